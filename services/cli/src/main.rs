@@ -1,0 +1,2 @@
+//! tideline-cli
+fn main() {}

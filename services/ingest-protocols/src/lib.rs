@@ -1,0 +1,1 @@
+//! tideline-ingest-protocols

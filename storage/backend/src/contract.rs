@@ -1,0 +1,488 @@
+//! The backend trait: what is visible when, what is durable when, what may be repeated.
+//!
+//! Keys and values are bytes; order is unsigned byte order. An empty key is a key, an empty value is a value.
+//! A [`Partition`] is a bucket of a segment or of a key space; it is the unit of atomic writes and of scans.
+//!
+//! Calls block the calling thread. The embedded engine answers in microseconds on it; a networked one sends
+//! its requests from there, keeps several in flight inside the calls that take many rows, and repeats what is
+//! safe to repeat until its deadline. Never call from a thread that drives an async runtime.
+
+use std::fmt;
+
+use bytes::Bytes;
+use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber};
+
+use crate::error::Result;
+
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 8 << 10;
+/// Longest value, in bytes: half of what a stock Cassandra takes in one request.
+pub const VALUE_BYTES_MAX: usize = 8 << 20;
+/// Most changes in one [`Backend::write`].
+pub const WRITE_ROWS_MAX: usize = 1_000;
+/// Most bytes, keys and values together, in one [`Backend::write`].
+pub const WRITE_BYTES_MAX: usize = 4 << 20;
+
+/// A fixed range of timeline prefixes with one owner at a time. A single process owns the one shard, 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shard(pub u16);
+
+/// Counts the owners of a shard; each start takes a higher one. A lower epoch can change nothing any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// Orders writes of one row: the highest stamp wins the whole row, a delete wins a tie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp(pub u64);
+
+/// Names a key space of rows that are changed in place; the numbers are given out by `key-codec`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Space(pub u16);
+
+/// A segment and the group that it is stored and dropped with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentRef {
+    /// What one load wrote.
+    pub segment: SegmentId,
+    /// Segments of one group may share files; a group without segments costs nothing.
+    pub group: GroupId,
+}
+
+/// What a partition is a bucket of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unit {
+    /// Rows loaded once and never changed.
+    Segment(SegmentRef),
+    /// Rows changed in place.
+    Space(Space),
+}
+
+/// The unit of atomic writes and of scans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition {
+    /// The segment or key space.
+    pub unit: Unit,
+    /// Which part of it.
+    pub bucket: u16,
+}
+
+impl Partition {
+    /// A bucket of a segment.
+    pub const fn segment(segment: SegmentRef, bucket: u16) -> Self {
+        Self {
+            unit: Unit::Segment(segment),
+            bucket,
+        }
+    }
+
+    /// A bucket of a key space.
+    pub const fn space(space: Space, bucket: u16) -> Self {
+        Self {
+            unit: Unit::Space(space),
+            bucket,
+        }
+    }
+}
+
+/// A half-open range of keys.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyRange {
+    /// First key inside; empty = from the first.
+    pub start: Vec<u8>,
+    /// First key after; `None` = to the last.
+    pub end: Option<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// Every key.
+    pub const ALL: Self = Self {
+        start: Vec::new(),
+        end: None,
+    };
+
+    /// From `start` up to, not including, `end`.
+    pub fn new(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
+        Self {
+            start: start.into(),
+            end: Some(end.into()),
+        }
+    }
+
+    /// Every key that begins with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        let mut end = prefix.to_vec();
+        while let Some(last) = end.pop() {
+            if last < u8::MAX {
+                end.push(last + 1);
+                return Self {
+                    start: prefix.to_vec(),
+                    end: Some(end),
+                };
+            }
+        }
+        Self {
+            start: prefix.to_vec(),
+            end: None,
+        }
+    }
+
+    /// Whether `key` lies inside.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.start.as_slice() <= key && self.end.as_deref().is_none_or(|end| key < end)
+    }
+}
+
+/// The order of a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Lowest key first.
+    Ascending,
+    /// Highest key first.
+    Descending,
+}
+
+/// Where a page ends: at `rows_max`, or after the row that passes `bytes_max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageLimit {
+    /// Most rows; at least 1.
+    pub rows_max: usize,
+    /// Bytes of keys and values after which the page ends.
+    pub bytes_max: usize,
+}
+
+/// One key and its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The key.
+    pub key: Bytes,
+    /// The value.
+    pub value: Bytes,
+}
+
+/// Part of a scan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Rows in scan order.
+    pub rows: Vec<Row>,
+    /// What is left of the range; `None` when the scan is complete.
+    pub next: Option<KeyRange>,
+}
+
+/// A change of one row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowChange {
+    /// The key.
+    pub key: Bytes,
+    /// The new value; `None` deletes.
+    pub value: Option<Bytes>,
+}
+
+/// One journal entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalEntry {
+    /// Its place. The owner counts; appended in rising order within a call.
+    pub sequence: SequenceNumber,
+    /// Its bytes.
+    pub value: Bytes,
+}
+
+/// An epoch whose journal still holds entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalEpoch {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// First sequence that is not part of it, once it is closed.
+    pub end: Option<SequenceNumber>,
+}
+
+/// What a manifest row describes. The number is part of the stored form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum ManifestKind {
+    /// A published segment.
+    Segment = 1,
+    /// A position: how far the journal is sealed, next ids.
+    Cursor = 3,
+    /// A pin that keeps segments from being reclaimed.
+    Pin = 4,
+    /// A planned or running move.
+    Job = 5,
+    /// A table and its settings.
+    Table = 6,
+}
+
+impl ManifestKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [Self::Segment, Self::Cursor, Self::Pin, Self::Job, Self::Table];
+
+    /// The kind of a stored number.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == code)
+    }
+}
+
+/// One row of a shard's manifest. Small: at most 64 KiB.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestRow {
+    /// What it describes.
+    pub kind: ManifestKind,
+    /// Its name within the kind.
+    pub name: Bytes,
+    /// Its content.
+    pub detail: Bytes,
+}
+
+/// A shard's manifest at one version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The owner's epoch when it was read.
+    pub epoch: Epoch,
+    /// Rises by one with each applied edit.
+    pub version: u64,
+    /// All rows, by kind, then name.
+    pub rows: Vec<ManifestRow>,
+}
+
+/// One change of a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ManifestChange {
+    /// Adds or replaces a row.
+    Put(ManifestRow),
+    /// Removes a row; a missing one is no error.
+    Remove(ManifestKind, Bytes),
+}
+
+/// What became of an edit. An outcome that could not be found out is an error of kind `Unknown`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EditOutcome {
+    /// All changes are in, durably; the manifest is now at `version`.
+    Applied {
+        /// The new version.
+        version: u64,
+    },
+    /// Nothing changed: somebody else owns the shard, or the version was not the seen one.
+    Refused {
+        /// The owner's epoch.
+        epoch: Epoch,
+        /// The manifest's version.
+        version: u64,
+    },
+}
+
+/// How far an atomic write reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchScope {
+    /// Any rows of the database.
+    Database,
+    /// Rows of one partition.
+    Partition,
+}
+
+/// When a dropped segment's bytes are free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reclaim {
+    /// When `reclaim` returns, or soon after.
+    AtOnce,
+    /// Some time later, when the engine compacts.
+    Lazy,
+}
+
+/// The strongest promise that an acknowledged append can carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DurabilityLevel {
+    /// In the memory of this process only.
+    Volatile,
+    /// On stable storage of this machine.
+    Synced,
+    /// In the memory of a quorum of replicas.
+    Replicated,
+}
+
+/// What a backend declares about itself. Use it to be faster, never to be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Name for logs and answers, such as `fjall`.
+    pub name: &'static str,
+    /// How far an atomic write reaches.
+    pub batch_scope: BatchScope,
+    /// Whether one scan's pages are all of one moment.
+    pub snapshot_reads: bool,
+    /// Whether other processes see the same data.
+    pub shared: bool,
+    /// The strongest promise of an append.
+    pub durability: DurabilityLevel,
+    /// When dropped bytes are free.
+    pub reclaim: Reclaim,
+    /// A good page for a long scan.
+    pub page_advice: PageLimit,
+}
+
+/// Whether the backend can keep its promises now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// Reads and writes work.
+    Ready,
+    /// Reads work; writes are refused until space returns, which is noticed by itself.
+    DiskLow {
+        /// Bytes free on the data disk.
+        free_bytes: u64,
+        /// Bytes that must be free.
+        watermark_bytes: u64,
+    },
+    /// Writes are refused until the backend has been reopened, which it is trying by itself.
+    Poisoned {
+        /// What happened first.
+        reason: String,
+    },
+    /// What was recovered is less than what had been acknowledged: read-only until an operator decides.
+    ReadOnly {
+        /// What is missing.
+        reason: String,
+    },
+}
+
+/// Sizes, for `/metrics` and table statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Bytes of segments and rows on disk.
+    pub data_bytes: u64,
+    /// Bytes of the journal on disk.
+    pub journal_bytes: u64,
+    /// Bytes free on the data disk.
+    pub free_bytes: u64,
+}
+
+/// An engine that keeps Tideline's bytes. See the module's first page for the words.
+///
+/// Every method may be called from many threads at once, unless it says otherwise.
+pub trait Backend: Send + Sync + fmt::Debug + 'static {
+    /// What this backend declares.
+    fn capabilities(&self) -> &Capabilities;
+
+    // --- ownership -------------------------------------------------------------------------------------
+
+    /// Makes the caller the owner of a shard and returns its epoch, higher than any before.
+    ///
+    /// From then on `append` and `edit` of lower epochs are refused.
+    fn take(&self, shard: Shard) -> Result<Epoch>;
+
+    /// Prolongs the ownership; `Refused` when the shard has a newer owner.
+    fn renew(&self, shard: Shard, epoch: Epoch) -> Result<()>;
+
+    // --- rows ------------------------------------------------------------------------------------------
+
+    /// The newest acknowledged value of a row, or a later one that is being written.
+    fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>>;
+
+    /// A page of rows: strict key order, half-open bounds, each key once.
+    ///
+    /// A page is of one moment; two pages need not be. Rows that do not change during the scan are all seen.
+    /// The next page continues from the last key, never from state kept by the backend.
+    fn scan(
+        &self,
+        partition: Partition,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<Page>;
+
+    /// Writes rows of one partition of a key space: all or nothing, never seen in part, synced on return.
+    ///
+    /// At most [`WRITE_ROWS_MAX`] changes and [`WRITE_BYTES_MAX`] bytes. The same write with the same stamp
+    /// again changes nothing. The one writer of a shard submits stamps that rise; a backend whose writes take
+    /// effect in call order may therefore ignore them.
+    fn write(&self, partition: Partition, changes: &[RowChange], stamp: Stamp) -> Result<()>;
+
+    // --- segments --------------------------------------------------------------------------------------
+
+    /// Fills one bucket of a new segment with rows in strictly rising key order; durable on return.
+    ///
+    /// Nobody looks at the segment until an [`edit`](Backend::edit) publishes it. A load that failed or whose
+    /// outcome is unknown is given up: its segment id is never used, and `reclaim` removes the remains.
+    /// An error from `rows` ends the load and is returned.
+    fn load(
+        &self,
+        segment: SegmentRef,
+        bucket: u16,
+        rows: &mut dyn Iterator<Item = Result<Row>>,
+    ) -> Result<()>;
+
+    /// Frees what a segment holds, lazily; may be repeated; a segment that does not exist is no error.
+    ///
+    /// The caller has removed it from the manifest and waited for its readers.
+    fn reclaim(&self, segment: SegmentRef) -> Result<()>;
+
+    /// The segments that hold bytes here, published or not: what a sweep compares with the manifest.
+    fn segments(&self) -> Result<Vec<SegmentRef>>;
+
+    // --- journal ---------------------------------------------------------------------------------------
+
+    /// Appends entries to the journal of an epoch. One call at a time for each shard.
+    ///
+    /// After `Ok` every entry is in each later `replay` of the epoch, with the durability asked for. After
+    /// `Unknown` it may be, now or later, until `close_epoch`.
+    fn append(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        entries: &[JournalEntry],
+        durability: Durability,
+    ) -> Result<()>;
+
+    /// Makes everything appended so far durable.
+    fn sync(&self, shard: Shard, epoch: Epoch) -> Result<()>;
+
+    /// Says that entries from `at` on belong to a new head generation, so that `forget` up to `at` can free
+    /// whole units. A hint: it changes no answer.
+    fn cut(&self, shard: Shard, epoch: Epoch, at: SequenceNumber) -> Result<()>;
+
+    /// Epochs that still have entries, lowest first.
+    fn epochs(&self, shard: Shard) -> Result<Vec<JournalEpoch>>;
+
+    /// Hands the entries of an epoch from `from` on to `visit`, in rising order; holes are possible.
+    ///
+    /// Damage before an intact entry is `Corrupt`; a torn tail of the newest epoch is cut silently.
+    fn replay(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        from: SequenceNumber,
+        visit: &mut dyn FnMut(SequenceNumber, Bytes) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Ends an older epoch: entries from `end` on are not part of it, whenever they land.
+    ///
+    /// After it, the answer of `replay` never changes (but for `forget`).
+    fn close_epoch(&self, shard: Shard, epoch: Epoch, end: SequenceNumber) -> Result<()>;
+
+    /// Frees entries below `to` in every epoch up to and including `epoch`, in whole units: some may stay.
+    fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()>;
+
+    // --- manifest --------------------------------------------------------------------------------------
+
+    /// The manifest of a shard, as of the last edit.
+    fn manifest(&self, shard: Shard) -> Result<Manifest>;
+
+    /// Applies changes if the caller owns the shard and has seen its current version. Linearizable, durable.
+    ///
+    /// An error of kind `Unknown` means that the outcome could not be found out: stop serving the shard until
+    /// `manifest` says.
+    fn edit(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        version: u64,
+        changes: &[ManifestChange],
+    ) -> Result<EditOutcome>;
+
+    // --- operation -------------------------------------------------------------------------------------
+
+    /// Whether promises can be kept now. Cheap; never blocks on the engine.
+    fn health(&self) -> Health;
+
+    /// Sizes. May cost a few system calls.
+    fn usage(&self) -> Usage;
+
+    /// Syncs and closes; every later call fails. Idempotent.
+    fn close(&self) -> Result<()>;
+}

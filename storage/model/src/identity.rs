@@ -1,0 +1,155 @@
+//! What a timeline *is*: a measurement and its tags.
+
+/// The identity of a timeline: a measurement and tags, sorted by key, keys unique, no empty key or value.
+///
+/// A missing tag equals the empty string everywhere, which is why no tag may be empty.
+///
+/// # Stored form
+///
+/// Measurement, then key and value of each tag in order, each as `length: u32 little-endian ‖ UTF-8 bytes`.
+/// Equal identities have equal bytes and different ones differ, so the form is also what gets hashed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    measurement: String,
+    tags: Vec<(String, String)>,
+}
+
+/// Parts that cannot form an identity, or bytes that do not hold one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// There is no measurement.
+    #[error("missing measurement")]
+    MissingMeasurement,
+    /// A tag has no key or no value.
+    #[error("tag {0:?} has an empty key or value")]
+    EmptyTag(String),
+    /// A key occurs twice.
+    #[error("duplicate tag {0:?}")]
+    DuplicateTag(String),
+    /// Stored bytes end early, run on, or are not UTF-8.
+    #[error("stored identity is damaged")]
+    Damaged,
+}
+
+impl Identity {
+    /// Sorts the tags and checks the rules.
+    pub fn new(measurement: String, mut tags: Vec<(String, String)>) -> Result<Self, IdentityError> {
+        if measurement.is_empty() {
+            return Err(IdentityError::MissingMeasurement);
+        }
+        tags.sort_unstable();
+        if let Some((key, _)) = tags
+            .iter()
+            .find(|(key, value)| key.is_empty() || value.is_empty())
+        {
+            return Err(IdentityError::EmptyTag(key.clone()));
+        }
+        if let Some(pair) = tags.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(IdentityError::DuplicateTag(pair[0].0.clone()));
+        }
+        Ok(Self { measurement, tags })
+    }
+
+    /// The measurement.
+    pub fn measurement(&self) -> &str {
+        &self.measurement
+    }
+
+    /// The tags, sorted by key.
+    pub fn tags(&self) -> &[(String, String)] {
+        &self.tags
+    }
+
+    /// The value of a tag; `None` where it is missing.
+    pub fn tag(&self, key: &str) -> Option<&str> {
+        let at = self
+            .tags
+            .binary_search_by(|(have, _)| have.as_str().cmp(key))
+            .ok()?;
+        Some(&self.tags[at].1)
+    }
+
+    /// The machine that this timeline belongs to: the first tag present of `source_tags`.
+    pub fn source<'a>(&'a self, source_tags: &[String]) -> Option<&'a str> {
+        source_tags.iter().find_map(|key| self.tag(key))
+    }
+
+    /// Appends the stored form to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut put = |text: &str| {
+            let length = u32::try_from(text.len()).expect("a tag is bounded by its request, far below 4 GiB");
+            out.extend_from_slice(&length.to_le_bytes());
+            out.extend_from_slice(text.as_bytes());
+        };
+        put(&self.measurement);
+        for (key, value) in &self.tags {
+            put(key);
+            put(value);
+        }
+    }
+
+    /// Reads the stored form, which must fill `bytes`.
+    pub fn decode(bytes: &[u8]) -> Result<Self, IdentityError> {
+        let mut rest = bytes;
+        let mut take = || -> Result<String, IdentityError> {
+            let (length, tail) = rest.split_first_chunk::<4>().ok_or(IdentityError::Damaged)?;
+            let length = u32::from_le_bytes(*length) as usize;
+            let (text, tail) = tail.split_at_checked(length).ok_or(IdentityError::Damaged)?;
+            rest = tail;
+            String::from_utf8(text.to_vec()).map_err(|_| IdentityError::Damaged)
+        };
+        let measurement = take()?;
+        let mut tags = Vec::new();
+        loop {
+            match take() {
+                Ok(key) => tags.push((key, take()?)),
+                Err(_) if rest.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Self::new(measurement, tags)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).into(), (*value).into()))
+            .collect()
+    }
+
+    #[test]
+    fn the_stored_form_reads_back_and_ignores_the_order_of_tags() {
+        let one = Identity::new("cpu".into(), tags(&[("host", "a"), ("dc", "x")])).expect("valid");
+        let two = Identity::new("cpu".into(), tags(&[("dc", "x"), ("host", "a")])).expect("valid");
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        one.encode(&mut first);
+        two.encode(&mut second);
+        assert_eq!(first, second);
+        assert_eq!(Identity::decode(&first), Ok(one.clone()));
+        assert_eq!(
+            Identity::decode(&first[..first.len() - 1]),
+            Err(IdentityError::Damaged)
+        );
+        assert_eq!(one.tag("host"), Some("a"));
+        assert_eq!(one.source(&["instance".into(), "host".into()]), Some("a"));
+    }
+
+    #[test]
+    fn broken_rules_are_named() {
+        let duplicate = Identity::new("m".into(), tags(&[("a", "1"), ("a", "2")]));
+        assert_eq!(duplicate, Err(IdentityError::DuplicateTag("a".into())));
+        assert_eq!(
+            Identity::new(String::new(), vec![]),
+            Err(IdentityError::MissingMeasurement)
+        );
+        assert_eq!(
+            Identity::new("m".into(), tags(&[("a", "")])),
+            Err(IdentityError::EmptyTag("a".into()))
+        );
+    }
+}

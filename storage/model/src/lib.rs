@@ -1,0 +1,28 @@
+//! The nouns that every room of Tideline shares: identities, instants, values, identities of timelines,
+//! decoded batches and table settings.
+//!
+//! There is no I/O here, no async and no knowledge of any protocol or engine. A type lives here when at least
+//! two layers (storage, indexer, services) speak of it; everything else stays with the room that owns it.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`time`] | [`Timestamp`], [`TimeRange`], [`Precision`], durations, the [`Clock`] |
+//! | [`id`] | [`TimelineId`], [`TableId`], [`FieldId`], [`Ordinal`], [`SequenceNumber`], [`SegmentId`], … |
+//! | [`value`] | [`Value`], [`ValueType`] and the reserved type codes |
+//! | [`identity`] | [`Identity`]: measurement and sorted tags, and its stored form |
+//! | [`batch`] | [`PointBatch`]: what every decoder ends in, and [`SeriesResolver`] that it asks |
+//! | [`table`] | [`TableSpec`]: what a user sets about a table |
+
+pub mod batch;
+pub mod id;
+pub mod identity;
+pub mod table;
+pub mod time;
+pub mod value;
+
+pub use batch::{ColumnData, LineReject, PointBatch, PointGroup, SeriesError, SeriesResolver};
+pub use id::{FieldId, GroupId, Ordinal, SegmentId, SequenceNumber, TableId, TimelineId};
+pub use identity::Identity;
+pub use table::{Durability, TableName, TableSpec};
+pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
+pub use value::{Value, ValueKind, ValueType};

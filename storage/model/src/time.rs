@@ -1,0 +1,331 @@
+//! Instants, ranges, wire precisions, durations, and the clock that is passed in everywhere.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+/// Nanoseconds since 1970-01-01T00:00:00 UTC, without leap seconds; negative before it.
+///
+/// Range: 1677-09-21 to 2262-04-11, which is all of `i64` but its two lowest and its highest value. Those stay
+/// free, so that a half-open range can reach past every instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+/// An instant outside what [`Timestamp`] can hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("time outside the range 1677-09-21T00:12:43Z to 2262-04-11T23:47:16Z")]
+pub struct TimestampOutOfRange;
+
+impl Timestamp {
+    /// The first instant.
+    pub const MIN: Self = Self(i64::MIN + 2);
+    /// The last instant.
+    pub const MAX: Self = Self(i64::MAX - 1);
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Self = Self(0);
+
+    /// From nanoseconds.
+    pub fn from_nanos(nanos: i64) -> Result<Self, TimestampOutOfRange> {
+        let this = Self(nanos);
+        if (Self::MIN..=Self::MAX).contains(&this) {
+            Ok(this)
+        } else {
+            Err(TimestampOutOfRange)
+        }
+    }
+
+    /// From nanoseconds, moved to the nearest instant in range: for arithmetic at the ends of time.
+    pub const fn from_nanos_clamped(nanos: i64) -> Self {
+        if nanos < Self::MIN.0 {
+            Self::MIN
+        } else if nanos > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Self(nanos)
+        }
+    }
+
+    /// From a count of `precision` units.
+    pub fn from_units(count: i64, precision: Precision) -> Result<Self, TimestampOutOfRange> {
+        count
+            .checked_mul(precision.nanos())
+            .ok_or(TimestampOutOfRange)
+            .and_then(Self::from_nanos)
+    }
+
+    /// Nanoseconds since the epoch.
+    pub const fn nanos(self) -> i64 {
+        self.0
+    }
+
+    /// This instant moved by `nanos`, clamped to the range.
+    pub const fn saturating_add(self, nanos: i64) -> Self {
+        Self::from_nanos_clamped(self.0.saturating_add(nanos))
+    }
+
+    /// From RFC 3339 (`2026-11-20T12:00:00.5Z`, any offset).
+    pub fn parse_rfc3339(text: &str) -> Option<Self> {
+        let instant = DateTime::parse_from_rfc3339(text).ok()?;
+        Self::from_nanos(instant.timestamp_nanos_opt()?).ok()
+    }
+
+    /// As RFC 3339 in UTC, with as many fractional digits (0, 3, 6 or 9) as the instant needs.
+    pub fn to_rfc3339(self) -> String {
+        DateTime::<Utc>::from_timestamp_nanos(self.0).to_rfc3339_opts(SecondsFormat::AutoSi, true)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_rfc3339())
+    }
+}
+
+/// A half-open span of time: `start` belongs to it, `end` does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TimeRange {
+    /// First nanosecond inside.
+    pub start: i64,
+    /// First nanosecond after.
+    pub end: i64,
+}
+
+impl TimeRange {
+    /// Every instant.
+    pub const ALL: Self = Self {
+        start: i64::MIN,
+        end: i64::MAX,
+    };
+
+    /// The range from `start` up to, not including, `end`, in nanoseconds.
+    pub const fn new(start: i64, end: i64) -> Self {
+        Self { start, end }
+    }
+
+    /// Whether no instant lies inside.
+    pub const fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+
+    /// Whether `nanos` lies inside.
+    pub const fn contains(&self, nanos: i64) -> bool {
+        self.start <= nanos && nanos < self.end
+    }
+
+    /// Whether the two share an instant.
+    pub const fn overlaps(&self, other: &Self) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+
+    /// What both share; may be empty.
+    pub fn intersect(&self, other: &Self) -> Self {
+        Self {
+            start: self.start.max(other.start),
+            end: self.end.min(other.end),
+        }
+    }
+}
+
+/// The unit of an integer timestamp on a wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Precision {
+    /// Nanoseconds, the default of every protocol of ours.
+    #[default]
+    Nanosecond,
+    /// Microseconds.
+    Microsecond,
+    /// Milliseconds.
+    Millisecond,
+    /// Seconds.
+    Second,
+    /// Minutes.
+    Minute,
+    /// Hours.
+    Hour,
+}
+
+impl Precision {
+    /// Nanoseconds in one unit.
+    pub const fn nanos(self) -> i64 {
+        match self {
+            Self::Nanosecond => 1,
+            Self::Microsecond => 1_000,
+            Self::Millisecond => 1_000_000,
+            Self::Second => 1_000_000_000,
+            Self::Minute => 60_000_000_000,
+            Self::Hour => 3_600_000_000_000,
+        }
+    }
+
+    /// Reads the names that InfluxDB 1 and 2 use: `n ns u us µ ms s m h`.
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "n" | "ns" => Self::Nanosecond,
+            "u" | "us" | "µ" | "µs" => Self::Microsecond,
+            "ms" => Self::Millisecond,
+            "s" => Self::Second,
+            "m" => Self::Minute,
+            "h" => Self::Hour,
+            _ => return None,
+        })
+    }
+}
+
+/// Reads a duration such as `90s`, `2h`, `30d` or `1h30m` into nanoseconds.
+///
+/// Units: `ns us µs ms s m h d w y` (a day has 24 h, a year 365 days). A part is a whole number with its unit;
+/// parts add up. `None` for anything else, and beyond `i64`.
+pub fn parse_duration(text: &str) -> Option<i64> {
+    const UNITS: [(&str, i64); 11] = [
+        ("ns", 1),
+        ("us", 1_000),
+        ("µs", 1_000),
+        ("ms", 1_000_000),
+        ("s", NANOS_PER_SECOND),
+        ("m", 60 * NANOS_PER_SECOND),
+        ("h", 3_600 * NANOS_PER_SECOND),
+        ("d", NANOS_PER_DAY),
+        ("w", 7 * NANOS_PER_DAY),
+        ("y", 365 * NANOS_PER_DAY),
+        ("", 0),
+    ];
+    let mut rest = text;
+    let mut total = 0i64;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, tail) = rest.split_at(digits);
+        let unit_len = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_len);
+        let nanos = UNITS.iter().find(|(name, _)| *name == unit)?.1;
+        if nanos == 0 {
+            return None;
+        }
+        total = total.checked_add(number.parse::<i64>().ok()?.checked_mul(nanos)?)?;
+        rest = tail;
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+/// Writes nanoseconds as the shortest duration that [`parse_duration`] reads back, such as `1h30m`.
+pub fn format_duration(nanos: i64) -> String {
+    const UNITS: [(&str, i64); 7] = [
+        ("d", NANOS_PER_DAY),
+        ("h", 3_600 * NANOS_PER_SECOND),
+        ("m", 60 * NANOS_PER_SECOND),
+        ("s", NANOS_PER_SECOND),
+        ("ms", 1_000_000),
+        ("us", 1_000),
+        ("ns", 1),
+    ];
+    let mut rest = nanos.max(0);
+    let mut text = String::new();
+    for (unit, size) in UNITS {
+        if rest >= size {
+            text.push_str(&format!("{}{unit}", rest / size));
+            rest %= size;
+        }
+    }
+    if text.is_empty() { "0s".into() } else { text }
+}
+
+/// Nanoseconds in a second.
+pub const NANOS_PER_SECOND: i64 = 1_000_000_000;
+/// Nanoseconds in a day of 24 hours.
+pub const NANOS_PER_DAY: i64 = 86_400 * NANOS_PER_SECOND;
+
+/// Tells the wall-clock time. Passed in wherever time matters, so that a test can move it.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The current instant.
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's clock: the one place that asks it.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one implementation of the clock"
+    )]
+    fn now(&self) -> Timestamp {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let nanos = match since {
+            Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
+        };
+        Timestamp::from_nanos_clamped(nanos)
+    }
+}
+
+/// A clock that stands where a test puts it. Clones share the hand.
+#[derive(Debug, Clone)]
+pub struct ManualClock(Arc<AtomicI64>);
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    pub fn new(now: Timestamp) -> Self {
+        Self(Arc::new(AtomicI64::new(now.nanos())))
+    }
+
+    /// Moves the hand to `now`, forwards or back.
+    pub fn set(&self, now: Timestamp) {
+        self.0.store(now.nanos(), Ordering::SeqCst);
+    }
+
+    /// Moves the hand by `nanos`.
+    pub fn advance(&self, nanos: i64) {
+        self.0.fetch_add(nanos, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos_clamped(self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_back() {
+        for (text, nanos) in [
+            ("90s", 90 * NANOS_PER_SECOND),
+            ("2h", 7_200 * NANOS_PER_SECOND),
+            ("1h30m", 5_400 * NANOS_PER_SECOND),
+        ] {
+            assert_eq!(parse_duration(text), Some(nanos));
+            assert_eq!(parse_duration(&format_duration(nanos)), Some(nanos));
+        }
+        for wrong in ["", "5", "h", "1.5h", "-3s", "9999999999y", "1x", "1h-"] {
+            assert_eq!(parse_duration(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn wire_precisions_overflow_into_an_error() {
+        assert_eq!(
+            Timestamp::from_units(2, Precision::Second).map(Timestamp::nanos),
+            Ok(2_000_000_000)
+        );
+        assert!(Timestamp::from_units(i64::MAX, Precision::Second).is_err());
+        assert!(Timestamp::from_nanos(i64::MIN).is_err());
+    }
+
+    #[test]
+    fn rfc_3339_reads_back() {
+        for text in ["1969-12-31T23:59:59.999999999Z", "2026-11-20T12:00:00Z"] {
+            assert_eq!(
+                Timestamp::parse_rfc3339(text)
+                    .map(Timestamp::to_rfc3339)
+                    .as_deref(),
+                Some(text)
+            );
+        }
+        assert_eq!(Timestamp::parse_rfc3339("3000-01-01T00:00:00Z"), None);
+    }
+}

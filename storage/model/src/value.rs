@@ -1,0 +1,132 @@
+//! Values and their stored type codes.
+
+/// The kind of a stored value. The code is part of every format; codes are never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum ValueType {
+    /// IEEE 754 double, kept bit for bit, NaN payloads included.
+    Float = 1,
+    /// Signed 64-bit integer.
+    Signed = 2,
+    /// Unsigned 64-bit integer.
+    Unsigned = 3,
+    /// `true` or `false`.
+    Boolean = 4,
+    /// UTF-8 text.
+    String = 5,
+}
+
+/// Codes set aside for kinds that later formats hold; readers of today refuse them by name.
+pub const RESERVED_TYPE_CODES: [(u8, &str); 4] = [
+    (6, "binary"),
+    (7, "decimal"),
+    (8, "native histogram"),
+    (9, "stale marker"),
+];
+
+/// What may live in one field together: numbers coexist, text and booleans stand alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ValueKind {
+    /// Float, signed and unsigned.
+    Number,
+    /// Boolean.
+    Boolean,
+    /// String.
+    String,
+}
+
+impl ValueType {
+    /// Every type, in the order of its code.
+    pub const ALL: [Self; 5] = [
+        Self::Float,
+        Self::Signed,
+        Self::Unsigned,
+        Self::Boolean,
+        Self::String,
+    ];
+
+    /// The stored code.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The type of a stored code.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
+    /// What this type may share a field with.
+    pub const fn kind(self) -> ValueKind {
+        match self {
+            Self::Float | Self::Signed | Self::Unsigned => ValueKind::Number,
+            Self::Boolean => ValueKind::Boolean,
+            Self::String => ValueKind::String,
+        }
+    }
+
+    /// The name in InfluxDB's words, as its error texts and `SHOW FIELD KEYS` use it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Float => "float",
+            Self::Signed => "integer",
+            Self::Unsigned => "unsigned",
+            Self::Boolean => "boolean",
+            Self::String => "string",
+        }
+    }
+}
+
+/// One value.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// See [`ValueType::Float`].
+    Float(f64),
+    /// See [`ValueType::Signed`].
+    Signed(i64),
+    /// See [`ValueType::Unsigned`].
+    Unsigned(u64),
+    /// See [`ValueType::Boolean`].
+    Boolean(bool),
+    /// See [`ValueType::String`].
+    String(Box<str>),
+}
+
+impl Value {
+    /// The type of this value.
+    pub const fn value_type(&self) -> ValueType {
+        match self {
+            Self::Float(_) => ValueType::Float,
+            Self::Signed(_) => ValueType::Signed,
+            Self::Unsigned(_) => ValueType::Unsigned,
+            Self::Boolean(_) => ValueType::Boolean,
+            Self::String(_) => ValueType::String,
+        }
+    }
+
+    /// The value as a double, for arithmetic; `None` for text. Integers beyond 2⁵³ are rounded.
+    pub fn as_f64(&self) -> Option<f64> {
+        match *self {
+            Self::Float(value) => Some(value),
+            Self::Signed(value) => Some(value as f64),
+            Self::Unsigned(value) => Some(value as f64),
+            Self::Boolean(value) => Some(f64::from(u8::from(value))),
+            Self::String(_) => None,
+        }
+    }
+}
+
+/// Values are equal when type and bits are: two NaN of one payload are, `0.0` and `-0.0` are not.
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Float(a), Self::Float(b)) => a.to_bits() == b.to_bits(),
+            (Self::Signed(a), Self::Signed(b)) => a == b,
+            (Self::Unsigned(a), Self::Unsigned(b)) => a == b,
+            (Self::Boolean(a), Self::Boolean(b)) => a == b,
+            (Self::String(a), Self::String(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Value {}
