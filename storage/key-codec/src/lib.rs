@@ -1,1 +1,166 @@
-//! tideline-key-codec
+//! Every key of the store is made here, and nowhere else.
+//!
+//! Keys are compared as unsigned bytes, so numbers are written big-endian and signed ones with their sign bit
+//! flipped: the order of the bytes is the order of the values.
+//!
+//! # The key spaces
+//!
+//! | space | no. | key | value | written by |
+//! |---|---|---|---|---|
+//! | `META` | 0 | name | a counter or marker of the store | series-store |
+//! | `CATALOG` | 1 | table ‖ timeline id | catalog row (timeline-catalog's `FORMAT.md`) | timeline-catalog |
+//! | `NAMES` | 2 | table ‖ metric name | (measurement, field) pairs that spell it | reserved: PromQL |
+//! | `SCHEMAS` | 3 | table ‖ measurement | fields with ids and types | series-store |
+//! | `DELETES` | 4 | table ‖ sequence | selection and range of a delete | reserved |
+//! | `ROLLUPS` | 5 | table ‖ rule ‖ timeline id ‖ start | downsampled values | reserved |
+//! | `ARCHIVE` | 6 | table ‖ day ‖ file | row of the archive manifest | reserved |
+//! | `FEEDS` | 7 | table ‖ timeline id ‖ sequence | message | reserved |
+//! | `ROWS` | 8 | table ‖ key columns | wide-table row | reserved |
+//! | `INDEXES` | 9 | table ‖ index ‖ columns ‖ key | secondary index entry | reserved |
+//! | `BLOBS` | 10 | id ‖ piece | piece of a file | reserved |
+//! | `EXEMPLARS` | 11 | table ‖ timeline id ‖ time | exemplar | reserved |
+//! | `METADATA` | 12 | table ‖ metric name | type, help and unit | reserved |
+//! | `RULES` | 13 | name | saved rule or search | reserved |
+//! | `REQUESTS` | 14 | table ‖ request key | outcome of a request with an idempotency key | series-store |
+//! | `TOKENS` | 15 | token hash | token row | reserved |
+//! | chunks | – | timeline id ‖ chunk start | chunk (`chunk`'s `FORMAT.md`) | series-store, in segments |
+//!
+//! Tables, segments, cursors and jobs are rows of the shard's manifest, not of a key space: they change only
+//! by a fenced edit. A segment's generation is the segment itself: its rows are a partition of their own, so
+//! a late chunk never replaces another.
+
+use md5::{Digest, Md5};
+use tideline_backend::{KeyRange, Partition, Space};
+use tideline_model::{Identity, TableId, TimeRange, TimelineId};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// The numbers of the key spaces; the table is in the crate's first page.
+pub mod space {
+    use tideline_backend::Space;
+
+    /// Counters and markers of the store itself.
+    pub const META: Space = Space(0);
+    /// One row a timeline.
+    pub const CATALOG: Space = Space(1);
+    /// Fields of each measurement, with ids and types.
+    pub const SCHEMAS: Space = Space(3);
+    /// Outcomes of requests that carried an idempotency key.
+    pub const REQUESTS: Space = Space(14);
+}
+
+/// Bytes of a chunk key.
+pub const CHUNK_KEY_BYTES: usize = 24;
+
+/// The single bucket of every space while one process owns the one shard; a distributed store takes the shard
+/// of the row here, which is a range of timeline prefixes.
+const SINGLE_SHARD_BUCKET: u16 = 0;
+
+/// Derives the id of a timeline: 8 bytes of MD5 over its source, then xxh3-64 over its identity.
+///
+/// `source` is the machine, `None` when no source tag is present: then the whole identity stands for it.
+/// `salt` is 0 but where two identities of one table clash; then the later one takes the next salt.
+pub fn timeline_id(source: Option<&str>, identity: &[u8], salt: u32) -> TimelineId {
+    let machine = Md5::digest(source.map_or(identity, str::as_bytes));
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&machine[..8]);
+    id[8..].copy_from_slice(&xxh3_64_with_seed(identity, u64::from(salt)).to_be_bytes());
+    TimelineId(id)
+}
+
+/// As [`timeline_id`] for an [`Identity`] and the table's source tags.
+pub fn timeline_id_of(identity: &Identity, source_tags: &[String], salt: u32) -> TimelineId {
+    let mut bytes = Vec::new();
+    identity.encode(&mut bytes);
+    timeline_id(identity.source(source_tags), &bytes, salt)
+}
+
+/// Writes a signed number so that byte order is number order.
+pub fn ordered_i64(value: i64) -> [u8; 8] {
+    (value as u64 ^ (1 << 63)).to_be_bytes()
+}
+
+/// Reads what [`ordered_i64`] wrote.
+pub fn from_ordered_i64(bytes: [u8; 8]) -> i64 {
+    (u64::from_be_bytes(bytes) ^ (1 << 63)) as i64
+}
+
+/// The key of a chunk inside a segment: where its timeline lies, then when it begins.
+pub fn chunk_key(id: TimelineId, start: i64) -> [u8; CHUNK_KEY_BYTES] {
+    let mut key = [0; CHUNK_KEY_BYTES];
+    key[..16].copy_from_slice(&id.0);
+    key[16..].copy_from_slice(&ordered_i64(start));
+    key
+}
+
+/// Reads a chunk key; `None` when it has another length.
+pub fn parse_chunk_key(key: &[u8]) -> Option<(TimelineId, i64)> {
+    let key: &[u8; CHUNK_KEY_BYTES] = key.try_into().ok()?;
+    let (id, start) = key.split_first_chunk::<16>()?;
+    Some((TimelineId(*id), from_ordered_i64(start.try_into().ok()?)))
+}
+
+/// The chunks of one timeline that begin before `range.end`. Those that begin before `range.start` may reach
+/// into the range, so they are part of it; the reader looks at each chunk's own span.
+pub fn chunks_of(id: TimelineId, range: TimeRange) -> KeyRange {
+    KeyRange::new(chunk_key(id, i64::MIN), chunk_key(id, range.end))
+}
+
+/// All chunks of the timelines from `first` to `last`, both included.
+pub fn chunks_between(first: TimelineId, last: TimelineId) -> KeyRange {
+    KeyRange {
+        start: first.0.to_vec(),
+        end: KeyRange::prefix(&last.0).end,
+    }
+}
+
+/// The bucket of a segment that holds a timeline's chunks.
+pub fn chunk_bucket(_id: TimelineId) -> u16 {
+    SINGLE_SHARD_BUCKET
+}
+
+/// Where the catalog row of a timeline lies.
+pub fn catalog_partition(_id: TimelineId) -> Partition {
+    Partition::space(space::CATALOG, SINGLE_SHARD_BUCKET)
+}
+
+/// The key of a catalog row.
+pub fn catalog_key(table: TableId, id: TimelineId) -> [u8; 20] {
+    let mut key = [0; 20];
+    key[..4].copy_from_slice(&table.0.to_be_bytes());
+    key[4..].copy_from_slice(&id.0);
+    key
+}
+
+/// Reads a catalog key; `None` when it has another length.
+pub fn parse_catalog_key(key: &[u8]) -> Option<(TableId, TimelineId)> {
+    let (table, id) = key.split_first_chunk::<4>()?;
+    Some((
+        TableId(u32::from_be_bytes(*table)),
+        TimelineId(id.try_into().ok()?),
+    ))
+}
+
+/// Where all rows of a table in a space lie, and the range of their keys.
+pub fn table_rows(space: Space, table: TableId) -> (Partition, KeyRange) {
+    (
+        Partition::space(space, SINGLE_SHARD_BUCKET),
+        KeyRange::prefix(&table.0.to_be_bytes()),
+    )
+}
+
+/// The key of a row that is named by text or bytes inside its table: a measurement, a request key.
+pub fn named_key(table: TableId, name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(4 + name.len());
+    key.extend_from_slice(&table.0.to_be_bytes());
+    key.extend_from_slice(name);
+    key
+}
+
+/// Reads a named key; `None` when it is too short.
+pub fn parse_named_key(key: &[u8]) -> Option<(TableId, &[u8])> {
+    let (table, name) = key.split_first_chunk::<4>()?;
+    Some((TableId(u32::from_be_bytes(*table)), name))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+use proptest::prelude::*;
+
+use super::*;
+
+proptest! {
+    #[test]
+    fn the_order_of_chunk_keys_is_the_order_of_timeline_and_time(
+        a in any::<([u8; 16], i64)>(),
+        b in any::<([u8; 16], i64)>(),
+    ) {
+        let left = chunk_key(TimelineId(a.0), a.1);
+        let right = chunk_key(TimelineId(b.0), b.1);
+        prop_assert_eq!(left.cmp(&right), a.cmp(&b));
+        prop_assert_eq!(parse_chunk_key(&left), Some((TimelineId(a.0), a.1)));
+    }
+
+    #[test]
+    fn named_and_catalog_keys_read_back(table in any::<u32>(), id in any::<[u8; 16]>(), name in any::<Vec<u8>>()) {
+        let (table, id) = (TableId(table), TimelineId(id));
+        prop_assert_eq!(parse_catalog_key(&catalog_key(table, id)), Some((table, id)));
+        let named = named_key(table, &name);
+        prop_assert_eq!(parse_named_key(&named), Some((table, name.as_slice())));
+        prop_assert!(table_rows(space::CATALOG, table).1.contains(&catalog_key(table, id)));
+    }
+}
+
+/// Keys are on disk: these bytes may never change.
+#[test]
+fn golden_bytes() {
+    let tags = vec![
+        ("host".to_owned(), "h1".to_owned()),
+        ("dc".to_owned(), "x".to_owned()),
+    ];
+    let identity = Identity::new("cpu".to_owned(), tags).expect("valid");
+    let id = timeline_id_of(&identity, &["host".to_owned()], 0);
+    assert_eq!(id.to_string(), "346b81a32e7007ec55ee7dbc146c53c4");
+    assert_eq!(
+        timeline_id_of(&identity, &["absent".to_owned()], 0).low(),
+        id.low()
+    );
+    assert_ne!(timeline_id_of(&identity, &["host".to_owned()], 1), id);
+    assert_eq!(
+        &chunk_key(id, -1)[16..],
+        [0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]
+    );
+    assert_eq!(&chunk_key(id, 1)[16..], [0x80, 0, 0, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn timelines_of_one_machine_lie_together() {
+    let of = |measurement: &str| {
+        let tags = vec![("host".to_owned(), "h1".to_owned())];
+        let identity = Identity::new(measurement.to_owned(), tags).expect("valid");
+        timeline_id_of(&identity, &["host".to_owned()], 0)
+    };
+    assert_eq!(of("cpu").0[..8], of("mem").0[..8]);
+    assert_ne!(of("cpu").low(), of("mem").low());
+}
