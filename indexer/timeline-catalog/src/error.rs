@@ -1,0 +1,62 @@
+//! What can go wrong in the catalog.
+
+use tideline_backend::BackendError;
+use tideline_model::identity::IdentityError;
+use tideline_model::{Ordinal, TimelineId};
+
+/// A failed catalog call.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// The backend could not read or write rows; its kind says what to do next.
+    #[error("catalog rows: {0}")]
+    Backend(#[from] BackendError),
+    /// A journal entry does not hold an identity.
+    #[error("identity in the journal: {0}")]
+    Identity(#[from] IdentityError),
+    /// A stored row is not what was written.
+    #[error("catalog row of {id} is damaged: {reason}")]
+    DamagedRow {
+        /// Whose row.
+        id: TimelineId,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A key of the catalog's space is not a catalog key.
+    #[error("a key of {0} bytes in the catalog's space is no catalog key")]
+    DamagedKey(usize),
+    /// Journal and rows disagree about which timeline an ordinal or id names.
+    #[error("timeline {id} has ordinal {ordinal} in the journal, but the catalog knows otherwise")]
+    Conflict {
+        /// The id that was to be adopted.
+        id: TimelineId,
+        /// The ordinal that was to be adopted.
+        ordinal: Ordinal,
+    },
+    /// No visible timeline has this ordinal.
+    #[error("there is no timeline with ordinal {0}")]
+    UnknownTimeline(Ordinal),
+    /// A limit of identities or attributes.
+    #[error("{what} of {actual} is over the limit of {limit}")]
+    OverLimit {
+        /// What is too large.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+        /// Its size.
+        actual: usize,
+    },
+    /// An attribute that cannot be stored.
+    #[error("attribute {key:?} {reason}")]
+    InvalidAttribute {
+        /// Its key.
+        key: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Source tags cannot change once a timeline has been named by them.
+    #[error("source tags are fixed by the first write")]
+    SourceTagsFixed,
+    /// A 32-bit number of the table has run out.
+    #[error("the table holds no more {0}")]
+    Full(&'static str),
+}

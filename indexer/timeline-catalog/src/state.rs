@@ -1,0 +1,346 @@
+//! A table's timelines in memory: arrays over the ordinal.
+//!
+//! Timelines of one *shape* (measurement and tag keys) differ only in their tag values, so a timeline holds
+//! the number of its shape and one symbol a tag. With ten tags that is 16 bytes of id, 40 of symbols and 9
+//! of numbers and flags, beside its part of the tables.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use hashbrown::{HashMap, HashTable};
+use roaring::RoaringBitmap;
+use tideline_model::{Ordinal, TimelineId};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::attributes::Attributes;
+use crate::names::NameCounts;
+use crate::raw_keys::RawKeyCache;
+use crate::row::Row;
+use crate::symbols::{Symbol, SymbolTable};
+use crate::{CatalogError, Result};
+
+/// Everything that one lock guards.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) source_tags: Vec<String>,
+    pub(crate) symbols: SymbolTable,
+    shapes: Vec<Shape>,
+    shape_numbers: HashTable<u32>,
+    slots: Vec<Slot>,
+    ids: Vec<TimelineId>,
+    /// Tag values of all timelines; a slot says where its own begin.
+    values: Vec<Symbol>,
+    by_id: HashTable<Ordinal>,
+    pub(crate) raw_keys: RawKeyCache,
+    /// The announced ordinals.
+    pub(crate) visible: RoaringBitmap,
+    /// Announced ordinals whose row is not, or no longer surely, what memory says.
+    pub(crate) unsaved: Vec<Ordinal>,
+    pub(crate) names: NameCounts,
+    pub(crate) edits: Edits,
+}
+
+/// A measurement and the tag keys beside it.
+#[derive(Debug)]
+struct Shape {
+    measurement: Symbol,
+    keys: Box<[Symbol]>,
+    /// Which of the keys is the source tag.
+    source: Option<usize>,
+}
+
+/// Where the parts of a timeline are; the ordinal is its index.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    shape: u32,
+    values_start: u32,
+    stage: Stage,
+}
+
+/// How far a timeline has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// The ordinal names nothing: a timeline that was registered, but never committed before a restart.
+    Absent,
+    /// Known to the write path only.
+    Registered,
+    /// Its identity is durable in the journal.
+    Announced,
+    /// Its row is durable too.
+    Saved,
+}
+
+/// Attribute edits: which timeline was edited last when.
+#[derive(Debug, Default)]
+pub(crate) struct Edits {
+    /// The number of the newest edit.
+    pub(crate) newest: u64,
+    pub(crate) of: HashMap<Ordinal, Edited>,
+    by_number: BTreeMap<u64, Ordinal>,
+    /// Edits whose row write failed, so that it may or may not be there after a restart.
+    pub(crate) in_doubt: BTreeMap<u64, Ordinal>,
+}
+
+/// The attributes of a timeline that was ever edited.
+#[derive(Debug, Clone)]
+pub(crate) struct Edited {
+    pub(crate) number: u64,
+    pub(crate) attributes: Attributes,
+}
+
+impl State {
+    pub(crate) fn new(source_tags: Vec<String>, raw_key_bytes_max: usize) -> Self {
+        Self {
+            source_tags,
+            symbols: SymbolTable::new(),
+            shapes: Vec::new(),
+            shape_numbers: HashTable::new(),
+            slots: Vec::new(),
+            ids: Vec::new(),
+            values: Vec::new(),
+            by_id: HashTable::new(),
+            raw_keys: RawKeyCache::new(raw_key_bytes_max),
+            visible: RoaringBitmap::new(),
+            unsaved: Vec::new(),
+            names: NameCounts::default(),
+            edits: Edits::default(),
+        }
+    }
+
+    /// The ordinal that the next new timeline takes.
+    pub(crate) fn next_ordinal(&self) -> Ordinal {
+        Ordinal(self.slots.len() as u32)
+    }
+
+    pub(crate) fn ordinal_of(&self, id: TimelineId) -> Option<Ordinal> {
+        let found = self
+            .by_id
+            .find(id.low(), |ordinal| self.ids[ordinal.0 as usize] == id);
+        found.copied()
+    }
+
+    /// The id of a timeline. Panics on an ordinal that was never given out.
+    pub(crate) fn id(&self, ordinal: Ordinal) -> TimelineId {
+        self.ids[ordinal.0 as usize]
+    }
+
+    pub(crate) fn stage(&self, ordinal: Ordinal) -> Stage {
+        self.slots
+            .get(ordinal.0 as usize)
+            .map_or(Stage::Absent, |slot| slot.stage)
+    }
+
+    /// Puts a timeline into a free slot, with stage `Registered`.
+    pub(crate) fn insert<'a>(
+        &mut self,
+        id: TimelineId,
+        ordinal: Ordinal,
+        measurement: &str,
+        tags: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    ) -> Result<()> {
+        if self.stage(ordinal) != Stage::Absent || self.ordinal_of(id).is_some() {
+            return Err(CatalogError::Conflict { id, ordinal });
+        }
+        if ordinal.0 == u32::MAX {
+            return Err(CatalogError::Full("timelines"));
+        }
+        let shape = self.intern_shape(measurement, tags.clone().map(|(key, _)| key))?;
+        let values_start = u32::try_from(self.values.len()).map_err(|_| CatalogError::Full("tag values"))?;
+        for (_, value) in tags {
+            let symbol = self.symbols.intern(value)?;
+            self.values.push(symbol);
+        }
+        let index = ordinal.0 as usize;
+        if index >= self.slots.len() {
+            const HOLE: Slot = Slot {
+                shape: 0,
+                values_start: 0,
+                stage: Stage::Absent,
+            };
+            self.slots.resize(index + 1, HOLE);
+            self.ids.resize(index + 1, TimelineId::MIN);
+        }
+        self.slots[index] = Slot {
+            shape,
+            values_start,
+            stage: Stage::Registered,
+        };
+        self.ids[index] = id;
+        let ids = &self.ids;
+        self.by_id
+            .insert_unique(id.low(), ordinal, |known| ids[known.0 as usize].low());
+        Ok(())
+    }
+
+    fn intern_shape<'a>(&mut self, measurement: &str, keys: impl Iterator<Item = &'a str>) -> Result<u32> {
+        let measurement = self.symbols.intern(measurement)?;
+        let keys: Vec<Symbol> = keys.map(|key| self.symbols.intern(key)).collect::<Result<_>>()?;
+        let hash = shape_hash(measurement, &keys);
+        let shapes = &self.shapes;
+        let same = |number: &u32| {
+            let shape = &shapes[*number as usize];
+            shape.measurement == measurement && *shape.keys == *keys
+        };
+        if let Some(number) = self.shape_numbers.find(hash, same) {
+            return Ok(*number);
+        }
+        let number = u32::try_from(self.shapes.len()).map_err(|_| CatalogError::Full("shapes"))?;
+        let place = |source: &String| {
+            let symbol = self.symbols.get(source)?;
+            keys.iter().position(|key| *key == symbol)
+        };
+        let source = self.source_tags.iter().find_map(place);
+        self.shapes.push(Shape {
+            measurement,
+            keys: keys.into(),
+            source,
+        });
+        let shapes = &self.shapes;
+        self.shape_numbers.insert_unique(hash, number, |number| {
+            let shape = &shapes[*number as usize];
+            shape_hash(shape.measurement, &shape.keys)
+        });
+        Ok(number)
+    }
+
+    /// Makes a registered timeline visible, with its row still to be saved; a visible one stays as it is.
+    pub(crate) fn announce(&mut self, ordinal: Ordinal) {
+        if self.stage(ordinal) == Stage::Registered {
+            self.set_visible(ordinal, Stage::Announced);
+            self.unsaved.push(ordinal);
+        }
+    }
+
+    /// Makes a timeline that was read from its row visible.
+    pub(crate) fn set_loaded(&mut self, ordinal: Ordinal, edit: u64, attributes: Attributes) {
+        self.set_visible(ordinal, Stage::Saved);
+        if edit > 0 {
+            let number = edit;
+            self.edits.set(ordinal, Edited { number, attributes });
+        }
+    }
+
+    fn set_visible(&mut self, ordinal: Ordinal, stage: Stage) {
+        self.slots[ordinal.0 as usize].stage = stage;
+        self.visible.insert(ordinal.0);
+        let Slot {
+            shape, values_start, ..
+        } = self.slots[ordinal.0 as usize];
+        let shape = &self.shapes[shape as usize];
+        let values = &self.values[values_start as usize..][..shape.keys.len()];
+        let tags = shape.keys.iter().copied().zip(values.iter().copied());
+        self.names.add(shape.measurement, tags);
+    }
+
+    /// Notes that the row of a visible timeline is, or no longer surely is, what memory says.
+    pub(crate) fn set_saved(&mut self, ordinal: Ordinal, saved: bool) {
+        let slot = &mut self.slots[ordinal.0 as usize];
+        if saved {
+            slot.stage = Stage::Saved;
+            self.edits.in_doubt.retain(|_, doubtful| *doubtful != ordinal);
+        } else if slot.stage == Stage::Saved {
+            slot.stage = Stage::Announced;
+            self.unsaved.push(ordinal);
+        }
+    }
+
+    /// The measurement of a timeline that is not absent.
+    pub(crate) fn measurement(&self, ordinal: Ordinal) -> &str {
+        self.symbols.text(self.shape(ordinal).measurement)
+    }
+
+    /// The value of its source tag.
+    pub(crate) fn source(&self, ordinal: Ordinal) -> Option<&str> {
+        let source = self.shape(ordinal).source?;
+        Some(self.symbols.text(self.values_of(ordinal)[source]))
+    }
+
+    /// Its tags, sorted by key.
+    pub(crate) fn tags(&self, ordinal: Ordinal) -> impl ExactSizeIterator<Item = (&str, &str)> + Clone {
+        let keys = self.shape(ordinal).keys.iter();
+        keys.zip(self.values_of(ordinal))
+            .map(|(key, value)| (self.symbols.text(*key), self.symbols.text(*value)))
+    }
+
+    /// The value of one of its tags.
+    pub(crate) fn tag(&self, ordinal: Ordinal, key: &str) -> Option<&str> {
+        let keys = &self.shape(ordinal).keys;
+        let at = keys
+            .binary_search_by(|have| self.symbols.text(*have).cmp(key))
+            .ok()?;
+        Some(self.symbols.text(self.values_of(ordinal)[at]))
+    }
+
+    /// What its row says.
+    pub(crate) fn row(&self, ordinal: Ordinal) -> Row<'_> {
+        let edited = self.edits.of.get(&ordinal);
+        Row {
+            ordinal,
+            edit: edited.map_or(0, |edited| edited.number),
+            measurement: self.measurement(ordinal),
+            tags: self.tags(ordinal).collect(),
+            attributes: edited.map_or_else(Attributes::new, |edited| edited.attributes.clone()),
+        }
+    }
+
+    fn shape(&self, ordinal: Ordinal) -> &Shape {
+        &self.shapes[self.slots[ordinal.0 as usize].shape as usize]
+    }
+
+    fn values_of(&self, ordinal: Ordinal) -> &[Symbol] {
+        let start = self.slots[ordinal.0 as usize].values_start as usize;
+        &self.values[start..][..self.shape(ordinal).keys.len()]
+    }
+
+    /// Resident bytes, attributes estimated.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        /// A key, a value and their place in the tree.
+        const ATTRIBUTE_BYTES: usize = 96;
+        let shapes: usize = self.shapes.iter().map(|shape| size_of_val(&*shape.keys)).sum();
+        let attributes: usize = self.edits.of.values().map(|edited| edited.attributes.len()).sum();
+        self.symbols.memory_bytes()
+            + shapes
+            + self.shapes.capacity() * size_of::<Shape>()
+            + self.shape_numbers.allocation_size()
+            + self.slots.capacity() * size_of::<Slot>()
+            + self.ids.capacity() * size_of::<TimelineId>()
+            + self.values.capacity() * size_of::<Symbol>()
+            + self.by_id.allocation_size()
+            + self.raw_keys.memory_bytes()
+            + self.visible.serialized_size()
+            + self.unsaved.capacity() * size_of::<Ordinal>()
+            + self.names.memory_bytes()
+            + self.edits.of.allocation_size()
+            + attributes * ATTRIBUTE_BYTES
+    }
+}
+
+fn shape_hash(measurement: Symbol, keys: &[Symbol]) -> u64 {
+    let mut hasher = Xxh3Default::new();
+    measurement.hash(&mut hasher);
+    keys.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Edits {
+    /// Records the newest edit of a timeline.
+    pub(crate) fn set(&mut self, ordinal: Ordinal, edited: Edited) {
+        self.newest = self.newest.max(edited.number);
+        self.by_number.insert(edited.number, ordinal);
+        if let Some(before) = self.of.insert(ordinal, edited) {
+            self.by_number.remove(&before.number);
+        }
+    }
+
+    /// Timelines whose newest edit has a number above `number`.
+    pub(crate) fn since(&self, number: u64) -> impl Iterator<Item = Ordinal> {
+        let later = number.checked_add(1).map(|first| self.by_number.range(first..));
+        later.into_iter().flatten().map(|(_, ordinal)| *ordinal)
+    }
+
+    /// The newest edit such that it and all before it are surely durable or surely undone.
+    pub(crate) fn settled(&self) -> u64 {
+        let first_in_doubt = self.in_doubt.keys().next();
+        first_in_doubt.map_or(self.newest, |number| number - 1)
+    }
+}

@@ -1,0 +1,105 @@
+//! Interned text: each distinct measurement, tag key and tag value of a table is kept once and named by a
+//! number of four bytes.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::{CatalogError, Result};
+
+/// Names an interned text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Symbol(u32);
+
+/// Text to symbol and back. Symbols are dense and never removed.
+#[derive(Debug)]
+pub(crate) struct SymbolTable {
+    /// All texts, one after another.
+    text: String,
+    /// Where each symbol's text ends.
+    ends: Vec<u32>,
+    by_text: HashTable<Symbol>,
+    /// Differs in each process, so that nobody can prepare tags that fall into one slot.
+    seed: u64,
+}
+
+impl SymbolTable {
+    pub(crate) fn new() -> Self {
+        Self {
+            text: String::new(),
+            ends: Vec::new(),
+            by_text: HashTable::new(),
+            seed: process_seed(),
+        }
+    }
+
+    /// The symbol of `text`, new or not.
+    pub(crate) fn intern(&mut self, text: &str) -> Result<Symbol> {
+        if let Some(symbol) = self.get(text) {
+            return Ok(symbol);
+        }
+        let full = CatalogError::Full("distinct names and values");
+        let Ok(end) = u32::try_from(self.text.len() + text.len()) else {
+            return Err(full);
+        };
+        let symbol = Symbol(u32::try_from(self.ends.len()).map_err(|_| full)?);
+        self.text.push_str(text);
+        self.ends.push(end);
+        let (all, ends, seed) = (&self.text, &self.ends, self.seed);
+        let hasher = |symbol: &Symbol| xxh3_64_with_seed(slice(all, ends, *symbol).as_bytes(), seed);
+        self.by_text.insert_unique(hasher(&symbol), symbol, hasher);
+        Ok(symbol)
+    }
+
+    /// The symbol of `text`, if it is known.
+    pub(crate) fn get(&self, text: &str) -> Option<Symbol> {
+        let hash = xxh3_64_with_seed(text.as_bytes(), self.seed);
+        self.by_text
+            .find(hash, |symbol| self.text(*symbol) == text)
+            .copied()
+    }
+
+    /// The text of a symbol of this table.
+    pub(crate) fn text(&self, symbol: Symbol) -> &str {
+        slice(&self.text, &self.ends, symbol)
+    }
+
+    /// Resident bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.text.capacity() + self.ends.capacity() * size_of::<u32>() + self.by_text.allocation_size()
+    }
+}
+
+fn slice<'a>(text: &'a str, ends: &[u32], symbol: Symbol) -> &'a str {
+    let at = symbol.0 as usize;
+    let start = if at == 0 { 0 } else { ends[at - 1] as usize };
+    &text[start..ends[at] as usize]
+}
+
+/// A seed that differs in each process and is not to be guessed from outside.
+pub(crate) fn process_seed() -> u64 {
+    RandomState::new().hash_one(0u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_one_symbol_and_reads_back() {
+        let mut symbols = SymbolTable::new();
+        let texts: Vec<String> = (0..1_000).map(|n| format!("host-{}", n % 700)).collect();
+        let interned: Vec<Symbol> = texts
+            .iter()
+            .map(|text| symbols.intern(text).expect("far from full"))
+            .collect();
+        for (text, symbol) in texts.iter().zip(&interned) {
+            assert_eq!(symbols.text(*symbol), text);
+            assert_eq!(symbols.get(text), Some(*symbol));
+        }
+        assert_eq!(interned[..300], interned[700..]);
+        assert_eq!(symbols.get("absent"), None);
+        assert_eq!(symbols.ends.len(), 700);
+    }
+}
