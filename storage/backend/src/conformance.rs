@@ -1,1 +1,124 @@
-//! The suite.
+//! The suite that every backend and character passes: one plain function for each rule of the contract.
+//!
+//! A backend's tests call [`run_all`] with a way to make empty places. A failed rule panics with its own words, so
+//! the suite is for tests only.
+
+mod journal;
+mod manifest;
+mod rows;
+mod segments;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_model::{GroupId, SegmentId, SequenceNumber};
+
+use crate::contract::*;
+
+/// A place that keeps a backend's data, empty at first.
+pub trait Fixture {
+    /// Opens the place. Called again only after the last handle has been closed and dropped.
+    fn open(&self) -> Arc<dyn Backend>;
+}
+
+/// Checks every rule, each in a place of its own.
+pub fn run_all(place: &dyn Fn() -> Box<dyn Fixture>) {
+    for (name, rule) in [rows::RULES, segments::RULES, journal::RULES, manifest::RULES].concat() {
+        println!("conformance: {name}");
+        rule(place().as_ref());
+    }
+}
+
+/// A rule's name and its check.
+type Rule = (&'static str, fn(&dyn Fixture));
+
+const SHARD: Shard = Shard(0);
+const ROWS: Partition = Partition::space(Space(1), 7);
+const EVERYTHING: PageLimit = PageLimit {
+    rows_max: usize::MAX,
+    bytes_max: usize::MAX,
+};
+
+fn segment(segment: u64, group: u64) -> SegmentRef {
+    SegmentRef {
+        segment: SegmentId(segment),
+        group: GroupId(group),
+    }
+}
+
+fn row(key: &[u8], value: &[u8]) -> Row {
+    Row {
+        key: Bytes::copy_from_slice(key),
+        value: Bytes::copy_from_slice(value),
+    }
+}
+
+fn put(key: &[u8], value: &[u8]) -> RowChange {
+    RowChange {
+        key: Bytes::copy_from_slice(key),
+        value: Some(Bytes::copy_from_slice(value)),
+    }
+}
+
+fn delete(key: &[u8]) -> RowChange {
+    RowChange {
+        key: Bytes::copy_from_slice(key),
+        value: None,
+    }
+}
+
+fn entry(sequence: u64, value: &[u8]) -> JournalEntry {
+    JournalEntry {
+        sequence: SequenceNumber(sequence),
+        value: Bytes::copy_from_slice(value),
+    }
+}
+
+/// Closes the backend and opens its place again.
+fn reopen(fixture: &dyn Fixture, backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
+    backend.close().expect("close");
+    drop(backend);
+    fixture.open()
+}
+
+/// Every row of a range, page by page.
+fn collect(
+    backend: &dyn Backend,
+    partition: Partition,
+    range: &KeyRange,
+    direction: Direction,
+    limit: PageLimit,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut rest = Some(range.clone());
+    while let Some(range) = rest {
+        let page = backend.scan(partition, &range, direction, limit).expect("scan");
+        assert!(
+            page.rows.len() <= limit.rows_max,
+            "a page passes its limit of rows"
+        );
+        assert!(
+            !page.rows.is_empty() || page.next.is_none(),
+            "an empty page does not end its scan"
+        );
+        rows.extend(page.rows);
+        rest = page.next;
+    }
+    rows
+}
+
+fn collect_all(backend: &dyn Backend, partition: Partition) -> Vec<Row> {
+    collect(
+        backend,
+        partition,
+        &KeyRange::ALL,
+        Direction::Ascending,
+        EVERYTHING,
+    )
+}
+
+fn load(backend: &dyn Backend, segment: SegmentRef, bucket: u16, rows: &[Row]) {
+    backend
+        .load(segment, bucket, &mut rows.iter().cloned().map(Ok))
+        .expect("load");
+}

@@ -22,6 +22,8 @@ pub const VALUE_BYTES_MAX: usize = 8 << 20;
 pub const WRITE_ROWS_MAX: usize = 1_000;
 /// Most bytes, keys and values together, in one [`Backend::write`].
 pub const WRITE_BYTES_MAX: usize = 4 << 20;
+/// Most bytes, name and detail together, of one manifest row.
+pub const MANIFEST_ROW_BYTES_MAX: usize = 64 << 10;
 
 /// A fixed range of timeline prefixes with one owner at a time. A single process owns the one shard, 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -221,7 +223,7 @@ impl ManifestKind {
     }
 }
 
-/// One row of a shard's manifest. Small: at most 64 KiB.
+/// One row of a shard's manifest. Small: at most [`MANIFEST_ROW_BYTES_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestRow {
     /// What it describes.

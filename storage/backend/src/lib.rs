@@ -8,13 +8,16 @@
 //! |---|---|
 //! | [`contract`] | the trait, its words and its rules |
 //! | [`error`] | the few kinds of failure, each meaning what the caller does next |
+//! | [`limits`], [`page`] | what every backend checks and how it fills a page |
 //! | [`memory`] | the in-memory backend, in both characters |
 //! | [`conformance`] | the one suite that every backend and character passes |
 
 pub mod conformance;
 pub mod contract;
 pub mod error;
+pub mod limits;
 pub mod memory;
+pub mod page;
 
 pub use contract::*;
 pub use error::{BackendError, ErrorKind, Result};

@@ -1,1 +1,497 @@
-//! The in-memory backend.
+//! The in-memory backend, in both characters.
+//!
+//! It exists for tests of the code above: [`Character::Embedded`] behaves like the engine in this process,
+//! [`Character::Distributed`] like a cluster, with the outcomes that only a cluster has. Nothing is random unless
+//! a test asks for it, with a seed. A [`MemoryDisk`] outlives the backend, so that opening it again is a restart:
+//! the older handle is dead from then on, like a killed process.
+
+mod journal;
+mod rows;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use tideline_model::{Durability, SequenceNumber};
+
+use crate::contract::*;
+use crate::error::{BackendError, Result};
+use crate::limits::{check_edit, check_key, check_older, check_row, check_write};
+use journal::Journal;
+use rows::Rows;
+
+/// Keeps everything in the memory of this process. Cheap to open; every call takes one lock.
+pub struct MemoryBackend {
+    disk: Arc<MemoryDisk>,
+    capabilities: Capabilities,
+    /// Which opening of the disk this is; `0` after `close`.
+    opening: AtomicU64,
+}
+
+/// Which kind of engine the memory behaves like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Character {
+    /// Everything takes effect in call order; stamps are ignored; one handle at a time.
+    Embedded,
+    /// The highest stamp wins, several handles share the data, journals are freed in whole slots, and the faults
+    /// of [`MemoryDisk::fail_append`] and [`MemoryDisk::fail_edit`] are possible.
+    Distributed,
+}
+
+/// What outlives a backend: the rows, journals and manifests, and the faults that a test has planned.
+pub struct MemoryDisk {
+    character: Character,
+    state: Mutex<State>,
+}
+
+/// What becomes of an append that answers `Unknown`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppendFault {
+    /// It never happens.
+    Lost,
+    /// It has happened.
+    Landed,
+    /// It happens at [`MemoryDisk::land_late`], unless the epoch is closed before.
+    Late,
+}
+
+/// What becomes of an edit that answers `Unknown`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EditFault {
+    /// It never happens.
+    Lost,
+    /// It has happened.
+    Applied,
+}
+
+#[derive(Default)]
+struct State {
+    opening: u64,
+    rows: Rows,
+    shards: BTreeMap<Shard, ShardState>,
+    append_faults: VecDeque<AppendFault>,
+    edit_faults: VecDeque<EditFault>,
+    chance: Option<Chance>,
+}
+
+/// A shard's owner, manifest and journals.
+#[derive(Default)]
+struct ShardState {
+    owner: u64,
+    version: u64,
+    manifest: BTreeMap<(ManifestKind, Bytes), Bytes>,
+    journals: BTreeMap<Epoch, Journal>,
+}
+
+/// Random faults from a seed.
+struct Chance {
+    state: u64,
+    fault_per_mille: u64,
+}
+
+impl Chance {
+    /// The next number of a SplitMix64 sequence.
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn hits(&mut self) -> bool {
+        self.next() % 1_000 < self.fault_per_mille
+    }
+}
+
+impl MemoryDisk {
+    /// An empty disk.
+    pub fn new(character: Character) -> Arc<Self> {
+        Arc::new(Self {
+            character,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Plans what becomes of the next append that has no plan yet. Only a distributed engine has such outcomes.
+    pub fn fail_append(&self, fault: AppendFault) {
+        assert_eq!(
+            self.character,
+            Character::Distributed,
+            "an embedded append has an outcome"
+        );
+        self.state.lock().append_faults.push_back(fault);
+    }
+
+    /// Plans what becomes of the next edit that has no plan yet.
+    pub fn fail_edit(&self, fault: EditFault) {
+        assert_eq!(
+            self.character,
+            Character::Distributed,
+            "an embedded edit has an outcome"
+        );
+        self.state.lock().edit_faults.push_back(fault);
+    }
+
+    /// Makes appends and edits fail by chance, `fault_per_mille` of a thousand, in an order that the seed fixes.
+    /// Late appends land at chance before other appends.
+    pub fn fail_by_chance(&self, seed: u64, fault_per_mille: u64) {
+        assert_eq!(
+            self.character,
+            Character::Distributed,
+            "an embedded call has an outcome"
+        );
+        self.state.lock().chance = Some(Chance {
+            state: seed,
+            fault_per_mille,
+        });
+    }
+
+    /// Lets every late append land, where its epoch is not closed.
+    pub fn land_late(&self) {
+        for shard in self.state.lock().shards.values_mut() {
+            shard.journals.values_mut().for_each(Journal::land_late);
+        }
+    }
+}
+
+impl State {
+    fn append_fault(&mut self) -> Option<AppendFault> {
+        if let Some(fault) = self.append_faults.pop_front() {
+            return Some(fault);
+        }
+        let chance = self.chance.as_mut()?;
+        if chance.hits() {
+            let kinds = [AppendFault::Lost, AppendFault::Landed, AppendFault::Late];
+            Some(kinds[(chance.next() % 3) as usize])
+        } else {
+            None
+        }
+    }
+
+    fn edit_fault(&mut self) -> Option<EditFault> {
+        if let Some(fault) = self.edit_faults.pop_front() {
+            return Some(fault);
+        }
+        let chance = self.chance.as_mut()?;
+        if chance.hits() {
+            let kinds = [EditFault::Lost, EditFault::Applied];
+            Some(kinds[(chance.next() % 2) as usize])
+        } else {
+            None
+        }
+    }
+}
+
+impl ShardState {
+    /// Refuses a caller that is not the owner.
+    fn check_owner(&self, epoch: Epoch) -> Result<()> {
+        if epoch.0 == self.owner && self.owner > 0 {
+            return Ok(());
+        }
+        Err(BackendError::Refused {
+            reason: format!("epoch {} is not the owner's, {}", epoch.0, self.owner),
+        })
+    }
+}
+
+impl MemoryBackend {
+    /// Opens a disk. In the embedded character every older handle of it fails from now on.
+    pub fn open(disk: &Arc<MemoryDisk>) -> Self {
+        let embedded = disk.character == Character::Embedded;
+        let opening = {
+            let mut state = disk.state.lock();
+            if embedded || state.opening == 0 {
+                state.opening += 1;
+            }
+            state.opening
+        };
+        Self {
+            disk: Arc::clone(disk),
+            capabilities: Capabilities {
+                name: if embedded { "memory" } else { "memory-distributed" },
+                batch_scope: if embedded {
+                    BatchScope::Database
+                } else {
+                    BatchScope::Partition
+                },
+                snapshot_reads: false,
+                shared: !embedded,
+                durability: DurabilityLevel::Volatile,
+                reclaim: Reclaim::AtOnce,
+                page_advice: PageLimit {
+                    rows_max: 1_024,
+                    bytes_max: 1 << 20,
+                },
+            },
+            opening: AtomicU64::new(opening),
+        }
+    }
+
+    /// The state, unless this handle is closed or dead.
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.disk.state.lock();
+        if self.opening.load(Ordering::Acquire) != state.opening {
+            return Err(BackendError::Refused {
+                reason: "this handle is closed".to_owned(),
+            });
+        }
+        Ok(state)
+    }
+
+    fn shard(&self, shard: Shard) -> Result<MappedMutexGuard<'_, ShardState>> {
+        Ok(MutexGuard::map(self.state()?, |state| {
+            state.shards.entry(shard).or_default()
+        }))
+    }
+}
+
+impl Backend for MemoryBackend {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn take(&self, shard: Shard) -> Result<Epoch> {
+        let mut shard = self.shard(shard)?;
+        shard.owner += 1;
+        Ok(Epoch(shard.owner))
+    }
+
+    fn renew(&self, shard: Shard, epoch: Epoch) -> Result<()> {
+        self.shard(shard)?.check_owner(epoch)
+    }
+
+    fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
+        check_key(key)?;
+        Ok(self.state()?.rows.get(partition, key))
+    }
+
+    fn scan(
+        &self,
+        partition: Partition,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<Page> {
+        Ok(self.state()?.rows.scan(partition, range, direction, limit))
+    }
+
+    fn write(&self, partition: Partition, changes: &[RowChange], stamp: Stamp) -> Result<()> {
+        check_write(partition, changes)?;
+        self.state()?
+            .rows
+            .write(self.disk.character, partition, changes, stamp);
+        Ok(())
+    }
+
+    fn load(
+        &self,
+        segment: SegmentRef,
+        bucket: u16,
+        rows: &mut dyn Iterator<Item = Result<Row>>,
+    ) -> Result<()> {
+        drop(self.state()?);
+        let mut loaded: Vec<Row> = Vec::new();
+        for row in rows {
+            let row = row?;
+            check_row(&row)?;
+            if loaded.last().is_some_and(|last| last.key >= row.key) {
+                return Err(BackendError::Refused {
+                    reason: "the keys of a load must rise".to_owned(),
+                });
+            }
+            loaded.push(row);
+        }
+        self.state()?.rows.load(segment, bucket, loaded);
+        Ok(())
+    }
+
+    fn reclaim(&self, segment: SegmentRef) -> Result<()> {
+        self.state()?.rows.reclaim(segment);
+        Ok(())
+    }
+
+    fn segments(&self) -> Result<Vec<SegmentRef>> {
+        Ok(self.state()?.rows.segments())
+    }
+
+    fn append(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        entries: &[JournalEntry],
+        _durability: Durability,
+    ) -> Result<()> {
+        let mut state = self.state()?;
+        state.shards.entry(shard).or_default().check_owner(epoch)?;
+        let fault = state.append_fault();
+        let land_late = state.chance.as_mut().is_some_and(|chance| chance.next() % 2 == 0);
+        let journals = &mut state.shards.entry(shard).or_default().journals;
+        if land_late {
+            journals.values_mut().for_each(Journal::land_late);
+        }
+        let journal = journals.entry(epoch).or_default();
+        journal.check(entries)?;
+        match fault {
+            None | Some(AppendFault::Landed) => journal.append(entries),
+            Some(AppendFault::Late) => journal.append_late(entries),
+            Some(AppendFault::Lost) => {}
+        }
+        match fault {
+            None => {
+                journal.acknowledge(entries);
+                Ok(())
+            }
+            Some(fault) => Err(BackendError::Unknown {
+                reason: format!("the append was planned to be {fault:?}"),
+            }),
+        }
+    }
+
+    fn sync(&self, shard: Shard, epoch: Epoch) -> Result<()> {
+        self.shard(shard)?.check_owner(epoch)
+    }
+
+    fn cut(&self, shard: Shard, epoch: Epoch, _at: SequenceNumber) -> Result<()> {
+        self.shard(shard)?.check_owner(epoch)
+    }
+
+    fn epochs(&self, shard: Shard) -> Result<Vec<JournalEpoch>> {
+        let shard = self.shard(shard)?;
+        let held = shard.journals.iter().filter(|(_, journal)| !journal.is_empty());
+        Ok(held
+            .map(|(&epoch, journal)| JournalEpoch {
+                epoch,
+                end: journal.end(),
+            })
+            .collect())
+    }
+
+    fn replay(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        from: SequenceNumber,
+        visit: &mut dyn FnMut(SequenceNumber, Bytes) -> Result<()>,
+    ) -> Result<()> {
+        let entries = match self.shard(shard)?.journals.get(&epoch) {
+            Some(journal) => journal.from(from),
+            None => Vec::new(),
+        };
+        entries
+            .into_iter()
+            .try_for_each(|(sequence, value)| visit(sequence, value))
+    }
+
+    fn close_epoch(&self, shard: Shard, epoch: Epoch, end: SequenceNumber) -> Result<()> {
+        let mut shard = self.shard(shard)?;
+        check_older(epoch, Epoch(shard.owner))?;
+        shard.journals.entry(epoch).or_default().close(end)
+    }
+
+    fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()> {
+        let slot_entries = match self.disk.character {
+            Character::Embedded => 1,
+            Character::Distributed => 256,
+        };
+        for (_, journal) in self.shard(shard)?.journals.range_mut(..=epoch) {
+            journal.forget(to, slot_entries);
+        }
+        Ok(())
+    }
+
+    fn manifest(&self, shard: Shard) -> Result<Manifest> {
+        let shard = self.shard(shard)?;
+        let rows = shard.manifest.iter().map(|((kind, name), detail)| ManifestRow {
+            kind: *kind,
+            name: name.clone(),
+            detail: detail.clone(),
+        });
+        Ok(Manifest {
+            epoch: Epoch(shard.owner),
+            version: shard.version,
+            rows: rows.collect(),
+        })
+    }
+
+    fn edit(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        version: u64,
+        changes: &[ManifestChange],
+    ) -> Result<EditOutcome> {
+        check_edit(changes)?;
+        let mut state = self.state()?;
+        let fault = state.edit_fault();
+        let shard = state.shards.entry(shard).or_default();
+        if epoch.0 != shard.owner || shard.owner == 0 || version != shard.version {
+            return Ok(EditOutcome::Refused {
+                epoch: Epoch(shard.owner),
+                version: shard.version,
+            });
+        }
+        if fault != Some(EditFault::Lost) {
+            for change in changes {
+                match change {
+                    ManifestChange::Put(row) => shard
+                        .manifest
+                        .insert((row.kind, row.name.clone()), row.detail.clone()),
+                    ManifestChange::Remove(kind, name) => shard.manifest.remove(&(*kind, name.clone())),
+                };
+            }
+            shard.version += 1;
+        }
+        match fault {
+            None => Ok(EditOutcome::Applied {
+                version: shard.version,
+            }),
+            Some(fault) => Err(BackendError::Unknown {
+                reason: format!("the edit was planned to be {fault:?}"),
+            }),
+        }
+    }
+
+    fn health(&self) -> Health {
+        Health::Ready
+    }
+
+    fn usage(&self) -> Usage {
+        let Ok(state) = self.state() else {
+            return Usage::default();
+        };
+        let journals = state.shards.values().flat_map(|shard| shard.journals.values());
+        Usage {
+            data_bytes: state.rows.bytes(),
+            journal_bytes: journals.map(Journal::bytes).sum(),
+            free_bytes: u64::MAX,
+        }
+    }
+
+    fn close(&self) -> Result<()> {
+        self.opening.store(0, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for MemoryBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBackend")
+            .field("character", &self.disk.character)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for MemoryDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryDisk")
+            .field("character", &self.character)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! Rows of key spaces: order, pages, bounds, atomic writes, limits.
+
+use bytes::Bytes;
+
+use super::*;
+use crate::error::ErrorKind;
+
+pub(super) const RULES: &[Rule] = &[
+    (
+        "keys are in unsigned byte order, both ways, with pages of any size",
+        order_and_pages,
+    ),
+    ("bounds are half-open", bounds_are_half_open),
+    (
+        "a page ends after the row that passes its bytes",
+        pages_end_by_bytes,
+    ),
+    ("partitions do not see each other", partitions_are_apart),
+    (
+        "a write replaces, deletes and may be repeated",
+        writes_replace_and_repeat,
+    ),
+    ("a write is never seen in part", writes_are_atomic),
+    ("limits are kept", limits_are_kept),
+    ("rows survive a restart", rows_survive_a_restart),
+    ("every call after close fails", calls_after_close_fail),
+];
+
+/// Keys that wrong comparisons put in the wrong place, in the right order.
+const KEYS: [&[u8]; 10] = [
+    b"",
+    b"\x00",
+    b"\x00\x00",
+    b"\x01",
+    b"a",
+    b"a\x00",
+    b"a\xff",
+    b"b",
+    b"\x80",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff",
+];
+
+fn fill(backend: &dyn Backend) {
+    let changes: Vec<_> = KEYS.iter().rev().map(|key| put(key, key)).collect();
+    backend.write(ROWS, &changes, Stamp(1)).expect("write");
+}
+
+fn order_and_pages(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    fill(&*backend);
+    let wanted: Vec<_> = KEYS.iter().map(|key| row(key, key)).collect();
+    let reversed: Vec<_> = wanted.iter().rev().cloned().collect();
+    for rows_max in [1, 2, 3, KEYS.len() - 1, KEYS.len(), usize::MAX] {
+        let limit = PageLimit {
+            rows_max,
+            bytes_max: usize::MAX,
+        };
+        let up = collect(&*backend, ROWS, &KeyRange::ALL, Direction::Ascending, limit);
+        assert_eq!(up, wanted, "ascending, {rows_max} rows a page");
+        let down = collect(&*backend, ROWS, &KeyRange::ALL, Direction::Descending, limit);
+        assert_eq!(down, reversed, "descending, {rows_max} rows a page");
+    }
+    for key in KEYS {
+        let value = backend.get(ROWS, key).expect("get");
+        assert_eq!(
+            value.as_deref(),
+            Some(key),
+            "an empty key is a key, an empty value a value"
+        );
+    }
+    assert_eq!(backend.get(ROWS, b"missing").expect("get"), None);
+}
+
+fn bounds_are_half_open(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    fill(&*backend);
+    for start in KEYS {
+        for end in KEYS.iter().map(Some).chain([None]) {
+            let range = KeyRange {
+                start: start.to_vec(),
+                end: end.map(|end| end.to_vec()),
+            };
+            for direction in [Direction::Ascending, Direction::Descending] {
+                let tiny = PageLimit {
+                    rows_max: 2,
+                    bytes_max: usize::MAX,
+                };
+                let mut seen = collect(&*backend, ROWS, &range, direction, tiny);
+                if direction == Direction::Descending {
+                    seen.reverse();
+                }
+                let inside = KEYS.iter().filter(|key| range.contains(key));
+                let wanted: Vec<_> = inside.map(|key| row(key, key)).collect();
+                assert_eq!(seen, wanted, "{range:?}, {direction:?}");
+            }
+        }
+    }
+    let prefixed = KeyRange::prefix(b"a");
+    let seen = collect(&*backend, ROWS, &prefixed, Direction::Ascending, EVERYTHING);
+    assert_eq!(seen.len(), 3);
+}
+
+fn pages_end_by_bytes(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    let changes: Vec<_> = (0..10_u8).map(|n| put(&[n], &[n; 99])).collect();
+    backend.write(ROWS, &changes, Stamp(1)).expect("write");
+    let limit = PageLimit {
+        rows_max: usize::MAX,
+        bytes_max: 250,
+    };
+    let page = backend
+        .scan(ROWS, &KeyRange::ALL, Direction::Ascending, limit)
+        .expect("scan");
+    assert_eq!(page.rows.len(), 3, "the third row passes 250 bytes");
+    assert!(page.next.is_some());
+    let all = collect(&*backend, ROWS, &KeyRange::ALL, Direction::Descending, limit);
+    assert_eq!(all.len(), 10);
+}
+
+fn partitions_are_apart(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    let partitions = [
+        Partition::space(Space(1), 0),
+        Partition::space(Space(1), 1),
+        Partition::space(Space(1), u16::MAX),
+        Partition::space(Space(2), 0),
+        Partition::space(Space(u16::MAX), u16::MAX),
+    ];
+    for (n, partition) in partitions.into_iter().enumerate() {
+        let changes = [put(b"", &[n as u8]), put(&[0xff; 20], &[n as u8])];
+        backend.write(partition, &changes, Stamp(1)).expect("write");
+    }
+    for (n, partition) in partitions.into_iter().enumerate() {
+        let wanted = [row(b"", &[n as u8]), row(&[0xff; 20], &[n as u8])];
+        assert_eq!(collect_all(&*backend, partition), wanted);
+    }
+}
+
+fn writes_replace_and_repeat(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    backend
+        .write(ROWS, &[put(b"a", b"1"), put(b"b", b"1")], Stamp(1))
+        .expect("write");
+    for _ in 0..2 {
+        let changes = [put(b"a", b"2"), delete(b"b"), delete(b"never")];
+        backend.write(ROWS, &changes, Stamp(2)).expect("write");
+        assert_eq!(collect_all(&*backend, ROWS), [row(b"a", b"2")]);
+    }
+    backend.write(ROWS, &[put(b"b", b"3")], Stamp(3)).expect("write");
+    assert_eq!(collect_all(&*backend, ROWS), [row(b"a", b"2"), row(b"b", b"3")]);
+    backend.write(ROWS, &[], Stamp(4)).expect("an empty write");
+}
+
+fn writes_are_atomic(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    let keys: Vec<[u8; 2]> = (0..50_u16).map(u16::to_be_bytes).collect();
+    let write = |stamp: u64| {
+        let changes: Vec<_> = keys.iter().map(|key| put(key, &stamp.to_be_bytes())).collect();
+        backend.write(ROWS, &changes, Stamp(stamp)).expect("write");
+    };
+    write(1);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (2..40).for_each(write));
+        while !writer.is_finished() {
+            let rows = collect_all(&*backend, ROWS);
+            assert_eq!(rows.len(), keys.len());
+            assert!(
+                rows.iter().all(|row| row.value == rows[0].value),
+                "a page shows half a write"
+            );
+        }
+    });
+}
+
+fn limits_are_kept(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    let too_large = |changes: &[RowChange]| {
+        let refused = backend.write(ROWS, changes, Stamp(1));
+        assert_eq!(refused.expect_err("too large").kind(), ErrorKind::TooLarge);
+    };
+    too_large(&[put(&vec![0; KEY_BYTES_MAX + 1], b"")]);
+    too_large(&[put(b"", &vec![0; VALUE_BYTES_MAX + 1])]);
+    let many: Vec<_> = (0..=WRITE_ROWS_MAX).map(|n| put(&n.to_be_bytes(), b"")).collect();
+    too_large(&many);
+    let value = vec![0; WRITE_BYTES_MAX / 4];
+    let wide: Vec<_> = (0..4_u8).map(|n| put(&[n], &value)).collect();
+    too_large(&wide);
+    assert_eq!(collect_all(&*backend, ROWS), [], "a refused write does nothing");
+    let longest = vec![0xff; KEY_BYTES_MAX];
+    backend
+        .write(ROWS, &[put(&longest, b"value")], Stamp(1))
+        .expect("the longest key");
+    backend
+        .write(ROWS, &many[..WRITE_ROWS_MAX], Stamp(1))
+        .expect("the most rows");
+    assert_eq!(collect_all(&*backend, ROWS).len(), WRITE_ROWS_MAX + 1);
+    let written_to_a_segment =
+        backend.write(Partition::segment(segment(1, 1), 0), &[put(b"k", b"v")], Stamp(1));
+    assert!(written_to_a_segment.is_err(), "segments are loaded, not written");
+}
+
+fn rows_survive_a_restart(fixture: &dyn Fixture) {
+    let mut backend = fixture.open();
+    for stamp in 1..4_u64 {
+        let changes = [
+            put(&stamp.to_be_bytes(), b"v"),
+            delete(&(stamp - 1).to_be_bytes()),
+        ];
+        backend.write(ROWS, &changes, Stamp(stamp)).expect("write");
+        backend = reopen(fixture, backend);
+        assert_eq!(collect_all(&*backend, ROWS), [row(&stamp.to_be_bytes(), b"v")]);
+    }
+}
+
+fn calls_after_close_fail(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    let epoch = backend.take(SHARD).expect("take");
+    backend.close().expect("close");
+    backend.close().expect("close is idempotent");
+    let failures = [
+        backend.take(SHARD).err(),
+        backend.get(ROWS, b"k").err(),
+        backend
+            .scan(ROWS, &KeyRange::ALL, Direction::Ascending, EVERYTHING)
+            .err(),
+        backend.write(ROWS, &[put(b"k", b"v")], Stamp(1)).err(),
+        backend
+            .load(segment(1, 1), 0, &mut [Ok(row(b"k", b"v"))].into_iter())
+            .err(),
+        backend
+            .append(SHARD, epoch, &[entry(1, b"")], tideline_model::Durability::Synced)
+            .err(),
+        backend.manifest(SHARD).err(),
+        backend.edit(SHARD, epoch, 0, &[]).err(),
+        backend.segments().err(),
+        backend.epochs(SHARD).err(),
+    ];
+    for (n, failure) in failures.iter().enumerate() {
+        assert!(failure.is_some(), "call {n} of a closed backend works");
+    }
+    let reopened = {
+        drop(backend);
+        fixture.open()
+    };
+    assert_eq!(reopened.get(ROWS, b"k").expect("get"), None::<Bytes>);
+}

@@ -1,0 +1,84 @@
+//! The checks that every backend makes before it does anything, so that limits mean the same everywhere.
+
+use bytes::Bytes;
+use tideline_model::SequenceNumber;
+
+use crate::contract::*;
+use crate::error::{BackendError, Result};
+
+/// Checks the length of a key.
+pub fn check_key(key: &[u8]) -> Result<()> {
+    check("key", key.len(), KEY_BYTES_MAX)
+}
+
+/// Checks a row that is to be loaded.
+pub fn check_row(row: &Row) -> Result<()> {
+    check_key(&row.key)?;
+    check("value", row.value.len(), VALUE_BYTES_MAX)
+}
+
+/// Checks the target and the sizes of a [`Backend::write`].
+pub fn check_write(partition: Partition, changes: &[RowChange]) -> Result<()> {
+    if let Unit::Segment(segment) = partition.unit {
+        return Err(BackendError::Misconfigured {
+            reason: format!("segment {} can be loaded, not written", segment.segment),
+        });
+    }
+    let mut bytes = 0;
+    for change in changes {
+        check_key(&change.key)?;
+        let value_bytes = change.value.as_ref().map_or(0, Bytes::len);
+        check("value", value_bytes, VALUE_BYTES_MAX)?;
+        bytes += change.key.len() + value_bytes;
+    }
+    check("rows of a write", changes.len(), WRITE_ROWS_MAX)?;
+    check("bytes of a write", bytes, WRITE_BYTES_MAX)
+}
+
+/// Checks the sizes of journal entries, and that they rise above what the epoch has `acknowledged`.
+pub fn check_entries(entries: &[JournalEntry], acknowledged: Option<SequenceNumber>) -> Result<()> {
+    let mut last = acknowledged;
+    for entry in entries {
+        check("journal entry", entry.value.len(), VALUE_BYTES_MAX)?;
+        if last.is_some_and(|last| entry.sequence <= last) {
+            return Err(BackendError::Refused {
+                reason: format!("journal sequence {} does not rise", entry.sequence),
+            });
+        }
+        last = Some(entry.sequence);
+    }
+    Ok(())
+}
+
+/// Checks the sizes of an edit.
+pub fn check_edit(changes: &[ManifestChange]) -> Result<()> {
+    let mut bytes = 0;
+    for change in changes {
+        let (name, detail_bytes) = match change {
+            ManifestChange::Put(row) => (&row.name, row.detail.len()),
+            ManifestChange::Remove(_, name) => (name, 0),
+        };
+        check("name of a manifest row", name.len(), KEY_BYTES_MAX)?;
+        check("manifest row", name.len() + detail_bytes, MANIFEST_ROW_BYTES_MAX)?;
+        bytes += name.len() + detail_bytes;
+    }
+    check("changes of an edit", changes.len(), WRITE_ROWS_MAX)?;
+    check("bytes of an edit", bytes, WRITE_BYTES_MAX)
+}
+
+/// Refuses to close an epoch that its owner may still append to.
+pub fn check_older(epoch: Epoch, owner: Epoch) -> Result<()> {
+    if epoch < owner {
+        return Ok(());
+    }
+    Err(BackendError::Refused {
+        reason: format!("epoch {} is not older than the owner's, {}", epoch.0, owner.0),
+    })
+}
+
+fn check(what: &'static str, actual: usize, limit: usize) -> Result<()> {
+    if actual <= limit {
+        return Ok(());
+    }
+    Err(BackendError::TooLarge { what, limit, actual })
+}

@@ -1,0 +1,88 @@
+//! The journal of one epoch of one shard.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use tideline_model::SequenceNumber;
+
+use crate::contract::JournalEntry;
+use crate::error::{BackendError, Result};
+use crate::limits::check_entries;
+
+/// Entries by sequence, and those that may still land.
+#[derive(Default)]
+pub(super) struct Journal {
+    entries: BTreeMap<SequenceNumber, Bytes>,
+    late: Vec<JournalEntry>,
+    acknowledged: Option<SequenceNumber>,
+    end: Option<SequenceNumber>,
+}
+
+impl Journal {
+    /// Refuses entries that do not rise above what has been acknowledged.
+    pub(super) fn check(&self, entries: &[JournalEntry]) -> Result<()> {
+        check_entries(entries, self.acknowledged)
+    }
+
+    pub(super) fn append(&mut self, entries: &[JournalEntry]) {
+        let entries = entries.iter().cloned();
+        self.entries
+            .extend(entries.map(|entry| (entry.sequence, entry.value)));
+    }
+
+    pub(super) fn append_late(&mut self, entries: &[JournalEntry]) {
+        self.late.extend_from_slice(entries);
+    }
+
+    pub(super) fn acknowledge(&mut self, entries: &[JournalEntry]) {
+        self.acknowledged = self.acknowledged.max(entries.last().map(|entry| entry.sequence));
+    }
+
+    /// Lets late entries land. An entry whose epoch has been closed is not part of it any more.
+    pub(super) fn land_late(&mut self) {
+        let late = std::mem::take(&mut self.late);
+        if self.end.is_none() {
+            self.append(&late);
+        }
+    }
+
+    pub(super) fn end(&self) -> Option<SequenceNumber> {
+        self.end
+    }
+
+    pub(super) fn close(&mut self, end: SequenceNumber) -> Result<()> {
+        match self.end {
+            Some(closed) if closed != end => Err(BackendError::Refused {
+                reason: format!("the epoch was closed at {closed}, not {end}"),
+            }),
+            _ => {
+                self.end = Some(end);
+                self.entries.split_off(&end);
+                self.late.clear();
+                Ok(())
+            }
+        }
+    }
+
+    /// Frees the slots of `slot_entries` sequences that lie wholly below `to`.
+    pub(super) fn forget(&mut self, to: SequenceNumber, slot_entries: u64) {
+        let first_kept = SequenceNumber(to.0 / slot_entries * slot_entries);
+        self.entries = self.entries.split_off(&first_kept);
+        self.late.retain(|entry| entry.sequence >= first_kept);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn from(&self, from: SequenceNumber) -> Vec<(SequenceNumber, Bytes)> {
+        let entries = self.entries.range(from..);
+        entries
+            .map(|(sequence, value)| (*sequence, value.clone()))
+            .collect()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.entries.values().map(|value| value.len() as u64).sum()
+    }
+}

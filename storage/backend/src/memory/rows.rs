@@ -1,0 +1,134 @@
+//! The rows of key spaces and segments, as ordered maps.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use super::Character;
+use crate::contract::*;
+use crate::page::PageBuilder;
+
+/// Every partition's rows. A deleted row keeps its stamp, so that an older write cannot bring it back.
+#[derive(Default)]
+pub(super) struct Rows {
+    partitions: BTreeMap<Partition, BTreeMap<Bytes, Cell>>,
+}
+
+struct Cell {
+    stamp: Stamp,
+    value: Option<Bytes>,
+}
+
+impl Rows {
+    pub(super) fn get(&self, partition: Partition, key: &[u8]) -> Option<Bytes> {
+        self.partitions.get(&partition)?.get(key)?.value.clone()
+    }
+
+    pub(super) fn scan(
+        &self,
+        partition: Partition,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Page {
+        let end = range.end.as_deref();
+        let is_empty = end.is_some_and(|end| end <= range.start.as_slice());
+        let Some(rows) = self.partitions.get(&partition).filter(|_| !is_empty) else {
+            return PageBuilder::new(range, direction, limit).complete();
+        };
+        let bounds = (
+            Bound::Included(range.start.as_slice()),
+            end.map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        let found = rows.range::<[u8], _>(bounds);
+        let found: Box<dyn Iterator<Item = (&Bytes, &Cell)>> = match direction {
+            Direction::Ascending => Box::new(found),
+            Direction::Descending => Box::new(found.rev()),
+        };
+        let mut page = PageBuilder::new(range, direction, limit);
+        for (key, cell) in found {
+            let Some(value) = &cell.value else { continue };
+            if page.is_full() {
+                return page.partial();
+            }
+            page.push(Row {
+                key: key.clone(),
+                value: value.clone(),
+            });
+        }
+        page.complete()
+    }
+
+    pub(super) fn write(
+        &mut self,
+        character: Character,
+        partition: Partition,
+        changes: &[RowChange],
+        stamp: Stamp,
+    ) {
+        let rows = self.partitions.entry(partition).or_default();
+        for change in changes {
+            let cell = Cell {
+                stamp,
+                value: change.value.clone(),
+            };
+            match rows.entry(change.key.clone()) {
+                Entry::Vacant(entry) => {
+                    entry.insert(cell);
+                }
+                Entry::Occupied(mut entry) => {
+                    if character == Character::Embedded || cell.wins_over(entry.get()) {
+                        entry.insert(cell);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn load(&mut self, segment: SegmentRef, bucket: u16, loaded: Vec<Row>) {
+        let rows = self
+            .partitions
+            .entry(Partition::segment(segment, bucket))
+            .or_default();
+        rows.extend(loaded.into_iter().map(|row| {
+            let cell = Cell {
+                stamp: Stamp(0),
+                value: Some(row.value),
+            };
+            (row.key, cell)
+        }));
+    }
+
+    pub(super) fn reclaim(&mut self, segment: SegmentRef) {
+        self.partitions
+            .retain(|partition, _| partition.unit != Unit::Segment(segment));
+    }
+
+    pub(super) fn segments(&self) -> Vec<SegmentRef> {
+        let held = self.partitions.iter().filter(|(_, rows)| !rows.is_empty());
+        let mut segments: Vec<_> = held
+            .filter_map(|(partition, _)| match partition.unit {
+                Unit::Segment(segment) => Some(segment),
+                Unit::Space(_) => None,
+            })
+            .collect();
+        segments.dedup();
+        segments
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let rows = self.partitions.values().flatten();
+        rows.map(|(key, cell)| (key.len() + cell.value.as_ref().map_or(0, Bytes::len)) as u64)
+            .sum()
+    }
+}
+
+impl Cell {
+    /// The highest stamp wins the whole row, a delete wins a tie, then the larger value does, as in Cassandra.
+    fn wins_over(&self, other: &Self) -> bool {
+        let rank = |cell: &Self| (cell.stamp, cell.value.is_none());
+        (rank(self), &self.value) >= (rank(other), &other.value)
+    }
+}

@@ -1,0 +1,144 @@
+//! The suite in both characters, and the outcomes that only the distributed one has.
+
+use super::*;
+use crate::conformance::{self, Fixture};
+use crate::error::ErrorKind;
+
+struct Memory(Arc<MemoryDisk>);
+
+impl Fixture for Memory {
+    fn open(&self) -> Arc<dyn Backend> {
+        Arc::new(MemoryBackend::open(&self.0))
+    }
+}
+
+const SHARD: Shard = Shard(0);
+
+fn entry(sequence: u64) -> JournalEntry {
+    JournalEntry {
+        sequence: SequenceNumber(sequence),
+        value: Bytes::from(sequence.to_string()),
+    }
+}
+
+fn sequences(backend: &MemoryBackend, epoch: Epoch) -> Vec<u64> {
+    let mut seen = Vec::new();
+    backend
+        .replay(SHARD, epoch, SequenceNumber(0), &mut |sequence, _| {
+            seen.push(sequence.0);
+            Ok(())
+        })
+        .expect("replay");
+    seen
+}
+
+#[test]
+fn the_embedded_character_conforms() {
+    conformance::run_all(&|| Box::new(Memory(MemoryDisk::new(Character::Embedded))));
+}
+
+#[test]
+fn the_distributed_character_conforms() {
+    conformance::run_all(&|| Box::new(Memory(MemoryDisk::new(Character::Distributed))));
+}
+
+#[test]
+fn an_append_of_unknown_outcome_may_land_late_until_the_epoch_is_closed() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    let backend = MemoryBackend::open(&disk);
+    let epoch = backend.take(SHARD).expect("take");
+    disk.fail_append(AppendFault::Landed);
+    disk.fail_append(AppendFault::Lost);
+    disk.fail_append(AppendFault::Late);
+    for sequence in 1..=3 {
+        let failed = backend.append(SHARD, epoch, &[entry(sequence)], Durability::Synced);
+        assert_eq!(failed.expect_err("planned").kind(), ErrorKind::Unknown);
+    }
+    backend
+        .append(SHARD, epoch, &[entry(4)], Durability::Synced)
+        .expect("append");
+    assert_eq!(sequences(&backend, epoch), [1, 4]);
+    disk.land_late();
+    assert_eq!(sequences(&backend, epoch), [1, 3, 4]);
+
+    disk.fail_append(AppendFault::Late);
+    let failed = backend.append(SHARD, epoch, &[entry(5)], Durability::Synced);
+    assert_eq!(failed.expect_err("planned").kind(), ErrorKind::Unknown);
+    backend.take(SHARD).expect("take");
+    backend
+        .close_epoch(SHARD, epoch, SequenceNumber(6))
+        .expect("close the epoch");
+    disk.land_late();
+    assert_eq!(
+        sequences(&backend, epoch),
+        [1, 3, 4],
+        "a closed epoch never changes"
+    );
+}
+
+#[test]
+fn an_edit_of_unknown_outcome_is_told_apart_by_reading_the_manifest() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    let backend = MemoryBackend::open(&disk);
+    let epoch = backend.take(SHARD).expect("take");
+    for (fault, version) in [(EditFault::Lost, 0), (EditFault::Applied, 1)] {
+        disk.fail_edit(fault);
+        let failed = backend.edit(SHARD, epoch, 0, &[]);
+        assert_eq!(failed.expect_err("planned").kind(), ErrorKind::Unknown);
+        assert_eq!(backend.manifest(SHARD).expect("manifest").version, version);
+    }
+}
+
+#[test]
+fn the_highest_stamp_wins_and_a_delete_wins_a_tie() {
+    let backend = MemoryBackend::open(&MemoryDisk::new(Character::Distributed));
+    let partition = Partition::space(Space(1), 0);
+    let write = |value: Option<&'static str>, stamp: u64| {
+        let change = RowChange {
+            key: Bytes::from_static(b"k"),
+            value: value.map(|value| Bytes::from_static(value.as_bytes())),
+        };
+        backend.write(partition, &[change], Stamp(stamp)).expect("write");
+        backend.get(partition, b"k").expect("get")
+    };
+    assert_eq!(write(Some("b"), 2).as_deref(), Some(b"b".as_slice()));
+    assert_eq!(write(Some("a"), 1).as_deref(), Some(b"b".as_slice()));
+    assert_eq!(write(None, 2), None);
+    assert_eq!(write(Some("z"), 2), None);
+    assert_eq!(write(Some("c"), 3).as_deref(), Some(b"c".as_slice()));
+}
+
+#[test]
+fn chance_repeats_with_its_seed() {
+    let run = |seed| {
+        let disk = MemoryDisk::new(Character::Distributed);
+        disk.fail_by_chance(seed, 300);
+        let backend = MemoryBackend::open(&disk);
+        let epoch = backend.take(SHARD).expect("take");
+        let acknowledged: Vec<u64> = (1..100)
+            .filter(|&sequence| {
+                backend
+                    .append(SHARD, epoch, &[entry(sequence)], Durability::Synced)
+                    .is_ok()
+            })
+            .collect();
+        disk.land_late();
+        let landed = sequences(&backend, epoch);
+        assert!(
+            acknowledged.iter().all(|sequence| landed.contains(sequence)),
+            "seed {seed}"
+        );
+        (acknowledged, landed)
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7), run(8));
+}
+
+#[test]
+fn an_embedded_handle_dies_when_the_disk_is_opened_again() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let killed = MemoryBackend::open(&disk);
+    let restarted = MemoryBackend::open(&disk);
+    assert!(killed.segments().is_err());
+    assert!(restarted.segments().is_ok());
+}

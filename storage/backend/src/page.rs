@@ -1,0 +1,64 @@
+//! Fills a page of a scan up to its limit, and says where the next one goes on.
+
+use crate::contract::{Direction, KeyRange, Page, PageLimit, Row};
+
+/// A page that is being filled. Ask [`is_full`](PageBuilder::is_full) before each row.
+#[derive(Debug)]
+pub struct PageBuilder<'a> {
+    range: &'a KeyRange,
+    direction: Direction,
+    limit: PageLimit,
+    bytes: usize,
+    rows: Vec<Row>,
+}
+
+impl<'a> PageBuilder<'a> {
+    /// An empty page of a scan of `range`.
+    pub fn new(range: &'a KeyRange, direction: Direction, limit: PageLimit) -> Self {
+        Self {
+            range,
+            direction,
+            limit,
+            bytes: 0,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Whether the limit has been reached: if there is one more row, the page is [`partial`](Self::partial).
+    pub fn is_full(&self) -> bool {
+        !self.rows.is_empty() && (self.rows.len() >= self.limit.rows_max || self.bytes > self.limit.bytes_max)
+    }
+
+    /// Adds the next row in scan order.
+    pub fn push(&mut self, row: Row) {
+        self.bytes += row.key.len() + row.value.len();
+        self.rows.push(row);
+    }
+
+    /// The page, when the range has no more rows.
+    pub fn complete(self) -> Page {
+        Page {
+            rows: self.rows,
+            next: None,
+        }
+    }
+
+    /// The page, when the range has more rows. The rest begins right after the last key.
+    pub fn partial(self) -> Page {
+        let mut next = self.range.clone();
+        if let Some(last) = self.rows.last() {
+            match self.direction {
+                Direction::Ascending => {
+                    next.start.clear();
+                    next.start.extend_from_slice(&last.key);
+                    next.start.push(0);
+                }
+                Direction::Descending => next.end = Some(last.key.to_vec()),
+            }
+        }
+        Page {
+            rows: self.rows,
+            next: Some(next),
+        }
+    }
+}
