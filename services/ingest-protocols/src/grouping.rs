@@ -1,0 +1,218 @@
+//! Rows gathered by shape while a body is read.
+//!
+//! A *shape* is the measurement with the names, order and types of the fields. Every decoder finds the group of a
+//! point here by one hash lookup; the line-protocol decoder moreover guesses it without one.
+
+use std::collections::HashMap;
+
+use tideline_model::{ColumnData, Ordinal, PointGroup, ValueType};
+
+use crate::reject::{Reason, quote, too_large};
+
+/// Bytes of a measurement, tag key, tag value or field name.
+pub(crate) use crate::series_key::NAME_BYTES_MAX;
+
+/// A value whose text is still in the body.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum FieldValue<'a> {
+    Float(f64),
+    Signed(i64),
+    Unsigned(u64),
+    Boolean(bool),
+    String(&'a str),
+}
+
+impl FieldValue<'_> {
+    pub(crate) fn value_type(self) -> ValueType {
+        match self {
+            Self::Float(_) => ValueType::Float,
+            Self::Signed(_) => ValueType::Signed,
+            Self::Unsigned(_) => ValueType::Unsigned,
+            Self::Boolean(_) => ValueType::Boolean,
+            Self::String(_) => ValueType::String,
+        }
+    }
+
+    /// Appends the value to a column of its type.
+    pub(crate) fn push_to(self, column: &mut ColumnData) {
+        match (self, column) {
+            (Self::Float(value), ColumnData::Float(values)) => values.push(value),
+            (Self::Signed(value), ColumnData::Signed(values)) => values.push(value),
+            (Self::Unsigned(value), ColumnData::Unsigned(values)) => values.push(value),
+            (Self::Boolean(value), ColumnData::Boolean(values)) => values.push(value),
+            (Self::String(value), ColumnData::String(values)) => values.push(value),
+            _ => unreachable!("a group is found by the types of its columns"),
+        }
+    }
+}
+
+/// The shape of one point, spelled so that equal shapes have equal bytes: the measurement, then type code and
+/// name of each field, each name ended by a NUL, which no name may hold. The buffer is used again and again.
+#[derive(Debug, Default)]
+pub(crate) struct ShapeKey {
+    bytes: Vec<u8>,
+}
+
+impl ShapeKey {
+    /// Starts over with `measurement`, as it is after unescaping.
+    pub(crate) fn start(&mut self, write_measurement: impl FnOnce(&mut Vec<u8>)) {
+        self.bytes.clear();
+        write_measurement(&mut self.bytes);
+        self.bytes.push(0);
+    }
+
+    /// Adds a field by its name after unescaping.
+    pub(crate) fn field(&mut self, value_type: ValueType, write_name: impl FnOnce(&mut Vec<u8>)) {
+        self.bytes.push(value_type.code());
+        write_name(&mut self.bytes);
+        self.bytes.push(0);
+    }
+
+    /// The type and name of each field.
+    fn fields(&self) -> impl Iterator<Item = (ValueType, &[u8])> {
+        self.bytes.split(|byte| *byte == 0).skip(1).filter_map(|field| {
+            let (code, name) = field.split_first()?;
+            Some((ValueType::from_code(*code)?, name))
+        })
+    }
+
+    /// The measurement.
+    fn measurement(&self) -> &[u8] {
+        self.bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+}
+
+/// All groups of one body.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    pub(crate) all: Vec<PointGroup>,
+    by_shape: HashMap<Vec<u8>, usize>,
+    limit: usize,
+}
+
+impl Groups {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            all: Vec::new(),
+            by_shape: HashMap::new(),
+            limit,
+        }
+    }
+
+    /// The group of a shape seen before. Its names are valid and its fields unique.
+    pub(crate) fn find(&self, shape: &ShapeKey) -> Option<usize> {
+        self.by_shape.get(shape.bytes.as_slice()).copied()
+    }
+
+    /// Opens the group of a shape that [`Groups::find`] does not know and whose fields are unique.
+    pub(crate) fn open(&mut self, shape: &ShapeKey) -> Result<usize, Reason> {
+        if self.all.len() >= self.limit {
+            return Err(format!("too many different shapes in one request (limit {})", self.limit).into());
+        }
+        let measurement = name_text(shape.measurement())?;
+        let mut fields = Vec::new();
+        let mut columns = Vec::new();
+        for (value_type, name) in shape.fields() {
+            fields.push(name_text(name)?);
+            columns.push(ColumnData::new(value_type));
+        }
+        let index = self.all.len();
+        self.all.push(PointGroup {
+            measurement,
+            fields,
+            columns,
+            timelines: Vec::new(),
+            timestamps: Vec::new(),
+            lines: Vec::new(),
+        });
+        self.by_shape.insert(shape.bytes.clone(), index);
+        Ok(index)
+    }
+}
+
+/// Completes a row whose values are in the columns.
+pub(crate) fn finish_row(group: &mut PointGroup, timeline: Ordinal, nanos: i64, line: u32) {
+    group.timelines.push(timeline);
+    group.timestamps.push(nanos);
+    group.lines.push(line);
+}
+
+/// Takes back the values of a row that was not completed.
+pub(crate) fn take_back(group: &mut PointGroup) {
+    let rows = group.rows();
+    for column in &mut group.columns {
+        match column {
+            ColumnData::Float(values) => values.truncate(rows),
+            ColumnData::Signed(values) => values.truncate(rows),
+            ColumnData::Unsigned(values) => values.truncate(rows),
+            ColumnData::Boolean(values) => values.truncate(rows),
+            ColumnData::String(values) => values.truncate(rows),
+        }
+    }
+}
+
+/// Which fields stay when a name occurs more than once: the last value wins, at the place of the first.
+///
+/// `names` are the field names after unescaping. Returns for each place kept the index of the value to take, or
+/// `None` when all names differ. Costs a sort.
+pub(crate) fn last_of_each_name<N: AsRef<[u8]>>(names: &[N]) -> Option<Vec<usize>> {
+    let mut order: Vec<usize> = (0..names.len()).collect();
+    order.sort_by(|a, b| names[*a].as_ref().cmp(names[*b].as_ref()));
+    let same = |a: &usize, b: &usize| names[*a].as_ref() == names[*b].as_ref();
+    if !order.windows(2).any(|pair| same(&pair[0], &pair[1])) {
+        return None;
+    }
+    // The sort is stable, so inside a run of one name the first place comes first and the last value last.
+    let mut kept: Vec<(usize, usize)> = order
+        .chunk_by(same)
+        .filter_map(|run| Some((*run.first()?, *run.last()?)))
+        .collect();
+    kept.sort_unstable();
+    Some(kept.into_iter().map(|(_, last)| last).collect())
+}
+
+fn name_text(name: &[u8]) -> Result<Box<str>, Reason> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(too_large("name", name.len(), NAME_BYTES_MAX));
+    }
+    match std::str::from_utf8(name) {
+        Ok(text) => Ok(text.into()),
+        Err(_) => Err(format!("invalid UTF-8 in name {}", quote(name)).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_value_of_a_name_takes_the_first_place() {
+        assert_eq!(last_of_each_name(&["a", "b", "c"]), None);
+        assert_eq!(last_of_each_name(&["b", "a", "b", "a", "b"]), Some(vec![4, 3]));
+    }
+
+    #[test]
+    fn shapes_differ_by_type_order_and_name() {
+        let mut groups = Groups::new(3);
+        let mut shape = ShapeKey::default();
+        let mut open = |groups: &mut Groups, fields: &[(ValueType, &str)]| {
+            shape.start(|out| out.extend_from_slice(b"m"));
+            for (value_type, name) in fields {
+                shape.field(*value_type, |out| out.extend_from_slice(name.as_bytes()));
+            }
+            match groups.find(&shape) {
+                Some(group) => Ok(group),
+                None => groups.open(&shape),
+            }
+        };
+        assert_eq!(open(&mut groups, &[(ValueType::Float, "a")]), Ok(0));
+        assert_eq!(open(&mut groups, &[(ValueType::Signed, "a")]), Ok(1));
+        assert_eq!(open(&mut groups, &[(ValueType::Float, "a")]), Ok(0));
+        assert_eq!(
+            open(&mut groups, &[(ValueType::Float, "a"), (ValueType::Float, "b")]),
+            Ok(2)
+        );
+        assert!(open(&mut groups, &[(ValueType::Float, "b"), (ValueType::Float, "a")]).is_err());
+        assert_eq!(groups.all[2].fields, ["a".into(), "b".into()]);
+    }
+}

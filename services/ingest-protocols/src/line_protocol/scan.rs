@@ -1,0 +1,192 @@
+//! The pieces of a line, found in place: each function reads at a position of the body and says where it stopped.
+
+use crate::grouping::FieldValue;
+use crate::number;
+use crate::reject::{Reason, quote, too_large};
+
+/// What is wrong with a line, and from where on to look for its end.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) reason: Reason,
+    pub(super) at: usize,
+}
+
+impl Fault {
+    pub(super) fn new(reason: impl Into<Reason>, at: usize) -> Self {
+        Self {
+            reason: reason.into(),
+            at,
+        }
+    }
+}
+
+/// A field value as it stands in the body.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RawValue<'a> {
+    /// The value; of a string the raw text between the quotes.
+    pub(super) value: FieldValue<'a>,
+    /// Whether the text holds backslashes, so that [`unescape_string`] must see it.
+    pub(super) escaped: bool,
+}
+
+/// The first position from `at` on that holds no space.
+#[inline]
+pub(super) fn skip_spaces(body: &[u8], mut at: usize) -> usize {
+    while body.get(at) == Some(&b' ') {
+        at += 1;
+    }
+    at
+}
+
+/// Where the next line begins if a line ends at `at`: at LF, CRLF, the end of the body, or a CR right before it.
+#[inline]
+pub(super) fn line_end(body: &[u8], at: usize) -> Option<usize> {
+    match (body.get(at), body.get(at + 1)) {
+        (None, _) => Some(at),
+        (Some(b'\n'), _) | (Some(b'\r'), None) => Some(at + 1),
+        (Some(b'\r'), Some(b'\n')) => Some(at + 2),
+        _ => None,
+    }
+}
+
+/// Where the series key that begins at `at` ends: at the first space that no backslash precedes.
+#[inline]
+pub(super) fn key_end(body: &[u8], at: usize) -> Result<usize, Fault> {
+    let mut from = at;
+    loop {
+        let Some(found) = memchr::memchr2(b' ', b'\n', &body[from..]) else {
+            return Err(Fault::new("missing fields", body.len()));
+        };
+        let end = from + found;
+        if body[end] == b'\n' {
+            return Err(Fault::new("missing fields", end));
+        }
+        if end == at || body[end - 1] != b'\\' {
+            return Ok(end);
+        }
+        from = end + 1;
+    }
+}
+
+/// Bytes of the unquoted value at the start of `bytes`.
+#[inline]
+pub(super) fn token_len(bytes: &[u8]) -> usize {
+    bytes
+        .iter()
+        .position(|byte| ends_value(*byte))
+        .unwrap_or(bytes.len())
+}
+
+/// Whether `byte` cannot be part of an unquoted value.
+#[inline]
+pub(super) fn ends_value(byte: u8) -> bool {
+    matches!(byte, b',' | b' ' | b'\n' | b'\r')
+}
+
+/// The field value at `at` of a field named `name`, and where it ends.
+pub(super) fn value<'a>(
+    body: &'a [u8],
+    at: usize,
+    name: &[u8],
+    string_bytes_max: usize,
+) -> Result<(RawValue<'a>, usize), Fault> {
+    let rest = &body[at..];
+    if rest.first() == Some(&b'"') {
+        let (value, taken) =
+            string(rest, string_bytes_max).map_err(|(reason, taken)| Fault::new(reason, at + taken))?;
+        return Ok((value, at + taken));
+    }
+    let token = &rest[..token_len(rest)];
+    let wrong = |what: &str| {
+        let reason = format!("invalid {what} {} in field {}", quote(token), quote(name));
+        Fault::new(reason, at)
+    };
+    let value = match token {
+        [] => {
+            return Err(Fault::new(
+                format!("missing field value of field {}", quote(name)),
+                at,
+            ));
+        }
+        [b't' | b'T' | b'f' | b'F', ..] => {
+            FieldValue::Boolean(boolean(token).ok_or_else(|| wrong("boolean"))?)
+        }
+        [b'-' | b'.' | b'0'..=b'9', .., b'i'] => {
+            FieldValue::Signed(number::signed(&token[..token.len() - 1]).ok_or_else(|| wrong("integer"))?)
+        }
+        [b'-' | b'.' | b'0'..=b'9', .., b'u'] => FieldValue::Unsigned(
+            number::unsigned(&token[..token.len() - 1]).ok_or_else(|| wrong("unsigned"))?,
+        ),
+        [b'-' | b'.' | b'0'..=b'9', ..] => {
+            FieldValue::Float(number::float(token).ok_or_else(|| wrong("number"))?)
+        }
+        _ => return Err(wrong("field value")),
+    };
+    Ok((
+        RawValue {
+            value,
+            escaped: false,
+        },
+        at + token.len(),
+    ))
+}
+
+/// The boolean that fills `token`.
+pub(super) fn boolean(token: &[u8]) -> Option<bool> {
+    match token {
+        b"t" | b"T" | b"true" | b"True" | b"TRUE" => Some(true),
+        b"f" | b"F" | b"false" | b"False" | b"FALSE" => Some(false),
+        _ => None,
+    }
+}
+
+/// The quoted string at the start of `bytes` and how many bytes it takes, quotes included; in a failure likewise.
+pub(super) fn string(bytes: &[u8], bytes_max: usize) -> Result<(RawValue<'_>, usize), (Reason, usize)> {
+    let mut end = 1;
+    let mut escaped = false;
+    loop {
+        let Some(found) = bytes
+            .get(end..)
+            .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
+        else {
+            return Err(("unbalanced quotes".into(), bytes.len()));
+        };
+        end += found;
+        if bytes[end] == b'"' {
+            break;
+        }
+        escaped = true;
+        end += 2;
+    }
+    let raw = &bytes[1..end];
+    if raw.len() > bytes_max {
+        return Err((too_large("string value", raw.len(), bytes_max), end));
+    }
+    match std::str::from_utf8(raw) {
+        Ok(text) => {
+            let value = FieldValue::String(text);
+            Ok((RawValue { value, escaped }, end + 1))
+        }
+        Err(_) => Err((format!("invalid UTF-8 in string {}", quote(raw)).into(), end)),
+    }
+}
+
+/// Writes the text that `raw` stands for to `out`: only `\"` and `\\` are escapes.
+pub(super) fn unescape_string(raw: &str, out: &mut String) {
+    out.clear();
+    let mut rest = raw;
+    while let Some((before, after)) = rest.split_once('\\') {
+        out.push_str(before);
+        rest = match after.chars().next() {
+            Some(escaped @ ('"' | '\\')) => {
+                out.push(escaped);
+                &after[1..]
+            }
+            _ => {
+                out.push('\\');
+                after
+            }
+        };
+    }
+    out.push_str(rest);
+}

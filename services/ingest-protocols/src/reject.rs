@@ -1,0 +1,90 @@
+//! Rejects of lines and elements: their excerpt, and a bound on how many one body may cause.
+
+use std::borrow::Cow;
+
+use tideline_model::LineReject;
+
+/// Bytes of an excerpt: enough to find the line again, little enough for a log.
+const EXCERPT_BYTES: usize = 120;
+
+/// Bytes of an offending token that a reason quotes.
+const TOKEN_BYTES: usize = 48;
+
+/// Why a line or element is not stored, in InfluxDB's words where it has some.
+///
+/// Fixed texts cost no allocation until they are stored.
+pub(crate) type Reason = Cow<'static, str>;
+
+/// The rejects of one body.
+#[derive(Debug)]
+pub(crate) struct Rejects {
+    pub(crate) stored: Vec<LineReject>,
+    limit: usize,
+}
+
+impl Rejects {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            stored: Vec::new(),
+            limit,
+        }
+    }
+
+    /// Whether the body has caused as many as may be kept, so that reading must stop.
+    pub(crate) fn is_full(&self) -> bool {
+        self.stored.len() >= self.limit
+    }
+
+    pub(crate) fn push(&mut self, line: u32, reason: Reason, offending: &[u8]) {
+        self.stored.push(LineReject {
+            line,
+            reason: reason.into_owned(),
+            excerpt: cut(offending, EXCERPT_BYTES),
+        });
+    }
+
+    /// Says that `unread` lines or elements from `line` on were not looked at.
+    pub(crate) fn push_unread(&mut self, line: u32, unread: usize) {
+        let limit = self.limit;
+        let reason = format!("too many rejects (limit {limit}): {unread} more from here on were not read");
+        self.push(line, reason.into(), b"");
+    }
+}
+
+/// A token of the body as a reason quotes it: escaped, cut short.
+pub(crate) fn quote(token: &[u8]) -> String {
+    format!("{:?}", cut(token, TOKEN_BYTES))
+}
+
+/// The reason for a part of a point that is larger than allowed.
+pub(crate) fn too_large(what: &str, actual: usize, limit: usize) -> Reason {
+    format!("{what} too large: limit {limit}, actual {actual}").into()
+}
+
+/// The start of `bytes`, at most `limit` of them, cut at a character boundary.
+fn cut(bytes: &[u8], limit: usize) -> String {
+    let mut end = bytes.len().min(limit);
+    let is_continuation = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    while end > limit.saturating_sub(4) && end < bytes.len() && is_continuation(end) {
+        end -= 1;
+    }
+    let mut text = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    // A replacement character is longer than the byte that it stands for.
+    while text.len() > limit {
+        text.pop();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn excerpts_are_cut_at_a_character_boundary() {
+        let text = "ä".repeat(100);
+        assert_eq!(cut(text.as_bytes(), 119), "ä".repeat(59));
+        assert_eq!(cut(&[0xff; 200], 120), "\u{fffd}".repeat(40));
+        assert_eq!(cut(b"short", 120), "short");
+    }
+}

@@ -1,0 +1,5 @@
+//! The decoders against the published corpus, the quirks of InfluxDB 1, and properties of all inputs.
+
+mod corpus;
+mod line_rules;
+mod support;
