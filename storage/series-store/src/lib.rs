@@ -1,1 +1,49 @@
-//! tideline-series-store
+//! Points of series timelines: taken in, kept, read back, never lost.
+//!
+//! # The life of a point
+//!
+//! 1. [`SeriesStore::commit`] hands a delta to the [`committer`]: it gathers what waits, appends it to the
+//!    backend's journal, syncs, applies it to the [`head`] and to the [`latest`] values, and answers.
+//! 2. When the head passes its budget, or its oldest entry an age, the committer freezes it: a new generation
+//!    begins in memory and in the journal.
+//! 3. The [`seal`] worker turns the frozen head into chunks, one segment for each [`window`], loads them, and
+//!    publishes them with one edit of the [`manifest`] that also moves the journal cursor. Then the journal of
+//!    that generation is forgotten.
+//!
+//! A crash between any two steps neither loses nor doubles a point: [`recovery`] replays the journal from the
+//! published cursor, and segments that no manifest names are swept.
+//!
+//! # Reading
+//!
+//! [`SeriesStore::snapshot`] pins the manifest and the heads of one moment; [`scan`] walks timelines in id
+//! order over all of them and hands out merged columnar runs, newest write winning field by field.
+//!
+//! # What is absent
+//!
+//! The store knows timelines only by id. Names, tags and search live in the indexer, which is told of new
+//! timelines found in a replayed journal through [`TimelineDirectory`]. It knows no HTTP, no tantivy, no fjall.
+
+pub mod committer;
+pub mod error;
+pub mod head;
+pub mod latest;
+pub mod manifest;
+mod merge;
+pub mod recovery;
+pub mod requests;
+pub mod scan;
+pub mod schema;
+pub mod seal;
+pub mod settings;
+pub mod store;
+pub mod tables;
+pub mod window;
+
+pub use error::{Result, StoreError};
+pub use latest::{LatestField, LatestRow, Seen};
+pub use recovery::{Recovery, Replayed};
+pub use scan::{Order, ReadCost, Selection, Snapshot, SweepReader};
+pub use schema::{FieldInfo, Shape, TableSchema};
+pub use settings::Settings;
+pub use store::{Committed, SeriesStore, StoreStats, TimelineDirectory};
+pub use tables::Table;

@@ -1,0 +1,333 @@
+//! Group commit: one thread that appends what waits to the journal, syncs once for all of it, applies it to
+//! the head and answers.
+//!
+//! 1. Take the first waiting write, then all others that wait already, up to a budget of bytes.
+//! 2. Number them, append them in one call, synced if any of them asks for it.
+//! 3. Apply them to the head and the latest values, in order; answer each.
+//! 4. Freeze the head when it is full or old.
+//!
+//! While the thread is busy with one group the next one gathers, so groups grow with the load by themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use parking_lot::Mutex;
+use tideline_backend::{BackendError, JournalEntry};
+use tideline_chunk::Delta;
+use tideline_model::{Durability, SequenceNumber};
+
+use crate::error::{Result, StoreError};
+use crate::head::Head;
+use crate::schema::Shape;
+use crate::store::{Committed, SHARD, Shared};
+use crate::tables::Table;
+
+/// How long buffered writes stay unsynced at most, and how often the head's age is looked at.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+/// How far the head may grow past its budget while an older one is still being sealed; then writers wait.
+const OVERFULL: usize = 2;
+
+/// The handle of the committer thread.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    sender: Sender<Message>,
+    pending_bytes: Arc<AtomicUsize>,
+    pending_bytes_max: usize,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+enum Message {
+    Write(Box<Write>),
+    /// Freezes the head; answers with the first sequence that is not sealed by it.
+    Freeze(Sender<Result<SequenceNumber>>),
+    Stop,
+}
+
+struct Write {
+    table: Arc<Table>,
+    delta: Delta,
+    shapes: Vec<Arc<Shape>>,
+    encoded: Bytes,
+    durability: Durability,
+    reply: Sender<Result<Committed>>,
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    receiver: Receiver<Message>,
+    pending_bytes: Arc<AtomicUsize>,
+    next: SequenceNumber,
+    unsynced: bool,
+}
+
+impl Committer {
+    pub(crate) fn start(shared: Arc<Shared>) -> Self {
+        // Unbounded in number, bounded in bytes by `pending_bytes_max`.
+        let (sender, receiver) = unbounded();
+        let pending_bytes = Arc::new(AtomicUsize::new(0));
+        let pending_bytes_max = shared.settings.pending_bytes_max;
+        let next = shared.state.read().active.end();
+        let worker = Worker {
+            shared,
+            receiver,
+            pending_bytes: Arc::clone(&pending_bytes),
+            next,
+            unsynced: false,
+        };
+        let thread = std::thread::Builder::new()
+            .name("committer".into())
+            .spawn(move || worker.run());
+        let thread = Mutex::new(Some(thread.expect("the system has a thread left at start")));
+        Self {
+            sender,
+            pending_bytes,
+            pending_bytes_max,
+            thread,
+        }
+    }
+
+    pub(crate) fn commit(
+        &self,
+        table: Arc<Table>,
+        delta: Delta,
+        shapes: Vec<Arc<Shape>>,
+        durability: Durability,
+    ) -> Result<Committed> {
+        let mut encoded = Vec::new();
+        delta.encode(&mut encoded).map_err(StoreError::BadDelta)?;
+        let bytes = encoded.len();
+        let waiting = self.pending_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if waiting > 0 && waiting + bytes > self.pending_bytes_max {
+            self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(StoreError::Overloaded {
+                limit: self.pending_bytes_max,
+                actual: waiting + bytes,
+            });
+        }
+        let (reply, answer) = bounded(1);
+        let write = Write {
+            table,
+            delta,
+            shapes,
+            encoded: encoded.into(),
+            durability,
+            reply,
+        };
+        self.sender
+            .send(Message::Write(Box::new(write)))
+            .map_err(|_| StoreError::Closed)?;
+        answer.recv().map_err(|_| StoreError::Closed)?
+    }
+
+    pub(crate) fn freeze(&self) -> Result<SequenceNumber> {
+        let (reply, answer) = bounded(1);
+        self.sender
+            .send(Message::Freeze(reply))
+            .map_err(|_| StoreError::Closed)?;
+        answer.recv().map_err(|_| StoreError::Closed)?
+    }
+
+    /// Answers what waits, then ends the thread. Repeatable.
+    pub(crate) fn stop(&self) {
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = self.sender.send(Message::Stop);
+            if thread.join().is_err() {
+                tracing::error!("the committer thread had panicked");
+            }
+        }
+    }
+}
+
+impl Worker {
+    fn run(mut self) {
+        loop {
+            match self.receiver.recv_timeout(IDLE_INTERVAL) {
+                Ok(Message::Write(first)) => {
+                    let (group, follow) = self.gather(*first);
+                    self.commit(group);
+                    match follow {
+                        Some(Message::Stop) => break,
+                        Some(Message::Freeze(reply)) => self.answer_freeze(&reply),
+                        Some(Message::Write(_)) | None => {}
+                    }
+                }
+                Ok(Message::Freeze(reply)) => self.answer_freeze(&reply),
+                Err(RecvTimeoutError::Timeout) => self.sync_buffered(),
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.freeze_if_due();
+        }
+        self.sync_buffered();
+    }
+
+    /// What waits already, up to the budget, and a message of another kind that ended the gathering.
+    fn gather(&self, first: Write) -> (Vec<Write>, Option<Message>) {
+        let mut bytes = first.encoded.len();
+        let mut group = vec![first];
+        while bytes < self.shared.settings.group_bytes_max {
+            match self.receiver.try_recv() {
+                Ok(Message::Write(write)) => {
+                    bytes += write.encoded.len();
+                    group.push(*write);
+                }
+                Ok(other) => return (group, Some(other)),
+                Err(_) => break,
+            }
+        }
+        (group, None)
+    }
+
+    fn commit(&mut self, group: Vec<Write>) {
+        let bytes: usize = group.iter().map(|write| write.encoded.len()).sum();
+        let (alive, dropped): (Vec<_>, Vec<_>) = {
+            let tables = self.shared.tables.read();
+            group
+                .into_iter()
+                .partition(|write| tables.by_id.contains_key(&write.table.id()))
+        };
+        for write in dropped {
+            let _ = write.reply.send(Err(StoreError::TableDropped(write.table.id())));
+        }
+        if !alive.is_empty() {
+            self.append_and_apply(alive);
+        }
+        self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn append_and_apply(&mut self, group: Vec<Write>) {
+        let first = self.next;
+        let entry = |(sequence, write): (u64, &Write)| JournalEntry {
+            sequence: SequenceNumber(sequence),
+            value: write.encoded.clone(),
+        };
+        let entries: Vec<_> = (first.0..).zip(&group).map(entry).collect();
+        let synced = group.iter().any(|write| write.durability == Durability::Synced);
+        let durability = if synced {
+            Durability::Synced
+        } else {
+            Durability::Buffered
+        };
+        // The numbers are used up even if the append fails: its entries may still land.
+        self.next = SequenceNumber(first.0 + group.len() as u64);
+        self.shared.counters.appends.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = self
+            .shared
+            .backend
+            .append(SHARD, self.shared.epoch, &entries, durability)
+        {
+            tracing::warn!(%error, writes = group.len(), "journal append failed");
+            for write in group {
+                let _ = write.reply.send(Err(append_error(&error)));
+            }
+            return;
+        }
+        self.unsynced = !synced;
+        self.shared
+            .counters
+            .commits
+            .fetch_add(group.len() as u64, Ordering::Relaxed);
+        let head = Arc::clone(&self.shared.state.read().active);
+        for (sequence, write) in (first.0..).map(SequenceNumber).zip(group) {
+            self.apply(&head, &write, sequence);
+            let _ = write.reply.send(Ok(Committed { sequence }));
+        }
+    }
+
+    fn apply(&self, head: &Head, write: &Write, sequence: SequenceNumber) {
+        head.apply(
+            &write.delta,
+            &write.shapes,
+            sequence,
+            self.shared.settings.head_bytes_max,
+        );
+        write
+            .table
+            .latest()
+            .apply(&write.delta, &write.shapes, sequence, true);
+        if let Some(request) = &write.delta.request {
+            let (now, settings) = (self.shared.clock.now(), &self.shared.settings);
+            self.shared
+                .requests
+                .remember(write.table.id(), request, now, settings);
+        }
+    }
+
+    fn sync_buffered(&mut self) {
+        if self.unsynced {
+            match self.shared.backend.sync(SHARD, self.shared.epoch) {
+                Ok(()) => self.unsynced = false,
+                Err(error) => tracing::warn!(%error, "syncing buffered writes failed"),
+            }
+        }
+    }
+
+    fn freeze_if_due(&mut self) {
+        let settings = &self.shared.settings;
+        let (active, waiting) = {
+            let state = self.shared.state.read();
+            (Arc::clone(&state.active), state.frozen.len())
+        };
+        let full = active.bytes() >= settings.head_bytes_max;
+        let old = !active.is_empty() && active.started().elapsed() >= settings.head_age_max;
+        if !full && !old {
+            return;
+        }
+        if waiting > 0 {
+            if active.bytes() < settings.head_bytes_max * OVERFULL {
+                return;
+            }
+            self.wait_for_sealer(active.first());
+        }
+        if let Err(error) = self.freeze() {
+            tracing::warn!(%error, "freezing the head failed; it grows until the next try");
+        }
+    }
+
+    /// Back-pressure: holds the committer, and so all writers, until older heads are sealed or a while is over.
+    fn wait_for_sealer(&self, older_than: SequenceNumber) {
+        let started = Instant::now();
+        let mut progress = self.shared.sealed.lock();
+        while progress.sealed_to < older_than.0 && !progress.stopping {
+            let timed_out = self
+                .shared
+                .sealed_changed
+                .wait_for(&mut progress, IDLE_INTERVAL)
+                .timed_out();
+            if timed_out && progress.error.is_some() {
+                break;
+            }
+        }
+        tracing::warn!(waited = ?started.elapsed(), "writers waited for a seal");
+    }
+
+    fn answer_freeze(&mut self, reply: &Sender<Result<SequenceNumber>>) {
+        let _ = reply.send(self.freeze());
+    }
+
+    fn freeze(&mut self) -> Result<SequenceNumber> {
+        if !self.shared.state.read().active.is_empty() {
+            self.shared.backend.cut(SHARD, self.shared.epoch, self.next)?;
+            let mut state = self.shared.state.write();
+            let frozen = std::mem::replace(&mut state.active, Arc::new(Head::new(self.next)));
+            state.frozen.push(frozen);
+        }
+        self.shared.notify_sealer();
+        Ok(self.next)
+    }
+}
+
+/// Each writer of a failed group gets the failure as its own.
+fn append_error(error: &BackendError) -> StoreError {
+    let retry_after = match error {
+        BackendError::Unavailable { retry_after, .. } => Some(*retry_after),
+        _ => None,
+    };
+    StoreError::Append {
+        kind: error.kind(),
+        reason: error.to_string(),
+        retry_after,
+    }
+}

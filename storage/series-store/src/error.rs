@@ -1,0 +1,115 @@
+//! What can go wrong in the series store.
+
+use std::time::Duration;
+
+use tideline_backend::{BackendError, ErrorKind};
+use tideline_chunk::{ChunkError, DeltaError};
+use tideline_model::{TableId, TableName, ValueType};
+
+/// The result of a store call.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// A failed store call.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The backend failed; its kind says what to do.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// A write was appended with others and the backend failed.
+    #[error("write not acknowledged: {reason}")]
+    Append {
+        /// What the caller does next.
+        kind: ErrorKind,
+        /// The backend's words.
+        reason: String,
+        /// When to try again, where the backend says.
+        retry_after: Option<Duration>,
+    },
+    /// More is waiting than the budget holds. Nothing was written.
+    #[error("overloaded: {actual} bytes wait to be written, over the limit of {limit}")]
+    Overloaded {
+        /// The budget.
+        limit: usize,
+        /// What waits.
+        actual: usize,
+    },
+    /// No such table.
+    #[error("table {0} does not exist")]
+    NoSuchTable(String),
+    /// The table was dropped while the call ran.
+    #[error("table {0} was dropped")]
+    TableDropped(TableId),
+    /// The name is taken.
+    #[error("table {0} exists")]
+    TableExists(TableName),
+    /// Source tags are part of every timeline id.
+    #[error("source_tags of table {0} are fixed since its first write")]
+    SourceTagsFixed(TableName),
+    /// The default table is always there.
+    #[error("table {0} cannot be dropped")]
+    DefaultTable(TableName),
+    /// Numbers, text and booleans do not mix in one field.
+    #[error(
+        "field type conflict: input field \"{field}\" on measurement \"{measurement}\" is type {}, already exists as type {}",
+        .input.name(), .existing.name()
+    )]
+    TypeConflict {
+        /// The measurement.
+        measurement: String,
+        /// The field.
+        field: String,
+        /// The type that came in.
+        input: ValueType,
+        /// The type that is there.
+        existing: ValueType,
+    },
+    /// A stored chunk is damaged.
+    #[error("chunk of timeline {timeline} is damaged: {cause}")]
+    Chunk {
+        /// Whose chunk.
+        timeline: String,
+        /// How.
+        cause: ChunkError,
+    },
+    /// A journal entry is damaged.
+    #[error("journal entry {sequence} is damaged: {cause}")]
+    Delta {
+        /// Which entry.
+        sequence: u64,
+        /// How.
+        cause: DeltaError,
+    },
+    /// A delta breaks the rules or limits of its format.
+    #[error("write refused: {0}")]
+    BadDelta(DeltaError),
+    /// A stored manifest or schema row cannot be read.
+    #[error("stored {what} cannot be read: {reason}")]
+    StoredRow {
+        /// What it describes.
+        what: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The directory of timelines refused what a replayed delta says.
+    #[error("timelines of a replayed journal entry were refused: {0}")]
+    Directory(String),
+    /// The store is closed, or another process owns its shard.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl StoreError {
+    /// Whether sending the same again can help.
+    pub fn is_retryable(&self) -> bool {
+        let kind = match self {
+            Self::Backend(error) => error.kind(),
+            Self::Append { kind, .. } => *kind,
+            Self::Overloaded { .. } => return true,
+            _ => return false,
+        };
+        matches!(
+            kind,
+            ErrorKind::Unknown | ErrorKind::Unavailable | ErrorKind::Timeout
+        )
+    }
+}

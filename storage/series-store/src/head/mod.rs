@@ -1,0 +1,173 @@
+//! The head: the unsealed points in memory, one for each generation of the journal.
+//!
+//! | file | part |
+//! |---|---|
+//! | [`table`] | one table's timelines in locked shards; where a delta is applied |
+//! | [`series`] | one timeline: open rows and the blocks that full ones were encoded into |
+//!
+//! Only the committer writes; readers lock one shard for as long as it takes to copy one timeline's open rows.
+//! A head is *active* while it grows and *frozen* while it is being sealed; frozen ones never change.
+
+pub mod series;
+pub mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use tideline_chunk::Delta;
+use tideline_model::{SequenceNumber, TableId};
+
+use crate::schema::Shape;
+use table::TableHead;
+
+/// Share of the head's budget that open rows may take before all of them are encoded, whatever their number:
+/// open rows cost 8 bytes a value, blocks one or two.
+const OPEN_SHARE: usize = 2;
+
+/// The unsealed points of all tables since one point of the journal.
+#[derive(Debug)]
+pub struct Head {
+    first: SequenceNumber,
+    /// First sequence that is not in it; rises while the head is active.
+    end: AtomicU64,
+    started: Instant,
+    tables: RwLock<HashMap<TableId, Arc<TableHead>>>,
+    /// Bytes of open rows.
+    open_bytes: AtomicUsize,
+    /// Bytes of encoded blocks and of the structures around them.
+    block_bytes: AtomicUsize,
+    points: AtomicU64,
+}
+
+impl Head {
+    /// An empty head whose first entry will be `first`.
+    pub fn new(first: SequenceNumber) -> Self {
+        Self {
+            first,
+            end: AtomicU64::new(first.0),
+            started: Instant::now(),
+            tables: RwLock::default(),
+            open_bytes: AtomicUsize::new(0),
+            block_bytes: AtomicUsize::new(0),
+            points: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds the rows of a delta. Called by one thread, in the order of sequences.
+    pub(crate) fn apply(
+        &self,
+        delta: &Delta,
+        shapes: &[Arc<Shape>],
+        sequence: SequenceNumber,
+        budget: usize,
+    ) {
+        let table = self.table_or_new(delta.table);
+        let growth = table.apply(delta, shapes, sequence);
+        let open = self.open_bytes.fetch_add(growth.open, Ordering::Relaxed) + growth.open - growth.closed;
+        self.open_bytes.fetch_sub(growth.closed, Ordering::Relaxed);
+        self.block_bytes.fetch_add(growth.blocks, Ordering::Relaxed);
+        self.points.fetch_add(
+            delta
+                .groups
+                .iter()
+                .map(|group| group.timestamps.len() as u64)
+                .sum(),
+            Ordering::Relaxed,
+        );
+        self.end.store(sequence.0 + 1, Ordering::Release);
+        if open > budget / OPEN_SHARE {
+            self.close_open_rows();
+        }
+    }
+
+    /// Encodes all open rows and gives their memory back.
+    fn close_open_rows(&self) {
+        let tables: Vec<_> = self.tables.read().values().cloned().collect();
+        for table in tables {
+            let growth = table.close_open_rows();
+            self.open_bytes.fetch_sub(growth.closed, Ordering::Relaxed);
+            self.block_bytes.fetch_add(growth.blocks, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets the points of a dropped table.
+    pub(crate) fn drop_table(&self, table: TableId) {
+        self.tables.write().remove(&table);
+    }
+
+    /// One table's part; `None` when it has no point here.
+    pub fn table(&self, table: TableId) -> Option<Arc<TableHead>> {
+        self.tables.read().get(&table).cloned()
+    }
+
+    /// All tables with points here.
+    pub(crate) fn tables(&self) -> Vec<(TableId, Arc<TableHead>)> {
+        let mut all: Vec<_> = self
+            .tables
+            .read()
+            .iter()
+            .map(|(id, table)| (*id, Arc::clone(table)))
+            .collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.open_bytes.load(Ordering::Relaxed) + self.block_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Rows taken in, overwritten ones included.
+    pub fn points(&self) -> u64 {
+        self.points.load(Ordering::Relaxed)
+    }
+
+    /// When it began to fill.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// First sequence in it.
+    pub fn first(&self) -> SequenceNumber {
+        self.first
+    }
+
+    /// First sequence that is not in it.
+    pub fn end(&self) -> SequenceNumber {
+        SequenceNumber(self.end.load(Ordering::Acquire))
+    }
+
+    /// Whether it holds no entry.
+    pub fn is_empty(&self) -> bool {
+        self.end() == self.first
+    }
+
+    fn table_or_new(&self, table: TableId) -> Arc<TableHead> {
+        if let Some(known) = self.table(table) {
+            return known;
+        }
+        Arc::clone(self.tables.write().entry(table).or_default())
+    }
+}
+
+/// How a change moved the head's bytes.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Growth {
+    /// Open-row bytes added.
+    pub(crate) open: usize,
+    /// Open-row bytes that became blocks.
+    pub(crate) closed: usize,
+    /// Block bytes added.
+    pub(crate) blocks: usize,
+}
+
+impl Growth {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.open += other.open;
+        self.closed += other.closed;
+        self.blocks += other.blocks;
+    }
+}

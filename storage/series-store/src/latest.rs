@@ -1,0 +1,266 @@
+//! The latest values of every timeline, in memory beside the head.
+//!
+//! Each timeline keeps the newest row of every shape that it was written in; the newest value of a field is the
+//! newest among the shapes that have it. A timeline that was first written in this process is *complete*: what
+//! is here is all there is. One from before a restart is completed from its newest chunks when somebody asks.
+
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tideline_chunk::{Delta, DeltaGroup, Run};
+use tideline_model::{ColumnData, FieldId, SequenceNumber, TimelineId, Value, ValueType};
+
+use crate::head::table::{IdHasher, shard_of};
+use crate::merge::value_at;
+use crate::schema::Shape;
+
+/// Shards of a table's latest values, each behind a lock.
+const SHARDS: usize = 64;
+
+/// The newest value of one field.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatestField {
+    /// The field.
+    pub field: FieldId,
+    /// When it was measured, nanoseconds since the epoch.
+    pub timestamp: i64,
+    /// The value.
+    pub value: Value,
+}
+
+/// The newest value of every field of one timeline, in field order.
+pub type LatestRow = Vec<LatestField>;
+
+/// The span of a timeline's points, both ends included, nanoseconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Its oldest point.
+    pub first: i64,
+    /// Its newest point.
+    pub last: i64,
+}
+
+/// One table's latest values.
+#[derive(Debug)]
+pub(crate) struct TableLatest {
+    shards: Box<[Mutex<Shard>]>,
+}
+
+type Shard = HashMap<TimelineId, TimelineLatest, BuildHasherDefault<IdHasher>>;
+
+#[derive(Debug, Default)]
+struct TimelineLatest {
+    lanes: Vec<Lane>,
+    /// What was found in chunks, for fields that no lane is newer in.
+    stored: Vec<LatestField>,
+    seen: Option<Seen>,
+    complete: bool,
+}
+
+/// The newest row of one shape.
+#[derive(Debug)]
+struct Lane {
+    shape: Arc<Shape>,
+    timestamp: i64,
+    sequence: SequenceNumber,
+    words: Box<[u64]>,
+    text: String,
+}
+
+/// What is known of one timeline without reading chunks.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) row: LatestRow,
+    pub(crate) seen: Option<Seen>,
+    /// Whether chunks may hold more.
+    pub(crate) complete: bool,
+}
+
+impl Default for TableLatest {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
+    }
+}
+
+impl TableLatest {
+    /// Takes in the rows of a delta. `first_writes` says that the timelines which the delta introduces have no
+    /// chunk anywhere.
+    pub(crate) fn apply(
+        &self,
+        delta: &Delta,
+        shapes: &[Arc<Shape>],
+        sequence: SequenceNumber,
+        first_writes: bool,
+    ) {
+        if first_writes {
+            for timeline in &delta.new_timelines {
+                let mut shard = self.shard(timeline.id);
+                shard.entry(timeline.id).or_insert_with(|| TimelineLatest {
+                    complete: true,
+                    ..Default::default()
+                });
+            }
+        }
+        for (group, shape) in delta.groups.iter().zip(shapes) {
+            for (row, &timeline) in group.timelines.iter().enumerate() {
+                let id = delta.timelines[timeline as usize];
+                self.shard(id)
+                    .entry(id)
+                    .or_default()
+                    .take(group, shape, row, sequence);
+            }
+        }
+    }
+
+    /// What is known of a timeline; `None` when it was not written since the start.
+    pub(crate) fn known(&self, id: TimelineId) -> Option<Known> {
+        let shard = self.shard(id);
+        let latest = shard.get(&id)?;
+        Some(Known {
+            row: latest.row(),
+            seen: latest.seen,
+            complete: latest.complete,
+        })
+    }
+
+    /// The span of a timeline, if all of it is known.
+    pub(crate) fn seen(&self, id: TimelineId) -> Option<Seen> {
+        self.shard(id).get(&id).filter(|latest| latest.complete)?.seen
+    }
+
+    /// Adds what chunks hold: from now on nothing has to be read for this timeline.
+    pub(crate) fn complete(&self, id: TimelineId, stored: LatestRow, seen: Option<Seen>) {
+        let mut shard = self.shard(id);
+        let latest = shard.entry(id).or_default();
+        latest.stored = stored;
+        if let Some(seen) = seen {
+            latest.widen(seen.first);
+            latest.widen(seen.last);
+        }
+        latest.complete = true;
+    }
+
+    fn shard(&self, id: TimelineId) -> parking_lot::MutexGuard<'_, Shard> {
+        self.shards[shard_of(id, SHARDS)].lock()
+    }
+}
+
+impl TimelineLatest {
+    fn take(&mut self, group: &DeltaGroup, shape: &Arc<Shape>, row: usize, sequence: SequenceNumber) {
+        let timestamp = group.timestamps[row];
+        self.widen(timestamp);
+        let lane = match self.lanes.iter().position(|lane| Arc::ptr_eq(&lane.shape, shape)) {
+            Some(at) if self.lanes[at].timestamp > timestamp => return,
+            Some(at) => &mut self.lanes[at],
+            None => {
+                let words = vec![0; shape.fields.len()].into();
+                self.lanes.push(Lane {
+                    shape: Arc::clone(shape),
+                    timestamp,
+                    sequence,
+                    words,
+                    text: String::new(),
+                });
+                self.lanes.last_mut().expect("just pushed")
+            }
+        };
+        lane.timestamp = timestamp;
+        lane.sequence = sequence;
+        lane.text.clear();
+        for (word, column) in lane.words.iter_mut().zip(&group.columns) {
+            *word = match column {
+                ColumnData::Float(values) => values[row].to_bits(),
+                ColumnData::Signed(values) => values[row] as u64,
+                ColumnData::Unsigned(values) => values[row],
+                ColumnData::Boolean(values) => u64::from(values[row]),
+                ColumnData::String(values) => {
+                    lane.text.push_str(values.get(row));
+                    lane.text.len() as u64
+                }
+            };
+        }
+    }
+
+    fn widen(&mut self, timestamp: i64) {
+        let seen = self.seen.get_or_insert(Seen {
+            first: timestamp,
+            last: timestamp,
+        });
+        seen.first = seen.first.min(timestamp);
+        seen.last = seen.last.max(timestamp);
+    }
+
+    /// The newest value of each field: latest time first, then latest write.
+    fn row(&self) -> LatestRow {
+        let mut newest: Vec<(LatestField, SequenceNumber)> = Vec::new();
+        let stored = self.stored.iter().map(|field| (field.clone(), SequenceNumber(0)));
+        for (candidate, sequence) in stored.chain(self.lanes.iter().flat_map(Lane::fields)) {
+            match newest.iter_mut().find(|(have, _)| have.field == candidate.field) {
+                Some((have, written)) => {
+                    if (candidate.timestamp, sequence) > (have.timestamp, *written) {
+                        (*have, *written) = (candidate, sequence);
+                    }
+                }
+                None => newest.push((candidate, sequence)),
+            }
+        }
+        newest.sort_by_key(|(field, _)| field.field);
+        newest.into_iter().map(|(field, _)| field).collect()
+    }
+}
+
+impl Lane {
+    fn fields(&self) -> impl Iterator<Item = (LatestField, SequenceNumber)> {
+        let mut text_start = 0;
+        self.shape
+            .fields
+            .iter()
+            .zip(&self.words)
+            .map(move |((field, value_type), &word)| {
+                let value = match value_type {
+                    ValueType::Float => Value::Float(f64::from_bits(word)),
+                    ValueType::Signed => Value::Signed(word as i64),
+                    ValueType::Unsigned => Value::Unsigned(word),
+                    ValueType::Boolean => Value::Boolean(word != 0),
+                    ValueType::String => {
+                        let start = std::mem::replace(&mut text_start, word as usize);
+                        Value::String(self.text[start..word as usize].into())
+                    }
+                };
+                (
+                    LatestField {
+                        field: *field,
+                        timestamp: self.timestamp,
+                        value,
+                    },
+                    self.sequence,
+                )
+            })
+    }
+}
+
+/// Adds the newest value of each field of `run` that `row` does not have yet; runs come newest first.
+pub(crate) fn fill_from(row: &mut LatestRow, run: &Run) {
+    for column in &run.columns {
+        let Some(last) = (0..run.timestamps.len())
+            .rev()
+            .find(|at| column.presence.contains(*at))
+        else {
+            continue;
+        };
+        let found = LatestField {
+            field: column.field,
+            timestamp: run.timestamps[last],
+            value: value_at(column, last).expect("the row was found present"),
+        };
+        match row.iter_mut().find(|have| have.field == column.field) {
+            Some(have) if have.timestamp >= found.timestamp => {}
+            Some(have) => *have = found,
+            None => row.push(found),
+        }
+    }
+}

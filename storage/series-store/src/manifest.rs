@@ -1,0 +1,291 @@
+//! What the shard's manifest holds for the series store: segments, tables and the journal cursor.
+//!
+//! Rows are JSON with a `format` number: few, small and read once at start, so being readable by people in a
+//! bad hour is worth more than bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tideline_backend::{Manifest, ManifestChange, ManifestKind, ManifestRow, SegmentRef};
+use tideline_model::{GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, TimeRange};
+
+use crate::error::{Result, StoreError};
+use crate::window::Window;
+
+/// The manifest as read structures: one version, never changed, shared by all snapshots that pin it.
+#[derive(Debug, Clone, Default)]
+pub struct ManifestState {
+    /// Version of the shard's manifest.
+    pub version: u64,
+    /// How far the journal is sealed and the next ids.
+    pub cursor: Cursor,
+    /// All published segments of each table, by id.
+    pub segments: HashMap<TableId, BTreeMap<SegmentId, Arc<Segment>>>,
+    /// All tables.
+    pub tables: BTreeMap<TableId, TableRow>,
+}
+
+/// A published segment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    format: u8,
+    /// Its id.
+    #[serde(with = "id")]
+    pub id: SegmentId,
+    /// The group it is stored with.
+    #[serde(with = "group")]
+    pub group: GroupId,
+    /// Whose points.
+    #[serde(with = "table")]
+    pub table: TableId,
+    /// The window that all its points lie in.
+    pub window: Window,
+    /// First instant in it.
+    pub first: i64,
+    /// Last instant in it.
+    pub last: i64,
+    /// Timelines with a chunk in it.
+    pub timelines: u64,
+    /// Chunks.
+    pub chunks: u64,
+    /// Points.
+    pub points: u64,
+    /// Field values.
+    pub values: u64,
+    /// Bytes of keys and values as handed to the backend.
+    pub bytes: u64,
+}
+
+/// What a seal knows of a segment that it is about to publish.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SegmentTotals {
+    /// See [`Segment::first`].
+    pub first: i64,
+    /// See [`Segment::last`].
+    pub last: i64,
+    /// See [`Segment::timelines`].
+    pub timelines: u64,
+    /// See [`Segment::chunks`].
+    pub chunks: u64,
+    /// See [`Segment::points`].
+    pub points: u64,
+    /// See [`Segment::values`].
+    pub values: u64,
+    /// See [`Segment::bytes`].
+    pub bytes: u64,
+}
+
+impl Segment {
+    /// Describes a segment.
+    pub fn new(reference: SegmentRef, table: TableId, window: Window, totals: SegmentTotals) -> Self {
+        let SegmentTotals {
+            first,
+            last,
+            timelines,
+            chunks,
+            points,
+            values,
+            bytes,
+        } = totals;
+        let SegmentRef { segment: id, group } = reference;
+        Self {
+            format: FORMAT,
+            id,
+            group,
+            table,
+            window,
+            first,
+            last,
+            timelines,
+            chunks,
+            points,
+            values,
+            bytes,
+        }
+    }
+
+    /// Where the backend keeps it.
+    pub fn reference(&self) -> SegmentRef {
+        SegmentRef {
+            segment: self.id,
+            group: self.group,
+        }
+    }
+
+    /// The span of its points, half-open.
+    pub fn range(&self) -> TimeRange {
+        TimeRange::new(self.first, self.last.saturating_add(1))
+    }
+}
+
+/// A table and its settings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableRow {
+    format: u8,
+    /// Its number.
+    #[serde(with = "table")]
+    pub id: TableId,
+    /// Its name.
+    pub name: TableName,
+    /// What a user has set.
+    pub spec: TableSpec,
+    /// When it was made, nanoseconds since the epoch.
+    pub created: i64,
+}
+
+impl TableRow {
+    /// Describes a table.
+    pub fn new(id: TableId, name: TableName, spec: TableSpec, created: i64) -> Self {
+        Self {
+            format: FORMAT,
+            id,
+            name,
+            spec,
+            created,
+        }
+    }
+}
+
+/// Positions of the shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    format: u8,
+    /// Entries below this sequence are sealed; replay begins here.
+    #[serde(with = "sequence")]
+    pub sealed_to: SequenceNumber,
+    /// The next segment or group id.
+    pub next_segment: u64,
+    /// The next table id.
+    pub next_table: u32,
+}
+
+impl Default for Cursor {
+    fn default() -> Self {
+        Self {
+            format: FORMAT,
+            sealed_to: SequenceNumber(1),
+            next_segment: 1,
+            next_table: 1,
+        }
+    }
+}
+
+/// The stored form that this build writes.
+const FORMAT: u8 = 1;
+const CURSOR_NAME: &[u8] = b"series";
+
+impl ManifestState {
+    /// Reads all rows.
+    pub fn read(manifest: &Manifest) -> Result<Self> {
+        let mut state = Self {
+            version: manifest.version,
+            ..Self::default()
+        };
+        for row in &manifest.rows {
+            match row.kind {
+                ManifestKind::Segment => state.add(parse::<Segment>("segment row", &row.detail)?),
+                ManifestKind::Table => {
+                    let table: TableRow = parse("table row", &row.detail)?;
+                    state.tables.insert(table.id, table);
+                }
+                ManifestKind::Cursor => state.cursor = parse("cursor row", &row.detail)?,
+                ManifestKind::Pin | ManifestKind::Job => {}
+            }
+        }
+        Ok(state)
+    }
+
+    /// Adds a segment.
+    pub fn add(&mut self, segment: Segment) {
+        self.segments
+            .entry(segment.table)
+            .or_default()
+            .insert(segment.id, Arc::new(segment));
+    }
+
+    /// The segments of a table with points in `range`, in id order: a later one holds later writes.
+    pub fn overlapping(&self, table: TableId, range: TimeRange) -> Vec<Arc<Segment>> {
+        let all = self.segments.get(&table).into_iter().flat_map(BTreeMap::values);
+        all.filter(|segment| segment.range().overlaps(&range))
+            .map(Arc::clone)
+            .collect()
+    }
+}
+
+/// The change that publishes a segment.
+pub fn put_segment(segment: &Segment) -> ManifestChange {
+    put(ManifestKind::Segment, &segment.id.0.to_be_bytes(), segment)
+}
+
+/// The change that takes a segment back.
+pub fn remove_segment(id: SegmentId) -> ManifestChange {
+    ManifestChange::Remove(ManifestKind::Segment, Bytes::copy_from_slice(&id.0.to_be_bytes()))
+}
+
+/// The change that adds or alters a table.
+pub fn put_table(table: &TableRow) -> ManifestChange {
+    put(ManifestKind::Table, &table.id.0.to_be_bytes(), table)
+}
+
+/// The change that drops a table.
+pub fn remove_table(id: TableId) -> ManifestChange {
+    ManifestChange::Remove(ManifestKind::Table, Bytes::copy_from_slice(&id.0.to_be_bytes()))
+}
+
+/// The change that moves the cursor.
+pub fn put_cursor(cursor: &Cursor) -> ManifestChange {
+    put(ManifestKind::Cursor, CURSOR_NAME, cursor)
+}
+
+fn put(kind: ManifestKind, name: &[u8], detail: &impl Serialize) -> ManifestChange {
+    let detail = serde_json::to_vec(detail).expect("plain structures always serialise");
+    ManifestChange::Put(ManifestRow {
+        kind,
+        name: Bytes::copy_from_slice(name),
+        detail: detail.into(),
+    })
+}
+
+fn parse<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Result<T> {
+    #[derive(Deserialize)]
+    struct Version {
+        format: u8,
+    }
+    let failed = |reason: String| StoreError::StoredRow { what, reason };
+    let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
+    if version.format != FORMAT {
+        return Err(failed(format!(
+            "format {} is not known to this build",
+            version.format
+        )));
+    }
+    serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))
+}
+
+/// Stores id newtypes as plain numbers.
+macro_rules! as_number {
+    ($module:ident, $type:ident, $int:ty) => {
+        mod $module {
+            use serde::{Deserialize, Deserializer, Serializer};
+            use tideline_model::$type;
+
+            #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+            pub(super) fn serialize<S: Serializer>(id: &$type, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_u64(u64::from(id.0))
+            }
+
+            pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
+                <$int>::deserialize(from).map($type)
+            }
+        }
+    };
+}
+
+as_number!(id, SegmentId, u64);
+as_number!(group, GroupId, u64);
+as_number!(table, TableId, u32);
+as_number!(sequence, SequenceNumber, u64);

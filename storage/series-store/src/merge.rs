@@ -1,0 +1,383 @@
+//! Runs of one timeline put together: newest write wins, field by field.
+//!
+//! [`concat`] is the common case, runs one after another in time. [`merge`] is for runs that overlap: late
+//! data, overwrites, shapes that alternate.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
+use tideline_model::{ColumnData, FieldId, Value, ValueType};
+
+/// One run to be merged. Its rows need not be sorted and may repeat an instant.
+pub(crate) struct Part<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) priority: Priority<'a>,
+}
+
+/// Which write came later.
+pub(crate) enum Priority<'a> {
+    /// All rows alike.
+    All(u64),
+    /// Row by row; of equal ones the later row wins.
+    Rows(&'a [u64]),
+}
+
+impl Priority<'_> {
+    fn of(&self, row: usize) -> u64 {
+        match self {
+            Self::All(priority) => *priority,
+            Self::Rows(priorities) => priorities[row],
+        }
+    }
+}
+
+/// Merges parts into one run.
+///
+/// 1. Sort all rows by time, then by priority, highest first.
+/// 2. For each instant, walk its rows from the newest on; a field takes the first value that it meets, in the
+///    column of that value's type.
+pub(crate) fn merge(parts: &[Part<'_>]) -> Run {
+    struct Entry {
+        timestamp: i64,
+        priority: u64,
+        part: u32,
+        row: u32,
+    }
+    let mut entries: Vec<Entry> = Vec::new();
+    for (part, source) in (0u32..).zip(parts) {
+        let rows = (0u32..).zip(&source.run.timestamps);
+        entries.extend(rows.map(|(row, &timestamp)| Entry {
+            timestamp,
+            priority: source.priority.of(row as usize),
+            part,
+            row,
+        }));
+    }
+    entries.sort_unstable_by_key(|entry| {
+        (
+            entry.timestamp,
+            Reverse(entry.priority),
+            Reverse(entry.part),
+            Reverse(entry.row),
+        )
+    });
+    let mut merger = Merger::new(parts);
+    for instant in entries.chunk_by(|a, b| a.timestamp == b.timestamp) {
+        merger.begin(instant[0].timestamp);
+        for entry in instant {
+            merger.offer(entry.part as usize, entry.row as usize);
+        }
+        merger.end();
+    }
+    merger.finish()
+}
+
+struct Merger<'a> {
+    parts: Vec<Source<'a>>,
+    timestamps: Vec<i64>,
+    columns: Vec<Builder>,
+    /// For each field, whether the open row has a value.
+    taken: Vec<bool>,
+}
+
+struct Source<'a> {
+    columns: Vec<SourceColumn<'a>>,
+}
+
+struct SourceColumn<'a> {
+    values: &'a ColumnData,
+    /// Index of each row's value, `None` where every row has one; `u32::MAX` where it is absent.
+    places: Option<Vec<u32>>,
+    /// Column of the output.
+    target: usize,
+    /// Position of its field in `taken`.
+    field: usize,
+}
+
+struct Builder {
+    field: FieldId,
+    values: ColumnData,
+    present: Bitmap,
+    open: bool,
+}
+
+impl<'a> Merger<'a> {
+    fn new(parts: &[Part<'a>]) -> Self {
+        let mut keys: Vec<(FieldId, ValueType)> = parts
+            .iter()
+            .flat_map(|part| part.run.columns.iter().map(key))
+            .collect();
+        keys.sort_unstable_by_key(|(field, value_type)| (*field, value_type.code()));
+        keys.dedup();
+        let mut fields: Vec<FieldId> = keys.iter().map(|(field, _)| *field).collect();
+        fields.dedup();
+        let position = |column: &RunColumn| {
+            keys.iter()
+                .position(|have| *have == key(column))
+                .unwrap_or_default()
+        };
+        let field = |column: &RunColumn| fields.binary_search(&column.field).unwrap_or_default();
+        let sources = parts.iter().map(|part| Source {
+            columns: part
+                .run
+                .columns
+                .iter()
+                .map(|column| SourceColumn {
+                    values: &column.values,
+                    places: places(column),
+                    target: position(column),
+                    field: field(column),
+                })
+                .collect(),
+        });
+        let columns = keys.iter().map(|(field, value_type)| Builder {
+            field: *field,
+            values: ColumnData::new(*value_type),
+            present: Bitmap::absent(0),
+            open: false,
+        });
+        Self {
+            parts: sources.collect(),
+            timestamps: Vec::new(),
+            columns: columns.collect(),
+            taken: vec![false; fields.len()],
+        }
+    }
+
+    fn begin(&mut self, timestamp: i64) {
+        self.timestamps.push(timestamp);
+        self.taken.fill(false);
+    }
+
+    fn offer(&mut self, part: usize, row: usize) {
+        for column in &self.parts[part].columns {
+            let place = column.places.as_ref().map_or(row as u32, |places| places[row]);
+            if place == u32::MAX || self.taken[column.field] {
+                continue;
+            }
+            self.taken[column.field] = true;
+            let target = &mut self.columns[column.target];
+            push_from(&mut target.values, column.values, place as usize);
+            target.open = true;
+        }
+    }
+
+    fn end(&mut self) {
+        for column in &mut self.columns {
+            column.present.push(std::mem::take(&mut column.open));
+        }
+    }
+
+    fn finish(self) -> Run {
+        let rows = self.timestamps.len();
+        let columns = self
+            .columns
+            .into_iter()
+            .filter(|column| !column.values.is_empty())
+            .map(|column| RunColumn {
+                field: column.field,
+                presence: if column.values.len() == rows {
+                    Presence::All
+                } else {
+                    Presence::Some(column.present)
+                },
+                values: column.values,
+            });
+        Run {
+            columns: columns.collect(),
+            timestamps: self.timestamps,
+        }
+    }
+}
+
+/// Appends `next`, which begins after `run` ends.
+pub(crate) fn concat(run: &mut Run, next: &Run) {
+    if run.timestamps.is_empty() {
+        *run = next.clone();
+        return;
+    }
+    let same = run.columns.len() == next.columns.len()
+        && run.columns.iter().zip(&next.columns).all(|(a, b)| {
+            key(a) == key(b) && matches!((&a.presence, &b.presence), (Presence::All, Presence::All))
+        });
+    if same {
+        run.timestamps.extend_from_slice(&next.timestamps);
+        for (column, more) in run.columns.iter_mut().zip(&next.columns) {
+            extend(&mut column.values, &more.values, 0..more.values.len());
+        }
+    } else {
+        let parts = [
+            Part {
+                run,
+                priority: Priority::All(0),
+            },
+            Part {
+                run: next,
+                priority: Priority::All(1),
+            },
+        ];
+        *run = merge(&parts);
+    }
+}
+
+/// Some rows of a run. Columns without a value in them are left out.
+pub(crate) fn slice(run: &Run, rows: Range<usize>) -> Run {
+    if rows == (0..run.rows()) {
+        return run.clone();
+    }
+    let columns = run.columns.iter().filter_map(|column| {
+        let values = column.presence.rank(rows.start)..column.presence.rank(rows.end);
+        if values.is_empty() {
+            return None;
+        }
+        let mut taken = ColumnData::new(column.values.value_type());
+        extend(&mut taken, &column.values, values.clone());
+        let presence = match &column.presence {
+            Presence::Some(bitmap) if values.len() < rows.len() => {
+                Presence::Some(rows.clone().map(|row| bitmap.get(row)).collect())
+            }
+            _ => Presence::All,
+        };
+        Some(RunColumn {
+            field: column.field,
+            presence,
+            values: taken,
+        })
+    });
+    Run {
+        columns: columns.collect(),
+        timestamps: run.timestamps[rows.clone()].to_vec(),
+    }
+}
+
+/// The value of a row; `None` where it has none.
+pub(crate) fn value_at(column: &RunColumn, row: usize) -> Option<Value> {
+    if !column.presence.contains(row) {
+        return None;
+    }
+    let at = column.presence.rank(row);
+    Some(match &column.values {
+        ColumnData::Float(values) => Value::Float(values[at]),
+        ColumnData::Signed(values) => Value::Signed(values[at]),
+        ColumnData::Unsigned(values) => Value::Unsigned(values[at]),
+        ColumnData::Boolean(values) => Value::Boolean(values[at]),
+        ColumnData::String(values) => Value::String(values.get(at).into()),
+    })
+}
+
+fn key(column: &RunColumn) -> (FieldId, ValueType) {
+    (column.field, column.values.value_type())
+}
+
+fn places(column: &RunColumn) -> Option<Vec<u32>> {
+    let Presence::Some(bitmap) = &column.presence else {
+        return None;
+    };
+    let mut places = vec![u32::MAX; bitmap.len()];
+    for (place, row) in (0u32..).zip(bitmap.iter_ones()) {
+        places[row] = place;
+    }
+    Some(places)
+}
+
+fn push_from(out: &mut ColumnData, from: &ColumnData, at: usize) {
+    extend(out, from, at..at + 1);
+}
+
+/// Appends some values of a column of the same type.
+fn extend(out: &mut ColumnData, from: &ColumnData, values: Range<usize>) {
+    match (out, from) {
+        (ColumnData::Float(out), ColumnData::Float(from)) => out.extend_from_slice(&from[values]),
+        (ColumnData::Signed(out), ColumnData::Signed(from)) => out.extend_from_slice(&from[values]),
+        (ColumnData::Unsigned(out), ColumnData::Unsigned(from)) => out.extend_from_slice(&from[values]),
+        (ColumnData::Boolean(out), ColumnData::Boolean(from)) => out.extend_from_slice(&from[values]),
+        (ColumnData::String(out), ColumnData::String(from)) => values.for_each(|at| out.push(from.get(at))),
+        _ => debug_assert!(false, "columns are matched by type before"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(rows: &[(i64, i64)]) -> Run {
+        let values = ColumnData::Signed(rows.iter().map(|(_, value)| *value).collect());
+        let column = RunColumn {
+            field: FieldId(1),
+            presence: Presence::All,
+            values,
+        };
+        Run {
+            timestamps: rows.iter().map(|(at, _)| *at).collect(),
+            columns: vec![column],
+        }
+    }
+
+    #[test]
+    fn the_newest_write_of_an_instant_wins_and_time_orders_the_rest() {
+        let old = run(&[(1, 10), (3, 30)]);
+        let new = run(&[(2, 21), (3, 31)]);
+        let merged = merge(&[
+            Part {
+                run: &old,
+                priority: Priority::All(1),
+            },
+            Part {
+                run: &new,
+                priority: Priority::All(2),
+            },
+        ]);
+        assert_eq!(merged, run(&[(1, 10), (2, 21), (3, 31)]));
+    }
+
+    #[test]
+    fn fields_of_one_instant_merge_and_a_change_of_type_moves_the_value() {
+        let mut left = run(&[(1, 10)]);
+        let mut right = run(&[(1, 0)]);
+        right.columns[0].values = ColumnData::Float(vec![0.5]);
+        let other = RunColumn {
+            field: FieldId(2),
+            presence: Presence::All,
+            values: ColumnData::Boolean(vec![true]),
+        };
+        left.columns.push(other.clone());
+        let merged = merge(&[
+            Part {
+                run: &right,
+                priority: Priority::All(2),
+            },
+            Part {
+                run: &left,
+                priority: Priority::All(1),
+            },
+        ]);
+        assert_eq!(merged.columns, vec![right.columns[0].clone(), other]);
+    }
+
+    #[test]
+    fn of_equal_priorities_the_later_row_wins() {
+        let twice = run(&[(5, 1), (4, 7), (5, 2)]);
+        let merged = merge(&[Part {
+            run: &twice,
+            priority: Priority::Rows(&[9, 9, 9]),
+        }]);
+        assert_eq!(merged, run(&[(4, 7), (5, 2)]));
+    }
+
+    #[test]
+    fn a_slice_keeps_presence() {
+        let mut gaps = run(&[(1, 10), (2, 20), (3, 30)]);
+        let present: Bitmap = [true, false, true].into_iter().collect();
+        gaps.columns[0] = RunColumn {
+            field: FieldId(1),
+            presence: Presence::Some(present),
+            values: ColumnData::Signed(vec![10, 30]),
+        };
+        let tail = slice(&gaps, 1..3);
+        assert_eq!(tail.timestamps, [2, 3]);
+        assert_eq!(value_at(&tail.columns[0], 0), None);
+        assert_eq!(value_at(&tail.columns[0], 1), Some(Value::Signed(30)));
+        assert!(slice(&gaps, 1..2).columns.is_empty());
+    }
+}

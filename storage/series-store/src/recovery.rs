@@ -1,0 +1,199 @@
+//! Opening a store: from what the backend kept to a running one.
+//!
+//! 1. Take the shard: a new epoch, so nothing an older process still sends can land.
+//! 2. Read the manifest, the tables' schemas and the remembered requests; make the default table if missing.
+//! 3. The caller loads what it keeps about timelines (it needs to know the tables for that).
+//! 4. Replay the journals of older epochs from the published cursor on into a new head, and close them.
+//! 5. Start the threads. The sealer first sweeps segments that no manifest names: loads that a crash cut off.
+
+use std::sync::Arc;
+
+use tideline_backend::{Backend, Epoch};
+use tideline_chunk::Delta;
+use tideline_model::{Clock, SequenceNumber, TableName, TableSpec};
+
+use crate::error::{Result, StoreError};
+use crate::head::Head;
+use crate::manifest::ManifestState;
+use crate::requests::Requests;
+use crate::schema::{Shape, TableSchema};
+use crate::settings::Settings;
+use crate::store::{SHARD, SeriesStore, Shared, State, Tables, TimelineDirectory};
+use crate::tables::Table;
+
+/// A store that has read its manifest and not yet its journal.
+#[derive(Debug)]
+pub struct Recovery {
+    backend: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    epoch: Epoch,
+    manifest: ManifestState,
+    tables: Tables,
+    requests: Requests,
+}
+
+/// What a replay found.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Replayed {
+    /// Journal entries applied.
+    pub deltas: u64,
+    /// Rows in them.
+    pub points: u64,
+}
+
+impl Recovery {
+    /// Steps 1 and 2.
+    pub fn begin(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
+        let epoch = backend.take(SHARD)?;
+        let mut manifest = ManifestState::read(&backend.manifest(SHARD)?)?;
+        let highest = backend
+            .segments()?
+            .iter()
+            .map(|at| at.segment.0.max(at.group.0))
+            .max()
+            .unwrap_or(0);
+        manifest.cursor.next_segment = manifest.cursor.next_segment.max(highest + 1);
+        let mut tables = Tables::default();
+        let requests = Requests::default();
+        for row in manifest.tables.values() {
+            tables.insert(Arc::new(Table::new(
+                row,
+                TableSchema::load(backend.as_ref(), row.id)?,
+            )));
+            requests.load(backend.as_ref(), row.id)?;
+        }
+        Ok(Self {
+            backend,
+            clock,
+            settings,
+            epoch,
+            manifest,
+            tables,
+            requests,
+        })
+    }
+
+    /// The tables that there are.
+    pub fn tables(&self) -> Vec<Arc<Table>> {
+        self.tables.by_id.values().cloned().collect()
+    }
+
+    /// The backend, for the caller's own rows.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
+    /// Steps 4 and 5.
+    pub fn finish(self, directory: Arc<dyn TimelineDirectory>) -> Result<(SeriesStore, Replayed)> {
+        let from = self.manifest.cursor.sealed_to;
+        let mut replay = Replay {
+            recovery: &self,
+            directory: directory.as_ref(),
+            found: Replayed::default(),
+            last: None,
+        };
+        let head = Head::new(from);
+        let older = self
+            .backend
+            .epochs(SHARD)?
+            .into_iter()
+            .filter(|epoch| epoch.epoch < self.epoch);
+        for journal in older {
+            self.backend
+                .replay(SHARD, journal.epoch, from, &mut |sequence, entry| {
+                    replay.apply(&head, sequence, &entry).map_err(as_backend_error)
+                })?;
+            if journal.end.is_none() {
+                let end = replay.last.map_or(from, |last| SequenceNumber(last.0 + 1));
+                self.backend.close_epoch(SHARD, journal.epoch, end)?;
+            }
+        }
+        let found = replay.found;
+        let state = State {
+            manifest: Arc::new(self.manifest),
+            frozen: Vec::new(),
+            active: Arc::new(head),
+        };
+        let default_exists = self
+            .tables
+            .by_name
+            .keys()
+            .any(|name| name.as_str() == TableName::DEFAULT);
+        let shared = Arc::new(Shared::new(
+            self.backend,
+            self.epoch,
+            self.clock,
+            self.settings,
+            directory,
+            state,
+            self.tables,
+            self.requests,
+        ));
+        if !default_exists {
+            let name = TableName::new(TableName::DEFAULT).expect("the default name follows its own rules");
+            shared.create_table(name, TableSpec::default())?;
+        }
+        Ok((SeriesStore::start(shared), found))
+    }
+}
+
+struct Replay<'a> {
+    recovery: &'a Recovery,
+    directory: &'a dyn TimelineDirectory,
+    found: Replayed,
+    last: Option<SequenceNumber>,
+}
+
+impl Replay<'_> {
+    fn apply(&mut self, head: &Head, sequence: SequenceNumber, entry: &[u8]) -> Result<()> {
+        self.last = Some(sequence);
+        let delta = Delta::decode(entry).map_err(|cause| StoreError::Delta {
+            sequence: sequence.0,
+            cause,
+        })?;
+        let Some(table) = self.recovery.tables.by_id.get(&delta.table) else {
+            // The table was dropped after this entry was written.
+            return Ok(());
+        };
+        for timeline in &delta.new_timelines {
+            self.directory
+                .adopt(delta.table, timeline)
+                .map_err(StoreError::Directory)?;
+        }
+        let shape = |group: &tideline_chunk::DeltaGroup| {
+            table
+                .schema()
+                .shape(&group.measurement, &group.fields, &group.columns)
+        };
+        let shapes = delta
+            .groups
+            .iter()
+            .map(shape)
+            .collect::<Result<Vec<Arc<Shape>>>>()?;
+        let settings = &self.recovery.settings;
+        head.apply(&delta, &shapes, sequence, settings.head_bytes_max);
+        let nothing_sealed = !self.recovery.manifest.segments.contains_key(&delta.table);
+        table.latest().apply(&delta, &shapes, sequence, nothing_sealed);
+        if let Some(request) = &delta.request {
+            self.recovery
+                .requests
+                .remember(delta.table, request, self.recovery.clock.now(), settings);
+        }
+        self.found.deltas += 1;
+        self.found.points += delta
+            .groups
+            .iter()
+            .map(|group| group.timestamps.len() as u64)
+            .sum::<u64>();
+        Ok(())
+    }
+}
+
+/// Carries a failure of ours through the backend's replay.
+fn as_backend_error(error: StoreError) -> tideline_backend::BackendError {
+    match error {
+        StoreError::Backend(error) => error,
+        other => tideline_backend::BackendError::corrupt(other.to_string()),
+    }
+}

@@ -1,0 +1,128 @@
+//! One segment during a read: a forward walk over timelines in id order.
+//!
+//! Two ways to the next timeline, chosen once from how many of the segment's timelines are wanted: *dense*
+//! reads the segment in large pages and skips what is not wanted; *sparse* seeks each timeline by itself.
+
+use bytes::Bytes;
+use tideline_backend::{Backend, Direction, KeyRange, Page, PageLimit, Partition, Row};
+use tideline_key_codec::{chunk_bucket, chunks_between, chunks_of, parse_chunk_key};
+use tideline_model::{TimeRange, TimelineId};
+
+use crate::error::{Result, StoreError};
+use crate::manifest::Segment;
+
+/// Dense where at least one in this many of a segment's timelines is wanted: a seek costs about as much as
+/// passing over that many chunks.
+const DENSE_SHARE: u64 = 8;
+/// A timeline's chunks in one segment: usually one.
+const SPARSE_PAGE: PageLimit = PageLimit {
+    rows_max: 64,
+    bytes_max: 1 << 20,
+};
+
+/// The place of a read in one segment.
+#[derive(Debug)]
+pub(super) struct SegmentCursor {
+    partition: Partition,
+    dense: Option<Walk>,
+}
+
+/// A walk in pages: the rows at hand and what is left.
+#[derive(Debug)]
+struct Walk {
+    rows: std::vec::IntoIter<Row>,
+    next: Option<KeyRange>,
+    /// A row that belongs to a later timeline than the one just asked for.
+    ahead: Option<(TimelineId, Bytes)>,
+    page: PageLimit,
+}
+
+impl SegmentCursor {
+    pub(super) fn new(segment: &Segment, wanted: &[TimelineId], page: PageLimit) -> Self {
+        let bucket = chunk_bucket(TimelineId::MIN);
+        let partition = Partition::segment(segment.reference(), bucket);
+        let bounds = wanted.first().zip(wanted.last());
+        let is_dense = wanted.len() > 1 && wanted.len() as u64 * DENSE_SHARE >= segment.timelines;
+        let dense = bounds.filter(|_| is_dense).map(|(first, last)| Walk {
+            rows: Vec::new().into_iter(),
+            next: Some(chunks_between(*first, *last)),
+            ahead: None,
+            page,
+        });
+        Self { partition, dense }
+    }
+
+    /// Hands out the chunks of a timeline that may reach into `range`, in time order. Dense cursors are asked
+    /// in rising order of ids.
+    pub(super) fn chunks(
+        &mut self,
+        backend: &dyn Backend,
+        id: TimelineId,
+        range: TimeRange,
+        found: &mut impl FnMut(Bytes),
+    ) -> Result<()> {
+        match &mut self.dense {
+            Some(walk) => walk.chunks(backend, self.partition, id, found),
+            None => {
+                let mut next = Some(chunks_of(id, range));
+                while let Some(keys) = next {
+                    let page: Page =
+                        backend.scan(self.partition, &keys, Direction::Ascending, SPARSE_PAGE)?;
+                    page.rows.into_iter().for_each(|row| found(row.value));
+                    next = page.next;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Walk {
+    fn chunks(
+        &mut self,
+        backend: &dyn Backend,
+        partition: Partition,
+        id: TimelineId,
+        found: &mut impl FnMut(Bytes),
+    ) -> Result<()> {
+        loop {
+            let (timeline, value) = match self.ahead.take() {
+                Some(ahead) => ahead,
+                None => match self.advance(backend, partition)? {
+                    Some(row) => row,
+                    None => return Ok(()),
+                },
+            };
+            if timeline > id {
+                self.ahead = Some((timeline, value));
+                return Ok(());
+            }
+            if timeline == id {
+                found(value);
+            }
+        }
+    }
+
+    fn advance(
+        &mut self,
+        backend: &dyn Backend,
+        partition: Partition,
+    ) -> Result<Option<(TimelineId, Bytes)>> {
+        loop {
+            if let Some(row) = self.rows.next() {
+                let damaged = || StoreError::StoredRow {
+                    what: "chunk key",
+                    reason: format!("{:02x?}", &row.key[..]),
+                };
+                let (id, _) = parse_chunk_key(&row.key).ok_or_else(damaged)?;
+                return Ok(Some((id, row.value)));
+            }
+            let Some(keys) = self.next.take() else {
+                return Ok(None);
+            };
+            let page = backend.scan(partition, &keys, Direction::Ascending, self.page)?;
+            self.rows = page.rows.into_iter();
+            self.next = page.next;
+        }
+    }
+}

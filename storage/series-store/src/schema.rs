@@ -1,0 +1,321 @@
+//! Which fields a table has, of which types, and the shapes in which they come.
+//!
+//! A field *name* has one number in a table; chunks hold the number. Types are kept for each measurement and
+//! field: numbers of all types coexist, while text and booleans exclude everything else.
+//!
+//! Schema rows are written before the manifest edit that publishes the first chunks using them; until then the
+//! names travel inside the journal's deltas.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use tideline_backend::{Backend, PageLimit, RowChange, WRITE_ROWS_MAX};
+use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
+use tideline_model::{ColumnData, FieldId, TableId, ValueType};
+
+use crate::error::{Result, StoreError};
+use crate::store::Stamps;
+
+/// The fields of one table.
+#[derive(Debug)]
+pub struct TableSchema {
+    table: TableId,
+    state: RwLock<State>,
+}
+
+/// Measurement, fields and types that rows share: interned, so equal shapes are one allocation.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// The measurement.
+    pub measurement: Box<str>,
+    /// Number and type of each field, in the order of the columns.
+    pub fields: Box<[(FieldId, ValueType)]>,
+}
+
+/// A field of a measurement, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldInfo {
+    /// The measurement.
+    pub measurement: String,
+    /// The field.
+    pub field: String,
+    /// Every type it has been written with, in order of first use.
+    pub types: Vec<ValueType>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    numbers: HashMap<Box<str>, FieldId>,
+    names: Vec<Box<str>>,
+    measurements: HashMap<Box<str>, Measurement>,
+    shapes: HashMap<ShapeKey, Arc<Shape>>,
+}
+
+#[derive(Debug, Default)]
+struct Measurement {
+    fields: Vec<(FieldId, Vec<ValueType>)>,
+    unsaved: bool,
+}
+
+/// Measurement and fields as bytes: `measurement 0 name 0 type name 0 type …`.
+type ShapeKey = Box<[u8]>;
+
+/// The stored form of one measurement's fields.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredMeasurement {
+    format: u8,
+    /// Number, name, type codes.
+    fields: Vec<(u32, String, Vec<u8>)>,
+}
+
+/// The stored form that this build writes.
+const SCHEMA_FORMAT: u8 = 1;
+
+impl TableSchema {
+    /// The schema of a table without fields.
+    pub fn new(table: TableId) -> Self {
+        Self {
+            table,
+            state: RwLock::default(),
+        }
+    }
+
+    /// Reads a table's schema rows.
+    pub fn load(backend: &dyn Backend, table: TableId) -> Result<Self> {
+        let mut state = State::default();
+        let (partition, mut range) = table_rows(space::SCHEMAS, table);
+        loop {
+            let limit = PageLimit {
+                rows_max: 1_000,
+                bytes_max: 4 << 20,
+            };
+            let page = backend.scan(partition, &range, tideline_backend::Direction::Ascending, limit)?;
+            for row in page.rows {
+                let damaged = |reason: String| StoreError::StoredRow {
+                    what: "schema row",
+                    reason,
+                };
+                let (_, name) = parse_named_key(&row.key).ok_or_else(|| damaged("short key".into()))?;
+                let name = std::str::from_utf8(name).map_err(|error| damaged(error.to_string()))?;
+                state.take_stored(name, &row.value).map_err(damaged)?;
+            }
+            match page.next {
+                Some(next) => range = next,
+                None => {
+                    return Ok(Self {
+                        table,
+                        state: RwLock::new(state),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The shape of a group of rows; registers unknown fields and types.
+    ///
+    /// Refuses a type that cannot share its field with what is there. Known shapes cost one hash and a shared
+    /// lock.
+    pub fn shape(
+        &self,
+        measurement: &str,
+        fields: &[Box<str>],
+        columns: &[ColumnData],
+    ) -> Result<Arc<Shape>> {
+        let key = shape_key(measurement, fields, columns);
+        if let Some(shape) = self.state.read().shapes.get(&key) {
+            return Ok(Arc::clone(shape));
+        }
+        let mut state = self.state.write();
+        state.check_types(measurement, fields, columns)?;
+        let numbered: Vec<_> = fields
+            .iter()
+            .zip(columns)
+            .map(|(field, column)| {
+                (
+                    state.register(measurement, field, column.value_type()),
+                    column.value_type(),
+                )
+            })
+            .collect();
+        let shape = Arc::new(Shape {
+            measurement: measurement.into(),
+            fields: numbered.into(),
+        });
+        state.shapes.insert(key, Arc::clone(&shape));
+        Ok(shape)
+    }
+
+    /// The number of a field name; `None` when no row ever had it.
+    pub fn field(&self, name: &str) -> Option<FieldId> {
+        self.state.read().numbers.get(name).copied()
+    }
+
+    /// The name of a field number.
+    pub fn field_name(&self, field: FieldId) -> Option<String> {
+        self.state
+            .read()
+            .names
+            .get(field.0 as usize)
+            .map(|name| name.to_string())
+    }
+
+    /// The numbers of all fields of a measurement, in order of first use.
+    pub fn fields_of(&self, measurement: &str) -> Vec<FieldId> {
+        let state = self.state.read();
+        let fields = state
+            .measurements
+            .get(measurement)
+            .map(|known| known.fields.iter());
+        fields.into_iter().flatten().map(|(field, _)| *field).collect()
+    }
+
+    /// Every field of every measurement, sorted by measurement and name.
+    pub fn fields(&self) -> Vec<FieldInfo> {
+        let state = self.state.read();
+        let mut all: Vec<_> = state
+            .measurements
+            .iter()
+            .flat_map(|(measurement, known)| known.fields.iter().map(move |field| (measurement, field)))
+            .map(|(measurement, (field, types))| FieldInfo {
+                measurement: measurement.to_string(),
+                field: state.names[field.0 as usize].to_string(),
+                types: types.clone(),
+            })
+            .collect();
+        all.sort_by(|a, b| (&a.measurement, &a.field).cmp(&(&b.measurement, &b.field)));
+        all
+    }
+
+    /// Writes the rows of measurements that changed since they were last written.
+    pub(crate) fn save(&self, backend: &dyn Backend, stamps: &Stamps) -> Result<()> {
+        let changed: Vec<(Box<str>, RowChange)> = {
+            let state = self.state.read();
+            let unsaved = state.measurements.iter().filter(|(_, known)| known.unsaved);
+            unsaved
+                .map(|(name, known)| (name.clone(), state.row(self.table, name, known)))
+                .collect()
+        };
+        let (partition, _) = table_rows(space::SCHEMAS, self.table);
+        for rows in changed.chunks(WRITE_ROWS_MAX / 4) {
+            let changes: Vec<_> = rows.iter().map(|(_, change)| change.clone()).collect();
+            backend.write(partition, &changes, stamps.next())?;
+            let mut state = self.state.write();
+            for (name, written) in rows {
+                let still = state
+                    .measurements
+                    .get(name)
+                    .map(|known| state.row(self.table, name, known));
+                let unchanged = still.is_some_and(|row| row == *written);
+                if let Some(known) = state.measurements.get_mut(name).filter(|_| unchanged) {
+                    known.unsaved = false;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn take_stored(&mut self, measurement: &str, row: &[u8]) -> std::result::Result<(), String> {
+        let stored: StoredMeasurement = serde_json::from_slice(row).map_err(|error| error.to_string())?;
+        if stored.format != SCHEMA_FORMAT {
+            return Err(format!("format {} is not known to this build", stored.format));
+        }
+        let mut fields = Vec::with_capacity(stored.fields.len());
+        for (number, name, codes) in stored.fields {
+            let known = |code| ValueType::from_code(code).ok_or_else(|| format!("unknown type code {code}"));
+            let types = codes
+                .into_iter()
+                .map(known)
+                .collect::<std::result::Result<Vec<_>, _>>()?;
+            let at = number as usize;
+            if self.names.len() <= at {
+                self.names.resize(at + 1, Box::default());
+            }
+            self.names[at] = name.as_str().into();
+            self.numbers.insert(name.into(), FieldId(number));
+            fields.push((FieldId(number), types));
+        }
+        self.measurements.insert(
+            measurement.into(),
+            Measurement {
+                fields,
+                unsaved: false,
+            },
+        );
+        Ok(())
+    }
+
+    fn check_types(&self, measurement: &str, fields: &[Box<str>], columns: &[ColumnData]) -> Result<()> {
+        for (field, column) in fields.iter().zip(columns) {
+            let input = column.value_type();
+            let existing = self
+                .types(measurement, field)
+                .and_then(|types| types.first().copied());
+            if let Some(existing) = existing.filter(|existing| existing.kind() != input.kind()) {
+                return Err(StoreError::TypeConflict {
+                    measurement: measurement.into(),
+                    field: field.to_string(),
+                    input,
+                    existing,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn types(&self, measurement: &str, field: &str) -> Option<&[ValueType]> {
+        let number = self.numbers.get(field)?;
+        let known = self.measurements.get(measurement)?;
+        known
+            .fields
+            .iter()
+            .find(|(have, _)| have == number)
+            .map(|(_, types)| types.as_slice())
+    }
+
+    fn register(&mut self, measurement: &str, field: &str, value_type: ValueType) -> FieldId {
+        let number = *self.numbers.entry(field.into()).or_insert_with(|| {
+            self.names.push(field.into());
+            FieldId(u32::try_from(self.names.len() - 1).expect("fields are bounded by memory"))
+        });
+        let known = self.measurements.entry(measurement.into()).or_default();
+        match known.fields.iter_mut().find(|(have, _)| *have == number) {
+            Some((_, types)) if types.contains(&value_type) => return number,
+            Some((_, types)) => types.push(value_type),
+            None => known.fields.push((number, vec![value_type])),
+        }
+        known.unsaved = true;
+        number
+    }
+
+    fn row(&self, table: TableId, measurement: &str, known: &Measurement) -> RowChange {
+        let fields = known.fields.iter().map(|(field, types)| {
+            let codes = types.iter().map(|value_type| value_type.code()).collect();
+            (field.0, self.names[field.0 as usize].to_string(), codes)
+        });
+        let stored = StoredMeasurement {
+            format: SCHEMA_FORMAT,
+            fields: fields.collect(),
+        };
+        let value = serde_json::to_vec(&stored).expect("plain numbers and text always serialise");
+        RowChange {
+            key: named_key(table, measurement.as_bytes()).into(),
+            value: Some(Bytes::from(value)),
+        }
+    }
+}
+
+fn shape_key(measurement: &str, fields: &[Box<str>], columns: &[ColumnData]) -> ShapeKey {
+    let mut key = Vec::with_capacity(measurement.len() + fields.len() * 16);
+    key.extend_from_slice(measurement.as_bytes());
+    key.push(0);
+    for (field, column) in fields.iter().zip(columns) {
+        key.extend_from_slice(field.as_bytes());
+        key.extend_from_slice(&[0, column.value_type().code()]);
+    }
+    key.into()
+}

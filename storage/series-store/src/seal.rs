@@ -1,0 +1,376 @@
+//! Sealing: a frozen head becomes segments.
+//!
+//! 1. Choose the windows that its points go to ([`crate::window::choose`]).
+//! 2. For each table, walk its timelines in id order; merge what the head has of each, cut it at the windows,
+//!    encode chunks.
+//! 3. Load one segment a window.
+//! 4. Make catalog, schema and request rows durable: they are about to lose the journal that carries them.
+//! 5. Publish: one manifest edit adds the segments and moves the journal cursor, and in the same instant
+//!    readers lose the head and gain the segments.
+//! 6. Forget the journal.
+//!
+//! A failure before 5 leaves orphans, which the next start sweeps, and the same head is sealed again later. A
+//! crash between 5 and 6 leaves a journal below the cursor, which replay skips.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tideline_backend::Row;
+use tideline_chunk::{Chunk, Run, SequenceSpan, encode_chunk};
+use tideline_key_codec::{chunk_bucket, chunk_key};
+use tideline_model::{SequenceNumber, TableId, TimelineId};
+
+use crate::error::{Result, StoreError};
+use crate::head::Head;
+use crate::head::series::HeadPieces;
+use crate::head::table::TableHead;
+use crate::manifest::{Segment, SegmentTotals, put_cursor, put_segment};
+use crate::merge::{Part, Priority, concat, merge, slice};
+use crate::store::{SHARD, Shared};
+use crate::window::{Window, choose};
+
+/// Most rows of one chunk: enough for the codec to be at its best, few enough that a narrow read decodes little.
+const CHUNK_ROWS_MAX: usize = 4_096;
+/// Encoded bytes at which a run is cut in halves instead of stored as one chunk; text can be long.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Pause before a failed seal is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The handle of the sealer thread.
+#[derive(Debug)]
+pub(crate) struct Sealer {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Sealer {
+    pub(crate) fn start(shared: Arc<Shared>) -> Self {
+        let worker = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("sealer".into())
+            .spawn(move || run(&worker));
+        Self {
+            shared,
+            thread: Mutex::new(Some(thread.expect("the system has a thread left at start"))),
+        }
+    }
+
+    /// Makes the thread look for work.
+    pub(crate) fn wake(&self) {
+        self.shared.notify_sealer();
+    }
+
+    /// Waits until everything below `end` is sealed, or sealing fails.
+    pub(crate) fn wait(&self, end: SequenceNumber) -> Result<()> {
+        let mut progress = self.shared.sealed.lock();
+        progress.error = None;
+        while progress.sealed_to < end.0 {
+            if progress.stopping {
+                return Err(StoreError::Closed);
+            }
+            if let Some(reason) = &progress.error {
+                let kind = tideline_backend::ErrorKind::Unavailable;
+                return Err(StoreError::Append {
+                    kind,
+                    reason: format!("seal failed: {reason}"),
+                    retry_after: None,
+                });
+            }
+            self.shared.sealed_changed.wait(&mut progress);
+        }
+        Ok(())
+    }
+
+    /// Ends the thread after the segment that it is working on. Repeatable.
+    pub(crate) fn stop(&self) {
+        self.shared.sealed.lock().stopping = true;
+        self.wake();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the sealer thread had panicked");
+        }
+    }
+}
+
+impl Shared {
+    /// Wakes the sealer, and whoever waits for it.
+    pub(crate) fn notify_sealer(&self) {
+        let _held_so_that_nobody_is_between_looking_and_waiting = self.sealed.lock();
+        self.sealed_changed.notify_all();
+    }
+}
+
+fn run(shared: &Shared) {
+    sweep_orphans(shared);
+    loop {
+        shared.reclaim_retired();
+        let oldest = shared.state.read().frozen.first().cloned();
+        let failed = oldest.is_some_and(|head| seal_and_report(shared, &head).is_err());
+        let mut progress = shared.sealed.lock();
+        if progress.stopping {
+            return;
+        }
+        let idle = shared.state.read().frozen.is_empty();
+        if failed || idle {
+            // A dropped table waits for its last reader; look again now and then.
+            shared.sealed_changed.wait_for(&mut progress, RETRY_INTERVAL);
+        }
+    }
+}
+
+fn seal_and_report(shared: &Shared, head: &Arc<Head>) -> Result<()> {
+    let sealed = seal(shared, head);
+    let mut progress = shared.sealed.lock();
+    match &sealed {
+        Ok(()) => {
+            progress.sealed_to = head.end().0;
+            progress.error = None;
+        }
+        Err(error) => {
+            tracing::warn!(%error, "seal failed; it is tried again");
+            progress.error = Some(error.to_string());
+        }
+    }
+    shared.sealed_changed.notify_all();
+    sealed
+}
+
+/// Frees segments that hold bytes but that no manifest names: what a crash left of a load.
+fn sweep_orphans(shared: &Shared) {
+    let published: BTreeSet<u64> = {
+        let manifest = Arc::clone(&shared.state.read().manifest);
+        manifest
+            .segments
+            .values()
+            .flat_map(|segments| segments.keys().map(|id| id.0))
+            .collect()
+    };
+    let held = match shared.backend.segments() {
+        Ok(held) => held,
+        Err(error) => {
+            tracing::warn!(%error, "orphaned segments could not be listed; the next start tries again");
+            return;
+        }
+    };
+    for orphan in held
+        .into_iter()
+        .filter(|held| !published.contains(&held.segment.0))
+    {
+        if let Err(error) = shared.backend.reclaim(orphan) {
+            tracing::warn!(%error, ?orphan, "sweeping an orphaned segment failed; the next start tries again");
+        }
+    }
+}
+
+fn seal(shared: &Shared, head: &Arc<Head>) -> Result<()> {
+    let mut segments = Vec::new();
+    for (table, points) in head.tables() {
+        if shared.tables.read().by_id.contains_key(&table) {
+            segments.extend(load_table(shared, table, &points)?);
+        }
+    }
+    shared.directory.save()?;
+    let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
+    for table in tables {
+        table.schema().save(shared.backend.as_ref(), &shared.stamps)?;
+    }
+    shared.requests.save(shared.backend.as_ref(), &shared.stamps)?;
+    publish(shared, head, &segments)?;
+    shared.counters.seals.fetch_add(1, Ordering::Relaxed);
+    shared.backend.forget(SHARD, shared.epoch, head.end())?;
+    tracing::info!(points = head.points(), segments = segments.len(), "sealed");
+    Ok(())
+}
+
+fn publish(shared: &Shared, head: &Arc<Head>, segments: &[Segment]) -> Result<()> {
+    shared.edit_and(
+        |manifest| {
+            // A table dropped since its segment was loaded leaves an orphan for the next sweep.
+            let alive = segments
+                .iter()
+                .filter(|segment| manifest.tables.contains_key(&segment.table));
+            let alive: Vec<&Segment> = alive.collect();
+            manifest.cursor = shared.cursor(manifest.cursor, head.end());
+            alive.iter().for_each(|segment| manifest.add((*segment).clone()));
+            let cursor = put_cursor(&manifest.cursor);
+            alive.into_iter().map(put_segment).chain([cursor]).collect()
+        },
+        |state| state.frozen.retain(|frozen| !Arc::ptr_eq(frozen, head)),
+    )
+}
+
+/// A segment in the making: its rows in key order.
+struct Draft {
+    window: Window,
+    end: i64,
+    rows: Vec<Row>,
+    totals: SegmentTotals,
+}
+
+fn load_table(shared: &Shared, table: TableId, points: &TableHead) -> Result<Vec<Segment>> {
+    let base = shared.settings.window_nanos;
+    let timelines = points.timelines();
+    let occupied = occupied_windows(points, &timelines, base)?;
+    let windows = choose(
+        occupied.into_iter().collect(),
+        shared.settings.windows_per_seal_max,
+    );
+    let mut drafts: Vec<Draft> = windows
+        .into_iter()
+        .map(|window| Draft::new(window, base))
+        .collect();
+    for id in timelines {
+        let Some(pieces) = points.pieces(id) else { continue };
+        let (run, sequences) = merged(id, &pieces)?;
+        spread(id, &run, sequences, &mut drafts)?;
+    }
+    let manifest = Arc::clone(&shared.state.read().manifest);
+    let mut places: Vec<(Window, tideline_model::GroupId)> = Vec::new();
+    let mut segments = Vec::with_capacity(drafts.len());
+    for draft in drafts.into_iter().filter(|draft| !draft.rows.is_empty()) {
+        let mut place = shared.place(&manifest, table, draft.window);
+        // Two new windows of one day in one seal share the group that the first of them made.
+        let wide = crate::store::group_window(draft.window);
+        match places.iter().find(|(window, _)| *window == wide) {
+            Some((_, group)) => place.group = *group,
+            None => places.push((wide, place.group)),
+        }
+        let bucket = chunk_bucket(TimelineId::MIN);
+        shared
+            .backend
+            .load(place, bucket, &mut draft.rows.into_iter().map(Ok))?;
+        segments.push(Segment::new(place, table, draft.window, draft.totals));
+    }
+    Ok(segments)
+}
+
+/// The base windows that the points lie in.
+fn occupied_windows(points: &TableHead, timelines: &[TimelineId], base: i64) -> Result<BTreeSet<Window>> {
+    let mut occupied = BTreeSet::new();
+    let mut timestamps = Vec::new();
+    for id in timelines {
+        let Some(pieces) = points.pieces(*id) else {
+            continue;
+        };
+        for block in &pieces.blocks {
+            let (first, last) = (Window::of(block.first, base, 0), Window::of(block.last, base, 0));
+            if last.index - first.index <= 1 {
+                occupied.extend([first, last]);
+                continue;
+            }
+            let chunk = Chunk::open_trusted(&block.bytes).map_err(|cause| damaged(*id, cause))?;
+            chunk.timestamps().decode(0..chunk.rows(), &mut timestamps);
+            occupied.extend(timestamps.iter().map(|at| Window::of(*at, base, 0)));
+        }
+        let open = pieces.open.iter().flat_map(|run| &run.timestamps);
+        occupied.extend(open.map(|at| Window::of(*at, base, 0)));
+    }
+    Ok(occupied)
+}
+
+/// Everything that the head has of a timeline, as one run.
+fn merged(id: TimelineId, pieces: &HeadPieces) -> Result<(Run, SequenceSpan)> {
+    let mut sequences: Option<SequenceSpan> = None;
+    let mut runs = Vec::with_capacity(pieces.blocks.len() + 1);
+    for block in &pieces.blocks {
+        let chunk = Chunk::open_trusted(&block.bytes).map_err(|cause| damaged(id, cause))?;
+        runs.push(chunk.to_run().map_err(|cause| damaged(id, cause))?);
+        let span = chunk.sequences();
+        let all = sequences.get_or_insert(span);
+        all.lowest = all.lowest.min(span.lowest);
+        all.highest = all.highest.max(span.highest);
+    }
+    if let Some(open) = &pieces.open {
+        runs.push(open.clone());
+        let all = sequences.get_or_insert(pieces.open_sequences);
+        all.lowest = all.lowest.min(pieces.open_sequences.lowest);
+        all.highest = all.highest.max(pieces.open_sequences.highest);
+    }
+    let span = sequences.unwrap_or(pieces.open_sequences);
+    let apart = runs
+        .windows(2)
+        .all(|pair| pair[0].timestamps.last() < pair[1].timestamps.first());
+    if apart {
+        let mut runs = runs.into_iter();
+        let mut whole = runs.next().unwrap_or_default();
+        runs.for_each(|run| concat(&mut whole, &run));
+        return Ok((whole, span));
+    }
+    let parts: Vec<Part<'_>> = (0u64..)
+        .zip(&runs)
+        .map(|(order, run)| Part {
+            run,
+            priority: Priority::All(order),
+        })
+        .collect();
+    Ok((merge(&parts), span))
+}
+
+/// Cuts a run at the windows and adds its chunks to their drafts.
+fn spread(id: TimelineId, run: &Run, sequences: SequenceSpan, drafts: &mut [Draft]) -> Result<()> {
+    let mut start = 0;
+    while start < run.rows() {
+        let at = drafts.partition_point(|draft| draft.end <= run.timestamps[start]);
+        let draft = drafts.get_mut(at).expect("the chosen windows hold every point");
+        let end = run.timestamps.partition_point(|timestamp| *timestamp < draft.end);
+        draft.totals.timelines += 1;
+        for from in (start..end).step_by(CHUNK_ROWS_MAX) {
+            draft.add(id, &slice(run, from..end.min(from + CHUNK_ROWS_MAX)), sequences)?;
+        }
+        start = end;
+    }
+    Ok(())
+}
+
+impl Draft {
+    fn new(window: Window, base: i64) -> Self {
+        let totals = SegmentTotals {
+            first: i64::MAX,
+            last: i64::MIN,
+            ..SegmentTotals::default()
+        };
+        Self {
+            window,
+            end: window.range(base).end,
+            rows: Vec::new(),
+            totals,
+        }
+    }
+
+    fn add(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
+        let mut encoded = Vec::new();
+        encode_chunk(run, sequences, &mut encoded).map_err(|cause| damaged(id, cause))?;
+        if encoded.len() > CHUNK_BYTES_MAX && run.rows() > 1 {
+            let half = run.rows() / 2;
+            self.add(id, &slice(run, 0..half), sequences)?;
+            return self.add(id, &slice(run, half..run.rows()), sequences);
+        }
+        let (first, last) = (run.timestamps[0], run.timestamps[run.rows() - 1]);
+        let key = chunk_key(id, first);
+        let totals = &mut self.totals;
+        totals.first = totals.first.min(first);
+        totals.last = totals.last.max(last);
+        totals.chunks += 1;
+        totals.points += run.rows() as u64;
+        totals.values += run.values() as u64;
+        totals.bytes += (key.len() + encoded.len()) as u64;
+        encoded.shrink_to_fit();
+        self.rows.push(Row {
+            key: Bytes::copy_from_slice(&key),
+            value: encoded.into(),
+        });
+        Ok(())
+    }
+}
+
+fn damaged(id: TimelineId, cause: tideline_chunk::ChunkError) -> StoreError {
+    StoreError::Chunk {
+        timeline: id.to_string(),
+        cause,
+    }
+}

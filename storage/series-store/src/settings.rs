@@ -1,0 +1,43 @@
+//! What can be set about the store: plain values with unit and default.
+
+use std::time::Duration;
+
+use tideline_model::time::NANOS_PER_SECOND;
+
+/// Settings of a [`SeriesStore`](crate::SeriesStore).
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Bytes of unsealed points in memory (encoded blocks and open rows) at which the head is frozen and
+    /// sealed. While a frozen head is being sealed a second one may fill, so memory peaks near twice this.
+    pub head_bytes_max: usize,
+    /// Age of the oldest unsealed point at which the head is frozen whatever its size: bounds the journal
+    /// that a restart has to replay.
+    pub head_age_max: Duration,
+    /// Bytes of decoded batches that may wait for the committer. Beyond it a write is refused as overload.
+    pub pending_bytes_max: usize,
+    /// Bytes after which the committer stops gathering and writes what it has.
+    pub group_bytes_max: usize,
+    /// Width of the narrowest window, in nanoseconds; windows are aligned to the epoch and double from here.
+    pub window_nanos: i64,
+    /// Most windows that one seal writes; beyond it neighbours are joined into wider ones.
+    pub windows_per_seal_max: usize,
+    /// Outcomes of requests with an idempotency key that are remembered, oldest dropped first.
+    pub requests_max: usize,
+    /// How long such an outcome is remembered.
+    pub request_ttl: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            head_bytes_max: 96 << 20,
+            head_age_max: Duration::from_secs(2 * 3_600),
+            pending_bytes_max: 64 << 20,
+            group_bytes_max: 8 << 20,
+            window_nanos: 3 * 3_600 * NANOS_PER_SECOND,
+            windows_per_seal_max: 24,
+            requests_max: 100_000,
+            request_ttl: Duration::from_secs(24 * 3_600),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A table as the running store sees it: settings, schema, latest values.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use tideline_model::{TableId, TableName, TableSpec};
+
+use crate::latest::TableLatest;
+use crate::manifest::TableRow;
+use crate::schema::TableSchema;
+
+/// One table. Handles are shared; a dropped table's handle stays valid and its writes are refused.
+#[derive(Debug)]
+pub struct Table {
+    id: TableId,
+    name: TableName,
+    created: i64,
+    spec: RwLock<Arc<TableSpec>>,
+    schema: TableSchema,
+    latest: TableLatest,
+}
+
+impl Table {
+    pub(crate) fn new(row: &TableRow, schema: TableSchema) -> Self {
+        Self {
+            id: row.id,
+            name: row.name.clone(),
+            created: row.created,
+            spec: RwLock::new(Arc::new(row.spec.clone())),
+            schema,
+            latest: TableLatest::default(),
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &TableName {
+        &self.name
+    }
+
+    /// When it was made, nanoseconds since the epoch.
+    pub fn created(&self) -> i64 {
+        self.created
+    }
+
+    /// What a user has set, as of now.
+    pub fn spec(&self) -> Arc<TableSpec> {
+        Arc::clone(&self.spec.read())
+    }
+
+    /// Its fields.
+    pub fn schema(&self) -> &TableSchema {
+        &self.schema
+    }
+
+    /// Its timelines' latest values.
+    pub(crate) fn latest(&self) -> &TableLatest {
+        &self.latest
+    }
+
+    pub(crate) fn set_spec(&self, spec: TableSpec) {
+        *self.spec.write() = Arc::new(spec);
+    }
+
+    pub(crate) fn row(&self, spec: TableSpec) -> TableRow {
+        TableRow::new(self.id, self.name.clone(), spec, self.created)
+    }
+}
