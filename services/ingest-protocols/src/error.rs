@@ -17,9 +17,6 @@ pub enum IngestError {
         /// What was expected or found.
         reason: String,
     },
-    /// A query text that is no list of statements; the text is in InfluxDB's words.
-    #[error("error parsing query: {0}")]
-    Query(String),
     /// The names of a point cannot be written in line protocol.
     #[error("{0}")]
     Series(#[from] SeriesError),

@@ -8,11 +8,17 @@
 //! | module | reads |
 //! |---|---|
 //! | [`line_protocol`] | InfluxDB line protocol, the hot path; also writes it |
+//! | [`json`] | the native JSON body: `{"points":[…]}` or a bare array |
+//! | [`ndjson`] | one native JSON point a line |
+//! | [`influx_query`] | the few statements of InfluxQL that agents send before they write |
 //! | [`series_key`] | `measurement[,tag=value…]`, the form in which every decoder names a timeline |
 
 mod error;
 mod grouping;
+pub mod influx_query;
+pub mod json;
 pub mod line_protocol;
+pub mod ndjson;
 mod number;
 mod options;
 mod reject;

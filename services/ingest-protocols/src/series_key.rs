@@ -121,19 +121,26 @@ impl Name {
         out.extend_from_slice(rest);
     }
 
-    /// Appends a name with its escapes; the reason why not, if it cannot be written.
-    pub(crate) fn escape(self, name: &str, out: &mut Vec<u8>) -> Result<(), Reason> {
+    /// Checks that a name can be written in line protocol.
+    pub(crate) fn check(self, name: &str) -> Result<(), Reason> {
         if name.is_empty() {
             return Err(self.missing());
         }
         if name.ends_with('\\') {
             return Err(format!("{} {} ends in a backslash", self.noun(), quote(name.as_bytes())).into());
         }
+        match name.bytes().all(|byte| self.allows(byte) || self.escapes(byte)) {
+            true => Ok(()),
+            false => Err(self.control_character(name.as_bytes())),
+        }
+    }
+
+    /// Appends a name with its escapes; the reason why not, if it cannot be written.
+    pub(crate) fn escape(self, name: &str, out: &mut Vec<u8>) -> Result<(), Reason> {
+        self.check(name)?;
         for byte in name.bytes() {
             if self.escapes(byte) {
                 out.push(b'\\');
-            } else if !self.allows(byte) {
-                return Err(self.control_character(name.as_bytes()));
             }
             out.push(byte);
         }

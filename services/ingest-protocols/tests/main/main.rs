@@ -1,5 +1,6 @@
 //! The decoders against the published corpus, the quirks of InfluxDB 1, and properties of all inputs.
 
 mod corpus;
+mod line_properties;
 mod line_rules;
 mod support;

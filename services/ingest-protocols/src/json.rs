@@ -1,0 +1,138 @@
+//! The native JSON body: points under their own names, every type spelled so that it reads back.
+//!
+//! ```json
+//! {"precision": "ms", "points": [
+//!   {"measurement": "cpu", "tags": {"host": "a"}, "time": "2026-11-20T12:00:00Z",
+//!    "fields": {"usage": 1.5, "n": 3, "big": {"unsigned": "18446744073709551615"}, "ok": true, "s": "text"}}
+//! ]}
+//! ```
+//!
+//! The outer object may be left away: `[point, …]`. `tags`, `time` and `precision` may be missing.
+//!
+//! - `time` is RFC 3339 text, or an integer (or its text, for writers that only have doubles) in units of the
+//!   precision; without it the point gets the default time.
+//! - A number with fraction or exponent is a float; a whole one is signed, or unsigned beyond `i64`. The typed forms
+//!   `{"float": …}`, `{"signed": …}` and `{"unsigned": …}` take a number or its text and say it outright;
+//!   `"NaN"`, `"Inf"` and `"-Inf"` are floats.
+//! - Nothing is ignored: unknown members, double keys, `null` values and a field named `time` reject their point.
+//!
+//! The body is checked to be JSON as a whole before anything is stored; from then on a bad element rejects itself
+//! alone. No tree of the body is built: elements are read in place one after the other, however deep it nests.
+
+mod point;
+mod writer;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use tideline_model::{PointBatch, Precision, SeriesResolver};
+
+use crate::error::IngestError;
+use crate::options::DecodeOptions;
+pub(crate) use writer::PointWriter;
+
+/// Reads a JSON body. `precision` in the body goes before that of the options.
+///
+/// # Errors
+///
+/// [`IngestError::Json`] when the body is not one JSON document, is neither an array nor an object with `points`, or
+/// names no known precision; nothing is stored then. Bad elements become rejects by their index, the first being 1.
+pub fn decode(
+    body: &[u8],
+    options: DecodeOptions,
+    resolver: &mut impl SeriesResolver,
+) -> Result<PointBatch, IngestError> {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    // Read to the end first: a body cut off in the middle must not be stored by half.
+    let document: &RawValue = serde_json::from_slice(body).map_err(|error| whole_body_error(&error))?;
+    let mut options = options;
+    let points = match document.get().as_bytes().first() {
+        Some(b'[') => document,
+        Some(b'{') => {
+            let envelope: Envelope<'_> =
+                serde_json::from_slice(body).map_err(|error| whole_body_error(&error))?;
+            if let Some(name) = envelope.precision {
+                options.precision =
+                    Precision::parse(&name).ok_or_else(|| refused(format!("unknown precision {name:?}")))?;
+            }
+            envelope.points
+        }
+        _ => return Err(refused("a write is an object with points or an array of points")),
+    };
+    if !points.get().starts_with('[') {
+        return Err(refused("points must be an array"));
+    }
+    let mut writer = PointWriter::new(options, resolver);
+    let mut elements = serde_json::Deserializer::from_str(points.get());
+    Elements(&mut writer)
+        .deserialize(&mut elements)
+        .map_err(|error| whole_body_error(&error))?;
+    Ok(writer.finish())
+}
+
+/// The outer object of a body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    points: &'a RawValue,
+    #[serde(borrow, default)]
+    precision: Option<Cow<'a, str>>,
+}
+
+/// Hands each element of an array to the writer as it is met.
+struct Elements<'w, 'r, R>(&'w mut PointWriter<'r, R>);
+
+impl<'de, R: SeriesResolver> DeserializeSeed<'de> for Elements<'_, '_, R> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, R: SeriesResolver> Visitor<'de> for Elements<'_, '_, R> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of points")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
+        let mut index = 0u32;
+        while let Some(element) = elements.next_element::<&'de RawValue>()? {
+            index = index.saturating_add(1);
+            self.0.write(index, element.get());
+        }
+        Ok(())
+    }
+}
+
+fn refused(reason: impl Into<String>) -> IngestError {
+    IngestError::Json {
+        line: 1,
+        column: 1,
+        reason: reason.into(),
+    }
+}
+
+fn whole_body_error(error: &serde_json::Error) -> IngestError {
+    IngestError::Json {
+        line: error.line(),
+        column: error.column(),
+        reason: reason_of(error),
+    }
+}
+
+/// The text of an error without its position, which [`IngestError::Json`] holds apart and an element does not need.
+fn reason_of(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&position).unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests;
