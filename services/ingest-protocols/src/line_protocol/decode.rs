@@ -33,7 +33,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub struct Decoded {
     /// Rows and rejects.
     pub batch: PointBatch,
-    /// Fields named `time`, which were left out of rows that were kept.
+    /// Fields named `time` that were left out, their lines otherwise read.
     pub time_fields_dropped: u64,
 }
 
