@@ -329,6 +329,11 @@ impl SeriesStore {
         self.shared.backend.health()
     }
 
+    /// Why the last seal failed, until one succeeds.
+    pub fn seal_error(&self) -> Option<String> {
+        self.shared.sealed.lock().error.clone()
+    }
+
     /// Sizes and counts.
     pub fn stats(&self) -> StoreStats {
         let state = self.shared.state.read().clone();
@@ -351,7 +356,7 @@ impl SeriesStore {
             commits: self.shared.counters.commits.load(Ordering::Relaxed),
             appends: self.shared.counters.appends.load(Ordering::Relaxed),
             seals: self.shared.counters.seals.load(Ordering::Relaxed),
-            seal_error: self.shared.sealed.lock().error.clone(),
+            seal_error: self.seal_error(),
             usage: self.shared.backend.usage(),
         }
     }

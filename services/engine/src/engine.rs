@@ -1,0 +1,206 @@
+//! Opening, closing and watching the database.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+use parking_lot::Mutex;
+use tideline_backend::{Backend, Health};
+use tideline_model::{Clock, TableId};
+use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
+use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreStats};
+use tideline_timeline_catalog::{Catalog, CatalogOptions};
+
+use crate::directory::Catalogs;
+use crate::error::Result;
+
+/// The open database.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) store: SeriesStore,
+    pub(crate) catalogs: Arc<Catalogs>,
+    pub(crate) index: SearchIndex,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    /// Idempotency keys of requests that are running.
+    pub(crate) running_requests: Mutex<HashSet<(TableId, [u8; 16])>>,
+    replayed: Replayed,
+}
+
+/// What can be set about the engine.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Folder of the search index; it may vanish at any time and is rebuilt.
+    pub index_dir: PathBuf,
+    /// Settings of the store.
+    pub store: tideline_series_store::Settings,
+    /// Budget of each table's cache of raw series keys, in bytes.
+    pub raw_key_cache_bytes: usize,
+}
+
+impl Settings {
+    /// Defaults, with the index in `index_dir`.
+    pub fn new(index_dir: PathBuf) -> Self {
+        Self {
+            index_dir,
+            store: tideline_series_store::Settings::default(),
+            raw_key_cache_bytes: 256 << 20,
+        }
+    }
+}
+
+/// Whether promises can be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readiness {
+    /// Reads answer. They do as long as the process runs.
+    pub reads: bool,
+    /// Writes are taken.
+    pub writes: bool,
+    /// Why not, or what is worth knowing although all is well.
+    pub reasons: Vec<String>,
+}
+
+/// Counts and sizes of everything.
+#[derive(Debug, Clone)]
+pub struct EngineStats {
+    /// The store.
+    pub store: StoreStats,
+    /// The index.
+    pub index: IndexStatus,
+    /// Visible timelines of all tables.
+    pub timelines: u64,
+    /// Resident bytes of all catalogs.
+    pub catalog_bytes: usize,
+    /// Tables.
+    pub tables: usize,
+    /// What the start replayed from the journal.
+    pub replayed: Replayed,
+}
+
+impl Engine {
+    /// Opens the database that `backend` keeps: reads catalogs, replays the journal, lets the index catch up in
+    /// the background.
+    pub fn open(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
+        let recovery = Recovery::begin(Arc::clone(&backend), Arc::clone(&clock), settings.store.clone())?;
+        let catalogs = Arc::new(Catalogs::new(Arc::clone(&clock)));
+        catalogs.use_backend(Arc::clone(&backend));
+        for table in recovery.tables() {
+            let options = catalog_options(&settings, table.spec().source_tags.clone());
+            catalogs.insert(Arc::new(Catalog::load(backend.as_ref(), table.id(), options)?));
+        }
+        let (store, replayed) = recovery.finish(Arc::clone(&catalogs) as _)?;
+        let index = SearchIndex::open(&settings.index_dir, IndexOptions::default())?;
+        let running_requests = Mutex::default();
+        let engine = Self {
+            store,
+            catalogs,
+            index,
+            clock,
+            settings,
+            running_requests,
+            replayed,
+        };
+        for table in engine.store.tables() {
+            let catalog = engine.catalog_or_new(&table);
+            engine.index.attach(catalog);
+        }
+        Ok(engine)
+    }
+
+    /// Whether promises can be kept now. Cheap.
+    pub fn readiness(&self) -> Readiness {
+        let mut reasons = Vec::new();
+        let writes = match self.store.health() {
+            Health::Ready => true,
+            Health::DiskLow {
+                free_bytes,
+                watermark_bytes,
+            } => {
+                reasons.push(format!(
+                    "disk is nearly full: {free_bytes} bytes are free, {watermark_bytes} must be; \
+                     writes resume by themselves when space returns"
+                ));
+                false
+            }
+            Health::Poisoned { reason } => {
+                reasons.push(format!(
+                    "the storage engine failed and is being reopened: {reason}"
+                ));
+                false
+            }
+            Health::ReadOnly { reason } => {
+                reasons.push(format!("read-only until an operator decides: {reason}"));
+                false
+            }
+        };
+        if let Some(error) = self.store.seal_error() {
+            reasons.push(format!("sealing fails and is tried again: {error}"));
+        }
+        let index = self.index.status();
+        if index.rebuilding {
+            reasons.push("the search index is being rebuilt; answers are complete, some are slower".into());
+        }
+        Readiness {
+            reads: true,
+            writes,
+            reasons,
+        }
+    }
+
+    /// Counts and sizes.
+    pub fn stats(&self) -> EngineStats {
+        let tables = self.store.tables();
+        let catalogs: Vec<_> = tables
+            .iter()
+            .filter_map(|table| self.catalogs.get(table.id()))
+            .collect();
+        EngineStats {
+            store: self.store.stats(),
+            index: self.index.status(),
+            timelines: catalogs.iter().map(|catalog| catalog.len()).sum(),
+            catalog_bytes: catalogs.iter().map(|catalog| catalog.memory_bytes()).sum(),
+            tables: tables.len(),
+            replayed: self.replayed,
+        }
+    }
+
+    /// The store, for reading points.
+    pub fn store(&self) -> &SeriesStore {
+        &self.store
+    }
+
+    /// The clock that everything here goes by.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Seals everything written so far and waits for it; also brings the index up to date.
+    pub fn seal(&self) -> Result<()> {
+        self.store.seal()?;
+        self.index.flush()?;
+        Ok(())
+    }
+
+    /// Answers what runs, syncs, and closes. Nothing acknowledged is lost; unsealed points wait in the journal.
+    pub fn close(&self) -> Result<()> {
+        self.index.close();
+        Ok(self.store.close()?)
+    }
+
+    /// The catalog of a table; made when the table is new.
+    pub(crate) fn catalog_or_new(&self, table: &tideline_series_store::Table) -> Arc<Catalog> {
+        self.catalogs.get(table.id()).unwrap_or_else(|| {
+            let options = catalog_options(&self.settings, table.spec().source_tags.clone());
+            let catalog = Arc::new(Catalog::new(table.id(), options));
+            self.catalogs.insert(Arc::clone(&catalog));
+            catalog
+        })
+    }
+}
+
+fn catalog_options(settings: &Settings, source_tags: Vec<String>) -> CatalogOptions {
+    CatalogOptions {
+        source_tags,
+        raw_key_cache_bytes: settings.raw_key_cache_bytes,
+    }
+}

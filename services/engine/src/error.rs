@@ -1,0 +1,185 @@
+//! What can go wrong, sorted by what a caller does next. Each protocol has one table from kind to status.
+
+use std::time::Duration;
+
+use tideline_backend::BackendError;
+use tideline_search_index::SearchError;
+use tideline_series_store::StoreError;
+use tideline_timeline_catalog::CatalogError;
+
+/// The result of an engine call.
+pub type Result<T> = std::result::Result<T, EngineError>;
+
+/// What a caller does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The request cannot be right: mend it.
+    Invalid,
+    /// A stated limit was passed: make it smaller.
+    OverLimit,
+    /// What is named does not exist.
+    NotFound,
+    /// It contradicts what is there: a taken name, a fixed setting, the same request still running.
+    Conflict,
+    /// Too much at once. Nothing was done; send it again later.
+    Overloaded,
+    /// The disk is (nearly) full. Nothing was done; send it again later.
+    DiskFull,
+    /// Promises cannot be kept just now. The outcome of a write is unknown; sending it again is safe.
+    Unavailable,
+    /// Stored data is damaged, or a bug. Report it.
+    Internal,
+}
+
+/// A failed engine call.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The catalog failed.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// The index failed.
+    #[error(transparent)]
+    Search(#[from] SearchError),
+    /// The request cannot be right.
+    #[error("{0}")]
+    Invalid(String),
+    /// A limit of a request.
+    #[error("{what} of {actual} is over the limit of {limit}")]
+    OverLimit {
+        /// What is too large.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+        /// Its size.
+        actual: u64,
+    },
+    /// No timeline of the table has this id.
+    #[error("timeline {0} does not exist")]
+    NoSuchTimeline(String),
+    /// A request with this idempotency key is still running.
+    #[error("a request with the same idempotency key is still running")]
+    RequestRunning,
+    /// Free space is below the watermark.
+    #[error(
+        "disk is nearly full: {free_bytes} bytes are free, {watermark_bytes} must be; writes resume by themselves when space returns"
+    )]
+    DiskFull {
+        /// Bytes free.
+        free_bytes: u64,
+        /// Bytes that must be free.
+        watermark_bytes: u64,
+    },
+}
+
+impl EngineError {
+    /// What the caller does next.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Store(error) => store_kind(error),
+            Self::Catalog(error) => catalog_kind(error),
+            Self::Search(error) => search_kind(error),
+            Self::Invalid(_) => ErrorKind::Invalid,
+            Self::OverLimit { .. } => ErrorKind::OverLimit,
+            Self::NoSuchTimeline(_) => ErrorKind::NotFound,
+            Self::RequestRunning => ErrorKind::Conflict,
+            Self::DiskFull { .. } => ErrorKind::DiskFull,
+        }
+    }
+
+    /// Whether sending the same again can help.
+    pub fn is_retryable(&self) -> bool {
+        let kind = self.kind();
+        matches!(
+            kind,
+            ErrorKind::Overloaded | ErrorKind::DiskFull | ErrorKind::Unavailable
+        ) || matches!(self, Self::RequestRunning)
+    }
+
+    /// When to send it again, where that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Store(StoreError::Append { retry_after, .. }) => *retry_after,
+            Self::Store(StoreError::Backend(BackendError::Unavailable { retry_after, .. })) => {
+                Some(*retry_after)
+            }
+            Self::DiskFull { .. } => Some(Duration::from_secs(5)),
+            _ => self.is_retryable().then_some(Duration::from_secs(1)),
+        }
+    }
+
+    /// The limit that was passed, and by what.
+    pub fn limit(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::OverLimit { limit, actual, .. } => Some((*limit, *actual)),
+            Self::Store(StoreError::Overloaded { limit, actual })
+            | Self::Catalog(CatalogError::OverLimit { limit, actual, .. })
+            | Self::Search(SearchError::OverLimit { limit, actual, .. }) => {
+                Some((*limit as u64, *actual as u64))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<BackendError> for EngineError {
+    fn from(error: BackendError) -> Self {
+        Self::Store(StoreError::Backend(error))
+    }
+}
+
+fn store_kind(error: &StoreError) -> ErrorKind {
+    match error {
+        StoreError::Backend(error) => backend_kind(error.kind()),
+        StoreError::Append { kind, .. } => backend_kind(*kind),
+        StoreError::Overloaded { .. } => ErrorKind::Overloaded,
+        StoreError::NoSuchTable(_) | StoreError::TableDropped(_) => ErrorKind::NotFound,
+        StoreError::TableExists(_) | StoreError::SourceTagsFixed(_) | StoreError::DefaultTable(_) => {
+            ErrorKind::Conflict
+        }
+        StoreError::TypeConflict { .. } | StoreError::BadDelta(_) => ErrorKind::Invalid,
+        StoreError::Closed => ErrorKind::Unavailable,
+        StoreError::Chunk { .. }
+        | StoreError::Delta { .. }
+        | StoreError::StoredRow { .. }
+        | StoreError::Directory(_) => ErrorKind::Internal,
+    }
+}
+
+fn backend_kind(kind: tideline_backend::ErrorKind) -> ErrorKind {
+    use tideline_backend::ErrorKind as Backend;
+    match kind {
+        Backend::Refused | Backend::Unknown | Backend::Unavailable | Backend::Timeout => {
+            ErrorKind::Unavailable
+        }
+        Backend::TooLarge => ErrorKind::OverLimit,
+        Backend::TooManyDead | Backend::Corrupt | Backend::Misconfigured => ErrorKind::Internal,
+    }
+}
+
+fn catalog_kind(error: &CatalogError) -> ErrorKind {
+    match error {
+        CatalogError::Backend(error) => backend_kind(error.kind()),
+        CatalogError::UnknownTimeline(_) => ErrorKind::NotFound,
+        CatalogError::OverLimit { .. } => ErrorKind::OverLimit,
+        CatalogError::InvalidAttribute { .. } => ErrorKind::Invalid,
+        CatalogError::SourceTagsFixed => ErrorKind::Conflict,
+        _ => ErrorKind::Internal,
+    }
+}
+
+fn search_kind(error: &SearchError) -> ErrorKind {
+    match error {
+        SearchError::OverLimit { .. } => ErrorKind::OverLimit,
+        SearchError::Unsupported { .. }
+        | SearchError::InvalidId(_)
+        | SearchError::InvalidRegex(_)
+        | SearchError::DamagedToken
+        | SearchError::ForeignToken
+        | SearchError::EmptyPage => ErrorKind::Invalid,
+        SearchError::Closed => ErrorKind::Unavailable,
+        SearchError::Folder { .. } | SearchError::Thread(_) | SearchError::Commit(_) => ErrorKind::Internal,
+    }
+}

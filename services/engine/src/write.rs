@@ -1,0 +1,353 @@
+//! From a decoded batch to acknowledged points.
+//!
+//! 1. Answer a repeated idempotency key from memory.
+//! 2. Drop rows outside the table's bounds of past and future, and groups whose types contradict the schema;
+//!    each becomes a reject with its line.
+//! 3. Turn the rest into a delta: timelines by id, new ones with their identity.
+//! 4. Commit it: journal, sync, head.
+//! 5. Make new timelines visible and wake the indexer, then answer.
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+use tideline_backend::Health;
+use tideline_chunk::{Delta, DeltaGroup, NewTimeline, RequestRecord};
+use tideline_model::{
+    ColumnData, Durability, LineReject, Ordinal, PointBatch, PointGroup, TableSpec, TimeRange,
+};
+use tideline_series_store::{Shape, StoreError};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::tables::Table;
+
+/// Longest idempotency key, in bytes.
+pub const REQUEST_KEY_BYTES_MAX: usize = 255;
+/// Rejects that a remembered outcome keeps word for word; the count is always exact.
+const REMEMBERED_REJECTS_MAX: usize = 100;
+
+/// What a request asks for beside its points.
+#[derive(Debug, Clone, Default)]
+pub struct WriteOptions {
+    /// What the acknowledgement promises; `None` = the table's setting.
+    pub durability: Option<Durability>,
+    /// The client's idempotency key: the same key again is answered with the first outcome and stores nothing.
+    pub request_key: Option<String>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WriteOutcome {
+    /// Points stored.
+    pub points: u64,
+    /// Field values stored.
+    pub values: u64,
+    /// Lines rejected, in all.
+    pub rejected: u64,
+    /// The rejects, in line order; a remembered outcome keeps the first hundred.
+    pub rejects: Vec<LineReject>,
+    /// Whether this is the answer to an earlier request with the same key.
+    pub repeated: bool,
+}
+
+/// The remembered form of an outcome.
+#[derive(Debug, Serialize, Deserialize)]
+struct Remembered {
+    points: u64,
+    values: u64,
+    rejected: u64,
+    rejects: Vec<(u32, String, String)>,
+}
+
+impl Engine {
+    /// Stores the good rows of a batch and says what was wrong with the others.
+    ///
+    /// `Ok` means durable as asked. An error of kind `Unavailable` means unknown: sending the same batch again
+    /// is safe where its points carry timestamps or the request a key. Blocks for a group commit.
+    pub fn write(&self, table: &Table, batch: PointBatch, options: &WriteOptions) -> Result<WriteOutcome> {
+        let key = options.request_key.as_deref().map(request_key).transpose()?;
+        let Some(key) = key else {
+            return self.write_once(table, batch, options, None);
+        };
+        if let Some(outcome) = self.store.request_outcome(&table.points, key) {
+            return remembered(&outcome);
+        }
+        let running = (table.points.id(), key);
+        if !self.running_requests.lock().insert(running) {
+            return Err(EngineError::RequestRunning);
+        }
+        let outcome = match self.store.request_outcome(&table.points, key) {
+            Some(outcome) => remembered(&outcome),
+            None => self.write_once(table, batch, options, Some(key)),
+        };
+        self.running_requests.lock().remove(&running);
+        outcome
+    }
+
+    /// The remembered outcome of an earlier request with this key, so that its body need not be decoded again.
+    pub fn earlier_outcome(&self, table: &Table, key: &str) -> Result<Option<WriteOutcome>> {
+        self.store
+            .request_outcome(&table.points, request_key(key)?)
+            .map(|outcome| remembered(&outcome))
+            .transpose()
+    }
+
+    fn write_once(
+        &self,
+        table: &Table,
+        batch: PointBatch,
+        options: &WriteOptions,
+        key: Option<[u8; 16]>,
+    ) -> Result<WriteOutcome> {
+        self.check_writable()?;
+        let spec = table.spec();
+        let mut rejects = batch.rejects;
+        let bounds = bounds(&spec, self.clock.now().nanos());
+        let mut groups = Vec::with_capacity(batch.groups.len());
+        let mut shapes = Vec::with_capacity(batch.groups.len());
+        for mut group in batch.groups {
+            reject_outside(&mut group, bounds, &mut rejects);
+            if group.rows() == 0 {
+                continue;
+            }
+            match table
+                .points
+                .schema()
+                .shape(&group.measurement, &group.fields, &group.columns)
+            {
+                Ok(shape) => {
+                    shapes.push(shape);
+                    groups.push(group);
+                }
+                Err(error @ StoreError::TypeConflict { .. }) => reject_all(&group, &error, &mut rejects),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        rejects.sort_by_key(|reject| reject.line);
+        let outcome = WriteOutcome {
+            points: groups.iter().map(|group| group.rows() as u64).sum(),
+            values: groups
+                .iter()
+                .map(|group| (group.rows() * group.columns.len()) as u64)
+                .sum(),
+            rejected: rejects.len() as u64,
+            rejects,
+            repeated: false,
+        };
+        if groups.is_empty() && key.is_none() {
+            return Ok(outcome);
+        }
+        let request = key.map(|key| RequestRecord {
+            key,
+            outcome: outcome.remember(),
+        });
+        self.commit(
+            table,
+            groups,
+            shapes,
+            request,
+            options.durability.unwrap_or(spec.durability),
+        )?;
+        Ok(outcome)
+    }
+
+    fn commit(
+        &self,
+        table: &Table,
+        groups: Vec<PointGroup>,
+        shapes: Vec<std::sync::Arc<Shape>>,
+        request: Option<RequestRecord>,
+        durability: Durability,
+    ) -> Result<()> {
+        let mut delta = Delta {
+            table: table.points.id(),
+            request,
+            new_timelines: Vec::new(),
+            timelines: Vec::new(),
+            groups: Vec::with_capacity(groups.len()),
+        };
+        let announced = name_timelines(table, groups, &mut delta);
+        self.store.commit(&table.points, delta, shapes, durability)?;
+        if !announced.is_empty() {
+            table.catalog.announced(&announced);
+            self.index.notify();
+        }
+        Ok(())
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.store.health() {
+            Health::DiskLow {
+                free_bytes,
+                watermark_bytes,
+            } => Err(EngineError::DiskFull {
+                free_bytes,
+                watermark_bytes,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl WriteOutcome {
+    fn remember(&self) -> Vec<u8> {
+        let kept = self.rejects.iter().take(REMEMBERED_REJECTS_MAX);
+        let remembered = Remembered {
+            points: self.points,
+            values: self.values,
+            rejected: self.rejected,
+            rejects: kept
+                .map(|reject| (reject.line, reject.reason.clone(), reject.excerpt.clone()))
+                .collect(),
+        };
+        serde_json::to_vec(&remembered).expect("plain structures always serialise")
+    }
+}
+
+fn remembered(outcome: &[u8]) -> Result<WriteOutcome> {
+    let stored: Remembered = serde_json::from_slice(outcome).map_err(|error| StoreError::StoredRow {
+        what: "outcome of an earlier request",
+        reason: error.to_string(),
+    })?;
+    let rejects = stored
+        .rejects
+        .into_iter()
+        .map(|(line, reason, excerpt)| LineReject {
+            line,
+            reason,
+            excerpt,
+        });
+    Ok(WriteOutcome {
+        points: stored.points,
+        values: stored.values,
+        rejected: stored.rejected,
+        rejects: rejects.collect(),
+        repeated: true,
+    })
+}
+
+fn request_key(key: &str) -> Result<[u8; 16]> {
+    if key.is_empty() {
+        return Err(EngineError::Invalid("an idempotency key is not empty".into()));
+    }
+    if key.len() > REQUEST_KEY_BYTES_MAX {
+        let (limit, actual) = (REQUEST_KEY_BYTES_MAX as u64, key.len() as u64);
+        return Err(EngineError::OverLimit {
+            what: "idempotency key",
+            limit,
+            actual,
+        });
+    }
+    Ok(xxh3_128(key.as_bytes()).to_be_bytes())
+}
+
+/// The instants that a table takes at `now`.
+fn bounds(spec: &TableSpec, now: i64) -> TimeRange {
+    TimeRange {
+        start: spec.write_past.map_or(i64::MIN, |past| now.saturating_sub(past)),
+        end: spec
+            .write_future
+            .map_or(i64::MAX, |future| now.saturating_add(future).saturating_add(1)),
+    }
+}
+
+fn reject_outside(group: &mut PointGroup, bounds: TimeRange, rejects: &mut Vec<LineReject>) {
+    if group.timestamps.iter().all(|at| bounds.contains(*at)) {
+        return;
+    }
+    let keep: Vec<bool> = group.timestamps.iter().map(|at| bounds.contains(*at)).collect();
+    for (row, at) in group
+        .timestamps
+        .iter()
+        .enumerate()
+        .filter(|(_, at)| !bounds.contains(**at))
+    {
+        let side = if *at < bounds.start {
+            "before write_past"
+        } else {
+            "after write_future"
+        };
+        let shown = tideline_model::Timestamp::from_nanos_clamped(*at);
+        rejects.push(LineReject {
+            line: group.lines[row],
+            reason: format!("time {shown} is {side} of the table"),
+            excerpt: group.measurement.chars().take(80).collect(),
+        });
+    }
+    retain(&mut group.timelines, &keep);
+    retain(&mut group.timestamps, &keep);
+    retain(&mut group.lines, &keep);
+    for column in &mut group.columns {
+        match column {
+            ColumnData::Float(values) => retain(values, &keep),
+            ColumnData::Signed(values) => retain(values, &keep),
+            ColumnData::Unsigned(values) => retain(values, &keep),
+            ColumnData::Boolean(values) => retain(values, &keep),
+            ColumnData::String(values) => {
+                *values = values
+                    .iter()
+                    .zip(&keep)
+                    .filter(|(_, keep)| **keep)
+                    .map(|(value, _)| value)
+                    .collect();
+            }
+        }
+    }
+}
+
+fn retain<T>(values: &mut Vec<T>, keep: &[bool]) {
+    let mut keep = keep.iter();
+    values.retain(|_| keep.next().copied().unwrap_or(false));
+}
+
+fn reject_all(group: &PointGroup, error: &StoreError, rejects: &mut Vec<LineReject>) {
+    let reason = error.to_string();
+    rejects.extend(group.lines.iter().map(|line| LineReject {
+        line: *line,
+        reason: reason.clone(),
+        excerpt: group.measurement.chars().take(80).collect(),
+    }));
+}
+
+/// Moves the groups into the delta, timelines by place in its list of ids. Returns the ordinals whose identity
+/// travels with it.
+fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> Vec<Ordinal> {
+    let reader = table.catalog.reader();
+    let mut places: HashMap<Ordinal, u32> = HashMap::new();
+    let mut announced = Vec::new();
+    for group in groups {
+        let place = |ordinal: &Ordinal| {
+            *places.entry(*ordinal).or_insert_with(|| {
+                let id = reader.id(*ordinal);
+                if reader.needs_announcement(*ordinal) {
+                    let mut identity = Vec::new();
+                    reader.encode_identity(*ordinal, &mut identity);
+                    delta.new_timelines.push(NewTimeline {
+                        id,
+                        ordinal: *ordinal,
+                        identity,
+                    });
+                    announced.push(*ordinal);
+                }
+                delta.timelines.push(id);
+                u32::try_from(delta.timelines.len() - 1).expect("rows of a request are bounded by its body")
+            })
+        };
+        let timelines = group.timelines.iter().map(place).collect();
+        let PointGroup {
+            measurement,
+            fields,
+            columns,
+            timestamps,
+            ..
+        } = group;
+        delta.groups.push(DeltaGroup {
+            measurement,
+            fields,
+            columns,
+            timelines,
+            timestamps,
+        });
+    }
+    announced
+}
