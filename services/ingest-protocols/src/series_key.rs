@@ -1,7 +1,7 @@
 //! `measurement[,tag=value…]`: how every decoder names a timeline to the engine.
 //!
 //! The bytes are exactly those before the first free space of a line, so the engine can cache by them and
-//! [`parse`] runs only for a name that it has not seen. Decoders of other protocols spell theirs by [`write`].
+//! [`parse`] runs only for a name that it has not seen. Decoders of other protocols spell theirs by [`write()`].
 //!
 //! # Escaping
 //!
