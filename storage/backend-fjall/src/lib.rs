@@ -1,1 +1,20 @@
-//! tideline-backend-fjall
+//! The embedded backend: fjall 3 for segments, manifests and rows, and own journal files.
+//!
+//! What fjall does well is used as it is; what it does not promise is done here, above it: journals that are freed
+//! with their generation, checks before an open that could delete, a mark that notices lost acknowledgements, and a
+//! store that reopens by itself. Code above sees only the `Backend` trait.
+
+mod backend;
+mod engine;
+mod error;
+mod files;
+mod highwater;
+mod journal;
+mod keys;
+mod ledger;
+mod lock;
+mod options;
+mod segments;
+
+pub use backend::FjallBackend;
+pub use options::FjallOptions;

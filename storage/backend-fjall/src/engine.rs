@@ -1,0 +1,269 @@
+//! fjall behind the backend: which keyspaces, set up how, read and written how.
+//!
+//! Reads go through `Database::snapshot()`, never through a keyspace directly, which can see half a batch. Writes are
+//! one batch each, synced before it is visible. fjall panics on sizes that it does not like, so everything has been
+//! checked before it comes here.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use bytes::Bytes;
+use fjall::config::{BlockSizePolicy, CompressionPolicy};
+use fjall::{
+    AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice,
+    UserValue,
+};
+use parking_lot::RwLock;
+use tideline_backend::page::PageBuilder;
+use tideline_backend::{Direction, KeyRange, Page, PageLimit, Partition, Result, Row, Unit};
+use tideline_model::GroupId;
+
+use crate::error::{During, from_fjall};
+use crate::keys::{Bounds, MANIFEST, ROWS, bounds, group_name, group_of, partition_prefix, prefixed};
+use crate::options::FjallOptions;
+
+/// Data blocks of chunks: a few chunks each, so that an index entry pays.
+const GROUP_BLOCK_BYTES: u32 = 16 << 10;
+/// Data blocks of rows, which are small and read one by one.
+const ROW_BLOCK_BYTES: u32 = 4 << 10;
+/// Memtable of a group, which only ever holds the deletes of a reclaim.
+const GROUP_MEMTABLE_BYTES: u64 = 4 << 20;
+/// Total of fjall's own journals before memtables are flushed to free them.
+const WAL_BYTES_MAX: u64 = 128 << 20;
+/// A value that is shorter is copied: a reference would keep its whole block in memory.
+const COPIED_BYTES_MAX: usize = 2 << 10;
+
+/// An open fjall database and its keyspaces.
+pub(crate) struct Engine {
+    database: Database,
+    rows: Keyspace,
+    manifest: Keyspace,
+    groups: RwLock<HashMap<GroupId, Keyspace>>,
+    memtable_bytes: u64,
+}
+
+/// A change of one row in a batch.
+pub(crate) struct Change {
+    pub(crate) table: Table,
+    pub(crate) key: Vec<u8>,
+    /// `None` deletes.
+    pub(crate) value: Option<Bytes>,
+}
+
+/// A keyspace that batches write to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    Rows,
+    Manifest,
+}
+
+impl Engine {
+    /// Opens the database in a folder, creating what is missing.
+    pub(crate) fn open(folder: &Path, options: &FjallOptions) -> fjall::Result<Self> {
+        let database = Database::builder(folder)
+            .cache_size(options.cache_bytes)
+            .worker_threads(options.worker_threads.max(1))
+            .max_cached_files(Some(options.open_files_max.max(10)))
+            .max_journaling_size(WAL_BYTES_MAX)
+            .open()?;
+        let row_options = || row_options(options.memtable_bytes);
+        let rows = database.keyspace(ROWS, row_options)?;
+        let manifest = database.keyspace(MANIFEST, row_options)?;
+        let mut groups = HashMap::new();
+        for name in database.list_keyspace_names() {
+            if let Some(group) = group_of(&name) {
+                groups.insert(group, database.keyspace(&name, group_options)?);
+            }
+        }
+        Ok(Self {
+            database,
+            rows,
+            manifest,
+            groups: RwLock::new(groups),
+            memtable_bytes: options.memtable_bytes,
+        })
+    }
+
+    pub(crate) fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
+        let Some(keyspace) = self.keyspace(partition.unit) else {
+            return Ok(None);
+        };
+        let key = prefixed(&partition_prefix(partition), key);
+        let value = self.database.snapshot().get(&keyspace, key).map_err(read_error)?;
+        Ok(value.map(into_bytes))
+    }
+
+    pub(crate) fn scan(
+        &self,
+        partition: Partition,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<Page> {
+        let mut page = PageBuilder::new(range, direction, limit);
+        let prefix = partition_prefix(partition);
+        let (Some(keyspace), Some(bounds)) = (self.keyspace(partition.unit), bounds(&prefix, range)) else {
+            return Ok(page.complete());
+        };
+        let mut found = self.database.snapshot().range(&keyspace, bounds);
+        loop {
+            let next = match direction {
+                Direction::Ascending => found.next(),
+                Direction::Descending => found.next_back(),
+            };
+            let Some(next) = next else {
+                return Ok(page.complete());
+            };
+            if page.is_full() {
+                return Ok(page.partial());
+            }
+            let (key, value) = next.into_inner().map_err(read_error)?;
+            page.push(Row {
+                key: Bytes::copy_from_slice(key.get(prefix.len()..).unwrap_or_default()),
+                value: into_bytes(value),
+            });
+        }
+    }
+
+    /// Every row of the manifest keyspace whose key begins with `prefix`.
+    pub(crate) fn manifest_rows(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
+        let found = self.database.snapshot().prefix(&self.manifest, prefix);
+        found
+            .map(|next| {
+                let (key, value) = next.into_inner().map_err(read_error)?;
+                Ok((Bytes::copy_from_slice(&key), Bytes::copy_from_slice(&value)))
+            })
+            .collect()
+    }
+
+    /// Commits changes as one batch: all or nothing, never seen in part, synced on return.
+    pub(crate) fn commit(&self, changes: Vec<Change>) -> fjall::Result<()> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        for change in changes {
+            let keyspace = match change.table {
+                Table::Rows => &self.rows,
+                Table::Manifest => &self.manifest,
+            };
+            match change.value {
+                Some(value) => batch.insert(keyspace, change.key, &*value),
+                None => batch.remove(keyspace, change.key),
+            }
+        }
+        batch.commit()
+    }
+
+    /// Asks fjall whether it still takes writes; its threads may have failed unnoticed.
+    pub(crate) fn check(&self) -> fjall::Result<()> {
+        self.database.persist(PersistMode::Buffer)
+    }
+
+    /// Syncs what is buffered.
+    pub(crate) fn sync(&self) -> fjall::Result<()> {
+        self.database.persist(PersistMode::SyncAll)
+    }
+
+    /// Bytes on disk: tables and fjall's own journals.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.database.disk_space().unwrap_or(0)
+    }
+
+    /// The keyspace of a group, if it has one.
+    pub(crate) fn group(&self, group: GroupId) -> Option<Keyspace> {
+        self.groups.read().get(&group).cloned()
+    }
+
+    /// Every group that has a keyspace.
+    pub(crate) fn groups(&self) -> Vec<(GroupId, Keyspace)> {
+        let groups = self.groups.read();
+        groups
+            .iter()
+            .map(|(group, keyspace)| (*group, keyspace.clone()))
+            .collect()
+    }
+
+    /// Creates the keyspace of a group. About 12 ms.
+    pub(crate) fn create_group(&self, group: GroupId) -> fjall::Result<Keyspace> {
+        let keyspace = self.database.keyspace(&group_name(group), group_options)?;
+        self.groups.write().insert(group, keyspace.clone());
+        Ok(keyspace)
+    }
+
+    /// Drops the keyspace of a group; its folder goes when the last reader has finished.
+    pub(crate) fn drop_group(&self, group: GroupId) -> fjall::Result<()> {
+        let keyspace = self.groups.write().remove(&group);
+        keyspace.map_or(Ok(()), |keyspace| self.database.delete_keyspace(keyspace))
+    }
+
+    /// The first key of a range of a keyspace.
+    pub(crate) fn first_key(&self, keyspace: &Keyspace, range: Bounds) -> fjall::Result<Option<Slice>> {
+        let mut found = self.database.snapshot().range(keyspace, range);
+        found.next().map(fjall::Guard::key).transpose()
+    }
+
+    /// Removes every row of a range: whole tables first, then what is left, batch by batch.
+    pub(crate) fn remove_range(
+        &self,
+        keyspace: &Keyspace,
+        range: &Bounds,
+        batch_rows: usize,
+    ) -> fjall::Result<()> {
+        keyspace.tree.drop_range::<Vec<u8>, _>(range.clone())?;
+        loop {
+            let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+            let found = self.database.snapshot().range(keyspace, range.clone());
+            for next in found.take(batch_rows) {
+                batch.remove(keyspace, next.key()?);
+            }
+            if batch.is_empty() {
+                return Ok(());
+            }
+            batch.commit()?;
+        }
+    }
+
+    fn keyspace(&self, unit: Unit) -> Option<Keyspace> {
+        match unit {
+            Unit::Segment(segment) => self.group(segment.group),
+            Unit::Space(_) => Some(self.rows.clone()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("groups", &self.groups.read().len())
+            .field("memtable_bytes", &self.memtable_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Rows: many small ones, compressed.
+fn row_options(memtable_bytes: u64) -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(memtable_bytes)
+        .data_block_size_policy(BlockSizePolicy::all(ROW_BLOCK_BYTES))
+        .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+}
+
+/// Chunks: packed already, read by range, so neither compression nor filters pay.
+fn group_options() -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(GROUP_MEMTABLE_BYTES)
+        .data_block_size_policy(BlockSizePolicy::all(GROUP_BLOCK_BYTES))
+        .data_block_compression_policy(CompressionPolicy::disabled())
+        .expect_point_read_hits(true)
+}
+
+fn read_error(error: fjall::Error) -> tideline_backend::BackendError {
+    from_fjall(error, During::Read)
+}
+
+/// A fjall value, without a copy if it is long.
+fn into_bytes(value: UserValue) -> Bytes {
+    if value.len() <= COPIED_BYTES_MAX {
+        Bytes::copy_from_slice(&value)
+    } else {
+        Bytes::from_owner(value)
+    }
+}

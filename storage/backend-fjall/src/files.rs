@@ -1,0 +1,105 @@
+//! Small durable file operations, and the free space of the data disk.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::options::FjallOptions;
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Replaces a file as a whole: the old content or the new one is there, never a part.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    let mut file = File::create(&fresh)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)?;
+    match path.parent() {
+        Some(folder) => sync_folder(folder),
+        None => Ok(()),
+    }
+}
+
+/// Removes a folder if it is there.
+pub(crate) fn remove_folder(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The paths in a folder; none if it is missing.
+pub(crate) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Free space, looked up at most once an interval.
+#[derive(Debug)]
+pub(crate) struct FreeSpace {
+    folder: PathBuf,
+    bytes_min: u64,
+    per_mille_min: u64,
+    interval: Duration,
+    last: Mutex<Option<(Instant, Space)>>,
+}
+
+/// What is free and what must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Space {
+    pub(crate) free_bytes: u64,
+    pub(crate) watermark_bytes: u64,
+}
+
+impl Space {
+    pub(crate) fn is_low(self) -> bool {
+        self.free_bytes < self.watermark_bytes
+    }
+}
+
+impl FreeSpace {
+    pub(crate) fn new(folder: &Path, options: &FjallOptions) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            bytes_min: options.free_bytes_min,
+            per_mille_min: options.free_per_mille_min,
+            interval: options.free_check_interval,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// The space now, or less than an interval ago. A disk that cannot be asked counts as having space: the write
+    /// itself will tell.
+    pub(crate) fn get(&self) -> Space {
+        let mut last = self.last.lock();
+        if let Some((asked, space)) = *last
+            && asked.elapsed() < self.interval
+        {
+            return space;
+        }
+        let space = match rustix::fs::statvfs(&self.folder) {
+            Ok(stat) => Space {
+                free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+                watermark_bytes: self
+                    .bytes_min
+                    .max(stat.f_blocks.saturating_mul(stat.f_frsize) / 1_000 * self.per_mille_min),
+            },
+            Err(_) => Space {
+                free_bytes: u64::MAX,
+                watermark_bytes: self.bytes_min,
+            },
+        };
+        *last = Some((Instant::now(), space));
+        space
+    }
+}

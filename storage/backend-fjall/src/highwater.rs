@@ -1,0 +1,259 @@
+//! The high-water mark: a sidecar file that remembers how much had been acknowledged.
+//!
+//! fjall and a cut journal can lose acknowledged writes without noticing: a damaged last record looks like a torn
+//! one. What is recovered is therefore compared with this file; if it is less, the store starts read-only. The file
+//! is written at most once an interval, so the last second is its blind spot. `FORMAT.md` draws it.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use tideline_backend::{Epoch, Shard};
+use tideline_model::SequenceNumber;
+
+use crate::files::sync_folder;
+
+const FILE_NAME: &str = "highwater";
+const MAGIC: [u8; 8] = *b"TLHIGHW1";
+const SLOT_BYTES: usize = 4096;
+const MARK_BYTES: usize = 18;
+const MARKS_AT: usize = 28;
+/// Most journals that fit into a slot; the embedded store has one shard and rarely more than two epochs.
+const MARKS_MAX: usize = (SLOT_BYTES - MARKS_AT - 4) / MARK_BYTES;
+
+/// What has been acknowledged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Commits of rows, manifests and owners.
+    pub(crate) commits: u64,
+    /// The last durable entry of each journal that is not forgotten.
+    pub(crate) journals: BTreeMap<(Shard, Epoch), SequenceNumber>,
+}
+
+/// The open sidecar.
+#[derive(Debug)]
+pub(crate) struct HighWater {
+    file: File,
+    counter: u64,
+    marks: Marks,
+    is_dirty: bool,
+}
+
+/// What the sidecar said when it was opened.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Remembered {
+    /// This much had been acknowledged, and perhaps a little more.
+    Marks(Marks),
+    /// The file was not there.
+    Missing,
+    /// Neither slot can be read.
+    Damaged,
+}
+
+impl HighWater {
+    /// Opens the sidecar of a data folder, creating an empty one if it is missing.
+    pub(crate) fn open(folder: &Path) -> io::Result<(Self, Remembered)> {
+        let path = folder.join(FILE_NAME);
+        let is_there = path.try_exists()?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)?;
+        let mut slots = Vec::new();
+        for at in [0, SLOT_BYTES as u64] {
+            let mut slot = [0; SLOT_BYTES];
+            if file.read_exact_at(&mut slot, at).is_ok() {
+                slots.extend(decode(&slot));
+            }
+        }
+        let newest = slots.into_iter().max_by_key(|(counter, _)| *counter);
+        let (counter, marks, remembered) = match newest {
+            Some((counter, marks)) => (counter, marks.clone(), Remembered::Marks(marks)),
+            None if is_there => (0, Marks::default(), Remembered::Damaged),
+            None => (0, Marks::default(), Remembered::Missing),
+        };
+        let high_water = Self {
+            file,
+            counter,
+            marks,
+            is_dirty: false,
+        };
+        Ok((high_water, remembered))
+    }
+
+    /// Notes a durable commit.
+    pub(crate) fn note_commit(&mut self, commits: u64) {
+        self.marks.commits = self.marks.commits.max(commits);
+        self.is_dirty = true;
+    }
+
+    /// Notes a durable journal entry.
+    pub(crate) fn note_entry(&mut self, shard: Shard, epoch: Epoch, sequence: SequenceNumber) {
+        let mark = self.marks.journals.entry((shard, epoch)).or_insert(sequence);
+        *mark = sequence.max(*mark);
+        self.is_dirty = true;
+    }
+
+    /// Drops the marks of journals that are about to be forgotten, durably.
+    pub(crate) fn forget(&mut self, shard: Shard, epochs: &[Epoch]) -> io::Result<()> {
+        let before = self.marks.journals.len();
+        self.marks
+            .journals
+            .retain(|(held, epoch), _| *held != shard || !epochs.contains(epoch));
+        if self.marks.journals.len() < before {
+            self.is_dirty = true;
+        }
+        self.save()
+    }
+
+    /// Replaces what is remembered by what is there, durably.
+    pub(crate) fn reset(&mut self, folder: &Path, marks: Marks) -> io::Result<()> {
+        self.marks = marks;
+        self.is_dirty = true;
+        self.save()?;
+        sync_folder(folder)
+    }
+
+    /// Writes the marks if they have changed: the older slot, then a sync.
+    pub(crate) fn save(&mut self) -> io::Result<()> {
+        if !self.is_dirty {
+            return Ok(());
+        }
+        let counter = self.counter + 1;
+        let at = (counter % 2) * SLOT_BYTES as u64;
+        self.file.write_all_at(&encode(counter, &self.marks), at)?;
+        self.file.sync_data()?;
+        self.counter = counter;
+        self.is_dirty = false;
+        Ok(())
+    }
+}
+
+impl Marks {
+    /// What of `self` is missing in `found`; `None` if nothing is.
+    pub(crate) fn missing_in(&self, found: &Self) -> Option<String> {
+        if found.commits < self.commits {
+            return Some(format!(
+                "{} of {} commits of rows and manifests",
+                self.commits - found.commits,
+                self.commits
+            ));
+        }
+        let journal = self
+            .journals
+            .iter()
+            .find(|(journal, mark)| found.journals.get(journal).is_none_or(|last| last < *mark));
+        journal.map(|((shard, epoch), mark)| {
+            format!(
+                "the journal of shard {}, epoch {} up to entry {mark}",
+                shard.0, epoch.0
+            )
+        })
+    }
+}
+
+fn encode(counter: u64, marks: &Marks) -> [u8; SLOT_BYTES] {
+    let mut slot = [0; SLOT_BYTES];
+    slot[..8].copy_from_slice(&MAGIC);
+    slot[8..16].copy_from_slice(&counter.to_le_bytes());
+    slot[16..24].copy_from_slice(&marks.commits.to_le_bytes());
+    // Newest epochs last, and they matter most.
+    let skipped = marks.journals.len().saturating_sub(MARKS_MAX);
+    let kept = marks.journals.iter().skip(skipped);
+    slot[24..MARKS_AT].copy_from_slice(&(kept.len() as u32).to_le_bytes());
+    for (n, ((shard, epoch), sequence)) in kept.enumerate() {
+        let mark = &mut slot[MARKS_AT + n * MARK_BYTES..][..MARK_BYTES];
+        mark[..2].copy_from_slice(&shard.0.to_le_bytes());
+        mark[2..10].copy_from_slice(&epoch.0.to_le_bytes());
+        mark[10..].copy_from_slice(&sequence.0.to_le_bytes());
+    }
+    let checksum = crc32fast::hash(&slot[..SLOT_BYTES - 4]);
+    slot[SLOT_BYTES - 4..].copy_from_slice(&checksum.to_le_bytes());
+    slot
+}
+
+fn decode(slot: &[u8; SLOT_BYTES]) -> Option<(u64, Marks)> {
+    let (checked, checksum) = slot.split_last_chunk::<4>()?;
+    if crc32fast::hash(checked) != u32::from_le_bytes(*checksum) || checked[..8] != MAGIC {
+        return None;
+    }
+    let number = |at: usize| -> Option<u64> { Some(u64::from_le_bytes(*checked.get(at..)?.first_chunk()?)) };
+    let count = u32::from_le_bytes(*checked.get(24..)?.first_chunk()?) as usize;
+    let mut journals = BTreeMap::new();
+    for n in 0..count.min(MARKS_MAX) {
+        let at = MARKS_AT + n * MARK_BYTES;
+        let shard = u16::from_le_bytes(*checked.get(at..)?.first_chunk()?);
+        journals.insert(
+            (Shard(shard), Epoch(number(at + 2)?)),
+            SequenceNumber(number(at + 10)?),
+        );
+    }
+    let marks = Marks {
+        commits: number(16)?,
+        journals,
+    };
+    Some((number(8)?, marks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(commits: u64) -> Marks {
+        Marks {
+            commits,
+            journals: [((Shard(0), Epoch(3)), SequenceNumber(commits * 10))].into(),
+        }
+    }
+
+    #[test]
+    fn marks_read_back_and_every_flipped_bit_is_seen() {
+        let slot = encode(7, &marks(5));
+        assert_eq!(decode(&slot), Some((7, marks(5))));
+        for bit in 0..SLOT_BYTES * 8 {
+            let mut flipped = slot;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&flipped), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_torn_write_leaves_the_slot_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut high_water, remembered) = HighWater::open(folder.path()).expect("open");
+        assert_eq!(remembered, Remembered::Missing);
+        for commits in 1..=4 {
+            high_water.note_commit(commits);
+            high_water.save().expect("save");
+        }
+        // The fourth write went to the first slot.
+        high_water.file.write_all_at(&[0xff; 100], 50).expect("tear");
+        let (_, remembered) = HighWater::open(folder.path()).expect("open");
+        assert_eq!(
+            remembered,
+            Remembered::Marks(Marks {
+                commits: 3,
+                ..Marks::default()
+            })
+        );
+        high_water.file.set_len(10).expect("truncate");
+        let (_, remembered) = HighWater::open(folder.path()).expect("open");
+        assert_eq!(remembered, Remembered::Damaged);
+    }
+
+    #[test]
+    fn less_than_remembered_is_missing() {
+        assert_eq!(marks(5).missing_in(&marks(5)), None);
+        assert_eq!(marks(5).missing_in(&marks(6)), None);
+        assert!(marks(5).missing_in(&marks(4)).is_some());
+        let without_journal = Marks {
+            commits: 9,
+            ..Marks::default()
+        };
+        assert!(marks(5).missing_in(&without_journal).is_some());
+    }
+}

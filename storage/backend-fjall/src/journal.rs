@@ -1,0 +1,533 @@
+//! The journal: own append-only files, one for each (shard, epoch, generation since a cut).
+//!
+//! fjall's write-ahead log is not used for it, since dropping a keyspace neither rotates nor frees that log. Three
+//! rules make the files trustworthy:
+//!
+//! 1. Every frame says how much of its file was durable when it was written. So a bad frame before an intact one is
+//!    either *damage* (it had been durable) or a *torn write* (it had not), and the two are never mixed up.
+//! 2. After a failed write or sync nothing is appended to that file any more. A failed sync leaves pages that look
+//!    written and are not; [`settle`] writes the doubtful end again before it is trusted.
+//! 3. Only the newest file may have a torn end; it is settled at each open, so each later file begins after sound
+//!    ones.
+
+mod frame;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tideline_backend::limits::check_entries;
+use tideline_backend::{BackendError, Epoch, JournalEntry, Result, Shard};
+use tideline_model::{Durability, SequenceNumber};
+
+use crate::error::{During, at, from_io, unavailable};
+use crate::files::{list, sync_folder};
+pub(crate) use frame::FileId;
+use frame::encode;
+use reader::{Walk, walk};
+
+/// The journals of all shards.
+#[derive(Debug)]
+pub(crate) struct Journals {
+    folder: PathBuf,
+    shards: Mutex<BTreeMap<Shard, Arc<Mutex<ShardJournal>>>>,
+}
+
+impl Journals {
+    /// Opens the journals in a folder: every frame is checked, a torn newest end is cut.
+    pub(crate) fn open(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).map_err(at(folder))?;
+        let mut shards: BTreeMap<Shard, ShardJournal> = BTreeMap::new();
+        for id in file_ids(folder)? {
+            shards
+                .entry(id.shard)
+                .or_insert_with(|| ShardJournal::new(folder, id.shard))
+                .files
+                .push(JournalFile {
+                    id,
+                    last: SequenceNumber(0),
+                    bytes: 0,
+                });
+        }
+        for journal in shards.values_mut() {
+            journal.recover()?;
+        }
+        let shards = shards
+            .into_iter()
+            .map(|(shard, journal)| (shard, Arc::new(Mutex::new(journal))));
+        Ok(Self {
+            folder: folder.to_owned(),
+            shards: Mutex::new(shards.collect()),
+        })
+    }
+
+    /// The journal of one shard. Hold its lock for as long as the order of appends matters.
+    pub(crate) fn shard(&self, shard: Shard) -> Arc<Mutex<ShardJournal>> {
+        let mut shards = self.shards.lock();
+        let journal = shards
+            .entry(shard)
+            .or_insert_with(|| Arc::new(Mutex::new(ShardJournal::new(&self.folder, shard))));
+        Arc::clone(journal)
+    }
+
+    /// Every shard's journal.
+    pub(crate) fn all(&self) -> Vec<Arc<Mutex<ShardJournal>>> {
+        self.shards.lock().values().cloned().collect()
+    }
+}
+
+/// The journal of one shard.
+#[derive(Debug)]
+pub(crate) struct ShardJournal {
+    folder: PathBuf,
+    shard: Shard,
+    /// By epoch, then generation. The active one is the last.
+    files: Vec<JournalFile>,
+    active: Option<ActiveFile>,
+    /// Where the next file begins, if somebody asked for it.
+    cut: Option<SequenceNumber>,
+    /// What may not be repeated any more.
+    acknowledged: Option<(Epoch, SequenceNumber)>,
+    broken: Option<Broken>,
+    buffer: Vec<u8>,
+}
+
+/// A file that holds acknowledged entries.
+#[derive(Debug, Clone, Copy)]
+struct JournalFile {
+    id: FileId,
+    last: SequenceNumber,
+    bytes: u64,
+}
+
+/// The file that is appended to.
+#[derive(Debug)]
+struct ActiveFile {
+    id: FileId,
+    file: File,
+    bytes: u64,
+    synced_bytes: u64,
+}
+
+/// A file that nothing may be appended to until it is settled.
+#[derive(Debug)]
+struct Broken {
+    id: FileId,
+    reason: String,
+}
+
+impl ShardJournal {
+    fn new(folder: &Path, shard: Shard) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            shard,
+            files: Vec::new(),
+            active: None,
+            cut: None,
+            acknowledged: None,
+            broken: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Checks the files that the folder had, and settles the newest.
+    fn recover(&mut self) -> Result<()> {
+        let newest = self.files.last().map(|file| file.id);
+        let mut sound = Vec::new();
+        for id in self.files.iter().map(|file| file.id) {
+            let recovered = if Some(id) == newest {
+                settle(&self.folder, id)?
+            } else {
+                let path = self.folder.join(id.name());
+                let file = File::open(&path).map_err(at(&path))?;
+                let length = file.metadata().map_err(at(&path))?.len();
+                let walked = walk(id, &file, length, &mut |_, _| Ok(()))?;
+                check_end(id, walked, false)?;
+                Some(walked)
+            };
+            sound.extend(recovered.and_then(|walk| JournalFile::of(id, walk)));
+        }
+        self.files = sound;
+        let ids: Vec<_> = self.files.iter().map(|file| file.id).collect();
+        check_generations(&ids)?;
+        self.acknowledged = self.files.last().map(|file| (file.id.epoch, file.last));
+        Ok(())
+    }
+
+    /// Appends entries of the owner. The caller has checked the epoch while holding this journal's lock.
+    pub(crate) fn append(
+        &mut self,
+        epoch: Epoch,
+        entries: &[JournalEntry],
+        durability: Durability,
+    ) -> Result<()> {
+        self.check_broken()?;
+        check_entries(entries, self.acknowledged(epoch))?;
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
+            return Ok(());
+        };
+        let is_cut = self.cut.is_some_and(|cut| first.sequence >= cut);
+        if self
+            .active
+            .as_ref()
+            .is_some_and(|active| is_cut || active.id.epoch != epoch)
+        {
+            self.sync()?;
+            self.active = None;
+        }
+        if is_cut {
+            self.cut = None;
+        }
+        let mut active = match self.active.take() {
+            Some(active) => active,
+            None => self.create(epoch, first.sequence)?,
+        };
+        let seed = active.id.seed();
+        for entry in entries {
+            encode(
+                &mut self.buffer,
+                seed,
+                entry.sequence,
+                active.synced_bytes,
+                &entry.value,
+            );
+        }
+        let written = active.write(&self.buffer, durability, &self.folder);
+        self.buffer.clear();
+        if let Err(error) = written {
+            return Err(self.break_at(active.id, &error));
+        }
+        let grown = JournalFile {
+            id: active.id,
+            last: last.sequence,
+            bytes: active.bytes,
+        };
+        match self.files.last_mut().filter(|file| file.id == grown.id) {
+            Some(file) => *file = grown,
+            None => self.files.push(grown),
+        }
+        self.acknowledged = Some((epoch, last.sequence));
+        self.active = Some(active);
+        Ok(())
+    }
+
+    /// Starts a file; its header goes out with the first entries.
+    fn create(&mut self, epoch: Epoch, first: SequenceNumber) -> Result<ActiveFile> {
+        let newest = self.files.last().filter(|file| file.id.epoch == epoch);
+        let id = FileId {
+            shard: self.shard,
+            epoch,
+            generation: newest.map_or(0, |file| file.id.generation + 1),
+        };
+        let path = self.folder.join(id.name());
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(|error| unavailable(format!("{}: {error}", path.display())))?;
+        self.buffer.extend_from_slice(&id.header(first));
+        Ok(ActiveFile {
+            id,
+            file,
+            bytes: 0,
+            synced_bytes: 0,
+        })
+    }
+
+    /// Makes everything appended so far durable.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.check_broken()?;
+        let Some(active) = &mut self.active else {
+            return Ok(());
+        };
+        match active.sync() {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let id = active.id;
+                Err(self.break_at(id, &error))
+            }
+        }
+    }
+
+    /// Lets the file end before the entries from `at` on.
+    pub(crate) fn cut(&mut self, at: SequenceNumber) {
+        self.cut = Some(at);
+    }
+
+    /// Epochs that have entries, lowest first.
+    pub(crate) fn epochs(&self) -> Vec<Epoch> {
+        let mut epochs: Vec<_> = self.files.iter().map(|file| file.id.epoch).collect();
+        epochs.dedup();
+        epochs
+    }
+
+    /// The highest sequence of an epoch.
+    pub(crate) fn last(&self, epoch: Epoch) -> Option<SequenceNumber> {
+        let files = self.files.iter().filter(|file| file.id.epoch == epoch);
+        files.map(|file| file.last).max()
+    }
+
+    /// The last entry of each epoch.
+    pub(crate) fn marks(&self) -> Vec<((Shard, Epoch), SequenceNumber)> {
+        let epochs = self.epochs().into_iter();
+        let marks = epochs.filter_map(|epoch| Some(((self.shard, epoch), self.last(epoch)?)));
+        marks.collect()
+    }
+
+    /// What a [`Replay`] of an epoch needs, so that it runs without this journal's lock.
+    pub(crate) fn replay(&self, epoch: Epoch, from: SequenceNumber) -> Result<Replay> {
+        let files = self
+            .files
+            .iter()
+            .filter(|file| file.id.epoch == epoch && file.last >= from);
+        let files = files.map(|file| {
+            let path = self.folder.join(file.id.name());
+            let open = File::open(&path).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => BackendError::corrupt(format!("{} is gone", file.id.name())),
+                _ => at(&path)(error),
+            })?;
+            Ok((file.id, open, file.bytes))
+        });
+        Ok(Replay {
+            files: files.collect::<Result<_>>()?,
+            from,
+        })
+    }
+
+    /// Epochs up to `epoch` of which [`forget`](Self::forget) would leave nothing.
+    pub(crate) fn forgotten_epochs(&self, epoch: Epoch, to: SequenceNumber) -> Vec<Epoch> {
+        let mut epochs = self.epochs();
+        epochs.retain(|&held| held <= epoch && self.last(held) < Some(to));
+        epochs
+    }
+
+    /// Removes files whose entries all lie below `to`.
+    pub(crate) fn forget(&mut self, epoch: Epoch, to: SequenceNumber) -> Result<()> {
+        let broken = self.broken.as_ref().map(|broken| broken.id);
+        let is_gone =
+            |file: &JournalFile| file.id.epoch <= epoch && file.last < to && Some(file.id) != broken;
+        if self.active.is_some() && self.files.last().is_some_and(is_gone) {
+            self.active = None;
+        }
+        let mut kept = Vec::new();
+        for file in std::mem::take(&mut self.files) {
+            let is_first = kept
+                .last()
+                .is_none_or(|kept: &JournalFile| kept.id.epoch != file.id.epoch);
+            if is_first && is_gone(&file) {
+                let path = self.folder.join(file.id.name());
+                if let Err(error) = fs::remove_file(&path) {
+                    tracing::warn!(path = %path.display(), %error, "a journal file stays");
+                    kept.push(file);
+                }
+            } else {
+                kept.push(file);
+            }
+        }
+        self.files = kept;
+        sync_folder(&self.folder).map_err(at(&self.folder))
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Why nothing can be appended, if so.
+    pub(crate) fn broken(&self) -> Option<&str> {
+        self.broken.as_ref().map(|broken| broken.reason.as_str())
+    }
+
+    /// Tries to make a broken journal sound again, by settling its last file.
+    pub(crate) fn heal(&mut self) -> Result<()> {
+        let Some(broken) = &self.broken else {
+            return Ok(());
+        };
+        let id = broken.id;
+        let settled = settle(&self.folder, id)?;
+        self.files.retain(|file| file.id != id);
+        self.files
+            .extend(settled.and_then(|walk| JournalFile::of(id, walk)));
+        self.broken = None;
+        Ok(())
+    }
+
+    fn acknowledged(&self, epoch: Epoch) -> Option<SequenceNumber> {
+        let acknowledged = self.acknowledged.filter(|(owner, _)| *owner == epoch);
+        acknowledged.map(|(_, sequence)| sequence)
+    }
+
+    fn check_broken(&self) -> Result<()> {
+        match &self.broken {
+            Some(broken) => Err(unavailable(format!("the journal failed: {}", broken.reason))),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a file up after a failed write or sync: what it holds beyond its acknowledged entries is unknown.
+    fn break_at(&mut self, id: FileId, error: &io::Error) -> BackendError {
+        tracing::error!(file = id.name(), %error, "journal write failed");
+        self.active = None;
+        self.broken = Some(Broken {
+            id,
+            reason: error.to_string(),
+        });
+        from_io(error, &id.name(), During::Write)
+    }
+}
+
+impl JournalFile {
+    /// A file with entries.
+    fn of(id: FileId, walk: Walk) -> Option<Self> {
+        Some(Self {
+            id,
+            last: walk.last?,
+            bytes: walk.intact_bytes,
+        })
+    }
+}
+
+impl ActiveFile {
+    fn write(&mut self, frames: &[u8], durability: Durability, folder: &Path) -> io::Result<()> {
+        let is_new = self.bytes == 0;
+        self.file.write_all(frames)?;
+        self.bytes += frames.len() as u64;
+        if durability == Durability::Synced {
+            self.sync()?;
+        }
+        if is_new { sync_folder(folder) } else { Ok(()) }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.synced_bytes < self.bytes {
+            self.file.sync_data()?;
+            self.synced_bytes = self.bytes;
+        }
+        Ok(())
+    }
+}
+
+/// The files of an epoch, open and bounded, so that appends and forgets go on meanwhile.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    files: Vec<(FileId, File, u64)>,
+    from: SequenceNumber,
+}
+
+impl Replay {
+    /// Hands out the entries below `end`. An append of unknown outcome may be there twice; it is handed out once.
+    pub(crate) fn run(
+        self,
+        end: Option<SequenceNumber>,
+        visit: &mut dyn FnMut(SequenceNumber, Bytes) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = Some(self.from);
+        for (id, file, length) in self.files {
+            let walked = walk(id, &file, length, &mut |sequence, payload| {
+                let is_inside = end.is_none_or(|end| sequence < end);
+                if is_inside && next.is_some_and(|next| sequence >= next) {
+                    next = sequence.0.checked_add(1).map(SequenceNumber);
+                    return visit(sequence, Bytes::from(std::mem::take(payload)));
+                }
+                Ok(())
+            })?;
+            if walked.intact_bytes < length {
+                return Err(BackendError::corrupt(format!(
+                    "{} ends at byte {} of {length}",
+                    id.name(),
+                    walked.intact_bytes
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the end of a file trustworthy: cuts what is torn, and writes again what may be in memory only, since pages
+/// stay readable after a failed sync and are lost with the next power cut. Removes a file without entries.
+fn settle(folder: &Path, id: FileId) -> Result<Option<Walk>> {
+    let path = folder.join(id.name());
+    let failed = at(&path);
+    let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(&failed)?,
+    };
+    let length = file.metadata().map_err(&failed)?.len();
+    let walked = walk(id, &file, length, &mut |_, _| Ok(()))?;
+    if walked.last.is_none() {
+        fs::remove_file(&path).map_err(&failed)?;
+        sync_folder(folder).map_err(&failed)?;
+        return Ok(None);
+    }
+    if walked.is_torn {
+        tracing::warn!(
+            file = id.name(),
+            from = walked.intact_bytes,
+            to = length,
+            "the torn end of the journal is cut"
+        );
+    }
+    let mut rewrite = || -> io::Result<()> {
+        file.set_len(walked.intact_bytes)?;
+        file.seek(SeekFrom::Start(walked.synced_bytes))?;
+        let mut doubtful = Vec::new();
+        file.read_to_end(&mut doubtful)?;
+        file.seek(SeekFrom::Start(walked.synced_bytes))?;
+        file.write_all(&doubtful)?;
+        file.sync_all()?;
+        sync_folder(folder)
+    };
+    rewrite().map_err(&failed)?;
+    Ok(Some(walked))
+}
+
+/// The journal files of a folder, in order. Anything else there is not ours.
+fn file_ids(folder: &Path) -> Result<Vec<FileId>> {
+    let mut ids = Vec::new();
+    for path in list(folder).map_err(at(folder))? {
+        match path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(FileId::parse)
+        {
+            Some(id) => ids.push(id),
+            None => tracing::warn!(path = %path.display(), "no journal file"),
+        }
+    }
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Only the newest file may have a torn end.
+fn check_end(id: FileId, walked: Walk, is_newest: bool) -> Result<()> {
+    if is_newest || !walked.is_torn {
+        return Ok(());
+    }
+    Err(BackendError::corrupt(format!(
+        "{} is damaged at byte {} and not the newest file",
+        id.name(),
+        walked.intact_bytes
+    )))
+}
+
+/// Files go from the front only, so a missing one in between was lost.
+fn check_generations(ids: &[FileId]) -> Result<()> {
+    for pair in ids.windows(2) {
+        let is_next = pair[1].generation == pair[0].generation + 1;
+        if (pair[0].shard, pair[0].epoch) == (pair[1].shard, pair[1].epoch) && !is_next {
+            return Err(BackendError::corrupt(format!(
+                "a journal file is missing between {} and {}",
+                pair[0].name(),
+                pair[1].name()
+            )));
+        }
+    }
+    Ok(())
+}

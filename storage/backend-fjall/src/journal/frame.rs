@@ -1,0 +1,232 @@
+//! The bytes of a journal file: a header, then frames. `FORMAT.md` draws them.
+
+use std::ops::Range;
+
+use tideline_backend::{Epoch, Shard, VALUE_BYTES_MAX};
+use tideline_model::SequenceNumber;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// Length of a file's header.
+pub(crate) const HEADER_BYTES: usize = 48;
+/// Length of what comes before a frame's payload.
+pub(crate) const FRAME_HEADER_BYTES: usize = 28;
+
+const MAGIC: [u8; 8] = *b"TLJOURNL";
+const VERSION: u16 = 1;
+/// Part of a frame's header that its checksum is seeded with: everything but the checksum.
+const CHECKED: Range<usize> = 0..20;
+
+/// Which journal file. Its frames are checked with it, so that a block of another file is never taken for its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FileId {
+    pub(crate) shard: Shard,
+    pub(crate) epoch: Epoch,
+    /// Counts the files of an epoch.
+    pub(crate) generation: u64,
+}
+
+impl FileId {
+    /// `0000-0000000000000001-00000000.journal`: shard, epoch, generation in hexadecimal digits.
+    pub(crate) fn name(self) -> String {
+        format!(
+            "{:04x}-{:016x}-{:08x}.journal",
+            self.shard.0, self.epoch.0, self.generation
+        )
+    }
+
+    /// The file of a name; `None` if it is no journal file's.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.strip_suffix(".journal")?.split('-');
+        let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
+        let id = Self {
+            shard: Shard(u16::try_from(number()?).ok()?),
+            epoch: Epoch(number()?),
+            generation: number()?,
+        };
+        (id.name() == name).then_some(id)
+    }
+
+    /// What the checksums of the file's frames begin with.
+    pub(crate) fn seed(self) -> u64 {
+        let mut bytes = [0; 18];
+        bytes[..2].copy_from_slice(&self.shard.0.to_le_bytes());
+        bytes[2..10].copy_from_slice(&self.epoch.0.to_le_bytes());
+        bytes[10..].copy_from_slice(&self.generation.to_le_bytes());
+        xxh3_64(&bytes)
+    }
+
+    /// The file's header.
+    pub(crate) fn header(self, first: SequenceNumber) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        header[10..12].copy_from_slice(&self.shard.0.to_le_bytes());
+        header[16..24].copy_from_slice(&self.epoch.0.to_le_bytes());
+        header[24..32].copy_from_slice(&self.generation.to_le_bytes());
+        header[32..40].copy_from_slice(&first.0.to_le_bytes());
+        let checksum = xxh3_64(&header[..40]);
+        header[40..].copy_from_slice(&checksum.to_le_bytes());
+        header
+    }
+
+    /// Checks a header against the file's name.
+    pub(crate) fn check_header(self, header: &[u8]) -> HeaderCheck {
+        let Some(header) = header.first_chunk::<HEADER_BYTES>() else {
+            return HeaderCheck::Damaged;
+        };
+        if u64_at(header, 40) != xxh3_64(&header[..40]) || header[..8] != MAGIC {
+            return HeaderCheck::Damaged;
+        }
+        let version = u16::from_le_bytes([header[8], header[9]]);
+        if version != VERSION {
+            return HeaderCheck::Version(version);
+        }
+        let first = SequenceNumber(u64_at(header, 32));
+        if self.header(first) == *header {
+            HeaderCheck::Intact
+        } else {
+            HeaderCheck::Misnamed
+        }
+    }
+}
+
+/// What is known about a file from its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeaderCheck {
+    Intact,
+    /// Not written whole, or changed since.
+    Damaged,
+    /// Written by a build with another format.
+    Version(u16),
+    /// The header is another file's.
+    Misnamed,
+}
+
+/// What comes before a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FrameHeader {
+    /// Bytes of payload.
+    pub(crate) length: u32,
+    pub(crate) sequence: SequenceNumber,
+    /// How many bytes of this file were known to be durable when the frame was written. Damage before them is no
+    /// torn write.
+    pub(crate) synced: u64,
+    checksum: u64,
+}
+
+impl FrameHeader {
+    /// Reads a header. Whether it means anything, [`is_intact`](Self::is_intact) says.
+    pub(crate) fn parse(bytes: &[u8; FRAME_HEADER_BYTES]) -> Self {
+        Self {
+            length: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+            sequence: SequenceNumber(u64_at(bytes, 4)),
+            synced: u64_at(bytes, 12),
+            checksum: u64_at(bytes, 20),
+        }
+    }
+
+    /// Whether it could be the header of a frame at `position` after one of sequence `last`. Keeps a damaged length
+    /// from being read as a demand for memory.
+    pub(crate) fn is_plausible(&self, position: u64, last: Option<SequenceNumber>) -> bool {
+        self.length as usize <= VALUE_BYTES_MAX
+            && self.synced <= position
+            && last.is_none_or(|last| self.sequence > last)
+    }
+
+    /// Whether header and payload are what was written.
+    pub(crate) fn is_intact(&self, seed: u64, payload: &[u8]) -> bool {
+        let header = encode_checked(self.length, self.sequence, self.synced);
+        self.checksum == checksum(seed, &header, payload)
+    }
+}
+
+/// Adds a frame to `buffer`. The payload is at most [`VALUE_BYTES_MAX`] long.
+pub(crate) fn encode(buffer: &mut Vec<u8>, seed: u64, sequence: SequenceNumber, synced: u64, payload: &[u8]) {
+    let header = encode_checked(payload.len() as u32, sequence, synced);
+    buffer.extend_from_slice(&header);
+    buffer.extend_from_slice(&checksum(seed, &header, payload).to_le_bytes());
+    buffer.extend_from_slice(payload);
+}
+
+fn encode_checked(length: u32, sequence: SequenceNumber, synced: u64) -> [u8; CHECKED.end] {
+    let mut header = [0; CHECKED.end];
+    header[..4].copy_from_slice(&length.to_le_bytes());
+    header[4..12].copy_from_slice(&sequence.0.to_le_bytes());
+    header[12..20].copy_from_slice(&synced.to_le_bytes());
+    header
+}
+
+/// The payload's hash, seeded with the header's, seeded with the file's.
+fn checksum(seed: u64, header: &[u8], payload: &[u8]) -> u64 {
+    xxh3_64_with_seed(payload, xxh3_64_with_seed(header, seed))
+}
+
+/// The number at a place that is known to be inside.
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
+}
+
+/// The highest `synced` of the intact frames in `rest`, which begins at `start` in the file; `None` if there is none.
+///
+/// This is what tells damage from a torn write: a frame written later knows what was durable before it.
+pub(crate) fn synced_after(rest: &[u8], start: u64, seed: u64, last: Option<SequenceNumber>) -> Option<u64> {
+    let mut synced = None;
+    let mut at = 0;
+    while let Some(header) = rest.get(at..).and_then(|rest| rest.first_chunk()) {
+        let frame = FrameHeader::parse(header);
+        let payload_at = at + FRAME_HEADER_BYTES;
+        let payload = frame
+            .is_plausible(start + at as u64, last)
+            .then(|| rest.get(payload_at..payload_at + frame.length as usize))
+            .flatten();
+        match payload {
+            Some(payload) if frame.is_intact(seed, payload) => {
+                synced = synced.max(Some(frame.synced));
+                at = payload_at + payload.len();
+            }
+            _ => at += 1,
+        }
+    }
+    synced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: FileId = FileId {
+        shard: Shard(1),
+        epoch: Epoch(2),
+        generation: 3,
+    };
+
+    #[test]
+    fn names_read_back() {
+        assert_eq!(FileId::parse(&ID.name()), Some(ID));
+        assert_eq!(FileId::parse("1-2-3.journal"), None);
+        assert_eq!(FileId::parse("LOCK"), None);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_header_or_frame_is_seen() {
+        let header = ID.header(SequenceNumber(7));
+        assert_eq!(ID.check_header(&header), HeaderCheck::Intact);
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut flipped = header;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(ID.check_header(&flipped), HeaderCheck::Intact, "bit {bit}");
+        }
+        let mut frame = Vec::new();
+        encode(&mut frame, ID.seed(), SequenceNumber(7), 48, b"payload");
+        assert_eq!(synced_after(&frame, 48, ID.seed(), None), Some(48));
+        for bit in 0..frame.len() * 8 {
+            let mut flipped = frame.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(synced_after(&flipped, 48, ID.seed(), None), None, "bit {bit}");
+        }
+        let other = FileId { generation: 4, ..ID };
+        assert_eq!(synced_after(&frame, 48, other.seed(), None), None);
+    }
+}

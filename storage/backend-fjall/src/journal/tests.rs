@@ -1,0 +1,1 @@
+//! Torn ends, damage, and what a failed write leaves.

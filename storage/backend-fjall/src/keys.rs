@@ -1,0 +1,182 @@
+//! The keys inside fjall: which keyspace, which prefix. See `FORMAT.md`.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use tideline_backend::{Epoch, KeyRange, ManifestKind, Partition, SegmentRef, Shard, Space, Unit};
+use tideline_model::{GroupId, SegmentId};
+
+/// Bounds of whole keys in a keyspace.
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// The keyspace of all rows that are changed in place.
+pub(crate) const ROWS: &str = "rows";
+/// The keyspace of manifests, owners and ends of closed epochs.
+pub(crate) const MANIFEST: &str = "manifest";
+/// The row in [`MANIFEST`] that counts commits. One byte, so no shard's prefix covers it.
+pub(crate) const COMMITS: &[u8] = b"c";
+
+const OWNER_TAG: u8 = 0;
+const CLOSED_TAG: u8 = 0xfe;
+const SEGMENT_BYTES: usize = 8;
+const SHARD_BYTES: usize = 2;
+
+/// The keyspace of a group.
+pub(crate) fn group_name(group: GroupId) -> String {
+    format!("g{:016x}", group.0)
+}
+
+/// The group of a keyspace; `None` for the others.
+pub(crate) fn group_of(name: &str) -> Option<GroupId> {
+    let digits = name.strip_prefix('g').filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok().map(GroupId)
+}
+
+/// What every key of a partition begins with.
+pub(crate) fn partition_prefix(partition: Partition) -> Vec<u8> {
+    let mut prefix = match partition.unit {
+        Unit::Segment(SegmentRef { segment, .. }) => segment.0.to_be_bytes().to_vec(),
+        Unit::Space(Space(space)) => space.to_be_bytes().to_vec(),
+    };
+    prefix.extend_from_slice(&partition.bucket.to_be_bytes());
+    prefix
+}
+
+/// `prefix ‖ key`.
+pub(crate) fn prefixed(prefix: &[u8], key: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::with_capacity(prefix.len() + key.len());
+    whole.extend_from_slice(prefix);
+    whole.extend_from_slice(key);
+    whole
+}
+
+/// A range of keys as bounds in the keyspace; `None` if nothing can be inside.
+pub(crate) fn bounds(prefix: &[u8], range: &KeyRange) -> Option<Bounds> {
+    if range.end.as_ref().is_some_and(|end| *end <= range.start) {
+        return None;
+    }
+    let end = match &range.end {
+        Some(end) => Some(prefixed(prefix, end)),
+        None => KeyRange::prefix(prefix).end,
+    };
+    Some((
+        Bound::Included(prefixed(prefix, &range.start)),
+        end.map_or(Bound::Unbounded, Bound::Excluded),
+    ))
+}
+
+/// Every key of a segment, in all buckets.
+pub(crate) fn segment_bounds(segment: SegmentId) -> Bounds {
+    let first = Bound::Included(segment.0.to_be_bytes().to_vec());
+    (first, after_segment(segment))
+}
+
+/// The end of a segment's keys.
+fn after_segment(segment: SegmentId) -> Bound<Vec<u8>> {
+    match segment.0.checked_add(1) {
+        Some(next) => Bound::Excluded(next.to_be_bytes().to_vec()),
+        None => Bound::Unbounded,
+    }
+}
+
+/// The segment of a key in a group's keyspace.
+pub(crate) fn segment_of(key: &[u8]) -> Option<SegmentId> {
+    let id = key.first_chunk::<SEGMENT_BYTES>()?;
+    Some(SegmentId(u64::from_be_bytes(*id)))
+}
+
+/// The row that holds a shard's epoch and manifest version.
+pub(crate) fn owner_key(shard: Shard) -> Vec<u8> {
+    tagged(shard, OWNER_TAG, &[])
+}
+
+/// The row that holds where an epoch ends.
+pub(crate) fn closed_key(shard: Shard, epoch: Epoch) -> Vec<u8> {
+    tagged(shard, CLOSED_TAG, &epoch.0.to_be_bytes())
+}
+
+/// A row of a shard's manifest.
+pub(crate) fn manifest_key(shard: Shard, kind: ManifestKind, name: &[u8]) -> Vec<u8> {
+    tagged(shard, kind as u8, name)
+}
+
+fn tagged(shard: Shard, tag: u8, name: &[u8]) -> Vec<u8> {
+    let mut key = shard.0.to_be_bytes().to_vec();
+    key.push(tag);
+    key.extend_from_slice(name);
+    key
+}
+
+/// What a key of [`MANIFEST`] stands for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ManifestKey {
+    /// The count of commits.
+    Commits,
+    /// See [`owner_key`].
+    Owner(Shard),
+    /// See [`closed_key`].
+    Closed(Shard, Epoch),
+    /// See [`manifest_key`].
+    Row(Shard, ManifestKind, Bytes),
+}
+
+impl ManifestKey {
+    /// Reads a key; `None` if no build of this format has written it.
+    pub(crate) fn parse(key: &[u8]) -> Option<Self> {
+        if key == COMMITS {
+            return Some(Self::Commits);
+        }
+        let shard = Shard(u16::from_be_bytes(*key.first_chunk::<SHARD_BYTES>()?));
+        let (&tag, name) = key.get(SHARD_BYTES..)?.split_first()?;
+        match tag {
+            OWNER_TAG => Some(Self::Owner(shard)),
+            CLOSED_TAG => {
+                let epoch = u64::from_be_bytes(name.try_into().ok()?);
+                Some(Self::Closed(shard, Epoch(epoch)))
+            }
+            kind => {
+                let kind = ManifestKind::from_code(kind)?;
+                Some(Self::Row(shard, kind, Bytes::copy_from_slice(name)))
+            }
+        }
+    }
+}
+
+/// Every row of one kind of tag of a shard, for a scan of its manifest.
+pub(crate) fn shard_prefix(shard: Shard) -> [u8; SHARD_BYTES] {
+    shard.0.to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifest_keys_read_back() {
+        let shard = Shard(0x6363);
+        let row = manifest_key(shard, ManifestKind::Job, b"name");
+        let name = Bytes::from_static(b"name");
+        assert_eq!(
+            ManifestKey::parse(&row),
+            Some(ManifestKey::Row(shard, ManifestKind::Job, name))
+        );
+        assert_eq!(
+            ManifestKey::parse(&owner_key(shard)),
+            Some(ManifestKey::Owner(shard))
+        );
+        assert_eq!(
+            ManifestKey::parse(&closed_key(shard, Epoch(9))),
+            Some(ManifestKey::Closed(shard, Epoch(9)))
+        );
+        assert_eq!(ManifestKey::parse(COMMITS), Some(ManifestKey::Commits));
+        assert_eq!(ManifestKey::parse(&[0, 0, 0x77]), None);
+    }
+
+    #[test]
+    fn groups_read_back_from_their_names() {
+        for group in [0, 1, u64::MAX].map(GroupId) {
+            assert_eq!(group_of(&group_name(group)), Some(group));
+        }
+        assert_eq!(group_of(ROWS), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! One process for each data folder.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use tideline_backend::{BackendError, Result};
+
+use crate::error::at;
+
+/// Holds the lock of a data folder until it is dropped. The system frees it when the process dies.
+#[derive(Debug)]
+pub(crate) struct FolderLock {
+    _file: File,
+}
+
+impl FolderLock {
+    /// Locks `DIR/LOCK` and writes this process's id into it.
+    pub(crate) fn take(folder: &Path) -> Result<Self> {
+        let path = folder.join("LOCK");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(at(&path))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut holder = String::new();
+            let holder = match file.read_to_string(&mut holder) {
+                Ok(_) if !holder.trim().is_empty() => format!("process {}", holder.trim()),
+                _ => "another process".to_owned(),
+            };
+            return Err(BackendError::Misconfigured {
+                reason: format!("{holder} is using the data folder {}", folder.display()),
+            });
+        }
+        file.set_len(0)
+            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .map_err(at(&path))?;
+        Ok(Self { _file: file })
+    }
+}
