@@ -1,1 +1,34 @@
-//! tideline-chunk
+//! The byte formats of Tideline's points, and nothing else: no I/O, no async, no clock.
+//!
+//! | type | is |
+//! |---|---|
+//! | [`Run`] | consecutive points of one timeline, unpacked |
+//! | [`Chunk`] | the same as bytes, read in place; [`encode_chunk`] writes it |
+//! | [`Delta`] | a micro-batch of points of many timelines, as the journal keeps it |
+//!
+//! Modules, from the small to the large: `wire` (numbers and checked reading), `bitpack` (kernels),
+//! `packed_array` (single elements), one codec a kind of column (`integers`, `floats`, `strings`,
+//! `timestamps`, `presence`), `column` (choice by type), then `run`, `chunk` and `delta`.
+//!
+#![doc = include_str!("../FORMAT.md")]
+
+mod bitpack;
+mod chunk;
+mod column;
+mod delta;
+mod floats;
+mod integers;
+mod packed_array;
+mod presence;
+mod run;
+mod strings;
+mod timestamps;
+mod wire;
+
+pub use chunk::{Chunk, ChunkError, ColumnInfo, Columns, SequenceSpan, encode_chunk};
+pub use column::UnknownType;
+pub use delta::{DELTA_VALUES_MAX, Delta, DeltaError, DeltaGroup, NewTimeline, RequestRecord};
+pub use presence::{Bitmap, Presence};
+pub use run::{ROWS_MAX, Run, RunColumn, VALUES_MAX};
+pub use timestamps::Timestamps;
+pub use wire::Damaged;

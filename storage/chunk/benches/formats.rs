@@ -1,0 +1,107 @@
+//! Size and speed of both formats on the shapes that the product is judged by.
+//!
+//! `cargo bench -p tideline-chunk`. Throughput is in values; sizes are printed first.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use tideline_chunk::{Bitmap, Chunk, Delta, Run, encode_chunk};
+use tideline_model::{ColumnData, FieldId, TimeRange, ValueType};
+
+#[path = "../tests/workload.rs"]
+mod workload;
+
+use workload::{cpu_delta, cpu_run, decimal_run, encoded, encoded_delta, sequences, sine_run};
+
+fn chunks(criterion: &mut Criterion) {
+    let shapes: [(&str, Run); 5] = [
+        ("cpu_540x10", cpu_run(1, 540)),
+        ("cpu_128x10", cpu_run(1, 128)),
+        ("cpu_10x10", cpu_run(1, 10)),
+        ("decimals_540x10", decimal_run(1, 540)),
+        ("sines_540x10", sine_run(540)),
+    ];
+    for (name, run) in &shapes {
+        let bytes = encoded(run);
+        let per_value = bytes.len() as f64 / run.values() as f64;
+        println!("chunk/{name}: {} bytes, {per_value:.3} a value", bytes.len());
+        let mut group = criterion.benchmark_group(format!("chunk/{name}"));
+        group.throughput(Throughput::Elements(run.values() as u64));
+        let mut out = Vec::new();
+        group.bench_function("encode", |bencher| {
+            bencher.iter(|| {
+                out.clear();
+                encode_chunk(black_box(run), sequences(1, 9), &mut out).expect("the run is well formed");
+            });
+        });
+        let mut values = ColumnData::new(ValueType::Signed);
+        let mut presence = Bitmap::default();
+        group.bench_function("open_and_decode", |bencher| {
+            bencher.iter(|| {
+                let chunk = Chunk::open(black_box(&bytes)).expect("it was just written");
+                for column in chunk.columns() {
+                    chunk
+                        .decode(&column, 0..chunk.rows(), &mut values, &mut presence)
+                        .expect("it was just written");
+                    black_box(&values);
+                }
+            });
+        });
+        group.finish();
+    }
+}
+
+fn point_read(criterion: &mut Criterion) {
+    let run = cpu_run(1, 540);
+    let bytes = encoded(&run);
+    let mut values = ColumnData::new(ValueType::Signed);
+    let mut presence = Bitmap::default();
+    let range = TimeRange::new(run.timestamps[300], run.timestamps[306]);
+    criterion.bench_function("chunk/one_minute_of_one_field", |bencher| {
+        bencher.iter(|| {
+            let chunk = Chunk::open_trusted(black_box(&bytes)).expect("it was just written");
+            let column = chunk.find(FieldId(5)).next().expect("ten fields");
+            chunk
+                .decode(&column, chunk.row_range(range), &mut values, &mut presence)
+                .expect("it was just written");
+            black_box(&values);
+        });
+    });
+}
+
+fn deltas(criterion: &mut Criterion) {
+    for machines in [1_000, 4_000] {
+        let delta = cpu_delta(1, 10_000, machines);
+        let bytes = encoded_delta(&delta);
+        let per_row = bytes.len() as f64 / delta.rows() as f64;
+        println!(
+            "delta/{machines}_machines: {} bytes, {per_row:.2} a row",
+            bytes.len()
+        );
+        let mut group = criterion.benchmark_group(format!("delta/{machines}_machines"));
+        group.throughput(Throughput::Elements(delta.values() as u64));
+        let mut out = Vec::new();
+        group.bench_function("encode", |bencher| {
+            bencher.iter(|| {
+                out.clear();
+                black_box(&delta)
+                    .encode(&mut out)
+                    .expect("the delta is well formed");
+            });
+        });
+        group.bench_function("decode", |bencher| {
+            bencher.iter(|| Delta::decode(black_box(&bytes)).expect("it was just written"));
+        });
+        group.finish();
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .warm_up_time(std::time::Duration::from_millis(300))
+        .measurement_time(std::time::Duration::from_secs(1))
+        .sample_size(30);
+    targets = chunks, point_read, deltas
+}
+criterion_main!(benches);

@@ -1,0 +1,163 @@
+//! Reads a delta, section by section.
+
+use tideline_model::{ColumnData, Ordinal, TableId, TimelineId};
+
+use super::{
+    DELTA_VALUES_MAX, Delta, DeltaError, DeltaGroup, MAGIC, NewTimeline, RequestRecord, VERSION, checksum,
+    section,
+};
+use crate::column::{self, ColumnView};
+use crate::integers::Integers;
+use crate::timestamps::PackedTimestamps;
+use crate::wire::{Damaged, Reader};
+
+impl Delta {
+    /// Reads a delta that fills `bytes`.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DeltaError> {
+        let mut reader = Reader::new(bytes);
+        let table = read_prefix(&mut reader)?;
+        let mut delta = Self {
+            table,
+            ..Self::default()
+        };
+        let mut budget = DELTA_VALUES_MAX;
+        let mut previous = 0;
+        while reader.remaining() > 0 {
+            let kind = reader.byte()?;
+            let length = reader.count(reader.remaining())?;
+            let mut body = reader.split(length)?;
+            let repeatable = kind == section::GROUP;
+            if kind < previous || (kind == previous && !repeatable) {
+                return Err(Damaged("sections out of order").into());
+            }
+            previous = kind;
+            match kind {
+                section::REQUEST => delta.request = Some(read_request(&mut body)?),
+                section::NEW_TIMELINES => delta.new_timelines = read_new_timelines(&mut body)?,
+                section::TIMELINES => delta.timelines = read_ids(&mut body)?,
+                section::GROUP => {
+                    let group = read_group(&mut body, delta.timelines.len(), &mut budget)?;
+                    delta.groups.push(group);
+                }
+                _ => return Err(unknown_section(kind)),
+            }
+            body.finish()?;
+        }
+        Ok(delta)
+    }
+
+    /// The table of a delta that fills `bytes`. Checks nothing but the version.
+    pub fn table_of(bytes: &[u8]) -> Result<TableId, DeltaError> {
+        let mut reader = Reader::new(bytes);
+        read_version(&mut reader)?;
+        reader.take(4)?;
+        Ok(TableId(u32::from_le_bytes(reader.array()?)))
+    }
+}
+
+fn read_version(reader: &mut Reader<'_>) -> Result<(), DeltaError> {
+    if reader.array() != Ok(MAGIC) {
+        return Err(DeltaError::NotADelta);
+    }
+    match reader.byte() {
+        Ok(VERSION) => Ok(()),
+        Ok(version) => Err(DeltaError::UnknownVersion(version)),
+        Err(_) => Err(DeltaError::NotADelta),
+    }
+}
+
+fn read_prefix(reader: &mut Reader<'_>) -> Result<TableId, DeltaError> {
+    read_version(reader)?;
+    let stored: [u8; 4] = reader.array()?;
+    let content = reader.clone().take(reader.remaining())?;
+    if stored != checksum(content) {
+        return Err(DeltaError::Checksum);
+    }
+    Ok(TableId(u32::from_le_bytes(reader.array()?)))
+}
+
+fn unknown_section(kind: u8) -> DeltaError {
+    let reserved = section::RESERVED.iter().find(|(reserved, _)| *reserved == kind);
+    DeltaError::UnknownSection(kind, reserved.map_or("unassigned", |(_, name)| name))
+}
+
+fn read_request(body: &mut Reader<'_>) -> Result<RequestRecord, Damaged> {
+    Ok(RequestRecord {
+        key: body.array()?,
+        outcome: body.take(body.remaining())?.to_vec(),
+    })
+}
+
+fn read_ids(body: &mut Reader<'_>) -> Result<Vec<TimelineId>, Damaged> {
+    // Eight bytes of each id are stored whatever it shares.
+    let count = body.count(body.remaining() / 8)?;
+    let mut repeats: Vec<bool> = Vec::new();
+    Integers::open(body, count)?.decode(0..count, &mut repeats);
+    let distinct = repeats.iter().filter(|repeated| !**repeated).count();
+    let mut firsts = body.take(8 * distinct)?.chunks_exact(8);
+    let seconds = body.take(8 * count)?.chunks_exact(8);
+    let mut id = [0; 16];
+    Ok(repeats
+        .iter()
+        .zip(seconds)
+        .map(|(repeated, second)| {
+            if !repeated && let Some(first) = firsts.next() {
+                id[..8].copy_from_slice(first);
+            }
+            id[8..].copy_from_slice(second);
+            TimelineId(id)
+        })
+        .collect())
+}
+
+fn read_new_timelines(body: &mut Reader<'_>) -> Result<Vec<NewTimeline>, Damaged> {
+    let ids = read_ids(body)?;
+    let mut ordinals: Vec<u32> = Vec::new();
+    Integers::open(body, ids.len())?.decode(0..ids.len(), &mut ordinals);
+    let mut lengths: Vec<u64> = Vec::new();
+    Integers::open(body, ids.len())?.decode(0..ids.len(), &mut lengths);
+    ids.into_iter()
+        .zip(ordinals)
+        .zip(lengths)
+        .map(|((id, ordinal), length)| {
+            let length = usize::try_from(length).map_err(|_| Damaged("identity beyond the delta"))?;
+            Ok(NewTimeline {
+                id,
+                ordinal: Ordinal(ordinal),
+                identity: body.take(length)?.to_vec(),
+            })
+        })
+        .collect()
+}
+
+/// Reads one group; `budget` is how many values the rest of the delta may hold.
+fn read_group(body: &mut Reader<'_>, timelines: usize, budget: &mut usize) -> Result<DeltaGroup, DeltaError> {
+    let measurement = body.text()?.into();
+    let rows = body.count(*budget)?;
+    // A column takes four bytes at least: name length, type, form and constant.
+    let count = body.count(body.remaining() / 4)?;
+    *budget = rows
+        .checked_mul(count + 2)
+        .and_then(|values| budget.checked_sub(values))
+        .ok_or(Damaged("count passes its limit"))?;
+    let mut group = DeltaGroup {
+        measurement,
+        fields: Vec::with_capacity(count),
+        columns: Vec::with_capacity(count),
+        timelines: Vec::new(),
+        timestamps: Vec::new(),
+    };
+    Integers::open(body, rows)?.decode(0..rows, &mut group.timelines);
+    if group.timelines.iter().any(|index| *index as usize >= timelines) {
+        return Err(Damaged("a row names no timeline").into());
+    }
+    PackedTimestamps::open(body, rows)?.decode(0..rows, &mut group.timestamps);
+    for _ in 0..count {
+        group.fields.push(body.text()?.into());
+        let value_type = column::value_type(body.byte()?)?;
+        let mut values = ColumnData::new(value_type);
+        ColumnView::open(body, value_type, rows)?.decode(0..rows, &mut values)?;
+        group.columns.push(values);
+    }
+    Ok(group)
+}

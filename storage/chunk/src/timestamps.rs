@@ -1,0 +1,294 @@
+//! Columns of instants: a regular series by arithmetic, any other as integers in the coarsest unit that fits.
+
+use std::ops::Range;
+
+use tideline_model::TimeRange;
+
+use crate::integers::{IntegerEncoder, Integers};
+use crate::wire::{Damaged, Reader, put_signed, put_varint};
+
+/// Form codes stand in the high four bits of the first byte, the unit (a power of ten) in the low four.
+const REGULAR: u8 = 0;
+const PACKED: u8 = 1;
+
+/// Powers of ten that fit a unit: 10¹⁵ ns is more than eleven days.
+const UNITS: [i64; 16] = {
+    let mut units = [1; 16];
+    let mut exponent = 1;
+    while exponent < units.len() {
+        units[exponent] = units[exponent - 1] * 10;
+        exponent += 1;
+    }
+    units
+};
+
+/// The exponent of the largest power of ten that divides all `values`.
+fn common_unit(values: impl IntoIterator<Item = i64>) -> usize {
+    let mut exponent = UNITS.len() - 1;
+    let mut seen = 0;
+    for value in values {
+        if value != seen {
+            while value % UNITS[exponent] != 0 {
+                exponent -= 1;
+            }
+            seen = value;
+        }
+    }
+    exponent
+}
+
+/// Writes columns; keeps its buffer from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct TimestampEncoder {
+    scaled: Vec<i64>,
+}
+
+impl TimestampEncoder {
+    /// Appends the timestamps of a run: at least one, strictly rising.
+    pub(crate) fn encode_rising(&mut self, values: &[i64], integers: &mut IntegerEncoder, out: &mut Vec<u8>) {
+        let first = values[0];
+        let last = values[values.len() - 1];
+        let step = values.get(1).map_or(0, |second| second.wrapping_sub(first));
+        // A span beyond `i64` would overflow the reader's arithmetic.
+        let regular = last.checked_sub(first).is_some()
+            && values
+                .windows(2)
+                .all(|pair| pair[1].wrapping_sub(pair[0]) == step);
+        if !regular {
+            out.push(PACKED << 4);
+            self.encode_any(values, integers, out);
+            return;
+        }
+        let exponent = common_unit([first, step]);
+        out.push(REGULAR << 4 | exponent as u8);
+        put_signed(first / UNITS[exponent], out);
+        put_varint((step / UNITS[exponent]) as u64, out);
+    }
+
+    /// Appends timestamps in any order: unit byte, then integers.
+    pub(crate) fn encode_any(&mut self, values: &[i64], integers: &mut IntegerEncoder, out: &mut Vec<u8>) {
+        let exponent = common_unit(values.iter().copied());
+        let unit = UNITS[exponent];
+        out.push(exponent as u8);
+        if unit == 1 {
+            integers.encode(values, out);
+            return;
+        }
+        self.scaled.clear();
+        let (mut seen, mut scaled) = (0, 0);
+        self.scaled.extend(values.iter().map(|value| {
+            if *value != seen {
+                seen = *value;
+                scaled = seen / unit;
+            }
+            scaled
+        }));
+        integers.encode(&self.scaled, out);
+    }
+}
+
+/// A view of the stored timestamps of a chunk.
+#[derive(Debug, Clone, Copy)]
+pub struct Timestamps<'a> {
+    rows: usize,
+    form: Form<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Form<'a> {
+    Regular { first: i64, step: i64 },
+    Packed(PackedTimestamps<'a>),
+}
+
+impl<'a> Timestamps<'a> {
+    /// Reads the timestamps of `rows` rows, at least one, that stand next.
+    pub(crate) fn open(reader: &mut Reader<'a>, rows: usize) -> Result<Self, Damaged> {
+        let code = reader.byte()?;
+        let form = match code >> 4 {
+            REGULAR => {
+                let beyond = Damaged("timestamps beyond 64 bits");
+                let unit = UNITS[usize::from(code & 0xf)];
+                let first = reader.signed()?.checked_mul(unit).ok_or(beyond)?;
+                let step = i64::try_from(reader.varint()?).map_err(|_| beyond)?;
+                let step = step.checked_mul(unit).ok_or(beyond)?;
+                let span = step.checked_mul(rows as i64 - 1).ok_or(beyond)?;
+                first.checked_add(span).ok_or(beyond)?;
+                if step == 0 && rows > 1 {
+                    return Err(Damaged("timestamps do not rise"));
+                }
+                Form::Regular { first, step }
+            }
+            PACKED => Form::Packed(PackedTimestamps::open(reader, rows)?),
+            _ => return Err(Damaged("unknown form of timestamps")),
+        };
+        Ok(Self { rows, form })
+    }
+
+    /// Rows covered.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// `(first, step)` in nanoseconds when row `i` lies at `first + i·step`.
+    pub fn regular(&self) -> Option<(i64, i64)> {
+        match self.form {
+            Form::Regular { first, step } => Some((first, step)),
+            Form::Packed(_) => None,
+        }
+    }
+
+    /// The instant of row `row`. Costs the unpacking of at most one block.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such row.
+    pub fn get(&self, row: usize) -> i64 {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        match &self.form {
+            Form::Regular { first, step } => first.wrapping_add(step.wrapping_mul(row as i64)),
+            Form::Packed(packed) => packed.get(row),
+        }
+    }
+
+    /// The rows whose instants lie in `range`.
+    ///
+    /// Costs arithmetic for a regular series, else a binary search over block heads and at most two blocks.
+    pub fn row_range(&self, range: TimeRange) -> Range<usize> {
+        let start = self.lower_bound(range.start);
+        start..self.lower_bound(range.end).max(start)
+    }
+
+    /// How many rows lie before `instant`.
+    pub fn lower_bound(&self, instant: i64) -> usize {
+        match &self.form {
+            Form::Regular { first, .. } if instant <= *first => 0,
+            Form::Regular { step: 0, .. } => self.rows,
+            Form::Regular { first, step } => {
+                let elapsed = instant.wrapping_sub(*first) as u64;
+                let rows = elapsed.div_ceil(*step as u64);
+                usize::try_from(rows).map_or(self.rows, |rows| rows.min(self.rows))
+            }
+            Form::Packed(packed) => {
+                let unit = packed.unit;
+                packed
+                    .integers
+                    .partition_point(|value| value.wrapping_mul(unit) < instant)
+            }
+        }
+    }
+
+    /// Appends the instants of `rows`.
+    ///
+    /// # Panics
+    ///
+    /// When `rows` reach beyond the chunk.
+    pub fn decode(&self, rows: Range<usize>, out: &mut Vec<i64>) {
+        assert!(rows.end <= self.rows, "rows {rows:?} of {}", self.rows);
+        match &self.form {
+            Form::Regular { first, step } => {
+                out.extend(rows.map(|row| first.wrapping_add(step.wrapping_mul(row as i64))));
+            }
+            Form::Packed(packed) => packed.decode(rows, out),
+        }
+    }
+}
+
+/// A view of timestamps stored as integers of a unit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PackedTimestamps<'a> {
+    unit: i64,
+    integers: Integers<'a>,
+}
+
+impl<'a> PackedTimestamps<'a> {
+    /// Reads the `count` timestamps that stand next.
+    pub(crate) fn open(reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
+        let unit = *UNITS
+            .get(usize::from(reader.byte()?))
+            .ok_or(Damaged("unknown unit of time"))?;
+        let integers = Integers::open(reader, count)?;
+        Ok(Self { unit, integers })
+    }
+
+    fn get(&self, row: usize) -> i64 {
+        self.integers.get(row).wrapping_mul(self.unit)
+    }
+
+    /// Appends the timestamps of `rows`, which must lie inside.
+    pub(crate) fn decode(&self, rows: Range<usize>, out: &mut Vec<i64>) {
+        out.reserve(rows.len());
+        self.integers.for_each_block(rows, |values| {
+            out.extend(values.iter().map(|value| value.wrapping_mul(self.unit)));
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn encoded(values: &[i64]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        TimestampEncoder::default().encode_rising(values, &mut IntegerEncoder::default(), &mut bytes);
+        bytes
+    }
+
+    fn check(values: &[i64]) -> usize {
+        let bytes = encoded(values);
+        let mut reader = Reader::new(&bytes);
+        let view = Timestamps::open(&mut reader, values.len()).expect("it was just written");
+        assert_eq!(reader.finish(), Ok(()));
+        let mut read = Vec::new();
+        view.decode(0..values.len(), &mut read);
+        assert_eq!(read, values);
+        let near = |value: &i64| [value.saturating_sub(1), *value, value.saturating_add(1)];
+        for instant in values.iter().flat_map(near).chain([i64::MIN, i64::MAX]) {
+            assert_eq!(
+                view.lower_bound(instant),
+                values.partition_point(|value| *value < instant)
+            );
+        }
+        bytes.len()
+    }
+
+    #[test]
+    fn a_regular_series_costs_a_dozen_bytes() {
+        let start = 1_767_225_600 * SECOND;
+        let values: Vec<i64> = (0..540).map(|row| start + row * 10 * SECOND).collect();
+        assert!(check(&values) <= 12);
+        assert!(check(&values[..1]) <= 12);
+        assert!(check(&[-5 * SECOND, 0]) <= 12);
+    }
+
+    #[test]
+    fn jitter_and_gaps_stay_small() {
+        let start = 1_767_225_600 * SECOND;
+        let jitter: Vec<i64> = (0..540)
+            .map(|row| start + row * 10 * SECOND + (row * 7 % 13) * 1_000_000)
+            .collect();
+        assert!(check(&jitter) < 540 * 2);
+        let gaps: Vec<i64> = (0..540)
+            .filter(|row| row % 50 != 3)
+            .map(|row| start + row * 10 * SECOND)
+            .collect();
+        assert!(check(&gaps) < 150);
+    }
+
+    #[test]
+    fn the_ends_of_time_read_back() {
+        check(&[i64::MIN + 2, 0, i64::MAX - 1]);
+        check(&[i64::MIN + 2, i64::MAX - 1]);
+        check(&[i64::MIN + 2]);
+    }
+
+    #[test]
+    fn a_row_range_is_half_open() {
+        let bytes = encoded(&[10, 20, 30, 40]);
+        let view = Timestamps::open(&mut Reader::new(&bytes), 4).expect("it was just written");
+        assert_eq!(view.row_range(TimeRange::new(20, 40)), 1..3);
+        assert_eq!(view.row_range(TimeRange::new(40, 20)), 3..3);
+        assert_eq!(view.row_range(TimeRange::ALL), 0..4);
+    }
+}

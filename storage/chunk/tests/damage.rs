@@ -1,0 +1,133 @@
+//! Bytes that are not whole are refused, and never make a reader panic, hang or allocate without bound.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tideline_chunk::{Bitmap, Chunk, ChunkError, Delta, DeltaError};
+use tideline_model::{ColumnData, TimeRange, ValueType};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::samples::{delta, run};
+use crate::workload::{cpu_delta, cpu_run, encoded, encoded_delta};
+
+/// The offset behind magic, version and checksum, in both formats.
+const CONTENT_AT: usize = 7;
+
+/// Makes the checksum right again, as a clever attacker would.
+fn seal(bytes: &mut [u8]) {
+    if bytes.len() >= CONTENT_AT {
+        let sum = (xxh3_64(&bytes[CONTENT_AT..]) as u32).to_le_bytes();
+        bytes[3..CONTENT_AT].copy_from_slice(&sum);
+    }
+}
+
+/// Calls everything that reads.
+fn read_all(bytes: &[u8]) {
+    let Ok(chunk) = Chunk::open(bytes) else { return };
+    let rows = chunk.rows();
+    let _ = (chunk.first_timestamp(), chunk.last_timestamp(), chunk.values());
+    let middle = chunk.row_range(TimeRange::new(chunk.timestamps().get(rows / 2), i64::MAX));
+    assert!(middle.start <= middle.end && middle.end <= rows);
+    let mut values = ColumnData::new(ValueType::Signed);
+    let mut presence = Bitmap::default();
+    for column in chunk.columns() {
+        if chunk
+            .decode(&column, middle.clone(), &mut values, &mut presence)
+            .is_ok()
+        {
+            assert_eq!(presence.len(), middle.len());
+        }
+    }
+    let _ = chunk.to_run();
+}
+
+fn damage(bytes: &mut Vec<u8>, edits: &[(prop::sample::Index, u8)], cut: Option<prop::sample::Index>) {
+    for (at, byte) in edits {
+        let at = at.index(bytes.len());
+        bytes[at] = *byte;
+    }
+    if let Some(cut) = cut {
+        bytes.truncate(cut.index(bytes.len()));
+    }
+}
+
+fn edits() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
+    vec((any::<prop::sample::Index>(), any::<u8>()), 1..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn a_damaged_chunk_with_its_checksum_made_right_never_panics(
+        run in run(), changes in edits(), cut in prop::option::weighted(0.2, any::<prop::sample::Index>())
+    ) {
+        let mut bytes = encoded(&run);
+        damage(&mut bytes, &changes, cut);
+        seal(&mut bytes);
+        read_all(&bytes);
+    }
+
+    #[test]
+    fn a_damaged_delta_with_its_checksum_made_right_never_panics(
+        delta in delta(), changes in edits(), cut in prop::option::weighted(0.2, any::<prop::sample::Index>())
+    ) {
+        let mut bytes = encoded_delta(&delta);
+        damage(&mut bytes, &changes, cut);
+        seal(&mut bytes);
+        let _ = Delta::decode(&bytes);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(content in vec(any::<u8>(), 0..200)) {
+        for magic in [b"TC\x01", b"TD\x01"] {
+            let mut bytes = magic.to_vec();
+            bytes.extend_from_slice(&[0; 4]);
+            bytes.extend_from_slice(&content);
+            seal(&mut bytes);
+            read_all(&bytes);
+            let _ = Delta::decode(&bytes);
+        }
+    }
+}
+
+#[test]
+fn every_changed_byte_of_a_chunk_is_noticed() {
+    let whole = encoded(&cpu_run(3, 20));
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x40;
+        assert!(Chunk::open(&bytes).is_err(), "byte {at}");
+        assert!(Chunk::open(&whole[..at]).is_err(), "cut at {at}");
+    }
+}
+
+#[test]
+fn every_changed_byte_of_a_delta_is_noticed() {
+    let whole = encoded_delta(&cpu_delta(3, 20, 4));
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x40;
+        assert!(Delta::decode(&bytes).is_err(), "byte {at}");
+        assert!(Delta::decode(&whole[..at]).is_err(), "cut at {at}");
+    }
+}
+
+#[test]
+fn what_is_newer_or_foreign_is_refused_by_name() {
+    let mut chunk = encoded(&cpu_run(3, 20));
+    chunk[2] = 9;
+    assert_eq!(Chunk::open(&chunk).err(), Some(ChunkError::UnknownVersion(9)));
+    assert_eq!(Chunk::open(b"PK\x03").err(), Some(ChunkError::NotAChunk));
+
+    let mut delta = encoded_delta(&cpu_delta(3, 20, 4));
+    delta[2] = 9;
+    assert_eq!(Delta::decode(&delta).err(), Some(DeltaError::UnknownVersion(9)));
+    delta[2] = 1;
+    delta.extend_from_slice(&[5, 0]);
+    seal(&mut delta);
+    assert_eq!(
+        Delta::decode(&delta).err(),
+        Some(DeltaError::UnknownSection(5, "delete"))
+    );
+    assert_eq!(Delta::decode(b"TC\x01").err(), Some(DeltaError::NotADelta));
+}

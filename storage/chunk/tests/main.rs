@@ -1,0 +1,7 @@
+//! What others rely on: both formats keep everything, and refuse whatever is not whole.
+
+mod chunks;
+mod damage;
+mod deltas;
+mod samples;
+mod workload;

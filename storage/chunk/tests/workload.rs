@@ -1,0 +1,135 @@
+//! Fixed workloads, seeded: what sizes are promised for, goldens hold, and benchmarks measure.
+
+use tideline_chunk::{Delta, DeltaGroup, Presence, Run, RunColumn, SequenceSpan, encode_chunk};
+use tideline_model::{ColumnData, FieldId, SequenceNumber, TableId, TimelineId};
+
+/// A seeded generator of our own (SplitMix64), so that no upgrade of a dependency changes a sample.
+#[derive(Debug, Clone)]
+pub(crate) struct Seeded(pub(crate) u64);
+
+impl Seeded {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// About normal, mean 0, deviation 1: the sum of twelve uniform numbers.
+    pub(crate) fn normal(&mut self) -> f64 {
+        (0..12)
+            .map(|_| (self.next() >> 11) as f64 / (1u64 << 53) as f64)
+            .sum::<f64>()
+            - 6.0
+    }
+
+    /// The walk of a TSBS `cpu` field: steps of N(0, 1), clamped to 0..100, rounded.
+    pub(crate) fn cpu_walk(&mut self, rows: usize) -> Vec<i64> {
+        let mut value = self.below(101) as f64;
+        (0..rows)
+            .map(|_| {
+                value = (value + self.normal()).clamp(0.0, 100.0);
+                value.round() as i64
+            })
+            .collect()
+    }
+}
+
+/// `rows` points of ten fields, ten seconds apart.
+fn regular_run(rows: usize, mut values: impl FnMut() -> ColumnData) -> Run {
+    let start = 1_767_225_600_000_000_000;
+    Run {
+        timestamps: (0..rows as i64).map(|row| start + row * 10_000_000_000).collect(),
+        columns: (1..=10)
+            .map(|field| RunColumn {
+                field: FieldId(field),
+                presence: Presence::All,
+                values: values(),
+            })
+            .collect(),
+    }
+}
+
+/// Integer walks, as TSBS makes them.
+pub(crate) fn cpu_run(seed: u64, rows: usize) -> Run {
+    let mut seeded = Seeded(seed);
+    regular_run(rows, || ColumnData::Signed(seeded.cpu_walk(rows)))
+}
+
+/// Walks with two decimals, as sensors send them.
+pub(crate) fn decimal_run(seed: u64, rows: usize) -> Run {
+    let mut seeded = Seeded(seed);
+    regular_run(rows, || {
+        let mut cents = 2_000 + seeded.below(1_000) as i64;
+        let walk = (0..rows).map(|_| {
+            cents += (seeded.normal() * 5.0).round() as i64;
+            cents as f64 / 100.0
+        });
+        ColumnData::Float(walk.collect())
+    })
+}
+
+/// Doubles that are no short decimals.
+pub(crate) fn sine_run(rows: usize) -> Run {
+    let mut phase = 0.0;
+    regular_run(rows, || {
+        phase += 0.7;
+        ColumnData::Float((0..rows).map(|row| (row as f64 / 50.0 + phase).sin()).collect())
+    })
+}
+
+pub(crate) fn sequences(lowest: u64, highest: u64) -> SequenceSpan {
+    SequenceSpan {
+        lowest: SequenceNumber(lowest),
+        highest: SequenceNumber(highest),
+    }
+}
+
+pub(crate) fn encoded(run: &Run) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_chunk(run, sequences(7, 4_000), &mut bytes).expect("the run is well formed");
+    bytes
+}
+
+pub(crate) fn encoded_delta(delta: &Delta) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    delta.encode(&mut bytes).expect("the delta is well formed");
+    bytes
+}
+
+/// `rows` of ten small integers from `machines` in turn, as a TSBS loader sends them.
+pub(crate) fn cpu_delta(seed: u64, rows: usize, machines: usize) -> Delta {
+    let mut seeded = Seeded(seed);
+    let timelines = (0..machines)
+        .map(|_| {
+            let mut id = [0; 16];
+            id[..8].copy_from_slice(&seeded.next().to_be_bytes());
+            id[8..].copy_from_slice(&seeded.next().to_be_bytes());
+            TimelineId(id)
+        })
+        .collect();
+    let mut column = || ColumnData::Signed((0..rows).map(|_| seeded.below(101) as i64).collect());
+    let start = 1_767_225_600_000_000_000;
+    let group = DeltaGroup {
+        measurement: "cpu".into(),
+        fields: (0..10).map(|field| format!("usage_{field}").into()).collect(),
+        columns: (0..10).map(|_| column()).collect(),
+        timelines: (0..rows).map(|row| (row % machines) as u32).collect(),
+        timestamps: (0..rows)
+            .map(|row| start + (row / machines) as i64 * 10_000_000_000)
+            .collect(),
+    };
+    Delta {
+        table: TableId(1),
+        request: None,
+        new_timelines: Vec::new(),
+        timelines,
+        groups: vec![group],
+    }
+}
