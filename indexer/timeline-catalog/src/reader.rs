@@ -63,6 +63,11 @@ impl CatalogReader<'_> {
         }
     }
 
+    /// The tags that name the machine, first present wins.
+    pub fn source_tags(&self) -> &[String] {
+        &self.state.source_tags
+    }
+
     /// A visible timeline.
     pub fn entry(&self, ordinal: Ordinal) -> Option<Entry<'_>> {
         let visible = self.state.visible.contains(ordinal.0);

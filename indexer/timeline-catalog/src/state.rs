@@ -240,7 +240,10 @@ impl State {
             self.edits.in_doubt.retain(|_, doubtful| *doubtful != ordinal);
         } else if slot.stage == Stage::Saved {
             slot.stage = Stage::Announced;
-            self.unsaved.push(ordinal);
+            // An edit saves a row without a look at the list, so it may still be there.
+            if !self.unsaved.contains(&ordinal) {
+                self.unsaved.push(ordinal);
+            }
         }
     }
 

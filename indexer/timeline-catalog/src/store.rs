@@ -44,14 +44,11 @@ impl Catalog {
     pub fn save(&self, backend: &dyn Backend, stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
         let _writing = self.writing.lock();
         loop {
-            let mut taken: Vec<Ordinal> = {
+            let taken: Vec<Ordinal> = {
                 let mut state = self.state.write();
                 let count = state.unsaved.len().min(SAVE_ROWS_MAX);
                 state.unsaved.drain(..count).collect()
             };
-            // A failed edit may have listed a timeline twice.
-            taken.sort_unstable();
-            taken.dedup();
             if taken.is_empty() {
                 return Ok(());
             }
@@ -195,3 +192,6 @@ fn each_row(
 fn bytes_of(change: &RowChange) -> usize {
     change.key.len() + change.value.as_ref().map_or(0, Bytes::len)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! The condition tree, as a caller states it.
+
+use tideline_model::TimeRange;
+use tideline_timeline_catalog::AttributeValue;
+
+/// Deepest nesting of a tree; a leaf has depth 1.
+pub const DEPTH_MAX: usize = 64;
+/// Most nodes of a tree, each value of an `In` counted as one.
+pub const NODES_MAX: usize = 10_000;
+/// Longest prefix, wildcard or regular expression, in bytes.
+pub const PATTERN_BYTES_MAX: usize = 1_024;
+/// Most memory that a compiled regular expression may take, in bytes.
+pub const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// Which timelines are meant. [`crate::Matcher::new`] checks it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Condition {
+    /// Every timeline.
+    All,
+    /// Those that meet all; an empty list means every timeline.
+    And(Vec<Condition>),
+    /// Those that meet at least one; an empty list means none.
+    Or(Vec<Condition>),
+    /// Those that do not meet it.
+    Not(Box<Condition>),
+    /// Those whose subject passes the test.
+    Leaf {
+        /// What is looked at.
+        subject: Subject,
+        /// What must hold.
+        test: Test,
+    },
+}
+
+/// A property of a timeline. A missing source, tag or attribute equals the empty text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// The measurement.
+    Measurement,
+    /// The machine: the value of the first source tag present.
+    Source,
+    /// The value of a tag.
+    Tag(String),
+    /// The value of an attribute.
+    Attribute(String),
+    /// The timeline id, as 32 hexadecimal digits: `Equals`, `NotEquals` and `In` only.
+    Id,
+    /// The time of the oldest point: `TimeRange` only.
+    FirstSeen,
+    /// The time of the newest point: `TimeRange` only.
+    LastSeen,
+}
+
+/// What must hold of a subject. Texts are compared byte by byte.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Test {
+    /// It is this value. Numbers and booleans are for attributes; an attribute of another kind is not equal.
+    Equals(AttributeValue),
+    /// It is not this value.
+    NotEquals(AttributeValue),
+    /// It is one of these.
+    In(Vec<AttributeValue>),
+    /// It begins with this.
+    Prefix(String),
+    /// All of it fits the pattern: `*` stands for any text, `?` for any one character.
+    Wildcard(String),
+    /// All of it fits the regular expression (syntax of the `regex` crate; a dot also takes a line break).
+    Regex(String),
+    /// It is there.
+    Exists,
+    /// It lies in the range; a timeline without points lies in none.
+    TimeRange(TimeRange),
+}
+
+impl Condition {
+    /// A leaf.
+    pub fn leaf(subject: Subject, test: Test) -> Self {
+        Self::Leaf { subject, test }
+    }
+
+    /// The tag `key` has the value `value`.
+    pub fn tag(key: impl Into<String>, value: impl Into<String>) -> Self {
+        let equals = Test::Equals(AttributeValue::Text(value.into()));
+        Self::leaf(Subject::Tag(key.into()), equals)
+    }
+}

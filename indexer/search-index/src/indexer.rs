@@ -1,0 +1,254 @@
+//! The indexer thread: takes what the catalogs have and the index has not, and commits it.
+//!
+//! 1. Wait until there is work: an order, a flush, enough new timelines, or the first of a few has waited long
+//!    enough.
+//! 2. Open the index: its checksums must be right and its positions must fit the catalogs; else it is made anew.
+//! 3. Commit rounds of documents until nothing is left, the positions with each.
+//! 4. Hand the new snapshot to searches.
+//!
+//! A failed round drops the writer and makes the index anew, at once the first time, then after a pause. The
+//! snapshot of before keeps serving until the new index has caught up.
+
+mod round;
+mod writer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tideline_model::TableId;
+use tideline_timeline_catalog::Catalog;
+
+use crate::index::{IndexOptions, Order, Shared};
+use crate::positions::Positions;
+
+use writer::OpenIndex;
+
+/// The state of the thread.
+pub(crate) struct Indexer {
+    folder: PathBuf,
+    options: IndexOptions,
+    shared: Arc<Shared>,
+    /// `None` before the first round and after a failure.
+    open: Option<OpenIndex>,
+    /// The index on disk must not be opened, but made anew.
+    remake: bool,
+    /// A snapshot of before still serves: the new one is handed over when it has caught up.
+    replacing: bool,
+    /// What is committed, for every table that has documents.
+    positions: Positions,
+    attached: BTreeMap<TableId, Attached>,
+    /// Tables whose documents go with the next commit.
+    removed: BTreeSet<TableId>,
+    /// The only tables that may stay, when that was ordered and not yet applied.
+    kept: Option<Vec<TableId>>,
+    /// When what is pending shall be committed at the latest.
+    deadline: Option<Instant>,
+    /// No round without need before this moment.
+    retry_at: Option<Instant>,
+}
+
+/// A catalog that feeds the index.
+struct Attached {
+    catalog: Arc<Catalog>,
+    /// Its edit counter when it was attached.
+    edits: u64,
+    /// Whether what the index says of it has been compared with it.
+    verified: bool,
+}
+
+/// Why a round was started.
+struct Call {
+    orders: Vec<Order>,
+    /// The flushes that this round answers.
+    ticket: u64,
+}
+
+impl Indexer {
+    pub(crate) fn new(folder: PathBuf, options: IndexOptions, shared: Arc<Shared>) -> Self {
+        Self {
+            folder,
+            options,
+            shared,
+            open: None,
+            remake: false,
+            replacing: false,
+            positions: Positions::new(),
+            attached: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            kept: None,
+            deadline: None,
+            retry_at: None,
+        }
+    }
+
+    /// Works until the index is closed.
+    pub(crate) fn run(mut self) {
+        while let Some(call) = self.wait() {
+            for order in call.orders {
+                self.take(order);
+            }
+            let mut failure = self.guarded_round();
+            if failure.is_some() && self.retry_at.is_none() {
+                failure = self.guarded_round();
+            }
+            let now = Instant::now();
+            self.retry_at = failure.as_ref().map(|_| now + self.options.retry_after);
+            self.deadline = self.retry_at;
+            let mut control = self.shared.control.lock();
+            control.status.rebuilding = failure.is_some();
+            control.status.last_error = failure;
+            control.flush_done = call.ticket;
+            self.shared.done.notify_all();
+        }
+    }
+
+    /// Waits for work; `None` when the index is closed.
+    fn wait(&mut self) -> Option<Call> {
+        loop {
+            let notified = {
+                let mut control = self.shared.control.lock();
+                if control.closed {
+                    return None;
+                }
+                if !control.orders.is_empty() || control.flush_asked > control.flush_done {
+                    return Some(Call {
+                        orders: std::mem::take(&mut control.orders),
+                        ticket: control.flush_asked,
+                    });
+                }
+                std::mem::take(&mut control.notified)
+            };
+            let now = Instant::now();
+            if notified && self.retry_at.is_none() {
+                let pending = self.pending();
+                if pending >= self.options.commit_documents {
+                    self.deadline = Some(now);
+                } else if pending > 0 {
+                    self.deadline.get_or_insert(now + self.options.commit_delay);
+                }
+            }
+            if self.deadline.is_some_and(|deadline| deadline <= now) {
+                let control = self.shared.control.lock();
+                let ticket = control.flush_done;
+                let orders = Vec::new();
+                return Some(Call { orders, ticket });
+            }
+            self.sleep(now);
+        }
+    }
+
+    /// Sleeps until somebody calls or the deadline comes; a writer without work is let go first.
+    fn sleep(&mut self, now: Instant) {
+        let idle = self.open.as_ref().is_some_and(OpenIndex::has_writer) && self.deadline.is_none();
+        let until = if idle {
+            Some(now + self.options.idle_after)
+        } else {
+            self.deadline
+        };
+        let mut control = self.shared.control.lock();
+        let called = control.notified
+            || control.closed
+            || !control.orders.is_empty()
+            || control.flush_asked > control.flush_done;
+        if called {
+            return;
+        }
+        let timed_out = match until {
+            Some(until) => self.shared.wake.wait_until(&mut control, until).timed_out(),
+            None => {
+                self.shared.wake.wait(&mut control);
+                false
+            }
+        };
+        drop(control);
+        if timed_out && idle {
+            self.rest();
+        }
+    }
+
+    /// Timelines that wait to be indexed.
+    fn pending(&self) -> u64 {
+        let of = |(table, attached): (&TableId, &Attached)| {
+            let reader = attached.catalog.reader();
+            match self.positions.get(table) {
+                Some(position) => {
+                    let new = reader.visible().len().saturating_sub(position.indexed.len());
+                    new + reader.edits_since(position.edits).count() as u64
+                }
+                None => reader.visible().len(),
+            }
+        };
+        self.attached.iter().map(of).sum()
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Attach(catalog, edits) => {
+                let verified = false;
+                let attached = Attached {
+                    catalog,
+                    edits,
+                    verified,
+                };
+                self.attached.insert(attached.catalog.table(), attached);
+            }
+            Order::Detach(table) => {
+                self.attached.remove(&table);
+                self.removed.insert(table);
+            }
+            Order::Keep(tables) => self.kept = Some(tables),
+            Order::Rebuild => {
+                self.open = None;
+                self.remake = true;
+            }
+        }
+    }
+
+    /// One round; what went wrong in it, panics of tantivy included.
+    fn guarded_round(&mut self) -> Option<String> {
+        let failure = match catch_unwind(AssertUnwindSafe(|| self.round())) {
+            Ok(Ok(())) => return None,
+            Ok(Err(tantivy::TantivyError::LockFailure(error, _))) => {
+                // Somebody else writes here: what is on disk is theirs.
+                self.open = None;
+                error.to_string()
+            }
+            Ok(Err(error)) => {
+                self.give_up();
+                error.to_string()
+            }
+            Err(_) => {
+                self.give_up();
+                "panic while indexing".to_owned()
+            }
+        };
+        tracing::warn!(error = failure, "search index failed");
+        Some(failure)
+    }
+
+    /// Leaves the index as it is; the next round makes it anew.
+    fn give_up(&mut self) {
+        self.remake = true;
+        self.replacing = self.shared.snapshot.read().is_some();
+        // Dropping a broken writer may panic, too.
+        let open = self.open.take();
+        if catch_unwind(AssertUnwindSafe(|| drop(open))).is_err() {
+            tracing::warn!("panic while dropping the index writer");
+        }
+    }
+
+    /// Waits for merges, lets the writer and its memory go, and shows searches the merged segments.
+    fn rest(&mut self) {
+        let rested = catch_unwind(AssertUnwindSafe(|| {
+            self.open.as_mut().map_or(Ok(()), OpenIndex::release_writer)
+        }));
+        if matches!(rested, Ok(Ok(()))) {
+            self.publish();
+        } else {
+            self.give_up();
+        }
+    }
+}

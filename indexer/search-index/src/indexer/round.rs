@@ -1,0 +1,202 @@
+//! One round of the indexer: from what the catalogs hold to a commit and a snapshot.
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tantivy::TantivyError;
+use tideline_model::{Ordinal, TableId};
+use tideline_timeline_catalog::Catalog;
+
+use super::Indexer;
+use super::writer::{self, OpenIndex};
+use crate::mapping::{Token, document, document_key};
+use crate::positions::{self, Position, Positions};
+use crate::search::Snapshot;
+
+/// Documents that are built under one lock of a catalog: about a millisecond.
+const GROUP_DOCUMENTS: usize = 500;
+
+/// What one commit takes from one table.
+struct Share {
+    catalog: Arc<Catalog>,
+    /// Timelines without a document.
+    new: Vec<Ordinal>,
+    /// Timelines with an outdated document.
+    edited: Vec<Ordinal>,
+    edits: u64,
+    edits_settled: u64,
+}
+
+impl Indexer {
+    /// Brings the index up to the catalogs and hands it to searches.
+    pub(super) fn round(&mut self) -> tantivy::Result<()> {
+        if !self.folder.join("meta.json").exists() && self.open.is_some() {
+            return Err(TantivyError::SystemError("the folder has gone".to_owned()));
+        }
+        if self.open.is_none() {
+            self.open_index()?;
+        }
+        self.reconcile();
+        if !self.replacing {
+            self.publish();
+        }
+        while let Some(shares) = self.gather() {
+            self.commit(&shares)?;
+            if self.shared.control.lock().closed {
+                // The rest is caught up at the next start.
+                return Ok(());
+            }
+            if !self.replacing {
+                self.publish();
+            }
+        }
+        self.replacing = false;
+        self.publish();
+        Ok(())
+    }
+
+    fn open_index(&mut self) -> tantivy::Result<()> {
+        let unattended = AssertUnwindSafe(|| OpenIndex::open(&self.folder));
+        let sound = if self.remake {
+            None
+        } else {
+            catch_unwind(unattended).ok().and_then(Result::ok)
+        };
+        let (open, positions) = match sound {
+            Some(found) => found,
+            None => {
+                if self.remake || self.folder.join("meta.json").exists() {
+                    tracing::warn!(folder = %self.folder.display(), "search index is made anew");
+                    self.shared.control.lock().status.rebuilding = true;
+                }
+                (OpenIndex::remake(&self.folder)?, Positions::new())
+            }
+        };
+        self.remake = false;
+        self.positions = positions;
+        self.open = Some(open);
+        for attached in self.attached.values_mut() {
+            attached.verified = false;
+        }
+        Ok(())
+    }
+
+    /// Compares positions with catalogs, and lists the tables that must go or be indexed from the start.
+    fn reconcile(&mut self) {
+        if let Some(kept) = self.kept.take() {
+            let others = self.positions.keys().filter(|table| !kept.contains(table));
+            self.removed.extend(others);
+        }
+        for (table, attached) in &mut self.attached {
+            if attached.verified {
+                continue;
+            }
+            attached.verified = true;
+            let Some(position) = self.positions.get(table) else {
+                continue;
+            };
+            if position.edits > attached.edits || !position.fits(&attached.catalog.reader()) {
+                tracing::warn!(%table, "search index does not fit the catalog; the table is indexed anew");
+                self.removed.insert(*table);
+            }
+        }
+        // Not searched from now on; their documents go with the next commit.
+        self.removed
+            .retain(|table| self.positions.remove(table).is_some());
+    }
+
+    /// What the next commit takes; `None` when there is nothing.
+    fn gather(&self) -> Option<Vec<Share>> {
+        let mut room = usize::try_from(self.options.commit_documents)
+            .unwrap_or(usize::MAX)
+            .max(1);
+        let nothing = Position::default();
+        let mut shares = Vec::new();
+        for (table, attached) in &self.attached {
+            let position = self.positions.get(table).unwrap_or(&nothing);
+            let reader = attached.catalog.reader();
+            let edits = reader.edits_since(position.edits);
+            let edited: Vec<Ordinal> = edits
+                .filter(|ordinal| position.indexed.contains(ordinal.0))
+                .collect();
+            let missing = reader.visible() - &position.indexed;
+            let new: Vec<Ordinal> = missing.iter().take(room).map(Ordinal).collect();
+            room -= new.len();
+            if !new.is_empty() || !edited.is_empty() {
+                shares.push(Share {
+                    catalog: Arc::clone(&attached.catalog),
+                    new,
+                    edited,
+                    edits: reader.edit_counter(),
+                    edits_settled: reader.settled_edits(),
+                });
+            }
+        }
+        (!shares.is_empty() || !self.removed.is_empty()).then_some(shares)
+    }
+
+    /// Writes and commits documents, and the positions with them.
+    fn commit(&mut self, shares: &[Share]) -> tantivy::Result<()> {
+        let gone = || TantivyError::SystemError("the index is not open".to_owned());
+        let open = self.open.as_mut().ok_or_else(gone)?;
+        let fields = open.fields;
+        let writer = open.writer(self.options.heap_bytes)?;
+        for table in &self.removed {
+            writer::delete_token(writer, fields, &Token::table(*table))?;
+        }
+        let keys: HashSet<u64> = shares.iter().flat_map(Share::outdated_keys).collect();
+        if !keys.is_empty() {
+            writer::delete_keys(writer, keys)?;
+        }
+        let mut positions = self.positions.clone();
+        for share in shares {
+            let table = share.catalog.table();
+            let position = positions.entry(table).or_default();
+            for ordinals in [&share.edited, &share.new] {
+                for group in ordinals.chunks(GROUP_DOCUMENTS) {
+                    let mut documents = Vec::with_capacity(group.len());
+                    let reader = share.catalog.reader();
+                    for entry in group.iter().filter_map(|ordinal| reader.entry(*ordinal)) {
+                        documents.push(document(fields, table, &entry));
+                        position.add(entry.ordinal(), entry.id());
+                    }
+                    // A full pipeline makes the next call wait: not under the catalog's lock.
+                    drop(reader);
+                    writer::add(writer, documents)?;
+                }
+            }
+            position.edits = share.edits;
+            position.edits_settled = share.edits_settled.min(share.edits);
+        }
+        let mut commit = writer.prepare_commit()?;
+        commit.set_payload(&positions::encode(&positions));
+        commit.commit()?;
+        open.reload()?;
+        self.positions = positions;
+        self.removed.clear();
+        Ok(())
+    }
+
+    /// Hands what is committed to searches.
+    pub(super) fn publish(&self) {
+        let Some(open) = &self.open else { return };
+        let mut positions = self.positions.clone();
+        positions.retain(|table, _| self.attached.contains_key(table));
+        let snapshot = Snapshot {
+            searcher: open.searcher(),
+            fields: open.fields,
+            positions,
+        };
+        *self.shared.snapshot.write() = Some(Arc::new(snapshot));
+    }
+}
+
+impl Share {
+    fn outdated_keys(&self) -> impl Iterator<Item = u64> {
+        let table: TableId = self.catalog.table();
+        self.edited
+            .iter()
+            .map(move |ordinal| document_key(table, *ordinal))
+    }
+}

@@ -1,0 +1,179 @@
+//! The answer to a condition: committed hits, corrected by what the index does not know yet.
+//!
+//! 1. A snapshot is taken: a tantivy searcher, and the position that its documents reflect.
+//! 2. The catalog says what is *fresh*: visible without a document, or edited since that position.
+//! 3. The index gives an upper bound of the hits, without the edited timelines; where the tree could not be
+//!    decided there and the bound is wide, also a lower bound.
+//! 4. What lies between the bounds, and everything fresh, is verified on the catalog's entries.
+//!
+//! The catalog is looked at after the snapshot was taken, so nothing can fall between the two.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use roaring::RoaringBitmap;
+use tantivy::Searcher;
+use tideline_model::{Ordinal, TableId, TimelineId};
+use tideline_timeline_catalog::Catalog;
+
+use crate::mapping::Fields;
+use crate::matcher::{Matcher, Node, SeenLookup};
+use crate::positions::{Position, Positions};
+use crate::segment::{Bound, SegmentView};
+
+/// Timelines that are verified under one lock of the catalog: about a millisecond.
+const VERIFY_GROUP: usize = 2_048;
+/// Up to this many candidates are verified without asking for a lower bound first.
+const VERIFY_AT_ONCE_MAX: u64 = 2_048;
+
+/// What searches see of the index: documents, and the position that they reflect.
+pub(crate) struct Snapshot {
+    pub(crate) searcher: Searcher,
+    pub(crate) fields: Fields,
+    /// Of tables whose catalog has been compared with the index.
+    pub(crate) positions: Positions,
+}
+
+/// The index could not answer; the caller has it rebuilt.
+#[derive(Debug)]
+pub(crate) struct IndexFault(pub(crate) String);
+
+/// All visible timelines that meet a condition, and what went wrong in the index, if anything.
+pub(crate) fn search(
+    snapshot: Option<&Snapshot>,
+    catalog: &Catalog,
+    matcher: &Matcher,
+    seen: &dyn SeenLookup,
+) -> (RoaringBitmap, Option<IndexFault>) {
+    if let Some(ids) = matcher.root.required_ids() {
+        let named = resolve(catalog, ids.iter().copied());
+        let candidates = named.values().map(|ordinal| ordinal.0).collect();
+        return (verify(catalog, matcher, seen, &candidates), None);
+    }
+    let position = snapshot.and_then(|snapshot| snapshot.positions.get(&catalog.table()));
+    let (Some(snapshot), Some(position)) = (snapshot, position) else {
+        let every = catalog.reader().visible().clone();
+        return (verify(catalog, matcher, seen, &every), None);
+    };
+    let (fresh, edited) = fresh(catalog, position);
+    let bounds = catch_unwind(AssertUnwindSafe(|| committed(snapshot, catalog, &matcher.root)));
+    let fault = match bounds {
+        Ok(Ok(Bounds { upper, lower })) => {
+            let lower = lower - &edited;
+            let candidates = ((upper - &edited) - &lower) | fresh;
+            return (lower | verify(catalog, matcher, seen, &candidates), None);
+        }
+        Ok(Err(error)) => IndexFault(error.to_string()),
+        Err(_) => IndexFault("panic while searching".to_owned()),
+    };
+    let every = catalog.reader().visible().clone();
+    (verify(catalog, matcher, seen, &every), Some(fault))
+}
+
+/// Ordinals that must be looked at one by one, and those of them that have an outdated document.
+fn fresh(catalog: &Catalog, position: &Position) -> (RoaringBitmap, RoaringBitmap) {
+    let reader = catalog.reader();
+    let edited: RoaringBitmap = reader
+        .edits_since(position.edits)
+        .map(|ordinal| ordinal.0)
+        .collect();
+    let mut fresh = edited.clone();
+    if reader.visible().len() != position.indexed.len() {
+        fresh |= reader.visible() - &position.indexed;
+    }
+    (fresh, edited)
+}
+
+/// What the index says: all hits are in `upper`, all of `lower` are hits.
+struct Bounds {
+    upper: RoaringBitmap,
+    lower: RoaringBitmap,
+}
+
+fn committed(snapshot: &Snapshot, catalog: &Catalog, root: &Node) -> tantivy::Result<Bounds> {
+    let ids = resolve(catalog, named_ids(root).into_iter());
+    let source_tags = catalog.reader().source_tags().to_vec();
+    let table = catalog.table();
+    let views: Vec<SegmentView<'_>> = views(snapshot, table, &source_tags, &ids)?;
+    let (upper, exact) = bound(&views, root, Bound::Upper)?;
+    if exact {
+        let lower = upper.clone();
+        return Ok(Bounds { upper, lower });
+    }
+    let lower = if upper.len() <= VERIFY_AT_ONCE_MAX {
+        RoaringBitmap::new()
+    } else {
+        bound(&views, root, Bound::Lower)?.0
+    };
+    Ok(Bounds { upper, lower })
+}
+
+fn views<'a>(
+    snapshot: &'a Snapshot,
+    table: TableId,
+    source_tags: &'a [String],
+    ids: &'a HashMap<TimelineId, Ordinal>,
+) -> tantivy::Result<Vec<SegmentView<'a>>> {
+    let segments = snapshot.searcher.segment_readers().iter();
+    segments
+        .map(|segment| SegmentView::open(segment, snapshot.fields, table, source_tags, ids))
+        .collect()
+}
+
+/// A bound over all segments, as ordinals.
+fn bound(views: &[SegmentView<'_>], root: &Node, bound: Bound) -> tantivy::Result<(RoaringBitmap, bool)> {
+    let mut ordinals = Vec::new();
+    let mut exact = true;
+    for view in views {
+        let bounded = view.evaluate(root, bound)?;
+        view.add_ordinals(&bounded.documents, &mut ordinals);
+        exact &= bounded.exact;
+    }
+    Ok((ordinals.into_iter().collect(), exact))
+}
+
+/// Every id that the tree names.
+fn named_ids(node: &Node) -> Vec<TimelineId> {
+    match node {
+        Node::Ids(ids) => ids.clone(),
+        Node::And(nodes) | Node::Or(nodes) => nodes.iter().flat_map(named_ids).collect(),
+        Node::Not(node) => named_ids(node),
+        _ => Vec::new(),
+    }
+}
+
+fn resolve(catalog: &Catalog, ids: impl Iterator<Item = TimelineId>) -> HashMap<TimelineId, Ordinal> {
+    let reader = catalog.reader();
+    ids.filter_map(|id| Some((id, reader.by_id(id)?))).collect()
+}
+
+/// Those of `candidates` that meet the condition, one by one.
+fn verify(
+    catalog: &Catalog,
+    matcher: &Matcher,
+    lookup: &dyn SeenLookup,
+    candidates: &RoaringBitmap,
+) -> RoaringBitmap {
+    let needs_seen = matcher.needs_seen();
+    let mut found = RoaringBitmap::new();
+    let mut rest = candidates.iter().map(Ordinal);
+    loop {
+        let group: Vec<Ordinal> = rest.by_ref().take(VERIFY_GROUP).collect();
+        if group.is_empty() {
+            return found;
+        }
+        let seen = if needs_seen {
+            lookup.seen(&group)
+        } else {
+            Vec::new()
+        };
+        let reader = catalog.reader();
+        for (at, ordinal) in group.iter().enumerate() {
+            let seen = seen.get(at).copied().flatten();
+            let entry = reader.entry(*ordinal);
+            if entry.is_some_and(|entry| matcher.matches(&entry, seen)) {
+                found.insert(ordinal.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The condition tree on one tantivy segment, as sets of documents.
+//!
+//! Each leaf becomes the set of documents that its terms list; the tree combines sets. Two kinds of node are
+//! not decided here: times of first and last points, which the index does not hold, and what is left of an
+//! `And` once few documents remain, because looking at those few is cheaper than reading long lists. So a set
+//! is a *bound*: it holds at least ([`Bound::Upper`]) or at most ([`Bound::Lower`]) the documents that match,
+//! and says whether it is exact. What lies between both bounds is verified on the catalog's entries.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use tantivy::columnar::ColumnValues;
+use tantivy::postings::TermInfo;
+use tantivy::schema::IndexRecordOption;
+use tantivy::{InvertedIndexReader, SegmentReader};
+use tideline_model::{Ordinal, TableId, TimelineId};
+
+use crate::mapping::{Fields, KEY_FIELD, Token, ordinal_of};
+use crate::matcher::{Node, TextSubject, TextTest};
+
+/// When an `And` has come down to this many documents of a segment, the rest of it is verified one by one.
+/// Reading on costs about 1 ns a listed document, verifying about 0.5 µs a document.
+const VERIFY_DOCUMENTS_MAX: u64 = 256;
+/// Up to this many listed documents are sorted; more are gathered in a bitmap of the whole segment.
+const SORTED_DOCUMENTS_MAX: usize = 4_096;
+/// What one of many values is taken to list, without asking the dictionary for each.
+const LISTED_ESTIMATE: u64 = 64;
+
+/// Which side a set may err on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// Every document that matches is in the set.
+    Upper,
+    /// Every document in the set matches.
+    Lower,
+}
+
+/// A set of documents of a segment.
+#[derive(Debug)]
+pub(crate) struct Bounded {
+    pub(crate) documents: RoaringBitmap,
+    /// Whether the set is exactly what matches.
+    pub(crate) exact: bool,
+}
+
+impl Bounded {
+    fn exact(documents: RoaringBitmap) -> Self {
+        let exact = true;
+        Self { documents, exact }
+    }
+}
+
+/// One table's documents of a segment.
+pub(crate) struct SegmentView<'a> {
+    table: TableId,
+    source_tags: &'a [String],
+    /// Ordinals of the timelines that the tree names by id, where they exist.
+    ids: &'a HashMap<TimelineId, Ordinal>,
+    segment: &'a SegmentReader,
+    terms: Arc<InvertedIndexReader>,
+    keys: Arc<dyn ColumnValues<u64>>,
+    /// All documents of the table, deleted ones among them.
+    all: RoaringBitmap,
+}
+
+impl<'a> SegmentView<'a> {
+    pub(crate) fn open(
+        segment: &'a SegmentReader,
+        fields: Fields,
+        table: TableId,
+        source_tags: &'a [String],
+        ids: &'a HashMap<TimelineId, Ordinal>,
+    ) -> tantivy::Result<Self> {
+        let terms = segment.inverted_index(fields.tokens)?;
+        let keys = segment.fast_fields().u64(KEY_FIELD)?.first_or_default_col(0);
+        let mut view = Self {
+            table,
+            source_tags,
+            ids,
+            segment,
+            terms,
+            keys,
+            all: RoaringBitmap::new(),
+        };
+        view.all = view.term(&Token::table(table))?;
+        Ok(view)
+    }
+
+    /// Appends the ordinals of documents that are not deleted.
+    pub(crate) fn add_ordinals(&self, documents: &RoaringBitmap, ordinals: &mut Vec<u32>) {
+        let alive = self.segment.alive_bitset();
+        let mut group = [0; 256];
+        let mut keys = [0; 256];
+        let mut iter = documents.iter();
+        loop {
+            let taken: &[u32] = iter.next_many(&mut group);
+            if taken.is_empty() {
+                return;
+            }
+            let keys = &mut keys[..taken.len()];
+            self.keys.get_vals(taken, keys);
+            let living = taken.iter().zip(keys);
+            let living = living.filter(|(document, _)| alive.is_none_or(|alive| alive.is_alive(**document)));
+            ordinals.extend(living.map(|(_, key)| ordinal_of(*key)));
+        }
+    }
+
+    /// A bound of the documents that match a tree.
+    pub(crate) fn evaluate(&self, node: &Node, bound: Bound) -> tantivy::Result<Bounded> {
+        Ok(match node {
+            Node::All => Bounded::exact(self.all.clone()),
+            Node::And(nodes) => self.all_of(nodes, bound)?,
+            Node::Or(nodes) => {
+                let mut any = Bounded::exact(RoaringBitmap::new());
+                for node in nodes {
+                    let one = self.evaluate(node, bound)?;
+                    any.documents |= one.documents;
+                    any.exact &= one.exact;
+                }
+                any
+            }
+            Node::Not(node) => {
+                let opposite = match bound {
+                    Bound::Upper => Bound::Lower,
+                    Bound::Lower => Bound::Upper,
+                };
+                let mut inner = self.evaluate(node, opposite)?;
+                inner.documents = &self.all - inner.documents;
+                inner
+            }
+            Node::Text(subject, test) => Bounded::exact(self.text(subject, test)?),
+            Node::Value(key, values) => {
+                let tokens = values
+                    .iter()
+                    .map(|value| Token::attribute(self.table, key, value));
+                Bounded::exact(self.terms(tokens)?)
+            }
+            Node::Exists(subject) => Bounded::exact(self.exists(subject)?),
+            Node::Ids(ids) => Bounded::exact(self.identified(ids)),
+            Node::Seen(..) => Bounded {
+                documents: match bound {
+                    Bound::Upper => self.all.clone(),
+                    Bound::Lower => RoaringBitmap::new(),
+                },
+                exact: false,
+            },
+        })
+    }
+
+    /// The intersection, most selective node first.
+    fn all_of(&self, nodes: &[Node], bound: Bound) -> tantivy::Result<Bounded> {
+        let mut by_cost = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            by_cost.push((self.estimate(node)?, node));
+        }
+        by_cost.sort_by_key(|(cost, _)| *cost);
+        let mut all = Bounded::exact(self.all.clone());
+        for (_, node) in by_cost {
+            let few = all.documents.len() <= VERIFY_DOCUMENTS_MAX;
+            if all.documents.is_empty() {
+                break;
+            }
+            if few && bound == Bound::Upper {
+                all.exact = false;
+                break;
+            }
+            let one = self.evaluate(node, bound)?;
+            all.documents &= one.documents;
+            all.exact &= one.exact;
+        }
+        Ok(all)
+    }
+
+    /// About how many documents a node lists: the order of an `And`, nothing else depends on it.
+    fn estimate(&self, node: &Node) -> tantivy::Result<u64> {
+        let every = u64::from(self.segment.max_doc());
+        Ok(match node {
+            Node::Text(subject, TextTest::OneOf(values)) => match values.as_slice() {
+                [] => 0,
+                [value] => self.listed(subject, value)?,
+                _ => every.min(values.len() as u64 * LISTED_ESTIMATE),
+            },
+            Node::Ids(ids) => ids.len() as u64,
+            Node::Text(..) | Node::Value(..) => every + 1,
+            Node::And(nodes) => {
+                let costs = nodes.iter().map(|node| self.estimate(node));
+                costs
+                    .collect::<tantivy::Result<Vec<_>>>()?
+                    .into_iter()
+                    .min()
+                    .unwrap_or(every)
+            }
+            Node::Or(nodes) => {
+                let costs = nodes.iter().map(|node| self.estimate(node));
+                costs.collect::<tantivy::Result<Vec<_>>>()?.iter().sum()
+            }
+            Node::Not(_) | Node::Exists(_) => every + 2,
+            Node::All | Node::Seen(..) => u64::MAX / 2,
+        })
+    }
+
+    /// Documents that list a value.
+    fn listed(&self, subject: &TextSubject, value: &str) -> tantivy::Result<u64> {
+        if value.is_empty() {
+            return Ok(u64::from(self.segment.max_doc()));
+        }
+        let mut listed = 0;
+        for prefix in self.value_prefixes(subject) {
+            let token = with_value(prefix, value);
+            let info = self.terms.terms().get(&token.0)?;
+            listed += info.map_or(0, |info| u64::from(info.doc_freq));
+        }
+        Ok(listed)
+    }
+
+    /// What the tokens of all values of a subject begin with.
+    fn value_prefixes(&self, subject: &TextSubject) -> Vec<Token> {
+        match subject {
+            TextSubject::Measurement => vec![Token::measurement(self.table, "")],
+            TextSubject::Source => {
+                let tags = self.source_tags.iter();
+                tags.map(|key| Token::tag(self.table, key, "")).collect()
+            }
+            TextSubject::Tag(key) => vec![Token::tag(self.table, key, "")],
+            TextSubject::Attribute(key) => vec![Token::attribute_text(self.table, key, "")],
+        }
+    }
+
+    fn text(&self, subject: &TextSubject, test: &TextTest) -> tantivy::Result<RoaringBitmap> {
+        if let TextSubject::Source = subject {
+            return self.source(test);
+        }
+        let mut found = RoaringBitmap::new();
+        for prefix in self.value_prefixes(subject) {
+            found |= self.values(&prefix, test)?;
+        }
+        if test.matches("") {
+            found |= &self.all - self.exists(subject)?;
+        }
+        Ok(found)
+    }
+
+    /// The first source tag that a document has decides.
+    fn source(&self, test: &TextTest) -> tantivy::Result<RoaringBitmap> {
+        let mut found = RoaringBitmap::new();
+        let mut undecided = self.all.clone();
+        for key in self.source_tags {
+            if undecided.is_empty() {
+                break;
+            }
+            let having = self.term(&Token::tag_key(self.table, key))? & &undecided;
+            found |= self.values(&Token::tag(self.table, key, ""), test)? & &having;
+            undecided -= having;
+        }
+        if test.matches("") {
+            found |= undecided;
+        }
+        Ok(found)
+    }
+
+    fn exists(&self, subject: &TextSubject) -> tantivy::Result<RoaringBitmap> {
+        match subject {
+            TextSubject::Measurement => Ok(self.all.clone()),
+            TextSubject::Tag(key) => self.term(&Token::tag_key(self.table, key)),
+            TextSubject::Attribute(key) => self.term(&Token::attribute_key(self.table, key)),
+            TextSubject::Source => {
+                let keys = self.source_tags.iter();
+                self.terms(keys.map(|key| Token::tag_key(self.table, key)))
+            }
+        }
+    }
+
+    /// Documents with a value, behind `prefix`, that passes the test.
+    fn values(&self, prefix: &Token, test: &TextTest) -> tantivy::Result<RoaringBitmap> {
+        let literal = match test {
+            TextTest::OneOf(values) => {
+                let tokens = values.iter().map(|value| with_value(prefix.clone(), value));
+                return self.terms(tokens);
+            }
+            TextTest::Prefix(literal) | TextTest::Pattern { prefix: literal, .. } => literal,
+        };
+        let first = with_value(prefix.clone(), literal);
+        let range = self.terms.terms().range().ge(&first.0);
+        let mut stream = match end_of_prefix(&first.0) {
+            Some(end) => range.lt(end).into_stream()?,
+            None => range.into_stream()?,
+        };
+        let mut infos = Vec::new();
+        while let Some((token, info)) = stream.next() {
+            if test.matches_bytes(&token[prefix.0.len()..]) {
+                infos.push(info.clone());
+            }
+        }
+        self.documents(&infos)
+    }
+
+    fn term(&self, token: &Token) -> tantivy::Result<RoaringBitmap> {
+        let info = self.terms.terms().get(&token.0)?;
+        self.documents(info.as_slice())
+    }
+
+    fn terms(&self, tokens: impl Iterator<Item = Token>) -> tantivy::Result<RoaringBitmap> {
+        let mut infos = Vec::new();
+        for token in tokens {
+            infos.extend(self.terms.terms().get(&token.0)?);
+        }
+        self.documents(&infos)
+    }
+
+    /// All documents that at least one of the terms lists.
+    fn documents(&self, infos: &[TermInfo]) -> tantivy::Result<RoaringBitmap> {
+        let max_doc = self.segment.max_doc();
+        if infos.iter().any(|info| info.doc_freq == max_doc) {
+            let mut every = RoaringBitmap::new();
+            every.insert_range(0..max_doc);
+            return Ok(every);
+        }
+        let listed: usize = infos.iter().map(|info| info.doc_freq as usize).sum();
+        if let [info] = infos {
+            let mut documents = Vec::with_capacity(listed);
+            self.each_block(info, &mut |block| documents.extend_from_slice(block))?;
+            return Ok(ascending(documents));
+        }
+        if listed <= SORTED_DOCUMENTS_MAX {
+            let mut documents = Vec::with_capacity(listed);
+            for info in infos {
+                self.each_block(info, &mut |block| documents.extend_from_slice(block))?;
+            }
+            documents.sort_unstable();
+            documents.dedup();
+            return Ok(ascending(documents));
+        }
+        let mut bits = vec![0u8; max_doc as usize / 8 + 1];
+        for info in infos {
+            self.each_block(info, &mut |block| {
+                for document in block {
+                    bits[*document as usize / 8] |= 1 << (document % 8);
+                }
+            })?;
+        }
+        Ok(RoaringBitmap::from_lsb0_bytes(0, &bits))
+    }
+
+    fn each_block(&self, info: &TermInfo, visit: &mut dyn FnMut(&[u32])) -> tantivy::Result<()> {
+        let mut postings = self
+            .terms
+            .read_block_postings_from_terminfo(info, IndexRecordOption::Basic)?;
+        while !postings.docs().is_empty() {
+            visit(postings.docs());
+            postings.advance();
+        }
+        Ok(())
+    }
+
+    /// Documents of the timelines that the tree names by id, by a look at every key of the segment. The usual
+    /// place of ids, at the top of the tree, is served without the index.
+    fn identified(&self, ids: &[TimelineId]) -> RoaringBitmap {
+        let known = ids.iter().filter_map(|id| self.ids.get(id));
+        let wanted: RoaringBitmap = known.map(|ordinal| ordinal.0).collect();
+        let mut found = Vec::new();
+        for document in 0..self.segment.max_doc() {
+            if wanted.contains(ordinal_of(self.keys.get_val(document))) {
+                found.push(document);
+            }
+        }
+        ascending(found) & &self.all
+    }
+}
+
+/// The set of documents that are in rising order.
+fn ascending(documents: Vec<u32>) -> RoaringBitmap {
+    RoaringBitmap::from_sorted_iter(documents).expect("posting lists and their sorted unions rise strictly")
+}
+
+fn with_value(mut prefix: Token, value: &str) -> Token {
+    prefix.0.extend_from_slice(value.as_bytes());
+    prefix
+}
+
+/// The first bytes after everything that begins with `prefix`.
+fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let kept = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
+    let mut end = prefix[..=kept].to_vec();
+    end[kept] += 1;
+    Some(end)
+}

@@ -1,0 +1,242 @@
+//! The catalog over the in-memory backend: what is saved is loaded, what is not comes from the journal.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_model::{Identity, TimelineId};
+
+use super::*;
+use crate::CatalogReader;
+
+const TABLE: TableId = TableId(7);
+
+/// A catalog, its backend, and what a journal would hold.
+struct Database {
+    disk: Arc<MemoryDisk>,
+    backend: MemoryBackend,
+    catalog: Catalog,
+    stamp: u64,
+    /// Announced and perhaps not saved: id, ordinal, identity.
+    journal: Vec<(TimelineId, Ordinal, Vec<u8>)>,
+}
+
+impl Database {
+    fn new(character: Character) -> Self {
+        let disk = MemoryDisk::new(character);
+        let backend = MemoryBackend::open(&disk);
+        Self {
+            disk,
+            backend,
+            catalog: Catalog::new(TABLE, options()),
+            stamp: 0,
+            journal: Vec::new(),
+        }
+    }
+
+    fn register(&self, number: u32) -> Ordinal {
+        let tags = vec![
+            ("host".to_owned(), format!("h{number}")),
+            ("dc".to_owned(), "x".to_owned()),
+        ];
+        let identity = Identity::new("cpu".to_owned(), tags).expect("valid");
+        self.catalog.register(&identity, None).expect("room").ordinal
+    }
+
+    fn announce(&mut self, ordinal: Ordinal) {
+        let reader = self.catalog.reader();
+        let mut identity = Vec::new();
+        reader.encode_identity(ordinal, &mut identity);
+        self.journal.push((reader.id(ordinal), ordinal, identity));
+        drop(reader);
+        self.catalog.announced(&[ordinal]);
+    }
+
+    fn save(&mut self) {
+        let stamp = &mut self.stamp;
+        self.catalog
+            .save(&self.backend, &mut || next(stamp))
+            .expect("memory does not fail");
+        assert_eq!(self.catalog.unsaved(), 0);
+        self.journal.clear();
+    }
+
+    fn edit(&mut self, ordinal: Ordinal, key: &str, value: Option<AttributeValue>) -> Result<Attributes> {
+        let changes = BTreeMap::from([(key.to_owned(), value)]);
+        let stamp = &mut self.stamp;
+        self.catalog
+            .set_attributes(&self.backend, ordinal, &changes, &mut || next(stamp))
+    }
+
+    fn restart(&mut self) {
+        self.backend = MemoryBackend::open(&self.disk);
+        self.catalog = Catalog::load(&self.backend, TABLE, options()).expect("sound rows");
+        for (id, ordinal, identity) in &self.journal {
+            self.catalog
+                .adopt(*id, *ordinal, identity)
+                .expect("agrees with the rows");
+        }
+    }
+}
+
+fn next(stamp: &mut u64) -> Stamp {
+    *stamp += 1;
+    Stamp(*stamp)
+}
+
+fn options() -> CatalogOptions {
+    CatalogOptions {
+        source_tags: vec!["host".to_owned()],
+        raw_key_cache_bytes: 0,
+    }
+}
+
+type Described = (TimelineId, Vec<(String, String)>, Attributes);
+
+fn describe(reader: &CatalogReader<'_>) -> BTreeMap<u32, Described> {
+    let entry = |ordinal| {
+        let entry = reader.entry(Ordinal(ordinal)).expect("visible");
+        let tags = entry
+            .tags()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let attributes = entry.attributes().cloned().unwrap_or_default();
+        (ordinal, (entry.id(), tags.collect(), attributes))
+    };
+    reader.visible().iter().map(entry).collect()
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Register(u32),
+    Announce(usize),
+    Edit(usize, &'static str, Option<u32>),
+    Save,
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..40u32).prop_map(Step::Register),
+        4 => any::<usize>().prop_map(Step::Announce),
+        3 => (any::<usize>(), prop::sample::select(vec!["owner", "rack"]), any::<Option<u32>>())
+            .prop_map(|(which, key, value)| Step::Edit(which, key, value)),
+        1 => Just(Step::Save),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_restart_changes_nothing_that_was_announced(
+        steps in prop::collection::vec(step(), 1..120),
+        distributed in any::<bool>(),
+    ) {
+        let character = if distributed { Character::Distributed } else { Character::Embedded };
+        let mut database = Database::new(character);
+        let mut registered: Vec<Ordinal> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Register(number) => registered.push(database.register(number)),
+                Step::Announce(which) if !registered.is_empty() => {
+                    let ordinal = registered[which % registered.len()];
+                    database.announce(ordinal);
+                }
+                Step::Edit(which, key, value) if !registered.is_empty() => {
+                    let ordinal = registered[which % registered.len()];
+                    let visible = database.catalog.reader().visible().contains(ordinal.0);
+                    let edited = database.edit(ordinal, key, value.map(|n| AttributeValue::Number(n.into())));
+                    prop_assert_eq!(edited.is_ok(), visible, "only visible timelines have attributes");
+                }
+                Step::Save => database.save(),
+                Step::Restart => {
+                    let (before, counter) = {
+                        let reader = database.catalog.reader();
+                        (describe(&reader), reader.edit_counter())
+                    };
+                    database.restart();
+                    registered.retain(|ordinal| before.contains_key(&ordinal.0));
+                    let reader = database.catalog.reader();
+                    prop_assert_eq!(&describe(&reader), &before);
+                    prop_assert_eq!(reader.edit_counter(), counter);
+                    let edited: Vec<u32> = reader.edits_since(0).map(|ordinal| ordinal.0).collect();
+                    let expected = before.iter().filter(|(_, (_, _, attributes))| !attributes.is_empty());
+                    prop_assert!(expected.into_iter().all(|(ordinal, _)| edited.contains(ordinal)));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn many_rows_are_saved_in_pages_and_removed() {
+    let mut database = Database::new(Character::Embedded);
+    for number in 0..2_500 {
+        let ordinal = database.register(number);
+        database.announce(ordinal);
+    }
+    database.save();
+    database.restart();
+    assert_eq!(database.catalog.len(), 2_500);
+    let other = Catalog::load(&database.backend, TableId(8), options()).expect("no rows");
+    assert!(other.is_empty(), "rows belong to one table");
+    for _ in 0..2 {
+        let stamp = &mut database.stamp;
+        Catalog::remove_all(&database.backend, TABLE, &mut || next(stamp)).expect("may be repeated");
+    }
+    database.restart();
+    assert!(database.catalog.is_empty());
+}
+
+#[test]
+fn an_edit_of_unknown_outcome_holds_the_settled_counter_back() {
+    let mut database = Database::new(Character::Embedded);
+    let ordinal = database.register(1);
+    database.announce(ordinal);
+    let value = |text: &str| Some(AttributeValue::Text(text.to_owned()));
+    database
+        .edit(ordinal, "owner", value("ops"))
+        .expect("memory does not fail");
+    assert_eq!(database.catalog.unsaved(), 0, "the edit wrote the whole row");
+    let working = MemoryBackend::open(&database.disk);
+    let failed = database.edit(ordinal, "owner", value("dev"));
+    assert!(
+        matches!(failed, Err(CatalogError::Backend(_))),
+        "an older handle is dead: {failed:?}"
+    );
+    {
+        let reader = database.catalog.reader();
+        assert_eq!((reader.edit_counter(), reader.settled_edits()), (2, 1));
+        let entry = reader.entry(ordinal).expect("visible");
+        let owner = entry.attributes().and_then(|attributes| attributes.get("owner"));
+        assert_eq!(owner, value("ops").as_ref(), "a failed edit is not visible");
+    }
+    assert_eq!(database.catalog.unsaved(), 1, "the row is written again");
+    database.backend = working;
+    database.save();
+    let reader = database.catalog.reader();
+    assert_eq!((reader.edit_counter(), reader.settled_edits()), (2, 2));
+}
+
+#[test]
+fn a_damaged_row_is_an_error_that_names_it() {
+    let mut database = Database::new(Character::Embedded);
+    let ordinal = database.register(1);
+    database.announce(ordinal);
+    database.save();
+    let id = database.catalog.reader().id(ordinal);
+    let change = RowChange {
+        key: Bytes::copy_from_slice(&catalog_key(TABLE, id)),
+        value: Some(Bytes::from_static(b"\x01damaged")),
+    };
+    let stamp = next(&mut database.stamp);
+    database
+        .backend
+        .write(catalog_partition(id), &[change], stamp)
+        .expect("memory does not fail");
+    let loaded = Catalog::load(&database.backend, TABLE, options());
+    assert!(matches!(loaded, Err(CatalogError::DamagedRow { id: named, .. }) if named == id));
+}
