@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use fjall::Keyspace;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tideline_backend::limits::{check_edit, check_key, check_older, check_write};
 use tideline_backend::{
@@ -18,7 +19,7 @@ use tideline_backend::{
     KeyRange, Manifest, ManifestChange, ManifestRow, Page, PageLimit, Partition, Result, Row, RowChange,
     SegmentRef, Shard, Stamp, Usage,
 };
-use tideline_model::{Durability, SequenceNumber};
+use tideline_model::{Durability, GroupId, SequenceNumber};
 
 use crate::engine::{Change, Engine, Table};
 use crate::error::{During, RETRY_AFTER, from_fjall, from_io, unavailable};
@@ -26,11 +27,13 @@ use crate::files::FreeSpace;
 use crate::highwater::HighWater;
 use crate::journal::Journals;
 use crate::keys::{ManifestKey, manifest_key, partition_prefix, prefixed, shard_prefix};
+use crate::keyspace_list::KeyspaceList;
 use crate::ledger::{Ledger, ShardHead, closed_change, commits_change, head_change};
 use crate::lock::FolderLock;
 use crate::options::FjallOptions;
 use crate::segments::{self, GroupLocks, LoadError};
 use keeper::{Keeper, Poison};
+pub(crate) use open::{FORMAT_FILE, JOURNAL, STORE};
 
 /// The embedded default. One process for each data folder; every method may be called from many threads.
 ///
@@ -56,6 +59,7 @@ struct Inner {
     ledger: Mutex<Ledger>,
     journals: Journals,
     groups: GroupLocks,
+    keyspaces: Mutex<KeyspaceList>,
     high_water: Mutex<HighWater>,
     poison: Mutex<Option<Poison>>,
     /// Why writes are refused for good, if they are.
@@ -176,12 +180,11 @@ impl Inner {
         let failed = |error| from_fjall(error, During::Write);
         let (keyspace, is_new) = match engine.group(segment.group) {
             Some(keyspace) => (keyspace, false),
-            None => (engine.create_group(segment.group).map_err(failed)?, true),
+            None => (self.create_group(&engine, segment.group)?, true),
         };
         let loaded = segments::load(&keyspace, segment, bucket, rows);
         if loaded.is_err() && is_new {
-            drop(keyspace);
-            engine.drop_group(segment.group).map_err(failed)?;
+            self.drop_group(&engine, segment.group, keyspace)?;
         }
         loaded.map_err(|error| match error {
             LoadError::Rows(error) => error,
@@ -202,10 +205,34 @@ impl Inner {
             from_fjall(error, During::Write)
         };
         if segments::reclaim(&engine, &keyspace, segment.segment).map_err(failed)? {
-            drop(keyspace);
-            engine.drop_group(segment.group).map_err(failed)?;
+            self.drop_group(&engine, segment.group, keyspace)?;
         }
         Ok(())
+    }
+
+    /// Creates a group's keyspace and lists it before anything is in it.
+    fn create_group(&self, engine: &Engine, group: GroupId) -> Result<Keyspace> {
+        let keyspace = engine
+            .create_group(group)
+            .map_err(|error| from_fjall(error, During::Write))?;
+        self.list_keyspaces(|list| list.add(keyspace.id(), keyspace.name()))?;
+        Ok(keyspace)
+    }
+
+    /// Takes a group's keyspace off the list and drops it.
+    fn drop_group(&self, engine: &Engine, group: GroupId, keyspace: Keyspace) -> Result<()> {
+        self.list_keyspaces(|list| list.remove(keyspace.id()))?;
+        drop(keyspace);
+        engine
+            .drop_group(group)
+            .map_err(|error| from_fjall(error, During::Write))
+    }
+
+    fn list_keyspaces(&self, change: impl FnOnce(&mut KeyspaceList)) -> Result<()> {
+        let mut list = self.keyspaces.lock();
+        change(&mut list);
+        list.write(&self.folder)
+            .map_err(|error| from_io(&error, "the list of keyspaces", During::Write))
     }
 
     fn append(

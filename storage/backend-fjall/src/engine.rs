@@ -84,6 +84,17 @@ impl Engine {
         })
     }
 
+    /// The number and name of every keyspace, as fjall names its folders.
+    pub(crate) fn keyspaces(&self) -> Vec<(u64, String)> {
+        let groups = self.groups.read();
+        let all = [&self.rows, &self.manifest].into_iter().chain(groups.values());
+        let mut keyspaces: Vec<_> = all
+            .map(|keyspace| (keyspace.id(), keyspace.name().to_string()))
+            .collect();
+        keyspaces.sort_unstable();
+        keyspaces
+    }
+
     pub(crate) fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
         let Some(keyspace) = self.keyspace(partition.unit) else {
             return Ok(None);

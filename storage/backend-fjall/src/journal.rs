@@ -83,6 +83,26 @@ impl Journals {
     }
 }
 
+/// Checks every journal file of a folder without changing anything; returns entries and bytes.
+pub(crate) fn verify(folder: &Path) -> Result<(u64, u64)> {
+    let ids = file_ids(folder)?;
+    let (mut entries, mut bytes) = (0, 0);
+    for (n, &id) in ids.iter().enumerate() {
+        let is_newest = ids.get(n + 1).is_none_or(|next| next.shard != id.shard);
+        let path = folder.join(id.name());
+        let file = File::open(&path).map_err(at(&path))?;
+        let length = file.metadata().map_err(at(&path))?.len();
+        let walked = walk(id, &file, length, &mut |_, _| {
+            entries += 1;
+            Ok(())
+        })?;
+        check_end(id, walked, is_newest)?;
+        bytes += length;
+    }
+    check_generations(&ids)?;
+    Ok((entries, bytes))
+}
+
 /// The journal of one shard.
 #[derive(Debug)]
 pub(crate) struct ShardJournal {

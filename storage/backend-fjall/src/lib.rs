@@ -11,10 +11,15 @@ mod files;
 mod highwater;
 mod journal;
 mod keys;
+mod keyspace_list;
 mod ledger;
 mod lock;
 mod options;
+mod safety;
 mod segments;
+mod verify;
+mod wal;
 
 pub use backend::FjallBackend;
 pub use options::FjallOptions;
+pub use verify::{VerifyReport, verify};

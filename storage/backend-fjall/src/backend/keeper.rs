@@ -9,7 +9,6 @@ use parking_lot::{Condvar, Mutex};
 use tideline_backend::{BackendError, Result};
 
 use super::Inner;
-use crate::engine::Engine;
 use crate::error::{During, from_fjall, from_io};
 use crate::ledger::Ledger;
 
@@ -144,16 +143,11 @@ impl Inner {
             return Ok(());
         }
         *slot = None;
-        let engine = self.open_engine()?;
+        let (engine, keyspaces) = super::open::open_engine(&self.folder, &self.options)?;
+        *self.keyspaces.lock() = keyspaces;
         *self.ledger.lock() = Ledger::read(&engine)?;
         *slot = Some(engine);
         Ok(())
-    }
-
-    /// Opens fjall in the store's folder.
-    pub(super) fn open_engine(&self) -> Result<Engine> {
-        Engine::open(&self.folder.join(super::open::STORE), &self.options)
-            .map_err(|error| from_fjall(error, During::Read))
     }
 
     /// Syncs and closes everything. The first failure is returned, after everything has been tried.

@@ -14,9 +14,13 @@ use crate::error::{During, at, from_fjall, from_io};
 use crate::files::{FreeSpace, list, remove_folder, replace, sync_folder};
 use crate::highwater::{HighWater, Marks, Remembered};
 use crate::journal::Journals;
+use crate::keyspace_list::KeyspaceList;
 use crate::ledger::Ledger;
 use crate::lock::FolderLock;
 use crate::options::FjallOptions;
+use crate::safety::{self, SAFETY};
+use crate::segments::GroupLocks;
+use crate::verify::check_store;
 
 /// The folder of fjall.
 pub(crate) const STORE: &str = "store";
@@ -39,8 +43,7 @@ impl FjallBackend {
         let lock = FolderLock::take(folder)?;
         make_store(folder, &options)?;
         let journals = Journals::open(&folder.join(JOURNAL))?;
-        let engine =
-            Engine::open(&folder.join(STORE), &options).map_err(|error| from_fjall(error, During::Read))?;
+        let (engine, keyspaces) = open_engine(folder, &options)?;
         let ledger = Ledger::read(&engine)?;
         let (high_water, loss) = compare(folder, &ledger, &journals, &options)?;
         let inner = Arc::new(Inner {
@@ -51,7 +54,8 @@ impl FjallBackend {
             engine: RwLock::new(Some(engine)),
             ledger: Mutex::new(ledger),
             journals,
-            groups: Default::default(),
+            groups: GroupLocks::default(),
+            keyspaces: Mutex::new(keyspaces),
             high_water: Mutex::new(high_water),
             poison: Mutex::new(None),
             loss: Mutex::new(loss),
@@ -111,11 +115,45 @@ fn make_store(folder: &Path, options: &FjallOptions) -> Result<()> {
     }
     let engine = Engine::open(&creating, options).map_err(|error| from_fjall(error, During::Read))?;
     engine.sync().map_err(|error| from_fjall(error, During::Read))?;
+    KeyspaceList::of(engine.keyspaces())
+        .write(folder)
+        .map_err(at(folder))?;
     drop(engine);
     sync_folder(&creating)
         .and_then(|()| fs::rename(&creating, &store))
         .and_then(|()| sync_folder(folder))
         .map_err(at(&store))
+}
+
+/// Opens fjall between two checks: its files before, its keyspaces after. Meanwhile a copy lies aside.
+pub(super) fn open_engine(folder: &Path, options: &FjallOptions) -> Result<(Engine, KeyspaceList)> {
+    let store = folder.join(STORE);
+    let list = KeyspaceList::read(folder).map_err(at(folder))?;
+    if list.is_none() && !options.accept_loss {
+        return Err(BackendError::corrupt(
+            "both lists of keyspaces are missing or damaged",
+        ));
+    }
+    let mut list = list.unwrap_or_default();
+    check_store(folder, &list)?;
+    safety::make(folder, &store).map_err(at(&store))?;
+    let engine = Engine::open(&store, options).map_err(|error| from_fjall(error, During::Read))?;
+    let opened = engine.keyspaces();
+    if let Some(missing) = list.missing_in(&opened) {
+        return Err(BackendError::corrupt(format!(
+            "{missing} is gone; its files are in {}",
+            folder.join(SAFETY).display()
+        )));
+    }
+    if KeyspaceList::of(opened.clone())
+        .missing_in(&list.entries())
+        .is_some()
+    {
+        list = KeyspaceList::of(opened);
+        list.write(folder).map_err(at(folder))?;
+    }
+    safety::remove(folder).map_err(at(folder))?;
+    Ok((engine, list))
 }
 
 /// Compares what is there with what had been acknowledged. Returns what is missing.
