@@ -273,7 +273,6 @@ macro_rules! as_number {
             use serde::{Deserialize, Deserializer, Serializer};
             use tideline_model::$type;
 
-            #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
             pub(super) fn serialize<S: Serializer>(id: &$type, to: S) -> Result<S::Ok, S::Error> {
                 to.serialize_u64(u64::from(id.0))
             }

@@ -168,6 +168,15 @@ fn sweep_orphans(shared: &Shared) {
 }
 
 fn seal(shared: &Shared, head: &Arc<Head>) -> Result<()> {
+    if shared.state.read().manifest.cursor.sealed_to >= head.end() {
+        // An earlier try published it without learning so.
+        shared
+            .state
+            .write()
+            .frozen
+            .retain(|frozen| !Arc::ptr_eq(frozen, head));
+        return Ok(shared.backend.forget(SHARD, shared.epoch, head.end())?);
+    }
     let mut segments = Vec::new();
     for (table, points) in head.tables() {
         if shared.tables.read().by_id.contains_key(&table) {
@@ -264,6 +273,7 @@ fn occupied_windows(points: &TableHead, timelines: &[TimelineId], base: i64) -> 
                 continue;
             }
             let chunk = Chunk::open_trusted(&block.bytes).map_err(|cause| damaged(*id, cause))?;
+            timestamps.clear();
             chunk.timestamps().decode(0..chunk.rows(), &mut timestamps);
             occupied.extend(timestamps.iter().map(|at| Window::of(*at, base, 0)));
         }

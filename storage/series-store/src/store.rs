@@ -2,12 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tideline_backend::{
-    Backend, EditOutcome, Epoch, Health, ManifestChange, SegmentRef, Shard, Stamp, Usage,
+    Backend, BackendError, EditOutcome, Epoch, ErrorKind, Health, ManifestChange, SegmentRef, Shard, Stamp,
+    Usage,
 };
 use tideline_chunk::{Delta, NewTimeline};
 use tideline_model::{
@@ -433,17 +435,44 @@ impl Shared {
         let current = Arc::clone(&self.state.read().manifest);
         let mut next = ManifestState::clone(&current);
         let changes = change(&mut next);
-        match self.backend.edit(SHARD, self.epoch, current.version, &changes)? {
-            EditOutcome::Applied { version } => next.version = version,
-            EditOutcome::Refused { epoch, version } => {
-                tracing::error!(?epoch, version, ours = ?self.epoch, "manifest edit refused: another owner");
-                return Err(StoreError::Closed);
-            }
-        }
+        next.version = self.applied_version(&current, &changes)?;
         let mut state = self.state.write();
         state.manifest = Arc::new(next);
         follow(&mut state);
         Ok(())
+    }
+
+    /// Submits an edit and finds out what became of it; the version after it.
+    ///
+    /// Only this owner can have moved the version, so a read tells whether an edit of unknown outcome is in.
+    /// Where even that fails, the next edit is refused at our own epoch: then the manifest is read anew, and
+    /// the caller does its work again on what it says.
+    fn applied_version(&self, current: &ManifestState, changes: &[ManifestChange]) -> Result<u64> {
+        match self.backend.edit(SHARD, self.epoch, current.version, changes) {
+            Ok(EditOutcome::Applied { version }) => Ok(version),
+            Ok(EditOutcome::Refused { epoch, version }) if epoch == self.epoch => {
+                let manifest = ManifestState::read(&self.backend.manifest(SHARD)?)?;
+                self.state.write().manifest = Arc::new(manifest);
+                let reason = format!("an earlier edit had moved the manifest to version {version}");
+                Err(BackendError::Unavailable {
+                    reason,
+                    retry_after: Duration::ZERO,
+                }
+                .into())
+            }
+            Ok(EditOutcome::Refused { epoch, .. }) => {
+                tracing::error!(?epoch, ours = ?self.epoch, "manifest edit refused: the shard has another owner");
+                Err(StoreError::Closed)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Timeout) => {
+                let manifest = self.backend.manifest(SHARD)?;
+                if manifest.epoch == self.epoch && manifest.version == current.version + 1 {
+                    return Ok(manifest.version);
+                }
+                Err(error.into())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(crate) fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Arc<Table>> {
@@ -489,7 +518,7 @@ impl Shared {
                     .frozen
                     .iter()
                     .chain([&state.active])
-                    .for_each(|head| head.drop_table(id))
+                    .for_each(|head| head.drop_table(id));
             },
         )?;
         self.tables.write().remove(table);

@@ -232,6 +232,7 @@ impl Buffer {
             return Ok(false);
         }
         let Self { run, bitmap } = self;
+        run.timestamps.clear();
         chunk.timestamps().decode(rows.clone(), &mut run.timestamps);
         let mut filled = 0;
         for info in chunk.columns().filter(|column| wanted(column.field())) {

@@ -1,0 +1,237 @@
+//! Places to keep a store, and what the tests write into it.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::Backend;
+use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_chunk::{Delta, DeltaGroup, NewTimeline, Presence};
+use tideline_model::{
+    ColumnData, Durability, FieldId, ManualClock, Ordinal, TimeRange, TimelineId, Timestamp, Value,
+};
+use tideline_series_store::{
+    Order, Recovery, Selection, SeriesStore, Settings, StoreError, Table, TimelineDirectory,
+};
+
+/// Where a store lives, so that it can be opened again.
+pub(crate) enum Place {
+    /// In memory, in one of the two characters.
+    Memory(Arc<MemoryDisk>),
+    /// In fjall, in a folder that goes with the test.
+    Fjall(tempfile::TempDir),
+}
+
+impl Place {
+    pub(crate) fn all() -> Vec<(&'static str, Place)> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        vec![
+            (
+                "memory, embedded",
+                Place::Memory(MemoryDisk::new(Character::Embedded)),
+            ),
+            (
+                "memory, distributed",
+                Place::Memory(MemoryDisk::new(Character::Distributed)),
+            ),
+            ("fjall", Place::Fjall(folder)),
+        ]
+    }
+
+    fn backend(&self) -> Arc<dyn Backend> {
+        match self {
+            Self::Memory(disk) => Arc::new(MemoryBackend::open(disk)),
+            Self::Fjall(folder) => {
+                Arc::new(FjallBackend::open(&folder.path().join("data"), FjallOptions::default()).expect("fjall opens its folder"))
+            }
+        }
+    }
+
+    /// Opens the store, as a start of the process would.
+    pub(crate) fn open(&self, settings: &Settings) -> (SeriesStore, Arc<Names>) {
+        let clock = Arc::new(ManualClock::new(Timestamp::EPOCH));
+        let names = Arc::new(Names::default());
+        let recovery =
+            Recovery::begin(self.backend(), clock, settings.clone()).expect("the store begins to open");
+        let (store, _) = recovery.finish(Arc::clone(&names) as _).expect("the store opens");
+        (store, names)
+    }
+}
+
+/// Small budgets, so that short tests see everything that large ones would.
+pub(crate) fn tiny() -> Settings {
+    Settings {
+        head_bytes_max: 96 << 10,
+        window_nanos: 1_000,
+        windows_per_seal_max: 4,
+        ..Settings::default()
+    }
+}
+
+/// A directory that only remembers whom it was told of.
+#[derive(Default)]
+pub(crate) struct Names(pub(crate) Mutex<Vec<TimelineId>>);
+
+impl TimelineDirectory for Names {
+    fn adopt(&self, _table: tideline_model::TableId, timeline: &NewTimeline) -> Result<(), String> {
+        self.0.lock().expect("not poisoned").push(timeline.id);
+        Ok(())
+    }
+
+    fn save(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// The timeline with a number; ids spread over all shards and prefixes.
+pub(crate) fn timeline(number: u64) -> TimelineId {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+    id[8..].copy_from_slice(&number.wrapping_mul(0xD6E8_FEB8_6659_FD93).to_be_bytes());
+    TimelineId(id)
+}
+
+/// A point as a test thinks of it.
+pub(crate) type Point = (TimelineId, i64, Vec<(&'static str, Value)>);
+
+/// Commits points in one delta, grouped by shape as a decoder would.
+pub(crate) fn write(
+    store: &SeriesStore,
+    table: &Arc<Table>,
+    points: &[Point],
+    new: &[TimelineId],
+) -> Result<(), StoreError> {
+    let mut delta = Delta {
+        table: table.id(),
+        request: None,
+        new_timelines: new
+            .iter()
+            .map(|id| NewTimeline {
+                id: *id,
+                ordinal: Ordinal(0),
+                identity: id.0.to_vec(),
+            })
+            .collect(),
+        timelines: Vec::new(),
+        groups: Vec::new(),
+    };
+    for (id, timestamp, fields) in points {
+        let place = delta
+            .timelines
+            .iter()
+            .position(|have| have == id)
+            .unwrap_or_else(|| {
+                delta.timelines.push(*id);
+                delta.timelines.len() - 1
+            });
+        let fits = |group: &DeltaGroup| {
+            group.fields.len() == fields.len()
+                && group.fields.iter().zip(&group.columns).zip(fields).all(
+                    |((name, column), (field, value))| {
+                        &**name == *field && column.value_type() == value.value_type()
+                    },
+                )
+        };
+        let at = delta.groups.iter().position(fits).unwrap_or_else(|| {
+            delta.groups.push(DeltaGroup {
+                measurement: "m".into(),
+                fields: fields.iter().map(|(name, _)| (*name).into()).collect(),
+                columns: fields
+                    .iter()
+                    .map(|(_, value)| ColumnData::new(value.value_type()))
+                    .collect(),
+                timelines: Vec::new(),
+                timestamps: Vec::new(),
+            });
+            delta.groups.len() - 1
+        });
+        let group = &mut delta.groups[at];
+        group.timelines.push(place as u32);
+        group.timestamps.push(*timestamp);
+        for (column, (_, value)) in group.columns.iter_mut().zip(fields) {
+            push(column, value);
+        }
+    }
+    let shapes = delta
+        .groups
+        .iter()
+        .map(|group| {
+            table
+                .schema()
+                .shape(&group.measurement, &group.fields, &group.columns)
+        })
+        .collect::<Result<_, _>>()?;
+    store.commit(table, delta, shapes, Durability::Synced).map(|_| ())
+}
+
+fn push(column: &mut ColumnData, value: &Value) {
+    match (column, value) {
+        (ColumnData::Float(values), Value::Float(value)) => values.push(*value),
+        (ColumnData::Signed(values), Value::Signed(value)) => values.push(*value),
+        (ColumnData::Unsigned(values), Value::Unsigned(value)) => values.push(*value),
+        (ColumnData::Boolean(values), Value::Boolean(value)) => values.push(*value),
+        (ColumnData::String(values), Value::String(value)) => values.push(value),
+        _ => panic!("a group has one type a column"),
+    }
+}
+
+/// Rows as read: instant and its fields in order of their numbers.
+pub(crate) type Rows = Vec<(i64, Vec<(FieldId, Value)>)>;
+
+/// Reads timelines in the order of their ids; rows without any wanted field are left out.
+pub(crate) fn read(
+    store: &SeriesStore,
+    table: &Table,
+    ids: &[TimelineId],
+    range: TimeRange,
+    fields: Option<&[FieldId]>,
+    order: Order,
+) -> Vec<Rows> {
+    let snapshot = store.snapshot();
+    let mut reader = snapshot.reader(Selection {
+        table: table.id(),
+        timelines: ids,
+        range,
+        fields,
+        order,
+    });
+    let mut all = Vec::new();
+    for id in ids {
+        let mut rows = Rows::new();
+        reader
+            .timeline(*id, &mut |run| {
+                let mut found: Rows = (0..run.rows())
+                    .map(|row| (run.timestamps[row], cells(run, row)))
+                    .collect();
+                found.retain(|(_, cells)| !cells.is_empty());
+                if order == Order::Descending {
+                    found.reverse();
+                }
+                rows.extend(found);
+                Ok(ControlFlow::Continue(()))
+            })
+            .expect("the timeline can be read");
+        all.push(rows);
+    }
+    all
+}
+
+fn cells(run: &tideline_chunk::Run, row: usize) -> Vec<(FieldId, Value)> {
+    let present = run.columns.iter().filter(|column| match &column.presence {
+        Presence::All => true,
+        Presence::Some(bitmap) => bitmap.get(row),
+    });
+    present
+        .map(|column| {
+            let at = column.presence.rank(row);
+            let value = match &column.values {
+                ColumnData::Float(values) => Value::Float(values[at]),
+                ColumnData::Signed(values) => Value::Signed(values[at]),
+                ColumnData::Unsigned(values) => Value::Unsigned(values[at]),
+                ColumnData::Boolean(values) => Value::Boolean(values[at]),
+                ColumnData::String(values) => Value::String(values.get(at).into()),
+            };
+            (column.field, value)
+        })
+        .collect()
+}

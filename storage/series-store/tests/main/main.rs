@@ -1,0 +1,5 @@
+//! The series store from outside: against a naive model, over every backend, through seals and restarts.
+
+mod faults;
+mod fixture;
+mod model;

@@ -1,0 +1,269 @@
+//! Thousands of random steps against a naive model: writes, overwrites, late points, seals, restarts, drops.
+//!
+//! The seed is printed; `TIDELINE_SEED` replays a failure and `TIDELINE_STEPS` makes the run longer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tideline_model::{FieldId, TableName, TableSpec, TimeRange, TimelineId, Value};
+use tideline_series_store::{Order, Seen, SeriesStore, Table};
+
+use crate::fixture::{Place, Point, Rows, read, timeline, tiny, write};
+
+/// Steps of one run on one backend.
+const STEPS: usize = 1_500;
+const TIMELINES: u64 = 12;
+const FIELDS: [&str; 6] = ["float", "signed", "unsigned", "boolean", "string", "mixed"];
+
+#[test]
+fn a_store_answers_as_a_plain_map_would() {
+    let seed = number("TIDELINE_SEED").unwrap_or(0x5EED_0001);
+    let steps = number("TIDELINE_STEPS").map_or(STEPS, |steps| steps as usize);
+    for (name, place) in Place::all() {
+        println!("model: {name}, TIDELINE_SEED={seed} TIDELINE_STEPS={steps}");
+        Run::new(seed, &place).steps(steps);
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// A small generator (splitmix64), so that a seed says everything.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+type Model = BTreeMap<(TimelineId, i64), BTreeMap<&'static str, Value>>;
+
+struct Run<'a> {
+    chance: Chance,
+    place: &'a Place,
+    store: SeriesStore,
+    table: Arc<Table>,
+    model: Model,
+    now: i64,
+}
+
+impl<'a> Run<'a> {
+    fn new(seed: u64, place: &'a Place) -> Self {
+        let (store, _) = place.open(&tiny());
+        let name = TableName::new("metrics").expect("a valid name");
+        let table = store
+            .create_table(name, TableSpec::default())
+            .expect("a new table");
+        Self {
+            chance: Chance(seed),
+            place,
+            store,
+            table,
+            model: Model::new(),
+            now: 1_000_000,
+        }
+    }
+
+    fn steps(mut self, steps: usize) {
+        for step in 0..steps {
+            match self.chance.below(1_000) {
+                0..=4 => self.restart(),
+                5..=19 => self.store.seal().expect("a seal"),
+                20..=21 => self.drop_table(),
+                22..=99 => self.check_one(),
+                _ => self.write(),
+            }
+            if step % 250 == 249 {
+                self.check_all();
+            }
+        }
+        self.restart();
+        self.check_all();
+    }
+
+    fn write(&mut self) {
+        let count = 1 + self.chance.below(60);
+        let one_shape = self.chance.below(2) == 0;
+        let shape = self.chance.next();
+        let mut points: Vec<Point> = Vec::new();
+        for _ in 0..count {
+            let id = timeline(self.chance.below(TIMELINES));
+            let timestamp = self.instant();
+            // Two shapes for one instant in one delta have no stated order; such a pair is not written.
+            if points.iter().any(|(have, at, _)| (*have, *at) == (id, timestamp)) {
+                continue;
+            }
+            let shape = if one_shape { shape } else { self.chance.next() };
+            points.push((id, timestamp, self.fields(shape)));
+        }
+        let known = |id: &TimelineId| self.model.keys().any(|(have, _)| have == id);
+        let mut new: Vec<TimelineId> = points
+            .iter()
+            .map(|(id, ..)| *id)
+            .filter(|id| !known(id))
+            .collect();
+        new.sort_unstable();
+        new.dedup();
+        write(&self.store, &self.table, &points, &new).expect("a write");
+        for (id, timestamp, fields) in points {
+            self.model.entry((id, timestamp)).or_default().extend(fields);
+        }
+    }
+
+    /// Mostly live, sometimes a little late or again, now and then from long ago or far ahead.
+    fn instant(&mut self) -> i64 {
+        match self.chance.below(100) {
+            0..=9 => self.now - self.chance.below(500) as i64,
+            10..=11 => self.chance.below(2_000_000) as i64 - 500_000,
+            12 => i64::MAX - 1 - self.chance.below(3) as i64,
+            13 => i64::MIN + 2 + self.chance.below(3) as i64,
+            _ => {
+                self.now += self.chance.below(20) as i64;
+                self.now
+            }
+        }
+    }
+
+    fn fields(&mut self, shape: u64) -> Vec<(&'static str, Value)> {
+        let wanted = FIELDS
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| shape >> at & 1 == 1 || shape % 6 == *at as u64);
+        let names: Vec<&'static str> = wanted.map(|(_, name)| *name).collect();
+        names
+            .into_iter()
+            .map(|name| (name, self.value(name, shape >> 8)))
+            .collect()
+    }
+
+    fn value(&mut self, field: &str, shape: u64) -> Value {
+        let bits = self.chance.next();
+        let small = bits % 100;
+        match field {
+            "float" if small < 5 => Value::Float(f64::from_bits(bits)),
+            "float" => Value::Float(small as f64 / 10.0),
+            "signed" if small < 5 => Value::Signed(bits as i64),
+            "signed" => Value::Signed(small as i64 - 50),
+            "unsigned" => Value::Unsigned(if small < 5 { bits } else { small }),
+            "boolean" => Value::Boolean(bits & 1 == 1),
+            "string" => Value::String("x".repeat((bits % 12) as usize).into()),
+            _ => match shape % 3 {
+                0 => Value::Float(small as f64),
+                1 => Value::Signed(small as i64),
+                _ => Value::Unsigned(small),
+            },
+        }
+    }
+
+    fn restart(&mut self) {
+        self.store.close().expect("a clean close");
+        let (store, _) = self.place.open(&tiny());
+        self.table = store.table("metrics").expect("the table survives");
+        self.store = store;
+    }
+
+    fn drop_table(&mut self) {
+        self.store.drop_table("metrics").expect("a drop");
+        let name = TableName::new("metrics").expect("a valid name");
+        self.table = self
+            .store
+            .create_table(name, TableSpec::default())
+            .expect("the same name again");
+        self.model.clear();
+    }
+
+    fn expected(&self, id: TimelineId, range: TimeRange, fields: Option<&[FieldId]>, order: Order) -> Rows {
+        let rows = self.model.range((id, i64::MIN)..=(id, i64::MAX));
+        let mut rows: Rows = rows
+            .filter(|((_, at), _)| range.contains(*at))
+            .map(|((_, at), cells)| {
+                let numbered = cells.iter().map(|(name, value)| {
+                    (
+                        self.table.schema().field(name).expect("a written field"),
+                        value.clone(),
+                    )
+                });
+                let mut cells: Vec<_> = numbered
+                    .filter(|(field, _)| fields.is_none_or(|fields| fields.contains(field)))
+                    .collect();
+                cells.sort_by_key(|(field, _)| *field);
+                (*at, cells)
+            })
+            .filter(|(_, cells)| !cells.is_empty())
+            .collect();
+        if order == Order::Descending {
+            rows.reverse();
+        }
+        rows
+    }
+
+    fn check_one(&mut self) {
+        let id = timeline(self.chance.below(TIMELINES));
+        let start = self.now - self.chance.below(3_000) as i64;
+        let range = TimeRange::new(start, start + self.chance.below(2_000) as i64);
+        let order = if self.chance.below(2) == 0 {
+            Order::Ascending
+        } else {
+            Order::Descending
+        };
+        let wanted = FIELDS[self.chance.below(6) as usize];
+        let fields = self.table.schema().field(wanted).map(|field| vec![field]);
+        let found = read(&self.store, &self.table, &[id], range, fields.as_deref(), order);
+        assert_eq!(
+            found[0],
+            self.expected(id, range, fields.as_deref(), order),
+            "{id} {range:?} {wanted}"
+        );
+    }
+
+    fn check_all(&mut self) {
+        let mut ids: Vec<TimelineId> = (0..TIMELINES).map(timeline).collect();
+        ids.sort_unstable();
+        let all = TimeRange::ALL;
+        let found = read(&self.store, &self.table, &ids, all, None, Order::Ascending);
+        for (id, rows) in ids.iter().zip(found) {
+            assert_eq!(
+                rows,
+                self.expected(*id, all, None, Order::Ascending),
+                "all of {id}"
+            );
+            self.check_latest(*id, &rows);
+        }
+    }
+
+    fn check_latest(&self, id: TimelineId, rows: &Rows) {
+        let mut newest: BTreeMap<FieldId, (i64, Value)> = BTreeMap::new();
+        for (at, cells) in rows {
+            newest.extend(cells.iter().map(|(field, value)| (*field, (*at, value.clone()))));
+        }
+        let expected = self.table.schema().fields_of("m");
+        let latest = self
+            .store
+            .latest(&self.table, id, &expected)
+            .expect("latest values");
+        let latest: BTreeMap<_, _> = latest
+            .into_iter()
+            .map(|field| (field.field, (field.timestamp, field.value)))
+            .collect();
+        assert_eq!(latest, newest, "latest of {id}");
+        let span = rows.first().zip(rows.last()).map(|(first, last)| Seen {
+            first: first.0,
+            last: last.0,
+        });
+        assert_eq!(
+            self.store.seen(&self.table, id).expect("a span"),
+            span,
+            "span of {id}"
+        );
+    }
+}
