@@ -25,7 +25,7 @@ use crate::engine::{Change, Engine, Table};
 use crate::error::{During, RETRY_AFTER, from_fjall, from_io, unavailable};
 use crate::files::FreeSpace;
 use crate::highwater::HighWater;
-use crate::journal::Journals;
+use crate::journal::{Journals, ShardJournal};
 use crate::keys::{ManifestKey, manifest_key, partition_prefix, prefixed, shard_prefix};
 use crate::keyspace_list::KeyspaceList;
 use crate::ledger::{Ledger, ShardHead, closed_change, commits_change, head_change};
@@ -62,6 +62,8 @@ struct Inner {
     keyspaces: Mutex<KeyspaceList>,
     high_water: Mutex<HighWater>,
     poison: Mutex<Option<Poison>>,
+    /// Why a journal takes no appends, if one does not.
+    journal_failure: Mutex<Option<String>>,
     /// Why writes are refused for good, if they are.
     loss: Mutex<Option<String>>,
     is_closed: AtomicBool,
@@ -144,6 +146,13 @@ impl Inner {
         }
     }
 
+    /// Lets `health` know of a broken journal without taking its lock.
+    fn note_failure(&self, journal: &ShardJournal) {
+        if let Some(reason) = journal.broken() {
+            *self.journal_failure.lock() = Some(reason.to_owned());
+        }
+    }
+
     fn take(&self, shard: Shard) -> Result<Epoch> {
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();
@@ -151,7 +160,9 @@ impl Inner {
         let is_read_only = self.loss.lock().is_some();
         if !is_read_only {
             self.check_writable(Takes::Little)?;
-            journal.sync()?;
+            let synced = journal.sync();
+            self.note_failure(&journal);
+            synced?;
         }
         let engine = self.engine()?;
         let mut ledger = self.ledger.lock();
@@ -246,7 +257,9 @@ impl Inner {
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();
         self.ledger.lock().check_owner(shard, epoch)?;
-        journal.append(epoch, entries, durability)?;
+        let appended = journal.append(epoch, entries, durability);
+        self.note_failure(&journal);
+        appended?;
         if let (Durability::Synced, Some(last)) = (durability, entries.last()) {
             self.high_water.lock().note_entry(shard, epoch, last.sequence);
         }
@@ -258,7 +271,9 @@ impl Inner {
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();
         self.ledger.lock().check_owner(shard, epoch)?;
-        journal.sync()?;
+        let synced = journal.sync();
+        self.note_failure(&journal);
+        synced?;
         if let Some(last) = journal.last(epoch) {
             self.high_water.lock().note_entry(shard, epoch, last);
         }
@@ -370,6 +385,11 @@ impl Inner {
         if let Some(poison) = &*self.poison.lock() {
             return Health::Poisoned {
                 reason: poison.reason.clone(),
+            };
+        }
+        if let Some(failure) = &*self.journal_failure.lock() {
+            return Health::Poisoned {
+                reason: format!("the journal: {failure}"),
             };
         }
         let space = self.free_space.get();

@@ -46,9 +46,11 @@ pub(crate) fn from_io(error: &io::Error, what: &str, during: During) -> BackendE
     let reason = format!("{what}: {error}");
     match (during, error.kind()) {
         (During::Write, _) => BackendError::Unknown { reason },
-        (During::Read, io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData) => {
-            BackendError::corrupt(reason)
-        }
+        // fjall seeks by numbers that it reads: in a file that is too short they are invalid arguments.
+        (
+            During::Read,
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput,
+        ) => BackendError::corrupt(reason),
         (
             During::Read,
             io::ErrorKind::PermissionDenied

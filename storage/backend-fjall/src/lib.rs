@@ -3,6 +3,7 @@
 //! What fjall does well is used as it is; what it does not promise is done here, above it: journals that are freed
 //! with their generation, checks before an open that could delete, a mark that notices lost acknowledgements, and a
 //! store that reopens by itself. Code above sees only the `Backend` trait.
+#![doc = include_str!("../FORMAT.md")]
 
 mod backend;
 mod engine;

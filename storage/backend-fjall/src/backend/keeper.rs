@@ -84,6 +84,12 @@ impl Poison {
             next_try: Instant::now(),
         }
     }
+
+    /// Makes the next round try, however long the pause.
+    #[cfg(test)]
+    pub(super) fn try_now(&mut self) {
+        self.next_try = Instant::now();
+    }
 }
 
 impl Inner {
@@ -104,15 +110,7 @@ impl Inner {
 
     /// Reopens what has failed, if it is time.
     fn heal(&self) {
-        for journal in self.journals.all() {
-            let mut journal = journal.lock();
-            if journal.broken().is_some() {
-                match journal.heal() {
-                    Ok(()) => tracing::info!("the journal works again"),
-                    Err(error) => tracing::warn!(%error, "the journal is still broken"),
-                }
-            }
-        }
+        self.heal_journals();
         let is_due = self.poison.lock().as_ref().is_some_and(|poison| {
             poison.tries < self.options.reopen_tries_max && poison.next_try <= Instant::now()
         });
@@ -133,6 +131,23 @@ impl Inner {
                 tracing::error!(%error, tries = poison.tries, "the store cannot be reopened");
             }
             (Err(_), None) => {}
+        }
+    }
+
+    fn heal_journals(&self) {
+        if self.journal_failure.lock().is_none() {
+            return;
+        }
+        let mut is_healed = true;
+        for journal in self.journals.all() {
+            if let Err(error) = journal.lock().heal() {
+                tracing::warn!(%error, "the journal is still broken");
+                is_healed = false;
+            }
+        }
+        if is_healed {
+            tracing::info!("the journal works again");
+            *self.journal_failure.lock() = None;
         }
     }
 

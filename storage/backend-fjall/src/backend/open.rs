@@ -58,6 +58,7 @@ impl FjallBackend {
             keyspaces: Mutex::new(keyspaces),
             high_water: Mutex::new(high_water),
             poison: Mutex::new(None),
+            journal_failure: Mutex::new(None),
             loss: Mutex::new(loss),
             is_closed: AtomicBool::new(false),
             options,

@@ -1,0 +1,253 @@
+//! Damaged files: a refusal or a loud degradation, never a silent loss.
+
+use std::fs;
+use std::path::Path;
+
+use tideline_backend::{Backend, Epoch, ErrorKind, Health, Partition};
+use tideline_backend_fjall::{FjallOptions, verify};
+use tideline_model::Durability;
+
+use crate::place::*;
+
+const ENTRIES: u64 = 30;
+
+/// Changes the bytes of a file.
+type Damage<'a> = &'a dyn Fn(&mut Vec<u8>);
+
+/// A place with rows, a segment and a journal, closed cleanly or as a crash leaves it.
+fn filled(is_crashed: bool) -> (Place, Epoch) {
+    let place = Place::new();
+    let backend = place.open().expect("open");
+    let epoch = backend.take(SHARD).expect("take");
+    load(&backend, SEGMENT);
+    for n in 1..=ENTRIES {
+        append(&backend, epoch, n, Durability::Synced);
+        write(&backend, n).expect("write");
+    }
+    backend.close().expect("close");
+    if is_crashed {
+        // The mark is on the disk; what follows is not flushed by a close.
+        let backend = place.open().expect("open");
+        backend.health();
+        return (place.clone_as_after_a_crash(), epoch);
+    }
+    (place, epoch)
+}
+
+/// Opens a damaged place. Whatever was damaged, either something says so or nothing is missing.
+fn assert_not_silent(place: &Place, epoch: Epoch, what: &str) -> bool {
+    let verified = verify(place.path()).expect("verify");
+    let backend = match place.open() {
+        Err(error) => {
+            assert!(
+                matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Misconfigured),
+                "{what}: {error}"
+            );
+            return true;
+        }
+        Ok(backend) => backend,
+    };
+    assert!(verified.findings.is_empty(), "{what}: {:?}", verified.findings);
+    if matches!(backend.health(), Health::ReadOnly { .. }) {
+        return true;
+    }
+    assert_eq!(backend.health(), Health::Ready, "{what}");
+    assert_eq!(
+        replay(&backend, epoch),
+        (1..=ENTRIES).collect::<Vec<_>>(),
+        "{what}"
+    );
+    for (partition, rows) in [(ROWS, ENTRIES as usize), (Partition::segment(SEGMENT, 0), 100)] {
+        match count(&backend, partition) {
+            Ok(found) => assert_eq!(found, rows, "{what}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}"),
+        }
+    }
+    false
+}
+
+/// Applies each kind of damage at places spread over a file, each to a fresh clone. Returns (noticed, trials).
+fn damage_everywhere(place: &Place, epoch: Epoch, file: &Path, positions: usize) -> (usize, usize) {
+    let content = fs::read(file).expect("read");
+    let inside = file.strip_prefix(place.path()).expect("inside");
+    // fjall's logs are mostly a hole, in which damage has nothing to hit.
+    let end = content
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
+    let (mut noticed, mut trials) = (0, 0);
+    for n in 0..positions {
+        let at = n * end / positions;
+        let kinds: [(&str, Damage<'_>); 3] = [
+            ("flipped", &|bytes| bytes[at] ^= 1 << (n % 8)),
+            ("zeroed", &|bytes| {
+                let to = (at + 64).min(end);
+                bytes[at..to].fill(0);
+            }),
+            ("truncated", &|bytes| bytes.truncate(at)),
+        ];
+        for (kind, damage) in kinds {
+            let mut damaged = content.clone();
+            damage(&mut damaged);
+            if damaged == content {
+                continue;
+            }
+            let clone = place.clone_as_after_a_crash();
+            fs::write(clone.path().join(inside), &damaged).expect("damage");
+            let what = format!("{} {kind} at byte {at} of {end}", inside.display());
+            noticed += usize::from(assert_not_silent(&clone, epoch, &what));
+            trials += 1;
+        }
+    }
+    (noticed, trials)
+}
+
+#[test]
+fn a_damaged_journal_is_noticed() {
+    let (place, epoch) = filled(false);
+    let (noticed, trials) = damage_everywhere(&place, epoch, &place.journal(), 12);
+    assert_eq!(noticed, trials, "everything in it had been acknowledged");
+}
+
+#[test]
+fn damaged_version_files_are_refused_and_delete_nothing() {
+    let (place, epoch) = filled(false);
+    let keyspaces = place.path().join("store/keyspaces");
+    let currents = files(&keyspaces)
+        .into_iter()
+        .filter(|path| path.ends_with("current"));
+    let names = currents.flat_map(|current| {
+        let version = fs::read(&current).expect("read")[0];
+        let version = current.with_file_name(format!("v{version}"));
+        [current, version]
+    });
+    let mut trials = 0;
+    for file in names {
+        let (noticed, tried) = damage_everywhere(&place, epoch, &file, 3);
+        assert_eq!(noticed, tried, "{}", file.display());
+        trials += tried;
+
+        let clone = place.clone_as_after_a_crash();
+        let damaged = clone
+            .path()
+            .join(file.strip_prefix(place.path()).expect("inside"));
+        let mut content = fs::read(&damaged).expect("read");
+        content[0] ^= 1;
+        fs::write(&damaged, content).expect("damage");
+        let before = files(&clone.path().join("store/keyspaces")).len();
+        assert_eq!(clone.open().expect_err("damaged").kind(), ErrorKind::Corrupt);
+        assert_eq!(files(&clone.path().join("store/keyspaces")).len(), before);
+    }
+    assert!(trials > 30, "{trials} trials");
+}
+
+#[test]
+fn a_damaged_log_of_fjall_is_noticed() {
+    let (place, epoch) = filled(true);
+    let log = files(&place.path().join("store"));
+    let log = log
+        .iter()
+        .find(|path| path.extension().is_some_and(|name| name == "jnl"));
+    let (noticed, trials) = damage_everywhere(&place, epoch, log.expect("a log"), 12);
+    assert_eq!(noticed, trials, "everything in it had been acknowledged");
+}
+
+#[test]
+fn damaged_tables_are_noticed_when_they_are_read() {
+    let (place, epoch) = filled(false);
+    let tables = files(&place.path().join("store/keyspaces"));
+    for table in tables
+        .iter()
+        .filter(|path| path.parent().is_some_and(|folder| folder.ends_with("tables")))
+    {
+        damage_everywhere(&place, epoch, table, 4);
+    }
+}
+
+#[test]
+fn a_missing_keyspace_is_refused() {
+    let (place, _) = filled(false);
+    for entry in fs::read_dir(place.path().join("store/keyspaces")).expect("read") {
+        let name = entry.expect("an entry").file_name();
+        for lost in ["", "current"] {
+            let clone = place.clone_as_after_a_crash();
+            let path = clone.path().join("store/keyspaces").join(&name).join(lost);
+            if lost.is_empty() {
+                fs::remove_dir_all(path).expect("remove");
+            } else {
+                fs::remove_file(path).expect("remove");
+            }
+            assert_eq!(clone.open().expect_err("missing").kind(), ErrorKind::Corrupt);
+            let report = verify(clone.path()).expect("verify");
+            assert_eq!(report.findings.len(), 1, "{report:?}");
+        }
+    }
+}
+
+#[test]
+fn one_damaged_list_of_keyspaces_is_enough_and_two_are_not() {
+    let (place, epoch) = filled(false);
+    fs::write(place.path().join("KEYSPACES"), b"damaged").expect("damage");
+    assert!(!assert_not_silent(&place, epoch, "one list"));
+    let (place, _) = filled(false);
+    fs::write(place.path().join("KEYSPACES"), b"damaged").expect("damage");
+    fs::remove_file(place.path().join("KEYSPACES.copy")).expect("remove");
+    assert_eq!(place.open().expect_err("no list").kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_damaged_high_water_mark_is_read_only_until_accepted() {
+    for damage in [None, Some(b"damaged".as_slice())] {
+        let (place, _) = filled(false);
+        let path = place.path().join("highwater");
+        match damage {
+            Some(content) => fs::write(&path, content).expect("damage"),
+            None => fs::remove_file(&path).expect("remove"),
+        }
+        for _ in 0..2 {
+            let degraded = place.open().expect("open");
+            assert!(matches!(degraded.health(), Health::ReadOnly { .. }), "{damage:?}");
+        }
+        let accepting = FjallOptions {
+            accept_loss: true,
+            ..options()
+        };
+        drop(place.open_with(accepting).expect("open"));
+        assert_eq!(place.open().expect("open").health(), Health::Ready);
+    }
+}
+
+#[test]
+fn a_lost_store_is_not_made_anew() {
+    let (place, _) = filled(false);
+    fs::remove_dir_all(place.path().join("store")).expect("remove");
+    assert_eq!(place.open().expect_err("lost").kind(), ErrorKind::Corrupt);
+    fs::remove_dir_all(place.path().join("journal")).expect("remove");
+    let backend = place.open();
+    let is_noticed = backend.map_or(true, |backend| backend.health() != Health::Ready);
+    assert!(is_noticed, "the high-water mark remembers");
+}
+
+#[test]
+fn another_format_is_refused() {
+    let (place, _) = filled(false);
+    fs::write(place.path().join("FORMAT"), "tideline-fjall 2\n").expect("write");
+    assert_eq!(place.open().expect_err("newer").kind(), ErrorKind::Misconfigured);
+    fs::remove_file(place.path().join("FORMAT")).expect("remove");
+    assert_eq!(place.open().expect_err("no format").kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn an_intact_folder_verifies() {
+    let (place, _) = filled(false);
+    let report = verify(place.path()).expect("verify");
+    assert_eq!(report.findings, Vec::<String>::new());
+    assert_eq!(report.keyspaces, 4, "meta, rows, manifest and one group");
+    assert_eq!(report.journal_entries, ENTRIES);
+    assert!(report.log_batches > ENTRIES);
+    let nowhere = tempfile::tempdir().expect("a folder");
+    assert_eq!(
+        verify(nowhere.path()).expect_err("no data folder").kind(),
+        ErrorKind::Misconfigured
+    );
+}

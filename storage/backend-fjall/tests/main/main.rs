@@ -1,0 +1,6 @@
+//! The embedded backend from outside: the contract, restarts, damage.
+
+mod conformance;
+mod damage;
+mod place;
+mod restart;

@@ -1,0 +1,158 @@
+//! A data folder to play with, and its crash clones.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use tideline_backend::{
+    Backend, Direction, Epoch, JournalEntry, KeyRange, PageLimit, Partition, Result, Row, RowChange,
+    SegmentRef, Shard, Space, Stamp,
+};
+use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber};
+
+pub(crate) const SHARD: Shard = Shard(0);
+pub(crate) const ROWS: Partition = Partition::space(Space(1), 0);
+pub(crate) const SEGMENT: SegmentRef = SegmentRef {
+    segment: SegmentId(5),
+    group: GroupId(2),
+};
+
+/// A data folder that goes with this value.
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn open(&self) -> Result<FjallBackend> {
+        self.open_with(options())
+    }
+
+    pub(crate) fn open_with(&self, options: FjallOptions) -> Result<FjallBackend> {
+        FjallBackend::open(self.path(), options)
+    }
+
+    /// What a crash would leave, while the backend is open: a copy of the folder as it is.
+    pub(crate) fn clone_as_after_a_crash(&self) -> Self {
+        let clone = Self::new();
+        copy_folder(self.path(), clone.path());
+        clone
+    }
+
+    /// The newest journal file.
+    pub(crate) fn journal(&self) -> PathBuf {
+        let mut files = files(&self.path().join("journal"));
+        files.sort();
+        files.pop().expect("a journal file")
+    }
+}
+
+pub(crate) fn options() -> FjallOptions {
+    FjallOptions {
+        cache_bytes: 4 << 20,
+        worker_threads: 1,
+        free_bytes_min: 0,
+        free_per_mille_min: 0,
+        ..FjallOptions::default()
+    }
+}
+
+/// Every file below a folder.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let copy = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy_folder(&path, &copy);
+        } else {
+            copy_file(&path, &copy);
+        }
+    }
+}
+
+/// Copies a file without its trailing zeros, which fjall's 64 MiB logs are full of.
+fn copy_file(from: &Path, to: &Path) {
+    let content = fs::read(from).expect("read");
+    let length = content.len() as u64;
+    let end = content
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
+    fs::write(to, &content[..end]).expect("write");
+    let file = fs::OpenOptions::new().write(true).open(to).expect("open");
+    file.set_len(length).expect("set the length");
+}
+
+pub(crate) fn append(backend: &FjallBackend, epoch: Epoch, sequence: u64, durability: Durability) {
+    let entry = JournalEntry {
+        sequence: SequenceNumber(sequence),
+        value: value(sequence),
+    };
+    backend
+        .append(SHARD, epoch, &[entry], durability)
+        .expect("append");
+}
+
+fn value(sequence: u64) -> Bytes {
+    Bytes::from(vec![sequence as u8; 100 + (sequence % 50) as usize])
+}
+
+pub(crate) fn replay(backend: &FjallBackend, epoch: Epoch) -> Vec<u64> {
+    let mut seen = Vec::new();
+    backend
+        .replay(SHARD, epoch, SequenceNumber(0), &mut |sequence, bytes| {
+            assert_eq!(bytes, value(sequence.0));
+            seen.push(sequence.0);
+            Ok(())
+        })
+        .expect("replay");
+    seen
+}
+
+pub(crate) fn write(backend: &FjallBackend, n: u64) -> Result<()> {
+    let change = RowChange {
+        key: Bytes::copy_from_slice(&n.to_be_bytes()),
+        value: Some(Bytes::from_static(b"a value")),
+    };
+    backend.write(ROWS, &[change], Stamp(n))
+}
+
+pub(crate) fn load(backend: &FjallBackend, segment: SegmentRef) {
+    let mut rows = (0..100_u64).map(|n| {
+        Ok(Row {
+            key: Bytes::copy_from_slice(&n.to_be_bytes()),
+            value: Bytes::from(vec![n as u8; 1_000]),
+        })
+    });
+    backend.load(segment, 0, &mut rows).expect("load");
+}
+
+pub(crate) fn count(backend: &FjallBackend, partition: Partition) -> Result<usize> {
+    let limit = PageLimit {
+        rows_max: usize::MAX,
+        bytes_max: usize::MAX,
+    };
+    let page = backend.scan(partition, &KeyRange::ALL, Direction::Ascending, limit)?;
+    Ok(page.rows.len())
+}
