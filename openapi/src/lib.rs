@@ -1,1 +1,38 @@
-//! tideline-openapi
+//! The words of the HTTP interface: what requests and answers look like, apart from who serves them.
+//!
+//! Types here are plain data with their JSON form, their rules of form, and their place in the OpenAPI document.
+//! They know no engine: `services/http` turns them into engine calls. The document itself is committed as
+//! `openapi/openapi.json`; a test of `services/http` fails when it is stale.
+//!
+//! Rules that hold everywhere: requests refuse members that they do not know, instants are RFC 3339 text or integer
+//! nanoseconds, durations are text such as `90s` or `30d`, lists are paged by an opaque token.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`condition`] | [`Condition`]: the tree that finds timelines |
+//! | [`error`] | [`ErrorBody`]: the one body of every failure of our own routes |
+//! | [`time`] | [`TimeInput`], [`DurationText`] |
+//! | [`table`] | tables and their statistics |
+//! | [`points`] | the answer to a write |
+//! | [`timeline`] | search, description, attributes |
+//! | [`name`] | measurements, tags, fields |
+//! | [`job`] | jobs that an operator starts |
+//! | [`operation`] | health and readiness |
+//! | [`influx`] | bodies that InfluxDB clients expect |
+
+pub mod condition;
+pub mod error;
+pub mod influx;
+pub mod job;
+pub mod name;
+pub mod operation;
+pub mod points;
+pub mod table;
+pub mod time;
+pub mod timeline;
+
+mod present;
+
+pub use condition::{Condition, Scalar};
+pub use error::{ErrorBody, ErrorCode};
+pub use time::{DurationText, TimeInput};
