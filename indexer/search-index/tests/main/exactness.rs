@@ -1,0 +1,231 @@
+//! Whatever the index has reached, an answer is what the model says.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use tideline_model::{Ordinal, TableId, TimeRange, TimelineId};
+use tideline_search_index::{Condition, Subject, Test};
+use tideline_timeline_catalog::AttributeValue;
+
+use crate::harness::Database;
+
+const MEASUREMENTS: [&str; 3] = ["cpu", "mem", "disk io"];
+const TAG_KEYS: [&str; 5] = ["host", "dc", "rack", "a", "a\0b"];
+const VALUES: [&str; 10] = [
+    "a", "b", "ab", "b\0c", "web-1", "web-2", "web-10", "ü", "x\ny", "*",
+];
+const ATTRIBUTE_KEYS: [&str; 2] = ["owner", "rack"];
+const WILDCARDS: [&str; 8] = ["*", "web-*", "*b*", "?", "w?b-1*", "", "ü*", "x?y"];
+const REGEXES: [&str; 12] = [
+    "web-.*",
+    "a|b",
+    "(a|b)+",
+    ".*",
+    "",
+    "web-[0-9]",
+    "x.y",
+    "[^a]*",
+    "web-1|ü|",
+    "wx?eb-1?",
+    "b\\x00c",
+    "ü+",
+];
+
+#[derive(Debug, Clone)]
+enum Step {
+    Add(
+        &'static str,
+        Vec<(&'static str, &'static str)>,
+        Option<(i64, i64)>,
+    ),
+    Edit(usize, &'static str, Option<AttributeValue>),
+    Flush,
+    ReopenIndex,
+    Restart,
+    DeleteFolder,
+    Search(Condition),
+}
+
+fn attribute() -> impl Strategy<Value = AttributeValue> {
+    prop_oneof![
+        select(VALUES.to_vec()).prop_map(|text| AttributeValue::Text(text.to_owned())),
+        Just(AttributeValue::Text(String::new())),
+        select(vec![0.0, -0.0, 1.5, -7.0]).prop_map(AttributeValue::Number),
+        any::<bool>().prop_map(AttributeValue::Boolean),
+    ]
+}
+
+fn text() -> impl Strategy<Value = AttributeValue> {
+    let text = prop_oneof![9 => select(VALUES.to_vec()), 1 => Just(""), 1 => Just("cpu")];
+    text.prop_map(|text| AttributeValue::Text(text.to_owned()))
+}
+
+fn range() -> impl Strategy<Value = TimeRange> {
+    (0..100i64, 0..100i64).prop_map(|(start, end)| TimeRange::new(start, end))
+}
+
+fn leaf() -> impl Strategy<Value = Condition> {
+    let tag = select(TAG_KEYS.to_vec()).prop_map(|key| Subject::Tag(key.to_owned()));
+    let attribute_key = select(ATTRIBUTE_KEYS.to_vec()).prop_map(|key| Subject::Attribute(key.to_owned()));
+    let subject = prop_oneof![
+        1 => Just(Subject::Measurement),
+        2 => Just(Subject::Source),
+        5 => tag,
+        2 => attribute_key.clone(),
+    ];
+    let test = prop_oneof![
+        4 => text().prop_map(Test::Equals),
+        2 => text().prop_map(Test::NotEquals),
+        2 => prop::collection::vec(text(), 0..4).prop_map(Test::In),
+        2 => select(vec!["", "w", "web-1", "a", "ü"]).prop_map(|text| Test::Prefix(text.to_owned())),
+        2 => select(WILDCARDS.to_vec()).prop_map(|text| Test::Wildcard(text.to_owned())),
+        2 => select(REGEXES.to_vec()).prop_map(|text| Test::Regex(text.to_owned())),
+        2 => Just(Test::Exists),
+    ];
+    let typed = prop_oneof![
+        attribute().prop_map(Test::Equals),
+        attribute().prop_map(Test::NotEquals),
+        prop::collection::vec(attribute(), 0..4).prop_map(Test::In),
+    ];
+    let time = prop_oneof![Just(Subject::FirstSeen), Just(Subject::LastSeen)];
+    prop_oneof![
+        8 => (subject, test).prop_map(|(subject, test)| Condition::leaf(subject, test)),
+        2 => (attribute_key, typed).prop_map(|(subject, test)| Condition::leaf(subject, test)),
+        2 => (time, range()).prop_map(|(subject, range)| Condition::leaf(subject, Test::TimeRange(range))),
+        1 => Just(Condition::All),
+    ]
+}
+
+pub(crate) fn condition() -> impl Strategy<Value = Condition> {
+    leaf().prop_recursive(4, 16, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Condition::And),
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Condition::Or),
+            inner.prop_map(|condition| Condition::Not(Box::new(condition))),
+        ]
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let tags = prop::collection::btree_map(select(TAG_KEYS.to_vec()), select(VALUES.to_vec()), 0..5);
+    let seen = prop::option::of((0..100i64, 0..100i64));
+    prop_oneof![
+        40 => (select(MEASUREMENTS.to_vec()), tags, seen)
+            .prop_map(|(measurement, tags, seen)| Step::Add(measurement, tags.into_iter().collect(), seen)),
+        10 => (any::<usize>(), select(ATTRIBUTE_KEYS.to_vec()), prop::option::weighted(0.8, attribute()))
+            .prop_map(|(which, key, value)| Step::Edit(which, key, value)),
+        2 => Just(Step::Flush),
+        1 => Just(Step::ReopenIndex),
+        1 => Just(Step::Restart),
+        1 => Just(Step::DeleteFolder),
+        40 => condition().prop_map(Step::Search),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_search_is_the_naive_filter(steps in prop::collection::vec(step(), 50..300)) {
+        let mut database = Database::new(TableId(5));
+        for step in steps {
+            match step {
+                Step::Add(measurement, tags, seen) => {
+                    database.add(measurement, &tags, seen);
+                }
+                Step::Edit(which, key, value) if !database.model.0.is_empty() => {
+                    let ordinals: Vec<u32> = database.model.0.keys().copied().collect();
+                    database.edit(Ordinal(ordinals[which % ordinals.len()]), key, value);
+                }
+                Step::Edit(..) => {}
+                Step::Flush => database.flush(),
+                Step::ReopenIndex => database.reopen_index(),
+                Step::Restart => database.restart(),
+                Step::DeleteFolder => database.delete_folder(),
+                Step::Search(condition) => {
+                    database.check(&condition);
+                }
+            }
+        }
+        database.flush();
+    }
+}
+
+/// Enough timelines that an `And` is cut short, lists are decoded, and bounds are verified.
+#[test]
+fn large_tables_are_searched_exactly() {
+    let mut database = Database::new(TableId(u32::MAX));
+    let add = |database: &mut Database, numbers: std::ops::Range<i64>| {
+        for n in numbers {
+            let host = format!("host-{n}");
+            let rack = (n % 300).to_string();
+            let dc = if n % 2 == 0 { "even" } else { "odd" };
+            let mut tags = vec![("host", host.as_str()), ("rack", rack.as_str()), ("dc", dc)];
+            if n % 7 == 0 {
+                tags.push(("spare", "yes"));
+            }
+            database.add("cpu", &tags, (n % 3 != 0).then_some((n, n + 10)));
+        }
+    };
+    add(&mut database, 0..9_000);
+    database.flush();
+    add(&mut database, 9_000..12_000);
+    database.flush();
+    add(&mut database, 12_000..12_500);
+    for n in (0..12_500).step_by(9) {
+        database.edit(
+            Ordinal(n),
+            "owner",
+            Some(AttributeValue::Number(f64::from(n % 2))),
+        );
+    }
+    let tag = |key: &str, value: &str| Condition::tag(key, value);
+    let of = |subject, test| Condition::leaf(subject, test);
+    let not = |condition| Condition::Not(Box::new(condition));
+    let late = of(
+        Subject::LastSeen,
+        Test::TimeRange(TimeRange::new(6_000, i64::MAX)),
+    );
+    let owner = Subject::Attribute("owner".into());
+    let ids: Vec<AttributeValue> = [3u32, 9_500, 12_400]
+        .iter()
+        .map(|ordinal| AttributeValue::Text(database.model.0[ordinal].id.to_string()))
+        .chain([AttributeValue::Text(TimelineId::MAX.to_string())])
+        .collect();
+    let named = of(Subject::Id, Test::In(ids));
+    let conditions = [
+        Condition::And(vec![tag("dc", "even"), tag("rack", "6")]),
+        Condition::And(vec![tag("dc", "even"), tag("rack", "7")]),
+        Condition::And(vec![not(tag("spare", "yes")), tag("rack", "14")]),
+        not(Condition::And(vec![tag("dc", "even"), tag("rack", "6")])),
+        Condition::And(vec![late.clone(), tag("dc", "odd")]),
+        not(Condition::And(vec![late.clone(), tag("dc", "odd")])),
+        Condition::Or(vec![not(late.clone()), tag("rack", "1")]),
+        of(Subject::Source, Test::Regex("host-1.*9".into())),
+        of(Subject::Source, Test::Wildcard("*99".into())),
+        Condition::And(vec![
+            of(Subject::Source, Test::Prefix("host-12".into())),
+            tag("dc", "odd"),
+        ]),
+        of(owner.clone(), Test::Equals(AttributeValue::Number(1.0))),
+        not(of(owner, Test::Exists)),
+        named.clone(),
+        not(named.clone()),
+        Condition::Or(vec![named.clone(), tag("rack", "2")]),
+        Condition::And(vec![named, tag("dc", "odd")]),
+        tag("spare", ""),
+        Condition::All,
+        Condition::Or(vec![]),
+    ];
+    let check_all = |database: &Database| {
+        let found: Vec<u64> = conditions
+            .iter()
+            .map(|condition| database.check(condition).len())
+            .collect();
+        assert!(found[0] > 0 && found[1] == 0 && found[4] > 1_000, "{found:?}");
+    };
+    check_all(&database);
+    database.flush();
+    check_all(&database);
+    database.restart();
+    check_all(&database);
+}

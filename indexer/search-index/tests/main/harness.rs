@@ -1,0 +1,286 @@
+//! A catalog with its index, the model beside them, and the meaning of conditions spelled out once more.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use roaring::RoaringBitmap;
+use tempfile::TempDir;
+use tideline_backend::Stamp;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_model::{Identity, Ordinal, TableId, TimelineId, Timestamp};
+use tideline_search_index::{Condition, IndexOptions, SearchIndex, Seen, SeenLookup, Subject, Test};
+use tideline_timeline_catalog::{AttributeValue, Attributes, Catalog, CatalogOptions};
+
+pub(crate) const SOURCE_TAGS: [&str; 2] = ["host", "dc"];
+
+/// A timeline as the model sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Modelled {
+    pub(crate) id: TimelineId,
+    pub(crate) measurement: String,
+    pub(crate) tags: BTreeMap<String, String>,
+    pub(crate) attributes: Attributes,
+    pub(crate) seen: Option<Seen>,
+}
+
+/// All visible timelines, by ordinal.
+#[derive(Debug, Default)]
+pub(crate) struct Model(pub(crate) BTreeMap<u32, Modelled>);
+
+impl SeenLookup for Model {
+    fn seen(&self, ordinals: &[Ordinal]) -> Vec<Option<Seen>> {
+        let seen = |ordinal: &Ordinal| self.0.get(&ordinal.0).and_then(|timeline| timeline.seen);
+        ordinals.iter().map(seen).collect()
+    }
+}
+
+/// One table with its index.
+pub(crate) struct Database {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) index: SearchIndex,
+    pub(crate) model: Model,
+    disk: Arc<MemoryDisk>,
+    backend: MemoryBackend,
+    stamp: u64,
+    folder: TempDir,
+}
+
+pub(crate) fn options() -> IndexOptions {
+    IndexOptions {
+        // Only a flush commits, so a test knows what is fresh.
+        commit_delay: Duration::from_secs(3_600),
+        commit_documents: u64::MAX,
+        heap_bytes: 15_000_000,
+        ..IndexOptions::default()
+    }
+}
+
+fn catalog_options() -> CatalogOptions {
+    CatalogOptions {
+        source_tags: SOURCE_TAGS.map(str::to_owned).to_vec(),
+        raw_key_cache_bytes: 0,
+    }
+}
+
+impl Database {
+    pub(crate) fn new(table: TableId) -> Self {
+        let disk = MemoryDisk::new(Character::Embedded);
+        let backend = MemoryBackend::open(&disk);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let index = SearchIndex::open(&folder.path().join("index"), options()).expect("a new index");
+        let catalog = Arc::new(Catalog::new(table, catalog_options()));
+        index.attach(Arc::clone(&catalog));
+        Self {
+            catalog,
+            index,
+            model: Model::default(),
+            disk,
+            backend,
+            stamp: 0,
+            folder,
+        }
+    }
+
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.folder.path().join("index")
+    }
+
+    /// Registers and announces a timeline; a known one changes nothing but its times.
+    pub(crate) fn add(
+        &mut self,
+        measurement: &str,
+        tags: &[(&str, &str)],
+        seen: Option<(i64, i64)>,
+    ) -> Ordinal {
+        let pairs = tags
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let tags: BTreeMap<String, String> = pairs.collect();
+        let owned = tags.clone().into_iter().collect();
+        let identity = Identity::new(measurement.to_owned(), owned).expect("valid");
+        let registered = self.catalog.register(&identity, None).expect("room");
+        self.catalog.announced(&[registered.ordinal]);
+        let seen = seen.map(|(first, last)| Seen {
+            first: Timestamp::from_nanos_clamped(first),
+            last: Timestamp::from_nanos_clamped(last),
+        });
+        let timeline = self
+            .model
+            .0
+            .entry(registered.ordinal.0)
+            .or_insert_with(|| Modelled {
+                id: registered.id,
+                measurement: measurement.to_owned(),
+                tags,
+                attributes: Attributes::new(),
+                seen,
+            });
+        timeline.seen = seen;
+        registered.ordinal
+    }
+
+    pub(crate) fn edit(&mut self, ordinal: Ordinal, key: &str, value: Option<AttributeValue>) {
+        let timeline = self.model.0.get_mut(&ordinal.0).expect("visible");
+        match &value {
+            Some(value) => timeline.attributes.insert(key.to_owned(), value.clone()),
+            None => timeline.attributes.remove(key),
+        };
+        let changes = BTreeMap::from([(key.to_owned(), value)]);
+        let stamp = &mut self.stamp;
+        let edited = self
+            .catalog
+            .set_attributes(&self.backend, ordinal, &changes, &mut || next(stamp));
+        assert_eq!(edited.expect("memory does not fail"), timeline.attributes);
+    }
+
+    pub(crate) fn flush(&self) {
+        self.index.flush().expect("a sound disk");
+        let status = self.index.status();
+        assert_eq!(
+            (status.documents, status.pending),
+            (self.catalog.len(), 0),
+            "{status:?}"
+        );
+    }
+
+    /// Takes the index's folder away, at once, whatever the indexer is doing there.
+    pub(crate) fn delete_folder(&self) {
+        let gone = self.folder.path().join("gone");
+        match std::fs::rename(self.folder(), &gone) {
+            Ok(()) => std::fs::remove_dir_all(gone).expect("nobody writes there any more"),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
+        }
+    }
+
+    /// Closes the index and opens it again over the same folder and catalog.
+    pub(crate) fn reopen_index(&mut self) {
+        self.index.close();
+        self.index = SearchIndex::open(&self.folder(), options()).expect("an index");
+        self.index.attach(Arc::clone(&self.catalog));
+    }
+
+    /// A restart of the whole process: rows are all saved first.
+    pub(crate) fn restart(&mut self) {
+        let stamp = &mut self.stamp;
+        self.catalog
+            .save(&self.backend, &mut || next(stamp))
+            .expect("memory does not fail");
+        self.backend = MemoryBackend::open(&self.disk);
+        let loaded = Catalog::load(&self.backend, self.catalog.table(), catalog_options());
+        self.catalog = Arc::new(loaded.expect("sound rows"));
+        self.reopen_index();
+    }
+
+    /// A restart after which the catalog has lost everything that was not saved.
+    pub(crate) fn restart_without_journal(&mut self) {
+        self.backend = MemoryBackend::open(&self.disk);
+        let loaded = Catalog::load(&self.backend, self.catalog.table(), catalog_options());
+        self.catalog = Arc::new(loaded.expect("sound rows"));
+        let reader = self.catalog.reader();
+        self.model
+            .0
+            .retain(|ordinal, _| reader.visible().contains(*ordinal));
+        drop(reader);
+        self.reopen_index();
+    }
+
+    /// Searches, and compares with the model.
+    pub(crate) fn check(&self, condition: &Condition) -> RoaringBitmap {
+        let found = self
+            .index
+            .search(&self.catalog, condition, &self.model)
+            .expect("a valid condition");
+        let expected: RoaringBitmap = self.model.matching(condition).into_iter().collect();
+        assert_eq!(
+            found.iter().collect::<Vec<_>>(),
+            expected.iter().collect::<Vec<_>>(),
+            "{condition:?}\nstatus {:?}",
+            self.index.status()
+        );
+        found
+    }
+}
+
+fn next(stamp: &mut u64) -> Stamp {
+    *stamp += 1;
+    Stamp(*stamp)
+}
+
+impl Model {
+    /// Ordinals of the timelines that meet a condition.
+    pub(crate) fn matching(&self, condition: &Condition) -> Vec<u32> {
+        let matching = self.0.iter().filter(|(_, timeline)| timeline.meets(condition));
+        matching.map(|(ordinal, _)| *ordinal).collect()
+    }
+}
+
+impl Modelled {
+    pub(crate) fn source(&self) -> Option<&String> {
+        SOURCE_TAGS.iter().find_map(|key| self.tags.get(*key))
+    }
+
+    fn meets(&self, condition: &Condition) -> bool {
+        match condition {
+            Condition::All => true,
+            Condition::And(conditions) => conditions.iter().all(|condition| self.meets(condition)),
+            Condition::Or(conditions) => conditions.iter().any(|condition| self.meets(condition)),
+            Condition::Not(condition) => !self.meets(condition),
+            Condition::Leaf { subject, test } => self.passes(subject, test),
+        }
+    }
+
+    fn passes(&self, subject: &Subject, test: &Test) -> bool {
+        let text = |text: &str| Some(AttributeValue::Text(text.to_owned()));
+        let value = match subject {
+            Subject::Measurement => text(&self.measurement),
+            Subject::Source => self.source().and_then(|source| text(source)),
+            Subject::Tag(key) => self.tags.get(key).and_then(|value| text(value)),
+            Subject::Attribute(key) => self.attributes.get(key).cloned(),
+            Subject::Id => text(&self.id.to_string()),
+            Subject::FirstSeen | Subject::LastSeen => {
+                let Test::TimeRange(range) = test else {
+                    panic!("only ranges are asked of times")
+                };
+                return self.seen.is_some_and(|seen| {
+                    let first = *subject == Subject::FirstSeen;
+                    let time = if first { seen.first } else { seen.last };
+                    range.start <= time.nanos() && time.nanos() < range.end
+                });
+            }
+        };
+        let present = value.is_some();
+        let value = value.unwrap_or(AttributeValue::Text(String::new()));
+        let as_text = match &value {
+            AttributeValue::Text(text) => Some(text.as_str()),
+            _ => None,
+        };
+        match test {
+            Test::Equals(other) => value == *other,
+            Test::NotEquals(other) => value != *other,
+            Test::In(others) => others.contains(&value),
+            Test::Prefix(prefix) => as_text.is_some_and(|text| text.starts_with(prefix)),
+            Test::Wildcard(pattern) => {
+                let pattern: Vec<char> = pattern.chars().collect();
+                as_text.is_some_and(|text| fits(&pattern, &text.chars().collect::<Vec<_>>()))
+            }
+            Test::Regex(pattern) => {
+                let regex = regex::Regex::new(&format!("^(?s:{pattern})$")).expect("valid");
+                as_text.is_some_and(|text| regex.is_match(text))
+            }
+            Test::Exists => present,
+            Test::TimeRange(_) => panic!("ranges are asked of times only"),
+        }
+    }
+}
+
+fn fits(pattern: &[char], text: &[char]) -> bool {
+    match (pattern, text) {
+        ([], []) => true,
+        (['*', rest @ ..], _) => fits(rest, text) || (!text.is_empty() && fits(pattern, &text[1..])),
+        (['?', rest @ ..], [_, tail @ ..]) => fits(rest, tail),
+        ([one, rest @ ..], [other, tail @ ..]) => one == other && fits(rest, tail),
+        _ => false,
+    }
+}

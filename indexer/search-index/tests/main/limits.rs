@@ -1,0 +1,82 @@
+//! Conditions that are refused, and what the caller is told.
+
+use tideline_search_index::condition::{DEPTH_MAX, NODES_MAX, PATTERN_BYTES_MAX};
+use tideline_search_index::{Condition, Matcher, Subject, Test};
+use tideline_timeline_catalog::AttributeValue;
+
+fn refusal(condition: &Condition) -> String {
+    Matcher::new(condition).expect_err("over a limit").to_string()
+}
+
+fn host(test: Test) -> Condition {
+    Condition::leaf(Subject::Tag("host".to_owned()), test)
+}
+
+fn nested(depth: usize) -> Condition {
+    (1..depth).fold(Condition::All, |inner, _| Condition::Not(Box::new(inner)))
+}
+
+#[test]
+fn limits_name_the_limit_and_what_was_given() {
+    assert!(Matcher::new(&nested(DEPTH_MAX)).is_ok());
+    assert_eq!(
+        refusal(&nested(65)),
+        "depth of the condition of 65 is over the limit of 64"
+    );
+    assert!(refusal(&nested(20_000)).contains("over the limit of 64"));
+    let wide = Condition::Or(vec![Condition::All; NODES_MAX]);
+    assert!(
+        refusal(&wide).contains("10001 is over the limit of 10000"),
+        "{}",
+        refusal(&wide)
+    );
+    let values = vec![AttributeValue::Text("x".to_owned()); NODES_MAX];
+    assert!(refusal(&host(Test::In(values))).contains("10001 is over the limit of 10000"));
+    let long = "x".repeat(PATTERN_BYTES_MAX + 1);
+    for test in [
+        Test::Prefix(long.clone()),
+        Test::Wildcard(long.clone()),
+        Test::Regex(long),
+    ] {
+        assert!(refusal(&host(test)).contains("1025 is over the limit of 1024"));
+    }
+    let bomb = host(Test::Regex("((a{100}){100}){100}".to_owned()));
+    assert!(
+        refusal(&bomb).contains("compiled regular expression"),
+        "{}",
+        refusal(&bomb)
+    );
+}
+
+#[test]
+fn broken_patterns_are_refused() {
+    for pattern in ["(", "a)|(b", "[z-a]", "(?x)a # comment", "\\"] {
+        assert!(
+            refusal(&host(Test::Regex(pattern.to_owned()))).starts_with("regular expression"),
+            "{pattern}"
+        );
+    }
+}
+
+#[test]
+fn tests_that_a_subject_does_not_have_are_refused() {
+    let number = || AttributeValue::Number(1.0);
+    let range = || Test::TimeRange(tideline_model::TimeRange::ALL);
+    let cases = [
+        (
+            Subject::Tag("host".to_owned()),
+            Test::Equals(number()),
+            "tag \"host\"",
+        ),
+        (Subject::Measurement, Test::In(vec![number()]), "the measurement"),
+        (Subject::Id, Test::Exists, "the timeline id"),
+        (Subject::LastSeen, Test::Exists, "last seen"),
+        (Subject::Source, range(), "the source"),
+    ];
+    for (subject, test, named) in cases {
+        let refusal = refusal(&Condition::leaf(subject, test));
+        assert!(refusal.ends_with(named), "{refusal}");
+    }
+    let id = Condition::leaf(Subject::Id, Test::Equals(AttributeValue::Text("30".to_owned())));
+    assert!(refusal(&id).contains("32 hexadecimal digits"));
+}

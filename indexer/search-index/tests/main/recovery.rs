@@ -1,0 +1,179 @@
+//! The index is disposable: damage, loss and disagreement change how long an answer takes, never what it says.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tideline_model::{Ordinal, TableId};
+use tideline_search_index::{Condition, IndexOptions, SearchIndex};
+use tideline_timeline_catalog::AttributeValue;
+
+use crate::harness::{Database, options};
+
+fn fill(database: &mut Database, numbers: std::ops::Range<u32>) {
+    for n in numbers {
+        let (host, rack) = (format!("h{n}"), (n % 10).to_string());
+        database.add("cpu", &[("host", &host), ("rack", &rack)], None);
+    }
+}
+
+fn rack(number: u32) -> Condition {
+    Condition::tag("rack", number.to_string())
+}
+
+#[test]
+fn a_folder_that_vanishes_at_run_time_is_rebuilt() {
+    let mut database = Database::new(TableId(1));
+    fill(&mut database, 0..1_000);
+    database.flush();
+    database.delete_folder();
+    fill(&mut database, 1_000..1_100);
+    assert_eq!(database.check(&rack(3)).len(), 110);
+    database.flush();
+    assert_eq!(database.check(&rack(3)).len(), 110);
+    database.restart();
+    database.flush();
+    assert_eq!(database.check(&rack(3)).len(), 110);
+}
+
+#[test]
+fn every_damaged_file_is_noticed_at_the_next_start() {
+    let mut database = Database::new(TableId(1));
+    fill(&mut database, 0..300);
+    database.flush();
+    database.index.close();
+    let files = std::fs::read_dir(database.folder()).expect("a folder");
+    let names: Vec<_> = files.map(|file| file.expect("an entry").file_name()).collect();
+    let mut damaged = 0;
+    for name in names {
+        let path = database.folder().join(&name);
+        // Locks and lists of files hold no documents; each start may make other files.
+        let Ok(mut bytes) = std::fs::read(&path) else {
+            continue;
+        };
+        if bytes.is_empty() {
+            continue;
+        }
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).expect("a writable folder");
+        damaged += 1;
+        database.reopen_index();
+        for number in [3, 11] {
+            database.check(&rack(number));
+        }
+        database.flush();
+        database.check(&Condition::Not(Box::new(rack(4))));
+        database.index.close();
+    }
+    assert!(damaged >= 2, "there were files to damage");
+}
+
+#[test]
+fn a_catalog_that_lost_timelines_is_indexed_anew() {
+    let mut database = Database::new(TableId(1));
+    fill(&mut database, 0..50);
+    database.restart();
+    fill(&mut database, 50..60);
+    database.flush();
+    database.restart_without_journal();
+    // The ordinals of the lost timelines are given to others.
+    for n in 0..10u32 {
+        database.add("mem", &[("host", &format!("other-{n}"))], None);
+    }
+    assert_eq!(database.check(&rack(3)).len(), 5);
+    database.flush();
+    assert_eq!(database.check(&rack(3)).len(), 5);
+    assert_eq!(database.check(&Condition::tag("host", "h55")).len(), 0);
+    assert_eq!(database.check(&Condition::tag("host", "other-5")).len(), 1);
+}
+
+#[test]
+fn edits_before_a_commit_are_caught_up_after_a_restart() {
+    let mut database = Database::new(TableId(1));
+    fill(&mut database, 0..20);
+    let owned = |name: &str| Some(AttributeValue::Text(name.to_owned()));
+    database.edit(Ordinal(3), "owner", owned("ops"));
+    database.flush();
+    database.edit(Ordinal(3), "owner", owned("dev"));
+    database.edit(Ordinal(4), "owner", owned("ops"));
+    database.restart();
+    let owner = |name: &str| {
+        let test = tideline_search_index::Test::Equals(AttributeValue::Text(name.to_owned()));
+        Condition::leaf(
+            tideline_search_index::Subject::Attribute("owner".to_owned()),
+            test,
+        )
+    };
+    for _ in 0..2 {
+        assert_eq!(database.check(&owner("ops")).iter().collect::<Vec<_>>(), [4]);
+        assert_eq!(database.check(&owner("dev")).iter().collect::<Vec<_>>(), [3]);
+        database.flush();
+    }
+}
+
+#[test]
+fn tables_share_an_index_without_seeing_each_other() {
+    let mut one = Database::new(TableId(1));
+    let mut two = Database::new(TableId(2));
+    // The second database's catalog feeds the first one's index, too.
+    one.index.attach(Arc::clone(&two.catalog));
+    fill(&mut one, 0..100);
+    fill(&mut two, 50..250);
+    one.index.flush().expect("a sound disk");
+    assert_eq!(one.index.status().documents, 300);
+    let find = |catalog, model| one.index.search(catalog, &rack(3), model).expect("valid").len();
+    assert_eq!(find(&one.catalog, &one.model), 10);
+    assert_eq!(find(&two.catalog, &two.model), 20);
+    one.index.detach(TableId(2));
+    one.index.flush().expect("a sound disk");
+    assert_eq!(one.index.status().documents, 100);
+    assert_eq!(
+        one.index
+            .search(&one.catalog, &rack(3), &one.model)
+            .expect("valid")
+            .len(),
+        10
+    );
+    one.index.attach(Arc::clone(&two.catalog));
+    one.index.flush().expect("a sound disk");
+    assert_eq!(
+        one.index
+            .search(&two.catalog, &rack(3), &two.model)
+            .expect("valid")
+            .len(),
+        20
+    );
+    // A start that attaches one table and drops the rest.
+    one.reopen_index();
+    one.index.detach_others();
+    one.flush();
+    assert_eq!(one.check(&rack(3)).len(), 10);
+}
+
+#[test]
+fn a_notice_leads_to_a_commit_and_a_closed_index_still_answers() {
+    let mut database = Database::new(TableId(1));
+    database.index.close();
+    let eager = IndexOptions {
+        commit_delay: Duration::from_millis(1),
+        idle_after: Duration::from_millis(1),
+        ..options()
+    };
+    database.index = SearchIndex::open(&database.folder(), eager).expect("an index");
+    database.index.attach(Arc::clone(&database.catalog));
+    fill(&mut database, 0..500);
+    database.index.notify();
+    let start = Instant::now();
+    while database.index.status().documents < 500 {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            database.index.status()
+        );
+        std::thread::yield_now();
+    }
+    database.index.close();
+    fill(&mut database, 500..600);
+    assert_eq!(database.check(&rack(3)).len(), 60);
+    assert!(database.index.flush().is_err(), "a closed index commits nothing");
+}
