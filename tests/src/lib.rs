@@ -1,1 +1,59 @@
-//! tideline-tests
+//! What whole-process tests need: the real binary, started and ended as an operator would, and a client that
+//! speaks to it over HTTP.
+//!
+//! Nothing here links the server. A test sees what an agent or a dashboard sees, so it can neither reach around
+//! the protocol nor keep a state alive that a killed process would lose.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`server`] | [`Server`]: the binary on a data folder of its own; ready, kill −9, SIGTERM, again |
+//! | [`client`] | [`Client`] and [`Response`]: one request, one answer, any status |
+//! | [`raw`] | bytes on a socket, for what no decent client sends |
+//! | [`compress`] | gzip and zstd bodies, and bombs |
+//! | [`script`] | scenarios as text: requests and what they must answer |
+//! | [`subset`] | whether an answer holds what a scenario expects |
+//! | [`reading`] | points of a table as the query route gives them, page by page |
+//! | [`ledger`] | what was sent and what was acknowledged, kept outside of the server |
+//! | [`corpora`] | where the outside data lies |
+//! | [`wait`] | waiting for something that tells nobody |
+
+pub mod client;
+pub mod compress;
+pub mod corpora;
+pub mod raw;
+pub mod script;
+pub mod server;
+pub mod subset;
+pub mod wait;
+
+pub use client::{Client, Response};
+pub use server::{Launch, Server};
+
+/// The seed of a run: `TIDELINE_SEED` when it is set, else one drawn from the clock. Printed, so that a failure can
+/// be run again.
+pub fn seed(test: &str) -> u64 {
+    let drawn = || {
+        use tideline_model::Clock as _;
+        tideline_model::SystemClock.now().nanos().unsigned_abs()
+    };
+    let set = std::env::var("TIDELINE_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let seed = set.unwrap_or_else(drawn);
+    println!("{test}: TIDELINE_SEED={seed}");
+    seed
+}
+
+/// How often a test repeats its work: the environment variable when it is set, else `default`.
+///
+/// # Panics
+///
+/// When the variable is set to something that is no count.
+pub fn rounds(variable: &str, default: usize) -> usize {
+    match std::env::var(variable) {
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable}={text} is no count")),
+        Err(_) => default,
+    }
+}

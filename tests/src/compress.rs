@@ -1,0 +1,50 @@
+//! Compressed bodies, and bodies that grow when they are unpacked.
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+/// A gzip body.
+pub fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(body).expect("memory takes every write");
+    encoder.finish().expect("memory takes every write")
+}
+
+/// A zstd body.
+pub fn zstd(body: &[u8]) -> Vec<u8> {
+    zstd::encode_all(body, 3).expect("memory takes every write")
+}
+
+/// How a bomb is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packing {
+    /// gzip, about 1:1000.
+    Gzip,
+    /// zstd, about 1:10,000 and more.
+    Zstd,
+}
+
+/// A small body that unpacks to `len` bytes of line protocol comment: nothing of it would be stored, all of it
+/// would be unpacked.
+pub fn bomb(packing: Packing, len: u64) -> Vec<u8> {
+    let block = [b'#'; 1 << 16];
+    let blocks = len.div_ceil(block.len() as u64);
+    match packing {
+        Packing::Gzip => {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+            for _ in 0..blocks {
+                encoder.write_all(&block).expect("memory takes every write");
+            }
+            encoder.finish().expect("memory takes every write")
+        }
+        Packing::Zstd => {
+            let mut encoder = zstd::Encoder::new(Vec::new(), 3).expect("level 3 exists");
+            for _ in 0..blocks {
+                encoder.write_all(&block).expect("memory takes every write");
+            }
+            encoder.finish().expect("memory takes every write")
+        }
+    }
+}

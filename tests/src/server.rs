@@ -1,0 +1,362 @@
+//! The binary `tideline`, started and ended as an operator would: on a data folder of its own, on a port that the
+//! system picks, on loopback.
+//!
+//! A server that a test forgets is killed when its handle is dropped, by the id that this process got when it
+//! started it, and by nothing else.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::wait;
+
+/// How long a start may take on a busy machine in the dev profile before the test fails. No promise of the
+/// product: figures are the benchmark's.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a drain may take, as promised.
+pub const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    log: Arc<Log>,
+}
+
+/// A data folder that outlives the servers started on it, and goes when it is dropped.
+#[derive(Debug)]
+pub struct DataFolder {
+    folder: TempDir,
+}
+
+/// How to start a server, beside where.
+#[derive(Debug, Clone, Default)]
+pub struct Launch {
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+/// How a server ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// From the signal to the end.
+    pub took: Duration,
+    /// Everything it said.
+    pub log: String,
+}
+
+/// What a server has said, line by line, and who waits for a line.
+#[derive(Debug, Default)]
+struct Log {
+    lines: Mutex<Vec<String>>,
+    said: Condvar,
+}
+
+impl Launch {
+    /// Adds command-line arguments.
+    pub fn arguments<const N: usize>(mut self, arguments: [&str; N]) -> Self {
+        self.arguments.extend(arguments.map(str::to_owned));
+        self
+    }
+
+    /// Adds an environment variable.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+impl DataFolder {
+    /// A folder in which there is nothing yet.
+    ///
+    /// # Panics
+    ///
+    /// When the temporary folder cannot be written.
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("tideline-test-")
+            .tempdir()
+            .expect("the temporary folder can be written");
+        Self { folder }
+    }
+
+    /// The data folder itself: what `--data-dir` names. It does not exist before the first start.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// A place beside the data folder for files that a test needs.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Starts a server here and waits until it is ready.
+    ///
+    /// # Panics
+    ///
+    /// When it does not become ready; the panic quotes its log.
+    pub fn start(&self, launch: &Launch) -> Server {
+        let server = self.spawn(launch);
+        server.wait_ready();
+        server
+    }
+
+    /// Starts a server here and waits for nothing.
+    ///
+    /// # Panics
+    ///
+    /// When the binary is missing.
+    pub fn spawn(&self, launch: &Launch) -> Server {
+        let mut command = Command::new(binary());
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("TIDELINE_") {
+                command.env_remove(name);
+            }
+        }
+        let child = command
+            .arg("serve")
+            .args(["--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(self.path())
+            .args(&launch.arguments)
+            .envs(launch.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        Server::watch(child)
+    }
+}
+
+impl Default for DataFolder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Server {
+    fn watch(mut child: Child) -> Self {
+        let log = Arc::new(Log::default());
+        if let Some(stdout) = child.stdout.take() {
+            Log::follow(&log, stdout);
+        }
+        if let Some(stderr) = child.stderr.take() {
+            Log::follow(&log, stderr);
+        }
+        Self { child, log }
+    }
+
+    /// The address it says that it listens on; `None` when it does not say so in time.
+    pub fn address_within(&self, patience: Duration) -> Option<SocketAddr> {
+        self.log.find_within(patience, address_in)
+    }
+
+    /// A client for it.
+    ///
+    /// # Panics
+    ///
+    /// When it names no address; the panic quotes its log.
+    pub fn client(&self) -> Client {
+        let address = self.address_within(START_PATIENCE);
+        Client::new(address.unwrap_or_else(|| panic!("no address in the log:\n{}", self.log())))
+    }
+
+    /// Waits until `/ready` answers 200.
+    ///
+    /// # Panics
+    ///
+    /// When it does not become ready; the panic quotes its log.
+    pub fn wait_ready(&self) {
+        let client = self.client();
+        let ready = wait::until(START_PATIENCE, || {
+            let answer = client.send("GET", "/ready", &[], b"").ok()?;
+            (answer.status == 200).then_some(())
+        });
+        assert!(ready.is_some(), "not ready; the log:\n{}", self.log());
+    }
+
+    /// Everything it has said so far.
+    pub fn log(&self) -> String {
+        self.log.text()
+    }
+
+    /// kill −9, and waits until it is gone.
+    ///
+    /// # Panics
+    ///
+    /// When it has already ended by itself: whatever ended it is the failure.
+    pub fn kill(mut self) {
+        let ended = self.child.try_wait().expect("the server is our child");
+        assert!(ended.is_none(), "it ended by itself: {ended:?}\n{}", self.log());
+        self.child.kill().expect("the server is our child");
+        self.child.wait().expect("the server is our child");
+    }
+
+    /// SIGTERM, and waits until it has gone by itself. It gets three times the promised time, so that a test can
+    /// say by how much it was late.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end.
+    pub fn terminate(mut self) -> Ended {
+        let asked = Instant::now();
+        kill_process(self.pid(), Signal::TERM).expect("the server is our child");
+        let status = wait::until(3 * DRAIN_LIMIT, || {
+            self.child.try_wait().expect("the server is our child")
+        });
+        let took = asked.elapsed();
+        let log = self.log();
+        let Some(status) = status else {
+            panic!("still running {took:?} after SIGTERM; the log:\n{log}");
+        };
+        Ended { status, took, log }
+    }
+
+    /// Resident memory now, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The most resident memory it ever had, in bytes.
+    pub fn resident_bytes_peak(&self) -> u64 {
+        self.status_bytes("VmHWM:")
+    }
+
+    fn status_bytes(&self, name: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("the server runs");
+        let kib = status
+            .lines()
+            .find_map(|line| {
+                line.strip_prefix(name)?
+                    .trim()
+                    .strip_suffix(" kB")?
+                    .trim()
+                    .parse::<u64>()
+                    .ok()
+            })
+            .unwrap_or_else(|| panic!("no {name} in {status}"));
+        kib << 10
+    }
+
+    fn pid(&self) -> Pid {
+        let id = i32::try_from(self.child.id()).expect("process ids fit");
+        Pid::from_raw(id).expect("a child's id is not 0")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            let text = self.log.text();
+            let tail: Vec<&str> = text.lines().rev().take(20).collect();
+            for line in tail.iter().rev() {
+                println!("server: {line}");
+            }
+        }
+    }
+}
+
+impl Log {
+    /// Reads one output of a child to its end, in a thread of its own.
+    fn follow(log: &Arc<Self>, output: impl Read + Send + 'static) {
+        let log = Arc::clone(log);
+        thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                log.lines
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(line);
+                log.said.notify_all();
+            }
+            log.said.notify_all();
+        });
+    }
+
+    fn find_within<T>(&self, patience: Duration, find: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let deadline = Instant::now() + patience;
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = 0;
+        loop {
+            let found = lines[read..].iter().find_map(|line| find(line));
+            if found.is_some() {
+                return found;
+            }
+            read = lines.len();
+            let left = deadline.checked_duration_since(Instant::now())?;
+            lines = self
+                .said
+                .wait_timeout(lines, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    fn text(&self) -> String {
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .join("\n")
+    }
+}
+
+/// The binary that this workspace builds, in the profile of this test; `TIDELINE_BINARY` names another.
+///
+/// # Panics
+///
+/// When it is not there; the panic says how to build it.
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("TIDELINE_BINARY") {
+        return PathBuf::from(path);
+    }
+    let test = std::env::current_exe().expect("a test has a path");
+    // target/<profile>/deps/suite-… beside target/<profile>/tideline.
+    let profile = test.ancestors().nth(2).unwrap_or(Path::new("."));
+    let path = profile.join("tideline");
+    assert!(
+        path.is_file(),
+        "{} is missing: run `cargo build -p tideline-cli` in the profile of this test first",
+        path.display()
+    );
+    path
+}
+
+/// The loopback address that a line of the log names, if any.
+fn address_in(line: &str) -> Option<SocketAddr> {
+    let at = line.find("127.0.0.1:")?;
+    let text: String = line[at..]
+        .chars()
+        .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':'))
+        .collect();
+    let address: SocketAddr = text.trim_end_matches([':', '.']).parse().ok()?;
+    (address.port() != 0).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_found_in_what_a_server_says() {
+        let found = |line| address_in(line).map(|address| address.port());
+        assert_eq!(found("listening on http://127.0.0.1:8490/docs"), Some(8490));
+        assert_eq!(found("{\"addr\":\"127.0.0.1:41\"}"), Some(41));
+        assert_eq!(found("listen = 127.0.0.1:0"), None);
+        assert_eq!(found("ready"), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! Whether an answer holds what a scenario expects of it: members that are not named may be anything.
+//!
+//! - An object must have every member that is expected; others are free.
+//! - An array must have as many elements as expected, each holding what is expected at its place. With `"..."` as
+//!   its last element it may go on.
+//! - Numbers are compared as numbers: `1` is `1.0`. Two doubles are equal within 1e-12 of their size.
+//! - A text in angle brackets stands for what it names: `<any>`, `<text>`, `<number>`, `<positive>`, `<array>`,
+//!   `<object>`, `<absent>` (only as a member), and `<has …>` for a text that holds these words.
+
+use serde_json::Value;
+
+/// Relative difference that two doubles may have: sums are compensated, not exact.
+const TOLERANCE: f64 = 1e-12;
+
+/// `Ok` when `actual` holds `expected`; else where it does not, and why.
+pub fn holds(actual: &Value, expected: &Value) -> Result<(), String> {
+    compare(actual, expected, &mut String::from("$"))
+}
+
+fn compare(actual: &Value, expected: &Value, path: &mut String) -> Result<(), String> {
+    match (actual, expected) {
+        (_, Value::String(pattern)) if pattern.starts_with('<') && pattern.ends_with('>') => {
+            match matches_pattern(actual, &pattern[1..pattern.len() - 1]) {
+                true => Ok(()),
+                false => Err(differs(path, actual, expected)),
+            }
+        }
+        (Value::Object(actual), Value::Object(expected)) => {
+            for (name, expected) in expected {
+                let mark = path.len();
+                path.push('.');
+                path.push_str(name);
+                match (actual.get(name), expected.as_str()) {
+                    (None, Some("<absent>")) => {}
+                    (None, _) => return Err(format!("{path} is missing, wanted {expected}")),
+                    (Some(actual), _) => compare(actual, expected, path)?,
+                }
+                path.truncate(mark);
+            }
+            Ok(())
+        }
+        (Value::Array(actual), Value::Array(expected)) => {
+            let goes_on = expected.last().is_some_and(|last| last == "...");
+            let named = &expected[..expected.len() - usize::from(goes_on)];
+            let fits = if goes_on {
+                actual.len() >= named.len()
+            } else {
+                actual.len() == named.len()
+            };
+            if !fits {
+                let shown = Value::Array(actual.iter().take(20).cloned().collect());
+                let (found, wanted) = (actual.len(), named.len());
+                return Err(format!("{path} has {found} elements, wanted {wanted}: {shown}"));
+            }
+            for (index, (actual, expected)) in actual.iter().zip(named).enumerate() {
+                let mark = path.len();
+                path.push_str(&format!("[{index}]"));
+                compare(actual, expected, path)?;
+                path.truncate(mark);
+            }
+            Ok(())
+        }
+        (Value::Number(a), Value::Number(b)) if a == b => Ok(()),
+        (Value::Number(a), Value::Number(b)) if close(a.as_f64(), b.as_f64()) => Ok(()),
+        _ if actual == expected => Ok(()),
+        _ => Err(differs(path, actual, expected)),
+    }
+}
+
+/// Whether two doubles are equal within the tolerance.
+pub fn close(a: Option<f64>, b: Option<f64>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a == b || (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()),
+        _ => false,
+    }
+}
+
+fn matches_pattern(actual: &Value, pattern: &str) -> bool {
+    match pattern {
+        "any" => true,
+        "text" => actual.is_string(),
+        "number" => actual.is_number(),
+        "positive" => actual.as_f64().is_some_and(|number| number > 0.0),
+        "array" => actual.is_array(),
+        "object" => actual.is_object(),
+        "absent" => false,
+        other => match other.strip_prefix("has ") {
+            Some(words) => actual.as_str().is_some_and(|text| text.contains(words)),
+            None => panic!("unknown pattern <{other}>"),
+        },
+    }
+}
+
+fn differs(path: &str, actual: &Value, expected: &Value) -> String {
+    let shown: String = actual.to_string().chars().take(500).collect();
+    format!("{path} is {shown}, wanted {expected}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_named_is_free_and_what_is_named_must_be_there() {
+        let answer = json!({"points": 2, "rejects": [], "rows": [1, 2.0, 3], "id": "abc"});
+        let good = [
+            json!({}),
+            json!({"points": 2.0}),
+            json!({"rows": [1, 2, 3], "rejects": []}),
+            json!({"rows": [1, "..."], "error": "<absent>"}),
+            json!({"id": "<has b>", "points": "<positive>", "rows": "<array>"}),
+        ];
+        for expected in &good {
+            assert_eq!(holds(&answer, expected), Ok(()), "{expected}");
+        }
+        let bad = [
+            json!({"points": 3}),
+            json!({"missing": "<any>"}),
+            json!({"rows": [1, 2]}),
+            json!({"rows": [1, 2, 4]}),
+            json!({"rows": [1, 2, 3, 4, "..."]}),
+            json!({"id": "<absent>"}),
+            json!({"rejects": [1]}),
+            json!([]),
+        ];
+        for expected in &bad {
+            assert!(holds(&answer, expected).is_err(), "{expected}");
+        }
+    }
+
+    #[test]
+    fn a_failure_names_its_place() {
+        let told = holds(&json!({"a": [{"b": 1}]}), &json!({"a": [{"b": 2}]}));
+        assert_eq!(told, Err("$.a[0].b is 1, wanted 2".into()));
+    }
+}

@@ -1,0 +1,332 @@
+//! The rules of the house that no compiler knows: what a person would check twice, checked for all.
+//!
+//! Each test names every place that breaks its rule, so that one run is enough to mend them all.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tideline_tests::corpora::{corpus, workspace};
+
+/// Folders that are not ours to judge.
+const SKIPPED: [&str; 3] = ["target", ".git", "tideline-data"];
+
+/// A crate as its manifest states it.
+struct Manifest {
+    /// Its folder, from the root of the workspace.
+    folder: String,
+    /// Its text.
+    text: String,
+    /// The names under `[dependencies]`.
+    dependencies: Vec<String>,
+}
+
+#[test]
+fn every_source_file_says_what_it_is() {
+    let silent = files_where(
+        |path| path.extension().is_some_and(|end| end == "rs"),
+        |text| !text.starts_with("//!"),
+    );
+    assert_none(&silent, "the first line of a source file is a `//!` line");
+}
+
+#[test]
+fn nothing_is_parked() {
+    // Spelled apart, so that this file does not find itself.
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("XX", "X:"),
+        concat!("HA", "CK:"),
+    ];
+    let parked = files_where(is_text, |text| marks.iter().any(|mark| text.contains(mark)));
+    assert_none(&parked, "what is left to do is an issue, not a comment");
+}
+
+#[test]
+fn imports_go_one_way() {
+    let rooms = [
+        ("storage/", &["storage/"][..]),
+        ("indexer/", &["storage/", "indexer/"][..]),
+        ("openapi", &["storage/model"][..]),
+    ];
+    let crates = manifests();
+    let folder_of: BTreeMap<String, &str> = crates
+        .iter()
+        .filter_map(|manifest| Some((manifest.package()?, manifest.folder.as_str())))
+        .collect();
+    let mut broken = Vec::new();
+    for manifest in &crates {
+        let Some((_, allowed)) = rooms.iter().find(|(room, _)| manifest.folder.starts_with(room)) else {
+            continue;
+        };
+        for dependency in &manifest.dependencies {
+            let Some(folder) = folder_of.get(dependency.as_str()) else {
+                continue;
+            };
+            if !allowed.iter().any(|room| folder.starts_with(room)) {
+                broken.push(format!("{} uses {folder}", manifest.folder));
+            }
+        }
+    }
+    assert_none(
+        &broken,
+        "services use indexer and storage, indexer uses storage, storage uses storage",
+    );
+}
+
+#[test]
+fn engines_and_http_stay_in_their_rooms() {
+    // A dependency, and the crates that may have it.
+    let lawful = [
+        ("axum", &["services/http"][..]),
+        ("hyper", &["services/http"][..]),
+        ("hyper-util", &["services/http"][..]),
+        ("tower-http", &["services/http"][..]),
+        ("utoipa-axum", &["services/http"][..]),
+        ("utoipa", &["services/http", "openapi"][..]),
+        ("tantivy", &["indexer/search-index"][..]),
+        ("fjall", &["storage/backend-fjall"][..]),
+        ("tideline-backend-fjall", &["services/server"][..]),
+        ("tideline-http", &["services/server"][..]),
+        ("tideline-server", &["services/cli"][..]),
+    ];
+    let mut broken = Vec::new();
+    for manifest in manifests() {
+        for (dependency, rooms) in &lawful {
+            let has = manifest.dependencies.iter().any(|name| name == dependency);
+            if has && !rooms.contains(&manifest.folder.as_str()) {
+                broken.push(format!(
+                    "{} uses {dependency}, which belongs to {rooms:?}",
+                    manifest.folder
+                ));
+            }
+        }
+    }
+    assert_none(
+        &broken,
+        "a concrete engine, HTTP and the document each have one room",
+    );
+}
+
+#[test]
+fn only_key_codec_makes_keys() {
+    // A backend addresses its own files and is left out; so are tests, which may make any bytes.
+    let rooms = ["storage/series-store/src", "indexer/timeline-catalog/src"];
+    let mut makers = Vec::new();
+    for room in rooms {
+        for path in files_below(&workspace().join(room)) {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for (number, line) in (1..).zip(code.lines()) {
+                if line.contains(".to_be_bytes()") {
+                    makers.push(format!("{}:{number}", shown(&path)));
+                }
+            }
+        }
+    }
+    assert_none(&makers, "bytes in the order of keys are made by key-codec alone");
+}
+
+#[test]
+fn every_crate_is_under_the_same_rules() {
+    let mut broken = Vec::new();
+    for manifest in manifests() {
+        for line in [
+            "[lints]\nworkspace = true",
+            "license.workspace = true",
+            "version.workspace = true",
+        ] {
+            if !manifest.text.contains(line) {
+                broken.push(format!("{} lacks {line:?}", manifest.folder));
+            }
+        }
+        let name = manifest.folder.rsplit('/').next().unwrap_or_default();
+        if manifest.package() != Some(format!("tideline-{name}")) {
+            broken.push(format!("{} does not bear its folder's name", manifest.folder));
+        }
+    }
+    assert_none(
+        &broken,
+        "lints, licence and version come from the workspace; a crate is named after its folder",
+    );
+}
+
+#[test]
+fn the_map_is_true_and_complete() {
+    let map = fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    let missing: Vec<String> = quoted_paths(&map)
+        .filter(|path| !workspace().join(path).exists())
+        .map(str::to_owned)
+        .collect();
+    assert_none(&missing, "a path that ARCHITECTURE.md names exists");
+    let unmapped: Vec<String> = manifests()
+        .into_iter()
+        .map(|manifest| manifest.folder)
+        .filter(|folder| !is_mapped(&map, folder))
+        .collect();
+    assert_none(&unmapped, "ARCHITECTURE.md names every crate by its folder");
+}
+
+#[test]
+fn no_outside_data_is_inside() {
+    // Long enough that no two files share it by chance, short enough to be found in a part of a copy.
+    const SAMPLE_BYTES: usize = 160;
+    let mut samples: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+    for name in [
+        "nab",
+        "line-protocol-corpus",
+        "influxql",
+        "promqltest",
+        "otlp",
+        "prometheus-openapi",
+    ] {
+        let Some(folder) = corpus(name) else { continue };
+        for path in files_below(&folder) {
+            let is_licence = path.file_stem().is_some_and(|stem| stem == "LICENSE");
+            let bytes = fs::read(&path).unwrap_or_default();
+            if is_licence || bytes.len() < 4 * SAMPLE_BYTES {
+                continue;
+            }
+            for part in 1..4 {
+                let at = bytes.len() / 4 * part;
+                samples.push((path.clone(), bytes[at..][..SAMPLE_BYTES].to_vec()));
+            }
+        }
+    }
+    let mut copies = Vec::new();
+    for path in files_below(workspace()) {
+        let bytes = fs::read(&path).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        for (origin, sample) in &samples {
+            if std::str::from_utf8(sample).is_ok_and(|sample| text.contains(sample)) {
+                copies.push(format!("{} holds a part of {}", shown(&path), origin.display()));
+            }
+        }
+    }
+    assert_none(&copies, "data from outside is read where it lies, never copied");
+}
+
+impl Manifest {
+    fn package(&self) -> Option<String> {
+        let line = self.text.lines().find(|line| line.starts_with("name = "))?;
+        Some(line.trim_start_matches("name = ").trim_matches('"').to_owned())
+    }
+}
+
+/// The manifests of all crates of the workspace.
+fn manifests() -> Vec<Manifest> {
+    let mut found: Vec<Manifest> = files_below(workspace())
+        .into_iter()
+        .filter(|path| path.ends_with("Cargo.toml"))
+        .filter_map(|path| {
+            let text = fs::read_to_string(&path).ok()?;
+            let folder = shown(path.parent()?);
+            text.contains("[package]").then(|| Manifest {
+                dependencies: dependencies(&text),
+                folder,
+                text,
+            })
+        })
+        // Fuzz targets have workspaces of their own.
+        .filter(|manifest| !manifest.folder.ends_with("/fuzz"))
+        .collect();
+    found.sort_by(|a, b| a.folder.cmp(&b.folder));
+    assert!(found.len() > 10, "the workspace has crates");
+    found
+}
+
+/// The names in the `[dependencies]` of a manifest; what tests need is left out.
+fn dependencies(manifest: &str) -> Vec<String> {
+    manifest
+        .lines()
+        .skip_while(|line| line.trim() != "[dependencies]")
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split(['.', '=', ' ']).next())
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Whether the map names a crate: by its path, or by its name in the block of its room.
+fn is_mapped(map: &str, folder: &str) -> bool {
+    let name = folder.rsplit('/').next().unwrap_or(folder);
+    map.contains(folder)
+        || map
+            .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))
+            .any(|word| word == name)
+}
+
+/// Texts in backquotes or link targets that look like paths of this repository.
+fn quoted_paths(map: &str) -> impl Iterator<Item = &str> {
+    let rooms = [
+        "storage/",
+        "indexer/",
+        "services/",
+        "openapi/",
+        "docker/",
+        "tests/",
+        ".ci/",
+    ];
+    map.split(['`', '(', ')', ' ', '\n', '|'])
+        .map(|text| text.trim_end_matches(['.', ',', ':', ';']))
+        .filter(move |text| rooms.iter().any(|room| text.starts_with(room)))
+        .filter(|text| !text.contains(['*', '{', '<', '…']))
+}
+
+/// The files that pass `is_meant` and whose text `breaks` the rule.
+fn files_where(is_meant: impl Fn(&Path) -> bool, breaks: impl Fn(&str) -> bool) -> Vec<String> {
+    files_below(workspace())
+        .into_iter()
+        .filter(|path| is_meant(path))
+        .filter(|path| fs::read_to_string(path).is_ok_and(|text| breaks(&text)))
+        .map(|path| shown(&path))
+        .collect()
+}
+
+fn is_text(path: &Path) -> bool {
+    let ends = [
+        "rs", "toml", "md", "json", "txt", "yml", "yaml", "sh", "html", "css", "js",
+    ];
+    path.extension()
+        .and_then(|end| end.to_str())
+        .is_some_and(|end| ends.contains(&end))
+}
+
+/// Every file below a folder, without what is built or generated.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if SKIPPED.iter().any(|skipped| name == *skipped) {
+                continue;
+            }
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                Ok(kind) if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(workspace())
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}
+
+#[track_caller]
+fn assert_none(broken: &[String], rule: &str) {
+    assert!(
+        broken.is_empty(),
+        "rule: {rule}; broken by:\n  {}",
+        broken.join("\n  ")
+    );
+}

@@ -1,0 +1,3 @@
+//! Everything that is proved about the whole process: see `tests/README.md`.
+
+mod house;
