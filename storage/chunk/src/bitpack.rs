@@ -160,12 +160,17 @@ pub(crate) fn read_bits(bytes: &[u8], at: usize, width: usize) -> u64 {
         return 0;
     }
     let (byte, shift) = (at / 8, at % 8);
-    let mut word = [0; 16];
     let rest = bytes.get(byte..).unwrap_or_default();
+    let mask = u64::MAX >> (64 - width);
+    if let Some(low) = rest.first_chunk::<8>()
+        && shift + width <= 64
+    {
+        return (u64::from_le_bytes(*low) >> shift) & mask;
+    }
+    let mut word = [0; 16];
     let length = rest.len().min(9);
     word[..length].copy_from_slice(&rest[..length]);
-    let value = (u128::from_le_bytes(word) >> shift) as u64;
-    value & (u64::MAX >> (64 - width))
+    (u128::from_le_bytes(word) >> shift) as u64 & mask
 }
 
 #[cfg(test)]

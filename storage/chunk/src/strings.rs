@@ -13,7 +13,7 @@ const PLAIN: u8 = 0;
 const DICTIONARY: u8 = 1;
 
 /// Most bytes that a dictionary may unfold to: few bytes stand for many there, so it needs a bound.
-const UNFOLDED_BYTES_MAX: usize = 1 << 26;
+const UNFOLDED_BYTES_MAX: usize = 1 << 22;
 
 /// Appends `values`.
 pub(crate) fn encode(values: &StringColumn, integers: &mut IntegerEncoder, out: &mut Vec<u8>) {

@@ -3,5 +3,6 @@
 mod chunks;
 mod damage;
 mod deltas;
+mod goldens;
 mod samples;
 mod workload;

@@ -63,11 +63,12 @@ impl<'a> Chunk<'a> {
             lowest: SequenceNumber(lowest),
             highest: SequenceNumber(highest),
         };
-        let mut bodies = Columns::skip_directory(reader, count)?;
-        let timestamps = Timestamps::open(&mut bodies, rows)?;
+        let length = reader.count(reader.remaining())?;
+        let directory = reader.split(length)?;
+        let timestamps = Timestamps::open(&mut reader, rows)?;
         let columns = Columns {
-            directory: reader,
-            bodies,
+            directory,
+            bodies: reader,
             left: count,
             field: 0,
             rows,
@@ -220,7 +221,7 @@ impl ColumnInfo<'_> {
 /// Walks over the directory of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a> {
-    /// Stands at the next entry, and ends with the chunk.
+    /// Stands at the next entry.
     directory: Reader<'a>,
     /// Stands at the next body.
     bodies: Reader<'a>,
@@ -230,17 +231,6 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// A reader that stands behind the `count` entries at which `reader` stands.
-    fn skip_directory(mut reader: Reader<'a>, count: usize) -> Result<Reader<'a>, Damaged> {
-        for _ in 0..count {
-            if reader.byte()? & tag::NEXT_FIELD == 0 {
-                reader.varint()?;
-            }
-            reader.varint()?;
-        }
-        Ok(reader)
-    }
-
     /// Reads every entry once, so that iterating later cannot meet damage.
     fn check(mut self) -> Result<(), ChunkError> {
         let mut last = None;
@@ -252,6 +242,7 @@ impl<'a> Columns<'a> {
             }
             last = order;
         }
+        self.directory.finish()?;
         Ok(self.bodies.finish()?)
     }
 

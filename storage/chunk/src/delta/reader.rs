@@ -69,7 +69,8 @@ fn read_version(reader: &mut Reader<'_>) -> Result<(), DeltaError> {
 fn read_prefix(reader: &mut Reader<'_>) -> Result<TableId, DeltaError> {
     read_version(reader)?;
     let stored: [u8; 4] = reader.array()?;
-    let content = reader.clone().take(reader.remaining())?;
+    let mut content = *reader;
+    let content = content.take(reader.remaining())?;
     if stored != checksum(content) {
         return Err(DeltaError::Checksum);
     }

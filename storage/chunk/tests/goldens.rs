@@ -1,0 +1,218 @@
+//! Bytes written by earlier versions still open, and today's writer still makes the same bytes.
+//!
+//! `tests/golden/NAME-vN.bin` was written by format version `N`, and is never changed or removed. With a new
+//! version, add rows to [`CHUNKS`] and [`DELTAS`] and run once
+//!
+//! ```text
+//! TIDELINE_WRITE_GOLDENS=1 cargo test -p tideline-chunk goldens
+//! ```
+//!
+//! which writes the files that are missing. Rows of older versions keep their content and lose their `current`.
+
+use std::path::PathBuf;
+
+use tideline_chunk::{
+    Bitmap, Chunk, Delta, DeltaGroup, NewTimeline, Presence, RequestRecord, Run, RunColumn,
+};
+use tideline_model::{ColumnData, FieldId, Ordinal, TableId, TimelineId};
+
+use crate::workload::{cpu_delta, cpu_run, decimal_run, encoded, encoded_delta, sequences};
+
+struct Golden<T> {
+    name: &'static str,
+    content: fn() -> T,
+    /// Whether today's writer writes this version.
+    current: bool,
+}
+
+const CHUNKS: [Golden<Run>; 4] = [
+    Golden {
+        name: "chunk-cpu-v1",
+        content: || cpu_run(1, 300),
+        current: true,
+    },
+    Golden {
+        name: "chunk-decimals-v1",
+        content: || decimal_run(1, 200),
+        current: true,
+    },
+    Golden {
+        name: "chunk-every-type-v1",
+        content: every_type,
+        current: true,
+    },
+    Golden {
+        name: "chunk-one-row-v1",
+        content: || cpu_run(2, 1),
+        current: true,
+    },
+];
+
+const DELTAS: [Golden<Delta>; 3] = [
+    Golden {
+        name: "delta-cpu-v1",
+        content: || cpu_delta(1, 300, 40),
+        current: true,
+    },
+    Golden {
+        name: "delta-every-section-v1",
+        content: every_section,
+        current: true,
+    },
+    Golden {
+        name: "delta-empty-v1",
+        content: || Delta {
+            table: TableId(u32::MAX),
+            ..Delta::default()
+        },
+        current: true,
+    },
+];
+
+/// 150 rows at uneven instants: each type, each form of each codec, presence as bits and as flips.
+fn every_type() -> Run {
+    let rows = 150;
+    let column = |field, values| RunColumn {
+        field: FieldId(field),
+        presence: Presence::All,
+        values,
+    };
+    let odd: Bitmap = (0..rows).map(|row| row % 2 == 1).collect();
+    let gap: Bitmap = (0..rows).map(|row| !(40..90).contains(&row)).collect();
+    let mut floats: Vec<f64> = (0..rows).map(|row| (row % 40) as f64 / 10.0).collect();
+    floats[7] = f64::from_bits(0x7ff8_0000_0000_beef);
+    floats[8] = -0.0;
+    floats[140] = f64::NEG_INFINITY;
+    let unrelated = |row: usize| (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Run {
+        timestamps: (0..rows as i64)
+            .map(|row| -5_000_000_000 + row * 1_000_000_000 + row % 7 * 1_000_000)
+            .collect(),
+        columns: vec![
+            column(0, ColumnData::Float(floats)),
+            RunColumn {
+                presence: Presence::Some(odd),
+                ..column(
+                    5,
+                    ColumnData::Float((0..75).map(|n| f64::from_bits(unrelated(n))).collect()),
+                )
+            },
+            column(6, ColumnData::Signed(vec![-42; rows])),
+            column(6, ColumnData::Unsigned((0..rows).map(unrelated).collect())),
+            column(
+                7,
+                ColumnData::Signed((0..rows as i64).map(|row| row * row - 9).collect()),
+            ),
+            column(
+                8,
+                ColumnData::Boolean((0..rows).map(|row| row % 3 == 0).collect()),
+            ),
+            RunColumn {
+                presence: Presence::Some(gap),
+                ..column(
+                    9,
+                    ColumnData::String((0..100).map(|n| ["up", "down", ""][n % 3]).collect()),
+                )
+            },
+            column(
+                u32::MAX,
+                ColumnData::String(
+                    (0..rows)
+                        .map(|row| format!("größe {row}"))
+                        .collect::<Vec<_>>()
+                        .iter()
+                        .map(String::as_str)
+                        .collect(),
+                ),
+            ),
+        ],
+    }
+}
+
+/// Request, new timelines that share a machine, two groups, extremes.
+fn every_section() -> Delta {
+    let timelines: Vec<TimelineId> = [*b"machine1cpu-----", *b"machine1memory--", *b"machine2cpu-----"]
+        .map(TimelineId)
+        .to_vec();
+    let new = |index: usize, identity: &[u8]| NewTimeline {
+        id: timelines[index],
+        ordinal: Ordinal(100 + index as u32),
+        identity: identity.to_vec(),
+    };
+    Delta {
+        table: TableId(3),
+        request: Some(RequestRecord {
+            key: *b"idempotency key.",
+            outcome: b"{\"stored\":4}".to_vec(),
+        }),
+        new_timelines: vec![new(1, b"memory of machine 1"), new(2, b"cpu of machine 2")],
+        groups: vec![
+            DeltaGroup {
+                measurement: "cpu".into(),
+                fields: vec!["usage".into(), "state".into(), "up".into()],
+                columns: vec![
+                    ColumnData::Float(vec![12.5, f64::NAN, 0.1]),
+                    ColumnData::String(["ok", "", "ok"].into_iter().collect()),
+                    ColumnData::Boolean(vec![true, false, true]),
+                ],
+                timelines: vec![0, 2, 0],
+                timestamps: vec![1_000_000_000, 1_000_000_001, 1_000_000_000],
+            },
+            DeltaGroup {
+                measurement: "memory".into(),
+                fields: vec!["free".into(), "change".into()],
+                columns: vec![
+                    ColumnData::Unsigned(vec![u64::MAX, 0]),
+                    ColumnData::Signed(vec![i64::MIN, i64::MAX]),
+                ],
+                timelines: vec![1, 1],
+                timestamps: vec![i64::MAX - 1, i64::MIN + 2],
+            },
+        ],
+        timelines,
+    }
+}
+
+/// The stored bytes of a golden; writes them first where they are missing and that was asked for.
+fn stored<T>(golden: &Golden<T>, encode: impl Fn(&T) -> Vec<u8>) -> Vec<u8> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let path = folder.join(golden.name).with_extension("bin");
+    if golden.current && !path.exists() && std::env::var_os("TIDELINE_WRITE_GOLDENS").is_some() {
+        std::fs::write(&path, encode(&(golden.content)())).expect("the folder can be written");
+    }
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn goldens_of_chunks_still_open() {
+    for golden in &CHUNKS {
+        let bytes = stored(golden, encoded);
+        let content = (golden.content)();
+        let chunk = Chunk::open(&bytes).expect(golden.name);
+        assert_eq!(chunk.sequences(), sequences(7, 4_000), "{}", golden.name);
+        assert_eq!(chunk.to_run().as_ref(), Ok(&content), "{}", golden.name);
+        if golden.current {
+            assert!(
+                encoded(&content) == bytes,
+                "{} is written differently",
+                golden.name
+            );
+        }
+    }
+}
+
+#[test]
+fn goldens_of_deltas_still_open() {
+    for golden in &DELTAS {
+        let bytes = stored(golden, encoded_delta);
+        let content = (golden.content)();
+        assert_eq!(Delta::decode(&bytes).as_ref(), Ok(&content), "{}", golden.name);
+        if golden.current {
+            assert!(
+                encoded_delta(&content) == bytes,
+                "{} is written differently",
+                golden.name
+            );
+        }
+    }
+}
