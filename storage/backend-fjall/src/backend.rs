@@ -66,6 +66,8 @@ struct Inner {
     journal_failure: Mutex<Option<String>>,
     /// Why writes are refused for good, if they are.
     loss: Mutex<Option<String>>,
+    /// Whether the copy that was made for the open is still there.
+    has_safety: AtomicBool,
     is_closed: AtomicBool,
 }
 

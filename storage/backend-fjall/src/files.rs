@@ -14,17 +14,18 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Replaces a file as a whole: the old content or the new one is there, never a part.
-pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let fresh = path.with_extension("new");
-    let mut file = File::create(&fresh)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&fresh, path)?;
-    match path.parent() {
-        Some(folder) => sync_folder(folder),
-        None => Ok(()),
+/// Replaces files as a whole, in order: of each the old content or the new one is there, never a part.
+pub(crate) fn replace(folder: &Path, names: &[&str], content: &[u8]) -> io::Result<()> {
+    let fresh = |name: &str| folder.join(format!("{name}.new"));
+    for name in names {
+        let mut file = File::create(fresh(name))?;
+        file.write_all(content)?;
+        file.sync_all()?;
     }
+    for name in names {
+        fs::rename(fresh(name), folder.join(name))?;
+    }
+    sync_folder(folder)
 }
 
 /// Removes a folder if it is there.

@@ -51,13 +51,10 @@ impl KeyspaceList {
         Ok(copies.into_iter().max_by_key(|list| list.generation))
     }
 
-    /// Writes both copies, one after the other.
+    /// Writes both copies.
     pub(crate) fn write(&mut self, folder: &Path) -> io::Result<()> {
         self.generation += 1;
-        let text = self.render();
-        FILE_NAMES
-            .iter()
-            .try_for_each(|name| replace(&folder.join(name), text.as_bytes()))
+        replace(folder, &FILE_NAMES, self.render().as_bytes())
     }
 
     /// Lists a keyspace.

@@ -1,11 +1,12 @@
 //! A copy of the store's structure, kept while fjall opens it.
 //!
 //! If an open deletes what it should not, tables are still there: they are linked aside before, which costs no space,
-//! and the small files that name them are copied. The copy goes when the open has been proven good; a copy that is
-//! still there after a refused open is what an operator restores from.
+//! and the small files that name them are copied into one file. The copy goes when the open has been proven good; a
+//! copy that is still there after a refused open is what an operator restores from. It is one flat folder, since every
+//! file of it costs time at every start.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::files::{list, remove_folder};
@@ -13,34 +14,67 @@ use crate::verify::KEYSPACES;
 
 /// The folder of the copy.
 pub(crate) const SAFETY: &str = "safety";
+/// The file in it that holds every `current` and version file: a line with path and length, then the bytes.
+const VERSIONS: &str = "versions";
 /// fjall's folder of tables inside a keyspace. A table never changes, so a link is a copy.
 const TABLES: &str = "tables";
 
-/// Copies the structure of `store` to `DIR/safety`, in place of an older copy.
+/// Copies the structure of `store` to `DIR/safety`, in place of an older copy. Tables are named keyspace-table.
 pub(crate) fn make(folder: &Path, store: &Path) -> io::Result<()> {
     let safety = folder.join(SAFETY);
     remove_folder(&safety)?;
+    fs::create_dir_all(&safety)?;
+    let mut versions = BufWriter::new(File::create(safety.join(VERSIONS))?);
     for keyspace in list(&store.join(KEYSPACES))? {
-        let (true, Some(number)) = (keyspace.is_dir(), keyspace.file_name()) else {
+        let Some(number) = name(&keyspace).filter(|_| keyspace.is_dir()) else {
             continue;
         };
-        let copy = safety.join(KEYSPACES).join(number);
-        fs::create_dir_all(copy.join(TABLES))?;
-        for file in list(&keyspace)?.iter().filter(|path| path.is_file()) {
-            if let Some(name) = file.file_name() {
-                fs::copy(file, copy.join(name))?;
+        for file in list(&keyspace)? {
+            if let Some(name) = name(&file).filter(|name| *name != TABLES) {
+                let content = fs::read(&file)?;
+                writeln!(versions, "{number}/{name} {}", content.len())?;
+                versions.write_all(&content)?;
             }
         }
         for table in list(&keyspace.join(TABLES))? {
-            if let Some(name) = table.file_name() {
-                fs::hard_link(&table, copy.join(TABLES).join(name))?;
+            if let Some(name) = name(&table) {
+                fs::hard_link(&table, safety.join(format!("{number}-{name}")))?;
             }
         }
     }
-    Ok(())
+    versions.flush()
 }
 
 /// Removes the copy.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     remove_folder(&folder.join(SAFETY))
+}
+
+fn name(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_holds_small_files_and_links_to_tables() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = folder.path().join("store");
+        let keyspace = store.join(KEYSPACES).join("7");
+        fs::create_dir_all(keyspace.join(TABLES)).expect("a folder");
+        fs::write(keyspace.join("current"), b"abc").expect("write");
+        fs::write(keyspace.join(TABLES).join("12"), b"a table").expect("write");
+        for _ in 0..2 {
+            make(folder.path(), &store).expect("make");
+        }
+        fs::remove_dir_all(&store).expect("lose everything");
+        let safety = folder.path().join(SAFETY);
+        assert_eq!(fs::read(safety.join("7-12")).expect("read"), b"a table");
+        let versions = fs::read(safety.join(VERSIONS)).expect("read");
+        assert_eq!(versions, b"7/current 3\nabc");
+        remove(folder.path()).expect("remove");
+        assert!(!safety.exists());
+    }
 }

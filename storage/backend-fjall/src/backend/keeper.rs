@@ -11,6 +11,7 @@ use tideline_backend::{BackendError, Result};
 use super::Inner;
 use crate::error::{During, from_fjall, from_io};
 use crate::ledger::Ledger;
+use crate::safety;
 
 /// Longest pause between two tries to reopen.
 const REOPEN_PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -98,6 +99,7 @@ impl Inner {
         if self.is_closed.load(Ordering::Acquire) {
             return;
         }
+        self.drop_safety();
         if let Err(error) = self.high_water.lock().save() {
             tracing::warn!(%error, "the high-water mark cannot be written");
         }
@@ -106,6 +108,15 @@ impl Inner {
             self.poison(&failure.to_string());
         }
         self.heal();
+    }
+
+    /// Removes the copy that was made for an open which has been proven good.
+    fn drop_safety(&self) {
+        if self.has_safety.swap(false, Ordering::AcqRel)
+            && let Err(error) = safety::remove(&self.folder)
+        {
+            tracing::warn!(%error, "the safety copy cannot be removed");
+        }
     }
 
     /// Reopens what has failed, if it is time.
@@ -161,6 +172,7 @@ impl Inner {
         let (engine, keyspaces) = super::open::open_engine(&self.folder, &self.options)?;
         *self.keyspaces.lock() = keyspaces;
         *self.ledger.lock() = Ledger::read(&engine)?;
+        self.has_safety.store(true, Ordering::Release);
         *slot = Some(engine);
         Ok(())
     }
@@ -184,6 +196,7 @@ impl Inner {
                 .err()
                 .map(|error| from_io(&error, "the high-water mark", During::Write)),
         );
+        self.drop_safety();
         *self.lock.lock() = None;
         match failures.into_iter().next() {
             Some(failure) => Err(failure),

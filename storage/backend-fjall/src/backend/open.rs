@@ -59,6 +59,7 @@ impl FjallBackend {
             high_water: Mutex::new(high_water),
             poison: Mutex::new(None),
             journal_failure: Mutex::new(None),
+            has_safety: AtomicBool::new(true),
             loss: Mutex::new(loss),
             is_closed: AtomicBool::new(false),
             options,
@@ -101,7 +102,7 @@ fn make_store(folder: &Path, options: &FjallOptions) -> Result<()> {
         Err(_) if is_made => {
             return Err(BackendError::corrupt(format!("{} is missing", format.display())));
         }
-        Err(_) => replace(&format, FORMAT.as_bytes()).map_err(at(&format))?,
+        Err(_) => replace(folder, &[FORMAT_FILE], FORMAT.as_bytes()).map_err(at(&format))?,
     }
     remove_folder(&creating).map_err(at(&creating))?;
     if is_made {
@@ -126,7 +127,8 @@ fn make_store(folder: &Path, options: &FjallOptions) -> Result<()> {
         .map_err(at(&store))
 }
 
-/// Opens fjall between two checks: its files before, its keyspaces after. Meanwhile a copy lies aside.
+/// Opens fjall between two checks: its files before, its keyspaces after. Meanwhile a copy lies aside; the keeper
+/// removes it, since that takes longer than the rest where there are many groups.
 pub(super) fn open_engine(folder: &Path, options: &FjallOptions) -> Result<(Engine, KeyspaceList)> {
     let store = folder.join(STORE);
     let list = KeyspaceList::read(folder).map_err(at(folder))?;
@@ -153,7 +155,6 @@ pub(super) fn open_engine(folder: &Path, options: &FjallOptions) -> Result<(Engi
         list = KeyspaceList::of(opened);
         list.write(folder).map_err(at(folder))?;
     }
-    safety::remove(folder).map_err(at(folder))?;
     Ok((engine, list))
 }
 

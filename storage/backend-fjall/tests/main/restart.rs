@@ -64,6 +64,7 @@ fn a_crash_in_the_first_boot_leaves_a_folder_that_opens() {
     let backend = place.open().expect("open");
     write(&backend, 1).expect("write");
     assert!(!creating.exists());
+    backend.close().expect("close");
     assert!(!place.path().join("safety").exists());
 }
 
