@@ -1,0 +1,326 @@
+//! The run itself: load, weigh, ask, kill, start again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tideline_fleet::Random;
+use tideline_model::{Clock, SystemClock};
+
+use crate::error::{BenchError, Result};
+use crate::folder;
+use crate::http::Connection;
+use crate::latency::{Latencies, answer_time};
+use crate::load::load;
+use crate::question::{Ask, Questions, count};
+use crate::report::{Report, Unit, Wanted};
+use crate::server::Server;
+use crate::set::{Kind, Scale, Set};
+use crate::truth::Truth;
+use crate::wanted;
+
+/// What a run is made of.
+#[derive(Debug)]
+pub(crate) struct Benchmark {
+    /// The server's binary.
+    pub(crate) server: PathBuf,
+    /// Where the data folders of the servers are made.
+    pub(crate) folder: PathBuf,
+    pub(crate) scale: Scale,
+    /// The sets to load, in this order.
+    pub(crate) kinds: Vec<Kind>,
+    /// Connections that write at the same time.
+    pub(crate) connections: usize,
+    /// Leaves the data folders behind.
+    pub(crate) keep: bool,
+}
+
+/// How often a question is asked, and which of its figures is judged.
+#[derive(Debug, Clone, Copy)]
+struct Timing {
+    name: &'static str,
+    rounds: usize,
+    wanted: Wanted,
+    judged: Judged,
+}
+
+/// The percentile that a goal is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    Median,
+    Percentile99,
+}
+
+/// Full rounds of questions that are answered in about a millisecond.
+const QUICK_ROUNDS: usize = 1_000;
+/// Full rounds of questions that read millions of values.
+const WIDE_ROUNDS: usize = 100;
+/// What a round is divided by at [`Scale::Quick`].
+const QUICK_SCALE: usize = 5;
+const MEBIBYTE: f64 = 1_048_576.0;
+
+impl Benchmark {
+    /// Runs everything; figures and notes go into `report` as they come, so that a failure keeps what there is.
+    pub(crate) fn run(&self, report: &mut Report) -> Result<()> {
+        for kind in &self.kinds {
+            match kind {
+                Kind::S => self.run_s(report)?,
+                Kind::M => self.run_m(report)?,
+                Kind::C => self.run_c(report)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn run_s(&self, report: &mut Report) -> Result<()> {
+        let set = self.set(Kind::S);
+        let (server, data) = self.loaded_and_sealed(&set, report)?;
+        server.stop()?;
+        let truth = Truth::of(&set);
+        let questions = Questions::new(&set, &truth);
+        let mut server = Server::spawn(&self.server, &data)?;
+        let mut connection = server.wait_ready()?;
+        let timing = Timing {
+            name: "one field by minute over all hosts of S",
+            rounds: WIDE_ROUNDS,
+            wanted: wanted::ALL_HOSTS_BY_MINUTE,
+            judged: Judged::Median,
+        };
+        self.time(&mut connection, timing, report, |random| {
+            questions.all_hosts_by_minute(random)
+        })?;
+        drop(connection);
+        server.kill();
+        self.forget(&data)?;
+        self.replay(&set, &questions, report)
+    }
+
+    fn run_m(&self, report: &mut Report) -> Result<()> {
+        let set = self.set(Kind::M);
+        let (server, data) = self.loaded_and_sealed(&set, report)?;
+        server.kill();
+        let truth = Truth::of(&set);
+        let questions = Questions::new(&set, &truth);
+        let mut server = Server::spawn(&self.server, &data)?;
+        let ready = self.first_answer(&mut server, &questions, "ready after kill -9, M sealed", report)?;
+        report.add(
+            "ready after kill -9, M sealed",
+            ready.as_secs_f64(),
+            Unit::Seconds,
+            wanted::READY_SEALED,
+        );
+        let mut connection = server.connect()?;
+        let timing = Timing {
+            name: "one timeline of M, 1 h of one field by minute",
+            rounds: QUICK_ROUNDS,
+            wanted: wanted::ONE_TIMELINE,
+            judged: Judged::Median,
+        };
+        self.time(&mut connection, timing, report, |random| {
+            questions.one_timeline(random)
+        })?;
+        let timing = Timing {
+            name: "all fields by host and hour, 12 h of M",
+            rounds: WIDE_ROUNDS,
+            wanted: wanted::ALL_FIELDS_BY_HOUR,
+            judged: Judged::Median,
+        };
+        self.time(&mut connection, timing, report, |random| {
+            questions.all_fields_by_hour(random)
+        })?;
+        let timing = Timing {
+            name: "latest of all fields of 1,000 hosts",
+            rounds: QUICK_ROUNDS,
+            wanted: wanted::LATEST,
+            judged: Judged::Median,
+        };
+        self.time(&mut connection, timing, report, |_| questions.latest())?;
+        drop(connection);
+        server.kill();
+        self.forget(&data)
+    }
+
+    fn run_c(&self, report: &mut Report) -> Result<()> {
+        let set = self.set(Kind::C);
+        let (server, data) = self.loaded_and_sealed(&set, report)?;
+        server.stop()?;
+        let truth = Truth::of(&set);
+        let questions = Questions::new(&set, &truth);
+        let mut server = Server::spawn(&self.server, &data)?;
+        let mut connection = server.wait_ready()?;
+        report.add(
+            "ready after SIGTERM, C sealed",
+            server.age().as_secs_f64(),
+            Unit::Seconds,
+            Wanted::Nothing,
+        );
+        let timing = Timing {
+            name: "two tag conditions among the timelines of C",
+            rounds: QUICK_ROUNDS,
+            wanted: wanted::SEARCH,
+            judged: Judged::Percentile99,
+        };
+        self.time(&mut connection, timing, report, |random| {
+            questions.two_tags(random)
+        })?;
+        drop(connection);
+        server.kill();
+        self.forget(&data)
+    }
+
+    /// Loads a set into a fresh folder, seals it, waits for quiet, and weighs. The server still runs.
+    fn loaded_and_sealed(&self, set: &Set, report: &mut Report) -> Result<(Server, PathBuf)> {
+        let kind = set.kind;
+        let (mut server, data) = self.fresh(&kind.to_string(), set)?;
+        let before = server.cpu_time()?;
+        let loaded = load(server.address(), set, self.connections)?;
+        let after_load = server.cpu_time()? - before;
+        server.seal_and_settle()?;
+        let cpu = server.cpu_time()? - before;
+        let peak = server.peak_resident_bytes()?;
+        let usage = folder::usage(&data)?;
+        let values = set.values() as f64;
+        report.add(
+            format!("ingest {kind}"),
+            values / cpu.as_secs_f64() / 1e6,
+            Unit::MillionValuesPerCpuSecond,
+            wanted::ingest(kind),
+        );
+        report.add(
+            format!("ingest {kind}, by the clock"),
+            values / loaded.wall.as_secs_f64() / 1e6,
+            Unit::MillionValuesPerSecond,
+            Wanted::Nothing,
+        );
+        report.add(
+            format!("disk {kind}"),
+            usage.bytes as f64 / values,
+            Unit::BytesPerValue,
+            wanted::bytes_per_value(kind),
+        );
+        report.add(
+            format!("peak memory loading {kind}"),
+            peak as f64 / MEBIBYTE,
+            Unit::Mebibytes,
+            wanted::peak_memory(kind),
+        );
+        let parts = usage.parts.iter().map(|(name, bytes)| {
+            let (mebibytes, per_value) = (*bytes as f64 / MEBIBYTE, *bytes as f64 / values);
+            format!("{name} {mebibytes:.1} MiB = {per_value:.3} B/value")
+        });
+        report.note(format!(
+            "{kind}: CPU {:.2} s until the last acknowledgement, {:.2} s with seal and merges; {} refusals; disk: {}",
+            after_load.as_secs_f64(),
+            cpu.as_secs_f64(),
+            loaded.refusals,
+            parts.collect::<Vec<_>>().join(", "),
+        ));
+        answer_time(&mut server.connect()?, &count(set))?;
+        Ok((server, data))
+    }
+
+    /// Loads S without a seal, kills, starts, and counts.
+    fn replay(&self, set: &Set, questions: &Questions<'_>, report: &mut Report) -> Result<()> {
+        let name = "ready after kill -9, S unsealed";
+        let (server, data) = self.fresh("S-unsealed", set)?;
+        load(server.address(), set, self.connections)?;
+        server.kill();
+        let mut server = Server::spawn(&self.server, &data)?;
+        let ready = self.first_answer(&mut server, questions, name, report)?;
+        report.add(name, ready.as_secs_f64(), Unit::Seconds, wanted::READY_UNSEALED);
+        answer_time(&mut server.connect()?, &count(set))?;
+        drop(server);
+        self.forget(&data)
+    }
+
+    /// The time from the start of a process to its first right answer about points; every acknowledged row is
+    /// counted afterwards.
+    fn first_answer(
+        &self,
+        server: &mut Server,
+        questions: &Questions<'_>,
+        name: &str,
+        report: &mut Report,
+    ) -> Result<Duration> {
+        let mut connection = server.wait_ready()?;
+        let ready = server.age();
+        answer_time(&mut connection, &questions.one_timeline(&mut Random::new(1)))?;
+        let answered = server.age();
+        answer_time(&mut connection, &count(questions.set()))?;
+        report.note(format!(
+            "{name}: /ready after {:.3} s, a right answer after {:.3} s",
+            ready.as_secs_f64(),
+            answered.as_secs_f64()
+        ));
+        Ok(answered)
+    }
+
+    fn time<'a>(
+        &self,
+        connection: &mut Connection,
+        timing: Timing,
+        report: &mut Report,
+        make: impl FnMut(&mut Random) -> Ask<'a>,
+    ) -> Result<()> {
+        let rounds = match self.scale {
+            Scale::Full => timing.rounds,
+            Scale::Quick => timing.rounds / QUICK_SCALE,
+        };
+        let latencies = Latencies::measure(connection, rounds, make)?;
+        for (percent, judged) in [(50, Judged::Median), (99, Judged::Percentile99)] {
+            report.add(
+                format!("{}, p{percent}", timing.name),
+                milliseconds(latencies.percentile(percent)),
+                Unit::Milliseconds,
+                if judged == timing.judged {
+                    timing.wanted
+                } else {
+                    Wanted::Nothing
+                },
+            );
+        }
+        report.add(
+            format!("{}, first after start", timing.name),
+            milliseconds(latencies.first),
+            Unit::Milliseconds,
+            Wanted::Nothing,
+        );
+        Ok(())
+    }
+
+    /// A server on a folder of its own that did not exist.
+    fn fresh(&self, name: &str, set: &Set) -> Result<(Server, PathBuf)> {
+        let data = self.folder.join(name);
+        if data.exists() {
+            return Err(BenchError::Usage(format!(
+                "{} exists; a run begins with nothing, and nothing is deleted that it has not made",
+                data.display()
+            )));
+        }
+        eprintln!(
+            "{name}: {} hosts, {} rows each, {} values",
+            set.hosts,
+            set.steps,
+            set.values()
+        );
+        Ok((Server::start(&self.server, &data)?, data))
+    }
+
+    fn forget(&self, data: &Path) -> Result<()> {
+        if self.keep {
+            return Ok(());
+        }
+        fs::remove_dir_all(data).map_err(|source| BenchError::File {
+            path: data.to_owned(),
+            source,
+        })
+    }
+
+    fn set(&self, kind: Kind) -> Set {
+        Set::new(kind, self.scale, SystemClock.now().nanos())
+    }
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}

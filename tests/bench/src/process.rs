@@ -1,0 +1,66 @@
+//! What Linux says about a process: the CPU time it has used and the most memory it has held.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::error::{BenchError, Result};
+
+/// Clock ticks a second in `/proc/PID/stat`: Linux has shown 100 to user space on every architecture we run on,
+/// whatever the kernel's own rate.
+const TICKS_PER_SECOND: u64 = 100;
+/// The places of `utime` and `stime` in `/proc/PID/stat`, counted from the field after the command's name.
+const USER_TICKS_PLACE: usize = 11;
+const SYSTEM_TICKS_PLACE: usize = 12;
+
+/// CPU time that all threads of a process have used so far, ended ones included, in user space and in the kernel.
+/// Steps are 10 ms.
+pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = read(&path)?;
+    // The name may hold spaces and parentheses; nothing after it does.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = |place| {
+        let field = fields.split_whitespace().nth(place);
+        field.and_then(|field| field.parse::<u64>().ok())
+    };
+    match (ticks(USER_TICKS_PLACE), ticks(SYSTEM_TICKS_PLACE)) {
+        (Some(user), Some(system)) => Ok(Duration::from_millis((user + system) * 1_000 / TICKS_PER_SECOND)),
+        _ => Err(BenchError::Proc { path }),
+    }
+}
+
+/// The most resident memory that a process has held since it began (`VmHWM`), in bytes.
+pub(crate) fn peak_resident_bytes(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = read(&path)?;
+    kibibytes(&status, "VmHWM:").ok_or(BenchError::Proc { path })
+}
+
+/// The value in bytes of a line such as `VmHWM:   1234 kB`.
+pub(crate) fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let count: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(count * 1_024)
+}
+
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(path).map_err(|source| BenchError::File {
+        path: path.into(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_used_memory_and_time_does_not_go_back() {
+        let pid = std::process::id();
+        let before = cpu_time(pid).expect("own stat is readable");
+        let sum = (0..20_000_000u64).fold(0u64, |sum, n| std::hint::black_box(sum ^ n));
+        std::hint::black_box(sum);
+        assert!(cpu_time(pid).expect("own stat is readable") >= before);
+        assert!(peak_resident_bytes(pid).expect("own status is readable") > 1 << 20);
+    }
+}

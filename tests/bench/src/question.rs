@@ -1,0 +1,295 @@
+//! What is asked, and how an answer is told from a wrong one.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde_json::{Value, json};
+use tideline_fleet::{FIELDS, Random};
+use tideline_model::Timestamp;
+
+use crate::set::{HOUR, STEP, STEPS_A_MINUTE, STEPS_AN_HOUR, Set};
+use crate::truth::Truth;
+
+/// One question with its check.
+pub(crate) struct Ask<'a> {
+    pub(crate) path: &'static str,
+    pub(crate) body: String,
+    /// Says what is wrong with an answer.
+    pub(crate) check: Check<'a>,
+}
+
+type Check<'a> = Box<dyn Fn(&Value) -> Result<(), String> + 'a>;
+
+/// Makes questions about a set whose truth is known.
+#[derive(Debug)]
+pub(crate) struct Questions<'a> {
+    set: &'a Set,
+    truth: &'a Truth,
+    /// The tags of each host, by number.
+    tags: Vec<BTreeMap<&'static str, String>>,
+}
+
+/// What questions are sent as.
+pub(crate) const CONTENT_TYPE: &str = "application/json";
+/// Relative error that a mean may have: what is promised for sums of floats.
+const TOLERANCE: f64 = 1e-12;
+/// Timelines of a page of search results.
+const PAGE: usize = 100;
+/// Hours that the widest question covers.
+const WIDE_HOURS: usize = 12;
+const QUERY: &str = "/v1/tables/default/query";
+const LATEST: &str = "/v1/tables/default/latest";
+const SEARCH: &str = "/v1/tables/default/timelines/search";
+
+impl<'a> Questions<'a> {
+    pub(crate) fn new(set: &'a Set, truth: &'a Truth) -> Self {
+        let tags = truth.hosts().iter().map(|host| host.tags().into_iter().collect());
+        Self {
+            set,
+            truth,
+            tags: tags.collect(),
+        }
+    }
+
+    /// The set that is asked about.
+    pub(crate) fn set(&self) -> &'a Set {
+        self.set
+    }
+
+    /// One hour of one field of one timeline by minute.
+    pub(crate) fn one_timeline(&self, random: &mut Random) -> Ask<'a> {
+        let host = random.index(self.tags.len());
+        let field = random.index(FIELDS.len());
+        let minutes = (self.set.steps as usize).saturating_sub(STEPS_AN_HOUR) / STEPS_A_MINUTE;
+        let first = random.index(minutes + 1) * STEPS_A_MINUTE;
+        let steps = first..(first + STEPS_AN_HOUR).min(self.set.steps as usize);
+        let body = json!({
+            "where": {"tag": "hostname", "equals": self.tags[host]["hostname"]},
+            "fields": [FIELDS[field]],
+            "start": self.instant(steps.start),
+            "end": self.instant(steps.end),
+            "aggregate": ["mean"],
+            "window": "1m",
+        });
+        let truth = self.truth;
+        let starts = self.windows(&steps, STEPS_A_MINUTE);
+        ask(QUERY, &body, move |answer| {
+            let cells = cells(answer, None)?;
+            same_rows(&cells, starts.len())?;
+            starts.iter().try_for_each(|(time, steps)| {
+                let expected = [truth.mean(steps.clone(), host..host + 1, field)];
+                same(&cells, "", *time, &expected)
+            })
+        })
+    }
+
+    /// One field over all hosts by minute, the whole set.
+    pub(crate) fn all_hosts_by_minute(&self, random: &mut Random) -> Ask<'a> {
+        let field = random.index(FIELDS.len());
+        let steps = 0..self.set.steps as usize;
+        let body = json!({
+            "where": {"property": "measurement", "equals": "cpu"},
+            "fields": [FIELDS[field]],
+            "start": self.instant(steps.start),
+            "end": self.instant(steps.end),
+            "aggregate": ["mean"],
+            "window": "1m",
+        });
+        let (truth, hosts) = (self.truth, self.tags.len());
+        let starts = self.windows(&steps, STEPS_A_MINUTE);
+        ask(QUERY, &body, move |answer| {
+            let cells = cells(answer, None)?;
+            same_rows(&cells, starts.len())?;
+            starts.iter().try_for_each(|(time, steps)| {
+                let expected = [truth.mean(steps.clone(), 0..hosts, field)];
+                same(&cells, "", *time, &expected)
+            })
+        })
+    }
+
+    /// All fields of every host by hour, over twelve whole hours.
+    pub(crate) fn all_fields_by_hour(&self, random: &mut Random) -> Ask<'a> {
+        // Sets begin on a minute, windows on an hour.
+        let offset = (-self.set.start).rem_euclid(HOUR) / STEP;
+        let whole = (self.set.steps as usize - offset as usize) / STEPS_AN_HOUR;
+        let hours = whole.min(WIDE_HOURS);
+        let first = offset as usize + random.index(whole - hours + 1) * STEPS_AN_HOUR;
+        let steps = first..first + hours * STEPS_AN_HOUR;
+        let body = json!({
+            "where": {"property": "measurement", "equals": "cpu"},
+            "fields": FIELDS,
+            "start": self.instant(steps.start),
+            "end": self.instant(steps.end),
+            "aggregate": ["mean"],
+            "window": "1h",
+            "group_by": ["hostname"],
+        });
+        let truth = self.truth;
+        let starts = self.windows(&steps, STEPS_AN_HOUR);
+        let names = self.hostnames();
+        // Every row is counted; the means of some hosts are computed again.
+        let checked: Vec<usize> = (0..8).map(|_| random.index(names.len())).collect();
+        ask(QUERY, &body, move |answer| {
+            let cells = cells(answer, Some("hostname"))?;
+            same_rows(&cells, starts.len() * names.len())?;
+            checked.iter().try_for_each(|host| {
+                starts.iter().try_for_each(|(time, steps)| {
+                    let mean = |field| truth.mean(steps.clone(), *host..*host + 1, field);
+                    let expected: [f64; FIELDS.len()] = std::array::from_fn(mean);
+                    same(&cells, &names[*host], *time, &expected)
+                })
+            })
+        })
+    }
+
+    /// The latest values of all fields of all hosts.
+    pub(crate) fn latest(&self) -> Ask<'a> {
+        let body = json!({ "where": {"property": "measurement", "equals": "cpu"} });
+        let (truth, step) = (self.truth, self.set.steps as usize - 1);
+        let time = self.instant(step);
+        let names = self.hostnames();
+        ask(LATEST, &body, move |answer| {
+            let cells = cells(answer, Some("hostname"))?;
+            same_rows(&cells, names.len())?;
+            names.iter().enumerate().try_for_each(|(host, name)| {
+                let value = |field| f64::from(truth.value(step, host, field));
+                let expected: [f64; FIELDS.len()] = std::array::from_fn(value);
+                same(&cells, name, time, &expected)
+            })
+        })
+    }
+
+    /// The timelines of one rack of one data centre.
+    pub(crate) fn two_tags(&self, random: &mut Random) -> Ask<'a> {
+        let like = &self.tags[random.index(self.tags.len())];
+        let (rack, datacenter) = (&like["rack"], &like["datacenter"]);
+        let body = json!({
+            "where": {"and": [
+                {"tag": "rack", "equals": rack},
+                {"tag": "datacenter", "equals": datacenter},
+            ]},
+            "limit": PAGE,
+        });
+        let hits = self
+            .tags
+            .iter()
+            .filter(|tags| &tags["rack"] == rack && &tags["datacenter"] == datacenter);
+        let total = hits.count();
+        let (rack, datacenter) = (rack.clone(), datacenter.clone());
+        ask(SEARCH, &body, move |answer| {
+            let found = answer["timelines"]
+                .as_array()
+                .ok_or("no timelines in the answer")?;
+            if answer["total"] != json!(total) || found.len() != total.min(PAGE) {
+                let (pages, page) = (&answer["total"], found.len());
+                return Err(format!(
+                    "{total} hits expected, {pages} found, {page} on the page"
+                ));
+            }
+            let good = |timeline: &Value| {
+                timeline["tags"]["rack"] == *rack && timeline["tags"]["datacenter"] == *datacenter
+            };
+            match found.iter().find(|timeline| !good(timeline)) {
+                Some(other) => Err(format!("{other} does not meet the condition")),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// The starts of the windows of so many steps, each with its steps.
+    fn windows(&self, steps: &Range<usize>, width: usize) -> Vec<(i64, Range<usize>)> {
+        let starts = steps.clone().step_by(width);
+        starts
+            .map(|start| (self.instant(start), start..(start + width).min(steps.end)))
+            .collect()
+    }
+
+    fn instant(&self, step: usize) -> i64 {
+        self.set.start + step as i64 * STEP
+    }
+
+    fn hostnames(&self) -> Vec<String> {
+        self.tags.iter().map(|tags| tags["hostname"].clone()).collect()
+    }
+}
+
+/// How many values one field has in the whole set: every acknowledged row once.
+pub(crate) fn count(set: &Set) -> Ask<'static> {
+    let rows = set.rows();
+    let body = json!({
+        "where": {"property": "measurement", "equals": "cpu"},
+        "fields": [FIELDS[0]],
+        "start": set.start,
+        "end": set.end(),
+        "aggregate": ["count"],
+    });
+    ask(QUERY, &body, move |answer| {
+        let cells = cells(answer, None)?;
+        match cells.values().next() {
+            Some(row) if cells.len() == 1 && row == &[rows as f64] => Ok(()),
+            _ => Err(format!("{rows} expected, {cells:?} found")),
+        }
+    })
+}
+
+/// The rows of an answer by group and time; the columns in the order of the fields.
+type Cells = BTreeMap<(String, i64), Vec<f64>>;
+
+fn ask<'a>(path: &'static str, body: &Value, check: impl Fn(&Value) -> Result<(), String> + 'a) -> Ask<'a> {
+    Ask {
+        path,
+        body: body.to_string(),
+        check: Box::new(check),
+    }
+}
+
+/// Reads an answer; the group is the value of a tag, or empty.
+fn cells(answer: &Value, group: Option<&str>) -> Result<Cells, String> {
+    let series = answer["series"].as_array().ok_or("no series in the answer")?;
+    let mut cells = Cells::new();
+    for series in series {
+        let name = match group {
+            Some(tag) => series["tags"][tag].as_str().ok_or("a series without its tag")?,
+            None => "",
+        };
+        for row in series["rows"].as_array().ok_or("a series without rows")? {
+            let (time, values) = row
+                .as_array()
+                .and_then(|row| row.split_first())
+                .ok_or("a row without cells")?;
+            let time = instant(time).ok_or_else(|| format!("{time} is no time"))?;
+            let values = values.iter().map(|value| value.as_f64().unwrap_or(f64::NAN));
+            if cells.insert((name.to_owned(), time), values.collect()).is_some() {
+                return Err(format!("two rows of {name:?} at {time}"));
+            }
+        }
+    }
+    Ok(cells)
+}
+
+/// Nanoseconds of a time as answers show it.
+fn instant(time: &Value) -> Option<i64> {
+    match time {
+        Value::String(text) => Timestamp::parse_rfc3339(text).map(Timestamp::nanos),
+        number => number.as_i64(),
+    }
+}
+
+fn same_rows(cells: &Cells, expected: usize) -> Result<(), String> {
+    match cells.len() == expected {
+        true => Ok(()),
+        false => Err(format!("{expected} rows expected, {} found", cells.len())),
+    }
+}
+
+fn same(cells: &Cells, group: &str, time: i64, expected: &[f64]) -> Result<(), String> {
+    let found = cells.get(&(group.to_owned(), time));
+    let found = found.ok_or_else(|| format!("no row of {group:?} at {time}"))?;
+    let close = |(found, expected): (&f64, &f64)| (found - expected).abs() <= TOLERANCE * expected.abs();
+    match found.len() == expected.len() && found.iter().zip(expected).all(close) {
+        true => Ok(()),
+        false => Err(format!(
+            "{group:?} at {time}: {expected:?} expected, {found:?} found"
+        )),
+    }
+}

@@ -1,0 +1,174 @@
+//! Reached beside wanted: as a table for people, as JSON for programs.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+/// Everything that a run has found out.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) figures: Vec<Figure>,
+    /// What explains the figures and is not wanted to be anything.
+    pub(crate) notes: Vec<String>,
+}
+
+/// One measured number.
+#[derive(Debug, Clone)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) reached: f64,
+    pub(crate) unit: Unit,
+    pub(crate) wanted: Wanted,
+}
+
+/// What a number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Values for each second of CPU time, in millions.
+    MillionValuesPerCpuSecond,
+    /// Values for each second of the clock, in millions.
+    MillionValuesPerSecond,
+    /// Bytes on disk for each value.
+    BytesPerValue,
+    Mebibytes,
+    Seconds,
+    Milliseconds,
+}
+
+/// What a number should be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Wanted {
+    AtLeast(f64),
+    AtMost(f64),
+    /// It is shown beside the others and judged by nobody.
+    Nothing,
+}
+
+impl Report {
+    /// Adds a figure and says so, so that a long run shows what it has.
+    pub(crate) fn add(&mut self, name: impl Into<String>, reached: f64, unit: Unit, wanted: Wanted) {
+        let figure = Figure {
+            name: name.into(),
+            reached,
+            unit,
+            wanted,
+        };
+        eprintln!("    {}: {}", figure.name, unit.show(reached));
+        self.figures.push(figure);
+    }
+
+    /// Adds a note and says so.
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        eprintln!("    {note}");
+        self.notes.push(note);
+    }
+
+    /// The figures and notes for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let figures = self.figures.iter().map(|figure| {
+            let (at_least, at_most) = match figure.wanted {
+                Wanted::AtLeast(least) => (Some(least), None),
+                Wanted::AtMost(most) => (None, Some(most)),
+                Wanted::Nothing => (None, None),
+            };
+            json!({
+                "name": figure.name,
+                "reached": figure.reached,
+                "unit": figure.unit.name(),
+                "at_least": at_least,
+                "at_most": at_most,
+                "met": figure.met(),
+            })
+        });
+        json!({ "figures": figures.collect::<Vec<_>>(), "notes": self.notes })
+    }
+}
+
+impl Figure {
+    /// Whether the number is as wanted; `None` where nothing is.
+    pub(crate) fn met(&self) -> Option<bool> {
+        match self.wanted {
+            Wanted::AtLeast(least) => Some(self.reached >= least),
+            Wanted::AtMost(most) => Some(self.reached <= most),
+            Wanted::Nothing => None,
+        }
+    }
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::MillionValuesPerCpuSecond => "M values/CPU-s",
+            Self::MillionValuesPerSecond => "M values/s",
+            Self::BytesPerValue => "B/value",
+            Self::Mebibytes => "MiB",
+            Self::Seconds => "s",
+            Self::Milliseconds => "ms",
+        }
+    }
+
+    fn show(self, number: f64) -> String {
+        let places = match self {
+            Self::Mebibytes => 0,
+            _ => 2,
+        };
+        format!("{number:.places$} {}", self.name())
+    }
+}
+
+impl fmt::Display for Report {
+    /// A table in Markdown, so that a README can quote it as it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows: Vec<[String; 4]> = self
+            .figures
+            .iter()
+            .map(|figure| {
+                let (wanted, ok) = match figure.wanted {
+                    Wanted::AtLeast(least) => (format!("≥ {}", figure.unit.show(least)), figure.met()),
+                    Wanted::AtMost(most) => (format!("≤ {}", figure.unit.show(most)), figure.met()),
+                    Wanted::Nothing => (String::new(), None),
+                };
+                let ok = ok.map_or("", |ok| if ok { "yes" } else { "no" });
+                let reached = figure.unit.show(figure.reached);
+                [figure.name.clone(), reached, wanted, ok.to_owned()]
+            })
+            .collect();
+        let titles = ["figure", "reached", "wanted", "ok?"].map(str::to_owned);
+        let widths: [usize; 4] = std::array::from_fn(|column| {
+            let cells = rows.iter().chain([&titles]);
+            cells.map(|row| row[column].chars().count()).max().unwrap_or(0)
+        });
+        let line = |f: &mut fmt::Formatter<'_>, row: &[String; 4]| {
+            for (cell, width) in row.iter().zip(widths) {
+                write!(f, "| {cell:width$} ")?;
+            }
+            writeln!(f, "|")
+        };
+        line(f, &titles)?;
+        line(f, &widths.map(|width| "-".repeat(width)))?;
+        rows.iter().try_for_each(|row| line(f, row))?;
+        writeln!(f)?;
+        self.notes.iter().try_for_each(|note| writeln!(f, "- {note}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missed_figure_says_no_and_a_met_one_yes() {
+        let mut report = Report::default();
+        report.add("fast", 4.5, Unit::MillionValuesPerCpuSecond, Wanted::AtLeast(4.0));
+        report.add("small", 0.6, Unit::BytesPerValue, Wanted::AtMost(0.55));
+        report.add("shown", 1.0, Unit::Seconds, Wanted::Nothing);
+        let met: Vec<_> = report.figures.iter().map(Figure::met).collect();
+        assert_eq!(met, [Some(true), Some(false), None]);
+        let table = report.to_string();
+        assert!(
+            table.contains("| small  | 0.60 B/value        | ≤ 0.55 B/value        | no  |"),
+            "{table}"
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! The server under test: the real binary, in a process of its own, with its default settings.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::{BenchError, Result};
+use crate::http::Connection;
+use crate::interrupt;
+use crate::process::{cpu_time, peak_resident_bytes};
+use crate::wait::pause;
+
+/// A running server. It is killed when this goes out of scope, on errors too.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    address: SocketAddr,
+    log: PathBuf,
+    started: Instant,
+}
+
+/// The longest that a start may take: far beyond the figure, so that a slow start is measured and not an error.
+const READY_LIMIT: Duration = Duration::from_secs(120);
+/// From one look at a starting server to the next; bounds the error of a start's figure.
+const READY_POLL: Duration = Duration::from_millis(1);
+/// The longest that the server may take to fall quiet after a seal.
+const QUIET_LIMIT: Duration = Duration::from_secs(120);
+/// The server is quiet when it has used at most [`QUIET_CPU`] in this time …
+const QUIET_SPAN: Duration = Duration::from_secs(2);
+/// … which is room for timers and for looking at it.
+const QUIET_CPU: Duration = Duration::from_millis(20);
+/// The longest that a server may take to end when asked; it promises 5 s.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// Bytes of the log that an error shows.
+const LOG_TAIL_BYTES: usize = 2_000;
+
+impl Server {
+    /// Starts the binary on a folder and returns at once; [`wait_ready`](Self::wait_ready) comes next.
+    pub(crate) fn spawn(binary: &Path, data: &Path) -> Result<Self> {
+        let log = data.with_extension("log");
+        let file = |source| BenchError::File {
+            path: log.clone(),
+            source,
+        };
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(file)?;
+        let errors = output.try_clone().map_err(file)?;
+        let address = free_address()?;
+        let started = Instant::now();
+        let child = Command::new(binary)
+            .arg("serve")
+            .arg("--data-dir")
+            .arg(data)
+            .arg("--listen")
+            .arg(address.to_string())
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(|source| BenchError::Start {
+                path: binary.to_owned(),
+                source,
+            })?;
+        interrupt::guard(child.id());
+        Ok(Self {
+            child,
+            address,
+            log,
+            started,
+        })
+    }
+
+    /// Starts the binary and waits until it is ready.
+    pub(crate) fn start(binary: &Path, data: &Path) -> Result<Self> {
+        let mut server = Self::spawn(binary, data)?;
+        server.wait_ready()?;
+        Ok(server)
+    }
+
+    /// Waits until `/ready` says 200; a connection to go on with.
+    pub(crate) fn wait_ready(&mut self) -> Result<Connection> {
+        while self.started.elapsed() < READY_LIMIT {
+            if let Ok(mut connection) = Connection::open(self.address)
+                && let Ok(answer) = connection.ask("GET", "/ready", "text/plain", b"")
+                && answer.status == 200
+            {
+                return Ok(connection);
+            }
+            self.check_alive()?;
+            pause(READY_POLL);
+        }
+        Err(BenchError::Late {
+            what: "readiness".into(),
+            limit: READY_LIMIT,
+        })
+    }
+
+    pub(crate) fn connect(&self) -> Result<Connection> {
+        Connection::open(self.address).map_err(|source| BenchError::Connection {
+            what: "connecting to the server",
+            source,
+        })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The time since the process was started.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// CPU time used so far, all threads.
+    pub(crate) fn cpu_time(&self) -> Result<Duration> {
+        cpu_time(self.child.id())
+    }
+
+    /// The most memory held since the start, in bytes.
+    pub(crate) fn peak_resident_bytes(&self) -> Result<u64> {
+        peak_resident_bytes(self.child.id())
+    }
+
+    /// Seals what is in memory and waits until the server has nothing more to do.
+    pub(crate) fn seal_and_settle(&mut self) -> Result<()> {
+        self.connect()?
+            .ask_well("POST", "/v1/jobs", br#"{"kind":"seal"}"#)?;
+        self.settle()
+    }
+
+    /// Waits until the server uses no CPU any more: merges and clean-up are done.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        let mut before = self.cpu_time()?;
+        while begun.elapsed() < QUIET_LIMIT {
+            pause(QUIET_SPAN);
+            self.check_alive()?;
+            let now = self.cpu_time()?;
+            if now - before <= QUIET_CPU {
+                return Ok(());
+            }
+            before = now;
+        }
+        Err(BenchError::Late {
+            what: "quiet after a seal".into(),
+            limit: QUIET_LIMIT,
+        })
+    }
+
+    /// Ends the process as a crash would: `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.end();
+    }
+
+    /// Asks the process to end and waits for it; how long that took.
+    pub(crate) fn stop(mut self) -> Result<Duration> {
+        let begun = Instant::now();
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // One that has ended meanwhile is found so below.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        while begun.elapsed() < STOP_LIMIT {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                interrupt::release(self.child.id());
+                return Ok(begun.elapsed());
+            }
+            pause(Duration::from_millis(5));
+        }
+        Err(BenchError::Late {
+            what: "the end after SIGTERM".into(),
+            limit: STOP_LIMIT,
+        })
+    }
+
+    fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait() {
+            Ok(Some(status)) => Err(BenchError::Ended {
+                status: status.to_string(),
+                log: self.log_tail(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn log_tail(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let tail = &log[log.len().saturating_sub(LOG_TAIL_BYTES)..];
+        String::from_utf8_lossy(tail).into_owned()
+    }
+
+    fn end(&mut self) {
+        // Both fail only for a process that has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        interrupt::release(self.child.id());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// An address of this machine on which nobody listens.
+fn free_address() -> Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map_err(|source| BenchError::Connection {
+            what: "finding a free port",
+            source,
+        })
+}

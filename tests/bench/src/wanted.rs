@@ -1,0 +1,45 @@
+//! The goals: what each figure should be on a machine with two cores, as the project has set itself.
+
+use crate::report::Wanted;
+use crate::set::Kind;
+
+/// Millions of values for each second of the server's CPU time, from the first byte to the last seal.
+pub(crate) fn ingest(kind: Kind) -> Wanted {
+    Wanted::AtLeast(match kind {
+        Kind::S | Kind::M => 4.0,
+        Kind::C => 2.0,
+    })
+}
+
+/// Bytes on disk for each value, everything in.
+pub(crate) fn bytes_per_value(kind: Kind) -> Wanted {
+    Wanted::AtMost(match kind {
+        Kind::S => 0.75,
+        Kind::M => 0.55,
+        Kind::C => 6.0,
+    })
+}
+
+/// Mebibytes of resident memory while loading.
+pub(crate) fn peak_memory(kind: Kind) -> Wanted {
+    match kind {
+        Kind::S => Wanted::Nothing,
+        Kind::M => Wanted::AtMost(500.0),
+        Kind::C => Wanted::AtMost(700.0),
+    }
+}
+
+/// Seconds from the start after `kill -9` to the first right answer, M sealed.
+pub(crate) const READY_SEALED: Wanted = Wanted::AtMost(0.5);
+/// The same with S unsealed, so that the journal has to be replayed.
+pub(crate) const READY_UNSEALED: Wanted = Wanted::AtMost(1.0);
+/// Milliseconds at the client, median: one timeline, one hour of one field by minute, out of M.
+pub(crate) const ONE_TIMELINE: Wanted = Wanted::AtMost(0.4);
+/// Milliseconds, median: one field by minute over all hosts of S.
+pub(crate) const ALL_HOSTS_BY_MINUTE: Wanted = Wanted::AtMost(25.0);
+/// Milliseconds, median: all ten fields by host and hour, twelve hours of M.
+pub(crate) const ALL_FIELDS_BY_HOUR: Wanted = Wanted::AtMost(100.0);
+/// Milliseconds, median: latest values of all fields of 1,000 hosts.
+pub(crate) const LATEST: Wanted = Wanted::AtMost(3.0);
+/// Milliseconds, 99th percentile: two tag conditions among the timelines of C.
+pub(crate) const SEARCH: Wanted = Wanted::AtMost(3.0);
