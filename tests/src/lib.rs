@@ -14,19 +14,24 @@
 //! | [`subset`] | whether an answer holds what a scenario expects |
 //! | [`reading`] | points of a table as the query route gives them, page by page |
 //! | [`ledger`] | what was sent and what was acknowledged, kept outside of the server |
+//! | [`load`] | writers that keep the ledger |
 //! | [`corpora`] | where the outside data lies |
 //! | [`wait`] | waiting for something that tells nobody |
 
 pub mod client;
 pub mod compress;
 pub mod corpora;
+pub mod ledger;
+pub mod load;
 pub mod raw;
+pub mod reading;
 pub mod script;
 pub mod server;
 pub mod subset;
 pub mod wait;
 
 pub use client::{Client, Response};
+pub use ledger::Ledger;
 pub use server::{Launch, Server};
 
 /// The seed of a run: `TIDELINE_SEED` when it is set, else one drawn from the clock. Printed, so that a failure can

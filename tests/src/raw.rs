@@ -25,19 +25,18 @@ impl RawConnection {
         self.stream.write_all(bytes)
     }
 
-    /// Reads until the server closes or is silent for the patience of the connection.
-    pub fn read_to_end(&mut self) -> String {
+    /// The status of the next answer, or `None` when the server closes, or is silent for the patience of the
+    /// connection, without one.
+    pub fn first_status(&mut self) -> Option<u16> {
         let mut answer = Vec::new();
-        let mut buffer = [0; 16 << 10];
-        while let Ok(read @ 1..) = self.stream.read(&mut buffer) {
-            answer.extend_from_slice(&buffer[..read]);
+        let mut buffer = [0; 4 << 10];
+        while !answer.contains(&b'\n') {
+            match self.stream.read(&mut buffer) {
+                Ok(read @ 1..) => answer.extend_from_slice(&buffer[..read]),
+                Ok(0) | Err(_) => break,
+            }
         }
-        String::from_utf8_lossy(&answer).into_owned()
-    }
-
-    /// Reads what comes first: the status of the answer, or `None` when the server closed without one.
-    pub fn status(&mut self) -> Option<u16> {
-        let answer = self.read_to_end();
+        let answer = String::from_utf8_lossy(&answer);
         answer.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
     }
 }

@@ -1,0 +1,162 @@
+//! What was sent and what was acknowledged, kept outside of the server that is going to be killed.
+//!
+//! The value of a point follows from seed, machine and instant, so the ledger keeps no values: it can tell a right
+//! value from a wrong one whenever a point is read.
+//!
+//! | fate | means | after a restart |
+//! |---|---|---|
+//! | acknowledged | the write was answered with success | the point is there, once, with its value |
+//! | unknown | no answer came | it is absent, or there with its value |
+//! | refused | the answer said that nothing was done | it is absent |
+
+use std::collections::BTreeMap;
+
+use tideline_fleet::Random;
+use tideline_model::Value;
+
+use crate::reading::{Fields, Row};
+
+/// The measurement that everything in a ledger is written to.
+pub const MEASUREMENT: &str = "load";
+
+/// What was sent, and what became of it.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    seed: u64,
+    fates: BTreeMap<Place, Fate>,
+}
+
+/// A machine and an instant in nanoseconds.
+pub type Place = (String, i64);
+
+/// What is known of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// The answer said that nothing was done.
+    Refused,
+    /// No answer came.
+    Unknown,
+    /// The write was acknowledged.
+    Acknowledged,
+}
+
+impl Ledger {
+    /// An empty ledger.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            fates: BTreeMap::new(),
+        }
+    }
+
+    /// The line of a point, with all five types.
+    pub fn line(&self, (host, time): &Place) -> String {
+        let mut line = format!("{MEASUREMENT},host={host},dc=fra ");
+        for (index, (name, value)) in self.fields(host, *time).into_iter().enumerate() {
+            if index > 0 {
+                line.push(',');
+            }
+            line.push_str(&name);
+            line.push('=');
+            line.push_str(&match value {
+                Value::Float(value) => value.to_string(),
+                Value::Signed(value) => format!("{value}i"),
+                Value::Unsigned(value) => format!("{value}u"),
+                Value::Boolean(value) => value.to_string(),
+                Value::String(value) => format!("\"{value}\""),
+            });
+        }
+        line.push_str(&format!(" {time}"));
+        line
+    }
+
+    /// The values of a point.
+    pub fn fields(&self, host: &str, time: i64) -> Fields {
+        let start = host.bytes().fold(self.seed, |mixed, byte| {
+            (mixed ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let mut random = Random::new(start ^ time.unsigned_abs());
+        let text = format!("t-{:x}", random.bits() >> 40);
+        [
+            ("b", Value::Boolean(random.bits() & 1 == 0)),
+            // An odd last bit keeps the number from being whole, so that no format can take it for an integer.
+            ("f", Value::Float((random.bits() >> 20) as f64 + 0.5)),
+            ("i", Value::Signed(random.bits().cast_signed() >> 2)),
+            ("s", Value::String(text.into())),
+            ("u", Value::Unsigned(random.bits() | 1 << 63)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    /// Notes what became of points. A point that was once acknowledged stays so, whatever became of sending it
+    /// again.
+    pub fn note(&mut self, places: &[Place], fate: Fate) {
+        for place in places {
+            let known = self.fates.entry(place.clone()).or_insert(fate);
+            if *known != Fate::Acknowledged {
+                *known = fate;
+            }
+        }
+    }
+
+    /// The points of one fate.
+    pub fn places(&self, fate: Fate) -> Vec<Place> {
+        self.fates
+            .iter()
+            .filter(|(_, known)| **known == fate)
+            .map(|(place, _)| place.clone())
+            .collect()
+    }
+
+    /// The machines that have an acknowledged point.
+    pub fn hosts(&self, fate: Fate) -> Vec<String> {
+        let mut hosts: Vec<String> = self.places(fate).into_iter().map(|(host, _)| host).collect();
+        hosts.dedup();
+        hosts
+    }
+
+    /// The part of the ledger that is about one machine.
+    pub fn of_host(&self, host: &str) -> Self {
+        let fates = self.fates.iter().filter(|((known, _), _)| known == host);
+        Self {
+            seed: self.seed,
+            fates: fates.map(|(place, fate)| (place.clone(), *fate)).collect(),
+        }
+    }
+
+    /// Compares what was read with what is known; returns what contradicts it, empty when all is well.
+    ///
+    /// `rows` are all points of the measurement. Sound also while writers go on when `self` was copied before
+    /// the read began, except that points sent since then count as never sent; see `is_running`.
+    pub fn contradictions(&self, rows: &[Row], is_running: bool) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut seen: BTreeMap<Place, u32> = BTreeMap::new();
+        for row in rows {
+            let host = row.tags.get("host").cloned().unwrap_or_default();
+            let place = (host, row.time);
+            match self.fates.get(&place) {
+                None if !is_running => found.push(format!("never sent, yet there: {place:?}")),
+                Some(Fate::Refused) => found.push(format!("refused, yet there: {place:?}")),
+                _ if row.fields != self.fields(&place.0, place.1) => {
+                    found.push(format!("wrong values at {place:?}: {:?}", row.fields));
+                }
+                _ => {}
+            }
+            *seen.entry(place).or_default() += 1;
+        }
+        found.extend(
+            seen.iter()
+                .filter(|(_, count)| **count > 1)
+                .map(|(place, count)| format!("there {count} times: {place:?}")),
+        );
+        found.extend(
+            self.places(Fate::Acknowledged)
+                .iter()
+                .filter(|place| !seen.contains_key(*place))
+                .map(|place| format!("acknowledged, yet lost: {place:?}")),
+        );
+        found.truncate(20);
+        found
+    }
+}

@@ -1,0 +1,170 @@
+//! Writers that never stop by themselves, and the ledger that they keep.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use tideline_fleet::Random;
+
+use crate::client::{Client, NoAnswer};
+use crate::ledger::{Fate, Ledger, Place};
+
+/// Points of one request.
+const BATCH_POINTS: i64 = 20;
+/// Requests after which a writer turns to a machine that was never seen: every kill meets new timelines too.
+const BATCHES_PER_HOST: i64 = 8;
+/// The first instant; each request takes the next ones.
+const FIRST_INSTANT: i64 = 1_700_000_000_000_000_000;
+const STEP_NANOS: i64 = 1_000_000_000;
+
+/// Writers on one ledger, across any number of servers.
+#[derive(Debug, Clone)]
+pub struct Load {
+    seed: u64,
+    ledger: Arc<Mutex<Ledger>>,
+    /// The number of the next request; no two requests share one.
+    next: Arc<AtomicI64>,
+}
+
+/// Writers that run.
+#[derive(Debug)]
+pub struct Writers {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Written>>,
+}
+
+/// What writers did until they ended.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Written {
+    /// Requests answered with success.
+    pub acknowledged: u64,
+    /// Requests answered otherwise.
+    pub refused: u64,
+    /// Requests without an answer.
+    pub unanswered: u64,
+}
+
+impl Load {
+    /// A load with an empty ledger.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            ledger: Arc::new(Mutex::new(Ledger::new(seed))),
+            next: Arc::default(),
+        }
+    }
+
+    /// The ledger.
+    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts writers. Each sends request after request, by one of the routes, until it is stopped or three
+    /// requests in a row get no answer.
+    pub fn start(&self, client: &Client, writers: u64) -> Writers {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..writers)
+            .map(|writer| {
+                let (load, client, stop) = (self.clone(), client.clone(), Arc::clone(&stop));
+                thread::spawn(move || load.write(&client, writer, &stop))
+            })
+            .collect();
+        Writers { stop, threads }
+    }
+
+    /// Sends points again whose fate is unknown; safe, as they carry their instants.
+    pub fn resend_unknown(&self, client: &Client) {
+        let unknown = self.ledger().places(Fate::Unknown);
+        for places in unknown.chunks(100) {
+            let body = self.body(places);
+            let answer = client.post_lines("/v1/tables/default/points", &body);
+            assert!(answer.is_success(), "sending again: {answer:?}");
+            self.ledger().note(places, Fate::Acknowledged);
+        }
+    }
+
+    fn write(&self, client: &Client, writer: u64, stop: &AtomicBool) -> Written {
+        let mut random = Random::new(self.seed ^ (writer + 1));
+        let mut written = Written::default();
+        let mut silent = 0;
+        while !stop.load(Ordering::Relaxed) && silent < 3 {
+            let places = self.next_places(writer);
+            // Before it is sent: whoever reads meanwhile must know that these points may be there.
+            self.ledger().note(&places, Fate::Unknown);
+            match self.send(client, &places, &mut random) {
+                Ok(fate) => {
+                    self.ledger().note(&places, fate);
+                    match fate {
+                        Fate::Acknowledged => written.acknowledged += 1,
+                        Fate::Refused | Fate::Unknown => written.refused += 1,
+                    }
+                    silent = 0;
+                }
+                Err(_) => {
+                    written.unanswered += 1;
+                    silent += 1;
+                }
+            }
+        }
+        written
+    }
+
+    /// What the answer says of the points. Only our own routes tell a refusal that did nothing from one that leaves
+    /// the outcome unknown.
+    fn send(&self, client: &Client, places: &[Place], random: &mut Random) -> Result<Fate, NoAnswer> {
+        let body = self.body(places);
+        let plain = ("content-type", "text/plain");
+        let answer = match random.index(4) {
+            0 => client.send("POST", "/write", &[plain], body.as_bytes()),
+            1 => client.send("POST", "/api/v2/write?bucket=default", &[plain], body.as_bytes()),
+            2 => {
+                let key = format!("key-{}-{}", places[0].0, places[0].1);
+                let headers = [plain, ("idempotency-key", &key)];
+                client.send("POST", "/v1/tables/default/points", &headers, body.as_bytes())
+            }
+            _ => client.send("POST", "/v1/tables/default/points", &[plain], body.as_bytes()),
+        }?;
+        let is_final = answer.is_success() || matches!(answer.status, 500..);
+        assert!(is_final, "a good write was refused: {answer:?}");
+        Ok(match answer.is_success() {
+            true => Fate::Acknowledged,
+            false if answer.text().contains("\"code\":\"overloaded\"") => Fate::Refused,
+            false => Fate::Unknown,
+        })
+    }
+
+    fn next_places(&self, writer: u64) -> Vec<Place> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let host = format!("w{writer}-{:05}", number / BATCHES_PER_HOST);
+        (number * BATCH_POINTS..)
+            .take(BATCH_POINTS as usize)
+            .map(|point| (host.clone(), FIRST_INSTANT + point * STEP_NANOS))
+            .collect()
+    }
+
+    fn body(&self, places: &[Place]) -> String {
+        let ledger = Ledger::new(self.seed);
+        let lines: Vec<String> = places.iter().map(|place| ledger.line(place)).collect();
+        lines.join("\n")
+    }
+}
+
+impl Writers {
+    /// Waits until they have ended by themselves, because nobody answers any more.
+    pub fn join(self) -> Written {
+        let mut all = Written::default();
+        for thread in self.threads {
+            let written = thread.join().expect("a writer found a contradiction");
+            all.acknowledged += written.acknowledged;
+            all.refused += written.refused;
+            all.unanswered += written.unanswered;
+        }
+        all
+    }
+
+    /// Asks them to end after the request that they are at, and waits.
+    pub fn stop(self) -> Written {
+        self.stop.store(true, Ordering::Relaxed);
+        self.join()
+    }
+}

@@ -1,0 +1,402 @@
+//! Bad and hostile requests: a clear refusal that names the limit, memory that stays flat, and a service that goes
+//! on answering.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tideline_tests::compress::{Packing, bomb, gzip};
+use tideline_tests::raw::RawConnection;
+use tideline_tests::server::{DataFolder, Server};
+use tideline_tests::{Client, Launch, wait};
+
+/// What the peak of resident memory may grow by over everything in one test of this file.
+const GROWTH_BYTES_MAX: u64 = 96 << 20;
+/// How long a slow client is borne with, and then some.
+const SLOW_PATIENCE: Duration = Duration::from_secs(25);
+
+/// A server that has warmed up, and its memory since.
+struct Victim {
+    server: Server,
+    client: Client,
+    before: u64,
+    _folder: DataFolder,
+}
+
+impl Victim {
+    fn start() -> Self {
+        let folder = DataFolder::new();
+        let server = folder.start(&Launch::default());
+        let client = server.client();
+        let lines: Vec<String> = (0..5_000)
+            .map(|n| {
+                format!(
+                    "cpu,host=h{} usage={n} {}",
+                    n % 50,
+                    1_700_000_000_000_000_000_i64 + n * 1_000_000_000
+                )
+            })
+            .collect();
+        client.post_lines("/write", &lines.join("\n")).expect_status(204);
+        client.get("/openapi.json").expect_status(200);
+        client
+            .post_json(
+                "/v1/tables/default/timelines/search",
+                &json!({"where": {"tag": "host", "prefix": "h"}}),
+            )
+            .expect_status(200);
+        let before = server.resident_bytes_peak();
+        Self {
+            server,
+            client,
+            before,
+            _folder: folder,
+        }
+    }
+
+    /// Reads and writes still answer, and memory has stayed flat.
+    #[track_caller]
+    fn is_well(&self, after: &str) {
+        self.client.get("/ready").expect_status(200);
+        self.client
+            .post_lines("/write", "well,host=a v=1 1700000000000000000")
+            .expect_status(204);
+        let grown = self.server.resident_bytes_peak().saturating_sub(self.before);
+        println!("{after}: peak memory grew by {} KiB", grown >> 10);
+        assert!(
+            grown <= GROWTH_BYTES_MAX,
+            "{after}: peak memory grew by {grown} bytes"
+        );
+    }
+}
+
+/// The refusal is one of ours: the status, the code, words for people and the request's id; with a limit where one
+/// was passed.
+#[track_caller]
+fn refused(answer: &tideline_tests::Response, statuses: &[u16], has_limit: bool) {
+    assert!(
+        statuses.contains(&answer.status),
+        "wanted one of {statuses:?}: {answer:?}"
+    );
+    let body = answer.json();
+    for member in ["code", "message", "request_id"] {
+        let text = body[member].as_str().unwrap_or_default();
+        assert!(!text.is_empty(), "no {member}: {answer:?}");
+    }
+    assert_eq!(body["retryable"], false, "{answer:?}");
+    if has_limit {
+        let (limit, actual) = (body["limit"].as_u64(), body["actual"].as_u64());
+        assert!(
+            limit.is_some() && actual > limit,
+            "no limit that was passed: {answer:?}"
+        );
+    }
+}
+
+#[test]
+fn points_that_cannot_be_right() {
+    let victim = Victim::start();
+    let huge_tag = format!("cpu,host={} v=1", "x".repeat(1 << 20));
+    let many_tags = format!(
+        "cpu{} v=1",
+        (0..10_000).map(|n| format!(",t{n}=v")).collect::<String>()
+    );
+    let bad = [
+        "cpu v=9223372036854775808i",
+        "cpu v=18446744073709551616u",
+        "cpu v=1e400",
+        "cpu v=NaN",
+        "cpu,host= v=1",
+        "cpu,=a v=1",
+        ",host=a v=1",
+        "cpu",
+        "cpu,host=a,host=b v=1",
+        "cpu v=1 9223372036854775808",
+        "cpu v=1 1.5",
+        "cpu v=\"open",
+        "cpu,host=a\0b v=1",
+        &huge_tag,
+        &many_tags,
+    ];
+    for line in bad {
+        let answer = victim.client.post_lines("/v1/tables/default/points", line);
+        refused(&answer, &[400, 422], false);
+        let reject = &answer.json()["rejects"][0];
+        assert_eq!(reject["line"], 1, "{answer:?}");
+        assert!(
+            !reject["reason"].as_str().unwrap_or_default().is_empty(),
+            "{answer:?}"
+        );
+        assert!(
+            answer.body.len() < 4_000,
+            "a refusal does not send the body back: {} bytes",
+            answer.body.len()
+        );
+        let influx = victim.client.post_lines("/write", line).expect_status(400);
+        assert!(
+            influx.json()["error"].is_string() && influx.body.len() < 4_000,
+            "{influx:?}"
+        );
+    }
+    let invalid = victim
+        .client
+        .send(
+            "POST",
+            "/v1/tables/default/points",
+            &[("content-type", "text/plain")],
+            b"cpu,host=\xff\xfe v=1",
+        )
+        .expect("an answer");
+    refused(&invalid, &[400, 422], false);
+    victim.is_well("bad points");
+}
+
+#[test]
+fn json_that_cannot_be_right() {
+    let victim = Victim::start();
+    let deep = "[".repeat(100_000);
+    let deep_object = "{\"and\":[".repeat(100_000);
+    let wide: Vec<Value> = (0..10_000)
+        .map(|n| json!({"tag": "host", "equals": format!("h{n}")}))
+        .collect();
+    let post = |path: &str, body: &str| {
+        let headers = [("content-type", "application/json")];
+        victim
+            .client
+            .send("POST", path, &headers, body.as_bytes())
+            .expect("an answer")
+    };
+    let points = "/v1/tables/default/points";
+    let search = "/v1/tables/default/timelines/search";
+    let query = "/v1/tables/default/query";
+    refused(&post(points, &deep), &[400], false);
+    refused(&post(points, &format!("{{\"points\":{deep}")), &[400], false);
+    let closed = format!(
+        "[{{\"measurement\":\"m\",\"fields\":{{\"f\":{}{}}}}}]",
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    refused(&post(points, &closed), &[400, 422], false);
+    for path in [search, query] {
+        refused(&post(path, &deep), &[400], false);
+        refused(&post(path, &format!("{{\"where\":{deep_object}")), &[400], false);
+        refused(&post(path, "{\"where\":{},\"bogus\":1}"), &[400], false);
+        refused(&post(path, "nonsense"), &[400], false);
+        refused(&post(path, ""), &[400], false);
+    }
+    let wide = post(search, &json!({"where": {"or": wide}}).to_string());
+    match wide.status {
+        200 => {}
+        _ => refused(&wide, &[400], true),
+    }
+    let doubled = "[{\"measurement\":\"m\",\"measurement\":\"n\",\"fields\":{\"f\":1}}]";
+    refused(&post(points, doubled), &[400, 422], false);
+    for value in [
+        "1e999",
+        "123456789012345678901234567890",
+        "null",
+        "[1]",
+        "{\"float\":\"x\"}",
+    ] {
+        let body = format!("[{{\"measurement\":\"m\",\"fields\":{{\"f\":{value}}}}}]");
+        refused(&post(points, &body), &[400, 422], false);
+    }
+    for regex in ["(", "a{1000}{1000}{1000}", "(?P<x>"] {
+        let body = json!({"where": {"tag": "host", "regex": regex}}).to_string();
+        refused(&post(search, &body), &[400], false);
+    }
+    let slow = json!({"where": {"tag": "host", "regex": "(h*)*(h|hh)*x"}}).to_string();
+    let asked = Instant::now();
+    post(search, &slow).expect_status(200);
+    assert!(
+        asked.elapsed() < Duration::from_secs(2),
+        "a regular expression of death: {:?}",
+        asked.elapsed()
+    );
+    victim.is_well("bad JSON");
+}
+
+#[test]
+fn bodies_that_grow_are_not_unpacked() {
+    let victim = Victim::start();
+    let gib = 1 << 30;
+    for (packing, encoding) in [(Packing::Gzip, "gzip"), (Packing::Zstd, "zstd")] {
+        let body = bomb(packing, gib);
+        println!("{encoding}: {} bytes unpack to {gib}", body.len());
+        let plain = [("content-type", "text/plain"), ("content-encoding", encoding)];
+        let native = victim
+            .client
+            .send("POST", "/v1/tables/default/points", &plain, &body)
+            .expect("an answer");
+        refused(&native, &[413], true);
+        for path in ["/write", "/api/v2/write?bucket=default"] {
+            let influx = victim
+                .client
+                .send("POST", path, &plain, &body)
+                .expect("an answer");
+            assert_eq!(influx.status, 413, "{influx:?}");
+        }
+        let json = [
+            ("content-type", "application/json"),
+            ("content-encoding", encoding),
+        ];
+        let search = victim
+            .client
+            .send("POST", "/v1/tables/default/timelines/search", &json, &body)
+            .expect("an answer");
+        refused(&search, &[413], true);
+    }
+    let lines = gzip(b"cpu,host=a usage=1 1700000000000000000\n");
+    let plain = [("content-type", "text/plain"), ("content-encoding", "gzip")];
+    let truncated = victim.client.send(
+        "POST",
+        "/v1/tables/default/points",
+        &plain,
+        &lines[..lines.len() - 9],
+    );
+    refused(&truncated.expect("an answer"), &[400], false);
+    let garbage = victim
+        .client
+        .send("POST", "/v1/tables/default/points", &plain, b"no gzip at all");
+    refused(&garbage.expect("an answer"), &[400], false);
+    let twice = victim
+        .client
+        .send("POST", "/v1/tables/default/points", &plain, &gzip(&lines));
+    refused(&twice.expect("an answer"), &[400, 422], false);
+    victim.is_well("bombs");
+}
+
+#[test]
+fn queries_that_cannot_be_answered() {
+    let victim = Victim::start();
+    let ask = |body: Value| victim.client.post_json("/v1/tables/default/query", &body);
+    let cpu = json!({"property": "measurement", "equals": "cpu"});
+    let whole = ("2023-01-01T00:00:00Z", "2024-01-01T00:00:00Z");
+    let backwards = json!({"where": cpu, "start": whole.1, "end": whole.0});
+    refused(&ask(backwards), &[400], false);
+    refused(
+        &ask(json!({"where": cpu, "start": whole.0, "end": whole.0})),
+        &[400],
+        false,
+    );
+    refused(
+        &ask(json!({"where": cpu, "start": "9999-01-01T00:00:00Z"})),
+        &[400],
+        false,
+    );
+    refused(&ask(json!({"where": cpu, "start": "yesterday"})), &[400], false);
+    let functions = json!({"usage": ["mean"]});
+    let windows =
+        json!({"where": cpu, "start": whole.0, "end": whole.1, "window": "1ms", "aggregates": functions});
+    refused(&ask(windows), &[400, 422], true);
+    let field = json!({"where": cpu, "start": whole.0, "end": whole.1, "fields": ["never_written"]});
+    refused(&ask(field), &[400, 404], false);
+    let unknown = json!({"ids": ["00000000000000000000000000000000"], "start": whole.0, "end": whole.1});
+    refused(&ask(unknown), &[400, 404], false);
+    victim.is_well("bad queries");
+}
+
+#[test]
+fn bodies_and_heads_without_end() {
+    let victim = Victim::start();
+    let address = victim.client.address();
+    let open = || RawConnection::open(address, Duration::from_secs(20)).expect("it listens");
+
+    let mut claimed = open();
+    let head =
+        format!("POST /write HTTP/1.1\r\nhost: {address}\r\ncontent-length: 10737418240\r\n\r\ncpu v=1\n");
+    claimed.send(head.as_bytes()).expect("it listens");
+    assert_eq!(
+        claimed.first_status(),
+        Some(413),
+        "a body of 10 GB is refused when it is announced"
+    );
+
+    let mut endless = open();
+    let head = format!("POST /write HTTP/1.1\r\nhost: {address}\r\ntransfer-encoding: chunked\r\n\r\n");
+    endless.send(head.as_bytes()).expect("it listens");
+    let chunk = format!("10000\r\n{}\r\n", "#".repeat(1 << 16));
+    let sent = (0..4_096)
+        .take_while(|_| endless.send(chunk.as_bytes()).is_ok())
+        .count();
+    assert!(sent < 4_096, "256 MiB of a body without end were read");
+    // The server may have closed before its answer could be read; what counts is that it stopped reading.
+    if let Some(status) = endless.first_status() {
+        assert_eq!(status, 413);
+    }
+
+    let mut huge_head = open();
+    let line = format!("x-filler: {}\r\n", "y".repeat(8_000));
+    huge_head
+        .send(format!("GET /health HTTP/1.1\r\nhost: {address}\r\n").as_bytes())
+        .expect("it listens");
+    let sent = (0..1_000)
+        .take_while(|_| huge_head.send(line.as_bytes()).is_ok())
+        .count();
+    let status = huge_head.first_status();
+    assert!(
+        matches!(status, None | Some(400 | 431)),
+        "{status:?} after {sent} header lines"
+    );
+
+    let mut nonsense = open();
+    nonsense
+        .send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n")
+        .expect("it listens");
+    let status = nonsense.first_status();
+    assert!(matches!(status, None | Some(400)), "{status:?}");
+    victim.is_well("endless requests");
+}
+
+#[test]
+fn slow_clients_are_cut_off_and_disturb_nobody() {
+    let victim = Victim::start();
+    let address = victim.client.address();
+    let silent: Vec<_> = (0..300)
+        .map(|_| RawConnection::open(address, SLOW_PATIENCE).expect("it listens"))
+        .collect();
+    let slow_head = std::thread::spawn(move || {
+        let mut connection = RawConnection::open(address, SLOW_PATIENCE).expect("it listens");
+        let began = Instant::now();
+        let head = b"GET /health HTTP/1.1\r\nx-slow: ";
+        connection.send(head).expect("it listens");
+        // A byte now and then, for longer than a head may take.
+        while began.elapsed() < SLOW_PATIENCE && connection.send(b"y").is_ok() {
+            wait::pause(Duration::from_millis(250));
+        }
+        began.elapsed()
+    });
+    let slow_body = std::thread::spawn(move || {
+        let mut connection = RawConnection::open(address, SLOW_PATIENCE).expect("it listens");
+        let began = Instant::now();
+        let head = format!(
+            "POST /v1/tables/default/points HTTP/1.1\r\nhost: {address}\r\ncontent-length: 1000\r\n\r\ncpu"
+        );
+        connection.send(head.as_bytes()).expect("it listens");
+        (connection.first_status(), began.elapsed())
+    });
+    let mut slowest = Duration::ZERO;
+    for number in 0..50 {
+        let asked = Instant::now();
+        victim
+            .client
+            .post_lines("/write", &format!("slow,host=a v={number} {number}"))
+            .expect_status(204);
+        slowest = slowest.max(asked.elapsed());
+        wait::pause(Duration::from_millis(20));
+    }
+    println!(
+        "slowest write beside {} silent clients: {slowest:?}",
+        silent.len()
+    );
+    assert!(slowest < Duration::from_secs(2), "a write took {slowest:?}");
+    let head_took = slow_head.join().expect("the slow head ends");
+    assert!(head_took < SLOW_PATIENCE, "a head may take {head_took:?}");
+    let (status, body_took) = slow_body.join().expect("the slow body ends");
+    assert!(matches!(status, None | Some(408)), "{status:?}");
+    assert!(
+        body_took < SLOW_PATIENCE,
+        "a body may be silent for {body_took:?}"
+    );
+    println!("cut off: a slow head after {head_took:?}, a silent body after {body_took:?}");
+    victim.is_well("slow clients");
+}

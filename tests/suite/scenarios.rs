@@ -1,0 +1,77 @@
+//! HTTP behaviour as text: every file of `tests/scenarios` runs on a server of its own.
+//!
+//! A file that needs a special start says so in its first lines: `# start: NAME=VALUE` sets an environment variable,
+//! `# token: TOKEN` is shown by the client in every request.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tideline_tests::corpora::workspace;
+use tideline_tests::script::Script;
+use tideline_tests::server::DataFolder;
+use tideline_tests::{Client, Launch};
+
+#[test]
+fn every_scenario_holds() {
+    let mut steps = 0;
+    let mut failures = Vec::new();
+    for path in scenario_files() {
+        let text = fs::read_to_string(&path).expect("a scenario can be read");
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let script = Script::parse(&text);
+        let folder = DataFolder::new();
+        let server = folder.start(&launch(&text));
+        let failed = script.run(&client(&server.client(), &text), &[]);
+        println!("{name}: {} steps, {} failed", script.steps.len(), failed.len());
+        steps += script.steps.len();
+        failures.extend(failed.into_iter().map(|failure| format!("{name}, {failure}")));
+        let ended = server.terminate();
+        if !ended.status.success() {
+            failures.push(format!(
+                "{name}: the server ended with {}\n{}",
+                ended.status, ended.log
+            ));
+        }
+    }
+    println!("{steps} steps");
+    assert!(steps > 100, "only {steps} steps were found");
+    assert!(
+        failures.is_empty(),
+        "{} of {steps} failed:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+/// The scenarios, in the order of their names. `TIDELINE_SCENARIO` picks those whose names hold it.
+fn scenario_files() -> Vec<PathBuf> {
+    let picked = std::env::var("TIDELINE_SCENARIO").unwrap_or_default();
+    let mut files: Vec<PathBuf> = fs::read_dir(workspace().join("tests/scenarios"))
+        .expect("there are scenarios")
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|end| end == "txt"))
+        .filter(|path| path.to_string_lossy().contains(&picked))
+        .collect();
+    files.sort();
+    files
+}
+
+fn launch(text: &str) -> Launch {
+    let settings = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# start: ")?.split_once('='));
+    settings.fold(Launch::default(), |launch, (name, value)| {
+        launch.environment(name, value)
+    })
+}
+
+fn client(client: &Client, text: &str) -> Client {
+    match text.lines().find_map(|line| line.strip_prefix("# token: ")) {
+        Some(token) => client.clone().with_token(token),
+        None => client.clone(),
+    }
+}
