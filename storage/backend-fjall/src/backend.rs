@@ -60,7 +60,7 @@ struct Inner {
     journals: Journals,
     groups: GroupLocks,
     keyspaces: Mutex<KeyspaceList>,
-    high_water: Mutex<HighWater>,
+    high_water: HighWater,
     poison: Mutex<Option<Poison>>,
     /// Why a journal takes no appends, if one does not.
     journal_failure: Mutex<Option<String>>,
@@ -136,7 +136,7 @@ impl Inner {
             from_fjall(error, During::Write)
         })?;
         ledger.commits = commits;
-        self.high_water.lock().note_commit(commits);
+        self.high_water.note_commit(commits);
         Ok(())
     }
 
@@ -263,7 +263,7 @@ impl Inner {
         self.note_failure(&journal);
         appended?;
         if let (Durability::Synced, Some(last)) = (durability, entries.last()) {
-            self.high_water.lock().note_entry(shard, epoch, last.sequence);
+            self.high_water.note_entry(shard, epoch, last.sequence);
         }
         Ok(())
     }
@@ -277,7 +277,7 @@ impl Inner {
         self.note_failure(&journal);
         synced?;
         if let Some(last) = journal.last(epoch) {
-            self.high_water.lock().note_entry(shard, epoch, last);
+            self.high_water.note_entry(shard, epoch, last);
         }
         Ok(())
     }
@@ -308,7 +308,7 @@ impl Inner {
         // The marks go first: a mark without its file would look like a loss.
         let forgotten = journal.forgotten_epochs(epoch, to);
         if !forgotten.is_empty() {
-            let forgot = self.high_water.lock().forget(shard, &forgotten);
+            let forgot = self.high_water.forget(shard, &forgotten);
             forgot.map_err(|error| from_io(&error, "the high-water mark", During::Read))?;
         }
         journal.forget(epoch, to)?;

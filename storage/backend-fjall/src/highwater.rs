@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use parking_lot::Mutex;
 use tideline_backend::{Epoch, Shard};
 use tideline_model::SequenceNumber;
 
@@ -32,13 +33,23 @@ pub(crate) struct Marks {
     pub(crate) journals: BTreeMap<(Shard, Epoch), SequenceNumber>,
 }
 
-/// The open sidecar.
+/// The open sidecar. Noting takes a moment only, also while the file is being written.
 #[derive(Debug)]
 pub(crate) struct HighWater {
-    file: File,
-    counter: u64,
+    noted: Mutex<Noted>,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug)]
+struct Noted {
     marks: Marks,
     is_dirty: bool,
+}
+
+#[derive(Debug)]
+struct Slots {
+    file: File,
+    counter: u64,
 }
 
 /// What the sidecar said when it was opened.
@@ -77,58 +88,79 @@ impl HighWater {
             None => (0, Marks::default(), Remembered::Missing),
         };
         let high_water = Self {
-            file,
-            counter,
-            marks,
-            is_dirty: false,
+            noted: Mutex::new(Noted {
+                marks,
+                is_dirty: false,
+            }),
+            slots: Mutex::new(Slots { file, counter }),
         };
         Ok((high_water, remembered))
     }
 
     /// Notes a durable commit.
-    pub(crate) fn note_commit(&mut self, commits: u64) {
-        self.marks.commits = self.marks.commits.max(commits);
-        self.is_dirty = true;
+    pub(crate) fn note_commit(&self, commits: u64) {
+        let mut noted = self.noted.lock();
+        noted.marks.commits = noted.marks.commits.max(commits);
+        noted.is_dirty = true;
     }
 
     /// Notes a durable journal entry.
-    pub(crate) fn note_entry(&mut self, shard: Shard, epoch: Epoch, sequence: SequenceNumber) {
-        let mark = self.marks.journals.entry((shard, epoch)).or_insert(sequence);
+    pub(crate) fn note_entry(&self, shard: Shard, epoch: Epoch, sequence: SequenceNumber) {
+        let mut noted = self.noted.lock();
+        let mark = noted.marks.journals.entry((shard, epoch)).or_insert(sequence);
         *mark = sequence.max(*mark);
-        self.is_dirty = true;
+        noted.is_dirty = true;
     }
 
     /// Drops the marks of journals that are about to be forgotten, durably.
-    pub(crate) fn forget(&mut self, shard: Shard, epochs: &[Epoch]) -> io::Result<()> {
-        let before = self.marks.journals.len();
-        self.marks
-            .journals
-            .retain(|(held, epoch), _| *held != shard || !epochs.contains(epoch));
-        if self.marks.journals.len() < before {
-            self.is_dirty = true;
+    pub(crate) fn forget(&self, shard: Shard, epochs: &[Epoch]) -> io::Result<()> {
+        {
+            let mut noted = self.noted.lock();
+            let is_kept = |held: Shard, epoch| held != shard || !epochs.contains(&epoch);
+            noted
+                .marks
+                .journals
+                .retain(|(held, epoch), _| is_kept(*held, *epoch));
+            noted.is_dirty = true;
         }
         self.save()
     }
 
     /// Replaces what is remembered by what is there, durably.
-    pub(crate) fn reset(&mut self, folder: &Path, marks: Marks) -> io::Result<()> {
-        self.marks = marks;
-        self.is_dirty = true;
+    pub(crate) fn reset(&self, folder: &Path, marks: Marks) -> io::Result<()> {
+        *self.noted.lock() = Noted {
+            marks,
+            is_dirty: true,
+        };
         self.save()?;
         sync_folder(folder)
     }
 
     /// Writes the marks if they have changed: the older slot, then a sync.
-    pub(crate) fn save(&mut self) -> io::Result<()> {
-        if !self.is_dirty {
-            return Ok(());
+    pub(crate) fn save(&self) -> io::Result<()> {
+        let mut slots = self.slots.lock();
+        let marks = {
+            let mut noted = self.noted.lock();
+            if !std::mem::take(&mut noted.is_dirty) {
+                return Ok(());
+            }
+            noted.marks.clone()
+        };
+        let written = slots.write(&marks);
+        if written.is_err() {
+            self.noted.lock().is_dirty = true;
         }
+        written
+    }
+}
+
+impl Slots {
+    fn write(&mut self, marks: &Marks) -> io::Result<()> {
         let counter = self.counter + 1;
         let at = (counter % 2) * SLOT_BYTES as u64;
-        self.file.write_all_at(&encode(counter, &self.marks), at)?;
+        self.file.write_all_at(&encode(counter, marks), at)?;
         self.file.sync_data()?;
         self.counter = counter;
-        self.is_dirty = false;
         Ok(())
     }
 }
@@ -224,14 +256,19 @@ mod tests {
     #[test]
     fn a_torn_write_leaves_the_slot_before() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (mut high_water, remembered) = HighWater::open(folder.path()).expect("open");
+        let (high_water, remembered) = HighWater::open(folder.path()).expect("open");
         assert_eq!(remembered, Remembered::Missing);
         for commits in 1..=4 {
             high_water.note_commit(commits);
             high_water.save().expect("save");
         }
         // The fourth write went to the first slot.
-        high_water.file.write_all_at(&[0xff; 100], 50).expect("tear");
+        high_water
+            .slots
+            .lock()
+            .file
+            .write_all_at(&[0xff; 100], 50)
+            .expect("tear");
         let (_, remembered) = HighWater::open(folder.path()).expect("open");
         assert_eq!(
             remembered,
@@ -240,7 +277,7 @@ mod tests {
                 ..Marks::default()
             })
         );
-        high_water.file.set_len(10).expect("truncate");
+        high_water.slots.lock().file.set_len(10).expect("truncate");
         let (_, remembered) = HighWater::open(folder.path()).expect("open");
         assert_eq!(remembered, Remembered::Damaged);
     }

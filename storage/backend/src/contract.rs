@@ -324,7 +324,8 @@ pub struct Capabilities {
 pub enum Health {
     /// Reads and writes work.
     Ready,
-    /// Reads work; writes are refused until space returns, which is noticed by itself.
+    /// Reads work; `write`, `load` and `append` are refused until space returns, which is noticed by itself. What
+    /// frees space works, and so does `edit`.
     DiskLow {
         /// Bytes free on the data disk.
         free_bytes: u64,
@@ -336,7 +337,8 @@ pub enum Health {
         /// What happened first.
         reason: String,
     },
-    /// What was recovered is less than what had been acknowledged: read-only until an operator decides.
+    /// What was recovered is less than what had been acknowledged: read-only until an operator decides. `take`
+    /// works, so that a shard can be opened for reading, but nothing is stored.
     ReadOnly {
         /// What is missing.
         reason: String,
@@ -390,7 +392,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Writes rows of one partition of a key space: all or nothing, never seen in part, synced on return.
     ///
-    /// At most [`WRITE_ROWS_MAX`] changes and [`WRITE_BYTES_MAX`] bytes. The same write with the same stamp
+    /// At most [`WRITE_ROWS_MAX`] changes and [`WRITE_BYTES_MAX`] bytes, each key at most once. The same write with the same stamp
     /// again changes nothing. The one writer of a shard submits stamps that rise; a backend whose writes take
     /// effect in call order may therefore ignore them.
     fn write(&self, partition: Partition, changes: &[RowChange], stamp: Stamp) -> Result<()>;
@@ -422,7 +424,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Appends entries to the journal of an epoch. One call at a time for each shard.
     ///
     /// After `Ok` every entry is in each later `replay` of the epoch, with the durability asked for. After
-    /// `Unknown` it may be, now or later, until `close_epoch`.
+    /// `Unknown` it may be, now or later, until `close_epoch`: repeat the same entries or go on with higher
+    /// sequences, but never give a sequence another value. Sequences that do not rise above the acknowledged ones
+    /// are `Refused`, as is every epoch but the owner's.
     fn append(
         &self,
         shard: Shard,
@@ -452,7 +456,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         visit: &mut dyn FnMut(SequenceNumber, Bytes) -> Result<()>,
     ) -> Result<()>;
 
-    /// Ends an older epoch: entries from `end` on are not part of it, whenever they land.
+    /// Ends an older epoch: entries from `end` on are not part of it, whenever they land. Again with the same end
+    /// is no error; another end, or the owner's own epoch, is `Refused`.
     ///
     /// After it, the answer of `replay` never changes (but for `forget`).
     fn close_epoch(&self, shard: Shard, epoch: Epoch, end: SequenceNumber) -> Result<()>;
@@ -485,6 +490,6 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Sizes. May cost a few system calls.
     fn usage(&self) -> Usage;
 
-    /// Syncs and closes; every later call fails. Idempotent.
+    /// Syncs and closes; every later call fails as `Refused`. Idempotent.
     fn close(&self) -> Result<()>;
 }

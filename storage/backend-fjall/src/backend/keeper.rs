@@ -100,7 +100,7 @@ impl Inner {
             return;
         }
         self.drop_safety();
-        if let Err(error) = self.high_water.lock().save() {
+        if let Err(error) = self.high_water.save() {
             tracing::warn!(%error, "the high-water mark cannot be written");
         }
         let failure = self.engine().ok().and_then(|engine| engine.check().err());
@@ -190,7 +190,7 @@ impl Inner {
             let synced = engine.sync();
             failures.extend(synced.err().map(|error| from_fjall(error, During::Write)));
         }
-        let saved = self.high_water.lock().save();
+        let saved = self.high_water.save();
         failures.extend(
             saved
                 .err()

@@ -56,7 +56,7 @@ impl FjallBackend {
             journals,
             groups: GroupLocks::default(),
             keyspaces: Mutex::new(keyspaces),
-            high_water: Mutex::new(high_water),
+            high_water,
             poison: Mutex::new(None),
             journal_failure: Mutex::new(None),
             has_safety: AtomicBool::new(true),
@@ -166,7 +166,7 @@ fn compare(
     options: &FjallOptions,
 ) -> Result<(HighWater, Option<String>)> {
     let failed = |error| from_io(&error, "the high-water mark", During::Read);
-    let (mut high_water, remembered) = HighWater::open(folder).map_err(failed)?;
+    let (high_water, remembered) = HighWater::open(folder).map_err(failed)?;
     let mut found = Marks {
         commits: ledger.commits,
         ..Marks::default()
