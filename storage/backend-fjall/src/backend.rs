@@ -1,5 +1,6 @@
 //! The embedded backend: rows, segments and manifests in fjall, journals in own files.
 
+mod journaling;
 mod keeper;
 mod open;
 #[cfg(test)]
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use fjall::Keyspace;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use tideline_backend::limits::{check_edit, check_key, check_older, check_write};
+use tideline_backend::limits::{check_edit, check_key, check_write};
 use tideline_backend::{
     Backend, BackendError, Capabilities, Direction, EditOutcome, Epoch, Health, JournalEntry, JournalEpoch,
     KeyRange, Manifest, ManifestChange, ManifestRow, Page, PageLimit, Partition, Result, Row, RowChange,
@@ -25,10 +26,10 @@ use crate::engine::{Change, Engine, Table};
 use crate::error::{During, RETRY_AFTER, from_fjall, from_io, unavailable};
 use crate::files::FreeSpace;
 use crate::highwater::HighWater;
-use crate::journal::{Journals, ShardJournal};
+use crate::journal::Journals;
 use crate::keys::{ManifestKey, manifest_key, partition_prefix, prefixed, shard_prefix};
 use crate::keyspace_list::KeyspaceList;
-use crate::ledger::{Ledger, ShardHead, closed_change, commits_change, head_change};
+use crate::ledger::{Ledger, ShardHead, commits_change, head_change};
 use crate::lock::FolderLock;
 use crate::options::FjallOptions;
 use crate::segments::{self, GroupLocks, LoadError};
@@ -148,38 +149,6 @@ impl Inner {
         }
     }
 
-    /// Lets `health` know of a broken journal without taking its lock.
-    fn note_failure(&self, journal: &ShardJournal) {
-        if let Some(reason) = journal.broken() {
-            *self.journal_failure.lock() = Some(reason.to_owned());
-        }
-    }
-
-    fn take(&self, shard: Shard) -> Result<Epoch> {
-        let journal = self.journals.shard(shard);
-        let mut journal = journal.lock();
-        let newest = journal.epochs().last().copied();
-        let is_read_only = self.loss.lock().is_some();
-        if !is_read_only {
-            self.check_writable(Takes::Little)?;
-            let synced = journal.sync();
-            self.note_failure(&journal);
-            synced?;
-        }
-        let engine = self.engine()?;
-        let mut ledger = self.ledger.lock();
-        let head = ledger.head(shard);
-        let head = ShardHead {
-            epoch: Epoch(newest.max(Some(head.epoch)).map_or(0, |epoch| epoch.0) + 1),
-            ..head
-        };
-        if !is_read_only {
-            self.commit(&engine, &mut ledger, vec![head_change(shard, head)])?;
-        }
-        ledger.set_head(shard, head);
-        Ok(head.epoch)
-    }
-
     fn load(
         &self,
         segment: SegmentRef,
@@ -196,10 +165,11 @@ impl Inner {
             None => (self.create_group(&engine, segment.group)?, true),
         };
         let loaded = segments::load(&keyspace, segment, bucket, rows);
-        if loaded.is_err() && is_new {
+        // Neither a failed nor an empty load leaves an empty group behind.
+        if is_new && !matches!(loaded, Ok(1..)) {
             self.drop_group(&engine, segment.group, keyspace)?;
         }
-        loaded.map_err(|error| match error {
+        loaded.map(drop).map_err(|error| match error {
             LoadError::Rows(error) => error,
             LoadError::Store(error) => failed(error),
         })
@@ -246,83 +216,6 @@ impl Inner {
         change(&mut list);
         list.write(&self.folder)
             .map_err(|error| from_io(&error, "the list of keyspaces", During::Write))
-    }
-
-    fn append(
-        &self,
-        shard: Shard,
-        epoch: Epoch,
-        entries: &[JournalEntry],
-        durability: Durability,
-    ) -> Result<()> {
-        self.check_writable(Takes::Space)?;
-        let journal = self.journals.shard(shard);
-        let mut journal = journal.lock();
-        self.ledger.lock().check_owner(shard, epoch)?;
-        let appended = journal.append(epoch, entries, durability);
-        self.note_failure(&journal);
-        appended?;
-        if let (Durability::Synced, Some(last)) = (durability, entries.last()) {
-            self.high_water.note_entry(shard, epoch, last.sequence);
-        }
-        Ok(())
-    }
-
-    fn sync(&self, shard: Shard, epoch: Epoch) -> Result<()> {
-        self.check_writable(Takes::Little)?;
-        let journal = self.journals.shard(shard);
-        let mut journal = journal.lock();
-        self.ledger.lock().check_owner(shard, epoch)?;
-        let synced = journal.sync();
-        self.note_failure(&journal);
-        synced?;
-        if let Some(last) = journal.last(epoch) {
-            self.high_water.note_entry(shard, epoch, last);
-        }
-        Ok(())
-    }
-
-    fn close_epoch(&self, shard: Shard, epoch: Epoch, end: SequenceNumber) -> Result<()> {
-        self.check_writable(Takes::Little)?;
-        let engine = self.engine()?;
-        let mut ledger = self.ledger.lock();
-        check_older(epoch, ledger.head(shard).epoch)?;
-        match ledger.end(shard, epoch) {
-            Some(closed) if closed == end => Ok(()),
-            Some(closed) => Err(BackendError::Refused {
-                reason: format!("the epoch was closed at {closed}, not {end}"),
-            }),
-            None => {
-                let change = closed_change(shard, epoch, Some(end));
-                self.commit(&engine, &mut ledger, vec![change])?;
-                ledger.close(shard, epoch, end);
-                Ok(())
-            }
-        }
-    }
-
-    fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()> {
-        self.check_writable(Takes::Little)?;
-        let journal = self.journals.shard(shard);
-        let mut journal = journal.lock();
-        // The marks go first: a mark without its file would look like a loss.
-        let forgotten = journal.forgotten_epochs(epoch, to);
-        if !forgotten.is_empty() {
-            let forgot = self.high_water.forget(shard, &forgotten);
-            forgot.map_err(|error| from_io(&error, "the high-water mark", During::Read))?;
-        }
-        journal.forget(epoch, to)?;
-        let held = journal.epochs();
-        let engine = self.engine()?;
-        let mut ledger = self.ledger.lock();
-        let mut closed = ledger.closed_up_to(shard, epoch);
-        closed.retain(|epoch| !held.contains(epoch));
-        if !closed.is_empty() {
-            let changes = closed.iter().map(|&epoch| closed_change(shard, epoch, None));
-            self.commit(&engine, &mut ledger, changes.collect())?;
-            ledger.forget_closed(shard, &closed);
-        }
-        Ok(())
     }
 
     fn manifest(&self, shard: Shard) -> Result<Manifest> {

@@ -6,18 +6,19 @@
 //! 1. Every frame says how much of its file was durable when it was written. So a bad frame before an intact one is
 //!    either *damage* (it had been durable) or a *torn write* (it had not), and the two are never mixed up.
 //! 2. After a failed write or sync nothing is appended to that file any more. A failed sync leaves pages that look
-//!    written and are not; [`settle`] writes the doubtful end again before it is trusted.
+//!    written and are not; `settle` writes the doubtful end again before it is trusted.
 //! 3. Only the newest file may have a torn end; it is settled at each open, so each later file begins after sound
 //!    ones.
 
 mod frame;
 mod reader;
+mod recovery;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,10 +29,12 @@ use tideline_backend::{BackendError, Epoch, JournalEntry, Result, Shard};
 use tideline_model::{Durability, SequenceNumber};
 
 use crate::error::{During, at, from_io, unavailable};
-use crate::files::{list, sync_folder};
+use crate::files::sync_folder;
 pub(crate) use frame::FileId;
 use frame::encode;
 use reader::{Walk, walk};
+pub(crate) use recovery::verify;
+use recovery::{check_end, check_generations, file_ids, settle};
 
 /// The journals of all shards.
 #[derive(Debug)]
@@ -81,26 +84,6 @@ impl Journals {
     pub(crate) fn all(&self) -> Vec<Arc<Mutex<ShardJournal>>> {
         self.shards.lock().values().cloned().collect()
     }
-}
-
-/// Checks every journal file of a folder without changing anything; returns entries and bytes.
-pub(crate) fn verify(folder: &Path) -> Result<(u64, u64)> {
-    let ids = file_ids(folder)?;
-    let (mut entries, mut bytes) = (0, 0);
-    for (n, &id) in ids.iter().enumerate() {
-        let is_newest = ids.get(n + 1).is_none_or(|next| next.shard != id.shard);
-        let path = folder.join(id.name());
-        let file = File::open(&path).map_err(at(&path))?;
-        let length = file.metadata().map_err(at(&path))?.len();
-        let walked = walk(id, &file, length, &mut |_, _| {
-            entries += 1;
-            Ok(())
-        })?;
-        check_end(id, walked, is_newest)?;
-        bytes += length;
-    }
-    check_generations(&ids)?;
-    Ok((entries, bytes))
 }
 
 /// The journal of one shard.
@@ -468,86 +451,4 @@ impl Replay {
         }
         Ok(())
     }
-}
-
-/// Makes the end of a file trustworthy: cuts what is torn, and writes again what may be in memory only, since pages
-/// stay readable after a failed sync and are lost with the next power cut. Removes a file without entries.
-fn settle(folder: &Path, id: FileId) -> Result<Option<Walk>> {
-    let path = folder.join(id.name());
-    let failed = at(&path);
-    let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(&failed)?,
-    };
-    let length = file.metadata().map_err(&failed)?.len();
-    let walked = walk(id, &file, length, &mut |_, _| Ok(()))?;
-    if walked.last.is_none() {
-        fs::remove_file(&path).map_err(&failed)?;
-        sync_folder(folder).map_err(&failed)?;
-        return Ok(None);
-    }
-    if walked.is_torn {
-        tracing::warn!(
-            file = id.name(),
-            from = walked.intact_bytes,
-            to = length,
-            "the torn end of the journal is cut"
-        );
-    }
-    let mut rewrite = || -> io::Result<()> {
-        file.set_len(walked.intact_bytes)?;
-        file.seek(SeekFrom::Start(walked.synced_bytes))?;
-        let mut doubtful = Vec::new();
-        file.read_to_end(&mut doubtful)?;
-        file.seek(SeekFrom::Start(walked.synced_bytes))?;
-        file.write_all(&doubtful)?;
-        file.sync_all()?;
-        sync_folder(folder)
-    };
-    rewrite().map_err(&failed)?;
-    Ok(Some(walked))
-}
-
-/// The journal files of a folder, in order. Anything else there is not ours.
-fn file_ids(folder: &Path) -> Result<Vec<FileId>> {
-    let mut ids = Vec::new();
-    for path in list(folder).map_err(at(folder))? {
-        match path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .and_then(FileId::parse)
-        {
-            Some(id) => ids.push(id),
-            None => tracing::warn!(path = %path.display(), "no journal file"),
-        }
-    }
-    ids.sort_unstable();
-    Ok(ids)
-}
-
-/// Only the newest file may have a torn end.
-fn check_end(id: FileId, walked: Walk, is_newest: bool) -> Result<()> {
-    if is_newest || !walked.is_torn {
-        return Ok(());
-    }
-    Err(BackendError::corrupt(format!(
-        "{} is damaged at byte {} and not the newest file",
-        id.name(),
-        walked.intact_bytes
-    )))
-}
-
-/// Files go from the front only, so a missing one in between was lost.
-fn check_generations(ids: &[FileId]) -> Result<()> {
-    for pair in ids.windows(2) {
-        let is_next = pair[1].generation == pair[0].generation + 1;
-        if (pair[0].shard, pair[0].epoch) == (pair[1].shard, pair[1].epoch) && !is_next {
-            return Err(BackendError::corrupt(format!(
-                "a journal file is missing between {} and {}",
-                pair[0].name(),
-                pair[1].name()
-            )));
-        }
-    }
-    Ok(())
 }

@@ -42,16 +42,18 @@ pub(crate) enum LoadError {
     Store(fjall::Error),
 }
 
-/// Loads one bucket of a segment into its group's keyspace. The caller holds the group's lock.
+/// Loads one bucket of a segment into its group's keyspace. The caller holds the group's lock. Returns the number of
+/// rows.
 pub(crate) fn load(
     keyspace: &Keyspace,
     segment: SegmentRef,
     bucket: u16,
     rows: &mut dyn Iterator<Item = Result<Row>>,
-) -> std::result::Result<(), LoadError> {
+) -> std::result::Result<u64, LoadError> {
     let prefix = partition_prefix(Partition::segment(segment, bucket));
     let mut ingestion = keyspace.start_ingestion().map_err(LoadError::Store)?;
     let mut last: Option<Vec<u8>> = None;
+    let mut count = 0;
     for row in rows {
         let row = row.map_err(LoadError::Rows)?;
         check_row(&row).map_err(LoadError::Rows)?;
@@ -65,8 +67,10 @@ pub(crate) fn load(
             .write(key.as_slice(), &*row.value)
             .map_err(LoadError::Store)?;
         last = Some(key);
+        count += 1;
     }
-    ingestion.finish().map_err(LoadError::Store)
+    ingestion.finish().map_err(LoadError::Store)?;
+    Ok(count)
 }
 
 /// Frees a segment. The caller holds the group's lock. Returns whether the group's keyspace was emptied and is to

@@ -43,28 +43,12 @@ pub(crate) fn walk(
         last: None,
         is_torn: false,
     };
-    let mut header = Vec::with_capacity(HEADER_BYTES);
-    reader
-        .by_ref()
-        .take(HEADER_BYTES as u64)
-        .read_to_end(&mut header)
-        .map_err(failed)?;
-    match id.check_header(&header) {
-        HeaderCheck::Intact => walk.intact_bytes = HEADER_BYTES as u64,
-        HeaderCheck::Damaged => {
-            let mut rest = Vec::new();
-            reader.read_to_end(&mut rest).map_err(failed)?;
-            return without_header(id, walk, &rest);
-        }
-        HeaderCheck::Version(version) => {
-            return Err(BackendError::Misconfigured {
-                reason: format!("{} has format {version}, which this build cannot read", id.name()),
-            });
-        }
-        HeaderCheck::Misnamed => {
-            return Err(BackendError::corrupt(format!("{} is another file", id.name())));
-        }
+    if !read_header(id, &mut reader)? {
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).map_err(failed)?;
+        return without_header(id, walk, &rest);
     }
+    walk.intact_bytes = HEADER_BYTES as u64;
     let mut payload = Vec::new();
     let mut head = [0; FRAME_HEADER_BYTES];
     while walk.intact_bytes < length {
@@ -102,6 +86,23 @@ pub(crate) fn walk(
         break;
     }
     Ok(walk)
+}
+
+/// Reads and checks the header; `false` if it is not intact.
+fn read_header(id: FileId, reader: &mut impl Read) -> Result<bool> {
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    reader
+        .take(HEADER_BYTES as u64)
+        .read_to_end(&mut header)
+        .map_err(|error| from_io(&error, &id.name(), During::Read))?;
+    match id.check_header(&header) {
+        HeaderCheck::Intact => Ok(true),
+        HeaderCheck::Damaged => Ok(false),
+        HeaderCheck::Version(version) => Err(BackendError::Misconfigured {
+            reason: format!("{} has format {version}, which this build cannot read", id.name()),
+        }),
+        HeaderCheck::Misnamed => Err(BackendError::corrupt(format!("{} is another file", id.name()))),
+    }
 }
 
 /// Judges a file whose header is not intact by what comes after it. The first write puts the header and the first

@@ -1,0 +1,124 @@
+//! Ownership and journals: the fence in the ledger, the entries in the files, the mark beside them.
+//!
+//! Locks are taken in this order: a shard's journal, the engine, the ledger. The journal's is held from the check of
+//! the epoch to the end of the append, so a new owner finds nothing of the old one on its way.
+
+use tideline_backend::limits::check_older;
+use tideline_backend::{BackendError, Epoch, JournalEntry, Result, Shard};
+use tideline_model::{Durability, SequenceNumber};
+
+use super::{Inner, Takes};
+use crate::error::{During, from_io};
+use crate::journal::ShardJournal;
+use crate::ledger::{ShardHead, closed_change, head_change};
+
+impl Inner {
+    /// Lets `health` know of a broken journal without taking its lock.
+    fn note_failure(&self, journal: &ShardJournal) {
+        if let Some(reason) = journal.broken() {
+            *self.journal_failure.lock() = Some(reason.to_owned());
+        }
+    }
+
+    pub(super) fn take(&self, shard: Shard) -> Result<Epoch> {
+        let journal = self.journals.shard(shard);
+        let mut journal = journal.lock();
+        let newest = journal.epochs().last().copied();
+        let is_read_only = self.loss.lock().is_some();
+        if !is_read_only {
+            self.check_writable(Takes::Little)?;
+            let synced = journal.sync();
+            self.note_failure(&journal);
+            synced?;
+        }
+        let engine = self.engine()?;
+        let mut ledger = self.ledger.lock();
+        let head = ledger.head(shard);
+        let head = ShardHead {
+            epoch: Epoch(newest.max(Some(head.epoch)).map_or(0, |epoch| epoch.0) + 1),
+            ..head
+        };
+        if !is_read_only {
+            self.commit(&engine, &mut ledger, vec![head_change(shard, head)])?;
+        }
+        ledger.set_head(shard, head);
+        Ok(head.epoch)
+    }
+
+    pub(super) fn append(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        entries: &[JournalEntry],
+        durability: Durability,
+    ) -> Result<()> {
+        self.check_writable(Takes::Space)?;
+        let journal = self.journals.shard(shard);
+        let mut journal = journal.lock();
+        self.ledger.lock().check_owner(shard, epoch)?;
+        let appended = journal.append(epoch, entries, durability);
+        self.note_failure(&journal);
+        appended?;
+        if let (Durability::Synced, Some(last)) = (durability, entries.last()) {
+            self.high_water.note_entry(shard, epoch, last.sequence);
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync(&self, shard: Shard, epoch: Epoch) -> Result<()> {
+        self.check_writable(Takes::Little)?;
+        let journal = self.journals.shard(shard);
+        let mut journal = journal.lock();
+        self.ledger.lock().check_owner(shard, epoch)?;
+        let synced = journal.sync();
+        self.note_failure(&journal);
+        synced?;
+        if let Some(last) = journal.last(epoch) {
+            self.high_water.note_entry(shard, epoch, last);
+        }
+        Ok(())
+    }
+
+    pub(super) fn close_epoch(&self, shard: Shard, epoch: Epoch, end: SequenceNumber) -> Result<()> {
+        self.check_writable(Takes::Little)?;
+        let engine = self.engine()?;
+        let mut ledger = self.ledger.lock();
+        check_older(epoch, ledger.head(shard).epoch)?;
+        match ledger.end(shard, epoch) {
+            Some(closed) if closed == end => Ok(()),
+            Some(closed) => Err(BackendError::Refused {
+                reason: format!("the epoch was closed at {closed}, not {end}"),
+            }),
+            None => {
+                let change = closed_change(shard, epoch, Some(end));
+                self.commit(&engine, &mut ledger, vec![change])?;
+                ledger.close(shard, epoch, end);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()> {
+        self.check_writable(Takes::Little)?;
+        let journal = self.journals.shard(shard);
+        let mut journal = journal.lock();
+        // The marks go first: a mark without its file would look like a loss.
+        let forgotten = journal.forgotten_epochs(epoch, to);
+        if !forgotten.is_empty() {
+            let forgot = self.high_water.forget(shard, &forgotten);
+            forgot.map_err(|error| from_io(&error, "the high-water mark", During::Read))?;
+        }
+        journal.forget(epoch, to)?;
+        let held = journal.epochs();
+        let engine = self.engine()?;
+        let mut ledger = self.ledger.lock();
+        let mut closed = ledger.closed_up_to(shard, epoch);
+        closed.retain(|epoch| !held.contains(epoch));
+        if !closed.is_empty() {
+            let changes = closed.iter().map(|&epoch| closed_change(shard, epoch, None));
+            self.commit(&engine, &mut ledger, changes.collect())?;
+            ledger.forget_closed(shard, &closed);
+        }
+        Ok(())
+    }
+}
