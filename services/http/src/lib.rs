@@ -1,1 +1,43 @@
-//! tideline-http
+//! The HTTP service: every route, one file a resource, and what lies around them.
+//!
+//! A request in file names: [`serve`] accepts its connection, guarded by `connection` → `observe` names, counts and
+//! logs it → `auth` asks for the token → a handler under `resources` extracts what it needs (`extract`, `body`), calls
+//! one function of the engine on a blocking thread (`app`), and answers → `failure` turns what went wrong into the
+//! status and body of the protocol.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `settings` | [`HttpSettings`], [`Secret`] |
+//! | `serve`, `connection` | the accept loop; timeouts of a connection |
+//! | `router` | all routes and the OpenAPI document |
+//! | `app` | the shared state: engine, budgets, turns |
+//! | `context`, `observe`, `auth` | what happens around every request |
+//! | `failure` | the one table from kind of failure to status, per dialect |
+//! | `body` | the one bounded way in for request bodies |
+//! | `extract`, `stream` | extractors; answers that are streamed |
+//! | `condition` | conditions of the interface into those of the index |
+//! | `ingest`, `database` | a write; what `db` and `bucket` mean |
+//! | `metrics` | our own figures |
+//! | `resources` | the handlers |
+
+mod app;
+mod auth;
+mod body;
+mod condition;
+mod connection;
+mod context;
+mod database;
+mod extract;
+mod failure;
+mod ingest;
+mod metrics;
+mod observe;
+mod resources;
+mod router;
+mod serve;
+mod settings;
+mod stream;
+
+pub use router::document;
+pub use serve::serve;
+pub use settings::{HttpSettings, Secret, WeakSecret};

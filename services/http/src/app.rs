@@ -1,0 +1,145 @@
+//! What every handler shares: the engine, the budgets, the metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tideline_engine::{Engine, Table};
+use tideline_model::Timestamp;
+use tideline_openapi::ErrorCode;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::context::RequestIds;
+use crate::failure::{Failure, Result};
+use crate::metrics::Metrics;
+use crate::settings::HttpSettings;
+
+/// The state behind all routes. A handle: clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct App(Arc<Shared>);
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) settings: HttpSettings,
+    pub(crate) metrics: Metrics,
+    pub(crate) request_ids: RequestIds,
+    pub(crate) started: Timestamp,
+    /// Bytes that further request bodies may take.
+    pub(crate) body_bytes: Arc<Semaphore>,
+    /// Turns of writes.
+    pub(crate) writes: Turns,
+    /// Turns of queries, searches and everything else that asks the engine.
+    pub(crate) queries: Turns,
+    draining: AtomicBool,
+}
+
+impl std::ops::Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl App {
+    pub(crate) fn new(engine: Arc<Engine>, settings: HttpSettings) -> Self {
+        let started = engine.clock().now();
+        let turns = |what, count| Turns {
+            what,
+            count,
+            timeout: settings.turn_timeout,
+            free: Arc::new(Semaphore::new(count)),
+        };
+        Self(Arc::new(Shared {
+            metrics: Metrics::new(),
+            request_ids: RequestIds::new(started),
+            started,
+            body_bytes: Arc::new(Semaphore::new(settings.bodies_in_flight_bytes_max)),
+            writes: turns("writes", settings.writes_in_flight_max),
+            queries: turns("queries", settings.queries_in_flight_max),
+            draining: AtomicBool::new(false),
+            engine,
+            settings,
+        }))
+    }
+
+    /// Runs a read of the engine on a blocking thread, when its turn comes.
+    pub(crate) async fn read<T, F>(&self, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine) -> Result<T> + Send + 'static,
+    {
+        let turn = self.queries.take().await?;
+        let app = self.clone();
+        blocking(move || {
+            let _turn = turn;
+            call(&app.engine)
+        })
+        .await
+    }
+
+    /// The same for a read of one table.
+    pub(crate) async fn read_table<T, F>(&self, name: String, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine, &Table) -> Result<T> + Send + 'static,
+    {
+        self.read(move |engine| call(engine, &engine.table(&name)?)).await
+    }
+
+    /// Whether the service is shutting down.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// From now on readiness is red.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs a call that may block on a thread that may be blocked.
+pub(crate) async fn blocking<T, F>(call: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T> + Send + 'static,
+{
+    match tokio::task::spawn_blocking(call).await {
+        Ok(result) => result,
+        Err(panicked) => {
+            tracing::error!(%panicked, "a request panicked");
+            Err(Failure::new(ErrorCode::Internal, "internal error"))
+        }
+    }
+}
+
+/// How many of something may run at once.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    what: &'static str,
+    count: usize,
+    timeout: Duration,
+    free: Arc<Semaphore>,
+}
+
+impl Turns {
+    /// Waits for a turn, which ends when the permit is dropped.
+    pub(crate) async fn take(&self) -> Result<OwnedSemaphorePermit> {
+        match tokio::time::timeout(self.timeout, Arc::clone(&self.free).acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => {
+                let (what, count) = (self.what, self.count);
+                Err(Failure::new(
+                    ErrorCode::Overloaded,
+                    format!("{count} {what} are running, which is the limit, and none ended in time"),
+                ))
+            }
+        }
+    }
+
+    /// How many run now.
+    pub(crate) fn running(&self) -> usize {
+        self.count - self.free.available_permits()
+    }
+}

@@ -1,0 +1,69 @@
+//! Who may ask: whoever bears the token, however a client of the protocol carries it.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tideline_openapi::ErrorCode;
+
+use crate::app::App;
+use crate::body;
+use crate::context::Dialect;
+use crate::failure::Failure;
+use crate::settings::Secret;
+
+/// Paths that answer everybody: a load balancer has no token, and they tell nothing worth hiding.
+const OPEN_PATHS: [&str; 3] = ["/health", "/ready", "/ping"];
+
+/// Lets a request pass when there is no token, its path is open, or it bears the token.
+pub(crate) async fn require_token(State(app): State<App>, request: Request, next: Next) -> Response {
+    let Some(token) = &app.settings.token else {
+        return next.run(request).await;
+    };
+    let path = request.uri().path();
+    if OPEN_PATHS.contains(&path) || bears(token, &request) {
+        return next.run(request).await;
+    }
+    body::discard(request, &app).await;
+    Failure::new(ErrorCode::Unauthenticated, "the token is missing or wrong").into_response()
+}
+
+fn bears(token: &Secret, request: &Request) -> bool {
+    if let Some(claimed) = from_header(request.headers()) {
+        return token.is(&claimed);
+    }
+    // InfluxDB 1 clients put the password into the address.
+    let uri = request.uri();
+    Dialect::of(uri.path()) == Dialect::InfluxV1
+        && password_parameter(uri.query().unwrap_or_default()).is_some_and(|claimed| token.is(&claimed))
+}
+
+/// `Bearer t`, `Token t` (also `user:t`, as InfluxDB 1.8 has it) or the password of `Basic`.
+fn from_header(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, credentials) = value.split_once(' ')?;
+    let credentials = credentials.trim();
+    let password = |pair: &str| pair.split_once(':').map(|(_, password)| password.to_owned());
+    match scheme.to_ascii_lowercase().as_str() {
+        "bearer" => Some(credentials.to_owned()),
+        "token" => Some(password(credentials).unwrap_or_else(|| credentials.to_owned())),
+        "basic" => {
+            let pair = STANDARD.decode(credentials).ok()?;
+            password(&String::from_utf8(pair).ok()?)
+        }
+        _ => None,
+    }
+}
+
+/// The parameter `p` of a query string.
+fn password_parameter(query: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Credentials {
+        p: Option<String>,
+    }
+    let uri = format!("/?{query}").parse().ok()?;
+    let query = axum::extract::Query::<Credentials>::try_from_uri(&uri).ok()?;
+    query.0.p
+}

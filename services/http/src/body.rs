@@ -1,0 +1,462 @@
+//! The one way in for request bodies: bounded as sent, bounded after decompression, bounded over all requests.
+//!
+//! 1. [`receive`] reads what the client sends, within its size, its time and the budget of all bodies in flight.
+//! 2. [`Received::decode`], on a blocking thread, decompresses it within the decoded size and the ratio.
+//!
+//! Nothing is allocated because a client says so: a declared size is compared first, then reserved in the budget.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use tideline_openapi::ErrorCode;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use crate::app::App;
+use crate::failure::{Failure, Result};
+use crate::settings::HttpSettings;
+
+/// Decoded bytes up to which the ratio is not looked at.
+const RATIO_FREE_BYTES: usize = 1 << 20;
+/// Most decoded bytes for one byte sent. Line protocol reaches 30.
+const RATIO_MAX: usize = 100;
+/// Bytes of a body that are read and thrown away, so that a client that only writes comes to read the refusal.
+const DISCARD_BYTES_MAX: u64 = 64 << 20;
+/// The first capacity of a body of unknown size, and bytes decompressed at once.
+const STEP_BYTES: usize = 64 << 10;
+/// The largest window that a zstd frame may ask for, as a power of two: 16 MiB.
+const ZSTD_WINDOW_LOG_MAX: u32 = 24;
+
+/// How large a body may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BodyLimits {
+    /// Bytes as sent.
+    pub(crate) wire_bytes: usize,
+    /// Bytes after decompression.
+    pub(crate) decoded_bytes: usize,
+}
+
+impl BodyLimits {
+    /// Of writes.
+    pub(crate) fn writes(settings: &HttpSettings) -> Self {
+        Self {
+            wire_bytes: settings.body_bytes_max,
+            decoded_bytes: settings.decoded_body_bytes_max,
+        }
+    }
+
+    /// Of everything else.
+    pub(crate) fn requests(settings: &HttpSettings) -> Self {
+        Self {
+            wire_bytes: settings.request_bytes_max,
+            decoded_bytes: settings.request_bytes_max,
+        }
+    }
+}
+
+/// A body as it was sent.
+#[derive(Debug)]
+pub(crate) struct Received {
+    sent: Buffer,
+    encoding: Encoding,
+    limits: BodyLimits,
+    budget: Arc<Semaphore>,
+}
+
+/// Reads a body. Fails when it is too large or too slow, when its encoding is unknown, when all bodies together take
+/// too much, and when the client leaves.
+pub(crate) async fn receive(request: Request, app: &App, limits: BodyLimits) -> Result<Received> {
+    let encoding = match Encoding::of(request.headers()) {
+        Ok(encoding) => encoding,
+        Err(failure) => {
+            discard(request, app).await;
+            return Err(failure);
+        }
+    };
+    let declared = request.body().size_hint().exact();
+    if let Some(declared) = declared.filter(|bytes| *bytes > limits.wire_bytes as u64) {
+        discard(request, app).await;
+        return Err(too_large("body", limits.wire_bytes as u64, declared));
+    }
+    let mut sent = Buffer::new(&app.body_bytes);
+    let first = declared.map_or(STEP_BYTES, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    if let Err(failure) = sent.reserve(first) {
+        discard(request, app).await;
+        return Err(failure);
+    }
+    read_into(&mut sent, request.into_body(), &app.settings, limits).await?;
+    app.metrics.body_bytes.inc_by(sent.bytes.len() as u64);
+    Ok(Received {
+        sent,
+        encoding,
+        limits,
+        budget: Arc::clone(&app.body_bytes),
+    })
+}
+
+async fn read_into(
+    sent: &mut Buffer,
+    mut body: Body,
+    settings: &HttpSettings,
+    limits: BodyLimits,
+) -> Result<()> {
+    let mut pace = Pace::new(settings);
+    while let Some(frame) = pace.frame(&mut body).await? {
+        let received = sent.bytes.len() + frame.len();
+        if received > limits.wire_bytes {
+            discard_rest(body, &mut pace).await;
+            return Err(too_large("body", limits.wire_bytes as u64, received as u64));
+        }
+        if let Err(failure) = sent.extend(&frame) {
+            discard_rest(body, &mut pace).await;
+            return Err(failure);
+        }
+    }
+    Ok(())
+}
+
+/// Reads a body to its end and forgets it, within bounds, so that the client comes to read the answer. A client that
+/// waits for leave to send gets none.
+pub(crate) async fn discard(request: Request, app: &App) {
+    if request.headers().contains_key(header::EXPECT) {
+        return;
+    }
+    discard_rest(request.into_body(), &mut Pace::new(&app.settings)).await;
+}
+
+async fn discard_rest(mut body: Body, pace: &mut Pace) {
+    let declared = body.size_hint().exact();
+    if declared.is_some_and(|bytes| bytes > DISCARD_BYTES_MAX) {
+        return;
+    }
+    let end = pace.received.saturating_add(DISCARD_BYTES_MAX);
+    while let Ok(Some(_)) = pace.frame(&mut body).await {
+        if pace.received > end {
+            return;
+        }
+    }
+}
+
+/// How fast a body must come: some progress always, and an average rate over all.
+struct Pace {
+    started: Instant,
+    received: u64,
+    progress: Duration,
+    bytes_per_second_min: u64,
+}
+
+impl Pace {
+    fn new(settings: &HttpSettings) -> Self {
+        Self {
+            started: Instant::now(),
+            received: 0,
+            progress: settings.body_timeout,
+            bytes_per_second_min: settings.body_bytes_per_second_min.max(1),
+        }
+    }
+
+    /// The next data of the body; `None` at its end.
+    async fn frame(&mut self, body: &mut Body) -> Result<Option<bytes::Bytes>> {
+        loop {
+            let earned = Duration::from_secs(self.received / self.bytes_per_second_min);
+            let deadline = (self.started + self.progress + earned).min(Instant::now() + self.progress);
+            let frame = match timeout_at(deadline, body.frame()).await {
+                Ok(None) => return Ok(None),
+                Ok(Some(Ok(frame))) => frame,
+                Ok(Some(Err(error))) => return Err(Failure::invalid(format!("body cut off: {error}"))),
+                Err(_) => {
+                    let (received, timeout) = (self.received, self.progress);
+                    return Err(Failure::new(
+                        ErrorCode::BodyTooSlow,
+                        format!("body too slow: {received} bytes came, then not enough for {timeout:?}"),
+                    ));
+                }
+            };
+            if let Ok(data) = frame.into_data() {
+                self.received += data.len() as u64;
+                return Ok(Some(data));
+            }
+        }
+    }
+}
+
+/// A body ready to be decoded. Gives its bytes back to the budget when dropped.
+#[derive(Debug)]
+pub(crate) struct BodyBytes(Buffer);
+
+impl std::ops::Deref for BodyBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl Received {
+    /// Decompresses the body, if it is compressed. Uses a processor: call it on a blocking thread.
+    pub(crate) fn decode(self) -> Result<BodyBytes> {
+        let sent = self.sent.bytes.as_slice();
+        if sent.is_empty() {
+            return Ok(BodyBytes(self.sent));
+        }
+        let mut decoded = Buffer::new(&self.budget);
+        match self.encoding {
+            Encoding::Identity => return Ok(BodyBytes(self.sent)),
+            Encoding::Gzip => {
+                let mut reader = flate2::bufread::MultiGzDecoder::new(sent);
+                inflate(&mut reader, &mut decoded, sent.len(), self.limits)?;
+            }
+            Encoding::Deflate => {
+                let mut reader = flate2::bufread::ZlibDecoder::new(sent);
+                inflate(&mut reader, &mut decoded, sent.len(), self.limits)?;
+                if !reader.into_inner().is_empty() {
+                    return Err(Failure::invalid("compressed body: bytes follow its end"));
+                }
+            }
+            Encoding::Zstd => {
+                let mut reader = zstd::stream::read::Decoder::with_buffer(sent).map_err(bad_compression)?;
+                reader
+                    .window_log_max(ZSTD_WINDOW_LOG_MAX)
+                    .map_err(bad_compression)?;
+                inflate(&mut reader, &mut decoded, sent.len(), self.limits)?;
+            }
+        }
+        Ok(BodyBytes(decoded))
+    }
+}
+
+fn inflate(reader: &mut impl Read, decoded: &mut Buffer, sent: usize, limits: BodyLimits) -> Result<()> {
+    let mut step = vec![0; STEP_BYTES];
+    loop {
+        let read = match reader.read(&mut step) {
+            Ok(0) => return Ok(()),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(bad_compression(error)),
+        };
+        let bytes = decoded.bytes.len() + read;
+        if bytes > limits.decoded_bytes {
+            return Err(too_large(
+                "decompressed body",
+                limits.decoded_bytes as u64,
+                bytes as u64,
+            ));
+        }
+        let allowed = sent.saturating_mul(RATIO_MAX);
+        if bytes > RATIO_FREE_BYTES && bytes > allowed {
+            return Err(too_large(
+                "decompressed body (100 times what was sent)",
+                allowed as u64,
+                bytes as u64,
+            ));
+        }
+        decoded.extend(&step[..read])?;
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
+fn bad_compression(error: io::Error) -> Failure {
+    Failure::invalid(format!("compressed body: {error}"))
+}
+
+fn too_large(what: &str, limit: u64, actual: u64) -> Failure {
+    Failure {
+        limit: Some((limit, actual)),
+        ..Failure::new(
+            ErrorCode::BodyTooLarge,
+            format!("{what} of {actual} bytes is over the limit of {limit}"),
+        )
+    }
+}
+
+/// How a body is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Identity,
+    Gzip,
+    /// The zlib format, as HTTP defines it.
+    Deflate,
+    Zstd,
+}
+
+impl Encoding {
+    fn of(headers: &HeaderMap) -> Result<Self> {
+        let mut sent = headers.get_all(header::CONTENT_ENCODING).iter();
+        let (name, more) = (sent.next(), sent.next().is_some());
+        let name = name.map_or("identity", |name| name.to_str().unwrap_or("?"));
+        match name.trim().to_ascii_lowercase().as_str() {
+            _ if more => Err(()),
+            "" | "identity" => Ok(Self::Identity),
+            "gzip" | "x-gzip" => Ok(Self::Gzip),
+            "deflate" => Ok(Self::Deflate),
+            "zstd" => Ok(Self::Zstd),
+            _ => Err(()),
+        }
+        .map_err(|()| {
+            Failure::new(
+                ErrorCode::UnsupportedMediaType,
+                format!("content encoding {name:?} is not read here; send gzip, deflate, zstd or identity"),
+            )
+        })
+    }
+}
+
+/// Bytes whose capacity is reserved in the budget of all bodies.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    budget: Arc<Semaphore>,
+    reserved: Option<OwnedSemaphorePermit>,
+}
+
+impl Buffer {
+    fn new(budget: &Arc<Semaphore>) -> Self {
+        Self {
+            bytes: Vec::new(),
+            budget: Arc::clone(budget),
+            reserved: None,
+        }
+    }
+
+    /// Makes room for `bytes` in all.
+    fn reserve(&mut self, bytes: usize) -> Result<()> {
+        let more = bytes.saturating_sub(self.bytes.capacity());
+        if more == 0 {
+            return Ok(());
+        }
+        let full = || Failure::new(ErrorCode::Overloaded, "too many bytes of requests in flight");
+        let permits = u32::try_from(more).map_err(|_| full())?;
+        let permit = Arc::clone(&self.budget)
+            .try_acquire_many_owned(permits)
+            .map_err(|_| full())?;
+        match &mut self.reserved {
+            Some(reserved) => reserved.merge(permit),
+            None => self.reserved = Some(permit),
+        }
+        self.bytes.reserve_exact(bytes - self.bytes.len());
+        Ok(())
+    }
+
+    fn extend(&mut self, more: &[u8]) -> Result<()> {
+        let needed = self.bytes.len() + more.len();
+        if needed > self.bytes.capacity() {
+            self.reserve(needed.max(self.bytes.capacity() * 2).max(STEP_BYTES))?;
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn received(sent: &[u8], encoding: Encoding, budget: usize) -> Received {
+        let budget = Arc::new(Semaphore::new(budget));
+        let mut buffer = Buffer::new(&budget);
+        buffer.extend(sent).expect("fits the budget");
+        Received {
+            sent: buffer,
+            encoding,
+            limits: BodyLimits {
+                wire_bytes: 4 << 20,
+                decoded_bytes: 4 << 20,
+            },
+            budget,
+        }
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        writer.write_all(bytes).expect("writes to memory");
+        writer.finish().expect("writes to memory")
+    }
+
+    fn zlib(bytes: &[u8]) -> Vec<u8> {
+        let mut writer = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        writer.write_all(bytes).expect("writes to memory");
+        writer.finish().expect("writes to memory")
+    }
+
+    fn code(result: Result<BodyBytes>) -> ErrorCode {
+        result.expect_err("refused").code
+    }
+
+    #[test]
+    fn every_encoding_reads_back_and_damage_is_refused() {
+        let text: Vec<u8> = (0..200_000u32)
+            .flat_map(|n| format!("cpu v={n}\n").into_bytes())
+            .collect();
+        let zstd = zstd::stream::encode_all(text.as_slice(), 1).expect("writes to memory");
+        for (sent, encoding) in [
+            (gzip(&text), Encoding::Gzip),
+            (zlib(&text), Encoding::Deflate),
+            (zstd, Encoding::Zstd),
+        ] {
+            let decoded = received(&sent, encoding, 64 << 20).decode().expect("sound");
+            assert!(*decoded == *text, "{encoding:?}");
+            let budget = Arc::clone(&decoded.0.budget);
+            assert!(budget.available_permits() < 64 << 20);
+            drop(decoded);
+            assert_eq!(budget.available_permits(), 64 << 20, "the budget is whole again");
+            let garbage = [sent.as_slice(), b"garbage"].concat();
+            assert_eq!(
+                code(received(&garbage, encoding, 64 << 20).decode()),
+                ErrorCode::Invalid,
+                "{encoding:?}"
+            );
+            let cut = &sent[..sent.len() / 2];
+            assert_eq!(
+                code(received(cut, encoding, 64 << 20).decode()),
+                ErrorCode::Invalid,
+                "{encoding:?}"
+            );
+        }
+        let members = [gzip(b"one "), gzip(b"two")].concat();
+        assert_eq!(
+            &*received(&members, Encoding::Gzip, 1 << 20)
+                .decode()
+                .expect("sound"),
+            b"one two"
+        );
+    }
+
+    #[test]
+    fn bombs_are_refused_by_size_ratio_and_budget() {
+        let zeros = vec![0; 8 << 20];
+        let bomb = gzip(&zeros);
+        let failure = received(&bomb, Encoding::Gzip, 64 << 20)
+            .decode()
+            .expect_err("a bomb");
+        assert_eq!(failure.code, ErrorCode::BodyTooLarge);
+        assert!(failure.message.contains("100 times"), "{}", failure.message);
+        let mut noise = Vec::new();
+        let mut state = 1u32;
+        while noise.len() < 5 << 20 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            noise.push((state >> 24) as u8 & 0x0f);
+        }
+        let failure = received(&gzip(&noise), Encoding::Gzip, 64 << 20)
+            .decode()
+            .expect_err("too large");
+        assert_eq!(
+            failure.limit.map(|(limit, _)| limit),
+            Some(4 << 20),
+            "{}",
+            failure.message
+        );
+        let text = gzip(&noise[..2 << 20]);
+        let budget = text.len() * 2 + (64 << 10);
+        assert_eq!(
+            code(received(&text, Encoding::Gzip, budget).decode()),
+            ErrorCode::Overloaded
+        );
+    }
+}

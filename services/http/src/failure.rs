@@ -1,0 +1,200 @@
+//! A request that failed, and the one table from its kind to the status of each dialect.
+
+use std::fmt;
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use tideline_engine::{EngineError, ErrorKind};
+use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
+use tideline_openapi::points::Reject;
+use tideline_openapi::{ErrorBody, ErrorCode};
+
+use crate::context::{Dialect, RequestContext};
+
+/// Most bytes of an error text in a header.
+const HEADER_TEXT_BYTES_MAX: usize = 1_024;
+const INFLUX_ERROR: HeaderName = HeaderName::from_static("x-influxdb-error");
+
+/// The result of a handler.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// Why a request failed. Becomes an answer in the dialect of the running request.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: String,
+    /// The limit that was passed, and by what.
+    pub(crate) limit: Option<(u64, u64)>,
+    /// When to send it again; `None` with a retryable code means a second.
+    pub(crate) retry_after: Option<Duration>,
+    /// What was wrong with each line of a write, the first of them.
+    pub(crate) rejects: Vec<Reject>,
+}
+
+/// What the log says about a failed request; rides on the answer.
+#[derive(Debug, Clone)]
+pub(crate) struct FailureNote {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            limit: None,
+            retry_after: None,
+            rejects: Vec::new(),
+        }
+    }
+
+    /// The request cannot be right.
+    pub(crate) fn invalid(message: impl fmt::Display) -> Self {
+        Self::new(ErrorCode::Invalid, message.to_string())
+    }
+
+    /// `what` is larger than allowed.
+    pub(crate) fn over(code: ErrorCode, what: &str, limit: u64, actual: u64) -> Self {
+        Self {
+            limit: Some((limit, actual)),
+            ..Self::new(code, format!("{what} of {actual} is over the limit of {limit}"))
+        }
+    }
+
+    fn is_retryable(&self) -> bool {
+        self.retry_after.is_some()
+            || matches!(
+                self.code,
+                ErrorCode::Overloaded | ErrorCode::DiskFull | ErrorCode::Unavailable | ErrorCode::BodyTooSlow
+            )
+    }
+}
+
+/// The one table. Decided by what senders do with a status (`InfluxDB` agents drop a batch at every 4xx, with few
+/// exceptions), so only what will never succeed may be a 4xx there.
+fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
+    use Dialect::{InfluxV1, InfluxV2, Native};
+    match (code, dialect) {
+        (ErrorCode::Invalid | ErrorCode::OverLimit, _) => StatusCode::BAD_REQUEST,
+        (ErrorCode::AllRejected, Native) => StatusCode::UNPROCESSABLE_ENTITY,
+        (ErrorCode::AllRejected, InfluxV1 | InfluxV2) => StatusCode::BAD_REQUEST,
+        (ErrorCode::BodyTooLarge, _) => StatusCode::PAYLOAD_TOO_LARGE,
+        (ErrorCode::BodyTooSlow, Native) => StatusCode::REQUEST_TIMEOUT,
+        (ErrorCode::BodyTooSlow, InfluxV1 | InfluxV2) => StatusCode::SERVICE_UNAVAILABLE,
+        (ErrorCode::UnsupportedMediaType, _) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        (ErrorCode::NotAcceptable, _) => StatusCode::NOT_ACCEPTABLE,
+        (ErrorCode::Unauthenticated, _) => StatusCode::UNAUTHORIZED,
+        (ErrorCode::NotFound, _) => StatusCode::NOT_FOUND,
+        (ErrorCode::MethodNotAllowed, _) => StatusCode::METHOD_NOT_ALLOWED,
+        (ErrorCode::Conflict, Native) => StatusCode::CONFLICT,
+        (ErrorCode::Conflict, InfluxV1 | InfluxV2) => StatusCode::SERVICE_UNAVAILABLE,
+        (ErrorCode::Overloaded | ErrorCode::Unavailable, _) => StatusCode::SERVICE_UNAVAILABLE,
+        (ErrorCode::DiskFull, Native) => StatusCode::INSUFFICIENT_STORAGE,
+        (ErrorCode::DiskFull, InfluxV1 | InfluxV2) => StatusCode::SERVICE_UNAVAILABLE,
+        (ErrorCode::OverBudget, _) => StatusCode::UNPROCESSABLE_ENTITY,
+        (ErrorCode::Internal, _) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The code that an `InfluxDB` 2 client knows.
+fn influx_v2_code(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::Invalid | ErrorCode::AllRejected | ErrorCode::OverLimit | ErrorCode::NotAcceptable => {
+            "invalid"
+        }
+        ErrorCode::BodyTooLarge => "request too large",
+        ErrorCode::UnsupportedMediaType => "unsupported media type",
+        ErrorCode::Unauthenticated => "unauthorized",
+        ErrorCode::NotFound => "not found",
+        ErrorCode::MethodNotAllowed => "method not allowed",
+        ErrorCode::OverBudget => "unprocessable entity",
+        ErrorCode::Conflict
+        | ErrorCode::BodyTooSlow
+        | ErrorCode::Overloaded
+        | ErrorCode::DiskFull
+        | ErrorCode::Unavailable => "unavailable",
+        ErrorCode::Internal => "internal error",
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let RequestContext { id, dialect } = RequestContext::current();
+        let status = status(self.code, dialect);
+        let retryable = self.is_retryable();
+        let note = FailureNote {
+            code: self.code,
+            message: self.message.clone(),
+        };
+        let retry_after = retryable.then(|| self.retry_after.unwrap_or(Duration::from_secs(1)));
+        let mut response = match dialect {
+            Dialect::Native => Json(ErrorBody {
+                code: self.code,
+                message: self.message,
+                limit: self.limit.map(|(limit, _)| limit),
+                actual: self.limit.map(|(_, actual)| actual),
+                retryable,
+                request_id: id.into(),
+                rejects: self.rejects,
+            })
+            .into_response(),
+            Dialect::InfluxV1 => influx_v1_body(&self.message),
+            Dialect::InfluxV2 => Json(InfluxV2Error {
+                code: influx_v2_code(self.code).into(),
+                message: self.message,
+            })
+            .into_response(),
+        };
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        if let Some(after) = retry_after {
+            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+            headers.insert(header::RETRY_AFTER, seconds.max(1).into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer realm=\"tideline\", Basic realm=\"tideline\"");
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response.extensions_mut().insert(note);
+        response
+    }
+}
+
+/// JSON with a line end, and the same text in a header.
+fn influx_v1_body(message: &str) -> Response {
+    let error = InfluxV1Error {
+        error: message.to_owned(),
+    };
+    let mut body = serde_json::to_vec(&error).expect("a text always serialises");
+    body.push(b'\n');
+    let mut response = ([(header::CONTENT_TYPE, "application/json")], body).into_response();
+    let visible = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+    let text: String = message.chars().take(HEADER_TEXT_BYTES_MAX).map(visible).collect();
+    if let Ok(text) = HeaderValue::from_str(&text) {
+        response.headers_mut().insert(INFLUX_ERROR, text);
+    }
+    response
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Invalid => ErrorCode::Invalid,
+            ErrorKind::OverLimit => ErrorCode::OverLimit,
+            ErrorKind::NotFound => ErrorCode::NotFound,
+            ErrorKind::Conflict => ErrorCode::Conflict,
+            ErrorKind::Overloaded => ErrorCode::Overloaded,
+            ErrorKind::DiskFull => ErrorCode::DiskFull,
+            ErrorKind::Unavailable => ErrorCode::Unavailable,
+            ErrorKind::Internal => ErrorCode::Internal,
+        };
+        Self {
+            limit: error.limit(),
+            retry_after: error.is_retryable().then(|| error.retry_after()).flatten(),
+            ..Self::new(code, error.to_string())
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A write, from its body to its outcome; the same for every route that takes points.
+
+use std::time::Instant;
+
+use axum::http::HeaderMap;
+use tideline_engine::{Engine, ErrorKind, Table, WriteOptions, WriteOutcome};
+use tideline_ingest_protocols::{DecodeOptions, json, line_protocol, ndjson};
+use tideline_model::{PointBatch, Precision, SeriesResolver};
+
+use crate::app::{App, blocking};
+use crate::body::Received;
+use crate::database::{DatabaseTag, TaggingResolver};
+use crate::failure::{Failure, Result};
+
+/// How points are written in a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    Ndjson,
+    Lines,
+}
+
+/// A write that is to be decoded and committed.
+#[derive(Debug)]
+pub(crate) struct Write {
+    /// The label of the protocol in our own metrics.
+    pub(crate) protocol: &'static str,
+    pub(crate) format: Format,
+    pub(crate) precision: Precision,
+    pub(crate) target: Target,
+    pub(crate) options: WriteOptions,
+}
+
+/// Where points go.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// To the table of this name, which must exist.
+    Table(String),
+    /// Where a `db` or `bucket` of this name leads; see [`crate::database`]. Empty = the default table.
+    Database(String),
+}
+
+/// What became of a write.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) outcome: WriteOutcome,
+    /// Lines that could not be read, in order; other rejects were readable, and yet not stored.
+    pub(crate) unreadable: Vec<u32>,
+}
+
+/// Decodes and commits a write on a blocking thread, when its turn comes.
+pub(crate) async fn write(app: &App, body: Received, write: Write) -> Result<Written> {
+    let turn = app.writes.take().await?;
+    let app = app.clone();
+    blocking(move || {
+        let _turn = turn;
+        let started = Instant::now();
+        let body = body.decode()?;
+        let written = commit(&app.engine, &body, &write)?;
+        let seconds = started.elapsed().as_secs_f64();
+        app.metrics.written(write.protocol, &written.outcome, seconds);
+        Ok(written)
+    })
+    .await
+}
+
+fn commit(engine: &Engine, body: &[u8], write: &Write) -> Result<Written> {
+    let (table, tag) = resolve_target(engine, &write.target)?;
+    if let Some(key) = &write.options.request_key
+        && let Some(outcome) = engine.earlier_outcome(&table, key)?
+    {
+        return Ok(Written {
+            outcome,
+            unreadable: Vec::new(),
+        });
+    }
+    let options = DecodeOptions {
+        precision: write.precision,
+        ..DecodeOptions::new(engine.clock().now())
+    };
+    let resolver = engine.resolver(&table);
+    let batch = match &tag {
+        None => decode(body, options, write.format, resolver),
+        Some(tag) => decode(body, options, write.format, TaggingResolver::new(tag, resolver)),
+    }?;
+    let unreadable = batch.rejects.iter().map(|reject| reject.line).collect();
+    let outcome = engine.write(&table, batch, &write.options)?;
+    Ok(Written { outcome, unreadable })
+}
+
+/// The table to write to, and the tag that its timelines get.
+fn resolve_target(engine: &Engine, target: &Target) -> Result<(Table, Option<DatabaseTag>)> {
+    let name = match target {
+        Target::Table(name) => return Ok((engine.table(name)?, None)),
+        Target::Database(name) if name.is_empty() => return Ok((engine.default_table()?, None)),
+        Target::Database(name) => name,
+    };
+    match engine.table(name) {
+        Ok(table) => Ok((table, None)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Ok((engine.default_table()?, Some(DatabaseTag::new(name)?)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Decodes a body; the resolver, and with it the catalog's lock, is given up at the end.
+fn decode(
+    body: &[u8],
+    options: DecodeOptions,
+    format: Format,
+    mut resolver: impl SeriesResolver,
+) -> Result<PointBatch> {
+    match format {
+        Format::Lines => Ok(line_protocol::decode(body, options, &mut resolver)),
+        Format::Ndjson => Ok(ndjson::decode(body, options, &mut resolver)),
+        Format::Json => json::decode(body, options, &mut resolver).map_err(Failure::invalid),
+    }
+}
+
+/// The client's idempotency key, from the header `Idempotency-Key`.
+pub(crate) fn request_key(headers: &HeaderMap) -> Result<Option<String>> {
+    let Some(key) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let key = key
+        .to_str()
+        .map_err(|_| Failure::invalid("Idempotency-Key is not plain ASCII"))?;
+    Ok(Some(key.to_owned()))
+}

@@ -1,0 +1,109 @@
+//! What happens around every request: it gets an id, is counted, logged, and survives a panic.
+
+use std::any::Any;
+use std::time::Instant;
+
+use axum::body::HttpBody;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tideline_openapi::ErrorCode;
+
+use crate::app::App;
+use crate::context::{Dialect, REQUEST_ID, RequestContext, RequestId};
+use crate::failure::{Failure, FailureNote};
+use crate::metrics::RequestLabels;
+
+/// The route of requests that no route matches.
+const UNMATCHED: &str = "unmatched";
+
+/// Runs a request within its context; logs and counts its answer. The log names the template of the route and never
+/// the address, whose query string may hold a password, nor any header.
+pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let method = method_label(request.method());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route = route.as_ref().map_or(UNMATCHED, MatchedPath::as_str).to_owned();
+    let sent = request.body().size_hint().exact();
+    let id = RequestId::of(request.headers(), &app.request_ids);
+    let context = RequestContext {
+        id: id.clone(),
+        dialect: Dialect::of(request.uri().path()),
+    };
+    let running = app.metrics.requests_running.count();
+    let mut response = context.scope(next.run(request)).await;
+    drop(running);
+    if let Ok(id) = HeaderValue::from_str(id.as_str()) {
+        response
+            .headers_mut()
+            .insert(HeaderName::from_static(REQUEST_ID), id);
+    }
+    let status = response.status().as_u16();
+    let seconds = started.elapsed().as_secs_f64();
+    let ms = seconds * 1e3;
+    let bytes = response.body().size_hint().exact();
+    let id = id.as_str();
+    match response.extensions().get::<FailureNote>() {
+        Some(FailureNote { code, message }) if status >= 500 => {
+            tracing::warn!(
+                method,
+                route,
+                status,
+                ms,
+                sent,
+                bytes,
+                request_id = id,
+                ?code,
+                message,
+                "request"
+            );
+        }
+        Some(FailureNote { code, .. }) => {
+            tracing::info!(
+                method,
+                route,
+                status,
+                ms,
+                sent,
+                bytes,
+                request_id = id,
+                ?code,
+                "request"
+            );
+        }
+        None => tracing::debug!(method, route, status, ms, sent, bytes, request_id = id, "request"),
+    }
+    app.metrics.answered(
+        RequestLabels {
+            method,
+            route,
+            status,
+        },
+        seconds,
+    );
+    response
+}
+
+/// A method as a label: a client must not be able to invent labels.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// The answer to a request whose handler panicked.
+#[expect(clippy::needless_pass_by_value, reason = "it is what the layer hands over")]
+pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = text.unwrap_or("no text"), "a request panicked");
+    Failure::new(ErrorCode::Internal, "internal error").into_response()
+}

@@ -1,0 +1,271 @@
+//! What InfluxDB 1 agents speak: `/write`, `/query`, `/ping`.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use tideline_engine::{Engine, WriteOptions};
+use tideline_ingest_protocols::influx_query::{self, Statement};
+use tideline_ingest_protocols::line_protocol::{partial_write, unable_to_parse};
+use tideline_model::Precision;
+use tideline_openapi::ErrorCode;
+use tideline_openapi::influx::{InfluxV1Error, QueryAnswer, ResultSeries, StatementResult};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::body::{self, BodyLimits};
+use crate::extract::{Query, content_type};
+use crate::failure::{Failure, Result};
+use crate::ingest::{self, Format, Target, Write, Written};
+
+/// The InfluxDB whose ways these routes follow; some clients refuse to work without it.
+const VERSION: &str = "1.8.10";
+const VERSION_HEADERS: [(HeaderName, &str); 2] = [
+    (HeaderName::from_static("x-influxdb-version"), VERSION),
+    (HeaderName::from_static("x-influxdb-build"), "tideline"),
+];
+/// Rejects that an error text names.
+const REJECTS_SHOWN_MAX: usize = 100;
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(write))
+        .routes(routes!(query_get, query_post))
+        .routes(routes!(ping))
+}
+
+/// Parameters of a write. Unknown ones (`rp`, `consistency`, `u`, …) are ignored, as InfluxDB does.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct WriteQuery {
+    /// A table, or any other name: then points go to the default table with the tag `db`. Without it: the default
+    /// table.
+    #[serde(default)]
+    #[param(example = "telegraf")]
+    db: String,
+    /// The unit of times: `n` (default), `u`, `ms`, `s`, `m`, `h`.
+    #[param(example = "s")]
+    precision: Option<String>,
+}
+
+/// Write line protocol (InfluxDB 1)
+///
+/// `db` naming a table writes there; any other name writes to the default table, each timeline getting the tag `db`
+/// (lines that have a tag `db` keep theirs). Good lines of a batch are stored also when the answer is 400.
+#[utoipa::path(
+    post, path = "/write", tag = "influx",
+    params(WriteQuery),
+    request_body(
+        content = String, content_type = "text/plain", description = "Line protocol, also gzip",
+        example = "cpu,host=web-1 usage_user=12.5 1795521600000000000\n"
+    ),
+    responses(
+        (status = 204, description = "All stored"),
+        (status = 400, description = "Some lines were bad (`partial write: …`) or all (`unable to parse …`)", body = InfluxV1Error),
+        (status = 401, description = "The token is missing or wrong", body = InfluxV1Error),
+        (status = 413, description = "The body is too large", body = InfluxV1Error),
+        (status = 415, description = "The encoding is not read here", body = InfluxV1Error),
+        (status = 503, description = "Too much at once, or the disk is nearly full: send it again", body = InfluxV1Error)
+    )
+)]
+async fn write(
+    State(app): State<App>,
+    Query(query): Query<WriteQuery>,
+    request: Request,
+) -> Result<Response> {
+    let precision = query.precision.as_deref().filter(|name| !name.is_empty());
+    let write = Write {
+        protocol: "influx_v1",
+        format: Format::Lines,
+        precision: precision.map(parse_precision).transpose()?.unwrap_or_default(),
+        target: Target::Database(query.db),
+        options: WriteOptions {
+            durability: None,
+            request_key: ingest::request_key(request.headers())?,
+        },
+    };
+    let received = body::receive(request, &app, BodyLimits::writes(&app.settings)).await?;
+    let written = ingest::write(&app, received, write).await?;
+    refusal(&written).map_or_else(
+        || Ok((StatusCode::NO_CONTENT, VERSION_HEADERS).into_response()),
+        Err,
+    )
+}
+
+pub(crate) fn parse_precision(name: &str) -> Result<Precision> {
+    Precision::parse(name)
+        .ok_or_else(|| Failure::invalid(format!("invalid precision {name:?} (use n, u, ms, s, m or h)")))
+}
+
+/// What InfluxDB answers to a write that was not stored in full; `None` when it was. Agents look for `partial write`
+/// and `unable to parse`.
+pub(crate) fn refusal(written: &Written) -> Option<Failure> {
+    let outcome = &written.outcome;
+    if outcome.rejected == 0 {
+        return None;
+    }
+    let is_unreadable = |line: u32| written.unreadable.binary_search(&line).is_ok();
+    let shown = outcome.rejects.iter().take(REJECTS_SHOWN_MAX);
+    let mut texts: Vec<String> = shown
+        .map(|reject| {
+            if is_unreadable(reject.line) {
+                unable_to_parse(&reject.excerpt, &reject.reason)
+            } else {
+                reject.reason.clone()
+            }
+        })
+        .collect();
+    let hidden = outcome.rejected.saturating_sub(texts.len() as u64);
+    if hidden > 0 {
+        texts.push(format!("{hidden} more lines"));
+    }
+    let texts = texts.join("\n");
+    let unreadable = written.unreadable.len().min(outcome.rejected as usize);
+    let dropped = outcome.rejected as usize - unreadable;
+    if outcome.points == 0 && dropped == 0 {
+        return Some(Failure::new(ErrorCode::AllRejected, texts));
+    }
+    let code = if outcome.points == 0 {
+        ErrorCode::AllRejected
+    } else {
+        ErrorCode::Invalid
+    };
+    Some(Failure::new(code, partial_write(&texts, dropped)))
+}
+
+/// Parameters of a query.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct StatementQuery {
+    /// Statements, parted by semicolons.
+    #[param(example = "SHOW DATABASES")]
+    q: Option<String>,
+}
+
+/// Answer the statements that agents send (InfluxDB 1)
+///
+/// `SHOW DATABASES` lists the tables. `CREATE DATABASE` succeeds and does nothing: any name can be written to.
+/// `DROP DATABASE` of a name that is no table succeeds and does nothing; a table is never dropped this way.
+#[utoipa::path(
+    get, path = "/query", tag = "influx",
+    params(StatementQuery),
+    responses(
+        (status = 200, description = "One result for each statement", body = QueryAnswer),
+        (status = 400, description = "Not a statement that is known here", body = InfluxV1Error),
+        (status = 401, description = "The token is missing or wrong", body = InfluxV1Error)
+    )
+)]
+async fn query_get(State(app): State<App>, Query(query): Query<StatementQuery>) -> Result<Response> {
+    answer(&app, query.q).await
+}
+
+/// Answer the statements that agents send (InfluxDB 1), as a form
+#[utoipa::path(
+    post, path = "/query", tag = "influx",
+    params(StatementQuery),
+    request_body(
+        content = String, content_type = "application/x-www-form-urlencoded",
+        description = "The same parameters as a form", example = "q=CREATE+DATABASE+%22telegraf%22"
+    ),
+    responses(
+        (status = 200, description = "One result for each statement", body = QueryAnswer),
+        (status = 400, description = "Not a statement that is known here", body = InfluxV1Error),
+        (status = 401, description = "The token is missing or wrong", body = InfluxV1Error)
+    )
+)]
+async fn query_post(
+    State(app): State<App>,
+    Query(query): Query<StatementQuery>,
+    request: Request,
+) -> Result<Response> {
+    let is_form = content_type(request.headers()) == "application/x-www-form-urlencoded";
+    let received = body::receive(request, &app, BodyLimits::requests(&app.settings)).await?;
+    let form = crate::app::blocking(move || received.decode()).await?;
+    if query.q.is_some() || !is_form {
+        return answer(&app, query.q).await;
+    }
+    let form: StatementQuery = read_form(&form)?;
+    answer(&app, form.q).await
+}
+
+fn read_form(form: &[u8]) -> Result<StatementQuery> {
+    let unreadable = || Failure::invalid("the form cannot be read");
+    let form = std::str::from_utf8(form).map_err(|_| unreadable())?;
+    let uri = format!("/?{}", form.trim()).parse().map_err(|_| unreadable())?;
+    let form = axum::extract::Query::try_from_uri(&uri).map_err(|_| unreadable())?;
+    Ok(form.0)
+}
+
+async fn answer(app: &App, q: Option<String>) -> Result<Response> {
+    let q = q.filter(|q| !q.is_empty());
+    let q = q.ok_or_else(|| Failure::invalid("missing required parameter \"q\""))?;
+    let statements = influx_query::parse(&q);
+    let answer = app.read(move |engine| run(engine, &statements)).await?;
+    Ok((VERSION_HEADERS, Json(answer)).into_response())
+}
+
+fn run(engine: &Engine, statements: &[Statement]) -> Result<QueryAnswer> {
+    let run = |(statement_id, statement): (usize, &Statement)| {
+        let mut result = StatementResult {
+            statement_id,
+            ..StatementResult::default()
+        };
+        match statement {
+            Statement::CreateDatabase { .. } => {}
+            Statement::DropDatabase { name } => {
+                if engine.table(name).is_ok() {
+                    result.error = Some(format!("{name} is a table: drop it by DELETE /v1/tables/{name}"));
+                }
+            }
+            Statement::ShowDatabases => {
+                let names = engine
+                    .tables()
+                    .iter()
+                    .map(|table| vec![table.name().to_string()])
+                    .collect();
+                result.series = Some(vec![ResultSeries {
+                    name: "databases".into(),
+                    columns: vec!["name".into()],
+                    values: names,
+                }]);
+            }
+            Statement::Unsupported { error, .. } => return Err(Failure::invalid(error)),
+        }
+        Ok(result)
+    };
+    let results = statements.iter().enumerate().map(run).collect::<Result<_>>()?;
+    Ok(QueryAnswer { results })
+}
+
+/// Parameters of a ping.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct PingQuery {
+    /// With any value but `false`: answer with a body.
+    verbose: Option<String>,
+}
+
+/// Is anybody there? (InfluxDB 1)
+///
+/// Needs no token.
+#[utoipa::path(
+    get, path = "/ping", tag = "influx",
+    params(PingQuery),
+    responses(
+        (status = 204, description = "Yes"),
+        (status = 200, description = "Yes, with the version", body = serde_json::Value, example = json!({"version": "1.8.10"}))
+    )
+)]
+async fn ping(method: Method, Query(query): Query<PingQuery>) -> Response {
+    let is_verbose = query
+        .verbose
+        .is_some_and(|verbose| verbose != "false" && verbose != "0");
+    if is_verbose && method != Method::HEAD {
+        let body = serde_json::json!({ "version": VERSION });
+        return (VERSION_HEADERS, Json(body)).into_response();
+    }
+    (StatusCode::NO_CONTENT, VERSION_HEADERS).into_response()
+}

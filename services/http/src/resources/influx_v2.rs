@@ -1,0 +1,125 @@
+//! What InfluxDB 2 agents speak: `/api/v2/write`, `/api/v2/buckets`.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use tideline_engine::WriteOptions;
+use tideline_openapi::influx::{Bucket, BucketList, InfluxV2Error};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::body::{self, BodyLimits};
+use crate::extract::Query;
+use crate::failure::Result;
+use crate::ingest::{self, Format, Target, Write};
+use crate::resources::influx_v1::{parse_precision, refusal};
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(write))
+        .routes(routes!(buckets))
+}
+
+/// Parameters of a write. Unknown ones (`org`, `orgID`, …) are ignored.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct WriteQuery {
+    /// A table, or any other name: then points go to the default table with the tag `db`. What follows a slash (a
+    /// retention policy) is ignored. Without it: the default table.
+    #[serde(default)]
+    #[param(example = "telegraf")]
+    bucket: String,
+    /// The unit of times: `ns` (default), `us`, `ms`, `s`.
+    #[param(example = "s")]
+    precision: Option<String>,
+}
+
+/// Write line protocol (InfluxDB 2)
+///
+/// Good lines of a batch are stored also when the answer is 400. The token is sent as `Authorization: Token …`.
+#[utoipa::path(
+    post, path = "/api/v2/write", tag = "influx",
+    params(WriteQuery),
+    request_body(
+        content = String, content_type = "text/plain", description = "Line protocol, also gzip",
+        example = "cpu,host=web-1 usage_user=12.5 1795521600000000000\n"
+    ),
+    responses(
+        (status = 204, description = "All stored"),
+        (status = 400, description = "Some or all lines were bad", body = InfluxV2Error),
+        (status = 401, description = "The token is missing or wrong", body = InfluxV2Error),
+        (status = 413, description = "The body is too large", body = InfluxV2Error),
+        (status = 415, description = "The encoding is not read here", body = InfluxV2Error),
+        (status = 503, description = "Too much at once, or the disk is nearly full: send it again after `Retry-After`", body = InfluxV2Error)
+    )
+)]
+async fn write(
+    State(app): State<App>,
+    Query(query): Query<WriteQuery>,
+    request: Request,
+) -> Result<StatusCode> {
+    let precision = query.precision.as_deref().filter(|name| !name.is_empty());
+    let database = query.bucket.split('/').next().unwrap_or_default();
+    let write = Write {
+        protocol: "influx_v2",
+        format: Format::Lines,
+        precision: precision.map(parse_precision).transpose()?.unwrap_or_default(),
+        target: Target::Database(database.to_owned()),
+        options: WriteOptions {
+            durability: None,
+            request_key: ingest::request_key(request.headers())?,
+        },
+    };
+    let received = body::receive(request, &app, BodyLimits::writes(&app.settings)).await?;
+    let written = ingest::write(&app, received, write).await?;
+    refusal(&written).map_or(Ok(StatusCode::NO_CONTENT), Err)
+}
+
+/// Which buckets.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct BucketQuery {
+    /// The bucket of this name; it always exists, because every name can be written to.
+    #[param(example = "telegraf")]
+    name: Option<String>,
+}
+
+/// List buckets (InfluxDB 2)
+///
+/// Buckets are the tables. A client that asks for one by name finds it.
+#[utoipa::path(
+    get, path = "/api/v2/buckets", tag = "influx",
+    params(BucketQuery),
+    responses(
+        (status = 200, description = "Buckets", body = BucketList),
+        (status = 401, description = "The token is missing or wrong", body = InfluxV2Error)
+    )
+)]
+async fn buckets(State(app): State<App>, Query(query): Query<BucketQuery>) -> Result<Json<BucketList>> {
+    let names = match query.name {
+        Some(name) => vec![name],
+        None => {
+            let names = app.read(|engine| {
+                Ok(engine
+                    .tables()
+                    .iter()
+                    .map(|table| table.name().to_string())
+                    .collect())
+            });
+            names.await?
+        }
+    };
+    let bucket = |name: String| Bucket {
+        id: name.clone(),
+        org_id: "tideline".into(),
+        kind: "user".into(),
+        name,
+        retention_rules: Vec::new(),
+    };
+    Ok(Json(BucketList {
+        buckets: names.into_iter().map(bucket).collect(),
+    }))
+}

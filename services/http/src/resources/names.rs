@@ -1,0 +1,189 @@
+//! `/v1/tables/{table}/measurements`, `/tags`, `/tags/{key}/values`, `/fields`: the names that a table has.
+
+use axum::Json;
+use axum::extract::State;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tideline_engine::{Engine, Table};
+use tideline_openapi::ErrorCode;
+use tideline_openapi::name::{CountedName, Field, FieldList, FieldQuery, NameList, NameQuery};
+use tideline_timeline_catalog::NameSelection;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::{Path, Query};
+use crate::failure::{Failure, Result};
+use crate::resources::Failures;
+
+/// Names of a page where the request does not say.
+const PAGE_DEFAULT: usize = 1_000;
+/// Most names of a page.
+const PAGE_MAX: usize = 10_000;
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(measurements))
+        .routes(routes!(tag_keys))
+        .routes(routes!(tag_values))
+        .routes(routes!(fields))
+}
+
+/// List measurements
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/measurements", tag = "timelines",
+    params(("table" = String, Path, description = "Name of the table", example = "default"), NameQuery),
+    responses((status = 200, description = "A page of measurements", body = NameList), Failures)
+)]
+async fn measurements(
+    State(app): State<App>,
+    id: RequestId,
+    Path(table): Path<String>,
+    Query(query): Query<NameQuery>,
+) -> Result<Json<NameList>> {
+    list(&app, table, query, id, |engine, table, selection| {
+        engine.measurements(table, selection)
+    })
+    .await
+}
+
+/// List tag keys
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/tags", tag = "timelines",
+    params(("table" = String, Path, description = "Name of the table", example = "default"), NameQuery),
+    responses((status = 200, description = "A page of tag keys", body = NameList), Failures)
+)]
+async fn tag_keys(
+    State(app): State<App>,
+    id: RequestId,
+    Path(table): Path<String>,
+    Query(query): Query<NameQuery>,
+) -> Result<Json<NameList>> {
+    list(&app, table, query, id, |engine, table, selection| {
+        engine.tag_keys(table, selection)
+    })
+    .await
+}
+
+/// List values of a tag
+///
+/// A key that no timeline has gives an empty list.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/tags/{key}/values", tag = "timelines",
+    params(
+        ("table" = String, Path, description = "Name of the table", example = "default"),
+        ("key" = String, Path, description = "The tag key", example = "host"),
+        NameQuery
+    ),
+    responses((status = 200, description = "A page of tag values", body = NameList), Failures)
+)]
+async fn tag_values(
+    State(app): State<App>,
+    id: RequestId,
+    Path((table, key)): Path<(String, String)>,
+    Query(query): Query<NameQuery>,
+) -> Result<Json<NameList>> {
+    let values = move |engine: &Engine, table: &Table, selection: &NameSelection<'_>| {
+        engine.tag_values(table, &key, selection)
+    };
+    list(&app, table, query, id, values).await
+}
+
+/// List fields with their types
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/fields", tag = "timelines",
+    params(("table" = String, Path, description = "Name of the table", example = "default"), FieldQuery),
+    responses((status = 200, description = "Every field", body = FieldList), Failures)
+)]
+async fn fields(
+    State(app): State<App>,
+    id: RequestId,
+    Path(table): Path<String>,
+    Query(query): Query<FieldQuery>,
+) -> Result<Json<FieldList>> {
+    let found = app
+        .read_table(table, |engine, table| Ok(engine.fields(table)))
+        .await?;
+    let of_measurement = |measurement: &str| {
+        query
+            .measurement
+            .as_deref()
+            .is_none_or(|asked| asked == measurement)
+    };
+    let mut fields: Vec<Field> = found
+        .into_iter()
+        .filter(|field| of_measurement(&field.measurement))
+        .map(|field| Field {
+            types: field.types.iter().map(|kind| kind.name().to_owned()).collect(),
+            measurement: field.measurement,
+            field: field.field,
+        })
+        .collect();
+    fields.sort_by(|a, b| (&a.measurement, &a.field).cmp(&(&b.measurement, &b.field)));
+    Ok(Json(FieldList {
+        fields,
+        request_id: id.into(),
+    }))
+}
+
+/// A page of names; `names` lists those of a selection.
+async fn list<F>(
+    app: &App,
+    table: String,
+    query: NameQuery,
+    id: RequestId,
+    names: F,
+) -> Result<Json<NameList>>
+where
+    F: FnOnce(&Engine, &Table, &NameSelection<'_>) -> Vec<tideline_timeline_catalog::CountedName>
+        + Send
+        + 'static,
+{
+    let limit = query.limit.unwrap_or(PAGE_DEFAULT);
+    if limit == 0 {
+        return Err(Failure::invalid("a page holds at least one name"));
+    }
+    if limit > PAGE_MAX {
+        return Err(Failure::over(
+            ErrorCode::OverLimit,
+            "limit",
+            PAGE_MAX as u64,
+            limit as u64,
+        ));
+    }
+    let after = query.page.as_deref().map(decode_token).transpose()?;
+    let mut found = app
+        .read_table(table, move |engine, table| {
+            let selection = NameSelection {
+                prefix: &query.prefix,
+                after: after.as_deref(),
+                limit: limit + 1,
+            };
+            Ok(names(engine, table, &selection))
+        })
+        .await?;
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = found
+        .last()
+        .filter(|_| more)
+        .map(|last| URL_SAFE_NO_PAD.encode(&last.name));
+    let counted = |name: tideline_timeline_catalog::CountedName| CountedName {
+        name: name.name,
+        timelines: name.timelines,
+    };
+    Ok(Json(NameList {
+        names: found.into_iter().map(counted).collect(),
+        next,
+        request_id: id.into(),
+    }))
+}
+
+fn decode_token(token: &str) -> Result<String> {
+    let name = URL_SAFE_NO_PAD
+        .decode(token)
+        .ok()
+        .and_then(|name| String::from_utf8(name).ok());
+    name.ok_or_else(|| Failure::invalid("the page token is damaged"))
+}

@@ -1,0 +1,105 @@
+//! `/health`, `/ready`, `/metrics`: what those who run the service ask.
+
+use std::io::Write as _;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use tideline_model::time::{NANOS_PER_SECOND, format_duration};
+use tideline_openapi::ErrorCode;
+use tideline_openapi::operation::{Health, Readiness};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::{App, blocking};
+use crate::context::RequestId;
+use crate::failure::{Failure, Result};
+use crate::metrics;
+use crate::resources::Failures;
+use crate::stream::{self, AnswerWriter};
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(health))
+        .routes(routes!(ready))
+        .routes(routes!(metrics_text))
+}
+
+/// Is the process alive?
+///
+/// Needs no token. InfluxDB clients ask here too. Whether promises can be kept says `/ready`.
+#[utoipa::path(
+    get, path = "/health", tag = "operation",
+    responses((status = 200, description = "Alive", body = Health))
+)]
+async fn health() -> Json<Health> {
+    Json(Health {
+        name: "tideline".into(),
+        message: "ready for queries and writes".into(),
+        status: "pass".into(),
+        checks: Vec::new(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    })
+}
+
+/// Can the service keep its promises?
+///
+/// Needs no token. 503 while writes are refused (the disk is nearly full, the engine failed) and while shutting down;
+/// `reasons` says why. It becomes ready again by itself.
+#[utoipa::path(
+    get, path = "/ready", tag = "operation",
+    responses(
+        (status = 200, description = "Ready", body = Readiness),
+        (status = 503, description = "Not ready", body = Readiness)
+    )
+)]
+async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Json<Readiness>)> {
+    let engine = app.clone();
+    let mut readiness = blocking(move || Ok(engine.engine.readiness())).await?;
+    if app.is_draining() {
+        readiness.writes = false;
+        readiness.reasons.push("shutting down".into());
+    }
+    let is_ready = readiness.reads && readiness.writes;
+    let up = app
+        .engine
+        .clock()
+        .now()
+        .nanos()
+        .saturating_sub(app.started.nanos());
+    let body = Readiness {
+        status: if is_ready { "ready" } else { "not ready" }.into(),
+        reads: readiness.reads,
+        writes: readiness.writes,
+        reasons: readiness.reasons,
+        started: app.started.to_rfc3339(),
+        up: format_duration(up - up.rem_euclid(NANOS_PER_SECOND)),
+        request_id: id.into(),
+    };
+    let status = if is_ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    Ok((status, Json(body)))
+}
+
+/// The service's own figures, for Prometheus
+#[utoipa::path(
+    get, path = "/metrics", tag = "operation",
+    responses((
+        status = 200, description = "OpenMetrics text", body = String,
+        content_type = "application/openmetrics-text",
+        example = "# TYPE tideline_timelines gauge\ntideline_timelines 36.0\n# EOF\n"
+    ), Failures)
+)]
+async fn metrics_text(State(app): State<App>) -> Result<Response> {
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let write = move |writer: &mut AnswerWriter| {
+        let text = metrics::render(&app);
+        let text = text.map_err(|_| Failure::new(ErrorCode::Internal, "metrics could not be written"))?;
+        writer.write_all(text.as_bytes()).map_err(stream::client_left)
+    };
+    stream::answer(content_type, write).await
+}

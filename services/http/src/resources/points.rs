@@ -1,0 +1,159 @@
+//! `/v1/tables/{table}/points`: write points.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use serde::Deserialize;
+use tideline_engine::{WriteOptions, WriteOutcome};
+use tideline_model::Precision;
+use tideline_openapi::points::{PointsBody, Reject, WriteReport};
+use tideline_openapi::table::Durability;
+use tideline_openapi::{ErrorBody, ErrorCode};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::body::{self, BodyLimits};
+use crate::context::RequestId;
+use crate::extract::{Path, Query, content_type};
+use crate::failure::{Failure, Result};
+use crate::ingest::{self, Format, Target, Write};
+use crate::resources::Failures;
+
+/// Rejects that an answer names; the count is always exact.
+const REJECTS_SHOWN_MAX: usize = 1_000;
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(write))
+}
+
+/// How a write is to be read and kept.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct WriteQuery {
+    /// The unit of integer times: `ns` (default), `us`, `ms`, `s`, `m`, `h`.
+    #[param(example = "ns")]
+    precision: Option<String>,
+    /// What the acknowledgement promises; without it the table's setting holds.
+    durability: Option<Durability>,
+}
+
+/// Write points
+///
+/// Good points are stored, bad ones reported by line, so the answer is 200 as soon as one point is stored or the body
+/// holds none; look at `rejected`. It is 422 when every point was bad. An answer comes after the points are durable as
+/// asked; newest wins on the same timeline and time, and fields merge.
+///
+/// The content type chooses the format: `application/json`, `application/x-ndjson`, or line protocol for `text/*` and
+/// for requests without one (also `application/x-www-form-urlencoded`, which curl sends by itself).
+/// `Content-Encoding` may be `gzip`, `deflate` or `zstd`.
+///
+/// Sending again is safe where points carry their time. Where they do not, send an `Idempotency-Key`: the same key
+/// within a day is answered with the first outcome and stores nothing.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/points", tag = "points",
+    params(
+        ("table" = String, Path, description = "Name of the table", example = "default"),
+        WriteQuery,
+        ("Idempotency-Key" = Option<String>, Header, description = "Names the request; at most 255 bytes")
+    ),
+    request_body(
+        description = "Points",
+        content(
+            (PointsBody = "application/json"),
+            (String = "application/x-ndjson", example = "{\"measurement\":\"cpu\",\"tags\":{\"host\":\"web-1\"},\"fields\":{\"usage_user\":12.5}}\n"),
+            (String = "text/plain", example = "cpu,host=web-1 usage_user=12.5,processes=210i 1795521600000000000\n")
+        )
+    ),
+    responses(
+        (status = 200, description = "Stored; `rejected` counts what was not", body = WriteReport),
+        (status = 413, description = "The body is too large", body = ErrorBody),
+        (status = 415, description = "Content type or encoding is not read here", body = ErrorBody),
+        (status = 422, description = "Every point was bad", body = ErrorBody),
+        (status = 507, description = "The disk is nearly full", body = ErrorBody),
+        Failures
+    )
+)]
+async fn write(
+    State(app): State<App>,
+    id: RequestId,
+    Path(table): Path<String>,
+    Query(query): Query<WriteQuery>,
+    request: Request,
+) -> Result<Json<WriteReport>> {
+    let content_type = content_type(request.headers());
+    let Some((format, protocol)) = format_of(&content_type) else {
+        body::discard(request, &app).await;
+        return Err(Failure::new(
+            ErrorCode::UnsupportedMediaType,
+            format!(
+                "content type {content_type:?} is not read here; send application/json, application/x-ndjson or \
+                 text/plain (line protocol)"
+            ),
+        ));
+    };
+    let precision = query.precision.as_deref().map(parse_precision).transpose()?;
+    let request_key = ingest::request_key(request.headers())?;
+    let received = body::receive(request, &app, BodyLimits::writes(&app.settings)).await?;
+    let write = Write {
+        protocol,
+        format,
+        precision: precision.unwrap_or_default(),
+        target: Target::Table(table),
+        options: WriteOptions {
+            durability: query.durability.map(Into::into),
+            request_key,
+        },
+    };
+    let written = ingest::write(&app, received, write).await?;
+    report(written.outcome, id).map(Json)
+}
+
+/// The format that a content type names, and the protocol's label.
+fn format_of(content_type: &str) -> Option<(Format, &'static str)> {
+    match content_type {
+        "application/json" => Some((Format::Json, "json")),
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
+            Some((Format::Ndjson, "ndjson"))
+        }
+        "" | "application/x-www-form-urlencoded" => Some((Format::Lines, "line_protocol")),
+        text if text.starts_with("text/") => Some((Format::Lines, "line_protocol")),
+        _ => None,
+    }
+}
+
+fn parse_precision(name: &str) -> Result<Precision> {
+    Precision::parse(name).ok_or_else(|| {
+        Failure::invalid(format!(
+            "precision {name:?} is unknown; use ns, us, ms, s, m or h"
+        ))
+    })
+}
+
+fn report(outcome: WriteOutcome, id: RequestId) -> Result<WriteReport> {
+    let shown = outcome.rejects.into_iter().take(REJECTS_SHOWN_MAX);
+    let rejects: Vec<Reject> = shown
+        .map(|reject| Reject {
+            line: reject.line,
+            reason: reject.reason,
+            excerpt: reject.excerpt,
+        })
+        .collect();
+    if let (0, Some(first)) = (outcome.points, rejects.first()) {
+        let (rejected, line, reason) = (outcome.rejected, first.line, &first.reason);
+        let message = format!("none of {rejected} points could be stored; the first, line {line}: {reason}");
+        return Err(Failure {
+            rejects,
+            ..Failure::new(ErrorCode::AllRejected, message)
+        });
+    }
+    Ok(WriteReport {
+        points: outcome.points,
+        values: outcome.values,
+        rejected: outcome.rejected,
+        rejects,
+        repeated: outcome.repeated,
+        request_id: id.into(),
+    })
+}

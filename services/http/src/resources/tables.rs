@@ -1,0 +1,197 @@
+//! `/v1/tables`: create, list, read, alter, drop.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use tideline_engine::{Engine, Table};
+use tideline_model::{TableName, TableSpec, Timestamp};
+use tideline_openapi::table::{
+    CreateTable, TableDetail, TableList, TableSettings, TableStatistics, TableView,
+};
+use tideline_openapi::{DurationText, ErrorBody};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::{App, blocking};
+use crate::context::RequestId;
+use crate::extract::{Json as JsonBody, Path};
+use crate::failure::{Failure, Result};
+use crate::resources::Failures;
+
+/// Most source tags of a table.
+const SOURCE_TAGS_MAX: usize = 16;
+/// Longest source tag, in bytes.
+const SOURCE_TAG_BYTES_MAX: usize = 256;
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(read, alter, drop_table))
+}
+
+/// List tables
+#[utoipa::path(
+    get, path = "/v1/tables", tag = "tables",
+    responses((status = 200, description = "Every table, by name", body = TableList), Failures)
+)]
+async fn list(State(app): State<App>, id: RequestId) -> Result<Json<TableList>> {
+    let tables = app
+        .read(|engine| Ok(engine.tables().iter().map(view).collect()))
+        .await?;
+    Ok(Json(TableList {
+        tables,
+        request_id: id.into(),
+    }))
+}
+
+/// Create a table
+///
+/// The table `default` always exists, so a first write needs no set-up.
+#[utoipa::path(
+    post, path = "/v1/tables", tag = "tables",
+    request_body = CreateTable,
+    responses(
+        (status = 201, description = "The new table", body = TableDetail),
+        (status = 409, description = "The name is taken", body = ErrorBody),
+        Failures
+    )
+)]
+async fn create(
+    State(app): State<App>,
+    id: RequestId,
+    JsonBody(body): JsonBody<CreateTable>,
+) -> Result<(StatusCode, Json<TableDetail>)> {
+    let (name, settings) = body.into_parts();
+    let name = TableName::new(&name).map_err(Failure::invalid)?;
+    let spec = with_changes(TableSpec::default(), settings)?;
+    let created = blocking(move || {
+        let table = app.engine.create_table(name, spec)?;
+        Ok(detail(&app.engine, &table, id))
+    });
+    Ok((StatusCode::CREATED, Json(created.await?)))
+}
+
+/// Read a table with its statistics
+#[utoipa::path(
+    get, path = "/v1/tables/{table}", tag = "tables",
+    params(("table" = String, Path, description = "Name of the table", example = "default")),
+    responses((status = 200, description = "The table", body = TableDetail), Failures)
+)]
+async fn read(State(app): State<App>, id: RequestId, Path(name): Path<String>) -> Result<Json<TableDetail>> {
+    let found = app.read_table(name, |engine, table| Ok(detail(engine, table, id)));
+    found.await.map(Json)
+}
+
+/// Alter a table
+///
+/// What the body does not name stays as it is. `source_tags` cannot be changed after the first write.
+#[utoipa::path(
+    patch, path = "/v1/tables/{table}", tag = "tables",
+    params(("table" = String, Path, description = "Name of the table", example = "default")),
+    request_body = TableSettings,
+    responses(
+        (status = 200, description = "The altered table", body = TableDetail),
+        (status = 409, description = "`source_tags` are fixed", body = ErrorBody),
+        Failures
+    )
+)]
+async fn alter(
+    State(app): State<App>,
+    id: RequestId,
+    Path(name): Path<String>,
+    JsonBody(changes): JsonBody<TableSettings>,
+) -> Result<Json<TableDetail>> {
+    let altered = blocking(move || {
+        let spec = TableSpec::clone(&app.engine.table(&name)?.spec());
+        let table = app.engine.alter_table(&name, with_changes(spec, changes)?)?;
+        Ok(detail(&app.engine, &table, id))
+    });
+    altered.await.map(Json)
+}
+
+/// Drop a table
+///
+/// Its points, timelines and attributes are gone at once. The default table cannot be dropped.
+#[utoipa::path(
+    delete, path = "/v1/tables/{table}", tag = "tables",
+    params(("table" = String, Path, description = "Name of the table", example = "devices")),
+    responses(
+        (status = 204, description = "Dropped"),
+        (status = 409, description = "It is the default table", body = ErrorBody),
+        Failures
+    )
+)]
+async fn drop_table(State(app): State<App>, Path(name): Path<String>) -> Result<StatusCode> {
+    blocking(move || Ok(app.engine.drop_table(&name)?)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `spec` with what `settings` name.
+fn with_changes(mut spec: TableSpec, settings: TableSettings) -> Result<TableSpec> {
+    if let Some(source_tags) = settings.source_tags {
+        check_source_tags(&source_tags)?;
+        spec.source_tags = source_tags;
+    }
+    if let Some(durability) = settings.durability {
+        spec.durability = durability.into();
+    }
+    if let Some(past) = settings.write_past {
+        spec.write_past = past.map(|DurationText(nanos)| nanos);
+    }
+    if let Some(future) = settings.write_future {
+        spec.write_future = future.map(|DurationText(nanos)| nanos);
+    }
+    Ok(spec)
+}
+
+fn check_source_tags(tags: &[String]) -> Result<()> {
+    let over = |what, limit, actual| {
+        let code = tideline_openapi::ErrorCode::OverLimit;
+        Err(Failure::over(code, what, limit as u64, actual as u64))
+    };
+    if tags.len() > SOURCE_TAGS_MAX {
+        return over("number of source_tags", SOURCE_TAGS_MAX, tags.len());
+    }
+    for (at, tag) in tags.iter().enumerate() {
+        if tag.len() > SOURCE_TAG_BYTES_MAX {
+            return over("bytes of a source tag", SOURCE_TAG_BYTES_MAX, tag.len());
+        }
+        if tag.is_empty() || tags[..at].contains(tag) {
+            return Err(Failure::invalid("source_tags are neither empty nor named twice"));
+        }
+    }
+    Ok(())
+}
+
+fn view(table: &Table) -> TableView {
+    let spec = table.spec();
+    TableView {
+        name: table.name().to_string(),
+        created: instant(table.created()),
+        source_tags: spec.source_tags.clone(),
+        durability: spec.durability.into(),
+        write_past: spec.write_past.map(DurationText),
+        write_future: spec.write_future.map(DurationText),
+    }
+}
+
+fn detail(engine: &Engine, table: &Table, id: RequestId) -> TableDetail {
+    let stats = engine.table_stats(table);
+    TableDetail {
+        table: view(table),
+        statistics: TableStatistics {
+            timelines: stats.timelines,
+            segments: stats.segments,
+            sealed_points: stats.sealed_points,
+            sealed_values: stats.sealed_values,
+            sealed_bytes: stats.sealed_bytes,
+            sealed_from: stats.sealed_span.map(|(first, _)| instant(first)),
+            sealed_to: stats.sealed_span.map(|(_, last)| instant(last)),
+        },
+        request_id: id.into(),
+    }
+}
+
+fn instant(nanos: i64) -> String {
+    Timestamp::from_nanos_clamped(nanos).to_rfc3339()
+}

@@ -1,0 +1,185 @@
+//! `/v1/tables/{table}/timelines`: find, describe, set attributes.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use tideline_engine::{Timeline, TimelinePage};
+use tideline_model::{TimelineId, Timestamp};
+use tideline_openapi::condition::{Property, Subject, Test};
+use tideline_openapi::timeline::{
+    AttributeChanges, TimelineDetail, TimelineList, TimelineQuery, TimelineSearch, TimelineView,
+};
+use tideline_openapi::{Condition, Scalar};
+use tideline_search_index::{Condition as IndexCondition, FindRequest};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::{App, blocking};
+use crate::condition::{from_attribute, to_attribute, to_index, to_sort};
+use crate::context::RequestId;
+use crate::extract::{Json as JsonBody, Path, Query};
+use crate::failure::{Failure, Result};
+use crate::resources::Failures;
+
+/// Timelines of a page where the request does not say.
+const PAGE_DEFAULT: usize = 100;
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(search))
+        .routes(routes!(read))
+        .routes(routes!(set_attributes))
+}
+
+/// List timelines
+///
+/// A short form of the search: all of the given conditions must hold. In the order of ids.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/timelines", tag = "timelines",
+    params(("table" = String, Path, description = "Name of the table", example = "default"), TimelineQuery),
+    responses((status = 200, description = "A page of timelines", body = TimelineList), Failures)
+)]
+async fn list(
+    State(app): State<App>,
+    id: RequestId,
+    Path(table): Path<String>,
+    Query(query): Query<TimelineQuery>,
+) -> Result<Json<TimelineList>> {
+    let equals =
+        |property, value| Condition::Test(Subject::Property(property), Test::Equals(Scalar::Text(value)));
+    let measurement = query
+        .measurement
+        .map(|value| equals(Property::Measurement, value));
+    let source = query.source.map(|value| equals(Property::Source, value));
+    let search = TimelineSearch {
+        condition: Some(Condition::And(measurement.into_iter().chain(source).collect())),
+        sort: Vec::new(),
+        limit: query.limit,
+        page: query.page,
+    };
+    find(&app, table, search, id).await
+}
+
+/// Search timelines
+///
+/// By a tree of conditions over measurement, source, tags, attributes, first and last seen. What a write has announced
+/// is found as soon as the write is acknowledged.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/timelines/search", tag = "timelines",
+    params(("table" = String, Path, description = "Name of the table", example = "default")),
+    request_body = TimelineSearch,
+    responses((status = 200, description = "A page of timelines", body = TimelineList), Failures)
+)]
+async fn search(
+    State(app): State<App>,
+    id: RequestId,
+    Path(table): Path<String>,
+    JsonBody(search): JsonBody<TimelineSearch>,
+) -> Result<Json<TimelineList>> {
+    find(&app, table, search, id).await
+}
+
+/// Describe a timeline
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/timelines/{id}", tag = "timelines",
+    params(
+        ("table" = String, Path, description = "Name of the table", example = "default"),
+        ("id" = String, Path, description = "32 hexadecimal digits", example = "3f2a9c017bde45a18c40f1e29d3b6a57")
+    ),
+    responses((status = 200, description = "The timeline", body = TimelineDetail), Failures)
+)]
+async fn read(
+    State(app): State<App>,
+    request_id: RequestId,
+    Path((table, id)): Path<(String, String)>,
+) -> Result<Json<TimelineDetail>> {
+    let id = parse_id(&id)?;
+    let timeline = app
+        .read_table(table, move |engine, table| Ok(engine.timeline(table, id)?))
+        .await?;
+    Ok(detail(timeline, request_id))
+}
+
+/// Set and remove attributes of a timeline
+///
+/// A value sets, `null` removes, what is not named stays. Durable and findable with the answer.
+#[utoipa::path(
+    patch, path = "/v1/tables/{table}/timelines/{id}/attributes", tag = "timelines",
+    params(
+        ("table" = String, Path, description = "Name of the table", example = "default"),
+        ("id" = String, Path, description = "32 hexadecimal digits", example = "3f2a9c017bde45a18c40f1e29d3b6a57")
+    ),
+    request_body = AttributeChanges,
+    responses((status = 200, description = "The timeline after the change", body = TimelineDetail), Failures)
+)]
+async fn set_attributes(
+    State(app): State<App>,
+    request_id: RequestId,
+    Path((table, id)): Path<(String, String)>,
+    JsonBody(AttributeChanges(changes)): JsonBody<AttributeChanges>,
+) -> Result<Json<TimelineDetail>> {
+    let id = parse_id(&id)?;
+    let changes: BTreeMap<_, _> = changes
+        .into_iter()
+        .map(|(key, value)| (key, value.map(to_attribute)))
+        .collect();
+    let timeline = blocking(move || {
+        let table = app.engine.table(&table)?;
+        Ok(app.engine.set_attributes(&table, id, &changes)?)
+    });
+    Ok(detail(timeline.await?, request_id))
+}
+
+async fn find(app: &App, table: String, search: TimelineSearch, id: RequestId) -> Result<Json<TimelineList>> {
+    let now = app.engine.clock().now();
+    let condition = search
+        .condition
+        .map_or(IndexCondition::All, |condition| to_index(condition, now));
+    let request = FindRequest {
+        condition,
+        sort: search.sort.into_iter().map(to_sort).collect::<Result<_>>()?,
+        after: search.page,
+        limit: search.limit.unwrap_or(PAGE_DEFAULT),
+    };
+    let page = app.read_table(table, move |engine, table| Ok(engine.find(table, &request)?));
+    let TimelinePage {
+        timelines,
+        total,
+        next,
+    } = page.await?;
+    Ok(Json(TimelineList {
+        timelines: timelines.into_iter().map(view).collect(),
+        total,
+        next,
+        request_id: id.into(),
+    }))
+}
+
+fn parse_id(id: &str) -> Result<TimelineId> {
+    id.parse().map_err(Failure::invalid)
+}
+
+fn detail(timeline: Timeline, request_id: RequestId) -> Json<TimelineDetail> {
+    Json(TimelineDetail {
+        timeline: view(timeline),
+        request_id: request_id.into(),
+    })
+}
+
+fn view(timeline: Timeline) -> TimelineView {
+    TimelineView {
+        id: timeline.id.to_string(),
+        measurement: timeline.measurement,
+        source: timeline.source,
+        tags: timeline.tags.into_iter().collect(),
+        attributes: timeline
+            .attributes
+            .into_iter()
+            .map(|(key, value)| (key, from_attribute(value)))
+            .collect(),
+        first_seen: timeline.seen.map(|seen| Timestamp::to_rfc3339(seen.first)),
+        last_seen: timeline.seen.map(|seen| Timestamp::to_rfc3339(seen.last)),
+    }
+}

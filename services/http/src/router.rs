@@ -1,0 +1,84 @@
+//! All routes, and the document that describes them. Both come from the same declarations.
+
+use axum::Router;
+use axum::http::{HeaderValue, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use tideline_openapi::ErrorCode;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::{auth, observe, resources};
+
+/// What the document says about the whole.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Tideline",
+        description = "Time series and timelines on wide-table storage: write points, find timelines, read them back.\n\n\
+            Times are RFC 3339 or integer nanoseconds, durations text such as `90s` or `30d`. Every answer carries \
+            the header `X-Request-Id`. Where the service has a token, send it as `Authorization: Bearer …`.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    tags(
+        (name = "tables", description = "Tables and what they hold"),
+        (name = "points", description = "Write and read points"),
+        (name = "timelines", description = "Find and describe timelines; their names"),
+        (name = "operation", description = "Health, readiness, metrics, jobs"),
+        (name = "influx", description = "What InfluxDB agents and clients speak")
+    )
+)]
+struct Document;
+
+/// The OpenAPI document of every route.
+pub fn document() -> utoipa::openapi::OpenApi {
+    routes().into_openapi()
+}
+
+/// Every route with its description: one line a resource.
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(resources::tables::router())
+        .merge(resources::points::router())
+        .merge(resources::timelines::router())
+        .merge(resources::names::router())
+        .merge(resources::jobs::router())
+        .merge(resources::operation::router())
+        .merge(resources::influx_v1::router())
+        .merge(resources::influx_v2::router())
+}
+
+/// The service: every route, within the layers that all share. The outermost comes last.
+pub(crate) fn router(app: &App) -> Router {
+    let (router, document) = routes().split_for_parts();
+    router
+        .merge(resources::docs::router(document))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(CompressionLayer::new())
+        .layer(from_fn_with_state(app.clone(), auth::require_token))
+        .layer(CatchPanicLayer::custom(observe::panicked))
+        .layer(from_fn_with_state(app.clone(), observe::observe))
+        .layer(SetResponseHeaderLayer::if_not_present(
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        ))
+        .with_state(app.clone())
+}
+
+async fn not_found() -> Response {
+    Failure::new(ErrorCode::NotFound, "no such route; /docs lists them").into_response()
+}
+
+async fn method_not_allowed() -> Response {
+    Failure::new(
+        ErrorCode::MethodNotAllowed,
+        "the resource does not have this method",
+    )
+    .into_response()
+}
