@@ -129,7 +129,11 @@ fn bound(views: &[SegmentView<'_>], root: &Node, bound: Bound) -> tantivy::Resul
         view.add_ordinals(&bounded.documents, &mut ordinals);
         exact &= bounded.exact;
     }
-    Ok((ordinals.into_iter().collect(), exact))
+    // A segment's documents come nearly in the order of their ordinals, so this is quick.
+    ordinals.sort_unstable();
+    ordinals.dedup();
+    let ordinals = RoaringBitmap::from_sorted_iter(ordinals).expect("just sorted, each one once");
+    Ok((ordinals, exact))
 }
 
 /// Every id that the tree names.

@@ -150,7 +150,8 @@ proptest! {
     }
 }
 
-/// Enough timelines that an `And` is cut short, lists are decoded, and bounds are verified.
+/// Enough timelines that an `And` is cut short, lists are decoded, bounds are verified, and sets of documents
+/// span more than 65,536.
 #[test]
 fn large_tables_are_searched_exactly() {
     let mut database = Database::new(TableId(u32::MAX));
@@ -166,12 +167,12 @@ fn large_tables_are_searched_exactly() {
             database.add("cpu", &tags, (n % 3 != 0).then_some((n, n + 10)));
         }
     };
-    add(&mut database, 0..9_000);
+    add(&mut database, 0..68_000);
     database.flush();
-    add(&mut database, 9_000..12_000);
+    add(&mut database, 68_000..72_000);
     database.flush();
-    add(&mut database, 12_000..12_500);
-    for n in (0..12_500).step_by(9) {
+    add(&mut database, 72_000..72_500);
+    for n in (0..72_500).step_by(49) {
         database.edit(
             Ordinal(n),
             "owner",
@@ -186,7 +187,7 @@ fn large_tables_are_searched_exactly() {
         Test::TimeRange(TimeRange::new(6_000, i64::MAX)),
     );
     let owner = Subject::Attribute("owner".into());
-    let ids: Vec<AttributeValue> = [3u32, 9_500, 12_400]
+    let ids: Vec<AttributeValue> = [3u32, 70_500, 72_400]
         .iter()
         .map(|ordinal| AttributeValue::Text(database.model.0[ordinal].id.to_string()))
         .chain([AttributeValue::Text(TimelineId::MAX.to_string())])
@@ -203,7 +204,7 @@ fn large_tables_are_searched_exactly() {
         of(Subject::Source, Test::Regex("host-1.*9".into())),
         of(Subject::Source, Test::Wildcard("*99".into())),
         Condition::And(vec![
-            of(Subject::Source, Test::Prefix("host-12".into())),
+            of(Subject::Source, Test::Prefix("host-72".into())),
             tag("dc", "odd"),
         ]),
         of(owner.clone(), Test::Equals(AttributeValue::Number(1.0))),

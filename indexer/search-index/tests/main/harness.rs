@@ -1,6 +1,7 @@
 //! A catalog with its index, the model beside them, and the meaning of conditions spelled out once more.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -265,10 +266,7 @@ impl Modelled {
                 let pattern: Vec<char> = pattern.chars().collect();
                 as_text.is_some_and(|text| fits(&pattern, &text.chars().collect::<Vec<_>>()))
             }
-            Test::Regex(pattern) => {
-                let regex = regex::Regex::new(&format!("^(?s:{pattern})$")).expect("valid");
-                as_text.is_some_and(|text| regex.is_match(text))
-            }
+            Test::Regex(pattern) => as_text.is_some_and(|text| fits_regex(pattern, text)),
             Test::Exists => present,
             Test::TimeRange(_) => panic!("ranges are asked of times only"),
         }
@@ -283,4 +281,15 @@ fn fits(pattern: &[char], text: &[char]) -> bool {
         ([one, rest @ ..], [other, tail @ ..]) => one == other && fits(rest, tail),
         _ => false,
     }
+}
+
+fn fits_regex(pattern: &str, text: &str) -> bool {
+    thread_local! {
+        static COMPILED: RefCell<HashMap<String, regex::Regex>> = RefCell::default();
+    }
+    let compile = || regex::Regex::new(&format!("^(?s:{pattern})$")).expect("valid");
+    COMPILED.with_borrow_mut(|compiled| {
+        let regex = compiled.entry(pattern.to_owned()).or_insert_with(compile);
+        regex.is_match(text)
+    })
 }
