@@ -1,1 +1,42 @@
-//! tideline-query
+//! From a question about points to streamed answers.
+//!
+//! [`Querier`] answers two questions: [`PointQuery`] (raw rows, or aggregates in windows and groups) and
+//! [`LatestQuery`] (the newest value of each field). Both name timelines by a condition or by ids, are bounded
+//! by a [`Budget`], stop when their client has left, and end in a [`Summary`] that says what was read.
+//!
+//! # The path of a query
+//!
+//! 1. [`plan`]: which timelines, in the order of their ids; which fields of which types; which groups. Whatever
+//!    can be refused is refused here, before a point is read and before the sink hears anything.
+//! 2. [`rows`]: timeline after timeline, run after run, to the sink; memory stays at one run.
+//!    [`aggregate`]: the ids are cut into one share a worker thread; each share is swept by one reader, and
+//!    every run is cut at the [`window`]s and handed to the [`accumulate`]rs as slices. Shares are put together
+//!    in the order of their ids, so that an answer is the same each time.
+//! 3. [`answer`]: an [`AnswerSink`] receives columns, series and rows; formats implement it.
+//!
+//! # What is absent
+//!
+//! No format and no HTTP: sinks live with the protocols. No filling of empty windows: they are absent.
+
+pub mod accumulate;
+pub mod aggregate;
+pub mod answer;
+pub mod budget;
+pub mod error;
+pub mod function;
+pub mod latest;
+mod plan;
+pub mod querier;
+pub mod question;
+pub mod rows;
+pub mod token;
+pub mod window;
+
+pub use answer::{AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, ValueRef};
+pub use budget::{Budget, Cancel};
+pub use error::{QueryError, Result};
+pub use function::Function;
+pub use latest::LatestQuery;
+pub use querier::Querier;
+pub use question::{Aggregate, Direction, GroupBy, PointQuery, Rows, Selector, Shape, WindowSpec};
+pub use token::PageToken;

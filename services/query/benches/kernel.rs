@@ -1,0 +1,218 @@
+//! Wall and processor time of the questions whose figures are promised, on sealed points in fjall.
+//!
+//! `cargo bench -p tideline-query --bench kernel [-- HOSTS STEPS]`: a fleet of machines (default 1,000) with ten
+//! integer fields every ten seconds (default 4,320 steps, twelve hours).
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_engine::{Engine, Settings, Table, WriteOptions};
+use tideline_model::{
+    ColumnData, Durability, ManualClock, Ordinal, PointBatch, PointGroup, SeriesResolver, TimeRange,
+    Timestamp,
+};
+use tideline_query::{
+    Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, LatestQuery, PointQuery,
+    Querier, Rows, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
+};
+use tideline_search_index::Condition;
+
+const FIELDS: usize = 10;
+const SECOND: i64 = 1_000_000_000;
+const STEP: i64 = 10 * SECOND;
+const HOUR: i64 = 3_600 * SECOND;
+/// A whole hour of the year 2023.
+const START: i64 = 1_700_002_800 * SECOND;
+const RUNS: usize = 15;
+
+fn main() {
+    let numbers: Vec<usize> = std::env::args()
+        .filter_map(|argument| argument.parse().ok())
+        .collect();
+    let hosts = numbers.first().copied().unwrap_or(1_000);
+    let steps = numbers.get(1).copied().unwrap_or(4_320);
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = FjallBackend::open(&folder.path().join("store"), FjallOptions::default()).expect("a store");
+    let clock = Arc::new(ManualClock::new(Timestamp::from_nanos_clamped(START)));
+    let settings = Settings::new(folder.path().join("index"));
+    let engine = Arc::new(Engine::open(Arc::new(backend), clock, settings).expect("it opens"));
+    let table = engine.default_table().expect("it exists");
+    load(&engine, &table, hosts, steps);
+    let querier = Querier::new(Arc::clone(&engine), None).expect("threads");
+    let ask = |name: &str, query: &PointQuery| {
+        measure(name, || {
+            let mut count = Count::default();
+            let summary = querier
+                .points(&table, query, &Cancel::new(), &mut count)
+                .expect("answered");
+            (count.rows, summary.cost.values)
+        });
+    };
+    let end = START + steps as i64 * STEP;
+    let whole = TimeRange::new(START, end);
+    for function in [Function::Mean, Function::Max, Function::Increase] {
+        let query = aggregate(function, &[], whole, HOUR, GroupBy::Tags(vec!["host".into()]));
+        ask(&format!("{function} of all fields by host and hour"), &query);
+    }
+    let last_hour = TimeRange::new(end - HOUR.min(end - START), end);
+    let query = aggregate(Function::Mean, &["f3"], last_hour, 60 * SECOND, GroupBy::Nothing);
+    ask("mean of one field by minute over all hosts, one hour", &query);
+    let mut query = aggregate(Function::Mean, &["f3"], last_hour, 60 * SECOND, GroupBy::Nothing);
+    query.timelines = Selector::Condition(Condition::tag("host", "h7"));
+    ask("mean of one field by minute of one timeline, one hour", &query);
+    let rows = PointQuery {
+        shape: Shape::Rows(Rows {
+            limit: Some(1_000_000),
+            ..Rows::default()
+        }),
+        ..aggregate(Function::Mean, &[], whole, HOUR, GroupBy::Nothing)
+    };
+    ask("a million raw rows of ten fields", &rows);
+    measure("latest of all fields of all hosts", || {
+        let query = LatestQuery {
+            timelines: Selector::Condition(Condition::All),
+            fields: Vec::new(),
+            limit: None,
+            after: None,
+            budget: Budget::default(),
+        };
+        let mut count = Count::default();
+        let summary = querier
+            .latest(&table, &query, &Cancel::new(), &mut count)
+            .expect("answered");
+        (count.rows, summary.cost.values)
+    });
+    engine.close().expect("closed");
+}
+
+fn aggregate(
+    function: Function,
+    fields: &[&str],
+    range: TimeRange,
+    width: i64,
+    group_by: GroupBy,
+) -> PointQuery {
+    PointQuery {
+        timelines: Selector::Condition(Condition::All),
+        fields: fields.iter().map(|field| (*field).to_owned()).collect(),
+        range,
+        shape: Shape::Aggregate(Aggregate {
+            functions: vec![function],
+            window: Some(WindowSpec::aligned(width)),
+            group_by,
+            order: Direction::Ascending,
+            limit: None,
+        }),
+        budget: Budget::default(),
+    }
+}
+
+/// Walks of integers between 0 and 100, as TSBS makes them.
+fn load(engine: &Engine, table: &Table, hosts: usize, steps: usize) {
+    let keys: Vec<String> = (0..hosts)
+        .map(|host| format!("cpu,host=h{host},region=r{}", host % 9))
+        .collect();
+    let ordinals: Vec<Ordinal> = {
+        let mut resolver = engine.resolver(table);
+        keys.iter()
+            .map(|key| resolver.resolve(key.as_bytes()).expect("a key"))
+            .collect()
+    };
+    let mut walks = vec![50i64; hosts * FIELDS];
+    let mut seed = 1u64;
+    let options = WriteOptions {
+        durability: Some(Durability::Buffered),
+        request_key: None,
+    };
+    let steps_per_batch = (10_000 / hosts).max(1);
+    let started = Instant::now();
+    for first in (0..steps).step_by(steps_per_batch) {
+        let count = steps_per_batch.min(steps - first);
+        let mut columns: [Vec<i64>; FIELDS] = std::array::from_fn(|_| Vec::with_capacity(hosts * count));
+        let mut timestamps = Vec::with_capacity(hosts * count);
+        for step in first..first + count {
+            for host in 0..hosts {
+                timestamps.push(START + step as i64 * STEP);
+                for (field, column) in columns.iter_mut().enumerate() {
+                    seed = seed
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    let walk = &mut walks[host * FIELDS + field];
+                    *walk = (*walk + (seed >> 61) as i64 % 3 - 1).clamp(0, 100);
+                    column.push(*walk);
+                }
+            }
+        }
+        let rows = timestamps.len();
+        let group = PointGroup {
+            measurement: "cpu".into(),
+            fields: (0..FIELDS).map(|field| format!("f{field}").into()).collect(),
+            columns: columns.into_iter().map(ColumnData::Signed).collect(),
+            timelines: ordinals.iter().copied().cycle().take(rows).collect(),
+            timestamps,
+            lines: (1..=rows as u32).collect(),
+        };
+        let batch = PointBatch {
+            groups: vec![group],
+            rejects: Vec::new(),
+        };
+        engine.write(table, batch, &options).expect("written");
+    }
+    engine.seal().expect("sealed");
+    let values = hosts * steps * FIELDS;
+    println!("{values} values loaded and sealed in {:?}", started.elapsed());
+}
+
+fn measure(name: &str, mut ask: impl FnMut() -> (u64, u64)) {
+    let (rows, values) = ask();
+    let mut walls = Vec::with_capacity(RUNS);
+    let before = processor_seconds();
+    for _ in 0..RUNS {
+        let started = Instant::now();
+        black_box(ask());
+        walls.push(started.elapsed().as_secs_f64() * 1e3);
+    }
+    let processor = (processor_seconds() - before) * 1e3 / RUNS as f64;
+    walls.sort_by(f64::total_cmp);
+    println!(
+        "{name}: median {:.2} ms, best {:.2} ms, processor {processor:.1} ms; {rows} rows of {values} values",
+        walls[RUNS / 2],
+        walls[0]
+    );
+}
+
+/// User and system time of the process, in ticks of a hundredth of a second; zero where the system does not say.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = |at: usize| {
+        after_name
+            .split_whitespace()
+            .nth(at)
+            .and_then(|field| field.parse::<f64>().ok())
+    };
+    (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
+}
+
+#[derive(Default)]
+struct Count {
+    rows: u64,
+}
+
+impl AnswerSink for Count {
+    fn begin(&mut self, _: &Header) -> Result<(), SinkClosed> {
+        Ok(())
+    }
+
+    fn series(&mut self, _: &Series<'_>) -> Result<(), SinkClosed> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed> {
+        black_box(values);
+        self.rows += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! First and last values, with the instant that makes them so.
+
+use tideline_model::{ColumnData, Value};
+
+use super::Slice;
+use super::scalar::Scalar;
+
+/// Which end of time is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// `first`.
+    First,
+    /// `last`.
+    Last,
+}
+
+/// The first or last value of each window.
+///
+/// What comes later here comes from a higher timeline id, or from the same timeline at another instant: among
+/// equal instants `first` keeps what it has, `last` takes what comes.
+#[derive(Debug, Clone)]
+pub struct Edges {
+    edge: Edge,
+    windows: Vec<Option<(i64, Value)>>,
+}
+
+impl Edges {
+    pub(super) fn new(edge: Edge, windows: usize) -> Self {
+        let windows = vec![None; windows];
+        Self { edge, windows }
+    }
+
+    pub(super) fn add(&mut self, slice: &Slice<'_>) {
+        for segment in slice.segments {
+            let at = match self.edge {
+                Edge::First => segment.values.start,
+                Edge::Last => segment.values.end - 1,
+            };
+            let time = slice.times[at];
+            if self.takes(segment.window, time) {
+                self.windows[segment.window] = Some((time, value_at(slice.values, at)));
+            }
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        for (window, found) in other.windows.into_iter().enumerate() {
+            if let Some((time, value)) = found
+                && self.takes(window, time)
+            {
+                self.windows[window] = Some((time, value));
+            }
+        }
+    }
+
+    pub(super) fn get(&self, window: usize) -> Option<Value> {
+        self.windows[window].as_ref().map(|(_, value)| value.clone())
+    }
+
+    fn takes(&self, window: usize, time: i64) -> bool {
+        match (&self.windows[window], self.edge) {
+            (None, _) => true,
+            (Some((kept, _)), Edge::First) => time < *kept,
+            (Some((kept, _)), Edge::Last) => time >= *kept,
+        }
+    }
+}
+
+fn value_at(values: &ColumnData, at: usize) -> Value {
+    match (Scalar::at(values, at), values) {
+        (Some(scalar), _) => scalar.to_value(),
+        (None, ColumnData::String(texts)) => Value::String(texts.get(at).into()),
+        (None, _) => Value::String(Box::default()),
+    }
+}

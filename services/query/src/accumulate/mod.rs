@@ -1,0 +1,171 @@
+//! Accumulators: what a column of an answer keeps for each window while points are read.
+//!
+//! One [`Accumulator`] serves one function of one field in one group. It takes values as slices that are
+//! already cut at the windows, so that the inner loops run over plain numbers; it merges with that of another
+//! worker; and it gives one value a window at the end. One file for each kind of state:
+//!
+//! | file | functions |
+//! |---|---|
+//! | [`sum`] | `sum`, `mean` |
+//! | [`extreme`] | `min`, `max` |
+//! | [`edge`] | `first`, `last` |
+//! | [`counter`] | `increase`, `rate` |
+//! | [`scalar`] | numbers and booleans of any type, compared and added |
+
+pub mod counter;
+pub mod edge;
+pub mod extreme;
+pub mod scalar;
+pub mod sum;
+
+use tideline_model::{ColumnData, Value, ValueType};
+
+use self::counter::Counter;
+use self::edge::{Edge, Edges};
+use self::extreme::{Extreme, Extremes};
+use self::scalar::Scalar;
+use self::sum::Sum;
+use crate::function::Function;
+use crate::window::{Segment, Windows};
+
+/// Values of one field and type of one timeline, in time order, cut at the windows.
+#[derive(Debug, Clone, Copy)]
+pub struct Slice<'a> {
+    /// When each value was measured.
+    pub times: &'a [i64],
+    /// The values, one for each instant.
+    pub values: &'a ColumnData,
+    /// Which of them lie in which window.
+    pub segments: &'a [Segment],
+}
+
+/// The state of one function over one field of one group, for every window.
+#[derive(Debug, Clone)]
+pub enum Accumulator {
+    /// `count`.
+    Count(Vec<u64>),
+    /// `sum`.
+    Sum(Vec<Sum>),
+    /// `mean`: sums and counts.
+    Mean(Vec<(Sum, u64)>),
+    /// `min` and `max`.
+    Extreme(Extremes),
+    /// `first` and `last`.
+    Edge(Edges),
+    /// `increase`.
+    Increase(Counter),
+    /// `rate`.
+    Rate(Counter),
+}
+
+/// A sum that its type cannot hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overflow(pub ValueType);
+
+impl Accumulator {
+    /// An empty one for a number of windows.
+    pub fn new(function: Function, windows: usize) -> Self {
+        match function {
+            Function::Count => Self::Count(vec![0; windows]),
+            Function::Sum => Self::Sum(vec![Sum::default(); windows]),
+            Function::Mean => Self::Mean(vec![(Sum::default(), 0); windows]),
+            Function::Min => Self::Extreme(Extremes::new(Extreme::Lowest, windows)),
+            Function::Max => Self::Extreme(Extremes::new(Extreme::Highest, windows)),
+            Function::First => Self::Edge(Edges::new(Edge::First, windows)),
+            Function::Last => Self::Edge(Edges::new(Edge::Last, windows)),
+            Function::Increase => Self::Increase(Counter::new(windows)),
+            Function::Rate => Self::Rate(Counter::new(windows)),
+        }
+    }
+
+    /// Another timeline of the group begins; timelines come in the order of their ids.
+    pub fn begin_timeline(&mut self) {
+        if let Self::Increase(counter) | Self::Rate(counter) = self {
+            counter.begin_timeline();
+        }
+    }
+
+    /// Whether values of several types must come as one sequence in time order.
+    pub fn needs_sequence(&self) -> bool {
+        matches!(self, Self::Increase(_) | Self::Rate(_))
+    }
+
+    /// Takes in values. Those of one timeline and type come in time order; values of a type that the function
+    /// does not suit are left out.
+    pub fn add(&mut self, slice: &Slice<'_>) {
+        match self {
+            Self::Count(counts) => {
+                for segment in slice.segments {
+                    counts[segment.window] += segment.values.len() as u64;
+                }
+            }
+            Self::Sum(sums) => sum::add(slice, |window, sum, _| sums[window].merge(&sum)),
+            Self::Mean(means) => sum::add(slice, |window, sum, count| {
+                means[window].0.merge(&sum);
+                means[window].1 += count;
+            }),
+            Self::Extreme(extremes) => extremes.add(slice),
+            Self::Edge(edges) => edges.add(slice),
+            Self::Increase(counter) | Self::Rate(counter) => counter.add(slice),
+        }
+    }
+
+    /// Takes in the next values of a timeline, of any types, by time; only where
+    /// [`needs_sequence`](Self::needs_sequence).
+    pub fn add_sequence(&mut self, sequence: &[(i64, Scalar)], segments: &[Segment]) {
+        if let Self::Increase(counter) | Self::Rate(counter) = self {
+            for segment in segments {
+                for (_, value) in &sequence[segment.values.clone()] {
+                    counter.add_one(segment.window, *value);
+                }
+            }
+        }
+    }
+
+    /// Takes in what another one has gathered from timelines of higher ids, for the same function and windows.
+    pub fn merge(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Count(counts), Self::Count(others)) => {
+                counts
+                    .iter_mut()
+                    .zip(others)
+                    .for_each(|(count, other)| *count += other);
+            }
+            (Self::Sum(sums), Self::Sum(others)) => {
+                sums.iter_mut()
+                    .zip(&others)
+                    .for_each(|(sum, other)| sum.merge(other));
+            }
+            (Self::Mean(means), Self::Mean(others)) => {
+                for (mean, (sum, count)) in means.iter_mut().zip(&others) {
+                    mean.0.merge(sum);
+                    mean.1 += count;
+                }
+            }
+            (Self::Extreme(extremes), Self::Extreme(others)) => extremes.merge(&others),
+            (Self::Edge(edges), Self::Edge(others)) => edges.merge(others),
+            (Self::Increase(counter), Self::Increase(other)) | (Self::Rate(counter), Self::Rate(other)) => {
+                counter.merge(&other);
+            }
+            _ => debug_assert!(false, "accumulators of different functions are never merged"),
+        }
+    }
+
+    /// The value of a window; `None` where there is none, also for a count of zero.
+    pub fn finish(&self, window: usize, windows: &Windows) -> Result<Option<Value>, Overflow> {
+        Ok(match self {
+            Self::Count(counts) => (counts[window] > 0).then_some(Value::Unsigned(counts[window])),
+            Self::Sum(sums) => sums[window].total()?,
+            Self::Mean(means) => {
+                let (sum, count) = &means[window];
+                (*count > 0).then(|| Value::Float(sum.as_f64() / *count as f64))
+            }
+            Self::Extreme(extremes) => extremes.get(window),
+            Self::Edge(edges) => edges.get(window),
+            Self::Increase(counter) => counter.total(window)?,
+            Self::Rate(counter) => counter
+                .as_f64(window)
+                .map(|total| Value::Float(total / windows.seconds(window))),
+        })
+    }
+}

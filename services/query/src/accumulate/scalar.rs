@@ -1,0 +1,136 @@
+//! One number or boolean of any type, small enough to copy.
+
+use std::cmp::Ordering;
+
+use tideline_model::{ColumnData, Value, ValueType};
+
+/// A value that is not text.
+#[derive(Debug, Clone, Copy)]
+pub enum Scalar {
+    /// A double.
+    Float(f64),
+    /// A signed integer.
+    Signed(i64),
+    /// An unsigned integer.
+    Unsigned(u64),
+    /// True or false.
+    Boolean(bool),
+}
+
+impl Scalar {
+    /// The value at a position of a column; `None` for text.
+    pub fn at(values: &ColumnData, at: usize) -> Option<Self> {
+        Some(match values {
+            ColumnData::Float(values) => Self::Float(values[at]),
+            ColumnData::Signed(values) => Self::Signed(values[at]),
+            ColumnData::Unsigned(values) => Self::Unsigned(values[at]),
+            ColumnData::Boolean(values) => Self::Boolean(values[at]),
+            ColumnData::String(_) => return None,
+        })
+    }
+
+    /// Its type.
+    pub fn value_type(self) -> ValueType {
+        match self {
+            Self::Float(_) => ValueType::Float,
+            Self::Signed(_) => ValueType::Signed,
+            Self::Unsigned(_) => ValueType::Unsigned,
+            Self::Boolean(_) => ValueType::Boolean,
+        }
+    }
+
+    /// As a value to keep.
+    pub fn to_value(self) -> Value {
+        match self {
+            Self::Float(value) => Value::Float(value),
+            Self::Signed(value) => Value::Signed(value),
+            Self::Unsigned(value) => Value::Unsigned(value),
+            Self::Boolean(value) => Value::Boolean(value),
+        }
+    }
+
+    /// Whether it is a float that is no number.
+    pub fn is_nan(self) -> bool {
+        matches!(self, Self::Float(value) if value.is_nan())
+    }
+
+    /// The integer, where it is one; booleans are 0 and 1.
+    pub fn as_integer(self) -> Option<i128> {
+        match self {
+            Self::Float(_) => None,
+            Self::Signed(value) => Some(value.into()),
+            Self::Unsigned(value) => Some(value.into()),
+            Self::Boolean(value) => Some(value.into()),
+        }
+    }
+
+    /// As a double; integers beyond 2⁵³ are rounded.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Float(value) => value,
+            Self::Signed(value) => value as f64,
+            Self::Unsigned(value) => value as f64,
+            Self::Boolean(value) => f64::from(u8::from(value)),
+        }
+    }
+
+    /// By exact numeric value, then by type, then by the bits of floats: a total order, in which only what is
+    /// identical is equal. NaN stand at the ends.
+    pub fn compare(self, other: Self) -> Ordering {
+        let by_value = match (self.as_integer(), other.as_integer()) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            (None, None) => return self.as_f64().total_cmp(&other.as_f64()),
+            (Some(a), None) => compare_mixed(a, other.as_f64()),
+            (None, Some(b)) => compare_mixed(b, self.as_f64()).reverse(),
+        };
+        by_value.then(self.value_type().cmp(&other.value_type()))
+    }
+}
+
+/// An integer of at most 65 bits against a double, exactly.
+fn compare_mixed(integer: i128, float: f64) -> Ordering {
+    if float.is_nan() {
+        return if float.is_sign_negative() {
+            Ordering::Greater
+        } else {
+            Ordering::Less
+        };
+    }
+    // The cast saturates, far beyond any integer here; what it cuts off decides between equals.
+    let whole = float.trunc();
+    integer
+        .cmp(&(whole as i128))
+        .then(0.0f64.partial_cmp(&(float - whole)).unwrap_or(Ordering::Equal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixed_numbers_compare_exactly() {
+        let rising = [
+            Scalar::Float(f64::NEG_INFINITY),
+            Scalar::Signed(i64::MIN),
+            Scalar::Float(-0.5),
+            Scalar::Float(-0.0),
+            Scalar::Float(0.0),
+            Scalar::Signed(0),
+            Scalar::Unsigned(0),
+            Scalar::Float(0.5),
+            Scalar::Signed((1 << 53) + 1),
+            Scalar::Float(((1u64 << 53) + 2) as f64),
+            Scalar::Signed(i64::MAX),
+            Scalar::Float(9_223_372_036_854_775_808.0),
+            Scalar::Unsigned((1 << 63) + 1),
+            Scalar::Unsigned(u64::MAX),
+            Scalar::Float(18_446_744_073_709_551_616.0),
+            Scalar::Float(f64::INFINITY),
+        ];
+        for (i, a) in rising.iter().enumerate() {
+            for (j, b) in rising.iter().enumerate() {
+                assert_eq!(a.compare(*b), i.cmp(&j), "{a:?} {b:?}");
+            }
+        }
+    }
+}

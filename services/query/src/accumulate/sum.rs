@@ -1,0 +1,262 @@
+//! Sums: integers exactly in 128 bits, floats with compensation.
+
+use tideline_model::{ColumnData, Value, ValueType};
+
+use super::scalar::Scalar;
+use super::{Overflow, Slice};
+
+/// Values up to which adding them one by one in 128 bits is not slower than in halves.
+const SHORT: usize = 8;
+
+/// A sum of numbers of any type.
+///
+/// Integers of both kinds are added exactly: 2⁶³ values of 64 bits fit. Floats are kept as an unevaluated pair
+/// (Neumaier's variant of Kahan's summation), so that the order of adding and merging does not show within
+/// 1e-12 relative. A result beyond the range of doubles is infinite.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sum {
+    integers: i128,
+    float: f64,
+    compensation: f64,
+    types: Types,
+}
+
+/// Which types have been added.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Types(u8);
+
+impl Types {
+    fn of(value_type: ValueType) -> Self {
+        Self(1 << value_type.code())
+    }
+}
+
+impl Sum {
+    /// Adds one number.
+    pub fn add(&mut self, value: Scalar) {
+        self.types.0 |= Types::of(value.value_type()).0;
+        match value.as_integer() {
+            Some(integer) => self.integers += integer,
+            None => self.add_float(value.as_f64()),
+        }
+    }
+
+    /// Adds to the integers what counts as of the types marked.
+    pub(crate) fn add_integer(&mut self, integer: i128) {
+        self.integers += integer;
+    }
+
+    /// Marks a type as added, with nothing to it.
+    pub(crate) fn mark(&mut self, value_type: ValueType) {
+        self.types.0 |= Types::of(value_type).0;
+    }
+
+    /// Adds what another one holds.
+    pub fn merge(&mut self, other: &Self) {
+        self.types.0 |= other.types.0;
+        self.integers += other.integers;
+        if other.types.0 & Types::of(ValueType::Float).0 != 0 {
+            self.add_float(other.float);
+            self.compensation += other.compensation;
+        }
+    }
+
+    /// Whether anything was added.
+    pub fn is_empty(&self) -> bool {
+        self.types == Types::default()
+    }
+
+    /// The sum in the type of the values, float where they were of several; `None` when there were none.
+    pub fn total(&self) -> Result<Option<Value>, Overflow> {
+        let only = |value_type| self.types == Types::of(value_type);
+        Ok(if self.is_empty() {
+            None
+        } else if only(ValueType::Signed) {
+            let fits = i64::try_from(self.integers);
+            Some(Value::Signed(fits.map_err(|_| Overflow(ValueType::Signed))?))
+        } else if only(ValueType::Unsigned) {
+            let fits = u64::try_from(self.integers);
+            Some(Value::Unsigned(fits.map_err(|_| Overflow(ValueType::Unsigned))?))
+        } else {
+            Some(Value::Float(self.as_f64()))
+        })
+    }
+
+    /// The sum as a double, rounded once where all values were integers.
+    pub fn as_f64(&self) -> f64 {
+        let mut floats = *self;
+        if self.integers != 0 {
+            floats.add_float(self.integers as f64);
+        }
+        if floats.float.is_finite() {
+            floats.float + floats.compensation
+        } else {
+            floats.float
+        }
+    }
+
+    fn add_float(&mut self, value: f64) {
+        let sum = self.float + value;
+        self.compensation += if self.float.abs() >= value.abs() {
+            (self.float - sum) + value
+        } else {
+            (value - sum) + self.float
+        };
+        self.float = sum;
+    }
+}
+
+/// Adds up each segment of a slice of numbers and hands out window, sum and count.
+pub(super) fn add(slice: &Slice<'_>, mut take: impl FnMut(usize, Sum, u64)) {
+    match slice.values {
+        ColumnData::Float(values) => {
+            for segment in slice.segments {
+                let part = &values[segment.values.clone()];
+                let mut sum = Sum::default();
+                sum.mark(ValueType::Float);
+                part.iter().for_each(|value| sum.add_float(*value));
+                take(segment.window, sum, part.len() as u64);
+            }
+        }
+        ColumnData::Signed(values) => {
+            for segment in slice.segments {
+                let part = &values[segment.values.clone()];
+                let sum = Sum {
+                    integers: sum_signed(part),
+                    types: Types::of(ValueType::Signed),
+                    ..Sum::default()
+                };
+                take(segment.window, sum, part.len() as u64);
+            }
+        }
+        ColumnData::Unsigned(values) => {
+            for segment in slice.segments {
+                let part = &values[segment.values.clone()];
+                let sum = Sum {
+                    integers: sum_unsigned(part),
+                    types: Types::of(ValueType::Unsigned),
+                    ..Sum::default()
+                };
+                take(segment.window, sum, part.len() as u64);
+            }
+        }
+        ColumnData::Boolean(_) | ColumnData::String(_) => {}
+    }
+}
+
+/// The exact sum of signed integers.
+///
+/// Biased by 2⁶³ they are unsigned; that keeps the vector loop free of signed shifts, which SSE2 has not.
+fn sum_signed(values: &[i64]) -> i128 {
+    if values.len() <= SHORT {
+        return values.iter().map(|value| i128::from(*value)).sum();
+    }
+    const BIAS: u64 = 1 << 63;
+    let biased = sum_halves(values.iter().map(|value| *value as u64 ^ BIAS), values.len());
+    biased - (values.len() as i128) * i128::from(BIAS)
+}
+
+/// The exact sum of unsigned integers.
+fn sum_unsigned(values: &[u64]) -> i128 {
+    if values.len() <= SHORT {
+        return values.iter().map(|value| i128::from(*value)).sum();
+    }
+    sum_halves(values.iter().copied(), values.len())
+}
+
+/// Adds low and high 32 bits apart: two plain 64-bit sums, which vectorise.
+fn sum_halves(values: impl Iterator<Item = u64>, count: usize) -> i128 {
+    // A run has at most 2¹⁷ rows, so neither half can overflow; a wrapping sum needs no check in the loop.
+    debug_assert!(count <= 1 << 32);
+    let (low, high) = values.fold((0u64, 0u64), |(low, high), value| {
+        (
+            low.wrapping_add(value & u64::from(u32::MAX)),
+            high.wrapping_add(value >> 32),
+        )
+    });
+    (i128::from(high) << 32) + i128::from(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_add_up_exactly_at_the_ends_of_their_types() {
+        let signed = [
+            i64::MIN,
+            i64::MAX,
+            -1,
+            0,
+            5,
+            i64::MIN,
+            i64::MAX,
+            7,
+            9,
+            i64::MIN,
+            3,
+        ];
+        for length in 0..=signed.len() {
+            let exact: i128 = signed[..length].iter().map(|value| i128::from(*value)).sum();
+            assert_eq!(sum_signed(&signed[..length]), exact, "{length}");
+        }
+        let unsigned = vec![u64::MAX; 100];
+        assert_eq!(sum_unsigned(&unsigned), i128::from(u64::MAX) * 100);
+    }
+
+    #[test]
+    fn floats_that_cancel_leave_what_is_small() {
+        let mut sum = Sum::default();
+        for value in [1e100, 1.0, -1e100, 1e-3] {
+            sum.add(Scalar::Float(value));
+        }
+        assert_eq!(sum.as_f64(), 1.001);
+        let mut halves = [Sum::default(), Sum::default()];
+        halves[0].add(Scalar::Float(1e100));
+        halves[0].add(Scalar::Float(1.0));
+        halves[1].add(Scalar::Float(-1e100));
+        let [mut left, right] = halves;
+        left.merge(&right);
+        assert_eq!(left.as_f64(), 1.0);
+    }
+
+    #[test]
+    fn infinities_and_nan_stay_what_they_are() {
+        let of = |values: &[f64]| {
+            let mut sum = Sum::default();
+            values.iter().for_each(|value| sum.add(Scalar::Float(*value)));
+            sum.as_f64()
+        };
+        assert_eq!(of(&[1.0, f64::INFINITY, 2.0]), f64::INFINITY);
+        assert!(of(&[f64::INFINITY, f64::NEG_INFINITY]).is_nan());
+        assert!(of(&[1.0, f64::NAN]).is_nan());
+        assert_eq!(of(&[f64::MAX, f64::MAX]), f64::INFINITY);
+    }
+
+    #[test]
+    fn types_decide_the_type_of_the_sum() {
+        let of = |values: &[Scalar]| {
+            let mut sum = Sum::default();
+            values.iter().for_each(|value| sum.add(*value));
+            sum.total()
+        };
+        assert_eq!(of(&[]), Ok(None));
+        assert_eq!(
+            of(&[Scalar::Signed(-3), Scalar::Signed(1)]),
+            Ok(Some(Value::Signed(-2)))
+        );
+        assert_eq!(of(&[Scalar::Unsigned(3)]), Ok(Some(Value::Unsigned(3))));
+        assert_eq!(
+            of(&[Scalar::Unsigned(3), Scalar::Signed(-1)]),
+            Ok(Some(Value::Float(2.0)))
+        );
+        assert_eq!(
+            of(&[Scalar::Float(0.5), Scalar::Signed(1)]),
+            Ok(Some(Value::Float(1.5)))
+        );
+        let big = [Scalar::Signed(i64::MAX), Scalar::Signed(1)];
+        assert_eq!(of(&big), Err(Overflow(ValueType::Signed)));
+        let big = [Scalar::Unsigned(u64::MAX), Scalar::Unsigned(1)];
+        assert_eq!(of(&big), Err(Overflow(ValueType::Unsigned)));
+    }
+}

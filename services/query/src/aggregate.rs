@@ -1,0 +1,491 @@
+//! Aggregates: sweeps of workers over shares of the timelines, then the groups one after another.
+//!
+//! Every timeline belongs to one group. Groups are taken in the order of the answer, as many at once as
+//! [`CELLS_AT_ONCE_MAX`] allows; their timelines are swept, their rows go to the sink, their state goes. Memory
+//! is so bounded whatever the size of the answer.
+
+use std::ops::{ControlFlow, Range};
+
+use rayon::prelude::*;
+use tideline_chunk::{Presence, Run, RunColumn};
+use tideline_model::{FieldId, TimelineId, Value};
+use tideline_series_store::{Order, ReadCost, Selection};
+
+use crate::accumulate::scalar::Scalar;
+use crate::accumulate::{Accumulator, Overflow, Slice};
+use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
+use crate::budget::within;
+use crate::error::{QueryError, Result};
+use crate::function::Function;
+use crate::plan::{AggregateSource, Columns, Group, Groups, MeasurementColumns, Scope, TagBuffer};
+use crate::querier::Context;
+use crate::question::{Aggregate, Direction, GroupBy, PointQuery};
+use crate::window::{Segment, Windows};
+
+/// Most windows × columns × groups that are held at once, by each worker; a cell takes up to 48 bytes. One
+/// group alone may not need more.
+pub const CELLS_AT_ONCE_MAX: u64 = 1 << 20;
+/// Fewer timelines than this are not shared out: waking a worker costs as much as reading some.
+const SHARE_TIMELINES_MIN: usize = 8;
+/// Rows between two looks at the clock.
+const ROWS_PER_CHECK: u64 = 1_024;
+
+/// Answers a query for aggregates.
+pub(crate) fn run(
+    context: &Context<'_>,
+    query: &PointQuery,
+    shape: &Aggregate,
+    sink: &mut dyn AnswerSink,
+) -> Result<Summary> {
+    let Context { table, watch, .. } = context;
+    check(shape)?;
+    let windows = Windows::new(query.range, shape.window)?;
+    within("windows", watch.budget().cells_max, windows.count())?;
+    if let Some(limit) = shape.limit {
+        within("rows asked for", watch.budget().rows_max, limit)?;
+    }
+    let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
+    let columns = scope.aggregate_columns(table, &query.fields, &shape.functions)?;
+    scope.retain_with_columns(&columns);
+    let groups = scope.groups(table, &shape.group_by);
+    let sizes = cells(context, &windows, &columns, &groups)?;
+    sink.begin(&header(&scope, table, shape, &columns, sink.needs_tags()))?;
+
+    let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
+    let sweep = Sweep {
+        context,
+        query,
+        windows,
+        columns: &columns,
+        by_field: &by_field,
+    };
+    let mut output = Output {
+        sweep: &sweep,
+        scope: &scope,
+        order: shape.order,
+        limit: shape.limit.unwrap_or(watch.budget().rows_max),
+        rows: 0,
+        more: false,
+        tags: TagBuffer::default(),
+    };
+    let mut cost = ReadCost::default();
+    for batch in batches(&sizes) {
+        let members = members(&scope, &groups, &batch);
+        let (states, read) = sweep.run(&batch, &members)?;
+        cost.add(&read);
+        for (group, state) in groups.groups[batch].iter().zip(states) {
+            if let Some(state) = state.filter(|_| !output.more) {
+                output.group(group, &state, sink)?;
+            }
+        }
+        if output.more {
+            break;
+        }
+    }
+    Ok(Summary {
+        rows: output.rows,
+        more: output.more,
+        next: None,
+        cost: QueryCost::new(cost, watch.elapsed()),
+    })
+}
+
+fn check(shape: &Aggregate) -> Result<()> {
+    let mut functions = shape.functions.clone();
+    functions.sort_unstable();
+    functions.dedup();
+    if functions.is_empty() || functions.len() < shape.functions.len() {
+        return Err(QueryError::Invalid(
+            "an aggregate names at least one function, and none twice".into(),
+        ));
+    }
+    if let GroupBy::Tags(tags) = &shape.group_by {
+        let mut sorted: Vec<&String> = tags.iter().collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if sorted.len() < tags.len() {
+            return Err(QueryError::Invalid("a tag to group by is named twice".into()));
+        }
+    }
+    Ok(())
+}
+
+/// The cells that each group needs, once it is known that neither one nor all are too many.
+fn cells<C>(
+    context: &Context<'_>,
+    windows: &Windows,
+    columns: &Columns<C>,
+    groups: &Groups,
+) -> Result<Vec<u64>> {
+    let size = |group: &Group| {
+        let columns = columns.of(group.measurement).positions.len() as u64;
+        windows.count().saturating_mul(columns)
+    };
+    let sizes: Vec<u64> = groups.groups.iter().map(size).collect();
+    let largest = sizes.iter().copied().max().unwrap_or(0);
+    within("windows × columns of one group", CELLS_AT_ONCE_MAX, largest)?;
+    let all = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
+    let limit = context.watch.budget().cells_max;
+    within("windows × groups × columns", limit, all)?;
+    Ok(sizes)
+}
+
+fn header<C>(
+    scope: &Scope,
+    table: &tideline_engine::Table,
+    shape: &Aggregate,
+    columns: &Columns<C>,
+    needs_tags: bool,
+) -> Header {
+    let tags = match &shape.group_by {
+        GroupBy::Timeline if needs_tags => scope.tag_keys(table),
+        GroupBy::Tags(tags) => tags.clone(),
+        GroupBy::Timeline | GroupBy::Nothing => Vec::new(),
+    };
+    Header {
+        is_by_timeline: shape.group_by == GroupBy::Timeline,
+        tags,
+        columns: columns.names.clone(),
+    }
+}
+
+/// Cuts the groups into stretches that are swept together.
+fn batches(sizes: &[u64]) -> Vec<Range<usize>> {
+    let mut batches = Vec::new();
+    let (mut start, mut held) = (0, 0);
+    for (at, size) in sizes.iter().enumerate() {
+        if held + size > CELLS_AT_ONCE_MAX {
+            batches.push(start..at);
+            (start, held) = (at, 0);
+        }
+        held += size;
+    }
+    if start < sizes.len() {
+        batches.push(start..sizes.len());
+    }
+    batches
+}
+
+/// A timeline in a sweep.
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    id: TimelineId,
+    measurement: u32,
+    /// Its group, counted from the first of the batch.
+    group: u32,
+}
+
+/// The timelines of a batch of groups, in the order of their ids.
+fn members(scope: &Scope, groups: &Groups, batch: &Range<usize>) -> Vec<Member> {
+    let all = scope.timelines.iter().zip(&groups.of);
+    let inside = all.filter(|(_, group)| batch.contains(&(**group as usize)));
+    inside
+        .map(|(timeline, group)| Member {
+            id: timeline.id,
+            measurement: timeline.measurement,
+            group: *group - batch.start as u32,
+        })
+        .collect()
+}
+
+/// Which columns of a measurement are made from which field.
+#[derive(Debug)]
+struct Lanes(Vec<(FieldId, Vec<usize>)>);
+
+impl Lanes {
+    fn new(columns: &MeasurementColumns<AggregateSource>) -> Self {
+        let mut lanes: Vec<(FieldId, Vec<usize>)> = Vec::new();
+        for (lane, source) in columns.sources.iter().enumerate() {
+            match lanes.binary_search_by_key(&source.field, |(field, _)| *field) {
+                Ok(at) => lanes[at].1.push(lane),
+                Err(at) => lanes.insert(at, (source.field, vec![lane])),
+            }
+        }
+        Self(lanes)
+    }
+
+    fn of(&self, field: FieldId) -> &[usize] {
+        let found = self.0.binary_search_by_key(&field, |(field, _)| *field);
+        found.map_or(&[], |at| &self.0[at].1)
+    }
+}
+
+/// The columns of one group, for every window.
+type GroupState = Vec<Accumulator>;
+/// What a worker has gathered: the state of each group of the batch that it met, and the cost.
+type Gathered = (Vec<Option<GroupState>>, ReadCost);
+
+/// What the workers of a query share.
+struct Sweep<'a> {
+    context: &'a Context<'a>,
+    query: &'a PointQuery,
+    windows: Windows,
+    columns: &'a Columns<AggregateSource>,
+    by_field: &'a [Lanes],
+}
+
+impl Sweep<'_> {
+    /// Reads the members and puts the shares together in the order of their ids.
+    fn run(&self, batch: &Range<usize>, members: &[Member]) -> Result<Gathered> {
+        let threads = self.context.pool.current_num_threads();
+        let shares = (members.len() / SHARE_TIMELINES_MIN).clamp(1, threads);
+        if shares == 1 {
+            return self.share(batch.len(), members);
+        }
+        let parts: Vec<&[Member]> = members.chunks(members.len().div_ceil(shares)).collect();
+        let gathered: Vec<Gathered> = self.context.pool.install(|| {
+            let parts = parts.into_par_iter();
+            parts
+                .map(|part| self.share(batch.len(), part))
+                .collect::<Result<_>>()
+        })?;
+        let mut gathered = gathered.into_iter();
+        let (mut states, mut cost) = gathered.next().unwrap_or_default();
+        for (others, read) in gathered {
+            cost.add(&read);
+            for (state, other) in states.iter_mut().zip(others) {
+                match (state.as_mut(), other) {
+                    (Some(state), Some(other)) => {
+                        let pairs = state.iter_mut().zip(other);
+                        pairs.for_each(|(lane, other)| lane.merge(other));
+                    }
+                    (None, Some(other)) => *state = Some(other),
+                    (_, None) => {}
+                }
+            }
+        }
+        Ok((states, cost))
+    }
+
+    /// Reads one worker's share.
+    fn share(&self, groups: usize, members: &[Member]) -> Result<Gathered> {
+        let Context {
+            table,
+            snapshot,
+            watch,
+            ..
+        } = self.context;
+        let ids: Vec<TimelineId> = members.iter().map(|member| member.id).collect();
+        let all = self.by_field.iter().flat_map(|lanes| &lanes.0);
+        let mut fields: Vec<FieldId> = all.map(|(field, _)| *field).collect();
+        fields.sort_unstable();
+        fields.dedup();
+        let mut reader = snapshot.reader(Selection {
+            table: table.points().id(),
+            timelines: &ids,
+            range: self.query.range,
+            fields: Some(&fields),
+            order: Order::Ascending,
+        });
+        let mut states: Vec<Option<GroupState>> = Vec::new();
+        states.resize_with(groups, || None);
+        let mut cutter = Cutter::new(self.windows);
+        for member in members {
+            watch.check()?;
+            let lanes = &self.by_field[member.measurement as usize];
+            let state = &mut states[member.group as usize];
+            for lane in state.iter_mut().flatten() {
+                lane.begin_timeline();
+            }
+            let mut failure = None;
+            reader.timeline(member.id, &mut |run| {
+                if let Err(error) = watch.charge(run) {
+                    failure = Some(error);
+                    return Ok(ControlFlow::Break(()));
+                }
+                let state = state.get_or_insert_with(|| self.empty(member.measurement));
+                cutter.take(run, lanes, state);
+                Ok(ControlFlow::Continue(()))
+            })?;
+            if let Some(error) = failure {
+                return Err(error);
+            }
+        }
+        Ok((states, reader.cost()))
+    }
+
+    fn empty(&self, measurement: u32) -> GroupState {
+        // Checked against the limits of cells before.
+        let windows = self.windows.count() as usize;
+        let sources = &self.columns.of(measurement).sources;
+        sources
+            .iter()
+            .map(|source| Accumulator::new(source.function, windows))
+            .collect()
+    }
+}
+
+/// Cuts runs at the windows; keeps its buffers from run to run.
+struct Cutter {
+    windows: Windows,
+    dense: Vec<Segment>,
+    sparse: Vec<Segment>,
+    times: Vec<i64>,
+}
+
+impl Cutter {
+    fn new(windows: Windows) -> Self {
+        Self {
+            windows,
+            dense: Vec::new(),
+            sparse: Vec::new(),
+            times: Vec::new(),
+        }
+    }
+
+    /// Hands the values of a run to the lanes of their fields.
+    fn take(&mut self, run: &Run, lanes: &Lanes, state: &mut GroupState) {
+        self.windows.cut(&run.timestamps, &mut self.dense);
+        for columns in run.columns.chunk_by(|a, b| a.field == b.field) {
+            let wanted = lanes.of(columns[0].field);
+            let is_mixed = columns.len() > 1;
+            for column in columns {
+                let slice = self.slice(run, column);
+                for lane in wanted {
+                    if !(is_mixed && state[*lane].needs_sequence()) {
+                        state[*lane].add(&slice);
+                    }
+                }
+            }
+            if is_mixed && wanted.iter().any(|lane| state[*lane].needs_sequence()) {
+                let sequence = sequence(run, columns);
+                let times: Vec<i64> = sequence.iter().map(|(time, _)| *time).collect();
+                self.windows.cut(&times, &mut self.sparse);
+                for lane in wanted {
+                    state[*lane].add_sequence(&sequence, &self.sparse);
+                }
+            }
+        }
+    }
+
+    fn slice<'a>(&'a mut self, run: &'a Run, column: &'a RunColumn) -> Slice<'a> {
+        match &column.presence {
+            Presence::All => Slice {
+                times: &run.timestamps,
+                values: &column.values,
+                segments: &self.dense,
+            },
+            Presence::Some(bitmap) => {
+                self.times.clear();
+                self.times
+                    .extend(bitmap.iter_ones().map(|row| run.timestamps[row]));
+                self.windows.cut(&self.times, &mut self.sparse);
+                Slice {
+                    times: &self.times,
+                    values: &column.values,
+                    segments: &self.sparse,
+                }
+            }
+        }
+    }
+}
+
+/// The values of a field's columns of several types, by time.
+fn sequence(run: &Run, columns: &[RunColumn]) -> Vec<(i64, Scalar)> {
+    let mut sequence: Vec<(i64, Scalar)> = Vec::new();
+    for column in columns {
+        let present = (0..run.rows()).filter(|row| column.presence.contains(*row));
+        for (at, row) in present.enumerate() {
+            if let Some(scalar) = Scalar::at(&column.values, at) {
+                sequence.push((run.timestamps[row], scalar));
+            }
+        }
+    }
+    sequence.sort_by_key(|(time, _)| *time);
+    sequence
+}
+
+/// The rows of an answer while they are written.
+struct Output<'a> {
+    sweep: &'a Sweep<'a>,
+    scope: &'a Scope,
+    order: Direction,
+    limit: u64,
+    rows: u64,
+    /// Whether a row was met beyond the limit.
+    more: bool,
+    tags: TagBuffer,
+}
+
+impl Output<'_> {
+    fn group(&mut self, group: &Group, state: &GroupState, sink: &mut dyn AnswerSink) -> Result<()> {
+        let columns = self.sweep.columns.of(group.measurement);
+        let mut is_open = false;
+        let mut windows = 0..self.sweep.windows.count() as usize;
+        while let Some(window) = match self.order {
+            Direction::Ascending => windows.next(),
+            Direction::Descending => windows.next_back(),
+        } {
+            let Some(values) = self.values(columns, state, window)? else {
+                continue;
+            };
+            if self.rows == self.limit {
+                self.more = true;
+                return Ok(());
+            }
+            if self.rows.is_multiple_of(ROWS_PER_CHECK) {
+                self.sweep.context.watch.check()?;
+            }
+            if !is_open {
+                is_open = true;
+                self.open(group, columns, sink)?;
+            }
+            let shown: Vec<Option<ValueRef<'_>>> = values
+                .iter()
+                .map(|value| value.as_ref().map(ValueRef::from))
+                .collect();
+            sink.row(self.sweep.windows.start(window), &shown)?;
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    /// The columns of a window; `None` where nothing lies in it.
+    fn values(
+        &self,
+        columns: &MeasurementColumns<AggregateSource>,
+        state: &GroupState,
+        window: usize,
+    ) -> Result<Option<Vec<Option<Value>>>> {
+        let mut values = Vec::with_capacity(state.len());
+        for (lane, position) in state.iter().zip(&columns.positions) {
+            let value = lane.finish(window, &self.sweep.windows);
+            values.push(value.map_err(|Overflow(value_type)| QueryError::Overflow {
+                column: self.sweep.columns.names[*position].clone(),
+                window: self.sweep.windows.start(window),
+                value_type,
+            })?);
+        }
+        if values.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        for (value, source) in values.iter_mut().zip(&columns.sources) {
+            if source.function == Function::Count {
+                value.get_or_insert(Value::Unsigned(0));
+            }
+        }
+        Ok(Some(values))
+    }
+
+    fn open(
+        &mut self,
+        group: &Group,
+        columns: &MeasurementColumns<AggregateSource>,
+        sink: &mut dyn AnswerSink,
+    ) -> Result<()> {
+        let tags = match &group.timeline {
+            Some(timeline) => {
+                self.tags.fill(self.sweep.context.table, timeline);
+                self.tags.tags()
+            }
+            None => &group.tags,
+        };
+        sink.series(&Series {
+            id: group.timeline.map(|timeline| timeline.id),
+            measurement: &self.scope.measurements[group.measurement as usize],
+            tags,
+            columns: &columns.positions,
+        })?;
+        Ok(())
+    }
+}

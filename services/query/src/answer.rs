@@ -1,0 +1,156 @@
+//! The answer as it streams: columns, then series by series their rows.
+
+use std::time::Duration;
+
+use tideline_model::{TimelineId, Value};
+use tideline_series_store::ReadCost;
+
+use crate::error::QueryError;
+
+/// Receives an answer. Formats implement it and write as they receive.
+///
+/// Calls come in this order: [`begin`](Self::begin) once, then for each series that has a row
+/// [`series`](Self::series) once and [`row`](Self::row) for each of its rows. When a call fails the query stops.
+/// What is handed over is valid during the call only.
+pub trait AnswerSink {
+    /// Whether the header shall list tags; that costs a look at each timeline.
+    fn needs_tags(&self) -> bool {
+        false
+    }
+
+    /// The answer begins; nothing that could have been foreseen is wrong with the query.
+    fn begin(&mut self, header: &Header) -> Result<(), SinkClosed>;
+
+    /// A series begins; the rows that follow are its.
+    fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed>;
+
+    /// A row: its time in nanoseconds since the epoch (of an aggregate the start of its window), and one value
+    /// for each column of its series, `None` where there is none.
+    fn row(&mut self, time: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed>;
+}
+
+/// A sink takes no more: whoever reads the answer has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SinkClosed;
+
+impl From<SinkClosed> for QueryError {
+    fn from(_: SinkClosed) -> Self {
+        Self::Cancelled
+    }
+}
+
+/// What an answer may hold, for formats that state all columns first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Whether each series is one timeline with all its tags, and not a group.
+    pub is_by_timeline: bool,
+    /// The tags that series may bear. Those of timelines are sorted, and listed only if the sink needs them;
+    /// those of groups stand as the query grouped.
+    pub tags: Vec<String>,
+    /// The columns that series may have; each series has some of them, in this order.
+    pub columns: Vec<String>,
+}
+
+/// One series of an answer: a timeline, or a group of timelines of one measurement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Series<'a> {
+    /// The timeline, where the series is one.
+    pub id: Option<TimelineId>,
+    /// The measurement.
+    pub measurement: &'a str,
+    /// The tags of the timeline, sorted by key; of a group the tags that it was grouped by, missing ones with
+    /// the empty text.
+    pub tags: &'a [(String, String)],
+    /// Its columns: positions in [`Header::columns`], rising.
+    pub columns: &'a [usize],
+}
+
+/// A value that is read but not kept.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ValueRef<'a> {
+    /// A double.
+    Float(f64),
+    /// A signed integer.
+    Signed(i64),
+    /// An unsigned integer.
+    Unsigned(u64),
+    /// True or false.
+    Boolean(bool),
+    /// Text.
+    String(&'a str),
+}
+
+impl ValueRef<'_> {
+    /// The value to keep.
+    pub fn to_value(self) -> Value {
+        match self {
+            Self::Float(value) => Value::Float(value),
+            Self::Signed(value) => Value::Signed(value),
+            Self::Unsigned(value) => Value::Unsigned(value),
+            Self::Boolean(value) => Value::Boolean(value),
+            Self::String(value) => Value::String(value.into()),
+        }
+    }
+}
+
+impl<'a> From<&'a Value> for ValueRef<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::Float(value) => Self::Float(*value),
+            Value::Signed(value) => Self::Signed(*value),
+            Value::Unsigned(value) => Self::Unsigned(*value),
+            Value::Boolean(value) => Self::Boolean(*value),
+            Value::String(value) => Self::String(value),
+        }
+    }
+}
+
+/// How an answer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Rows handed to the sink.
+    pub rows: u64,
+    /// Whether a limit left rows out.
+    pub more: bool,
+    /// The token of the next page, where the query can be continued and has more.
+    pub next: Option<String>,
+    /// What it took.
+    pub cost: QueryCost,
+}
+
+/// What a query has read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueryCost {
+    /// Timelines looked at.
+    pub timelines: u64,
+    /// Chunks, blocks and open rows decoded.
+    pub chunks: u64,
+    /// Points decoded.
+    pub points: u64,
+    /// Field values decoded.
+    pub values: u64,
+    /// Encoded bytes of those chunks.
+    pub bytes: u64,
+    /// Time from the start of planning to the last row.
+    pub elapsed: Duration,
+}
+
+impl QueryCost {
+    pub(crate) fn new(read: ReadCost, elapsed: Duration) -> Self {
+        let ReadCost {
+            timelines,
+            chunks,
+            points,
+            values,
+            bytes,
+        } = read;
+        Self {
+            timelines,
+            chunks,
+            points,
+            values,
+            bytes,
+            elapsed,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What a query may cost, and the watch over it while it runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tideline_chunk::Run;
+
+use crate::error::{QueryError, Result};
+
+/// The most that one query may take. Whatever can be foreseen is refused before the first point is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Timelines selected. Default 1,000,000.
+    pub timelines_max: u64,
+    /// Points decoded. Default 1,000,000,000.
+    pub points_max: u64,
+    /// Field values decoded. Default 10,000,000,000.
+    pub values_max: u64,
+    /// Windows × groups × columns of an aggregate, empty ones included. Default 20,000,000.
+    pub cells_max: u64,
+    /// Rows of an answer. Default 50,000,000.
+    pub rows_max: u64,
+    /// Time from the start of planning to the last row, waiting for a slow reader included. Default 120 s.
+    pub time_max: Duration,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            timelines_max: 1_000_000,
+            points_max: 1_000_000_000,
+            values_max: 10_000_000_000,
+            cells_max: 20_000_000,
+            rows_max: 50_000_000,
+            time_max: Duration::from_secs(120),
+        }
+    }
+}
+
+/// Tells a running query that nobody waits for it any more. Clones share the word.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Not cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stops the query at its next run of points.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was told.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The budget of one running query, shared by its workers.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    budget: Budget,
+    cancel: Cancel,
+    started: Instant,
+    points: AtomicU64,
+    values: AtomicU64,
+}
+
+impl Watch {
+    pub(crate) fn new(budget: Budget, cancel: Cancel) -> Self {
+        Self {
+            budget,
+            cancel,
+            started: Instant::now(),
+            points: AtomicU64::new(0),
+            values: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Fails when time is over or the client has left.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(QueryError::Cancelled);
+        }
+        let elapsed = self.elapsed();
+        if elapsed > self.budget.time_max {
+            let limit = self.budget.time_max;
+            return Err(QueryError::TimedOut { limit, elapsed });
+        }
+        Ok(())
+    }
+
+    /// Takes a run that was just decoded into account.
+    pub(crate) fn charge(&self, run: &Run) -> Result<()> {
+        self.check()?;
+        let add = |sum: &AtomicU64, more: usize| {
+            let more = more as u64;
+            sum.fetch_add(more, Ordering::Relaxed) + more
+        };
+        within(
+            "points read",
+            self.budget.points_max,
+            add(&self.points, run.rows()),
+        )?;
+        within(
+            "values read",
+            self.budget.values_max,
+            add(&self.values, run.values()),
+        )
+    }
+}
+
+/// Fails when `actual` is above `limit`.
+pub(crate) fn within(what: &'static str, limit: u64, actual: u64) -> Result<()> {
+    if actual > limit {
+        return Err(QueryError::OverBudget { what, limit, actual });
+    }
+    Ok(())
+}

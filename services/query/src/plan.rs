@@ -1,0 +1,370 @@
+//! Before the first point is read: which timelines, which fields, which groups, and whether all that is allowed.
+
+use hashbrown::HashMap;
+use tideline_engine::{Engine, EngineError, Table};
+use tideline_model::{FieldId, Ordinal, TimelineId, ValueType};
+use tideline_timeline_catalog::Entry;
+
+use crate::budget::{Watch, within};
+use crate::error::{QueryError, Result};
+use crate::function::Function;
+use crate::question::{GroupBy, Selector};
+
+/// Timelines that are looked at under one lock of the catalog: below a millisecond.
+const LOCKED_GROUP: usize = 2_048;
+
+/// The timelines of a query, in the order of their ids.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub(crate) timelines: Vec<Selected>,
+    /// Every measurement that one of them has.
+    pub(crate) measurements: Vec<Box<str>>,
+}
+
+/// One timeline.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Selected {
+    pub(crate) id: TimelineId,
+    pub(crate) ordinal: Ordinal,
+    /// Position in [`Scope::measurements`].
+    pub(crate) measurement: u32,
+}
+
+/// The columns of one measurement's series.
+#[derive(Debug, Clone)]
+pub(crate) struct MeasurementColumns<C> {
+    /// Positions among the columns of the answer, rising.
+    pub(crate) positions: Vec<usize>,
+    /// What each is made of.
+    pub(crate) sources: Vec<C>,
+}
+
+/// A function of a field.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AggregateSource {
+    pub(crate) function: Function,
+    pub(crate) field: FieldId,
+}
+
+/// Columns of an answer, and those of each measurement of the scope.
+#[derive(Debug)]
+pub(crate) struct Columns<C> {
+    pub(crate) names: Vec<String>,
+    pub(crate) by_measurement: Vec<MeasurementColumns<C>>,
+}
+
+/// Timelines that share a result.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) measurement: u32,
+    /// The timeline, where the group is one by itself.
+    pub(crate) timeline: Option<Selected>,
+    /// Tags that the group stands for.
+    pub(crate) tags: Vec<(String, String)>,
+}
+
+/// Groups in the order of the answer, and the group of each timeline of the scope.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) of: Vec<u32>,
+}
+
+impl Scope {
+    /// Selects the timelines.
+    pub(crate) fn select(engine: &Engine, table: &Table, selector: &Selector, watch: &Watch) -> Result<Self> {
+        let limit = |count: u64| within("timelines selected", watch.budget().timelines_max, count);
+        let ordinals: Vec<Ordinal> = match selector {
+            Selector::Condition(condition) => {
+                let found = engine.select(table, condition)?;
+                limit(found.len())?;
+                found.iter().map(Ordinal).collect()
+            }
+            Selector::Ids(ids) => {
+                limit(ids.len() as u64)?;
+                let reader = table.catalog().reader();
+                let known = |id: &TimelineId| {
+                    reader
+                        .by_id(*id)
+                        .ok_or_else(|| EngineError::NoSuchTimeline(id.to_string()))
+                };
+                ids.iter().map(known).collect::<std::result::Result<_, _>>()?
+            }
+        };
+        let mut scope = Self {
+            timelines: Vec::with_capacity(ordinals.len()),
+            measurements: Vec::new(),
+        };
+        let mut known: HashMap<Box<str>, u32> = HashMap::new();
+        for_each_entry(table, &ordinals, |entry| {
+            let name = entry.measurement();
+            let measurement = known.get(name).copied().unwrap_or_else(|| {
+                let next = scope.measurements.len() as u32;
+                scope.measurements.push(name.into());
+                known.insert(name.into(), next);
+                next
+            });
+            scope.timelines.push(Selected {
+                id: entry.id(),
+                ordinal: entry.ordinal(),
+                measurement,
+            });
+        });
+        scope.timelines.sort_unstable_by_key(|timeline| timeline.id);
+        scope.timelines.dedup_by_key(|timeline| timeline.id);
+        watch.check()?;
+        Ok(scope)
+    }
+
+    /// Leaves out the timelines of measurements without a column.
+    pub(crate) fn retain_with_columns<C>(&mut self, columns: &Columns<C>) {
+        self.timelines
+            .retain(|timeline| !columns.of(timeline.measurement).positions.is_empty());
+    }
+
+    /// Keys of all tags that a timeline of the scope has, sorted.
+    pub(crate) fn tag_keys(&self, table: &Table) -> Vec<String> {
+        let ordinals: Vec<Ordinal> = self.timelines.iter().map(|timeline| timeline.ordinal).collect();
+        let mut keys: Vec<String> = Vec::new();
+        for_each_entry(table, &ordinals, |entry| {
+            for (key, _) in entry.tags() {
+                if let Err(at) = keys.binary_search_by(|have| have.as_str().cmp(key)) {
+                    keys.insert(at, key.to_owned());
+                }
+            }
+        });
+        keys
+    }
+
+    /// The columns of raw rows: the fields asked for in that order, or all in the order of their first use.
+    pub(crate) fn row_columns(&self, table: &Table, fields: &[String]) -> Result<Columns<FieldId>> {
+        let schema = table.points().schema();
+        let wanted = wanted_fields(table, fields)?;
+        let all = self.measurements.iter().map(|name| schema.fields_of(name));
+        let of_each: Vec<Vec<FieldId>> = all.collect();
+        let columns: Vec<FieldId> = match wanted {
+            Some(wanted) => wanted,
+            None => {
+                let mut all: Vec<FieldId> = of_each.iter().flatten().copied().collect();
+                all.sort_unstable();
+                all.dedup();
+                all
+            }
+        };
+        let by_measurement = of_each.iter().map(|fields| {
+            let has = |(_, field): &(usize, &FieldId)| fields.contains(field);
+            let (positions, sources) = columns.iter().enumerate().filter(has).unzip();
+            MeasurementColumns { positions, sources }
+        });
+        Ok(Columns {
+            by_measurement: by_measurement.collect(),
+            names: columns
+                .iter()
+                .map(|field| schema.field_name(*field).unwrap_or_default())
+                .collect(),
+        })
+    }
+
+    /// The columns of an aggregate: every function of every field, field by field.
+    ///
+    /// Refuses a function that a named field does not suit, in whichever of the measurements.
+    pub(crate) fn aggregate_columns(
+        &self,
+        table: &Table,
+        fields: &[String],
+        functions: &[Function],
+    ) -> Result<Columns<AggregateSource>> {
+        let rows = self.row_columns(table, fields)?;
+        let types = self.types(table);
+        let mut columns = Columns {
+            names: Vec::with_capacity(rows.names.len() * functions.len()),
+            by_measurement: vec![
+                MeasurementColumns {
+                    positions: Vec::new(),
+                    sources: Vec::new(),
+                };
+                self.measurements.len()
+            ],
+        };
+        for (at, name) in rows.names.iter().enumerate() {
+            for function in functions {
+                let column = columns.names.len();
+                let mut is_used = !fields.is_empty();
+                for (measurement, of) in rows.by_measurement.iter().enumerate() {
+                    let Ok(place) = of.positions.binary_search(&at) else {
+                        continue;
+                    };
+                    let stored = types.get(&(measurement, of.sources[place]));
+                    let unsuited = stored.and_then(|types| types.iter().find(|t| !function.suits(t.kind())));
+                    match unsuited {
+                        Some(value_type) if !fields.is_empty() => {
+                            return Err(QueryError::WrongType {
+                                function: *function,
+                                measurement: self.measurements[measurement].to_string(),
+                                field: name.clone(),
+                                value_type: *value_type,
+                            });
+                        }
+                        Some(_) => {}
+                        None => {
+                            is_used = true;
+                            let of_measurement = &mut columns.by_measurement[measurement];
+                            of_measurement.positions.push(column);
+                            of_measurement.sources.push(AggregateSource {
+                                function: *function,
+                                field: of.sources[place],
+                            });
+                        }
+                    }
+                }
+                if is_used {
+                    columns.names.push(format!("{function}({name})"));
+                }
+            }
+        }
+        Ok(columns)
+    }
+
+    /// Puts the timelines into groups.
+    pub(crate) fn groups(&self, table: &Table, group_by: &GroupBy) -> Groups {
+        let keys: &[String] = match group_by {
+            GroupBy::Timeline => {
+                let groups = self.timelines.iter().map(|timeline| Group {
+                    measurement: timeline.measurement,
+                    timeline: Some(*timeline),
+                    tags: Vec::new(),
+                });
+                return Groups {
+                    groups: groups.collect(),
+                    of: (0..self.timelines.len() as u32).collect(),
+                };
+            }
+            GroupBy::Tags(keys) => keys,
+            GroupBy::Nothing => &[],
+        };
+        let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
+        let mut groups: Vec<Group> = Vec::new();
+        let mut of = Vec::with_capacity(self.timelines.len());
+        let mut key = Vec::new();
+        let ordinals: Vec<Ordinal> = self.timelines.iter().map(|timeline| timeline.ordinal).collect();
+        // Visible timelines stay visible, so every entry is met, in this order.
+        let mut timelines = self.timelines.iter();
+        for_each_entry(table, &ordinals, |entry| {
+            let Some(timeline) = timelines.next() else { return };
+            key.clear();
+            key.extend_from_slice(&timeline.measurement.to_le_bytes());
+            for tag in keys {
+                let value = entry.tag(tag).unwrap_or_default();
+                key.extend_from_slice(&(value.len() as u64).to_le_bytes());
+                key.extend_from_slice(value.as_bytes());
+            }
+            let group = known.get(&key[..]).copied().unwrap_or_else(|| {
+                let next = groups.len() as u32;
+                known.insert(key.as_slice().into(), next);
+                let value = |tag: &String| entry.tag(tag).unwrap_or_default().to_owned();
+                groups.push(Group {
+                    measurement: timeline.measurement,
+                    timeline: None,
+                    tags: keys.iter().map(|tag| (tag.clone(), value(tag))).collect(),
+                });
+                next
+            });
+            of.push(group);
+        });
+        self.in_order(groups, of)
+    }
+
+    /// Sorts groups by measurement and tags.
+    fn in_order(&self, groups: Vec<Group>, of: Vec<u32>) -> Groups {
+        let mut sorted: Vec<(u32, Group)> = (0..).zip(groups).collect();
+        let name = |group: &Group| &self.measurements[group.measurement as usize];
+        sorted.sort_by(|(_, a), (_, b)| (name(a), &a.tags).cmp(&(name(b), &b.tags)));
+        let mut place = vec![0; sorted.len()];
+        for (new, (old, _)) in (0..).zip(&sorted) {
+            place[*old as usize] = new;
+        }
+        Groups {
+            groups: sorted.into_iter().map(|(_, group)| group).collect(),
+            of: of.into_iter().map(|old| place[old as usize]).collect(),
+        }
+    }
+
+    /// Types of every field of the measurements of the scope.
+    fn types(&self, table: &Table) -> HashMap<(usize, FieldId), Vec<ValueType>> {
+        let names = self.measurements.iter().enumerate();
+        let places: HashMap<&str, usize> = names.map(|(place, name)| (name.as_ref(), place)).collect();
+        let schema = table.points().schema();
+        let fields = schema.fields().into_iter();
+        fields
+            .filter_map(|field| {
+                let measurement = *places.get(field.measurement.as_str())?;
+                Some(((measurement, schema.field(&field.field)?), field.types))
+            })
+            .collect()
+    }
+}
+
+impl<C> Columns<C> {
+    /// The columns of a measurement.
+    pub(crate) fn of(&self, measurement: u32) -> &MeasurementColumns<C> {
+        &self.by_measurement[measurement as usize]
+    }
+}
+
+/// The numbers of the fields asked for, without repetitions; `None` = all.
+fn wanted_fields(table: &Table, names: &[String]) -> Result<Option<Vec<FieldId>>> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let mut wanted = Vec::with_capacity(names.len());
+    for name in names {
+        let field = table.points().schema().field(name);
+        let field = field.ok_or_else(|| QueryError::NoSuchField {
+            field: name.clone(),
+            table: table.name().to_string(),
+        })?;
+        if !wanted.contains(&field) {
+            wanted.push(field);
+        }
+    }
+    Ok(Some(wanted))
+}
+
+fn for_each_entry(table: &Table, ordinals: &[Ordinal], mut visit: impl FnMut(&Entry<'_>)) {
+    for group in ordinals.chunks(LOCKED_GROUP) {
+        let reader = table.catalog().reader();
+        let entries = group.iter().filter_map(|ordinal| reader.entry(*ordinal));
+        entries.for_each(|entry| visit(&entry));
+    }
+}
+
+/// The tags of one timeline at a time, in text that is reused.
+#[derive(Debug, Default)]
+pub(crate) struct TagBuffer {
+    tags: Vec<(String, String)>,
+    used: usize,
+}
+
+impl TagBuffer {
+    /// Holds the tags of a timeline from now on.
+    pub(crate) fn fill(&mut self, table: &Table, timeline: &Selected) {
+        let reader = table.catalog().reader();
+        self.used = 0;
+        for (key, value) in reader.entry(timeline.ordinal).iter().flat_map(Entry::tags) {
+            if self.used == self.tags.len() {
+                self.tags.push(Default::default());
+            }
+            let (kept_key, kept_value) = &mut self.tags[self.used];
+            kept_key.clear();
+            kept_key.push_str(key);
+            kept_value.clear();
+            kept_value.push_str(value);
+            self.used += 1;
+        }
+    }
+
+    /// The tags, sorted by key.
+    pub(crate) fn tags(&self) -> &[(String, String)] {
+        &self.tags[..self.used]
+    }
+}

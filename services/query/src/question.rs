@@ -1,0 +1,108 @@
+//! What can be asked of points.
+
+use tideline_model::{TimeRange, TimelineId};
+use tideline_search_index::Condition;
+
+use crate::budget::Budget;
+use crate::function::Function;
+use crate::token::PageToken;
+
+/// A question about the points of one table.
+#[derive(Debug, Clone)]
+pub struct PointQuery {
+    /// Which timelines.
+    pub timelines: Selector,
+    /// Names of the wanted fields; empty = all. A name that the table has never seen is an error.
+    pub fields: Vec<String>,
+    /// Which instants, half-open; must not be empty.
+    pub range: TimeRange,
+    /// What to make of the points.
+    pub shape: Shape,
+    /// What the query may cost.
+    pub budget: Budget,
+}
+
+/// Names timelines.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Selector {
+    /// All that meet a condition.
+    Condition(Condition),
+    /// These; an unknown one is an error, one named twice counts once.
+    Ids(Vec<TimelineId>),
+}
+
+/// What a query makes of points.
+#[derive(Debug, Clone)]
+pub enum Shape {
+    /// The points themselves.
+    Rows(Rows),
+    /// Values computed from them.
+    Aggregate(Aggregate),
+}
+
+/// Which order time takes in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Direction {
+    /// Oldest first.
+    #[default]
+    Ascending,
+    /// Newest first.
+    Descending,
+}
+
+/// Raw rows: timelines in the order of their ids, and inside each one its points by time.
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    /// The order of the points of one timeline; timelines rise by id either way.
+    pub order: Direction,
+    /// Most rows of this page; `None` = as many as the budget allows.
+    pub limit: Option<u64>,
+    /// The token that ended the page before.
+    pub after: Option<PageToken>,
+}
+
+/// Values of each window of each group.
+///
+/// The columns of the answer are every function of every field, field by field. Where the query names no
+/// fields, a function is applied to those that it suits; a named field that it does not suit is an error.
+#[derive(Debug, Clone)]
+pub struct Aggregate {
+    /// At least one.
+    pub functions: Vec<Function>,
+    /// The windows; `None` = the whole range is one.
+    pub window: Option<WindowSpec>,
+    /// Which timelines are put together. Measurements are never mixed.
+    pub group_by: GroupBy,
+    /// The order of the windows of one group; groups rise by measurement and key either way.
+    pub order: Direction,
+    /// Most result rows of the whole answer; the summary says whether more were left out.
+    pub limit: Option<u64>,
+}
+
+/// Windows `[offset + n·width, offset + (n+1)·width)` for every integer n, in nanoseconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowSpec {
+    /// Width, above zero.
+    pub width: i64,
+    /// Where one of them begins; only its remainder by the width matters.
+    pub offset: i64,
+}
+
+/// Which timelines of one measurement share a result.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum GroupBy {
+    /// None: each timeline by itself.
+    Timeline,
+    /// Those with equal values of these tags; a missing tag equals the empty text.
+    Tags(Vec<String>),
+    /// All.
+    #[default]
+    Nothing,
+}
+
+impl WindowSpec {
+    /// Windows of a width that are aligned to the epoch.
+    pub fn aligned(width: i64) -> Self {
+        Self { width, offset: 0 }
+    }
+}

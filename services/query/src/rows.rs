@@ -1,0 +1,265 @@
+//! Raw rows: streamed timeline by timeline, one run in memory at a time.
+
+use std::ops::ControlFlow;
+
+use tideline_chunk::{Presence, Run, RunColumn};
+use tideline_model::{ColumnData, FieldId, TimeRange, TimelineId};
+use tideline_series_store::{Order, ReadCost, Selection};
+
+use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
+use crate::budget::{Watch, within};
+use crate::error::{QueryError, Result};
+use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer};
+use crate::querier::Context;
+use crate::question::{Direction, PointQuery, Rows};
+use crate::token::{PageToken, terms_hash};
+
+/// Answers a query for raw rows.
+///
+/// A page that ends early because of its limit names the next one. Pages are read at different moments: what
+/// was written in between behind the token is seen.
+pub(crate) fn run(
+    context: &Context<'_>,
+    query: &PointQuery,
+    shape: &Rows,
+    sink: &mut dyn AnswerSink,
+) -> Result<Summary> {
+    let Context { table, watch, .. } = context;
+    let terms = terms_hash(&(
+        table.points().id(),
+        &query.timelines,
+        &query.fields,
+        query.range,
+        shape.order,
+    ));
+    if shape.after.is_some_and(|after| after.terms != terms) {
+        return Err(QueryError::ForeignToken);
+    }
+    if let Some(limit) = shape.limit {
+        within("rows asked for", watch.budget().rows_max, limit)?;
+    }
+    let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
+    let columns = scope.row_columns(table, &query.fields)?;
+    scope.retain_with_columns(&columns);
+    let header = Header {
+        is_by_timeline: true,
+        tags: if sink.needs_tags() {
+            scope.tag_keys(table)
+        } else {
+            Vec::new()
+        },
+        columns: columns.names.clone(),
+    };
+    sink.begin(&header)?;
+    let mut page = Page {
+        context,
+        measurements: &scope.measurements,
+        columns: &columns,
+        order: shape.order,
+        fields: (!query.fields.is_empty()).then(|| column_fields(&columns)),
+        limit: shape.limit.unwrap_or(watch.budget().rows_max),
+        rows: 0,
+        last: None,
+        is_full: false,
+        tags: TagBuffer::default(),
+        cost: ReadCost::default(),
+    };
+    let mut timelines = &scope.timelines[..];
+    if let Some(after) = shape.after {
+        let done = timelines.partition_point(|timeline| timeline.id < after.id);
+        timelines = &timelines[done..];
+        if timelines.first().is_some_and(|timeline| timeline.id == after.id) {
+            let rest = behind(query.range, after.time, shape.order);
+            page.read(&timelines[..1], rest, sink)?;
+            timelines = &timelines[1..];
+        }
+    }
+    page.read(timelines, query.range, sink)?;
+    let next = page.last.filter(|_| page.is_full);
+    Ok(Summary {
+        rows: page.rows,
+        more: page.is_full,
+        next: next.map(|(id, time)| PageToken::new(id, time, query.range, terms).to_string()),
+        cost: QueryCost::new(page.cost, watch.elapsed()),
+    })
+}
+
+/// A page while it is written.
+struct Page<'a> {
+    context: &'a Context<'a>,
+    measurements: &'a [Box<str>],
+    columns: &'a Columns<FieldId>,
+    order: Direction,
+    /// The fields to read; `None` = all.
+    fields: Option<Vec<FieldId>>,
+    limit: u64,
+    rows: u64,
+    /// Timeline and time of the last row written.
+    last: Option<(TimelineId, i64)>,
+    /// Whether a row was met that has no place on it.
+    is_full: bool,
+    tags: TagBuffer,
+    cost: ReadCost,
+}
+
+impl Page<'_> {
+    fn read(&mut self, timelines: &[Selected], range: TimeRange, sink: &mut dyn AnswerSink) -> Result<()> {
+        if range.is_empty() || self.is_full {
+            return Ok(());
+        }
+        let context = self.context;
+        let ids: Vec<TimelineId> = timelines.iter().map(|timeline| timeline.id).collect();
+        let fields = self.fields.take();
+        let mut reader = context.snapshot.reader(Selection {
+            table: context.table.points().id(),
+            timelines: &ids,
+            range,
+            fields: fields.as_deref(),
+            order: match self.order {
+                Direction::Ascending => Order::Ascending,
+                Direction::Descending => Order::Descending,
+            },
+        });
+        for timeline in timelines {
+            context.watch.check()?;
+            let mut is_open = false;
+            let mut failure = None;
+            reader.timeline(timeline.id, &mut |run| {
+                Ok(
+                    match self.write(&context.watch, timeline, run, &mut is_open, sink) {
+                        Ok(flow) => flow,
+                        Err(error) => {
+                            failure = Some(error);
+                            ControlFlow::Break(())
+                        }
+                    },
+                )
+            })?;
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            if self.is_full {
+                break;
+            }
+        }
+        self.cost.add(&reader.cost());
+        self.fields = fields;
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        watch: &Watch,
+        timeline: &Selected,
+        run: &Run,
+        is_open: &mut bool,
+        sink: &mut dyn AnswerSink,
+    ) -> Result<ControlFlow<()>> {
+        watch.charge(run)?;
+        let columns = self.columns.of(timeline.measurement);
+        let sources = sources(run, columns);
+        let mut values = vec![None; columns.positions.len()];
+        let mut rows = 0..run.rows();
+        while let Some(row) = match self.order {
+            Direction::Ascending => rows.next(),
+            Direction::Descending => rows.next_back(),
+        } {
+            values.fill(None);
+            for source in &sources {
+                if let Some(value) = source.get(row) {
+                    values[source.position] = Some(value);
+                }
+            }
+            if values.iter().all(Option::is_none) {
+                continue;
+            }
+            if self.rows == self.limit {
+                self.is_full = true;
+                return Ok(ControlFlow::Break(()));
+            }
+            if !*is_open {
+                *is_open = true;
+                self.tags.fill(self.context.table, timeline);
+                sink.series(&Series {
+                    id: Some(timeline.id),
+                    measurement: &self.measurements[timeline.measurement as usize],
+                    tags: self.tags.tags(),
+                    columns: &columns.positions,
+                })?;
+            }
+            let time = run.timestamps[row];
+            sink.row(time, &values)?;
+            self.rows += 1;
+            self.last = Some((timeline.id, time));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// A column of a run, and where its values go.
+struct Source<'a> {
+    position: usize,
+    values: &'a ColumnData,
+    /// The place of each row's value, `u32::MAX` where there is none; `None` = every row has one.
+    places: Option<Vec<u32>>,
+}
+
+impl<'a> Source<'a> {
+    fn new(position: usize, column: &'a RunColumn, rows: usize) -> Self {
+        let places = match &column.presence {
+            Presence::All => None,
+            Presence::Some(bitmap) => {
+                let mut places = vec![u32::MAX; rows];
+                for (place, row) in (0..).zip(bitmap.iter_ones()) {
+                    places[row] = place;
+                }
+                Some(places)
+            }
+        };
+        Self {
+            position,
+            values: &column.values,
+            places,
+        }
+    }
+
+    fn get(&self, row: usize) -> Option<ValueRef<'a>> {
+        let at = match &self.places {
+            None => row,
+            Some(places) if places[row] == u32::MAX => return None,
+            Some(places) => places[row] as usize,
+        };
+        Some(match self.values {
+            ColumnData::Float(values) => ValueRef::Float(values[at]),
+            ColumnData::Signed(values) => ValueRef::Signed(values[at]),
+            ColumnData::Unsigned(values) => ValueRef::Unsigned(values[at]),
+            ColumnData::Boolean(values) => ValueRef::Boolean(values[at]),
+            ColumnData::String(values) => ValueRef::String(values.get(at)),
+        })
+    }
+}
+
+fn sources<'a>(run: &'a Run, columns: &MeasurementColumns<FieldId>) -> Vec<Source<'a>> {
+    let position = |field: FieldId| columns.sources.iter().position(|source| *source == field);
+    let found = run.columns.iter().filter_map(|column| {
+        let position = position(column.field)?;
+        Some(Source::new(position, column, run.rows()))
+    });
+    found.collect()
+}
+
+fn column_fields(columns: &Columns<FieldId>) -> Vec<FieldId> {
+    let all = columns.by_measurement.iter().flat_map(|of| &of.sources);
+    let mut fields: Vec<FieldId> = all.copied().collect();
+    fields.sort_unstable();
+    fields.dedup();
+    fields
+}
+
+/// The part of a range that is behind a row, in the order of reading.
+fn behind(range: TimeRange, time: i64, order: Direction) -> TimeRange {
+    match order {
+        Direction::Ascending => TimeRange::new(range.start.max(time.saturating_add(1)), range.end),
+        Direction::Descending => TimeRange::new(range.start, range.end.min(time)),
+    }
+}

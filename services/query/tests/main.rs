@@ -1,0 +1,16 @@
+//! The query crate through its public door, on a whole engine in memory.
+
+#[path = "main/agreement.rs"]
+mod agreement;
+#[path = "main/budgets.rs"]
+mod budgets;
+#[path = "main/latest.rs"]
+mod latest;
+#[path = "main/naive.rs"]
+mod naive;
+#[path = "main/pages.rs"]
+mod pages;
+#[path = "main/rules.rs"]
+mod rules;
+#[path = "main/support.rs"]
+mod support;

@@ -1,0 +1,194 @@
+//! What is too much is refused, by arithmetic where that can be; and a query whose client has left stops.
+
+use std::time::Duration;
+
+use tideline_model::{TimeRange, TimelineId, Value};
+use tideline_query::{Budget, Cancel, Function, GroupBy, PointQuery, QueryError, Rows, Selector, Shape};
+
+use crate::support::{Answer, World, aggregate_query, rows_query};
+
+fn world() -> World {
+    let world = World::new();
+    for at in 0..50 {
+        world.write(&[
+            (
+                "m,host=a",
+                at,
+                vec![("v", Value::Signed(at)), ("w", Value::Signed(at))],
+            ),
+            ("m,host=b", at, vec![("v", Value::Signed(at))]),
+        ]);
+    }
+    world
+}
+
+fn over(world: &World, query: &PointQuery) -> (&'static str, u64, u64) {
+    let mut answer = Answer::default();
+    let asked = world
+        .querier
+        .points(&world.table, query, &Cancel::new(), &mut answer);
+    match asked.expect_err("too much") {
+        QueryError::OverBudget { what, limit, actual } => (what, limit, actual),
+        other => panic!("{other}"),
+    }
+}
+
+fn with(budget: Budget) -> PointQuery {
+    PointQuery {
+        budget,
+        ..rows_query()
+    }
+}
+
+#[test]
+fn each_part_of_the_budget_names_itself() {
+    let world = world();
+    let timelines = with(Budget {
+        timelines_max: 1,
+        ..Budget::default()
+    });
+    assert_eq!(over(&world, &timelines), ("timelines selected", 1, 2));
+    let points = with(Budget {
+        points_max: 60,
+        ..Budget::default()
+    });
+    assert_eq!(over(&world, &points).0, "points read");
+    let values = with(Budget {
+        values_max: 99,
+        ..Budget::default()
+    });
+    assert_eq!(over(&world, &values).0, "values read");
+    let rows = PointQuery {
+        shape: Shape::Rows(Rows {
+            limit: Some(1 << 40),
+            ..Rows::default()
+        }),
+        ..rows_query()
+    };
+    assert_eq!(over(&world, &rows), ("rows asked for", 50_000_000, 1 << 40));
+}
+
+#[test]
+fn a_billion_windows_are_refused_by_arithmetic() {
+    let world = world();
+    let functions = [Function::Mean];
+    let billion = aggregate_query(
+        &functions,
+        TimeRange::new(0, 1 << 40),
+        Some(1_000),
+        GroupBy::Nothing,
+    );
+    assert_eq!(
+        over(&world, &billion),
+        ("windows", 20_000_000, (1 << 40) / 1_000 + 1)
+    );
+    let ever = aggregate_query(&functions, TimeRange::ALL, Some(1), GroupBy::Timeline);
+    assert_eq!(over(&world, &ever).0, "windows");
+    let one_group = aggregate_query(&functions, TimeRange::new(0, 3 << 20), Some(2), GroupBy::Timeline);
+    assert_eq!(over(&world, &one_group).0, "windows × columns of one group");
+    let mut all_groups = aggregate_query(&functions, TimeRange::new(0, 1_000), Some(1), GroupBy::Timeline);
+    all_groups.budget.cells_max = 3_999;
+    assert_eq!(
+        over(&world, &all_groups),
+        ("windows × groups × columns", 3_999, 4_000)
+    );
+}
+
+#[test]
+fn an_answer_larger_than_memory_allows_comes_in_batches_of_groups() {
+    let world = world();
+    // Two groups of more than half the cells that are held at once.
+    let range = TimeRange::new(0, 200_000);
+    let query = aggregate_query(
+        &[Function::Sum, Function::Count],
+        range,
+        Some(1),
+        GroupBy::Timeline,
+    );
+    let answer = world.ask(&query).expect("answered");
+    assert_eq!(answer.series.len(), 2);
+    assert!(answer.series.iter().all(|series| series.rows.len() == 50));
+    assert_eq!(answer.summary().cost.points, 100);
+}
+
+#[test]
+fn time_ends_and_clients_leave() {
+    let world = world();
+    let late = with(Budget {
+        time_max: Duration::ZERO,
+        ..Budget::default()
+    });
+    assert!(matches!(world.ask(&late), Err(QueryError::TimedOut { .. })));
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let asked = world
+        .querier
+        .points(&world.table, &rows_query(), &cancel, &mut Answer::default());
+    assert!(matches!(asked, Err(QueryError::Cancelled)));
+    let mut narrow = Answer {
+        rows_max: Some(3),
+        ..Answer::default()
+    };
+    let asked = world
+        .querier
+        .points(&world.table, &rows_query(), &Cancel::new(), &mut narrow);
+    assert!(matches!(asked, Err(QueryError::Cancelled)));
+}
+
+#[test]
+fn what_cannot_be_right_is_said_before_the_sink_hears_anything() {
+    let world = world();
+    let range = |start, end| PointQuery {
+        range: TimeRange::new(start, end),
+        ..rows_query()
+    };
+    let field = PointQuery {
+        fields: vec!["nothing".into()],
+        ..rows_query()
+    };
+    let id = PointQuery {
+        timelines: Selector::Ids(vec![TimelineId([7; 16])]),
+        ..rows_query()
+    };
+    let no_function = aggregate_query(&[], TimeRange::ALL, None, GroupBy::Nothing);
+    let twice = aggregate_query(
+        &[Function::Sum, Function::Sum],
+        TimeRange::ALL,
+        None,
+        GroupBy::Nothing,
+    );
+    let negative = aggregate_query(&[Function::Sum], TimeRange::ALL, Some(-1), GroupBy::Nothing);
+    let tags = GroupBy::Tags(vec!["a".into(), "a".into()]);
+    let tag_twice = aggregate_query(&[Function::Sum], TimeRange::ALL, None, tags);
+    for (query, said) in [
+        (range(5, 5), "range is empty"),
+        (range(6, 5), "range is empty"),
+        (field, "\"nothing\" does not exist"),
+        (id, "0707"),
+        (no_function, "at least one function"),
+        (twice, "none twice"),
+        (negative, "wider than zero"),
+        (tag_twice, "named twice"),
+    ] {
+        let mut answer = Answer::default();
+        let asked = world
+            .querier
+            .points(&world.table, &query, &Cancel::new(), &mut answer);
+        let error = asked.expect_err(said).to_string();
+        assert!(error.contains(said), "{error}");
+        assert_eq!(answer.header.columns, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn the_cost_says_what_was_read() {
+    let world = world();
+    world.seal();
+    let query = PointQuery {
+        fields: vec!["w".into()],
+        ..rows_query()
+    };
+    let cost = world.ask(&query).expect("answered").summary().cost;
+    assert_eq!((cost.timelines, cost.points, cost.values), (2, 50, 50));
+    assert!(cost.chunks == 1 && cost.bytes > 0 && cost.elapsed > Duration::ZERO);
+}

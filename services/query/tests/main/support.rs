@@ -1,0 +1,231 @@
+//! An engine in memory, points written to it one by one, and a sink that keeps what it gets.
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_engine::{Engine, Settings, Table, WriteOptions};
+use tideline_model::{
+    ColumnData, ManualClock, PointBatch, PointGroup, SeriesResolver, TimeRange, TimelineId, Timestamp, Value,
+};
+use tideline_query::{
+    Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, PointQuery, Querier, Rows,
+    Selector, Series, Shape, SinkClosed, Summary, ValueRef, WindowSpec,
+};
+use tideline_search_index::Condition;
+
+/// Everything that a test needs.
+pub(crate) struct World {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) table: Table,
+    pub(crate) querier: Querier,
+    _index: TempDir,
+}
+
+/// A point: raw series key, time, fields.
+pub(crate) type Point<'a> = (&'a str, i64, Vec<(&'a str, Value)>);
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let disk = MemoryDisk::new(Character::Embedded);
+        let backend = Arc::new(MemoryBackend::open(&disk));
+        let index = tempfile::tempdir().expect("a folder");
+        let clock = Arc::new(ManualClock::new(Timestamp::EPOCH));
+        let settings = Settings::new(index.path().into());
+        let engine = Arc::new(Engine::open(backend, clock, settings).expect("it opens"));
+        let table = engine.default_table().expect("it exists");
+        let querier = Querier::new(Arc::clone(&engine), Some(3)).expect("threads");
+        Self {
+            engine,
+            table,
+            querier,
+            _index: index,
+        }
+    }
+
+    /// A world with these points, written in this order.
+    pub(crate) fn with(points: &[Point<'_>]) -> Self {
+        let world = Self::new();
+        world.write(points);
+        world
+    }
+
+    pub(crate) fn write(&self, points: &[Point<'_>]) {
+        let mut resolver = self.engine.resolver(&self.table);
+        let groups = points
+            .iter()
+            .zip(1..)
+            .map(|((key, time, fields), line)| PointGroup {
+                measurement: key.split(',').next().expect("a key").into(),
+                fields: fields.iter().map(|(name, _)| (*name).into()).collect(),
+                columns: fields.iter().map(|(_, value)| column(value)).collect(),
+                timelines: vec![resolver.resolve(key.as_bytes()).expect("a valid key")],
+                timestamps: vec![*time],
+                lines: vec![line],
+            });
+        let batch = PointBatch {
+            groups: groups.collect(),
+            rejects: Vec::new(),
+        };
+        drop(resolver);
+        let outcome = self.engine.write(&self.table, batch, &WriteOptions::default());
+        assert_eq!(outcome.expect("written").rejects, []);
+    }
+
+    pub(crate) fn seal(&self) {
+        self.engine.seal().expect("sealed");
+    }
+
+    pub(crate) fn id(&self, key: &str) -> TimelineId {
+        let ordinal = self.engine.resolver(&self.table).resolve(key.as_bytes());
+        self.table.catalog().reader().id(ordinal.expect("a valid key"))
+    }
+
+    pub(crate) fn ask(&self, query: &PointQuery) -> tideline_query::Result<Answer> {
+        let mut answer = Answer::default();
+        let summary = self
+            .querier
+            .points(&self.table, query, &Cancel::new(), &mut answer)?;
+        answer.summary = Some(summary);
+        Ok(answer)
+    }
+}
+
+fn column(value: &Value) -> ColumnData {
+    match value {
+        Value::Float(value) => ColumnData::Float(vec![*value]),
+        Value::Signed(value) => ColumnData::Signed(vec![*value]),
+        Value::Unsigned(value) => ColumnData::Unsigned(vec![*value]),
+        Value::Boolean(value) => ColumnData::Boolean(vec![*value]),
+        Value::String(value) => ColumnData::String([&**value].into_iter().collect()),
+    }
+}
+
+/// What a sink got.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) header: Header,
+    pub(crate) series: Vec<KeptSeries>,
+    pub(crate) summary: Option<Summary>,
+    /// Take no more than this many rows.
+    pub(crate) rows_max: Option<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct KeptSeries {
+    pub(crate) id: Option<TimelineId>,
+    pub(crate) measurement: String,
+    pub(crate) tags: Vec<(String, String)>,
+    /// Names of its columns.
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<(i64, Vec<Option<Value>>)>,
+}
+
+impl Answer {
+    /// The rows of the only series.
+    pub(crate) fn rows(&self) -> Vec<(i64, Vec<Option<Value>>)> {
+        assert!(self.series.len() <= 1, "{:?}", self.series);
+        self.series
+            .iter()
+            .flat_map(|series| series.rows.clone())
+            .collect()
+    }
+
+    pub(crate) fn summary(&self) -> &Summary {
+        self.summary.as_ref().expect("it ended well")
+    }
+}
+
+impl AnswerSink for Answer {
+    fn needs_tags(&self) -> bool {
+        true
+    }
+
+    fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
+        self.header = header.clone();
+        Ok(())
+    }
+
+    fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed> {
+        let names = series.columns.iter().map(|at| self.header.columns[*at].clone());
+        self.series.push(KeptSeries {
+            id: series.id,
+            measurement: series.measurement.into(),
+            tags: series.tags.to_vec(),
+            columns: names.collect(),
+            rows: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn row(&mut self, time: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed> {
+        let taken: usize = self.series.iter().map(|series| series.rows.len()).sum();
+        if self.rows_max.is_some_and(|most| taken >= most) {
+            return Err(SinkClosed);
+        }
+        let values = values.iter().map(|value| value.map(ValueRef::to_value)).collect();
+        let series = self.series.last_mut().expect("a series comes first");
+        series.rows.push((time, values));
+        Ok(())
+    }
+}
+
+/// All points of all timelines.
+pub(crate) fn rows_query() -> PointQuery {
+    PointQuery {
+        timelines: Selector::Condition(Condition::All),
+        fields: Vec::new(),
+        range: TimeRange::ALL,
+        shape: Shape::Rows(Rows::default()),
+        budget: Budget::default(),
+    }
+}
+
+/// Functions of all fields of all timelines together.
+pub(crate) fn aggregate_query(
+    functions: &[Function],
+    range: TimeRange,
+    width: Option<i64>,
+    group_by: GroupBy,
+) -> PointQuery {
+    PointQuery {
+        range,
+        shape: Shape::Aggregate(Aggregate {
+            functions: functions.to_vec(),
+            window: width.map(WindowSpec::aligned),
+            group_by,
+            order: Direction::Ascending,
+            limit: None,
+        }),
+        ..rows_query()
+    }
+}
+
+/// Chance that can be had again.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    /// From the environment's `TIDELINE_SEED`, or the one given; printed, so that a failure can be replayed.
+    pub(crate) fn new(seed: u64) -> Self {
+        let replay = std::env::var("TIDELINE_SEED").ok();
+        let seed = replay.and_then(|text| text.parse().ok()).unwrap_or(seed);
+        println!("TIDELINE_SEED={seed}");
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub(crate) fn one_in(&mut self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+}
