@@ -1,2 +1,53 @@
-//! tideline-cli
-fn main() {}
+//! The binary `tideline`: it reads the command line, and the crates behind it do the work.
+//!
+//! Exit status: 0 after a clean end, 1 when something failed while running, 2 when the command line or the
+//! configuration is wrong, 130 when a second signal cut an orderly end short.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod arguments;
+mod demo;
+mod error;
+mod serve;
+
+use arguments::{Arguments, Command, ConfigCommand};
+use error::Result;
+
+/// Long-lived blocks of many sizes and threads that free what others allocated: jemalloc holds less memory there.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            for line in error.to_string().lines() {
+                eprintln!("tideline: {line}");
+            }
+            ExitCode::from(error.exit_status())
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Serve(server) => serve::run(server),
+        Command::Demo(arguments) => demo::run(arguments),
+        Command::Config(ConfigCommand::Check(server)) => {
+            server.resolve()?;
+            println!("the configuration is right");
+            Ok(())
+        }
+        Command::Config(ConfigCommand::Show(server)) => {
+            print!("{}", server.resolve()?.describe());
+            Ok(())
+        }
+        Command::Config(ConfigCommand::Reference) => {
+            print!("{}", tideline_server::reference());
+            Ok(())
+        }
+    }
+}

@@ -1,1 +1,21 @@
-//! tideline-server
+//! The server: configuration, logging, wiring and life cycle of one Tideline process.
+//!
+//! Only this crate names a concrete backend. It joins what the others offer (store, engine, HTTP) and decides
+//! nothing about data. The order of a start: configuration → logging → listen → open the store → open the engine →
+//! serve. The order of a stop: no new connections → running requests end → engine closes → exit.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`config`] | [`Config`] and the layers it is resolved from |
+//! | [`logging`] | log lines, to standard error |
+//! | [`server`] | [`Server`]: start, wait, stop |
+//! | [`error`] | [`ServerError`] |
+
+pub mod config;
+pub mod error;
+pub mod logging;
+pub mod server;
+
+pub use config::{Config, LogFormat, Origin, Problem, Resolved, Secret, Sources, reference};
+pub use error::{Result, ServerError};
+pub use server::{Server, Stop};

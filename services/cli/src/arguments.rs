@@ -1,0 +1,122 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use tideline_server::{Resolved, Sources};
+
+use crate::error::Result;
+
+/// Time series and timelines on wide-table storage.
+#[derive(Debug, Parser)]
+#[command(name = "tideline", version = version(), arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server until SIGTERM or Ctrl-C.
+    Serve(ServerArguments),
+    /// Run the server with live data of this machine and of a simulated fleet, and show what to ask it.
+    Demo(DemoArguments),
+    /// Check, show or explain the configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Say whether `serve` with the same flags would accept its configuration; exit status 2 if not.
+    Check(ServerArguments),
+    /// Print what holds and where each value comes from; secrets are masked.
+    Show(ServerArguments),
+    /// Print an example file: every key with its meaning, unit and default.
+    Reference,
+}
+
+/// What `serve` and its kin take. Keys without a flag are set in the file or the environment.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArguments {
+    /// The configuration file, in TOML.
+    #[arg(long, value_name = "FILE", env = "TIDELINE_CONFIG")]
+    config: Option<PathBuf>,
+    /// The folder that everything is kept in [default: ./tideline-data].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Where to listen [default: 127.0.0.1:8490].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// A file that holds the token which clients must show.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<String>,
+    /// Listen beyond this machine although no token is set: whoever reaches the port may do everything.
+    #[arg(long)]
+    insecure_public: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
+    /// How many machines to simulate.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) hosts: u32,
+    /// What the simulated values grow from; the same seed gives the same machines.
+    #[arg(long, default_value_t = 42)]
+    pub(crate) seed: u64,
+    /// Ask the printed questions, check the answers, and end.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+impl ServerArguments {
+    /// Joins file, environment and flags.
+    pub(crate) fn resolve(&self) -> Result<Resolved> {
+        let flags = [
+            ("server.data_dir", self.data_dir.clone()),
+            ("server.listen", self.listen.clone()),
+            ("auth.token_file", self.token_file.clone()),
+            (
+                "server.insecure_public",
+                self.insecure_public.then(|| "true".to_owned()),
+            ),
+        ];
+        let environment = std::env::vars_os().map(|(name, text)| {
+            (
+                name.to_string_lossy().into_owned(),
+                text.to_string_lossy().into_owned(),
+            )
+        });
+        let sources = Sources {
+            file: self.config.clone(),
+            environment: environment.collect(),
+            flags: flags
+                .into_iter()
+                .filter_map(|(path, text)| Some((path, text?)))
+                .collect(),
+        };
+        Ok(Resolved::from(&sources)?)
+    }
+}
+
+/// The version, with the commit where it is known.
+pub(crate) const fn version() -> &'static str {
+    match option_env!("TIDELINE_COMMIT") {
+        Some(_) => concat!(env!("CARGO_PKG_VERSION"), " (", env!("TIDELINE_COMMIT"), ")"),
+        None => env!("CARGO_PKG_VERSION"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+}

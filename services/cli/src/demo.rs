@@ -1,0 +1,193 @@
+//! `tideline demo`: a server with data in it, and what to ask it.
+//!
+//! The server is the one of `serve`, in this process. Two agents write to it over HTTP, as agents anywhere would:
+//! one with real figures of this machine, one that simulates a fleet. Started again on the same folder, it goes on.
+
+use std::io::{IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tideline_model::{Clock, SystemClock};
+use tideline_server::{Config, Server, logging};
+
+mod agents;
+mod examples;
+mod host;
+mod poster;
+mod progress;
+
+use crate::arguments::DemoArguments;
+use crate::error::{CliError, Result};
+use examples::Example;
+use host::HostSampler;
+use poster::Poster;
+use progress::Progress;
+
+/// How long the first data may take to arrive.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// From one look at the progress to the next, until it is ready.
+const READY_INTERVAL: Duration = Duration::from_millis(50);
+/// From one status line to the next.
+const STATUS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Runs the demo until it is asked to stop; with `--once`, until its questions are answered.
+pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
+    let resolved = arguments.server.resolve()?;
+    let mut config = resolved.config.clone();
+    if resolved.is_default("log.level") {
+        // Whoever tries the demo wants to see its own lines.
+        config.log_filter = "warn".to_owned();
+    }
+    logging::start(&config)?;
+    if let Some(warning) = config.warning() {
+        tracing::warn!("{warning}");
+    }
+    println!("opening {} …", config.data_dir.display());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let server = Server::start(&config, Arc::clone(&clock))?;
+    let poster = Poster::new(base(server.address()), config.token.clone());
+    let sampler = HostSampler::new()?;
+    let examples = examples::examples(sampler.host());
+    let progress = Arc::new(Progress::new(server.stop()));
+    let fleet = agents::fleet(arguments.seed, arguments.hosts, clock.now());
+    println!(
+        "live figures of {}, beside a SIMULATED fleet of {} machines (seed {}) with its last hour …",
+        sampler.host(),
+        arguments.hosts,
+        arguments.seed
+    );
+    let (clock_of_fleet, poster_of_fleet, progress_of_fleet) =
+        (clock.clone(), poster.clone(), progress.clone());
+    let (poster_of_host, progress_of_host) = (poster.clone(), progress.clone());
+    let agents = [
+        spawn("demo-fleet", move || {
+            agents::simulate(
+                fleet,
+                clock_of_fleet.as_ref(),
+                &poster_of_fleet,
+                &progress_of_fleet,
+            );
+        })?,
+        spawn("demo-host", move || {
+            agents::sample_host(sampler, clock.as_ref(), &poster_of_host, &progress_of_host);
+        })?,
+    ];
+    let shown = show(&server, &progress, &poster, &examples, &config, arguments.once);
+    if shown.is_err() || arguments.once {
+        server.stop().ask();
+    }
+    let status = {
+        let progress = progress.clone();
+        spawn("demo-status", move || report(&progress))?
+    };
+    let ended = server.wait();
+    progress.stop();
+    for thread in agents.into_iter().chain([status]) {
+        // A panic has been printed by its thread.
+        let _ = thread.join();
+    }
+    println!("\nstopped; {}", progress.status());
+    shown?;
+    Ok(ended?)
+}
+
+/// Waits until there is something to see, then says how to see it. Returns early when somebody stops the server.
+fn show(
+    server: &Server,
+    progress: &Progress,
+    poster: &Poster,
+    examples: &[Example],
+    config: &Config,
+    once: bool,
+) -> Result<()> {
+    let begun = Instant::now();
+    while !progress.is_ready() {
+        if server.stop().is_asked() {
+            return Ok(());
+        }
+        if begun.elapsed() > READY_TIMEOUT {
+            return Err(CliError::NotReady {
+                seconds: READY_TIMEOUT.as_secs(),
+                reason: match progress.last_failure() {
+                    reason if reason.is_empty() => progress.status(),
+                    reason => reason,
+                },
+            });
+        }
+        progress.pause(READY_INTERVAL);
+    }
+    println!(
+        "ready after {:.1} s: {}\n",
+        begun.elapsed().as_secs_f64(),
+        progress.status()
+    );
+    println!("  API            {}/v1", poster.base());
+    println!("  documentation  {}/docs", poster.base());
+    println!("  data           {}\n", config.data_dir.display());
+    if poster.needs_token() {
+        println!("Set TIDELINE_TOKEN to the token of this server first.\n");
+    }
+    for example in examples {
+        println!("# {}\n{}\n", example.about, example.curl(poster));
+    }
+    if once {
+        for example in examples {
+            println!("# {}\n{}\n", example.about, example.ask(poster)?.trim_end());
+        }
+        return Ok(());
+    }
+    println!("Ctrl-C ends it; the data stays, and the next start goes on.");
+    Ok(())
+}
+
+/// Keeps one line of a terminal up to date.
+fn report(progress: &Progress) {
+    let mut terminal = std::io::stderr();
+    if !terminal.is_terminal() {
+        return;
+    }
+    while progress.pause(STATUS_INTERVAL) {
+        let line = format!("\r{}\x1b[K", progress.status());
+        if terminal
+            .write_all(line.as_bytes())
+            .and_then(|()| terminal.flush())
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn(work).map_err(CliError::Thread)
+}
+
+/// How this machine reaches an address that is listened on.
+fn base(mut address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    format!("http://{address}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_listens_everywhere_is_reached_here() {
+        for (listen, reached) in [
+            ("0.0.0.0:1", "http://127.0.0.1:1"),
+            ("[::]:2", "http://[::1]:2"),
+            ("10.1.2.3:3", "http://10.1.2.3:3"),
+        ] {
+            assert_eq!(base(listen.parse().expect("an address")), reached);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The two agents of the demo, each a thread that posts line protocol: the real machine and the simulated fleet.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tideline_fleet::{Fleet, FleetSpec};
+use tideline_model::time::NANOS_PER_SECOND;
+use tideline_model::{Clock, Timestamp};
+
+use super::host::HostSampler;
+use super::poster::Poster;
+use super::progress::Progress;
+
+/// From one look at this machine to the next.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
+/// The simulated machines report as often as those of the benchmark suite, in nanoseconds.
+const FLEET_STEP: i64 = 10 * NANOS_PER_SECOND;
+/// How much past the simulated fleet brings along, in nanoseconds.
+const FLEET_PAST: i64 = 3_600 * NANOS_PER_SECOND;
+/// Rows of one request while the fleet catches up.
+const BATCH_ROWS: u32 = 5_000;
+/// The wait after a write that failed.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Posts the figures of this machine until the progress is stopped. A sample that cannot be written is lost: the
+/// next one is newer.
+pub(crate) fn sample_host(mut sampler: HostSampler, clock: &dyn Clock, poster: &Poster, progress: &Progress) {
+    let mut pause = sysinfo::MINIMUM_CPU_UPDATE_INTERVAL;
+    while progress.pause(pause) {
+        let (lines, points) = sampler.sample(clock.now());
+        match poster.write(lines.as_bytes()) {
+            Ok(()) => {
+                progress.measured.fetch_add(points, Ordering::Relaxed);
+            }
+            Err(error) => progress.fail(error.to_string()),
+        }
+        pause = SAMPLE_INTERVAL;
+    }
+}
+
+/// The simulated fleet as it is `now`, with the last hour before it. Its measurement is `fleet_cpu`, and every line
+/// bears `origin=simulated`, so that nobody takes it for real.
+pub(crate) fn fleet(seed: u64, hosts: u32, now: Timestamp) -> Fleet {
+    let start = now.nanos() - FLEET_PAST;
+    Fleet::from_spec(&FleetSpec {
+        measurement: "fleet_cpu",
+        mark: Some(("origin", "simulated")),
+        ..FleetSpec::new(seed, hosts, start - start.rem_euclid(FLEET_STEP), FLEET_STEP)
+    })
+}
+
+/// Posts the fleet's past, then its present as it comes, until the progress is stopped. A write that fails is
+/// tried again, so the fleet has no gaps. On a folder that already holds the same hour, the newest values win.
+pub(crate) fn simulate(mut fleet: Fleet, clock: &dyn Clock, poster: &Poster, progress: &Progress) {
+    let hosts = fleet.hosts().len();
+    let batch_steps = (BATCH_ROWS as usize / hosts).max(1);
+    let mut lines = Vec::new();
+    loop {
+        let ahead = fleet.timestamp() - clock.now().nanos();
+        if ahead > 0 {
+            progress.has_caught_up.store(true, Ordering::Relaxed);
+            if !progress.pause(Duration::from_nanos(ahead.unsigned_abs())) {
+                return;
+            }
+            continue;
+        }
+        let due = usize::try_from(-ahead / FLEET_STEP).map_or(1, |steps| steps + 1);
+        let rows = due.min(batch_steps) * hosts;
+        lines.clear();
+        fleet.write_rows(rows, &mut lines);
+        while let Err(error) = poster.write(&lines) {
+            progress.fail(error.to_string());
+            if !progress.pause(RETRY_PAUSE) {
+                return;
+            }
+        }
+        progress.simulated.fetch_add(rows as u64, Ordering::Relaxed);
+        if !progress.pause(Duration::ZERO) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fleet_is_marked_and_the_same_for_the_same_seed() {
+        let now = Timestamp::from_nanos_clamped(1_700_000_003_500_000_000);
+        let mut first = Vec::new();
+        fleet(42, 3, now).write_rows(4, &mut first);
+        let mut second = Vec::new();
+        fleet(42, 3, now).write_rows(4, &mut second);
+        assert_eq!(first, second);
+        let text = String::from_utf8(first).expect("line protocol is text");
+        assert!(
+            text.lines()
+                .all(|line| line.starts_with("fleet_cpu,") && line.contains(",origin=simulated "))
+        );
+        assert!(
+            text.lines()
+                .take(3)
+                .all(|line| line.ends_with(" 1699996400000000000")),
+            "{text}"
+        );
+        assert!(text.ends_with(" 1699996410000000000\n"), "{text}");
+    }
+}

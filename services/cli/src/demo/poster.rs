@@ -1,0 +1,84 @@
+//! Sends line protocol over HTTP, as any agent does.
+
+use std::time::Duration;
+
+use tideline_server::Secret;
+use ureq::Agent;
+use ureq::http::Response;
+
+use crate::error::{CliError, Result};
+
+/// A client of one server. Clones share its connections.
+#[derive(Debug, Clone)]
+pub(crate) struct Poster {
+    agent: Agent,
+    base: String,
+    token: Option<Secret>,
+}
+
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Poster {
+    /// A client of the server at `base`, such as `http://127.0.0.1:8490`.
+    pub(crate) fn new(base: String, token: Option<Secret>) -> Self {
+        let agent = Agent::config_builder()
+            .timeout_global(Some(ANSWER_TIMEOUT))
+            .http_status_as_error(false)
+            .build()
+            .new_agent();
+        Self { agent, base, token }
+    }
+
+    /// Where the server is.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Whether the server asks for a token.
+    pub(crate) const fn needs_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Writes lines with timestamps in nanoseconds; an error unless all were stored.
+    pub(crate) fn write(&self, lines: &[u8]) -> Result<()> {
+        let answer = self.post("/write?precision=ns", "text/plain", "application/json", lines)?;
+        match answer.0 {
+            204 => Ok(()),
+            status => Err(self.failed("/write", format!("status {status}: {}", answer.1))),
+        }
+    }
+
+    /// Asks a question in JSON; an error unless the status is 200.
+    pub(crate) fn ask(&self, path: &str, accept: &str, question: &str) -> Result<String> {
+        match self.post(path, "application/json", accept, question.as_bytes())? {
+            (200, answer) => Ok(answer),
+            (status, answer) => Err(self.failed(path, format!("status {status}: {answer}"))),
+        }
+    }
+
+    fn post(&self, path: &str, content_type: &str, accept: &str, body: &[u8]) -> Result<(u16, String)> {
+        let mut request = self
+            .agent
+            .post(format!("{}{path}", self.base))
+            .header("content-type", content_type)
+            .header("accept", accept);
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {}", token.expose()));
+        }
+        let read = |answer: Response<ureq::Body>| {
+            let status = answer.status().as_u16();
+            Ok((status, answer.into_body().read_to_string()?))
+        };
+        let answer = request.send(body).and_then(read);
+        answer.map_err(|error| self.failed(path, error.to_string()))
+    }
+
+    fn failed(&self, path: &str, reason: String) -> CliError {
+        CliError::Request {
+            method: "POST",
+            url: format!("{}{path}", self.base),
+            reason,
+        }
+    }
+}

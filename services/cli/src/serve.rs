@@ -1,0 +1,25 @@
+//! `tideline serve`.
+
+use std::sync::Arc;
+
+use tideline_model::SystemClock;
+use tideline_server::{Server, logging};
+
+use crate::arguments::{ServerArguments, version};
+use crate::error::Result;
+
+/// Serves until it is asked to stop.
+pub(crate) fn run(arguments: &ServerArguments) -> Result<()> {
+    let config = arguments.resolve()?.config;
+    logging::start(&config)?;
+    tracing::info!(version = version(), data_dir = %config.data_dir.display(), "tideline starts");
+    if let Some(warning) = config.warning() {
+        tracing::warn!("{warning}");
+    }
+    let server = Server::start(&config, Arc::new(SystemClock))?;
+    let address = server.address();
+    println!("listening on http://{address}, documentation at http://{address}/docs");
+    server.wait()?;
+    tracing::info!("stopped; everything acknowledged is on disk");
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! `tideline config` and the version.
+
+use std::fs;
+
+use crate::process::{output, text, tideline};
+
+#[test]
+fn check_tells_right_from_wrong_by_its_exit_status() {
+    let right = output(tideline(&["config", "check"]));
+    assert_eq!(right.status.code(), Some(0), "{}", text(&right.stderr));
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("tideline.toml");
+    fs::write(&file, "[server]\nlisten = \"127.0.0.1:1\"\ndata_dirr = \"x\"\n").expect("a file in it");
+    let mut command = tideline(&["config", "check", "--config"]);
+    command.arg(&file);
+    let wrong = output(command);
+    assert_eq!(wrong.status.code(), Some(2));
+    let said = text(&wrong.stderr);
+    assert!(
+        said.contains("tideline.toml:3: unknown key server.data_dirr; did you mean server.data_dir?"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn show_names_the_origin_and_hides_the_token() {
+    let mut command = tideline(&["config", "show", "--listen", "0.0.0.0:9"]);
+    command.env("TIDELINE__AUTH__TOKEN", "a-token-of-this-test-0123456789");
+    let shown = output(command);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let text = text(&shown.stdout);
+    assert!(!text.contains("a-token-of-this-test"), "{text}");
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("listen = \"0.0.0.0:9\"") && line.ends_with("# flag --listen"))
+    );
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("token = ") && line.ends_with("TIDELINE__AUTH__TOKEN"))
+    );
+}
+
+#[test]
+fn the_reference_is_a_configuration() {
+    let reference = output(tideline(&["config", "reference"]));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("tideline.toml");
+    fs::write(&file, &reference.stdout).expect("a file in it");
+    let mut command = tideline(&["config", "check"]);
+    command.env("TIDELINE_CONFIG", &file);
+    let checked = output(command);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+}
+
+#[test]
+fn a_public_address_without_a_token_does_not_start() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("data");
+    let mut command = tideline(&["serve", "--listen", "0.0.0.0:0", "--data-dir"]);
+    command.arg(&data);
+    let refused = output(command);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("flag --listen") && said.contains("no token is set"),
+        "{said}"
+    );
+    assert!(!data.exists(), "nothing has been touched");
+}
+
+#[test]
+fn the_version_names_the_product() {
+    let version = output(tideline(&["--version"]));
+    assert!(text(&version.stdout).starts_with(concat!("tideline ", env!("CARGO_PKG_VERSION"))));
+}

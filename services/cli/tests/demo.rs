@@ -1,0 +1,40 @@
+//! `tideline demo`: what it prints can be done.
+
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::process::{Running, tideline};
+
+fn demo(data: &Path, more: &[&str]) -> Command {
+    let mut command = tideline(&["demo", "--listen", "127.0.0.1:0", "--hosts", "20", "--data-dir"]);
+    command.arg(data).args(more);
+    command
+}
+
+#[test]
+fn the_printed_lines_work_and_a_second_start_goes_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut running = Running::start(demo(folder.path(), &["--seed", "7"]));
+    running.wait_for(|line| line.contains("SIMULATED fleet of 20 machines (seed 7)"));
+    for shown in ["\"timelines\":[{", "usage_active", "used_percent"] {
+        let line = running.wait_for(|line| line.starts_with("curl "));
+        let answer = Command::new("sh")
+            .args(["-c", &line])
+            .output()
+            .expect("a shell runs");
+        let answer = String::from_utf8_lossy(&answer.stdout);
+        assert!(answer.contains(shown), "{line}\nanswers\n{answer}");
+    }
+    running.wait_for(|line| line.starts_with("Ctrl-C ends it"));
+    running.signal(Signal::INT);
+    let (status, _, said) = running.end();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("stopped; ") && !said.contains("failed"), "{said}");
+
+    let again = Running::start(demo(folder.path(), &["--once"]));
+    let (status, _, said) = again.end();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert_eq!(said.matches("\ncurl ").count(), 3, "{said}");
+}

@@ -1,0 +1,87 @@
+//! `tideline serve`: it answers, it ends in order, and what it acknowledged is there afterwards.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::process::{Running, output, text, tideline};
+
+/// How soon a server that is asked to stop has ended.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+fn ask(address: SocketAddr, path: &str, body: Option<&str>) -> (u16, String) {
+    let agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .build()
+        .new_agent();
+    let url = format!("http://{address}{path}");
+    let mut answer = match body {
+        Some(body) => agent.post(&url).send(body),
+        None => agent.get(&url).call(),
+    }
+    .expect("it answers");
+    let text = answer.body_mut().read_to_string().expect("the answer is text");
+    (answer.status().as_u16(), text)
+}
+
+#[test]
+fn points_outlive_a_stop() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("data");
+    let (server, address) = Running::serve(&data);
+    assert_eq!(ask(address, "/health", None).0, 200);
+    assert_eq!(
+        ask(
+            address,
+            "/write",
+            Some("kept,host=a value=41.5 1700000000000000000")
+        )
+        .0,
+        204
+    );
+    server.signal(Signal::TERM);
+    let (status, took, said) = server.end();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(took < STOP_LIMIT, "it took {took:?}:\n{said}");
+
+    let (server, address) = Running::serve(&data);
+    let (status, found) = ask(address, "/v1/tables/default/timelines?measurement=kept", None);
+    assert_eq!(status, 200, "{found}");
+    assert!(
+        found.contains("\"host\":\"a\"") && found.contains("2023-11-14T22:13:20Z"),
+        "{found}"
+    );
+    server.signal(Signal::INT);
+    let (status, _, said) = server.end();
+    assert_eq!(status.code(), Some(0), "{said}");
+}
+
+#[test]
+fn a_folder_has_one_process_at_a_time() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (_first, address) = Running::serve(folder.path());
+    let mut command = tideline(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+    command.arg(folder.path());
+    let second = output(command);
+    assert_eq!(second.status.code(), Some(1));
+    let said = text(&second.stderr);
+    let last = said.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("tideline: cannot open the data folder") && last.contains("is using"),
+        "{said}"
+    );
+    assert_eq!(ask(address, "/health", None).0, 200, "the first goes on");
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (_first, address) = Running::serve(&folder.path().join("first"));
+    let mut command = tideline(&["serve", "--listen", &address.to_string(), "--data-dir"]);
+    command.arg(folder.path().join("second"));
+    let second = output(command);
+    assert_eq!(second.status.code(), Some(1));
+    let said = text(&second.stderr);
+    assert!(said.contains(&format!("cannot listen on {address}: ")), "{said}");
+}

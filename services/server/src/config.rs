@@ -1,0 +1,173 @@
+//! What can be set about a server, resolved once into a checked type.
+//!
+//! Four layers, each stronger than the one before: defaults, the file, the environment, flags. [`Resolved::from`]
+//! is the only place that joins them; everything behind it sees a [`Config`] that is right. All keys stand in one
+//! table ([`keys`]), which the parser, `config show`, `config reference` and the messages are made from.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tideline_backend_fjall::FjallOptions;
+use tideline_http::HttpSettings;
+
+mod describe;
+pub(crate) mod keys;
+mod secret;
+mod slot;
+mod sources;
+
+pub use describe::reference;
+pub use secret::Secret;
+pub use slot::LogFormat;
+pub use sources::{Origin, Problem, Sources};
+
+use crate::error::{Result, ServerError};
+use sources::Given;
+
+/// A checked configuration. Units and defaults are those of the keys; see [`reference`].
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where it listens. Port 0 lets the system choose one.
+    pub listen: SocketAddr,
+    /// The folder that everything is kept in.
+    pub data_dir: PathBuf,
+    /// Listens beyond this machine although nobody has to show a token.
+    pub insecure_public: bool,
+    /// What a client must show, if anything.
+    pub token: Option<Secret>,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// Which log lines are written, as a `tracing` filter.
+    pub log_filter: String,
+    /// The embedded store.
+    pub backend: FjallOptions,
+    /// The engine, but for the folder of its index, which follows [`Self::data_dir`].
+    pub engine: tideline_engine::Settings,
+    /// The HTTP service, but for the token, which is [`Self::token`].
+    pub http: HttpSettings,
+}
+
+/// A configuration that says where each value comes from.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    /// What holds.
+    pub config: Config,
+    /// By the path of the key; keys at their default are absent.
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+/// How long a stopping server waits for requests that run. With the time to close it stays below 5 s.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8490)),
+            data_dir: PathBuf::from("./tideline-data"),
+            insecure_public: false,
+            token: None,
+            log_format: LogFormat::Text,
+            log_filter: "info".to_owned(),
+            backend: FjallOptions::default(),
+            engine: tideline_engine::Settings::new(PathBuf::new()),
+            http: HttpSettings {
+                drain_timeout: DRAIN_TIMEOUT,
+                ..HttpSettings::default()
+            },
+        }
+    }
+}
+
+impl Config {
+    /// The engine's settings, with the index inside the data folder.
+    pub fn engine_settings(&self) -> tideline_engine::Settings {
+        tideline_engine::Settings {
+            index_dir: self.data_dir.join("index"),
+            ..self.engine.clone()
+        }
+    }
+
+    /// The HTTP service's settings, with the token.
+    pub fn http_settings(&self) -> HttpSettings {
+        let token = self.token.as_ref().map(Secret::guarded);
+        HttpSettings {
+            token,
+            ..self.http.clone()
+        }
+    }
+
+    /// Whether somebody on another machine could reach it.
+    pub fn is_public(&self) -> bool {
+        !self.listen.ip().to_canonical().is_loopback()
+    }
+
+    /// What holds although it is dangerous, for the log.
+    pub fn warning(&self) -> Option<String> {
+        (self.is_public() && self.token.is_none()).then(|| {
+            format!(
+                "ANYONE who reaches {} can read, write and delete everything: it listens beyond this machine \
+                 without a token (--insecure-public)",
+                self.listen
+            )
+        })
+    }
+}
+
+impl Resolved {
+    /// Joins the layers and checks the result. Reads the file, and the files that hold secrets.
+    ///
+    /// Every problem is found and reported, not only the first.
+    pub fn from(sources: &Sources) -> Result<Self> {
+        let mut problems = Vec::new();
+        let mut resolved = Self {
+            config: Config::default(),
+            origins: BTreeMap::new(),
+        };
+        for given in sources.collect(&mut problems) {
+            let Given { key, text, origin } = given;
+            let read = (key.slot)(&mut resolved.config).read(&text, key.range.clone());
+            match read {
+                Ok(()) => {
+                    resolved.origins.insert(key.path, origin);
+                }
+                Err(reason) => problems.push(Problem::at(origin, format!("{}: {reason}", key.path))),
+            }
+        }
+        if problems.is_empty() {
+            problems.extend(resolved.unsafe_listen());
+        }
+        match problems.is_empty() {
+            true => Ok(resolved),
+            false => Err(ServerError::Config { problems }),
+        }
+    }
+
+    /// Whether nobody has set the key with this path, such as `log.level`.
+    pub fn is_default(&self, path: &str) -> bool {
+        self.origin(path) == Origin::Default
+    }
+
+    /// Where the value of a key comes from.
+    fn origin(&self, path: &str) -> Origin {
+        self.origins.get(path).cloned().unwrap_or(Origin::Default)
+    }
+
+    fn unsafe_listen(&self) -> Option<Problem> {
+        let config = &self.config;
+        (config.is_public() && config.token.is_none() && !config.insecure_public).then(|| {
+            Problem::at(
+                self.origin("server.listen"),
+                format!(
+                    "{} can be reached from other machines, but no token is set: set one (--token-file), listen \
+                     on 127.0.0.1, or say --insecure-public",
+                    config.listen
+                ),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! The one table of all keys.
+
+use super::Config;
+use super::slot::{Range, Slot};
+use super::sources::ENVIRONMENT_PREFIX;
+
+/// Something that can be set.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// `section.name`.
+    pub(crate) path: &'static str,
+    /// What it means.
+    pub(crate) about: &'static str,
+    /// Where its value stands.
+    pub(crate) slot: fn(&mut Config) -> Slot<'_>,
+    /// What it may be: in bytes, in pieces, or in milliseconds.
+    pub(crate) range: Range,
+    /// Whether a flag of the command line sets it.
+    pub(crate) has_flag: bool,
+    /// Whether its value is masked, and may stand in a file of its own.
+    pub(crate) is_secret: bool,
+}
+
+impl Key {
+    const fn new(path: &'static str, about: &'static str, slot: fn(&mut Config) -> Slot<'_>) -> Self {
+        Self {
+            path,
+            about,
+            slot,
+            range: 0..=u64::MAX,
+            has_flag: false,
+            is_secret: false,
+        }
+    }
+
+    const fn flagged(self) -> Self {
+        Self {
+            has_flag: true,
+            ..self
+        }
+    }
+
+    const fn secret(self) -> Self {
+        Self {
+            is_secret: true,
+            ..self
+        }
+    }
+
+    const fn within(self, least: u64, most: u64) -> Self {
+        Self {
+            range: least..=most,
+            ..self
+        }
+    }
+
+    /// The section it stands in.
+    pub(crate) fn section(&self) -> &'static str {
+        self.path.split_once('.').map_or("", |(section, _)| section)
+    }
+
+    /// Its name inside its section.
+    pub(crate) fn name(&self) -> &'static str {
+        self.path.split_once('.').map_or(self.path, |(_, name)| name)
+    }
+
+    /// The variable that sets it.
+    pub(crate) fn variable(&self) -> String {
+        format!(
+            "{ENVIRONMENT_PREFIX}{}",
+            self.path.to_ascii_uppercase().replace('.', "__")
+        )
+    }
+
+    /// The flag that sets it, where [`Self::has_flag`]. A secret is never on a command line, where others see it.
+    pub(crate) fn flag(&self) -> String {
+        let file = if self.is_secret { "-file" } else { "" };
+        format!("--{}{file}", self.name().replace('_', "-"))
+    }
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const HOUR_MILLIS: u64 = 3_600_000;
+
+/// All keys, in the order of the reference; the keys of a section stand together.
+pub(crate) const KEYS: &[Key] = &[
+    Key::new(
+        "server.listen",
+        "Where it listens. Beyond 127.0.0.1 a token is needed; see auth.token.",
+        |config| Slot::Address(&mut config.listen),
+    )
+    .flagged(),
+    Key::new(
+        "server.data_dir",
+        "The folder that everything is kept in. It is made if it is missing. One process uses it at a time.",
+        |config| Slot::Path(&mut config.data_dir),
+    )
+    .flagged(),
+    Key::new(
+        "server.insecure_public",
+        "Listen beyond this machine although no token is set. Whoever reaches the port may then do everything.",
+        |config| Slot::Switch(&mut config.insecure_public),
+    )
+    .flagged(),
+    Key::new(
+        "server.drain_timeout",
+        "How long a stopping server waits for requests that run. Closing takes at most 1.5 s more.",
+        |config| Slot::Duration(&mut config.http.drain_timeout),
+    )
+    .within(0, HOUR_MILLIS),
+    Key::new(
+        "auth.token",
+        "What clients must show, as `Authorization: Bearer TOKEN`: at least 16 letters, digits or -._~+/=.\n\
+         Better kept in a file of its own, which token_file names. Not set: nobody has to show anything.",
+        |config| Slot::Secret(&mut config.token),
+    )
+    .flagged()
+    .secret(),
+    Key::new(
+        "log.format",
+        "How log lines look. They go to standard error.",
+        |config| Slot::LogFormat(&mut config.log_format),
+    ),
+    Key::new(
+        "log.level",
+        "Which log lines are written.",
+        |config| Slot::LogFilter(&mut config.log_filter),
+    ),
+    Key::new(
+        "http.body_bytes_max",
+        "Largest request body, as sent.",
+        |config| Slot::Bytes(&mut config.http.body_bytes_max),
+    )
+    .within(KIB, u64::MAX),
+    Key::new(
+        "http.decoded_body_bytes_max",
+        "Largest request body after decompression.",
+        |config| Slot::Bytes(&mut config.http.decoded_body_bytes_max),
+    )
+    .within(KIB, u64::MAX),
+    Key::new(
+        "http.bodies_in_flight_bytes_max",
+        "All request bodies that are held at once; a request beyond it is refused as overload.",
+        |config| Slot::Bytes(&mut config.http.bodies_in_flight_bytes_max),
+    )
+    .within(MIB, u64::MAX),
+    Key::new(
+        "http.request_bytes_max",
+        "Largest JSON request that is not a write.",
+        |config| Slot::Bytes(&mut config.http.request_bytes_max),
+    )
+    .within(KIB, u64::MAX),
+    Key::new(
+        "http.header_timeout",
+        "How long a request head may take to arrive.",
+        |config| Slot::Duration(&mut config.http.header_timeout),
+    )
+    .within(100, HOUR_MILLIS),
+    Key::new(
+        "http.idle_timeout",
+        "How long a connection may lie idle between requests.",
+        |config| Slot::Duration(&mut config.http.idle_timeout),
+    )
+    .within(100, HOUR_MILLIS),
+    Key::new(
+        "http.body_timeout",
+        "How long a request body may make no progress.",
+        |config| Slot::Duration(&mut config.http.body_timeout),
+    )
+    .within(100, HOUR_MILLIS),
+    Key::new(
+        "http.body_bytes_per_second_min",
+        "The slowest request body that is read to its end, each second.",
+        |config| Slot::Bytes64(&mut config.http.body_bytes_per_second_min),
+    ),
+    Key::new(
+        "http.answer_timeout",
+        "How long a client may take nothing of an answer before it is cut off.",
+        |config| Slot::Duration(&mut config.http.answer_timeout),
+    )
+    .within(100, HOUR_MILLIS),
+    Key::new(
+        "http.connections_max",
+        "Connections held at once; further ones wait.",
+        |config| Slot::Count(&mut config.http.connections_max),
+    )
+    .within(1, 1_000_000),
+    Key::new(
+        "http.writes_in_flight_max",
+        "Writes that are decoded and committed at once, each on a thread.",
+        |config| Slot::Count(&mut config.http.writes_in_flight_max),
+    )
+    .within(1, 256),
+    Key::new(
+        "http.queries_in_flight_max",
+        "Queries and searches that run at once, each on a thread.",
+        |config| Slot::Count(&mut config.http.queries_in_flight_max),
+    )
+    .within(1, 256),
+    Key::new(
+        "http.turn_timeout",
+        "How long a request waits for its turn before it is refused as overload.",
+        |config| Slot::Duration(&mut config.http.turn_timeout),
+    )
+    .within(0, HOUR_MILLIS),
+    Key::new(
+        "storage.head_bytes_max",
+        "Unsealed points in memory at which they are sealed. Memory peaks near twice this.",
+        |config| Slot::Bytes(&mut config.engine.store.head_bytes_max),
+    )
+    .within(MIB, u64::MAX),
+    Key::new(
+        "storage.head_age_max",
+        "Age of the oldest unsealed point at which all are sealed: bounds what a restart reads again.",
+        |config| Slot::Duration(&mut config.engine.store.head_age_max),
+    )
+    .within(1_000, 168 * HOUR_MILLIS),
+    Key::new(
+        "storage.pending_bytes_max",
+        "Decoded points that may wait to be written; beyond it writes are refused as overload.",
+        |config| Slot::Bytes(&mut config.engine.store.pending_bytes_max),
+    )
+    .within(MIB, u64::MAX),
+    Key::new(
+        "storage.cache_bytes",
+        "Cache of sealed blocks.",
+        |config| Slot::Bytes64(&mut config.backend.cache_bytes),
+    ),
+    Key::new(
+        "storage.series_cache_bytes",
+        "Cache of timelines by the text that names them in a write, for each table.",
+        |config| Slot::Bytes(&mut config.engine.raw_key_cache_bytes),
+    ),
+    Key::new(
+        "storage.free_bytes_min",
+        "Free space of the disk below which writes are refused; they resume when space returns.",
+        |config| Slot::Bytes64(&mut config.backend.free_bytes_min),
+    ),
+    Key::new(
+        "storage.free_per_mille_min",
+        "The same, in thousandths of the disk; the larger of both holds.",
+        |config| Slot::Count64(&mut config.backend.free_per_mille_min),
+    )
+    .within(0, 1_000),
+    Key::new(
+        "storage.worker_threads",
+        "Threads that flush and compact.",
+        |config| Slot::Count(&mut config.backend.worker_threads),
+    )
+    .within(1, 64),
+    Key::new(
+        "storage.open_files_max",
+        "Most files that the store keeps open.",
+        |config| Slot::Count(&mut config.backend.open_files_max),
+    )
+    .within(64, 1_000_000),
+    Key::new(
+        "storage.accept_loss",
+        "Start although writes that had been acknowledged are missing from the folder: an operator's decision,\n\
+         for one start.",
+        |config| Slot::Switch(&mut config.backend.accept_loss),
+    ),
+    Key::new(
+        "storage.request_ttl",
+        "How long the outcome of a request with an idempotency key is remembered.",
+        |config| Slot::Duration(&mut config.engine.store.request_ttl),
+    )
+    .within(1_000, 168 * HOUR_MILLIS),
+    Key::new(
+        "storage.requests_max",
+        "Most such outcomes that are remembered, oldest dropped first.",
+        |config| Slot::Count(&mut config.engine.store.requests_max),
+    ),
+];

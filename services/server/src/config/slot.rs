@@ -1,0 +1,223 @@
+//! The place of one value in a [`Config`](super::Config), and how it is read from and written as text.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tideline_model::time::{format_duration, parse_duration};
+use tracing_subscriber::EnvFilter;
+
+use super::secret::Secret;
+
+/// Where a value stands. The variant decides how its text reads.
+#[derive(Debug)]
+pub(crate) enum Slot<'a> {
+    Address(&'a mut SocketAddr),
+    Path(&'a mut PathBuf),
+    Switch(&'a mut bool),
+    /// Bytes.
+    Bytes(&'a mut usize),
+    /// Bytes, in 64 bits.
+    Bytes64(&'a mut u64),
+    Count(&'a mut usize),
+    Count64(&'a mut u64),
+    Duration(&'a mut Duration),
+    Secret(&'a mut Option<Secret>),
+    LogFormat(&'a mut LogFormat),
+    LogFilter(&'a mut String),
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line, for machines.
+    Json,
+}
+
+/// What may be set: in bytes, in pieces, or in milliseconds.
+pub(crate) type Range = RangeInclusive<u64>;
+
+/// Units of sizes, largest first.
+const BYTE_UNITS: [(&str, u64); 5] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+];
+
+impl Slot<'_> {
+    /// Reads `text` into the place. On an error the value stays as it was and the message says what is expected.
+    pub(crate) fn read(self, text: &str, range: Range) -> Result<(), String> {
+        match self {
+            Self::Address(place) => {
+                *place = text.parse().map_err(|_| {
+                    format!("{text:?} is not an address with a port, such as 127.0.0.1:8490 or [::1]:8490")
+                })?;
+            }
+            Self::Path(_) if text.is_empty() => return Err("the path is empty".to_owned()),
+            Self::Path(place) => *place = PathBuf::from(text),
+            Self::Switch(place) => {
+                *place = text
+                    .parse()
+                    .map_err(|_| format!("{text:?} is neither true nor false"))?;
+            }
+            Self::Bytes(place) => *place = whole(read_bytes(text, &range)?)?,
+            Self::Bytes64(place) => *place = read_bytes(text, &range)?,
+            Self::Count(place) => *place = whole(read_count(text, &range)?)?,
+            Self::Count64(place) => *place = read_count(text, &range)?,
+            Self::Duration(place) => *place = Duration::from_nanos(read_nanos(text, &range)?),
+            Self::Secret(place) => *place = Some(Secret::new(text)?),
+            Self::LogFormat(place) => {
+                *place = match text {
+                    "text" => LogFormat::Text,
+                    "json" => LogFormat::Json,
+                    _ => return Err(format!("{text:?} is neither text nor json")),
+                };
+            }
+            Self::LogFilter(place) => {
+                EnvFilter::builder()
+                    .parse(text)
+                    .map_err(|error| format!("{text:?} is no log filter: {error}"))?;
+                text.clone_into(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// The value as TOML writes it; a secret masked, `None` where nothing is set.
+    pub(crate) fn show(self) -> Option<String> {
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        Some(match self {
+            Self::Address(place) => quoted(&place.to_string()),
+            Self::Path(place) => quoted(&place.to_string_lossy()),
+            Self::Switch(place) => place.to_string(),
+            Self::Bytes(place) => quoted(&format_bytes(*place as u64)),
+            Self::Bytes64(place) => quoted(&format_bytes(*place)),
+            Self::Count(place) => place.to_string(),
+            Self::Count64(place) => place.to_string(),
+            Self::Duration(place) => quoted(&format_duration(
+                i64::try_from(place.as_nanos()).unwrap_or(i64::MAX),
+            )),
+            Self::Secret(place) => quoted(&format!("{:?}", place.as_ref()?)),
+            Self::LogFormat(LogFormat::Text) => quoted("text"),
+            Self::LogFormat(LogFormat::Json) => quoted("json"),
+            Self::LogFilter(place) => quoted(place),
+        })
+    }
+
+    /// What the value is, with its unit, for the reference.
+    pub(crate) fn unit(&self) -> &'static str {
+        match self {
+            Self::Address(_) => "address:port",
+            Self::Path(_) => "path",
+            Self::Switch(_) => "true or false",
+            Self::Bytes(_) | Self::Bytes64(_) => "bytes, such as 64MiB",
+            Self::Count(_) | Self::Count64(_) => "a number",
+            Self::Duration(_) => "duration, such as 10s or 2h",
+            Self::Secret(_) => "text",
+            Self::LogFormat(_) => "text or json",
+            Self::LogFilter(_) => {
+                "error, warn, info, debug, trace, or a list such as info,tideline_http=debug"
+            }
+        }
+    }
+}
+
+/// Reads `64MiB`, `1GiB`, or a plain number of bytes.
+fn read_bytes(text: &str, range: &Range) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.trim_start() {
+        "" => Some(1),
+        unit => BYTE_UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .map(|(_, bytes)| *bytes),
+    };
+    let bytes = unit
+        .zip(number.parse::<u64>().ok())
+        .and_then(|(unit, number)| number.checked_mul(unit))
+        .ok_or_else(|| format!("{text:?} is not a size: expected bytes, such as 64MiB or 1048576"))?;
+    within(bytes, range, format_bytes)
+}
+
+fn format_bytes(bytes: u64) -> String {
+    let unit = BYTE_UNITS
+        .iter()
+        .find(|(_, size)| bytes >= *size && bytes.is_multiple_of(*size));
+    unit.map_or_else(
+        || "0".to_owned(),
+        |(name, size)| format!("{}{name}", bytes / size),
+    )
+}
+
+fn read_count(text: &str, range: &Range) -> Result<u64, String> {
+    let count = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a whole number from 0"))?;
+    within(count, range, |count| count.to_string())
+}
+
+/// Reads a duration; the range is in milliseconds.
+fn read_nanos(text: &str, range: &Range) -> Result<u64, String> {
+    let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
+    let nanos = nanos.ok_or_else(|| format!("{text:?} is not a duration, such as 500ms, 10s or 2h"))?;
+    let format = |millis: u64| format_duration(whole(millis.saturating_mul(1_000_000)).unwrap_or(i64::MAX));
+    within(nanos.div_ceil(1_000_000), range, format)?;
+    Ok(nanos)
+}
+
+fn within(number: u64, range: &Range, format: impl Fn(u64) -> String) -> Result<u64, String> {
+    let (least, most) = (*range.start(), *range.end());
+    match number {
+        _ if number < least => Err(format!("{} is less than {}", format(number), format(least))),
+        _ if number > most => Err(format!("{} is more than {}", format(number), format(most))),
+        _ => Ok(number),
+    }
+}
+
+fn whole<T: TryFrom<u64>>(number: u64) -> Result<T, String> {
+    T::try_from(number).map_err(|_| format!("{number} is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_in_every_unit_and_write_back() {
+        let all = 0..=u64::MAX;
+        for (text, bytes) in [
+            ("0", 0),
+            ("17", 17),
+            ("17B", 17),
+            ("4KiB", 4_096),
+            ("96 MiB", 96 << 20),
+            ("2TiB", 2 << 40),
+        ] {
+            assert_eq!(read_bytes(text, &all), Ok(bytes), "{text}");
+            assert_eq!(read_bytes(&format_bytes(bytes), &all), Ok(bytes));
+        }
+        for text in ["", "MiB", "-1", "1.5GiB", "1MB", "20000000TiB", "1 2"] {
+            assert!(read_bytes(text, &all).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_out_of_range_names_the_bound() {
+        assert_eq!(
+            read_bytes("1KiB", &(1 << 20..=u64::MAX)),
+            Err("1KiB is less than 1MiB".to_owned())
+        );
+        assert_eq!(
+            read_nanos("2h", &(0..=60_000)),
+            Err("2h is more than 1m".to_owned())
+        );
+        assert_eq!(read_count("7", &(0..=5)), Err("7 is more than 5".to_owned()));
+        assert_eq!(read_nanos("1ns", &(1..=5)), Ok(1));
+    }
+}

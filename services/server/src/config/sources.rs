@@ -1,0 +1,221 @@
+//! Where values come from: the file, the environment, flags.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{KEYS, Key};
+
+/// The layers above the defaults, weakest first.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// A TOML file.
+    pub file: Option<PathBuf>,
+    /// Environment variables; only those that begin with `TIDELINE__` are looked at.
+    pub environment: Vec<(String, String)>,
+    /// Flags: path of a key, such as `server.listen`, and its text.
+    pub flags: Vec<(&'static str, String)>,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody has set it.
+    Default,
+    /// A line of the file, from 1.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// A variable.
+    Environment(String),
+    /// A flag, with its dashes.
+    Flag(String),
+}
+
+/// Something that is wrong about a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where.
+    pub origin: Origin,
+    /// What, and what to do.
+    pub message: String,
+}
+
+/// One value as it was given.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub(crate) key: &'static Key,
+    pub(crate) text: String,
+    pub(crate) origin: Origin,
+}
+
+/// What the names of our variables begin with.
+pub(crate) const ENVIRONMENT_PREFIX: &str = "TIDELINE__";
+
+impl Sources {
+    /// All values in rising order of strength; what cannot be understood goes to `problems`.
+    pub(crate) fn collect(&self, problems: &mut Vec<Problem>) -> Vec<Given> {
+        let mut collector = Collector {
+            given: Vec::new(),
+            problems,
+        };
+        if let Some(path) = &self.file {
+            collector.file(path);
+        }
+        for (name, text) in &self.environment {
+            if let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) {
+                let path = rest.to_ascii_lowercase().replace("__", ".");
+                collector.value(&path, text.clone(), Origin::Environment(name.clone()));
+            }
+        }
+        for (path, text) in &self.flags {
+            let name = path.rsplit('.').next().unwrap_or(path).replace('_', "-");
+            collector.value(path, text.clone(), Origin::Flag(format!("--{name}")));
+        }
+        collector.given
+    }
+}
+
+impl Problem {
+    pub(crate) fn at(origin: Origin, message: String) -> Self {
+        Self { origin, message }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Origin::Default => write!(formatter, "{}", self.message),
+            origin => write!(formatter, "{origin}: {}", self.message),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => formatter.write_str("default"),
+            Self::File { path, line } => write!(formatter, "{}:{line}", path.display()),
+            Self::Environment(name) => write!(formatter, "environment {name}"),
+            Self::Flag(name) => write!(formatter, "flag {name}"),
+        }
+    }
+}
+
+struct Collector<'a> {
+    given: Vec<Given>,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Collector<'_> {
+    fn file(&mut self, path: &Path) {
+        let at = |line| Origin::File {
+            path: path.to_owned(),
+            line,
+        };
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => {
+                let message = format!("cannot read {}: {error}", path.display());
+                return self.problems.push(Problem::at(Origin::Default, message));
+            }
+        };
+        let sections = match DeTable::parse(&text) {
+            Ok(sections) => sections.into_inner(),
+            Err(error) => {
+                let line = error.span().map_or(1, |span| line_at(&text, span.start));
+                return self
+                    .problems
+                    .push(Problem::at(at(line), error.message().to_owned()));
+            }
+        };
+        for (section, content) in &sections {
+            let DeValue::Table(keys) = content.get_ref() else {
+                let origin = at(line_at(&text, section.span().start));
+                self.unknown(section.get_ref(), origin);
+                continue;
+            };
+            for (name, value) in keys {
+                let origin = at(line_at(&text, name.span().start));
+                self.file_value(
+                    &format!("{}.{}", section.get_ref(), name.get_ref()),
+                    value,
+                    origin,
+                );
+            }
+        }
+    }
+
+    fn file_value(&mut self, path: &str, value: &Spanned<DeValue<'_>>, origin: Origin) {
+        let text = match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Boolean(switch) => switch.to_string(),
+            DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => number.to_string(),
+                Err(_) => number.to_string(),
+            },
+            DeValue::Float(number) => number.to_string(),
+            _ => {
+                let message = format!("{path}: expected a text, a number, true or false");
+                return self.problems.push(Problem::at(origin, message));
+            }
+        };
+        self.value(path, text, origin);
+    }
+
+    /// Takes one value; a secret may be in a file of its own, named by the key with `_file` behind it.
+    fn value(&mut self, path: &str, text: String, origin: Origin) {
+        if let Some(key) = KEYS.iter().find(|key| key.path == path) {
+            return self.given.push(Given { key, text, origin });
+        }
+        let holder = path.strip_suffix("_file");
+        let secret = holder.and_then(|path| KEYS.iter().find(|key| key.is_secret && key.path == path));
+        let Some(key) = secret else {
+            return self.unknown(path, origin);
+        };
+        match fs::read_to_string(&text) {
+            Ok(content) => self.given.push(Given {
+                key,
+                text: content.trim_end_matches(['\r', '\n']).to_owned(),
+                origin,
+            }),
+            Err(error) => {
+                let message = format!("{path}: cannot read {text}: {error}");
+                self.problems.push(Problem::at(origin, message));
+            }
+        }
+    }
+
+    fn unknown(&mut self, path: &str, origin: Origin) {
+        let hint = match (nearest(path), &origin) {
+            (Some(key), Origin::Environment(_)) => format!("; did you mean {}?", key.variable()),
+            (Some(key), _) => format!("; did you mean {}?", key.path),
+            (None, _) => "; `tideline config reference` lists all keys".to_owned(),
+        };
+        self.problems
+            .push(Problem::at(origin, format!("unknown key {path}{hint}")));
+    }
+}
+
+/// The key that was probably meant: few letters away, or the right name in the wrong section.
+fn nearest(path: &str) -> Option<&'static Key> {
+    let name = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    let distance = |key: &Key| {
+        let by_name = strsim::damerau_levenshtein(&name(key.path), &name(path)) + 1;
+        strsim::damerau_levenshtein(key.path, path).min(by_name)
+    };
+    let nearest = KEYS.iter().min_by_key(|key| distance(key))?;
+    let far = (name(path).len() / 3).max(2);
+    (distance(nearest) <= far).then_some(nearest)
+}
+
+/// The line, from 1, that a byte of a text is in.
+fn line_at(text: &str, byte: usize) -> usize {
+    1 + text.bytes().take(byte).filter(|byte| *byte == b'\n').count()
+}

@@ -1,0 +1,286 @@
+//! Precedence, messages, masking, and what is refused.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use super::keys::KEYS;
+use super::*;
+
+const TOKEN: &str = "correct-horse-battery-staple";
+
+fn file(text: &str) -> (TempDir, Sources) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("tideline.toml");
+    fs::write(&path, text).expect("a file in it");
+    let sources = Sources {
+        file: Some(path),
+        ..Sources::default()
+    };
+    (folder, sources)
+}
+
+fn environment(variables: &[(&str, &str)]) -> Sources {
+    Sources {
+        environment: variables
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+            .collect(),
+        ..Sources::default()
+    }
+}
+
+fn problems(sources: &Sources) -> Vec<String> {
+    match Resolved::from(sources) {
+        Ok(resolved) => panic!("accepted:\n{}", resolved.describe()),
+        Err(ServerError::Config { problems }) => problems.iter().map(Problem::to_string).collect(),
+        Err(other) => panic!("another failure: {other}"),
+    }
+}
+
+#[test]
+fn nothing_given_is_the_default_and_every_key_says_so() {
+    let resolved = Resolved::from(&Sources::default()).expect("defaults are right");
+    assert_eq!(resolved.config.listen.to_string(), "127.0.0.1:8490");
+    assert_eq!(resolved.config.data_dir, PathBuf::from("./tideline-data"));
+    assert_eq!(
+        resolved.config.engine_settings().index_dir,
+        PathBuf::from("./tideline-data/index")
+    );
+    assert_eq!(resolved.describe().matches("# default").count(), KEYS.len());
+}
+
+#[test]
+fn flags_are_stronger_than_environment_than_file_than_default() {
+    let (_folder, mut sources) = file(
+        "[server]\nlisten = \"127.0.0.1:1\"\ndata_dir = \"from-file\"\n[storage]\nhead_bytes_max = 33554432\n\
+         free_per_mille_min = 7\n",
+    );
+    sources.environment = environment(&[
+        ("TIDELINE__SERVER__LISTEN", "127.0.0.1:2"),
+        ("TIDELINE__SERVER__DATA_DIR", "from-environment"),
+        ("TIDELINE_CONFIG", "not one of ours"),
+        ("PATH", "/bin"),
+    ])
+    .environment;
+    sources.flags = vec![("server.listen", "127.0.0.1:3".to_owned())];
+    let resolved = Resolved::from(&sources).expect("all are right");
+    assert_eq!(resolved.config.listen.port(), 3);
+    assert_eq!(resolved.config.data_dir, PathBuf::from("from-environment"));
+    assert_eq!(resolved.config.engine.store.head_bytes_max, 32 << 20);
+    assert_eq!(resolved.config.backend.free_per_mille_min, 7);
+    let shown = resolved.describe();
+    let origin_of = |name: &str| {
+        let line = shown
+            .lines()
+            .find(|line| line.starts_with(name))
+            .expect("the key is shown");
+        line.rsplit_once("# ").expect("the origin is shown").1.to_owned()
+    };
+    assert_eq!(origin_of("listen"), "flag --listen");
+    assert_eq!(origin_of("data_dir"), "environment TIDELINE__SERVER__DATA_DIR");
+    assert!(
+        origin_of("head_bytes_max").ends_with("tideline.toml:5"),
+        "{shown}"
+    );
+    assert_eq!(origin_of("insecure_public"), "default");
+}
+
+#[test]
+fn unknown_keys_are_refused_with_what_was_meant_and_where() {
+    let (_folder, mut sources) = file("[server]\n\nlisen = \"127.0.0.1:1\"\n[storage]\nlisten = 1\n");
+    sources.environment = environment(&[
+        ("TIDELINE__SERVER__DATADIR", "x"),
+        ("TIDELINE__ZEBRA__CROSSING_STRIPES", "x"),
+    ])
+    .environment;
+    let problems = problems(&sources);
+    let [typo, section, variable, far] = problems.as_slice() else {
+        panic!("not four problems: {problems:#?}");
+    };
+    assert!(
+        typo.ends_with("tideline.toml:3: unknown key server.lisen; did you mean server.listen?"),
+        "{typo}"
+    );
+    assert!(
+        section.ends_with("tideline.toml:5: unknown key storage.listen; did you mean server.listen?"),
+        "{section}"
+    );
+    assert_eq!(
+        variable,
+        "environment TIDELINE__SERVER__DATADIR: unknown key server.datadir; did you mean \
+         TIDELINE__SERVER__DATA_DIR?"
+    );
+    assert!(
+        far.ends_with("`tideline config reference` lists all keys"),
+        "{far}"
+    );
+}
+
+#[test]
+fn a_broken_file_names_its_line() {
+    let (_folder, sources) = file("[server]\nlisten = \n");
+    let [problem] = problems(&sources).try_into().expect("one problem");
+    assert!(problem.contains("tideline.toml:2: "), "{problem}");
+
+    let (_folder, sources) = file("listen = \"127.0.0.1:1\"\n[server]\ndata_dir = [1]\n");
+    let [top_level, list] = problems(&sources).try_into().expect("two problems");
+    assert!(
+        top_level.ends_with("tideline.toml:1: unknown key listen; did you mean server.listen?"),
+        "{top_level}"
+    );
+    assert!(
+        list.contains("tideline.toml:3: server.data_dir: expected a text"),
+        "{list}"
+    );
+
+    let missing = Sources {
+        file: Some(PathBuf::from("/nowhere/tideline.toml")),
+        ..Sources::default()
+    };
+    let [problem] = problems(&missing).try_into().expect("one problem");
+    assert!(
+        problem.starts_with("cannot read /nowhere/tideline.toml: "),
+        "{problem}"
+    );
+}
+
+#[test]
+fn wrong_values_are_all_reported() {
+    let problems = problems(&environment(&[
+        ("TIDELINE__SERVER__LISTEN", "localhost"),
+        ("TIDELINE__SERVER__DATA_DIR", ""),
+        ("TIDELINE__SERVER__INSECURE_PUBLIC", "yes"),
+        ("TIDELINE__SERVER__DRAIN_TIMEOUT", "3"),
+        ("TIDELINE__LOG__FORMAT", "xml"),
+        ("TIDELINE__LOG__LEVEL", "tideline=loud"),
+        ("TIDELINE__STORAGE__HEAD_BYTES_MAX", "1KiB"),
+        ("TIDELINE__STORAGE__WORKER_THREADS", "0"),
+    ]));
+    assert_eq!(problems.len(), 8, "{problems:#?}");
+    assert!(problems[0].contains("such as 127.0.0.1:8490"));
+    assert!(problems[6].ends_with("1KiB is less than 1MiB"));
+}
+
+#[test]
+fn secrets_are_masked_and_may_stand_in_a_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let token_file = folder.path().join("token");
+    fs::write(&token_file, format!("{TOKEN}\n")).expect("a file in it");
+    let path = token_file.to_str().expect("a path in UTF-8");
+    let by_flag = Sources {
+        flags: vec![("auth.token_file", path.to_owned())],
+        ..Sources::default()
+    };
+    for sources in [
+        environment(&[("TIDELINE__AUTH__TOKEN", TOKEN)]),
+        environment(&[("TIDELINE__AUTH__TOKEN_FILE", path)]),
+        by_flag,
+    ] {
+        let resolved = Resolved::from(&sources).expect("a good token");
+        assert_eq!(resolved.config.token.as_ref().map(Secret::expose), Some(TOKEN));
+        assert!(resolved.config.http_settings().token.is_some());
+        let told = format!("{}{resolved:?}", resolved.describe());
+        assert!(!told.contains(TOKEN), "{told}");
+        assert!(told.contains("token = \"********\""), "{told}");
+    }
+}
+
+#[test]
+fn weak_tokens_are_refused_and_not_repeated() {
+    for token in [
+        "",
+        "short",
+        "with spaces in the middle",
+        "with-a-line\nfeed-inside-it",
+    ] {
+        let [problem] = problems(&environment(&[("TIDELINE__AUTH__TOKEN", token)]))
+            .try_into()
+            .expect("one problem");
+        assert!(problem.contains("auth.token: a token has"), "{problem}");
+        assert!(token.is_empty() || !problem.contains(token), "{problem}");
+    }
+}
+
+#[test]
+fn listening_beyond_this_machine_needs_a_token_or_the_explicit_word() {
+    for listen in [
+        "0.0.0.0:8490",
+        "[::]:8490",
+        "10.0.0.1:8490",
+        "[::ffff:10.0.0.1]:8490",
+    ] {
+        let mut sources = environment(&[("TIDELINE__SERVER__LISTEN", listen)]);
+        let [problem] = problems(&sources).try_into().expect("one problem");
+        assert!(problem.contains("no token is set"), "{problem}");
+
+        sources.flags = vec![("server.insecure_public", "true".to_owned())];
+        let forced = Resolved::from(&sources).expect("the explicit word");
+        assert!(forced.config.warning().expect("a warning").contains("ANYONE"));
+
+        sources.flags.clear();
+        sources
+            .environment
+            .push(("TIDELINE__AUTH__TOKEN".to_owned(), TOKEN.to_owned()));
+        let guarded = Resolved::from(&sources).expect("a token is set");
+        assert_eq!(guarded.config.warning(), None);
+    }
+    for listen in [
+        "127.0.0.1:0",
+        "127.3.2.1:1",
+        "[::1]:8490",
+        "[::ffff:127.0.0.1]:8490",
+    ] {
+        let local = Resolved::from(&environment(&[("TIDELINE__SERVER__LISTEN", listen)]));
+        assert!(!local.expect("loopback is safe").config.is_public());
+    }
+}
+
+#[test]
+fn the_reference_names_every_key_and_holds_the_defaults() {
+    let reference = reference();
+    let enabled: String = reference
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(rest) if !rest.is_empty() && !rest.starts_with(' ') && !rest.starts_with("token") => rest,
+            _ => line,
+        })
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let (_folder, sources) = file(&enabled);
+    let resolved = Resolved::from(&sources).expect("the reference can be read back");
+    assert_eq!(
+        resolved.describe().matches("tideline.toml:").count(),
+        KEYS.len() - 1
+    );
+    let strip = |text: &str| -> Vec<String> {
+        let before = |line: &str| line.split(" # ").next().unwrap_or_default().trim_end().to_owned();
+        text.lines().map(before).collect()
+    };
+    let defaults = Resolved::from(&Sources::default()).expect("defaults are right");
+    assert_eq!(strip(&resolved.describe()), strip(&defaults.describe()));
+}
+
+#[test]
+fn the_shown_configuration_can_be_read_back() {
+    let shown = Resolved::from(&environment(&[(
+        "TIDELINE__SERVER__DATA_DIR",
+        "a \"quoted\" \\ name",
+    )]))
+    .expect("any name will do")
+    .describe();
+    let (_folder, sources) = file(&shown);
+    let again = Resolved::from(&sources).expect("what is shown is a file");
+    assert_eq!(again.config.data_dir, PathBuf::from("a \"quoted\" \\ name"));
+}
+
+#[test]
+fn keys_of_a_section_stand_together_and_have_one_place() {
+    let mut sections: Vec<&str> = KEYS.iter().map(|key| key.section()).collect();
+    sections.dedup();
+    let mut paths: Vec<&str> = KEYS.iter().map(|key| key.path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    assert_eq!(sections.len(), 5, "{sections:?}");
+    assert_eq!(paths.len(), KEYS.len());
+}

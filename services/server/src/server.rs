@@ -1,0 +1,200 @@
+//! A running server: started, waited for, stopped.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use tideline_backend_fjall::FjallBackend;
+use tideline_engine::Engine;
+use tideline_model::Clock;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+use crate::error::{Result, ServerError};
+
+/// A server that answers. Dropping it without [`Self::wait`] ends it as a kill would: safe, but not clean.
+pub struct Server {
+    address: SocketAddr,
+    engine: Arc<Engine>,
+    runtime: Runtime,
+    stop: Stop,
+    /// Ends when the server does not listen any more and all requests have been answered.
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+/// Asks a [`Server`] to stop, from any thread and any number of times.
+#[derive(Debug, Clone)]
+pub struct Stop(watch::Sender<bool>);
+
+/// How long the engine may take to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// How long threads that still work for nobody are waited for.
+const THREADS_TIMEOUT: Duration = Duration::from_millis(200);
+/// Exit status after a second signal: somebody did not want to wait.
+const EXIT_IMPATIENT: i32 = 130;
+
+impl Server {
+    /// Listens, opens the database, and serves. From now on SIGTERM and SIGINT stop it, and a second one ends the
+    /// process at once.
+    ///
+    /// Connections that come while the database opens wait. Blocks until it answers; not to be called from async
+    /// code.
+    pub fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("tideline")
+            .build()
+            .map_err(ServerError::Threads)?;
+        let stop = Stop(watch::Sender::new(false));
+        runtime
+            .block_on(async { stop_on_signals(&stop) })
+            .map_err(ServerError::Threads)?;
+        let listening = |source| ServerError::Listen {
+            address: config.listen,
+            source,
+        };
+        let listener = runtime
+            .block_on(TcpListener::bind(config.listen))
+            .map_err(listening)?;
+        let address = listener.local_addr().map_err(listening)?;
+        let engine = Arc::new(open_engine(config, clock)?);
+        let serving = runtime.spawn(tideline_http::serve(
+            listener,
+            Arc::clone(&engine),
+            config.http_settings(),
+            stop.asked(),
+        ));
+        Ok(Self {
+            address,
+            engine,
+            runtime,
+            stop,
+            serving,
+        })
+    }
+
+    /// Where it listens, with the port that was chosen.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What asks it to stop.
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Serves until it is asked to stop, then lets running requests end, and closes the database.
+    ///
+    /// Returns within the drain timeout and 1.7 s of being asked, so by default within 5 s. What was acknowledged as synced is safe whatever
+    /// this returns.
+    pub fn wait(self) -> Result<()> {
+        let Self {
+            engine,
+            runtime,
+            stop,
+            serving,
+            ..
+        } = self;
+        let end = runtime.block_on(serving);
+        let served = match end {
+            Ok(Ok(())) if stop.is_asked() => Ok(()),
+            Ok(Ok(())) => Err("it no longer listens".to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let closed = close(engine);
+        runtime.shutdown_timeout(THREADS_TIMEOUT);
+        served.map_err(|reason| ServerError::Serve { reason }).and(closed)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Server")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stop {
+    /// Asks. Returns at once.
+    pub fn ask(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Whether somebody has asked.
+    pub fn is_asked(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Resolves when somebody has asked.
+    fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut asked = self.0.subscribe();
+        async move {
+            // Fails only when no sender is left, and then nobody can ask any more.
+            let _ = asked.wait_for(|asked| *asked).await;
+        }
+    }
+}
+
+fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine> {
+    let data_dir = &config.data_dir;
+    let backend =
+        FjallBackend::open(data_dir, config.backend.clone()).map_err(|source| ServerError::Backend {
+            data_dir: data_dir.clone(),
+            source,
+        })?;
+    Engine::open(Arc::new(backend), clock, config.engine_settings()).map_err(|source| ServerError::Engine {
+        data_dir: data_dir.clone(),
+        source,
+    })
+}
+
+/// Stops on the first SIGTERM or SIGINT, ends the process on the second.
+fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        let name = either(&mut terminate, &mut interrupt).await;
+        tracing::info!("{name}: stopping; once more to end at once");
+        stop.ask();
+        let name = either(&mut terminate, &mut interrupt).await;
+        tracing::warn!("{name} again: ending at once");
+        std::process::exit(EXIT_IMPATIENT);
+    });
+    Ok(())
+}
+
+async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
+    tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    }
+}
+
+/// Closes in a thread of its own, so that a store that hangs cannot hold the process.
+fn close(engine: Arc<Engine>) -> Result<()> {
+    let (done, closed) = mpsc::channel();
+    thread::Builder::new()
+        .name("tideline-close".to_owned())
+        .spawn(move || {
+            let outcome = engine.close();
+            drop(engine);
+            // Nobody listens after the timeout, and then the outcome is of no use.
+            let _ = done.send(outcome);
+        })
+        .map_err(ServerError::Threads)?;
+    match closed.recv_timeout(CLOSE_TIMEOUT) {
+        Ok(outcome) => outcome.map_err(ServerError::Close),
+        Err(_) => Err(ServerError::CloseTimeout(CLOSE_TIMEOUT)),
+    }
+}
