@@ -42,11 +42,33 @@ pub fn all(client: &Client, table: &str, measurement: &str) -> Vec<Row> {
 ///
 /// When a page is refused.
 pub fn of(client: &Client, table: &str, condition: &Json) -> Result<Vec<Row>, NoAnswer> {
-    rows(
-        client,
-        table,
-        json!({"where": condition, "start": i64_text(i64::MIN + 2), "end": i64_text(i64::MAX - 1)}),
-    )
+    let mut question = json!({"where": condition});
+    over_all_time(&mut question);
+    rows(client, table, question)
+}
+
+/// The same as [`all`], and nothing where the measurement was never written.
+///
+/// # Panics
+///
+/// When a page is refused.
+pub fn all_if_known(client: &Client, table: &str, measurement: &str) -> Vec<Row> {
+    let condition = json!({"property": "measurement", "equals": measurement});
+    match search(client, table, &json!({"where": condition, "limit": 1}))["total"].as_u64() {
+        Some(0) => Vec::new(),
+        _ => all(client, table, measurement),
+    }
+}
+
+/// Lets a question range over every instant that a point can have.
+pub fn over_all_time(question: &mut Json) {
+    question["start"] = json!(Timestamp::MIN.nanos());
+    question["end"] = json!(Timestamp::MAX.nanos());
+}
+
+/// The name of the column that holds a function of a field.
+pub fn column(function: &str, field: &str) -> String {
+    format!("{function}({field})")
 }
 
 /// All rows of a query for raw points, over as many pages as it takes.
@@ -188,8 +210,4 @@ fn texts(array: &Json) -> Vec<String> {
         .flatten()
         .map(|text| text.as_str().unwrap_or_default().to_owned())
         .collect()
-}
-
-fn i64_text(nanos: i64) -> Json {
-    json!(nanos)
 }

@@ -4,5 +4,8 @@ mod bad_input;
 mod crash;
 mod drain;
 mod house;
+mod model;
+mod openapi_examples;
+mod real_data;
 mod rebuild;
 mod scenarios;

@@ -1,0 +1,180 @@
+//! Random writes, overwrites, late points, seals and restarts against a naive model in memory: whatever the order of
+//! things was, the service answers as the model does.
+//!
+//! One step is one thing a user could do. The seed is printed and replays the steps, though not the moments at which
+//! the service works in the background.
+
+mod naive;
+mod writes;
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use tideline_fleet::Random;
+use tideline_tests::reading::{self, Row};
+use tideline_tests::server::{DataFolder, Server};
+use tideline_tests::{Client, Launch, rounds, seed};
+
+use naive::{Model, Span, same_rows};
+
+/// What happens in a step, and how often in a hundred.
+const STEPS: [(Step, usize); 7] = [
+    (Step::Write, 52),
+    (Step::ReadRows, 18),
+    (Step::Aggregate, 14),
+    (Step::Latest, 6),
+    (Step::Seal, 6),
+    (Step::Kill, 2),
+    (Step::Stop, 2),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Write,
+    ReadRows,
+    Aggregate,
+    Latest,
+    Seal,
+    Kill,
+    Stop,
+}
+
+#[test]
+fn the_service_answers_as_a_naive_model_does() {
+    let seed = seed("model");
+    let steps = rounds("TIDELINE_STEPS", 400);
+    let mut random = Random::new(seed);
+    let mut model = Model::default();
+    let folder = DataFolder::new();
+    let mut server = folder.start(&launch());
+    let mut client = server.client();
+    let mut done: BTreeMap<String, u32> = BTreeMap::new();
+    for number in 1..=steps {
+        let step = pick(&mut random);
+        *done.entry(format!("{step:?}")).or_default() += 1;
+        let context = format!("seed {seed}, step {number}, {step:?}");
+        match step {
+            Step::Write => writes::write(&client, &mut model, &mut random, &context),
+            Step::ReadRows => read_rows(&client, &model, &mut random, &context),
+            Step::Aggregate => aggregate(&client, &model, &mut random, &context),
+            Step::Latest => latest(&client, &model, &mut random, &context),
+            Step::Seal => {
+                client
+                    .post_json("/v1/jobs", &json!({"kind": "seal"}))
+                    .expect_status(200);
+            }
+            Step::Kill | Step::Stop => {
+                server = restart(server, step, &folder);
+                client = server.client();
+                read_all(&client, &model, &context);
+            }
+        }
+    }
+    read_all(&client, &model, &format!("seed {seed}, at the end"));
+    println!("{steps} steps, {done:?}, {} points", model.points());
+}
+
+/// Small heads, so that the service also seals by itself.
+fn launch() -> Launch {
+    Launch::default().environment("TIDELINE__STORAGE__HEAD_BYTES_MAX", "1MiB")
+}
+
+fn pick(random: &mut Random) -> Step {
+    let mut place = random.index(100);
+    for (step, weight) in STEPS {
+        if place < weight {
+            return step;
+        }
+        place -= weight;
+    }
+    Step::Write
+}
+
+fn restart(server: Server, step: Step, folder: &DataFolder) -> Server {
+    match step {
+        Step::Kill => server.kill(),
+        _ => assert!(server.terminate().status.success()),
+    }
+    folder.start(&launch())
+}
+
+fn read_all(client: &Client, model: &Model, context: &str) {
+    for measurement in writes::MEASUREMENTS {
+        let expected = model.rows(&Span::all(measurement));
+        let actual = reading::all_if_known(client, "default", measurement);
+        same_rows(&expected, &actual, context);
+    }
+}
+
+/// Raw rows of some timelines in some range, in either order, page by page.
+fn read_rows(client: &Client, model: &Model, random: &mut Random, context: &str) {
+    let Some(span) = Span::draw(model, random) else {
+        return;
+    };
+    let is_newest_first = random.index(2) == 0;
+    let limit = [1, 7, 100, 5_000][random.index(4)];
+    let mut question = span.question();
+    question["order"] = json!(if is_newest_first {
+        "descending"
+    } else {
+        "ascending"
+    });
+    // A page of one row would take for ever over many rows.
+    question["limit"] = json!(limit.max(model.rows(&span).len() / 20));
+    let context = format!("{context}, {question}");
+    let actual = reading::rows(client, "default", question).expect("an answer");
+    for pair in actual.windows(2) {
+        let [before, after] = pair else { continue };
+        let is_ordered = match is_newest_first {
+            true => before.time > after.time,
+            false => before.time < after.time,
+        };
+        assert!(
+            before.tags != after.tags || is_ordered,
+            "{context}: {before:?} before {after:?}"
+        );
+    }
+    same_rows(&model.rows(&span), &actual, &context);
+}
+
+/// Every function over aligned windows, by machine.
+fn aggregate(client: &Client, model: &Model, random: &mut Random, context: &str) {
+    let Some(span) = Span::draw(model, random) else {
+        return;
+    };
+    let seconds = [1, 10, 60, 3_600][random.index(4)];
+    let field = ["f", "n"][random.index(2)];
+    if !model.knows(&span.measurement, field) {
+        return;
+    }
+    let (start, end) = span.bounded(seconds);
+    let question = span.aggregate_question(field, seconds, start, end);
+    let context = format!("{context}, {question}");
+    let answer = client
+        .post_json("/v1/tables/default/query", &question)
+        .expect_status(200);
+    let actual = reading::rows_of(&answer.json());
+    model.compare_windows(&span, field, seconds, (start, end), &actual, &context);
+}
+
+/// The newest value of each field of some timelines.
+fn latest(client: &Client, model: &Model, random: &mut Random, context: &str) {
+    let Some(span) = Span::draw(model, random) else {
+        return;
+    };
+    let question = json!({"where": span.condition(), "limit": 1_000});
+    let context = format!("{context}, {question}");
+    let answer = client
+        .post_json("/v1/tables/default/latest", &question)
+        .expect_status(200);
+    model.compare_latest(&span, &answer.json(), &context);
+}
+
+/// For a row that both sides describe alike.
+fn place(row: &Row) -> (String, String, i64) {
+    (
+        row.measurement.clone(),
+        row.tags.get("host").cloned().unwrap_or_default(),
+        row.time,
+    )
+}

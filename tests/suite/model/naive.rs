@@ -1,0 +1,291 @@
+//! The model: points in a map, and every question answered by looking at all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value as Json, json};
+use tideline_fleet::Random;
+use tideline_model::Value;
+use tideline_tests::reading::{Fields, Row, instant, value};
+
+use super::place;
+
+const SECOND: i64 = 1_000_000_000;
+/// Windows of one question at most: the range is cut to it.
+const WINDOWS_MAX: i64 = 2_000;
+/// Relative to the sum of absolute values: what the order of additions may change.
+const SUM_TOLERANCE: f64 = 1e-12;
+
+/// Everything that was written.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    timelines: BTreeMap<(String, String), BTreeMap<i64, Fields>>,
+}
+
+/// Some timelines of a measurement in a range of time, half-open.
+#[derive(Debug, Clone)]
+pub(super) struct Span {
+    pub(super) measurement: String,
+    hosts: Option<BTreeSet<String>>,
+    start: i64,
+    end: i64,
+}
+
+impl Model {
+    /// Fields merge, newest wins.
+    pub(super) fn write(&mut self, measurement: &str, host: &str, time: i64, fields: Fields) {
+        let timeline = self.timelines.entry((measurement.to_owned(), host.to_owned()));
+        timeline.or_default().entry(time).or_default().extend(fields);
+    }
+
+    pub(super) fn points(&self) -> usize {
+        self.timelines.values().map(BTreeMap::len).sum()
+    }
+
+    /// Whether a field was ever written.
+    pub(super) fn knows(&self, measurement: &str, field: &str) -> bool {
+        let mut points = self
+            .timelines
+            .iter()
+            .filter(|((name, _), _)| name == measurement)
+            .flat_map(|(_, points)| points.values());
+        points.any(|fields| fields.contains_key(field))
+    }
+
+    pub(super) fn rows(&self, span: &Span) -> Vec<Row> {
+        self.within(span)
+            .flat_map(|(host, points)| {
+                points.range(span.start..span.end).map(|(time, fields)| Row {
+                    measurement: span.measurement.clone(),
+                    tags: [("host".to_owned(), host.to_owned())].into(),
+                    time: *time,
+                    fields: fields.clone(),
+                })
+            })
+            .collect()
+    }
+
+    /// Compares an answer by machine and window with what a look at every point yields.
+    pub(super) fn compare_windows(
+        &self,
+        span: &Span,
+        field: &str,
+        seconds: i64,
+        (start, end): (i64, i64),
+        actual: &[Row],
+        context: &str,
+    ) {
+        let width = seconds * SECOND;
+        let mut expected: BTreeMap<(String, i64), Vec<(i64, Value)>> = BTreeMap::new();
+        for (host, points) in self.within(span) {
+            for (time, fields) in points.range(start..end) {
+                if let Some(value) = fields.get(field) {
+                    let window = time.div_euclid(width) * width;
+                    let values = expected.entry((host.to_owned(), window)).or_default();
+                    values.push((*time, value.clone()));
+                }
+            }
+        }
+        for row in actual {
+            let (_, host, window) = place(row);
+            let Some(values) = expected.remove(&(host.clone(), window)) else {
+                // A window without a value may be there, if it says so.
+                assert!(is_empty_window(row), "{context}: {row:?} where there is no value");
+                continue;
+            };
+            compare_window(&values, row, field, &format!("{context}, {host} at {window}"));
+        }
+        assert!(
+            expected.is_empty(),
+            "{context}: windows are missing: {expected:?}"
+        );
+    }
+
+    /// Compares newest values, each with its instant.
+    pub(super) fn compare_latest(&self, span: &Span, answer: &Json, context: &str) {
+        let mut expected: BTreeMap<(String, String), (i64, Value)> = BTreeMap::new();
+        for (host, points) in self.within(span) {
+            for (time, fields) in points {
+                for (field, value) in fields {
+                    expected.insert((host.to_owned(), field.clone()), (*time, value.clone()));
+                }
+            }
+        }
+        let timelines = answer["timelines"].as_array().expect("an answer has timelines");
+        for timeline in timelines {
+            let host = timeline["tags"]["host"].as_str().unwrap_or_default();
+            for (field, newest) in timeline["fields"].as_object().into_iter().flatten() {
+                let known = expected.remove(&(host.to_owned(), field.clone()));
+                let Some((time, known)) = known else {
+                    panic!("{context}: {host} {field} is there and was never written");
+                };
+                let actual = value(&newest["value"]).expect("a newest value is a value");
+                let same = instant(&newest["time"]) == time && same_value(&known, &actual);
+                assert!(
+                    same,
+                    "{context}: {host} {field} is {newest}, wanted {known:?} at {time}"
+                );
+            }
+        }
+        assert!(expected.is_empty(), "{context}: missing {expected:?}");
+    }
+
+    fn within<'m>(&'m self, span: &'m Span) -> impl Iterator<Item = (&'m str, &'m BTreeMap<i64, Fields>)> {
+        self.timelines
+            .iter()
+            .filter(|((measurement, host), _)| {
+                *measurement == span.measurement
+                    && span.hosts.as_ref().is_none_or(|hosts| hosts.contains(host))
+            })
+            .map(|((_, host), points)| (host.as_str(), points))
+    }
+}
+
+impl Span {
+    /// Everything of a measurement.
+    pub(super) fn all(measurement: &str) -> Self {
+        Self {
+            measurement: measurement.to_owned(),
+            hosts: None,
+            start: i64::MIN,
+            end: i64::MAX,
+        }
+    }
+
+    /// Some timelines and a range between instants that were written; `None` while there are none.
+    pub(super) fn draw(model: &Model, random: &mut Random) -> Option<Self> {
+        let measurements: BTreeSet<&String> = model.timelines.keys().map(|(name, _)| name).collect();
+        let measurement = *measurements.iter().nth(random.index(measurements.len()))?;
+        let mut span = Self::all(measurement);
+        if random.index(2) == 0 {
+            let hosts: Vec<String> = model.within(&span).map(|(host, _)| host.to_owned()).collect();
+            let count = 1 + random.index(hosts.len());
+            span.hosts = Some(
+                (0..count)
+                    .map(|_| hosts[random.index(hosts.len())].clone())
+                    .collect(),
+            );
+        }
+        if random.index(4) > 0 {
+            let instants: Vec<i64> = model.rows(&span).iter().map(|row| row.time).collect();
+            let mut ends = [0, 0].map(|_| instants[random.index(instants.len())]);
+            ends.sort_unstable();
+            (span.start, span.end) = (ends[0], ends[1].max(ends[0] + 1));
+        }
+        Some(span)
+    }
+
+    pub(super) fn condition(&self) -> Json {
+        let measurement = json!({"property": "measurement", "equals": self.measurement});
+        match &self.hosts {
+            None => measurement,
+            Some(hosts) => json!({"and": [measurement, {"tag": "host", "in": hosts}]}),
+        }
+    }
+
+    /// The question for its rows.
+    pub(super) fn question(&self) -> Json {
+        let mut question = json!({"where": self.condition()});
+        if self.start > i64::MIN {
+            question["start"] = json!(self.start);
+            question["end"] = json!(self.end);
+        } else {
+            tideline_tests::reading::over_all_time(&mut question);
+        }
+        question
+    }
+
+    /// Its range, cut to as many windows as a question should have.
+    pub(super) fn bounded(&self, seconds: i64) -> (i64, i64) {
+        let end = self.end.min(1_700_000_400 * SECOND);
+        let start = self.start.max(end - WINDOWS_MAX * seconds * SECOND);
+        (start.min(end - 1), end)
+    }
+
+    pub(super) fn aggregate_question(&self, field: &str, seconds: i64, start: i64, end: i64) -> Json {
+        json!({
+            "where": self.condition(), "start": start, "end": end, "fields": [field],
+            "functions": ["count", "sum", "mean", "min", "max", "first", "last"],
+            "window": format!("{seconds}s"), "group_by": ["host"],
+        })
+    }
+}
+
+/// The same rows, in any order of timelines.
+pub(super) fn same_rows(expected: &[Row], actual: &[Row], context: &str) {
+    let mut known: BTreeMap<_, &Row> = expected.iter().map(|row| (place(row), row)).collect();
+    for row in actual {
+        let Some(wanted) = known.remove(&place(row)) else {
+            panic!("{context}: {row:?} is there twice, or was never written");
+        };
+        let same = wanted.fields.len() == row.fields.len()
+            && wanted.fields.iter().all(|(name, value)| {
+                row.fields
+                    .get(name)
+                    .is_some_and(|actual| same_value(value, actual))
+            });
+        assert!(same, "{context}: {row:?}, wanted {wanted:?}");
+    }
+    let lost: Vec<_> = known.values().take(5).collect();
+    assert!(
+        lost.is_empty(),
+        "{context}: {} of {} rows are lost: {lost:?}",
+        known.len(),
+        expected.len()
+    );
+}
+
+/// Equal in type and bits; floats that JSON cannot hold come as texts.
+fn same_value(wanted: &Value, actual: &Value) -> bool {
+    match (wanted, actual) {
+        (Value::Float(float), Value::String(text)) => match text.as_ref() {
+            "NaN" => float.is_nan(),
+            "Inf" => *float == f64::INFINITY,
+            "-Inf" => *float == f64::NEG_INFINITY,
+            _ => false,
+        },
+        (Value::Unsigned(wanted), Value::Signed(actual)) => i64::try_from(*wanted) == Ok(*actual),
+        _ => wanted == actual,
+    }
+}
+
+fn is_empty_window(row: &Row) -> bool {
+    row.fields.values().all(|value| matches!(value, Value::Signed(0)))
+}
+
+fn compare_window(values: &[(i64, Value)], row: &Row, field: &str, context: &str) {
+    let cell = |function: &str| {
+        let column = format!("{function}({field})");
+        row.fields
+            .get(&column)
+            .unwrap_or_else(|| panic!("{context}: no {column} in {row:?}"))
+    };
+    let numbers: Vec<f64> = values.iter().filter_map(|(_, value)| value.as_f64()).collect();
+    let near = |function: &str, wanted: f64, scale: f64| {
+        let actual = cell(function).as_f64().unwrap_or(f64::NAN);
+        let close = (actual - wanted).abs() <= SUM_TOLERANCE * scale.max(f64::MIN_POSITIVE);
+        assert!(close, "{context}: {function} is {actual}, wanted {wanted}");
+    };
+    let scale: f64 = numbers.iter().map(|number| number.abs()).sum();
+    let sum: f64 = numbers.iter().sum();
+    assert_eq!(
+        *cell("count"),
+        Value::Signed(values.len() as i64),
+        "{context}: count"
+    );
+    near("sum", sum, scale);
+    near("mean", sum / numbers.len() as f64, scale);
+    near("min", numbers.iter().copied().fold(f64::INFINITY, f64::min), 0.0);
+    near(
+        "max",
+        numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        0.0,
+    );
+    for (function, wanted) in [("first", values.first()), ("last", values.last())] {
+        let wanted = wanted.map(|(_, value)| value);
+        assert!(
+            wanted.is_some_and(|wanted| same_value(wanted, cell(function))),
+            "{context}: {function} is {:?}, wanted {wanted:?}",
+            cell(function)
+        );
+    }
+}

@@ -1,0 +1,275 @@
+//! Every example of the committed OpenAPI document is sent to a server and answered with a status that the document
+//! names for success; and every endpoint has one.
+
+use std::fs;
+
+use serde_json::{Map, Value, json};
+use tideline_fleet::{Fleet, FleetSpec};
+use tideline_model::{Clock as _, SystemClock};
+use tideline_tests::corpora::workspace;
+use tideline_tests::server::DataFolder;
+use tideline_tests::{Client, Launch};
+
+/// One request that the document shows.
+struct Example {
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: String,
+    /// The statuses of success that the document names.
+    statuses: Vec<u16>,
+}
+
+#[test]
+fn every_example_of_the_document_works() {
+    let text =
+        fs::read_to_string(workspace().join("openapi/openapi.json")).expect("the document is committed");
+    let document: Value = serde_json::from_str(&text).expect("the document is JSON");
+    let folder = DataFolder::new();
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    let served = client.get("/openapi.json").expect_status(200).json();
+    assert_eq!(served, document, "openapi/openapi.json is stale");
+    let id = fill(&client);
+    let mut examples = Vec::new();
+    let mut silent = Vec::new();
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in operations.as_object().expect("operations") {
+            match examples_of(&document, method, path, operation, &id) {
+                Ok(found) => examples.extend(found),
+                Err(missing) => silent.push(format!("{method} {path}: {missing}")),
+            }
+        }
+    }
+    // What is dropped goes last.
+    examples.sort_by_key(|example| example.method == "DELETE");
+    assert!(
+        examples.len() > 20,
+        "the document shows {} requests",
+        examples.len()
+    );
+    let failed: Vec<String> = examples
+        .iter()
+        .filter_map(|example| example.fails(&client))
+        .collect();
+    println!("{} examples, {} failed", examples.len(), failed.len());
+    assert!(
+        silent.is_empty(),
+        "endpoints without an example:\n{}",
+        silent.join("\n")
+    );
+    assert!(
+        failed.is_empty(),
+        "examples that do not work:\n{}",
+        failed.join("\n")
+    );
+}
+
+#[test]
+fn the_documentation_page_works_without_the_internet() {
+    let folder = DataFolder::new();
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    let mut path = "/docs".to_owned();
+    let mut page = client.get(&path);
+    for _ in 0..3 {
+        if !(300..400).contains(&page.status) {
+            break;
+        }
+        path = page.header("location").to_owned();
+        page = client.get(&path);
+    }
+    let html = page.expect_status(200).text();
+    assert!(html.contains("<html"), "{html}");
+    let mut loaded = 0;
+    for link in links(&html) {
+        let is_ours = !link.contains("://") && !link.starts_with("//");
+        assert!(is_ours || link.starts_with("data:"), "the page loads {link}");
+        if link.starts_with("data:") {
+            continue;
+        }
+        let base = path.trim_end_matches("index.html").trim_end_matches('/');
+        let target = match link.strip_prefix('/') {
+            Some(_) => link.clone(),
+            None => format!("{base}/{}", link.trim_start_matches("./")),
+        };
+        client.get(&target).expect_status(200);
+        loaded += 1;
+    }
+    assert!(loaded > 0, "the page loads its parts: {html}");
+}
+
+/// A small fleet, the machines that examples name, and the id of one timeline.
+fn fill(client: &Client) -> String {
+    let now = SystemClock.now().nanos();
+    let step = 10_000_000_000;
+    let spec = FleetSpec {
+        seed: 1,
+        hosts: 12,
+        start: now - 100 * step,
+        step,
+        measurement: "cpu",
+        mark: None,
+    };
+    let mut lines = Vec::new();
+    Fleet::from_spec(&spec).write_rows(12 * 90, &mut lines);
+    let mut lines = String::from_utf8(lines).expect("line protocol is text");
+    for instant in 0..90 {
+        let time = now - instant * step;
+        for host in ["sim-001", "sim-002", "web-1", "web-2"] {
+            let value = (instant * 7) % 100;
+            lines.push_str(&format!(
+                "cpu,host={host},region=eu-west usage_user={value}.5,usage_system=2.5,processes=210i {time}\n"
+            ));
+            lines.push_str(&format!("mem,host={host},region=eu-west used=17i {time}\n"));
+        }
+    }
+    client.post_lines("/write", &lines).expect_status(204);
+    let found = client
+        .post_json(
+            "/v1/tables/default/timelines/search",
+            &json!({"where": {"tag": "host", "equals": "sim-001"}}),
+        )
+        .expect_status(200);
+    found.json()["timelines"][0]["id"]
+        .as_str()
+        .expect("it is found")
+        .to_owned()
+}
+
+/// The requests of an operation, one for each body that it shows; an error names what is not shown.
+fn examples_of(
+    document: &Value,
+    method: &str,
+    path: &str,
+    operation: &Value,
+    id: &str,
+) -> Result<Vec<Example>, String> {
+    let mut target = path.to_owned();
+    let mut query = Vec::new();
+    for parameter in operation["parameters"].as_array().into_iter().flatten() {
+        let name = parameter["name"].as_str().unwrap_or_default();
+        let example = match name {
+            "id" => Some(json!(id)),
+            _ => example_of(document, parameter).or_else(|| example_of(document, &parameter["schema"])),
+        };
+        match (parameter["in"].as_str(), example) {
+            (Some("path"), Some(example)) => {
+                target = target.replace(&format!("{{{name}}}"), &plain(&example));
+            }
+            (Some("path"), None) => return Err(format!("no example of {name}")),
+            (Some("query"), Some(example)) => query.push(format!("{name}={}", encoded(&plain(&example)))),
+            _ => {}
+        }
+    }
+    if !query.is_empty() {
+        target = format!("{target}?{}", query.join("&"));
+    }
+    let statuses: Vec<u16> = operation["responses"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(status, _)| status.parse().ok())
+        .filter(|status| (200..300).contains(status))
+        .collect();
+    let example = |headers: Vec<(String, String)>, body: String| Example {
+        method: method.to_uppercase(),
+        path: target.clone(),
+        headers,
+        body,
+        statuses: statuses.clone(),
+    };
+    let Some(contents) = operation["requestBody"]["content"].as_object() else {
+        return Ok(vec![example(Vec::new(), String::new())]);
+    };
+    let mut found = Vec::new();
+    for (content_type, content) in contents {
+        let bodies = bodies_of(document, content);
+        if bodies.is_empty() {
+            return Err(format!("no example of a body as {content_type}"));
+        }
+        let headers = vec![("content-type".to_owned(), content_type.clone())];
+        found.extend(bodies.iter().map(|body| example(headers.clone(), plain(body))));
+    }
+    Ok(found)
+}
+
+/// The bodies that a content shows: its own, or those of its schema.
+fn bodies_of(document: &Value, content: &Value) -> Vec<Value> {
+    let named: Vec<Value> = content["examples"]
+        .as_object()
+        .into_iter()
+        .flat_map(Map::values)
+        .filter_map(|example| example.get("value").cloned())
+        .collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let own = example_of(document, content);
+    own.or_else(|| example_of(document, &content["schema"]))
+        .into_iter()
+        .collect()
+}
+
+/// The example beside a parameter, content or schema, followed through one reference.
+fn example_of(document: &Value, holder: &Value) -> Option<Value> {
+    let holder = match holder["$ref"].as_str() {
+        Some(reference) => document.pointer(reference.trim_start_matches('#'))?,
+        None => holder,
+    };
+    let first = || holder["examples"].as_array()?.first().cloned();
+    holder.get("example").cloned().or_else(first)
+}
+
+/// Texts as they are, all else as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+impl Example {
+    /// What is wrong, if anything.
+    fn fails(&self, client: &Client) -> Option<String> {
+        let headers: Vec<(&str, &str)> = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let request = format!("{} {} {}", self.method, self.path, self.body);
+        if self.method == "DELETE" {
+            // It shows how to drop what another example has created.
+            let name = self.path.rsplit('/').next().unwrap_or_default();
+            let _ = client.post_json("/v1/tables", &json!({"name": name}));
+        }
+        match client.send(&self.method, &self.path, &headers, self.body.as_bytes()) {
+            Ok(answer) if self.statuses.contains(&answer.status) => None,
+            Ok(answer) => Some(format!(
+                "{request}\n  wanted one of {:?}: {answer:?}",
+                self.statuses
+            )),
+            Err(error) => Some(format!("{request}\n  {error}")),
+        }
+    }
+}
+
+/// What a page loads: the targets of `src` and of stylesheets and icons.
+fn links(html: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for attribute in ["src=\"", "href=\""] {
+        for part in html.split(attribute).skip(1) {
+            let link = part.split('"').next().unwrap_or_default();
+            found.push(link.to_owned());
+        }
+    }
+    found
+}
