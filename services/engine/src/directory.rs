@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 use tideline_backend::Backend;
 use tideline_chunk::NewTimeline;
-use tideline_model::{Clock, TableId};
+use tideline_model::{Clock, Ordinal, TableId};
 use tideline_series_store::store::Stamps;
 use tideline_series_store::{StoreError, TimelineDirectory};
 use tideline_timeline_catalog::{Catalog, CatalogError};
@@ -63,6 +63,13 @@ impl TimelineDirectory for Catalogs {
         catalog
             .adopt(timeline.id, timeline.ordinal, &timeline.identity)
             .map_err(|error| error.to_string())
+    }
+
+    fn announced(&self, table: TableId, timelines: &[NewTimeline]) {
+        if let Some(catalog) = self.get(table).filter(|_| !timelines.is_empty()) {
+            let ordinals: Vec<Ordinal> = timelines.iter().map(|timeline| timeline.ordinal).collect();
+            catalog.announced(&ordinals);
+        }
     }
 
     fn save(&self) -> Result<(), StoreError> {

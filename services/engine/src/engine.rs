@@ -81,9 +81,10 @@ impl Engine {
     /// Opens the database that `backend` keeps: reads catalogs, replays the journal, lets the index catch up in
     /// the background.
     pub fn open(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
-        let recovery = Recovery::begin(Arc::clone(&backend), Arc::clone(&clock), settings.store.clone())?;
+        let recovery = Recovery::begin(backend, Arc::clone(&clock), settings.store.clone())?;
         let catalogs = Arc::new(Catalogs::new(Arc::clone(&clock)));
-        catalogs.use_backend(Arc::clone(&backend));
+        let backend = recovery.backend();
+        catalogs.use_backend(Arc::clone(backend));
         for table in recovery.tables() {
             let options = catalog_options(&settings, table.spec().source_tags.clone());
             catalogs.insert(Arc::new(Catalog::load(backend.as_ref(), table.id(), options)?));

@@ -4,8 +4,8 @@
 //! 2. Drop rows outside the table's bounds of past and future, and groups whose types contradict the schema;
 //!    each becomes a reject with its line.
 //! 3. Turn the rest into a delta: timelines by id, new ones with their identity.
-//! 4. Commit it: journal, sync, head.
-//! 5. Make new timelines visible and wake the indexer, then answer.
+//! 4. Commit it: journal, sync, head; its timelines are visible from then on.
+//! 5. Wake the indexer if there are new ones, and answer.
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
@@ -166,10 +166,10 @@ impl Engine {
             timelines: Vec::new(),
             groups: Vec::with_capacity(groups.len()),
         };
-        let announced = name_timelines(table, groups, &mut delta);
+        name_timelines(table, groups, &mut delta);
+        let introduces = !delta.new_timelines.is_empty();
         self.store.commit(&table.points, delta, shapes, durability)?;
-        if !announced.is_empty() {
-            table.catalog.announced(&announced);
+        if introduces {
             self.index.notify();
         }
         Ok(())
@@ -309,12 +309,10 @@ fn reject_all(group: &PointGroup, error: &StoreError, rejects: &mut Vec<LineReje
     }));
 }
 
-/// Moves the groups into the delta, timelines by place in its list of ids. Returns the ordinals whose identity
-/// travels with it.
-fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> Vec<Ordinal> {
+/// Moves the groups into the delta: timelines by place in its list of ids, unannounced ones with their identity.
+fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) {
     let reader = table.catalog.reader();
     let mut places: HashMap<Ordinal, u32> = HashMap::new();
-    let mut announced = Vec::new();
     for group in groups {
         let place = |ordinal: &Ordinal| {
             *places.entry(*ordinal).or_insert_with(|| {
@@ -327,7 +325,6 @@ fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> 
                         ordinal: *ordinal,
                         identity,
                     });
-                    announced.push(*ordinal);
                 }
                 delta.timelines.push(id);
                 u32::try_from(delta.timelines.len() - 1).expect("rows of a request are bounded by its body")
@@ -349,5 +346,4 @@ fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> 
             timestamps,
         });
     }
-    announced
 }

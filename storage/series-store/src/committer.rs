@@ -22,6 +22,7 @@ use tideline_model::{Durability, SequenceNumber};
 use crate::error::{Result, StoreError};
 use crate::head::Head;
 use crate::schema::Shape;
+use crate::sharding::ShardedDelta;
 use crate::store::{Committed, SHARD, Shared};
 use crate::tables::Table;
 
@@ -41,7 +42,7 @@ pub(crate) struct Committer {
 
 enum Message {
     Write(Box<Write>),
-    /// Freezes the head; answers with the first sequence that is not sealed by it.
+    /// Freezes the head; answers with the first sequence that is not in it.
     Freeze(Sender<Result<SequenceNumber>>),
     Stop,
 }
@@ -237,16 +238,13 @@ impl Worker {
     }
 
     fn apply(&self, head: &Head, write: &Write, sequence: SequenceNumber) {
-        head.apply(
-            &write.delta,
-            &write.shapes,
-            sequence,
-            self.shared.settings.head_bytes_max,
-        );
-        write
-            .table
-            .latest()
-            .apply(&write.delta, &write.shapes, sequence, true);
+        let sharded = ShardedDelta::new(&write.delta, &write.shapes);
+        head.apply(&sharded, sequence, self.shared.settings.head_bytes_max);
+        write.table.latest().apply(&sharded, sequence, true);
+        // Before the answer, and before this head can be sealed: its journal is what carries the identities.
+        self.shared
+            .directory
+            .announced(write.delta.table, &write.delta.new_timelines);
         if let Some(request) = &write.delta.request {
             let (now, settings) = (self.shared.clock.now(), &self.shared.settings);
             self.shared
@@ -279,21 +277,22 @@ impl Worker {
             if active.bytes() < settings.head_bytes_max * OVERFULL {
                 return;
             }
-            self.wait_for_sealer(active.first());
+            self.wait_for_sealer();
         }
         if let Err(error) = self.freeze() {
             tracing::warn!(%error, "freezing the head failed; it grows until the next try");
         }
     }
 
-    /// Back-pressure: holds the committer, and so all writers, until older heads are sealed or a while is over.
-    fn wait_for_sealer(&self, older_than: SequenceNumber) {
+    /// Back-pressure: holds the committer, and so all writers, while older heads are sealed; not for ever where
+    /// sealing fails, since then only the head's memory is at stake.
+    fn wait_for_sealer(&self) {
         let started = Instant::now();
-        let mut progress = self.shared.sealed.lock();
-        while progress.sealed_to < older_than.0 && !progress.stopping {
+        let mut progress = self.shared.sealing.lock();
+        while !self.shared.state.read().frozen.is_empty() && !progress.stopping {
             let timed_out = self
                 .shared
-                .sealed_changed
+                .sealing_changed
                 .wait_for(&mut progress, IDLE_INTERVAL)
                 .timed_out();
             if timed_out && progress.error.is_some() {

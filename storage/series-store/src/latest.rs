@@ -4,20 +4,15 @@
 //! newest among the shapes that have it. A timeline that was first written in this process is *complete*: what
 //! is here is all there is. One from before a restart is completed from its newest chunks when somebody asks.
 
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use parking_lot::Mutex;
-use tideline_chunk::{Delta, DeltaGroup, Run};
+use tideline_chunk::{DeltaGroup, Run};
 use tideline_model::{ColumnData, FieldId, SequenceNumber, TimelineId, Value, ValueType};
 
-use crate::head::table::{IdHasher, shard_of};
 use crate::merge::value_at;
 use crate::schema::Shape;
-
-/// Shards of a table's latest values, each behind a lock.
-const SHARDS: usize = 64;
+use crate::sharding::{SHARDS, ShardedDelta, TimelineMap, shard_of};
 
 /// The newest value of one field.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +43,7 @@ pub(crate) struct TableLatest {
     shards: Box<[Mutex<Shard>]>,
 }
 
-type Shard = HashMap<TimelineId, TimelineLatest, BuildHasherDefault<IdHasher>>;
+type Shard = TimelineMap<TimelineLatest>;
 
 #[derive(Debug, Default)]
 struct TimelineLatest {
@@ -89,13 +84,8 @@ impl Default for TableLatest {
 impl TableLatest {
     /// Takes in the rows of a delta. `first_writes` says that the timelines which the delta introduces have no
     /// chunk anywhere.
-    pub(crate) fn apply(
-        &self,
-        delta: &Delta,
-        shapes: &[Arc<Shape>],
-        sequence: SequenceNumber,
-        first_writes: bool,
-    ) {
+    pub(crate) fn apply(&self, sharded: &ShardedDelta<'_>, sequence: SequenceNumber, first_writes: bool) {
+        let delta = sharded.delta;
         if first_writes {
             for timeline in &delta.new_timelines {
                 let mut shard = self.shard(timeline.id);
@@ -105,13 +95,17 @@ impl TableLatest {
                 });
             }
         }
-        for (group, shape) in delta.groups.iter().zip(shapes) {
-            for (row, &timeline) in group.timelines.iter().enumerate() {
-                let id = delta.timelines[timeline as usize];
-                self.shard(id)
-                    .entry(id)
-                    .or_default()
-                    .take(group, shape, row, sequence);
+        for group in sharded.groups() {
+            for (shard, rows) in group.shards() {
+                let mut shard = self.shards[shard].lock();
+                for &row in rows {
+                    let row = row as usize;
+                    let id = delta.timelines[group.group.timelines[row] as usize];
+                    shard
+                        .entry(id)
+                        .or_default()
+                        .take(group.group, group.shape, row, sequence);
+                }
             }
         }
     }
@@ -145,7 +139,7 @@ impl TableLatest {
     }
 
     fn shard(&self, id: TimelineId) -> parking_lot::MutexGuard<'_, Shard> {
-        self.shards[shard_of(id, SHARDS)].lock()
+        self.shards[shard_of(id)].lock()
     }
 }
 

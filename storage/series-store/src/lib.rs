@@ -35,6 +35,7 @@ pub mod scan;
 pub mod schema;
 pub mod seal;
 pub mod settings;
+mod sharding;
 pub mod store;
 pub mod tables;
 pub mod window;

@@ -18,6 +18,7 @@ use crate::manifest::ManifestState;
 use crate::requests::Requests;
 use crate::schema::{Shape, TableSchema};
 use crate::settings::Settings;
+use crate::sharding::ShardedDelta;
 use crate::store::{SHARD, SeriesStore, Shared, State, Tables, TimelineDirectory};
 use crate::tables::Table;
 
@@ -172,9 +173,10 @@ impl Replay<'_> {
             .map(shape)
             .collect::<Result<Vec<Arc<Shape>>>>()?;
         let settings = &self.recovery.settings;
-        head.apply(&delta, &shapes, sequence, settings.head_bytes_max);
+        let sharded = ShardedDelta::new(&delta, &shapes);
+        head.apply(&sharded, sequence, settings.head_bytes_max);
         let nothing_sealed = !self.recovery.manifest.segments.contains_key(&delta.table);
-        table.latest().apply(&delta, &shapes, sequence, nothing_sealed);
+        table.latest().apply(&sharded, sequence, nothing_sealed);
         if let Some(request) = &delta.request {
             self.recovery
                 .requests

@@ -66,9 +66,16 @@ impl Sealer {
 
     /// Waits until everything below `end` is sealed, or sealing fails.
     pub(crate) fn wait(&self, end: SequenceNumber) -> Result<()> {
-        let mut progress = self.shared.sealed.lock();
+        let mut progress = self.shared.sealing.lock();
         progress.error = None;
-        while progress.sealed_to < end.0 {
+        while self
+            .shared
+            .state
+            .read()
+            .frozen
+            .iter()
+            .any(|head| head.first() < end)
+        {
             if progress.stopping {
                 return Err(StoreError::Closed);
             }
@@ -80,14 +87,14 @@ impl Sealer {
                     retry_after: None,
                 });
             }
-            self.shared.sealed_changed.wait(&mut progress);
+            self.shared.sealing_changed.wait(&mut progress);
         }
         Ok(())
     }
 
     /// Ends the thread after the segment that it is working on. Repeatable.
     pub(crate) fn stop(&self) {
-        self.shared.sealed.lock().stopping = true;
+        self.shared.sealing.lock().stopping = true;
         self.wake();
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
@@ -100,8 +107,8 @@ impl Sealer {
 impl Shared {
     /// Wakes the sealer, and whoever waits for it.
     pub(crate) fn notify_sealer(&self) {
-        let _held_so_that_nobody_is_between_looking_and_waiting = self.sealed.lock();
-        self.sealed_changed.notify_all();
+        let _held_so_that_nobody_is_between_looking_and_waiting = self.sealing.lock();
+        self.sealing_changed.notify_all();
     }
 }
 
@@ -111,24 +118,23 @@ fn run(shared: &Shared) {
         shared.reclaim_retired();
         let oldest = shared.state.read().frozen.first().cloned();
         let failed = oldest.is_some_and(|head| seal_and_report(shared, &head).is_err());
-        let mut progress = shared.sealed.lock();
+        let mut progress = shared.sealing.lock();
         if progress.stopping {
             return;
         }
         let idle = shared.state.read().frozen.is_empty();
         if failed || idle {
             // A dropped table waits for its last reader; look again now and then.
-            shared.sealed_changed.wait_for(&mut progress, RETRY_INTERVAL);
+            shared.sealing_changed.wait_for(&mut progress, RETRY_INTERVAL);
         }
     }
 }
 
 fn seal_and_report(shared: &Shared, head: &Arc<Head>) -> Result<()> {
     let sealed = seal(shared, head);
-    let mut progress = shared.sealed.lock();
+    let mut progress = shared.sealing.lock();
     match &sealed {
         Ok(()) => {
-            progress.sealed_to = head.end().0;
             progress.error = None;
         }
         Err(error) => {
@@ -136,7 +142,7 @@ fn seal_and_report(shared: &Shared, head: &Arc<Head>) -> Result<()> {
             progress.error = Some(error.to_string());
         }
     }
-    shared.sealed_changed.notify_all();
+    shared.sealing_changed.notify_all();
     sealed
 }
 

@@ -40,7 +40,11 @@ pub trait TimelineDirectory: Send + Sync {
     /// Takes in a timeline that a replayed journal entry introduces. The same one again is no error.
     fn adopt(&self, table: TableId, timeline: &NewTimeline) -> std::result::Result<(), String>;
 
-    /// Makes everything adopted or committed so far durable: the journal that carried it is about to go.
+    /// Takes note that the identities of these timelines are now in the journal. Called before the write that
+    /// introduces them is answered.
+    fn announced(&self, table: TableId, timelines: &[NewTimeline]);
+
+    /// Makes everything adopted or announced so far durable: the journal that carried it is about to go.
     fn save(&self) -> std::result::Result<(), StoreError>;
 }
 
@@ -105,9 +109,9 @@ pub(crate) struct Shared {
     next_id: AtomicU64,
     /// Segments out of the manifest, with the manifest that last named them: reclaimed when nobody reads it.
     retired: Mutex<Vec<(Weak<ManifestState>, Vec<SegmentRef>)>>,
-    /// How far the journal is sealed, for those who wait.
-    pub(crate) sealed: Mutex<SealProgress>,
-    pub(crate) sealed_changed: Condvar,
+    pub(crate) sealing: Mutex<SealProgress>,
+    /// Signalled when a head is frozen or sealed, when a seal fails, and at the end.
+    pub(crate) sealing_changed: Condvar,
 }
 
 /// What a snapshot pins.
@@ -127,8 +131,7 @@ pub(crate) struct Tables {
 
 #[derive(Debug, Default)]
 pub(crate) struct SealProgress {
-    /// Entries below this are sealed.
-    pub(crate) sealed_to: u64,
+    /// Why the last seal failed, until one succeeds.
     pub(crate) error: Option<String>,
     pub(crate) stopping: bool,
 }
@@ -333,7 +336,7 @@ impl SeriesStore {
 
     /// Why the last seal failed, until one succeeds.
     pub fn seal_error(&self) -> Option<String> {
-        self.shared.sealed.lock().error.clone()
+        self.shared.sealing.lock().error.clone()
     }
 
     /// Sizes and counts.
@@ -395,14 +398,10 @@ impl Shared {
         tables: Tables,
         requests: Requests,
     ) -> Self {
-        let sealed_to = state.manifest.cursor.sealed_to.0;
         let next_id = AtomicU64::new(state.manifest.cursor.next_segment);
         Self {
             stamps: Stamps::new(Arc::clone(&clock)),
-            sealed: Mutex::new(SealProgress {
-                sealed_to,
-                ..SealProgress::default()
-            }),
+            sealing: Mutex::default(),
             backend,
             epoch,
             clock,
@@ -415,7 +414,7 @@ impl Shared {
             edit: Mutex::default(),
             next_id,
             retired: Mutex::default(),
-            sealed_changed: Condvar::new(),
+            sealing_changed: Condvar::new(),
         }
     }
 

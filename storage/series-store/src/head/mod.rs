@@ -17,10 +17,9 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
-use tideline_chunk::Delta;
 use tideline_model::{SequenceNumber, TableId};
 
-use crate::schema::Shape;
+use crate::sharding::ShardedDelta;
 use table::TableHead;
 
 /// Share of the head's budget that open rows may take before all of them are encoded, whatever their number:
@@ -57,15 +56,9 @@ impl Head {
     }
 
     /// Adds the rows of a delta. Called by one thread, in the order of sequences.
-    pub(crate) fn apply(
-        &self,
-        delta: &Delta,
-        shapes: &[Arc<Shape>],
-        sequence: SequenceNumber,
-        budget: usize,
-    ) {
-        let table = self.table_or_new(delta.table);
-        let growth = table.apply(delta, shapes, sequence);
+    pub(crate) fn apply(&self, sharded: &ShardedDelta<'_>, sequence: SequenceNumber, budget: usize) {
+        let delta = sharded.delta;
+        let growth = self.table_or_new(delta.table).apply(sharded, sequence);
         let open = self.open_bytes.fetch_add(growth.open, Ordering::Relaxed) + growth.open - growth.closed;
         self.open_bytes.fetch_sub(growth.closed, Ordering::Relaxed);
         self.block_bytes.fetch_add(growth.blocks, Ordering::Relaxed);

@@ -15,6 +15,7 @@ use tideline_model::{ColumnData, SequenceNumber, ValueType};
 use super::Growth;
 use crate::merge::{Part, Priority, merge};
 use crate::schema::Shape;
+use crate::sharding::ShardedGroup;
 
 /// Open rows of one timeline that make a block: one full block of the codec.
 const BLOCK_ROWS: usize = 128;
@@ -62,11 +63,11 @@ impl SeriesHead {
     /// Adds one row of a group.
     pub(crate) fn append(
         &mut self,
-        group: &DeltaGroup,
-        shape: &Arc<Shape>,
+        group: &ShardedGroup<'_>,
         row: usize,
         sequence: SequenceNumber,
     ) -> Growth {
+        let (group, shape) = (group.group, group.shape);
         let mut growth = Growth::default();
         let lane = match self
             .lanes

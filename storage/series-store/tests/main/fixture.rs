@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::Backend;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline, Presence};
 use tideline_model::{
@@ -41,9 +41,10 @@ impl Place {
     fn backend(&self) -> Arc<dyn Backend> {
         match self {
             Self::Memory(disk) => Arc::new(MemoryBackend::open(disk)),
-            Self::Fjall(folder) => {
-                Arc::new(FjallBackend::open(&folder.path().join("data"), FjallOptions::default()).expect("fjall opens its folder"))
-            }
+            Self::Fjall(folder) => Arc::new(
+                FjallBackend::open(&folder.path().join("data"), FjallOptions::default())
+                    .expect("fjall opens its folder"),
+            ),
         }
     }
 
@@ -77,6 +78,8 @@ impl TimelineDirectory for Names {
         self.0.lock().expect("not poisoned").push(timeline.id);
         Ok(())
     }
+
+    fn announced(&self, _table: tideline_model::TableId, _timelines: &[NewTimeline]) {}
 
     fn save(&self) -> Result<(), StoreError> {
         Ok(())
