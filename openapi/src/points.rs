@@ -48,7 +48,7 @@ pub struct Reject {
 #[schema(example = json!({
     "precision": "ms",
     "points": [
-        {"measurement": "cpu", "tags": {"host": "web-1"}, "time": 1_795_521_600_000_i64,
+        {"measurement": "cpu", "tags": {"host": "web-1"}, "time": 1_795_176_000_000_i64,
          "fields": {"usage_user": 12.5, "processes": 210}},
         {"measurement": "cpu", "tags": {"host": "web-2"}, "fields": {"usage_user": 3.25}}
     ]

@@ -60,7 +60,7 @@ struct WriteQuery {
     params(WriteQuery),
     request_body(
         content = String, content_type = "text/plain", description = "Line protocol, also gzip",
-        example = "cpu,host=web-1 usage_user=12.5 1795521600000000000\n"
+        example = "cpu,host=web-1 usage_user=12.5 1795176000000000000\n"
     ),
     responses(
         (status = 204, description = "All stored"),

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use tideline_model::time::{NANOS_PER_SECOND, format_duration};
 use tideline_openapi::ErrorCode;
@@ -86,16 +86,24 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
 }
 
 /// The service's own figures, for Prometheus
+///
+/// In the text format, or as OpenMetrics for who accepts it.
 #[utoipa::path(
     get, path = "/metrics", tag = "operation",
     responses((
-        status = 200, description = "OpenMetrics text", body = String,
-        content_type = "application/openmetrics-text",
+        status = 200, description = "Prometheus text", body = String, content_type = "text/plain",
         example = "# TYPE tideline_timelines gauge\ntideline_timelines 36.0\n# EOF\n"
     ), Failures)
 )]
-async fn metrics_text(State(app): State<App>) -> Result<Response> {
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+async fn metrics_text(State(app): State<App>, headers: HeaderMap) -> Result<Response> {
+    let accepted = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok());
+    let content_type = if accepted.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    } else {
+        "text/plain; version=0.0.4; charset=utf-8"
+    };
     let write = move |writer: &mut AnswerWriter| {
         let text = metrics::render(&app);
         let text = text.map_err(|_| Failure::new(ErrorCode::Internal, "metrics could not be written"))?;

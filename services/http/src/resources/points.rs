@@ -63,7 +63,7 @@ struct WriteQuery {
         content(
             (PointsBody = "application/json"),
             (String = "application/x-ndjson", example = "{\"measurement\":\"cpu\",\"tags\":{\"host\":\"web-1\"},\"fields\":{\"usage_user\":12.5}}\n"),
-            (String = "text/plain", example = "cpu,host=web-1 usage_user=12.5,processes=210i 1795521600000000000\n")
+            (String = "text/plain", example = "cpu,host=web-1 usage_user=12.5,processes=210i 1795176000000000000\n")
         )
     ),
     responses(

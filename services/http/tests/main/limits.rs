@@ -1,0 +1,193 @@
+//! Bad and hostile input: a clear refusal that names the limit, and a service that goes on.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tideline_http::HttpSettings;
+
+use crate::client::{Answer, Server, gzip};
+
+const POINTS: &str = "/v1/tables/default/points";
+const SEARCH: &str = "/v1/tables/default/timelines/search";
+
+#[test]
+fn bodies_are_bounded_before_and_after_decompression() {
+    let server = Server::with(HttpSettings {
+        body_bytes_max: 1 << 20,
+        decoded_body_bytes_max: 4 << 20,
+        ..HttpSettings::default()
+    });
+    let large = vec![b'x'; (1 << 20) + 1];
+    let error = server.post(POINTS, "text/plain", &large).expect(413);
+    assert_eq!(error["code"], "body_too_large");
+    assert_eq!(
+        (&error["limit"], &error["actual"]),
+        (&json!(1 << 20), &json!((1 << 20) + 1))
+    );
+    let bomb = gzip(&vec![0; 64 << 20]);
+    for (path, member) in [(POINTS, "code"), ("/write", "error"), ("/api/v2/write", "code")] {
+        let answer = server.send(
+            "POST",
+            path,
+            &[("content-encoding", "gzip"), ("content-type", "text/plain")],
+            &bomb,
+        );
+        assert!(answer.expect(413)[member].is_string(), "{path}");
+    }
+    let text: String = (0..400_000u32)
+        .map(|n| format!("{}\n", n.wrapping_mul(2_654_435_761)))
+        .collect();
+    let error = server
+        .send(
+            "POST",
+            POINTS,
+            &[("content-encoding", "gzip")],
+            &gzip(&text.as_bytes()[..1_000_000]),
+        )
+        .value();
+    assert_ne!(
+        error["code"], "body_too_large",
+        "1 MB of digits is below every limit: {error}"
+    );
+    let cut = &gzip(b"m f=1\n")[..12];
+    assert_eq!(
+        server
+            .send("POST", POINTS, &[("content-encoding", "gzip")], cut)
+            .expect(400)["code"],
+        "invalid"
+    );
+    assert_eq!(
+        server
+            .send("POST", POINTS, &[("content-encoding", "br")], b"m f=1")
+            .status,
+        415
+    );
+    assert_eq!(
+        server
+            .send("POST", POINTS, &[("content-encoding", "gzip, gzip")], b"m f=1")
+            .status,
+        415
+    );
+    server.post(POINTS, "text/plain", "m f=1").expect(200);
+}
+
+#[test]
+fn a_chunked_body_over_the_limit_is_refused_too() {
+    let server = Server::with(HttpSettings {
+        body_bytes_max: 1 << 10,
+        ..HttpSettings::default()
+    });
+    let mut stream = server.connect();
+    let head = format!(
+        "POST {POINTS} HTTP/1.1\r\nhost: t\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("sent");
+    for _ in 0..8 {
+        stream
+            .write_all(format!("200\r\n{}\r\n", "x".repeat(512)).as_bytes())
+            .expect("sent");
+    }
+    stream.write_all(b"0\r\n\r\n").expect("sent");
+    assert_eq!(Answer::read(&mut stream).expect(413)["limit"], 1 << 10);
+}
+
+#[test]
+fn bodies_of_all_requests_share_a_budget() {
+    let server = Server::with(HttpSettings {
+        bodies_in_flight_bytes_max: 64 << 10,
+        ..HttpSettings::default()
+    });
+    let error = server.post(POINTS, "text/plain", vec![b'#'; 100_000]).expect(503);
+    assert_eq!(
+        (&error["code"], &error["retryable"]),
+        (&json!("overloaded"), &json!(true))
+    );
+    for _ in 0..5 {
+        server.post(POINTS, "text/plain", vec![b'#'; 60_000]).expect(200);
+    }
+}
+
+#[test]
+fn deep_and_odd_json_is_refused() {
+    let server = Server::start();
+    let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+    let answer = server.post(POINTS, "application/json", &deep);
+    assert!((400..500).contains(&answer.status), "{}", answer.text());
+    let deep = format!(
+        "{{\"where\":{}{{\"and\":[]}}{}}}",
+        "{\"not\":".repeat(50_000),
+        "}".repeat(50_000)
+    );
+    server.json("POST", SEARCH, &deep).expect(400);
+    for bad in [
+        "",
+        "null",
+        r#"{"where": {}}"#,
+        r#"{"were": {"and": []}}"#,
+        r#"{"where": {"tag": "a", "regex": "("}}"#,
+        r#"{"where": {"property": "id", "equals": "xyz"}}"#,
+        r#"{"where": {"property": "last_seen", "equals": "now"}}"#,
+        r#"{"limit": 0}"#,
+        r#"{"limit": 100000000}"#,
+        r#"{"page": "damaged"}"#,
+        r#"{"sort": [{"order": "ascending"}]}"#,
+    ] {
+        let error = server.json("POST", SEARCH, bad).expect(400);
+        assert!(
+            error["message"].as_str().is_some_and(|text| !text.is_empty()),
+            "{bad}"
+        );
+    }
+    let large = format!("{{\"page\": \"{}\"}}", "x".repeat(2 << 20));
+    assert_eq!(server.json("POST", SEARCH, &large).expect(413)["limit"], 1 << 20);
+}
+
+#[test]
+fn slow_heads_and_bodies_are_cut_off() {
+    let server = Server::with(HttpSettings {
+        header_timeout: Duration::from_millis(200),
+        body_timeout: Duration::from_millis(200),
+        ..HttpSettings::default()
+    });
+    let started = Instant::now();
+    let mut slow_head = server.connect();
+    slow_head.write_all(b"GET /health HTTP/1.1\r\nhos").expect("sent");
+    let mut idle = server.connect();
+    let mut slow_body = server.connect();
+    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-length: 10\r\n\r\nm f";
+    slow_body.write_all(head.as_bytes()).expect("sent");
+    assert_eq!(Answer::read(&mut slow_body).expect(408)["code"], "body_too_slow");
+    let mut left = Vec::new();
+    assert!(
+        matches!(slow_head.read_to_end(&mut left), Ok(0) | Err(_)),
+        "closed without an answer"
+    );
+    assert!(started.elapsed() < Duration::from_secs(10));
+    idle.write_all(b"GET /health HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n")
+        .expect("an idle connection stays");
+    assert_eq!(Answer::read(&mut idle).status, 200);
+}
+
+#[test]
+fn an_idle_connection_is_closed_in_its_own_time() {
+    let server = Server::with(HttpSettings {
+        header_timeout: Duration::from_millis(50),
+        idle_timeout: Duration::from_millis(300),
+        ..HttpSettings::default()
+    });
+    let mut stream = server.connect();
+    let started = Instant::now();
+    stream
+        .write_all(b"GET /health HTTP/1.1\r\nhost: t\r\n\r\n")
+        .expect("sent");
+    let mut answer = Vec::new();
+    stream
+        .read_to_end(&mut answer)
+        .expect("closed in order or by time");
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+    assert!(
+        started.elapsed() >= Duration::from_millis(250),
+        "the header timeout does not run while idle"
+    );
+}

@@ -1,0 +1,205 @@
+//! The service as a whole: tokens, ids, metrics, unknown routes, the end.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use tideline_http::{HttpSettings, Secret};
+
+use crate::client::{Answer, Server};
+
+const POINTS: &str = "/v1/tables/default/points";
+const TOKEN: &str = "a-token-of-some-length";
+
+fn guarded() -> Server {
+    Server::with(HttpSettings {
+        token: Some(Secret::new(TOKEN).expect("long enough")),
+        ..HttpSettings::default()
+    })
+}
+
+#[test]
+fn a_token_is_asked_for_everywhere_but_at_the_door() {
+    let server = guarded();
+    for open in ["/health", "/ready", "/ping"] {
+        assert!(server.get(open).status < 300, "{open}");
+    }
+    for closed in [
+        "/v1/tables",
+        "/metrics",
+        "/docs/",
+        "/openapi.json",
+        "/query?q=show%20databases",
+        "/nowhere",
+    ] {
+        let answer = server.get(closed);
+        assert_eq!(answer.status, 401, "{closed}");
+        assert!(answer.header("www-authenticate").contains("Bearer"), "{closed}");
+    }
+    assert_eq!(server.get("/v1/tables").value()["code"], "unauthenticated");
+    assert!(server.post("/write", "", "m f=1").expect(401)["error"].is_string());
+    assert_eq!(
+        server.post("/api/v2/write", "", "m f=1").expect(401)["code"],
+        "unauthorized"
+    );
+}
+
+#[test]
+fn a_token_is_taken_as_each_client_carries_it() {
+    let server = guarded();
+    let status = |value: &str| {
+        server
+            .send("GET", "/v1/tables", &[("authorization", value)], b"")
+            .status
+    };
+    // user:a-token-of-some-length
+    let basic = "Basic dXNlcjphLXRva2VuLW9mLXNvbWUtbGVuZ3Ro";
+    for right in [
+        &format!("Bearer {TOKEN}"),
+        &format!("Token {TOKEN}"),
+        &format!("Token user:{TOKEN}"),
+        basic,
+    ] {
+        assert_eq!(status(right), 200, "{right}");
+    }
+    for wrong in [
+        "Bearer",
+        "Bearer a-token-of-some-lengtH",
+        "Basic !!!",
+        "Bearer ",
+        "Digest x",
+    ] {
+        assert_eq!(status(wrong), 401, "{wrong}");
+    }
+    assert_eq!(
+        server
+            .post(&format!("/write?u=any&p={TOKEN}"), "", "m f=1")
+            .status,
+        204
+    );
+    assert_eq!(server.post("/write?u=any&p=wrong", "", "m f=1").status, 401);
+    assert_eq!(
+        server.get(&format!("/v1/tables?p={TOKEN}")).status,
+        401,
+        "only InfluxDB 1 clients may"
+    );
+}
+
+#[test]
+fn every_answer_names_its_request() {
+    let server = Server::start();
+    let sent = server.send("GET", "/v1/nothing", &[("x-request-id", "my-id:7")], b"");
+    assert_eq!(sent.header("x-request-id"), "my-id:7");
+    assert_eq!(sent.expect(404)["request_id"], "my-id:7");
+    let odd = server.send("GET", "/v1/tables", &[("x-request-id", "<script>")], b"");
+    let made = odd.header("x-request-id").to_owned();
+    assert!(!made.is_empty() && !made.contains('<'));
+    assert_eq!(odd.expect(200)["request_id"], made.as_str());
+    assert_ne!(server.get("/v1/tables").header("x-request-id"), made);
+    assert_eq!(
+        server.send("PUT", "/v1/tables", &[], b"").expect(405)["code"],
+        "method_not_allowed"
+    );
+}
+
+#[test]
+fn metrics_count_what_happened() {
+    let server = Server::start();
+    server
+        .post(POINTS, "text/plain", "m,host=a f=1,g=2\nbad\n")
+        .expect(200);
+    server.get("/v1/nothing");
+    let metrics = server.get("/metrics");
+    assert_eq!(metrics.status, 200);
+    assert!(
+        metrics
+            .header("content-type")
+            .starts_with("text/plain; version=0.0.4")
+    );
+    let text = metrics.text();
+    for line in [
+        "tideline_http_requests_total{method=\"POST\",route=\"/v1/tables/{table}/points\",status=\"200\"} 1",
+        "tideline_http_requests_total{method=\"GET\",route=\"unmatched\",status=\"404\"} 1",
+        "tideline_ingest_points_total{protocol=\"line_protocol\"} 1",
+        "tideline_ingest_values_total{protocol=\"line_protocol\"} 2",
+        "tideline_ingest_rejects_total{protocol=\"line_protocol\"} 1",
+        "tideline_write_duration_seconds_count 1",
+        "tideline_timelines 1",
+        "tideline_head_points 1",
+        "tideline_ready_writes 1",
+        "tideline_http_connections 1",
+    ] {
+        assert!(
+            text.lines().any(|have| have.starts_with(line)),
+            "{line} is missing from\n{text}"
+        );
+    }
+    let open = server.send(
+        "GET",
+        "/metrics",
+        &[("accept", "application/openmetrics-text;version=1.0.0")],
+        b"",
+    );
+    assert!(
+        open.header("content-type")
+            .starts_with("application/openmetrics-text")
+    );
+}
+
+#[test]
+fn answers_are_compressed_for_who_asks() {
+    let server = Server::start();
+    let plain = server.get("/openapi.json");
+    let packed = server.send("GET", "/openapi.json", &[("accept-encoding", "gzip")], b"");
+    assert_eq!(packed.header("content-encoding"), "gzip");
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(packed.body.as_slice())
+        .read_to_end(&mut text)
+        .expect("gzip");
+    assert_eq!(text, plain.body);
+}
+
+#[test]
+fn a_stopping_service_finishes_what_runs_and_takes_nothing_new() {
+    let mut server = Server::start();
+    let mut idle = server.connect();
+    let mut running = server.connect();
+    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: t\r\ncontent-length: 6\r\n\r\nm f";
+    running.write_all(head.as_bytes()).expect("sent");
+    // The request is known to run once it is counted.
+    while !server
+        .get("/metrics")
+        .text()
+        .contains("tideline_http_requests_running 2")
+    {}
+    server.ask_to_stop();
+    let mut left = Vec::new();
+    assert!(
+        matches!(idle.read_to_end(&mut left), Ok(0) | Err(_)),
+        "an idle connection closes at once"
+    );
+    running.write_all(b"=1\n").expect("sent");
+    let answer = Answer::read(&mut running);
+    assert_eq!(answer.expect(200)["points"], 1);
+    server.wait_stopped();
+    assert!(TcpStream::connect(server.address).is_err(), "nobody listens");
+}
+
+#[test]
+fn a_request_that_never_ends_does_not_hold_up_the_end() {
+    let mut server = Server::with(HttpSettings {
+        drain_timeout: Duration::from_millis(200),
+        ..HttpSettings::default()
+    });
+    let mut running = server.connect();
+    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: t\r\ncontent-length: 6\r\n\r\nm f";
+    running.write_all(head.as_bytes()).expect("sent");
+    while !server
+        .get("/metrics")
+        .text()
+        .contains("tideline_http_requests_running 2")
+    {}
+    let started = Instant::now();
+    server.wait_stopped();
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
