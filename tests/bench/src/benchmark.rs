@@ -69,6 +69,10 @@ impl Benchmark {
                 Kind::C => self.run_c(report)?,
             }
         }
+        if !self.keep {
+            // It stays where somebody else has put something into it.
+            let _ = fs::remove_dir(&self.folder);
+        }
         Ok(())
     }
 
@@ -306,14 +310,18 @@ impl Benchmark {
         Ok((Server::start(&self.server, &data)?, data))
     }
 
+    /// Removes the data folder of a server that has ended, and its log.
     fn forget(&self, data: &Path) -> Result<()> {
         if self.keep {
             return Ok(());
         }
-        fs::remove_dir_all(data).map_err(|source| BenchError::File {
-            path: data.to_owned(),
-            source,
-        })
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| BenchError::File { path, source }
+        };
+        fs::remove_dir_all(data).map_err(failed(data))?;
+        let log = Server::log(data);
+        fs::remove_file(&log).map_err(failed(&log))
     }
 
     fn set(&self, kind: Kind) -> Set {

@@ -64,17 +64,15 @@ impl<'a> Questions<'a> {
         let first = random.index(minutes + 1) * STEPS_A_MINUTE;
         let steps = first..(first + STEPS_AN_HOUR).min(self.set.steps as usize);
         let body = json!({
-            "where": {"tag": "hostname", "equals": self.tags[host]["hostname"]},
+            "timelines": {"where": {"tag": "hostname", "equals": self.tags[host]["hostname"]}},
             "fields": [FIELDS[field]],
-            "start": self.instant(steps.start),
-            "end": self.instant(steps.end),
-            "aggregate": ["mean"],
-            "window": "1m",
+            "range": self.range(&steps),
+            "aggregate": {"functions": ["mean"], "window": "1m"},
         });
         let truth = self.truth;
         let starts = self.windows(&steps, STEPS_A_MINUTE);
         ask(QUERY, &body, move |answer| {
-            let cells = cells(answer, None)?;
+            let cells = cells(answer, None, &FIELDS[field..=field])?;
             same_rows(&cells, starts.len())?;
             starts.iter().try_for_each(|(time, steps)| {
                 let expected = [truth.mean(steps.clone(), host..host + 1, field)];
@@ -88,17 +86,15 @@ impl<'a> Questions<'a> {
         let field = random.index(FIELDS.len());
         let steps = 0..self.set.steps as usize;
         let body = json!({
-            "where": {"property": "measurement", "equals": "cpu"},
+            "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
             "fields": [FIELDS[field]],
-            "start": self.instant(steps.start),
-            "end": self.instant(steps.end),
-            "aggregate": ["mean"],
-            "window": "1m",
+            "range": self.range(&steps),
+            "aggregate": {"functions": ["mean"], "window": "1m"},
         });
         let (truth, hosts) = (self.truth, self.tags.len());
         let starts = self.windows(&steps, STEPS_A_MINUTE);
         ask(QUERY, &body, move |answer| {
-            let cells = cells(answer, None)?;
+            let cells = cells(answer, None, &FIELDS[field..=field])?;
             same_rows(&cells, starts.len())?;
             starts.iter().try_for_each(|(time, steps)| {
                 let expected = [truth.mean(steps.clone(), 0..hosts, field)];
@@ -116,13 +112,10 @@ impl<'a> Questions<'a> {
         let first = offset as usize + random.index(whole - hours + 1) * STEPS_AN_HOUR;
         let steps = first..first + hours * STEPS_AN_HOUR;
         let body = json!({
-            "where": {"property": "measurement", "equals": "cpu"},
+            "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
             "fields": FIELDS,
-            "start": self.instant(steps.start),
-            "end": self.instant(steps.end),
-            "aggregate": ["mean"],
-            "window": "1h",
-            "group_by": ["hostname"],
+            "range": self.range(&steps),
+            "aggregate": {"functions": ["mean"], "window": "1h", "group_by": ["hostname"]},
         });
         let truth = self.truth;
         let starts = self.windows(&steps, STEPS_AN_HOUR);
@@ -130,7 +123,7 @@ impl<'a> Questions<'a> {
         // Every row is counted; the means of some hosts are computed again.
         let checked: Vec<usize> = (0..8).map(|_| random.index(names.len())).collect();
         ask(QUERY, &body, move |answer| {
-            let cells = cells(answer, Some("hostname"))?;
+            let cells = cells(answer, Some("hostname"), &FIELDS)?;
             same_rows(&cells, starts.len() * names.len())?;
             checked.iter().try_for_each(|host| {
                 starts.iter().try_for_each(|(time, steps)| {
@@ -144,12 +137,12 @@ impl<'a> Questions<'a> {
 
     /// The latest values of all fields of all hosts.
     pub(crate) fn latest(&self) -> Ask<'a> {
-        let body = json!({ "where": {"property": "measurement", "equals": "cpu"} });
+        let body = json!({ "timelines": {"where": {"property": "measurement", "equals": "cpu"}} });
         let (truth, step) = (self.truth, self.set.steps as usize - 1);
         let time = self.instant(step);
         let names = self.hostnames();
         ask(LATEST, &body, move |answer| {
-            let cells = cells(answer, Some("hostname"))?;
+            let cells = cells(answer, Some("hostname"), &FIELDS)?;
             same_rows(&cells, names.len())?;
             names.iter().enumerate().try_for_each(|(host, name)| {
                 let value = |field| f64::from(truth.value(step, host, field));
@@ -177,9 +170,7 @@ impl<'a> Questions<'a> {
         let total = hits.count();
         let (rack, datacenter) = (rack.clone(), datacenter.clone());
         ask(SEARCH, &body, move |answer| {
-            let found = answer["timelines"]
-                .as_array()
-                .ok_or("no timelines in the answer")?;
+            let found = list(&answer["timelines"], "timelines")?;
             if answer["total"] != json!(total) || found.len() != total.min(PAGE) {
                 let (pages, page) = (&answer["total"], found.len());
                 return Err(format!(
@@ -204,6 +195,11 @@ impl<'a> Questions<'a> {
             .collect()
     }
 
+    /// The instants of these steps, as questions name them.
+    fn range(&self, steps: &Range<usize>) -> Value {
+        json!({"start": self.instant(steps.start), "end": self.instant(steps.end)})
+    }
+
     fn instant(&self, step: usize) -> i64 {
         self.set.start + step as i64 * STEP
     }
@@ -217,14 +213,13 @@ impl<'a> Questions<'a> {
 pub(crate) fn count(set: &Set) -> Ask<'static> {
     let rows = set.rows();
     let body = json!({
-        "where": {"property": "measurement", "equals": "cpu"},
+        "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
         "fields": [FIELDS[0]],
-        "start": set.start,
-        "end": set.end(),
-        "aggregate": ["count"],
+        "range": {"start": set.start, "end": set.end()},
+        "aggregate": {"functions": ["count"]},
     });
     ask(QUERY, &body, move |answer| {
-        let cells = cells(answer, None)?;
+        let cells = cells(answer, None, &FIELDS[..1])?;
         match cells.values().next() {
             Some(row) if cells.len() == 1 && row == &[rows as f64] => Ok(()),
             _ => Err(format!("{rows} expected, {cells:?} found")),
@@ -243,28 +238,46 @@ fn ask<'a>(path: &'static str, body: &Value, check: impl Fn(&Value) -> Result<()
     }
 }
 
-/// Reads an answer; the group is the value of a tag, or empty.
-fn cells(answer: &Value, group: Option<&str>) -> Result<Cells, String> {
-    let series = answer["series"].as_array().ok_or("no series in the answer")?;
+/// Reads an answer: the group is the value of a tag, or empty; the values come in the order of `fields`.
+fn cells(answer: &Value, group: Option<&str>, fields: &[&str]) -> Result<Cells, String> {
     let mut cells = Cells::new();
-    for series in series {
+    for series in list(&answer["series"], "series")? {
         let name = match group {
             Some(tag) => series["tags"][tag].as_str().ok_or("a series without its tag")?,
             None => "",
         };
-        for row in series["rows"].as_array().ok_or("a series without rows")? {
-            let (time, values) = row
-                .as_array()
-                .and_then(|row| row.split_first())
-                .ok_or("a row without cells")?;
-            let time = instant(time).ok_or_else(|| format!("{time} is no time"))?;
-            let values = values.iter().map(|value| value.as_f64().unwrap_or(f64::NAN));
+        let columns = list(&series["columns"], "columns")?;
+        let places: Vec<usize> = fields
+            .iter()
+            .map(|field| columns.iter().position(|column| is_of(column, field)))
+            .collect::<Option<_>>()
+            .ok_or_else(|| format!("columns {columns:?} do not hold {fields:?}"))?;
+        for row in list(&series["points"], "points")? {
+            let time = instant(&row[0]).ok_or_else(|| format!("{row} has no time"))?;
+            let values = places
+                .iter()
+                .map(|place| row[*place].as_f64().unwrap_or(f64::NAN));
             if cells.insert((name.to_owned(), time), values.collect()).is_some() {
                 return Err(format!("two rows of {name:?} at {time}"));
             }
         }
     }
     Ok(cells)
+}
+
+/// Whether a column, such as `usage_user` or `mean(usage_user)`, is of this field.
+fn is_of(column: &Value, field: &str) -> bool {
+    let name = column.as_str().unwrap_or_default();
+    let inner = name
+        .split_once('(')
+        .map_or(name, |(_, inner)| inner.trim_end_matches(')'));
+    inner == field
+}
+
+fn list<'v>(value: &'v Value, what: &str) -> Result<&'v Vec<Value>, String> {
+    value
+        .as_array()
+        .ok_or_else(|| format!("no list of {what} in the answer"))
 }
 
 /// Nanoseconds of a time as answers show it.

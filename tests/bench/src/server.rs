@@ -39,9 +39,14 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 const LOG_TAIL_BYTES: usize = 2_000;
 
 impl Server {
+    /// Where a server on this folder writes what it has to say.
+    pub(crate) fn log(data: &Path) -> PathBuf {
+        data.with_extension("log")
+    }
+
     /// Starts the binary on a folder and returns at once; [`wait_ready`](Self::wait_ready) comes next.
     pub(crate) fn spawn(binary: &Path, data: &Path) -> Result<Self> {
-        let log = data.with_extension("log");
+        let log = Self::log(data);
         let file = |source| BenchError::File {
             path: log.clone(),
             source,
