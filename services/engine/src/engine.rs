@@ -105,6 +105,8 @@ impl Engine {
             let catalog = engine.catalog_or_new(&table);
             engine.index.attach(catalog);
         }
+        // A table dropped just before a crash may still be in the index.
+        engine.index.detach_others();
         Ok(engine)
     }
 

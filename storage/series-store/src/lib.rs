@@ -22,6 +22,7 @@
 //!
 //! The store knows timelines only by id. Names, tags and search live in the indexer, which is told of new
 //! timelines found in a replayed journal through [`TimelineDirectory`]. It knows no HTTP, no tantivy, no fjall.
+#![doc = include_str!("../FORMAT.md")]
 
 pub mod committer;
 pub mod error;

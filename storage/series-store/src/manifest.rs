@@ -288,3 +288,68 @@ as_number!(id, SegmentId, u64);
 as_number!(group, GroupId, u64);
 as_number!(table, TableId, u32);
 as_number!(sequence, SequenceNumber, u64);
+
+#[cfg(test)]
+mod tests {
+    use tideline_backend::{Epoch, ManifestRow};
+
+    use super::*;
+
+    /// Rows as version 1 writes them: they are on disk and must read back for ever.
+    const GOLDEN: [(ManifestKind, &str); 3] = [
+        (
+            ManifestKind::Segment,
+            r#"{"format":1,"id":7,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6}"#,
+        ),
+        (
+            ManifestKind::Cursor,
+            r#"{"format":1,"sealed_to":42,"next_segment":8,"next_table":2}"#,
+        ),
+        (
+            ManifestKind::Table,
+            r#"{"format":1,"id":1,"name":"default","spec":{"source_tags":["host"],"durability":"synced","write_past":null,"write_future":5},"created":77}"#,
+        ),
+    ];
+
+    fn read(rows: &[(ManifestKind, &str)]) -> Result<ManifestState> {
+        let row = |(kind, detail): &(ManifestKind, &str)| ManifestRow {
+            kind: *kind,
+            name: Bytes::new(),
+            detail: Bytes::copy_from_slice(detail.as_bytes()),
+        };
+        ManifestState::read(&Manifest {
+            epoch: Epoch(1),
+            version: 9,
+            rows: rows.iter().map(row).collect(),
+        })
+    }
+
+    #[test]
+    fn golden_rows_read_back_and_are_written_the_same() {
+        let state = read(&GOLDEN).expect("rows of version 1");
+        let segment = &state.segments[&TableId(1)][&SegmentId(7)];
+        assert_eq!(
+            (segment.window, segment.range()),
+            (Window { level: 2, index: -5 }, TimeRange::new(-9, 13))
+        );
+        assert_eq!(state.cursor.sealed_to, SequenceNumber(42));
+        let table = &state.tables[&TableId(1)];
+        let written = [put_segment(segment), put_cursor(&state.cursor), put_table(table)];
+        for (change, (_, golden)) in written.iter().zip(GOLDEN) {
+            let ManifestChange::Put(row) = change else {
+                panic!("a put")
+            };
+            assert_eq!(std::str::from_utf8(&row.detail).expect("text"), golden);
+        }
+    }
+
+    #[test]
+    fn a_row_of_a_later_format_is_refused_by_name() {
+        let later = [(ManifestKind::Cursor, r#"{"format":2,"whatever":true}"#)];
+        let error = read(&later).expect_err("a later format").to_string();
+        assert_eq!(
+            error,
+            "stored cursor row cannot be read: format 2 is not known to this build"
+        );
+    }
+}
