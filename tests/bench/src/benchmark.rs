@@ -57,6 +57,8 @@ const QUICK_ROUNDS: usize = 1_000;
 const WIDE_ROUNDS: usize = 100;
 /// What a round is divided by at [`Scale::Quick`].
 const QUICK_SCALE: usize = 5;
+/// Parts of the data folder that take less are not named.
+const SHOWN_BYTES_PER_VALUE: f64 = 0.005;
 const MEBIBYTE: f64 = 1_048_576.0;
 
 impl Benchmark {
@@ -208,10 +210,13 @@ impl Benchmark {
             Unit::Mebibytes,
             wanted::peak_memory(kind),
         );
-        let parts = usage.parts.iter().map(|(name, bytes)| {
-            let (mebibytes, per_value) = (*bytes as f64 / MEBIBYTE, *bytes as f64 / values);
-            format!("{name} {mebibytes:.1} MiB = {per_value:.3} B/value")
-        });
+        let parts = usage.parts.iter().map(|(name, bytes)| (name, *bytes as f64));
+        let parts = parts
+            .filter(|(_, bytes)| bytes / values >= SHOWN_BYTES_PER_VALUE)
+            .map(|(name, bytes)| {
+                let (mebibytes, per_value) = (bytes / MEBIBYTE, bytes / values);
+                format!("{name} {mebibytes:.1} MiB = {per_value:.3} B/value")
+            });
         report.note(format!(
             "{kind}: CPU {:.2} s until the last acknowledgement, {:.2} s with seal and merges; {} refusals; disk: {}",
             after_load.as_secs_f64(),
