@@ -55,6 +55,8 @@ pub enum ErrorCode {
     NotAcceptable,
     /// The token is missing or wrong.
     Unauthenticated,
+    /// A page of another site asked a browser to do this.
+    Forbidden,
     /// What is named does not exist.
     NotFound,
     /// The resource does not have this method.

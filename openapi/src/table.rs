@@ -129,7 +129,7 @@ impl CreateTable {
 /// Changes of a table's settings. What is left away stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"durability": "buffered", "write_past": "30d"}))]
+#[schema(example = json!({"durability": "synced", "write_future": "1h"}))]
 pub struct TableSettings {
     /// Tags that name the machine, the first one present wins. Cannot be changed after the first write. Default:
     /// `host`, `hostname`, `instance`, `machine`, `device`.

@@ -1,7 +1,8 @@
-//! Who may ask: whoever bears the token, however a client of the protocol carries it.
+//! Who may ask: whoever bears the token, however a client of the protocol carries it; and no page of another site
+//! through the browser of somebody who may.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -38,6 +39,37 @@ fn bears(token: &Secret, request: &Request) -> bool {
     let uri = request.uri();
     Dialect::of(uri.path()) == Dialect::InfluxV1
         && password_parameter(uri.query().unwrap_or_default()).is_some_and(|claimed| token.is(&claimed))
+}
+
+/// Refuses what a page of another site asks a browser to change: without a token the browser's place in the network is
+/// all it takes, and with one the browser adds the password by itself. Reading needs no guard, for no answer lets
+/// another site see it.
+pub(crate) async fn refuse_other_sites(State(app): State<App>, request: Request, next: Next) -> Response {
+    if request.method().is_safe() || is_own_site(request.headers()) {
+        return next.run(request).await;
+    }
+    body::discard(request, &app).await;
+    Failure::new(ErrorCode::Forbidden, "pages of other sites may not ask for this").into_response()
+}
+
+/// Whether the page that asks, if one does, came from the host that it asks. A proxy in between names that host in
+/// `X-Forwarded-Host`, which no page can set.
+fn is_own_site(headers: &HeaderMap) -> bool {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let Some(origin) = text(header::ORIGIN) else {
+        return !headers.contains_key(header::ORIGIN);
+    };
+    let Some((_, site)) = origin.split_once("://") else {
+        return false;
+    };
+    let hosts = [
+        text(header::HOST),
+        text(HeaderName::from_static("x-forwarded-host")),
+    ];
+    hosts
+        .into_iter()
+        .flatten()
+        .any(|host| host.eq_ignore_ascii_case(site))
 }
 
 /// `Bearer t`, `Token t` (also `user:t`, as InfluxDB 1.8 has it) or the password of `Basic`.

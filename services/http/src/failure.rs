@@ -73,8 +73,8 @@ impl Failure {
     }
 }
 
-/// The one table. Decided by what senders do with a status (`InfluxDB` agents drop a batch at every 4xx, with few
-/// exceptions), so only what will never succeed may be a 4xx there.
+/// The one table. Decided by what senders do with a status: InfluxDB agents drop a batch at every 4xx, with few
+/// exceptions, so only what will never succeed may be a 4xx there.
 fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
     use Dialect::{InfluxV1, InfluxV2, Native};
     match (code, dialect) {
@@ -87,6 +87,7 @@ fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::UnsupportedMediaType, _) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         (ErrorCode::NotAcceptable, _) => StatusCode::NOT_ACCEPTABLE,
         (ErrorCode::Unauthenticated, _) => StatusCode::UNAUTHORIZED,
+        (ErrorCode::Forbidden, _) => StatusCode::FORBIDDEN,
         (ErrorCode::NotFound, _) => StatusCode::NOT_FOUND,
         (ErrorCode::MethodNotAllowed, _) => StatusCode::METHOD_NOT_ALLOWED,
         (ErrorCode::Conflict, Native) => StatusCode::CONFLICT,
@@ -99,7 +100,7 @@ fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
     }
 }
 
-/// The code that an `InfluxDB` 2 client knows.
+/// The code that an InfluxDB 2 client knows.
 fn influx_v2_code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::Invalid | ErrorCode::AllRejected | ErrorCode::OverLimit | ErrorCode::NotAcceptable => {
@@ -108,6 +109,7 @@ fn influx_v2_code(code: ErrorCode) -> &'static str {
         ErrorCode::BodyTooLarge => "request too large",
         ErrorCode::UnsupportedMediaType => "unsupported media type",
         ErrorCode::Unauthenticated => "unauthorized",
+        ErrorCode::Forbidden => "forbidden",
         ErrorCode::NotFound => "not found",
         ErrorCode::MethodNotAllowed => "method not allowed",
         ErrorCode::OverBudget => "unprocessable entity",
@@ -195,6 +197,57 @@ impl From<EngineError> for Failure {
             limit: error.limit(),
             retry_after: error.is_retryable().then(|| error.retry_after()).flatten(),
             ..Self::new(code, error.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_are_never_told_to_drop_what_could_be_stored_later() {
+        for code in [
+            ErrorCode::BodyTooSlow,
+            ErrorCode::Conflict,
+            ErrorCode::Overloaded,
+            ErrorCode::DiskFull,
+            ErrorCode::Unavailable,
+        ] {
+            for dialect in [Dialect::InfluxV1, Dialect::InfluxV2] {
+                assert_eq!(status(code, dialect), 503, "{code:?} {dialect:?}");
+            }
+        }
+        assert_eq!(status(ErrorCode::DiskFull, Dialect::Native), 507);
+        assert_eq!(status(ErrorCode::AllRejected, Dialect::Native), 422);
+        assert_eq!(status(ErrorCode::AllRejected, Dialect::InfluxV1), 400);
+    }
+
+    #[tokio::test]
+    async fn each_dialect_has_its_own_body() {
+        let full = || EngineError::DiskFull {
+            free_bytes: 1,
+            watermark_bytes: 2,
+        };
+        for (path, status, member) in [
+            ("/write", 503, "error"),
+            ("/api/v2/write", 503, "message"),
+            ("/v1/tables/default/points", 507, "request_id"),
+        ] {
+            let context = RequestContext {
+                dialect: Dialect::of(path),
+                ..RequestContext::current()
+            };
+            let answer = context
+                .scope(async { Failure::from(full()).into_response() })
+                .await;
+            assert_eq!(answer.status(), status, "{path}");
+            assert_eq!(answer.headers()[header::RETRY_AFTER], "5", "{path}");
+            let body = axum::body::to_bytes(answer.into_body(), 10_000)
+                .await
+                .expect("a body");
+            let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+            assert!(body[member].is_string(), "{path}: {body}");
         }
     }
 }

@@ -61,6 +61,7 @@ pub(crate) fn router(app: &App) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CompressionLayer::new())
+        .layer(from_fn_with_state(app.clone(), auth::refuse_other_sites))
         .layer(from_fn_with_state(app.clone(), auth::require_token))
         .layer(CatchPanicLayer::custom(observe::panicked))
         .layer(from_fn_with_state(app.clone(), observe::observe))

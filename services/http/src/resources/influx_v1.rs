@@ -47,7 +47,7 @@ struct WriteQuery {
     #[param(example = "telegraf")]
     db: String,
     /// The unit of times: `n` (default), `u`, `ms`, `s`, `m`, `h`.
-    #[param(example = "s")]
+    #[param(example = "n")]
     precision: Option<String>,
 }
 

@@ -33,7 +33,7 @@ struct WriteQuery {
     #[param(example = "telegraf")]
     bucket: String,
     /// The unit of times: `ns` (default), `us`, `ms`, `s`.
-    #[param(example = "s")]
+    #[param(example = "ns")]
     precision: Option<String>,
 }
 

@@ -86,6 +86,44 @@ fn a_token_is_taken_as_each_client_carries_it() {
 }
 
 #[test]
+fn pages_of_other_sites_change_nothing() {
+    let server = Server::start();
+    let host = "tideline";
+    let create = |origin: &str, name: &str| {
+        let body = format!("{{\"name\":\"{name}\"}}");
+        let headers = [("origin", origin), ("content-type", "text/plain")];
+        let as_json = [("origin", origin), ("content-type", "application/json")];
+        assert_ne!(
+            server
+                .send("POST", "/v1/tables", &headers, body.as_bytes())
+                .status,
+            201
+        );
+        server.send("POST", "/v1/tables", &as_json, body.as_bytes())
+    };
+    assert_eq!(
+        create("https://elsewhere.example", "a").expect(403)["code"],
+        "forbidden"
+    );
+    assert_eq!(create("null", "b").status, 403);
+    assert_eq!(
+        create(&format!("http://{host}"), "c").status,
+        201,
+        "our own page may"
+    );
+    let read = server.send(
+        "GET",
+        "/v1/tables",
+        &[("origin", "https://elsewhere.example")],
+        b"",
+    );
+    assert_eq!(
+        (read.status, read.header("access-control-allow-origin")),
+        (200, "")
+    );
+}
+
+#[test]
 fn every_answer_names_its_request() {
     let server = Server::start();
     let sent = server.send("GET", "/v1/nothing", &[("x-request-id", "my-id:7")], b"");
