@@ -42,8 +42,7 @@ pub fn all(client: &Client, table: &str, measurement: &str) -> Vec<Row> {
 ///
 /// When a page is refused.
 pub fn of(client: &Client, table: &str, condition: &Json) -> Result<Vec<Row>, NoAnswer> {
-    let mut question = json!({"where": condition});
-    over_all_time(&mut question);
+    let question = json!({"timelines": {"where": condition}});
     rows(client, table, question)
 }
 
@@ -60,12 +59,6 @@ pub fn all_if_known(client: &Client, table: &str, measurement: &str) -> Vec<Row>
     }
 }
 
-/// Lets a question range over every instant that a point can have.
-pub fn over_all_time(question: &mut Json) {
-    question["start"] = json!(Timestamp::MIN.nanos());
-    question["end"] = json!(Timestamp::MAX.nanos());
-}
-
 /// The name of the column that holds a function of a field.
 pub fn column(function: &str, field: &str) -> String {
     format!("{function}({field})")
@@ -80,6 +73,7 @@ pub fn rows(client: &Client, table: &str, mut question: Json) -> Result<Vec<Row>
     if question.get("limit").is_none() {
         question["limit"] = json!(PAGE_ROWS);
     }
+    question["times"] = json!("nanos");
     let path = format!("/v1/tables/{table}/query");
     let headers = [("content-type", "application/json")];
     let mut rows = Vec::new();
@@ -109,7 +103,7 @@ pub fn rows_of(page: &Json) -> Vec<Row> {
             .flatten()
             .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
             .collect();
-        for row in series["rows"].as_array().expect("a series has rows") {
+        for row in series["points"].as_array().expect("a series has points") {
             let cells = row.as_array().expect("a row is an array");
             assert_eq!(cells.len(), columns.len(), "a cell for each column: {series}");
             rows.push(Row {

@@ -269,29 +269,51 @@ fn bodies_that_grow_are_not_unpacked() {
 fn queries_that_cannot_be_answered() {
     let victim = Victim::start();
     let ask = |body: Value| victim.client.post_json("/v1/tables/default/query", &body);
-    let cpu = json!({"property": "measurement", "equals": "cpu"});
-    let whole = ("2023-01-01T00:00:00Z", "2024-01-01T00:00:00Z");
-    let backwards = json!({"where": cpu, "start": whole.1, "end": whole.0});
-    refused(&ask(backwards), &[400], false);
+    let cpu = json!({"where": {"property": "measurement", "equals": "cpu"}});
+    let (start, end) = ("2023-01-01T00:00:00Z", "2024-01-01T00:00:00Z");
+    let range = json!({"start": start, "end": end});
+    let impossible = [
+        json!({"start": end, "end": start}),
+        json!({"start": start, "end": start}),
+        json!({"start": "9999-01-01T00:00:00Z"}),
+        json!({"start": "yesterday"}),
+        json!({"start": 1e30}),
+        json!({"start": start, "until": end}),
+    ];
+    for range in impossible {
+        refused(&ask(json!({"timelines": cpu, "range": range})), &[400], false);
+    }
+    let windows = |window: &str| json!({"functions": ["mean"], "window": window});
+    for window in ["1ns", "1ms", "20ms"] {
+        let many = json!({"timelines": cpu, "range": range, "aggregate": windows(window)});
+        refused(&ask(many), &[400, 422], true);
+    }
+    for window in ["0s", "-1s", "soon", "300y"] {
+        let none = json!({"timelines": cpu, "range": range, "aggregate": windows(window)});
+        refused(&ask(none), &[400], false);
+    }
+    let rows = json!({"timelines": cpu, "limit": 1_000_000_000_000_u64});
+    refused(&ask(rows), &[400, 422], true);
+    refused(&ask(json!({"timelines": cpu, "limit": 0})), &[400], false);
     refused(
-        &ask(json!({"where": cpu, "start": whole.0, "end": whole.0})),
-        &[400],
+        &ask(json!({"timelines": cpu, "fields": ["never_written"]})),
+        &[400, 404],
         false,
     );
     refused(
-        &ask(json!({"where": cpu, "start": "9999-01-01T00:00:00Z"})),
+        &ask(json!({"timelines": {"ids": ["0".repeat(32)]}})),
+        &[400, 404],
+        false,
+    );
+    refused(&ask(json!({"timelines": {"ids": ["zebra"]}})), &[400], false);
+    refused(&ask(json!({"timelines": {}})), &[400], false);
+    refused(&ask(json!({"aggregate": {"functions": []}})), &[400], false);
+    refused(
+        &ask(json!({"aggregate": {"functions": ["median"]}})),
         &[400],
         false,
     );
-    refused(&ask(json!({"where": cpu, "start": "yesterday"})), &[400], false);
-    let functions = json!({"usage": ["mean"]});
-    let windows =
-        json!({"where": cpu, "start": whole.0, "end": whole.1, "window": "1ms", "aggregates": functions});
-    refused(&ask(windows), &[400, 422], true);
-    let field = json!({"where": cpu, "start": whole.0, "end": whole.1, "fields": ["never_written"]});
-    refused(&ask(field), &[400, 404], false);
-    let unknown = json!({"ids": ["00000000000000000000000000000000"], "start": whole.0, "end": whole.1});
-    refused(&ask(unknown), &[400, 404], false);
+    refused(&ask(json!({"timelines": cpu, "page": "nonsense"})), &[400], false);
     victim.is_well("bad queries");
 }
 

@@ -162,12 +162,12 @@ fn latest(client: &Client, model: &Model, random: &mut Random, context: &str) {
     let Some(span) = Span::draw(model, random) else {
         return;
     };
-    let question = json!({"where": span.condition(), "limit": 1_000});
+    let question = json!({"timelines": {"where": span.condition()}});
     let context = format!("{context}, {question}");
     let answer = client
         .post_json("/v1/tables/default/latest", &question)
         .expect_status(200);
-    model.compare_latest(&span, &answer.json(), &context);
+    model.compare_latest(&span, &reading::rows_of(&answer.json()), &context);
 }
 
 /// For a row that both sides describe alike.

@@ -76,12 +76,16 @@ fn check(client: &Client, all: &[Series]) {
 
 /// Hour by hour, by file, over everything at once.
 fn check_hours(client: &Client, all: &[Series]) {
-    let mut question = json!({
-        "where": {"property": "measurement", "equals": "nab"}, "fields": ["value"], "window": "1h",
-        "functions": ["count", "sum", "mean", "min", "max", "first", "last"], "group_by": ["file"],
-        "start": "2011-01-01T00:00:00Z", "end": "2016-01-01T00:00:00Z",
+    let question = json!({
+        "timelines": {"where": {"property": "measurement", "equals": "nab"}},
+        "range": {"start": "2011-01-01T00:00:00Z", "end": "2016-01-01T00:00:00Z"},
+        "fields": ["value"],
+        "aggregate": {
+            "functions": ["count", "sum", "mean", "min", "max", "first", "last"],
+            "window": "1h",
+            "group_by": ["file"],
+        },
     });
-    question["fields"] = json!(["value"]);
     let answer = client
         .post_json("/v1/tables/default/query", &question)
         .expect_status(200);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value as Json, json};
 use tideline_fleet::Random;
 use tideline_model::Value;
-use tideline_tests::reading::{Fields, Row, instant, value};
+use tideline_tests::reading::{Fields, Row};
 
 use super::place;
 
@@ -88,9 +88,7 @@ impl Model {
         for row in actual {
             let (_, host, window) = place(row);
             let Some(values) = expected.remove(&(host.clone(), window)) else {
-                // A window without a value may be there, if it says so.
-                assert!(is_empty_window(row), "{context}: {row:?} where there is no value");
-                continue;
+                panic!("{context}: {row:?} where there is no value");
             };
             compare_window(&values, row, field, &format!("{context}, {host} at {window}"));
         }
@@ -100,8 +98,8 @@ impl Model {
         );
     }
 
-    /// Compares newest values, each with its instant.
-    pub(super) fn compare_latest(&self, span: &Span, answer: &Json, context: &str) {
+    /// Compares newest values: each field of each timeline stands in one row, that of its newest instant.
+    pub(super) fn compare_latest(&self, span: &Span, actual: &[Row], context: &str) {
         let mut expected: BTreeMap<(String, String), (i64, Value)> = BTreeMap::new();
         for (host, points) in self.within(span) {
             for (time, fields) in points {
@@ -110,19 +108,16 @@ impl Model {
                 }
             }
         }
-        let timelines = answer["timelines"].as_array().expect("an answer has timelines");
-        for timeline in timelines {
-            let host = timeline["tags"]["host"].as_str().unwrap_or_default();
-            for (field, newest) in timeline["fields"].as_object().into_iter().flatten() {
-                let known = expected.remove(&(host.to_owned(), field.clone()));
-                let Some((time, known)) = known else {
-                    panic!("{context}: {host} {field} is there and was never written");
+        for row in actual {
+            let (_, host, _) = place(row);
+            for (field, value) in &row.fields {
+                let Some((time, known)) = expected.remove(&(host.clone(), field.clone())) else {
+                    panic!("{context}: {host} {field} is there twice, or was never written");
                 };
-                let actual = value(&newest["value"]).expect("a newest value is a value");
-                let same = instant(&newest["time"]) == time && same_value(&known, &actual);
+                let same = row.time == time && same_value(&known, value);
                 assert!(
                     same,
-                    "{context}: {host} {field} is {newest}, wanted {known:?} at {time}"
+                    "{context}: {host} {field}: {row:?}, wanted {known:?} at {time}"
                 );
             }
         }
@@ -184,12 +179,9 @@ impl Span {
 
     /// The question for its rows.
     pub(super) fn question(&self) -> Json {
-        let mut question = json!({"where": self.condition()});
+        let mut question = json!({"timelines": {"where": self.condition()}});
         if self.start > i64::MIN {
-            question["start"] = json!(self.start);
-            question["end"] = json!(self.end);
-        } else {
-            tideline_tests::reading::over_all_time(&mut question);
+            question["range"] = json!({"start": self.start, "end": self.end});
         }
         question
     }
@@ -203,9 +195,14 @@ impl Span {
 
     pub(super) fn aggregate_question(&self, field: &str, seconds: i64, start: i64, end: i64) -> Json {
         json!({
-            "where": self.condition(), "start": start, "end": end, "fields": [field],
-            "functions": ["count", "sum", "mean", "min", "max", "first", "last"],
-            "window": format!("{seconds}s"), "group_by": ["host"],
+            "timelines": {"where": self.condition()},
+            "range": {"start": start, "end": end},
+            "fields": [field],
+            "aggregate": {
+                "functions": ["count", "sum", "mean", "min", "max", "first", "last"],
+                "window": format!("{seconds}s"),
+                "group_by": ["host"],
+            },
         })
     }
 }
@@ -246,10 +243,6 @@ fn same_value(wanted: &Value, actual: &Value) -> bool {
         (Value::Unsigned(wanted), Value::Signed(actual)) => i64::try_from(*wanted) == Ok(*actual),
         _ => wanted == actual,
     }
-}
-
-fn is_empty_window(row: &Row) -> bool {
-    row.fields.values().all(|value| matches!(value, Value::Signed(0)))
 }
 
 fn compare_window(values: &[(i64, Value)], row: &Row, field: &str, context: &str) {
