@@ -14,6 +14,9 @@ use crate::failure::{Failure, Result};
 use crate::metrics::Metrics;
 use crate::settings::HttpSettings;
 
+/// Changes of tables and attributes, and jobs, that run at once: rare, and each may take long.
+const CHANGES_IN_FLIGHT_MAX: usize = 8;
+
 /// The state behind all routes. A handle: clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct App(Arc<Shared>);
@@ -31,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) writes: Turns,
     /// Turns of queries, searches and everything else that asks the engine.
     pub(crate) queries: Turns,
+    /// Turns of changes of tables and attributes, and of jobs.
+    changes: Turns,
     draining: AtomicBool,
 }
 
@@ -58,6 +63,7 @@ impl App {
             body_bytes: Arc::new(Semaphore::new(settings.bodies_in_flight_bytes_max)),
             writes: turns("writes", settings.writes_in_flight_max),
             queries: turns("queries", settings.queries_in_flight_max),
+            changes: turns("changes", CHANGES_IN_FLIGHT_MAX),
             draining: AtomicBool::new(false),
             engine,
             settings,
@@ -70,11 +76,28 @@ impl App {
         T: Send + 'static,
         F: FnOnce(&Engine) -> Result<T> + Send + 'static,
     {
-        let turn = self.queries.take().await?;
-        let app = self.clone();
+        self.in_turn(&self.queries, call).await
+    }
+
+    /// Runs a change of the engine that is not a write of points on a blocking thread, when its turn comes.
+    pub(crate) async fn change<T, F>(&self, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine) -> Result<T> + Send + 'static,
+    {
+        self.in_turn(&self.changes, call).await
+    }
+
+    async fn in_turn<T, F>(&self, turns: &Turns, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine) -> Result<T> + Send + 'static,
+    {
+        let turn = turns.take().await?;
+        let engine = Arc::clone(&self.engine);
         blocking(move || {
             let _turn = turn;
-            call(&app.engine)
+            call(&engine)
         })
         .await
     }

@@ -17,7 +17,7 @@ use tideline_openapi::ErrorCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use crate::app::App;
+use crate::app::{App, blocking};
 use crate::failure::{Failure, Result};
 use crate::settings::HttpSettings;
 
@@ -198,6 +198,14 @@ impl std::ops::Deref for BodyBytes {
 }
 
 impl Received {
+    /// Decompresses the body of a request that is not a write. Only what is compressed costs a thread.
+    pub(crate) async fn decode_small(self) -> Result<BodyBytes> {
+        match self.encoding {
+            Encoding::Identity => self.decode(),
+            _ => blocking(move || self.decode()).await,
+        }
+    }
+
     /// Decompresses the body, if it is compressed. Uses a processor: call it on a blocking thread.
     pub(crate) fn decode(self) -> Result<BodyBytes> {
         let sent = self.sent.bytes.as_slice();

@@ -32,7 +32,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
         }
         let limits = BodyLimits::requests(&app.settings);
         let received = body::receive(request, app, limits).await?;
-        let decoded = crate::app::blocking(move || received.decode()).await?;
+        let decoded = received.decode_small().await?;
         serde_json::from_slice(&decoded)
             .map(Json)
             .map_err(Failure::invalid)

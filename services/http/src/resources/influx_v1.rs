@@ -183,7 +183,7 @@ async fn query_post(
 ) -> Result<Response> {
     let is_form = content_type(request.headers()) == "application/x-www-form-urlencoded";
     let received = body::receive(request, &app, BodyLimits::requests(&app.settings)).await?;
-    let form = crate::app::blocking(move || received.decode()).await?;
+    let form = received.decode_small().await?;
     if query.q.is_some() || !is_form {
         return answer(&app, query.q).await;
     }

@@ -8,7 +8,7 @@ use tideline_openapi::job::{JobKind, JobState, JobView, StartJob};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::{App, blocking};
+use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::Json as JsonBody;
 use crate::failure::Result;
@@ -32,12 +32,12 @@ async fn start(
     id: RequestId,
     JsonBody(StartJob { kind }): JsonBody<StartJob>,
 ) -> Result<Json<JobView>> {
-    let done = blocking(move || {
+    let done = app.change(move |engine| {
         let started = Instant::now();
         match kind {
-            JobKind::Seal => app.engine.seal()?,
+            JobKind::Seal => engine.seal()?,
         }
-        let stats = app.engine.stats().store;
+        let stats = engine.stats().store;
         Ok(JobView {
             kind,
             state: JobState::Done,

@@ -12,7 +12,7 @@ use tideline_openapi::{DurationText, ErrorBody};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::{App, blocking};
+use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
@@ -64,9 +64,9 @@ async fn create(
     let (name, settings) = body.into_parts();
     let name = TableName::new(&name).map_err(Failure::invalid)?;
     let spec = with_changes(TableSpec::default(), settings)?;
-    let created = blocking(move || {
-        let table = app.engine.create_table(name, spec)?;
-        Ok(detail(&app.engine, &table, id))
+    let created = app.change(move |engine| {
+        let table = engine.create_table(name, spec)?;
+        Ok(detail(engine, &table, id))
     });
     Ok((StatusCode::CREATED, Json(created.await?)))
 }
@@ -101,10 +101,10 @@ async fn alter(
     Path(name): Path<String>,
     JsonBody(changes): JsonBody<TableSettings>,
 ) -> Result<Json<TableDetail>> {
-    let altered = blocking(move || {
-        let spec = TableSpec::clone(&app.engine.table(&name)?.spec());
-        let table = app.engine.alter_table(&name, with_changes(spec, changes)?)?;
-        Ok(detail(&app.engine, &table, id))
+    let altered = app.change(move |engine| {
+        let spec = TableSpec::clone(&engine.table(&name)?.spec());
+        let table = engine.alter_table(&name, with_changes(spec, changes)?)?;
+        Ok(detail(engine, &table, id))
     });
     altered.await.map(Json)
 }
@@ -122,7 +122,7 @@ async fn alter(
     )
 )]
 async fn drop_table(State(app): State<App>, Path(name): Path<String>) -> Result<StatusCode> {
-    blocking(move || Ok(app.engine.drop_table(&name)?)).await?;
+    app.change(move |engine| Ok(engine.drop_table(&name)?)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -15,7 +15,7 @@ use tideline_search_index::{Condition as IndexCondition, FindRequest};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::{App, blocking};
+use crate::app::App;
 use crate::condition::{from_attribute, to_attribute, to_index, to_sort};
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
@@ -125,9 +125,9 @@ async fn set_attributes(
         .into_iter()
         .map(|(key, value)| (key, value.map(to_attribute)))
         .collect();
-    let timeline = blocking(move || {
-        let table = app.engine.table(&table)?;
-        Ok(app.engine.set_attributes(&table, id, &changes)?)
+    let timeline = app.change(move |engine| {
+        let table = engine.table(&table)?;
+        Ok(engine.set_attributes(&table, id, &changes)?)
     });
     Ok(detail(timeline.await?, request_id))
 }
