@@ -7,7 +7,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(crate) struct GuardedStream {
     busy: Busy,
     header_timeout: Duration,
     answer_timeout: Duration,
+    /// Heads that were complete when the reader last looked.
+    heads: u64,
     /// When the head that is being read must be complete.
     head_deadline: Option<Instant>,
     /// Wakes the reader at `head_deadline`.
@@ -36,12 +38,21 @@ pub(crate) struct GuardedStream {
 
 /// Whether a request of the connection is being answered: what is read then is not a head.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Busy(Arc<AtomicBool>);
+pub(crate) struct Busy(Arc<Progress>);
+
+/// How far a connection is.
+#[derive(Debug, Default)]
+struct Progress {
+    answering: AtomicBool,
+    /// Heads that came in whole.
+    heads: AtomicU64,
+}
 
 impl Busy {
     /// A head is complete.
     pub(crate) fn begin(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.heads.fetch_add(1, Ordering::Relaxed);
+        self.0.answering.store(true, Ordering::Relaxed);
     }
 
     /// The same answer, which ends being busy when all of it is sent or given up.
@@ -50,8 +61,16 @@ impl Busy {
         answer.map(|body| Body::new(BusyBody { body, busy }))
     }
 
+    fn end(&self) {
+        self.0.answering.store(false, Ordering::Relaxed);
+    }
+
     fn is(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.answering.load(Ordering::Relaxed)
+    }
+
+    fn heads(&self) -> u64 {
+        self.0.heads.load(Ordering::Relaxed)
     }
 }
 
@@ -67,6 +86,7 @@ impl GuardedStream {
             busy,
             header_timeout,
             answer_timeout,
+            heads: 0,
             head_deadline: None,
             head_timer: None,
             write_timer: None,
@@ -108,8 +128,12 @@ impl AsyncRead for GuardedStream {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, into);
-        if self.busy.is() {
+        let heads = self.busy.heads();
+        if self.heads != heads {
+            self.heads = heads;
             self.head_deadline = None;
+        }
+        if self.busy.is() {
             return read;
         }
         match read {
@@ -131,8 +155,7 @@ impl AsyncWrite for GuardedStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.guard_write(flushed, cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -161,7 +184,7 @@ struct BusyBody {
 
 impl Drop for BusyBody {
     fn drop(&mut self) {
-        self.busy.0.store(false, Ordering::Relaxed);
+        self.busy.end();
     }
 }
 

@@ -191,3 +191,32 @@ fn an_idle_connection_is_closed_in_its_own_time() {
         "the header timeout does not run while idle"
     );
 }
+
+#[test]
+fn a_client_that_takes_no_answer_is_cut_off() {
+    let server = Server::with(HttpSettings {
+        answer_timeout: Duration::from_millis(200),
+        ..HttpSettings::default()
+    });
+    let mut stream = server.connect();
+    stream
+        .set_write_timeout(Some(Duration::from_millis(500)))
+        .expect("a timeout");
+    // Far more than the buffers between the two hold; the last requests may not even be taken.
+    for _ in 0..300 {
+        if stream
+            .write_all(b"GET /openapi.json HTTP/1.1\r\nhost: t\r\n\r\n")
+            .is_err()
+        {
+            break;
+        }
+    }
+    let started = Instant::now();
+    let mine = "tideline_http_connections 1\n";
+    while !server.get("/metrics").text().contains(mine) {
+        assert!(started.elapsed() < Duration::from_secs(20), "still connected");
+    }
+    let mut received = Vec::new();
+    let _ = stream.read_to_end(&mut received);
+    assert!(received.len() < 300 * 100_000, "{} bytes came", received.len());
+}
