@@ -1,0 +1,21 @@
+//! Any bytes as JSON and as NDJSON points: rows, rejects or an error, never a panic.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tideline_ingest_protocols::{DecodeOptions, json, ndjson, series_key};
+use tideline_model::{Ordinal, SeriesError, SeriesResolver, Timestamp};
+
+/// Checks each name as the engine would, and calls them all one timeline.
+struct Parse;
+
+impl SeriesResolver for Parse {
+    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError> {
+        series_key::parse(key).map(|_| Ordinal(0))
+    }
+}
+
+fuzz_target!(|body: &[u8]| {
+    let options = DecodeOptions::new(Timestamp::EPOCH);
+    let _ = json::decode(body, options, &mut Parse);
+    let _ = ndjson::decode(body, options, &mut Parse);
+});

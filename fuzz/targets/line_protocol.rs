@@ -1,0 +1,24 @@
+//! Any bytes as a body of line protocol: rows and rejects, never a panic, and no more rows than lines.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tideline_ingest_protocols::{DecodeOptions, line_protocol, series_key};
+use tideline_model::{Ordinal, SeriesError, SeriesResolver, Timestamp};
+
+/// Checks each name as the engine would, and calls them all one timeline.
+struct Parse;
+
+impl SeriesResolver for Parse {
+    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError> {
+        series_key::parse(key).map(|_| Ordinal(0))
+    }
+}
+
+fuzz_target!(|body: &[u8]| {
+    let batch = line_protocol::decode(body, DecodeOptions::new(Timestamp::EPOCH), &mut Parse);
+    let lines = body.iter().filter(|byte| **byte == b'\n').count() + 1;
+    assert!(batch.rows() <= lines);
+    for group in &batch.groups {
+        assert!(group.columns.iter().all(|column| column.len() == group.rows()));
+    }
+});
