@@ -97,7 +97,7 @@ impl ServerArguments {
                 .filter_map(|(path, text)| Some((path, text?)))
                 .collect(),
         };
-        Ok(Resolved::from(&sources)?)
+        Ok(Resolved::join(&sources)?)
     }
 }
 

@@ -26,8 +26,8 @@ pub(crate) enum CliError {
     /// A question of the demo was answered, but not as it should be.
     #[error("`{about}` was answered without {missing:?}: {answer}")]
     Answer {
-        about: String,
-        missing: String,
+        about: &'static str,
+        missing: &'static str,
         answer: String,
     },
     /// The demo's data did not arrive.

@@ -18,7 +18,7 @@ fn the_printed_lines_work_and_a_second_start_goes_on() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut running = Running::start(demo(folder.path(), &["--seed", "7"]));
     running.wait_for(|line| line.contains("SIMULATED fleet of 20 machines (seed 7)"));
-    for shown in ["\"timelines\":[{", "usage_active", "used_percent"] {
+    for shown in ["\"timelines\":[{", "mean(usage_active)", "used_percent"] {
         let line = running.wait_for(|line| line.starts_with("curl "));
         let answer = Command::new("sh")
             .args(["-c", &line])

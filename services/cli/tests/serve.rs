@@ -1,6 +1,8 @@
 //! `tideline serve`: it answers, it ends in order, and what it acknowledged is there afterwards.
 
-use std::net::SocketAddr;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -40,6 +42,8 @@ fn points_outlive_a_stop() {
         .0,
         204
     );
+    let mode = data.metadata().expect("the folder is made").permissions().mode();
+    assert_eq!(mode & 0o077, 0, "only its owner may look into it");
     server.signal(Signal::TERM);
     let (status, took, said) = server.end();
     assert_eq!(status.code(), Some(0), "{said}");
@@ -84,4 +88,21 @@ fn an_address_in_use_is_named() {
     assert_eq!(second.status.code(), Some(1));
     let said = text(&second.stderr);
     assert!(said.contains(&format!("cannot listen on {address}: ")), "{said}");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut server, address) = Running::serve(folder.path());
+    let mut unfinished = TcpStream::connect(address).expect("it listens");
+    unfinished
+        .write_all(b"POST /write HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\ncpu v=1")
+        .expect("it reads");
+    // The answer to another request says that the first one has been taken up as well.
+    assert_eq!(ask(address, "/health", None).0, 200);
+    server.signal(Signal::TERM);
+    server.wait_for(|line| line.contains("SIGTERM: stopping"));
+    server.signal(Signal::TERM);
+    let (status, _, said) = server.end();
+    assert_eq!(status.code(), Some(130), "{said}");
 }

@@ -1,6 +1,6 @@
 //! What can be set about a server, resolved once into a checked type.
 //!
-//! Four layers, each stronger than the one before: defaults, the file, the environment, flags. [`Resolved::from`]
+//! Four layers, each stronger than the one before: defaults, the file, the environment, flags. [`Resolved::join`]
 //! is the only place that joins them; everything behind it sees a [`Config`] that is right. All keys stand in one
 //! table ([`keys`]), which the parser, `config show`, `config reference` and the messages are made from.
 
@@ -119,7 +119,7 @@ impl Resolved {
     /// Joins the layers and checks the result. Reads the file, and the files that hold secrets.
     ///
     /// Every problem is found and reported, not only the first.
-    pub fn from(sources: &Sources) -> Result<Self> {
+    pub fn join(sources: &Sources) -> Result<Self> {
         let mut problems = Vec::new();
         let mut resolved = Self {
             config: Config::default(),

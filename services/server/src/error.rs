@@ -39,6 +39,14 @@ pub enum ServerError {
         /// Why.
         source: io::Error,
     },
+    /// The data folder cannot be made.
+    #[error("cannot make the data folder {}: {source}", data_dir.display())]
+    DataDir {
+        /// The folder.
+        data_dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The data folder cannot be used.
     #[error("cannot open the data folder {}: {source}", data_dir.display())]
     Backend {

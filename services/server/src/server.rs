@@ -1,7 +1,11 @@
 //! A running server: started, waited for, stopped.
 
 use std::fmt;
+use std::fs::DirBuilder;
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -26,7 +30,7 @@ pub struct Server {
     runtime: Runtime,
     stop: Stop,
     /// Ends when the server does not listen any more and all requests have been answered.
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<io::Result<()>>,
 }
 
 /// Asks a [`Server`] to stop, from any thread and any number of times.
@@ -147,6 +151,10 @@ impl Stop {
 
 fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine> {
     let data_dir = &config.data_dir;
+    make_private(data_dir).map_err(|source| ServerError::DataDir {
+        data_dir: data_dir.clone(),
+        source,
+    })?;
     let backend =
         FjallBackend::open(data_dir, config.backend.clone()).map_err(|source| ServerError::Backend {
             data_dir: data_dir.clone(),
@@ -158,8 +166,13 @@ fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine> {
     })
 }
 
+/// Makes the folder if it is missing, for nobody but its owner. One that is there keeps its mode: somebody chose it.
+fn make_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
 /// Stops on the first SIGTERM or SIGINT, ends the process on the second.
-fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+fn stop_on_signals(stop: &Stop) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let stop = stop.clone();

@@ -1,6 +1,6 @@
 //! The questions that the demo shows: printed as `curl` lines, and asked by `--once`.
 
-use serde_json::json;
+use serde_json::Value;
 
 use super::poster::Poster;
 use crate::error::{CliError, Result};
@@ -9,65 +9,46 @@ use crate::error::{CliError, Result};
 #[derive(Debug)]
 pub(crate) struct Example {
     /// What it asks, in words.
-    pub(crate) about: String,
+    pub(crate) about: &'static str,
     path: &'static str,
-    accept: &'static str,
+    /// What to answer in, if not JSON.
+    accept: Option<&'static str>,
     question: String,
     /// What a good answer contains.
-    shows: Vec<String>,
+    shows: [&'static str; 2],
 }
 
-/// The three questions of the demo.
+/// The three questions of the demo. They are written out, so that each reads in the order in which one thinks.
 pub(crate) fn examples(host: &str) -> [Example; 3] {
-    let european = json!({
-        "where": {"and": [
-            {"tag": "origin", "equals": "simulated"},
-            {"tag": "region", "prefix": "eu-"},
-            {"tag": "service_environment", "in": ["production", "staging"]},
-            {"not": {"tag": "os", "wildcard": "*LTS"}}
-        ]},
-        "sort": [{"tag": "hostname"}],
-        "limit": 3
-    });
-    let by_minute = json!({
-        "where": {"and": [
-            {"property": "measurement", "equals": "cpu"},
-            {"tag": "host", "equals": host},
-            {"tag": "cpu", "equals": "cpu-total"}
-        ]},
-        "fields": ["usage_active"],
-        "start": "now-1h",
-        "end": "now",
-        "aggregate": ["mean"],
-        "window": "1m"
-    });
-    let latest = json!({
-        "where": {"and": [
-            {"tag": "host", "equals": host},
-            {"property": "measurement", "in": ["mem", "system"]}
-        ]}
-    });
+    let host = Value::from(host);
+    let european = r#"{"where":{"and":[{"tag":"origin","equals":"simulated"},{"tag":"region","prefix":"eu-"},{"tag":"service_environment","in":["production","staging"]},{"not":{"tag":"os","wildcard":"*LTS"}}]},"sort":[{"tag":"hostname"}],"limit":3}"#;
+    let by_minute = format!(
+        r#"{{"timelines":{{"where":{{"and":[{{"property":"measurement","equals":"cpu"}},{{"tag":"host","equals":{host}}},{{"tag":"cpu","equals":"cpu-total"}}]}}}},"fields":["usage_active"],"range":{{"start":"now-1h"}},"aggregate":{{"functions":["mean","max"],"window":"1m"}}}}"#
+    );
+    let latest = format!(
+        r#"{{"timelines":{{"where":{{"and":[{{"tag":"host","equals":{host}}},{{"property":"measurement","in":["mem","system"]}}]}}}}}}"#
+    );
     [
         Example {
-            about: "simulated machines in Europe that matter and run no LTS".to_owned(),
+            about: "find timelines: simulated machines in Europe that matter and run no LTS",
             path: "/v1/tables/default/timelines/search",
-            accept: "application/json",
-            question: european.to_string(),
-            shows: vec!["\"timelines\":[{".to_owned(), "fleet_cpu".to_owned()],
+            accept: None,
+            question: european.to_owned(),
+            shows: ["\"timelines\":[{", "fleet_cpu"],
         },
         Example {
-            about: "how busy this machine was, minute by minute".to_owned(),
+            about: "read points: how busy this machine was in the last hour, minute by minute",
             path: "/v1/tables/default/query",
-            accept: "text/csv",
-            question: by_minute.to_string(),
-            shows: vec!["mean".to_owned(), "usage_active".to_owned()],
+            accept: Some("text/csv"),
+            question: by_minute,
+            shows: ["mean(usage_active)", "\ncpu,"],
         },
         Example {
-            about: "the latest memory, load and uptime of this machine".to_owned(),
+            about: "read the latest values: memory, load and uptime of this machine",
             path: "/v1/tables/default/latest",
-            accept: "application/json",
-            question: latest.to_string(),
-            shows: vec!["used_percent".to_owned(), "uptime".to_owned()],
+            accept: Some("text/csv"),
+            question: latest,
+            shows: ["used_percent", "uptime"],
         },
     ]
 }
@@ -75,27 +56,28 @@ pub(crate) fn examples(host: &str) -> [Example; 3] {
 impl Example {
     /// The `curl` line. A token is not printed; the line takes it from a variable.
     pub(crate) fn curl(&self, poster: &Poster) -> String {
-        let token = match poster.needs_token() {
-            true => " -H \"authorization: Bearer $TIDELINE_TOKEN\"",
-            false => "",
-        };
-        format!(
-            "curl -s {}{} -H 'accept: {}' -H 'content-type: application/json'{token} -d '{}'",
-            poster.base(),
-            self.path,
-            self.accept,
-            self.question.replace('\'', "'\\''")
-        )
+        let mut line = format!("curl -s {}{}", poster.base(), self.path);
+        if let Some(accept) = self.accept {
+            line.push_str(&format!(" -H 'accept: {accept}'"));
+        }
+        if poster.needs_token() {
+            line.push_str(" -H \"authorization: Bearer $TIDELINE_TOKEN\"");
+        }
+        line + &format!(" -d '{}'", self.question.replace('\'', "'\\''"))
     }
 
     /// Asks it. The answer, or an error unless it shows what it should.
     pub(crate) fn ask(&self, poster: &Poster) -> Result<String> {
-        let answer = poster.ask(self.path, self.accept, &self.question)?;
-        match self.shows.iter().find(|part| !answer.contains(*part)) {
+        let answer = poster.ask(
+            self.path,
+            self.accept.unwrap_or("application/json"),
+            &self.question,
+        )?;
+        match self.shows.iter().find(|part| !answer.contains(**part)) {
             None => Ok(answer),
             Some(missing) => Err(CliError::Answer {
-                about: self.about.clone(),
-                missing: missing.clone(),
+                about: self.about,
+                missing,
                 answer,
             }),
         }
@@ -110,6 +92,8 @@ mod tests {
     fn a_curl_line_is_one_line_that_a_shell_reads() {
         let poster = Poster::new("http://127.0.0.1:8490".to_owned(), None);
         for example in examples("o'brien") {
+            let question = serde_json::from_str::<Value>(&example.question);
+            assert!(question.is_ok(), "{question:?}: {}", example.question);
             let line = example.curl(&poster);
             assert!(!line.contains('\n') && !line.contains("authorization"), "{line}");
             assert!(

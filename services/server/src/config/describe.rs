@@ -26,6 +26,7 @@ pub fn reference() -> String {
     let head = "# Configuration of Tideline: every key, its meaning, its unit and its default.\n\
                 # What is set here is overruled by the environment, and that by flags.\n";
     let keys = by_section(|key, text| {
+        text.push('\n');
         for line in key.about.lines() {
             put(text, format_args!("# {line}\n"));
         }
@@ -43,9 +44,9 @@ pub fn reference() -> String {
             format_args!("# Unit: {}. Environment: {variable}.{flag}\n", slot.unit()),
         );
         let value = slot.show().unwrap_or_else(|| "\"\"".to_owned());
-        put(text, format_args!("#{} = {value}\n\n", key.name()));
+        put(text, format_args!("#{} = {value}\n", key.name()));
     });
-    format!("{head}{}\n", keys.trim_end())
+    format!("{head}\n{keys}")
 }
 
 /// Writes all keys, each section under its head.
@@ -55,7 +56,8 @@ fn by_section(mut write: impl FnMut(&'static Key, &mut String)) -> String {
     for key in KEYS {
         if key.section() != section {
             section = key.section();
-            put(&mut text, format_args!("\n[{section}]\n"));
+            let gap = if text.is_empty() { "" } else { "\n" };
+            put(&mut text, format_args!("{gap}[{section}]\n"));
         }
         write(key, &mut text);
     }

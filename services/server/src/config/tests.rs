@@ -31,7 +31,7 @@ fn environment(variables: &[(&str, &str)]) -> Sources {
 }
 
 fn problems(sources: &Sources) -> Vec<String> {
-    match Resolved::from(sources) {
+    match Resolved::join(sources) {
         Ok(resolved) => panic!("accepted:\n{}", resolved.describe()),
         Err(ServerError::Config { problems }) => problems.iter().map(Problem::to_string).collect(),
         Err(other) => panic!("another failure: {other}"),
@@ -40,7 +40,7 @@ fn problems(sources: &Sources) -> Vec<String> {
 
 #[test]
 fn nothing_given_is_the_default_and_every_key_says_so() {
-    let resolved = Resolved::from(&Sources::default()).expect("defaults are right");
+    let resolved = Resolved::join(&Sources::default()).expect("defaults are right");
     assert_eq!(resolved.config.listen.to_string(), "127.0.0.1:8490");
     assert_eq!(resolved.config.data_dir, PathBuf::from("./tideline-data"));
     assert_eq!(
@@ -64,7 +64,7 @@ fn flags_are_stronger_than_environment_than_file_than_default() {
     ])
     .environment;
     sources.flags = vec![("server.listen", "127.0.0.1:3".to_owned())];
-    let resolved = Resolved::from(&sources).expect("all are right");
+    let resolved = Resolved::join(&sources).expect("all are right");
     assert_eq!(resolved.config.listen.port(), 3);
     assert_eq!(resolved.config.data_dir, PathBuf::from("from-environment"));
     assert_eq!(resolved.config.engine.store.head_bytes_max, 32 << 20);
@@ -177,7 +177,7 @@ fn secrets_are_masked_and_may_stand_in_a_file() {
         environment(&[("TIDELINE__AUTH__TOKEN_FILE", path)]),
         by_flag,
     ] {
-        let resolved = Resolved::from(&sources).expect("a good token");
+        let resolved = Resolved::join(&sources).expect("a good token");
         assert_eq!(resolved.config.token.as_ref().map(Secret::expose), Some(TOKEN));
         assert!(resolved.config.http_settings().token.is_some());
         let told = format!("{}{resolved:?}", resolved.describe());
@@ -215,14 +215,14 @@ fn listening_beyond_this_machine_needs_a_token_or_the_explicit_word() {
         assert!(problem.contains("no token is set"), "{problem}");
 
         sources.flags = vec![("server.insecure_public", "true".to_owned())];
-        let forced = Resolved::from(&sources).expect("the explicit word");
+        let forced = Resolved::join(&sources).expect("the explicit word");
         assert!(forced.config.warning().expect("a warning").contains("ANYONE"));
 
         sources.flags.clear();
         sources
             .environment
             .push(("TIDELINE__AUTH__TOKEN".to_owned(), TOKEN.to_owned()));
-        let guarded = Resolved::from(&sources).expect("a token is set");
+        let guarded = Resolved::join(&sources).expect("a token is set");
         assert_eq!(guarded.config.warning(), None);
     }
     for listen in [
@@ -231,7 +231,7 @@ fn listening_beyond_this_machine_needs_a_token_or_the_explicit_word() {
         "[::1]:8490",
         "[::ffff:127.0.0.1]:8490",
     ] {
-        let local = Resolved::from(&environment(&[("TIDELINE__SERVER__LISTEN", listen)]));
+        let local = Resolved::join(&environment(&[("TIDELINE__SERVER__LISTEN", listen)]));
         assert!(!local.expect("loopback is safe").config.is_public());
     }
 }
@@ -248,7 +248,7 @@ fn the_reference_names_every_key_and_holds_the_defaults() {
         .map(|line| format!("{line}\n"))
         .collect();
     let (_folder, sources) = file(&enabled);
-    let resolved = Resolved::from(&sources).expect("the reference can be read back");
+    let resolved = Resolved::join(&sources).expect("the reference can be read back");
     assert_eq!(
         resolved.describe().matches("tideline.toml:").count(),
         KEYS.len() - 1
@@ -257,20 +257,20 @@ fn the_reference_names_every_key_and_holds_the_defaults() {
         let before = |line: &str| line.split(" # ").next().unwrap_or_default().trim_end().to_owned();
         text.lines().map(before).collect()
     };
-    let defaults = Resolved::from(&Sources::default()).expect("defaults are right");
+    let defaults = Resolved::join(&Sources::default()).expect("defaults are right");
     assert_eq!(strip(&resolved.describe()), strip(&defaults.describe()));
 }
 
 #[test]
 fn the_shown_configuration_can_be_read_back() {
-    let shown = Resolved::from(&environment(&[(
+    let shown = Resolved::join(&environment(&[(
         "TIDELINE__SERVER__DATA_DIR",
         "a \"quoted\" \\ name",
     )]))
     .expect("any name will do")
     .describe();
     let (_folder, sources) = file(&shown);
-    let again = Resolved::from(&sources).expect("what is shown is a file");
+    let again = Resolved::join(&sources).expect("what is shown is a file");
     assert_eq!(again.config.data_dir, PathBuf::from("a \"quoted\" \\ name"));
 }
 
