@@ -9,7 +9,6 @@ use tideline_model::{Clock, SystemClock};
 
 use crate::error::{BenchError, Result};
 use crate::folder;
-use crate::http::Connection;
 use crate::latency::{Latencies, answer_time};
 use crate::load::load;
 use crate::question::{Ask, Questions, count};
@@ -84,18 +83,16 @@ impl Benchmark {
         server.stop()?;
         let truth = Truth::of(&set);
         let questions = Questions::new(&set, &truth);
-        let mut server = Server::spawn(&self.server, &data)?;
-        let mut connection = server.wait_ready()?;
+        let server = Server::start(&self.server, &data)?;
         let timing = Timing {
             name: "one field by minute over all hosts of S",
             rounds: WIDE_ROUNDS,
             wanted: wanted::ALL_HOSTS_BY_MINUTE,
             judged: Judged::Median,
         };
-        self.time(&mut connection, timing, report, |random| {
+        self.time(&server, timing, report, |random| {
             questions.all_hosts_by_minute(random)
         })?;
-        drop(connection);
         server.kill();
         self.forget(&data)?;
         self.replay(&set, &questions, report)
@@ -115,23 +112,20 @@ impl Benchmark {
             Unit::Seconds,
             wanted::READY_SEALED,
         );
-        let mut connection = server.connect()?;
         let timing = Timing {
             name: "one timeline of M, 1 h of one field by minute",
             rounds: QUICK_ROUNDS,
             wanted: wanted::ONE_TIMELINE,
             judged: Judged::Median,
         };
-        self.time(&mut connection, timing, report, |random| {
-            questions.one_timeline(random)
-        })?;
+        self.time(&server, timing, report, |random| questions.one_timeline(random))?;
         let timing = Timing {
             name: "all fields by host and hour, 12 h of M",
             rounds: WIDE_ROUNDS,
             wanted: wanted::ALL_FIELDS_BY_HOUR,
             judged: Judged::Median,
         };
-        self.time(&mut connection, timing, report, |random| {
+        self.time(&server, timing, report, |random| {
             questions.all_fields_by_hour(random)
         })?;
         let timing = Timing {
@@ -140,8 +134,7 @@ impl Benchmark {
             wanted: wanted::LATEST,
             judged: Judged::Median,
         };
-        self.time(&mut connection, timing, report, |_| questions.latest())?;
-        drop(connection);
+        self.time(&server, timing, report, |_| questions.latest())?;
         server.kill();
         self.forget(&data)
     }
@@ -152,24 +145,29 @@ impl Benchmark {
         server.stop()?;
         let truth = Truth::of(&set);
         let questions = Questions::new(&set, &truth);
-        let mut server = Server::spawn(&self.server, &data)?;
-        let mut connection = server.wait_ready()?;
+        let server = Server::start(&self.server, &data)?;
         report.add(
             "ready after SIGTERM, C sealed",
             server.age().as_secs_f64(),
             Unit::Seconds,
             Wanted::Nothing,
         );
-        let timing = Timing {
-            name: "two tag conditions among the timelines of C",
+        let tens = Timing {
+            name: "two tag conditions among the timelines of C, tens of hits",
             rounds: QUICK_ROUNDS,
             wanted: wanted::SEARCH,
             judged: Judged::Percentile99,
         };
-        self.time(&mut connection, timing, report, |random| {
-            questions.two_tags(random)
+        self.time(&server, tens, report, |random| {
+            questions.two_tags(["rack", "datacenter"], random)
         })?;
-        drop(connection);
+        let one = Timing {
+            name: "two tag conditions among the timelines of C, one hit",
+            ..tens
+        };
+        self.time(&server, one, report, |random| {
+            questions.two_tags(["hostname", "region"], random)
+        })?;
         server.kill();
         self.forget(&data)
     }
@@ -264,9 +262,10 @@ impl Benchmark {
         Ok(answered)
     }
 
+    /// Asks one kind of question over and over; latencies at the client, and what an answer costs the server.
     fn time<'a>(
         &self,
-        connection: &mut Connection,
+        server: &Server,
         timing: Timing,
         report: &mut Report,
         make: impl FnMut(&mut Random) -> Ask<'a>,
@@ -275,7 +274,9 @@ impl Benchmark {
             Scale::Full => timing.rounds,
             Scale::Quick => timing.rounds / QUICK_SCALE,
         };
-        let latencies = Latencies::measure(connection, rounds, make)?;
+        let before = server.cpu_time()?;
+        let latencies = Latencies::measure(&mut server.connect()?, rounds, make)?;
+        let cpu = server.cpu_time()? - before;
         for (percent, judged) in [(50, Judged::Median), (99, Judged::Percentile99)] {
             report.add(
                 format!("{}, p{percent}", timing.name),
@@ -291,6 +292,12 @@ impl Benchmark {
         report.add(
             format!("{}, first after start", timing.name),
             milliseconds(latencies.first),
+            Unit::Milliseconds,
+            Wanted::Nothing,
+        );
+        report.add(
+            format!("{}, server CPU each", timing.name),
+            milliseconds(cpu) / latencies.asked as f64,
             Unit::Milliseconds,
             Wanted::Nothing,
         );

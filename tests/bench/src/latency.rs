@@ -15,6 +15,8 @@ use crate::question::{Ask, CONTENT_TYPE};
 pub(crate) struct Latencies {
     /// The very first one.
     pub(crate) first: Duration,
+    /// How many were asked in all, warm-up included.
+    pub(crate) asked: usize,
     /// Of the rounds after the warm-up, rising.
     sorted: Vec<Duration>,
 }
@@ -35,7 +37,8 @@ impl Latencies {
     ) -> Result<Self> {
         let mut random = Random::new(SEED);
         let first = answer_time(connection, &make(&mut random))?;
-        for _ in 0..WARM_UP_ROUNDS.min(rounds) {
+        let warm_up = WARM_UP_ROUNDS.min(rounds);
+        for _ in 0..warm_up {
             answer_time(connection, &make(&mut random))?;
         }
         let mut sorted = Vec::with_capacity(rounds);
@@ -43,7 +46,8 @@ impl Latencies {
             sorted.push(answer_time(connection, &make(&mut random))?);
         }
         sorted.sort_unstable();
-        Ok(Self { first, sorted })
+        let asked = 1 + warm_up + rounds;
+        Ok(Self { first, asked, sorted })
     }
 
     /// The time that so many of a hundred answers did not exceed (nearest rank).

@@ -152,23 +152,16 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// The timelines of one rack of one data centre.
-    pub(crate) fn two_tags(&self, random: &mut Random) -> Ask<'a> {
+    /// The timelines that agree with a random one in two tags.
+    pub(crate) fn two_tags(&self, keys: [&'static str; 2], random: &mut Random) -> Ask<'a> {
         let like = &self.tags[random.index(self.tags.len())];
-        let (rack, datacenter) = (&like["rack"], &like["datacenter"]);
-        let body = json!({
-            "where": {"and": [
-                {"tag": "rack", "equals": rack},
-                {"tag": "datacenter", "equals": datacenter},
-            ]},
-            "limit": PAGE,
-        });
-        let hits = self
-            .tags
-            .iter()
-            .filter(|tags| &tags["rack"] == rack && &tags["datacenter"] == datacenter);
-        let total = hits.count();
-        let (rack, datacenter) = (rack.clone(), datacenter.clone());
+        let wanted = keys.map(|key| (key, like[key].clone()));
+        let conditions = wanted
+            .each_ref()
+            .map(|(key, value)| json!({"tag": key, "equals": value}));
+        let body = json!({ "where": {"and": conditions}, "limit": PAGE });
+        let is_hit = |tags: &&BTreeMap<&str, String>| wanted.iter().all(|(key, value)| &tags[key] == value);
+        let total = self.tags.iter().filter(is_hit).count();
         ask(SEARCH, &body, move |answer| {
             let found = list(&answer["timelines"], "timelines")?;
             if answer["total"] != json!(total) || found.len() != total.min(PAGE) {
@@ -177,8 +170,9 @@ impl<'a> Questions<'a> {
                     "{total} hits expected, {pages} found, {page} on the page"
                 ));
             }
-            let good = |timeline: &Value| {
-                timeline["tags"]["rack"] == *rack && timeline["tags"]["datacenter"] == *datacenter
+            let good = |timeline: &&Value| {
+                let tags = &timeline["tags"];
+                wanted.iter().all(|(key, value)| tags[key] == **value)
             };
             match found.iter().find(|timeline| !good(timeline)) {
                 Some(other) => Err(format!("{other} does not meet the condition")),
@@ -304,5 +298,67 @@ fn same(cells: &Cells, group: &str, time: i64, expected: &[f64]) -> Result<(), S
         false => Err(format!(
             "{group:?} at {time}: {expected:?} expected, {found:?} found"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::set::{Kind, Scale};
+
+    fn small() -> Set {
+        let mut set = Set::new(Kind::S, Scale::Quick, 1_790_000_000_000_000_000);
+        set.hosts = 2;
+        set
+    }
+
+    fn series(host: &str, points: Value) -> Value {
+        let columns: Vec<&str> = ["time"].into_iter().chain(FIELDS).collect();
+        json!({"tags": {"hostname": host}, "columns": columns, "points": points})
+    }
+
+    #[test]
+    fn the_right_latest_values_pass_and_others_do_not() {
+        let set = small();
+        let truth = Truth::of(&set);
+        let questions = Questions::new(&set, &truth);
+        let ask = questions.latest();
+        let step = set.steps as usize - 1;
+        let row = |host: usize, error: u8| {
+            let values = (0..FIELDS.len()).map(|field| json!(truth.value(step, host, field) + error));
+            let cells: Vec<Value> = [json!(questions.instant(step))]
+                .into_iter()
+                .chain(values)
+                .collect();
+            json!([cells])
+        };
+        let (zero, one) = (series("host_0", row(0, 0)), series("host_1", row(1, 0)));
+        assert_eq!((ask.check)(&json!({"series": [zero, one]})), Ok(()));
+        let wrong = series("host_1", row(1, 1));
+        let refused = (ask.check)(&json!({"series": [zero, wrong]})).expect_err("a value is off by one");
+        assert!(refused.contains("host_1"), "{refused}");
+        assert!(
+            (ask.check)(&json!({"series": [zero]})).is_err(),
+            "a host is missing"
+        );
+        assert!(
+            (ask.check)(&json!({"series": [zero, zero]})).is_err(),
+            "a host is there twice"
+        );
+        assert!((ask.check)(&json!({"message": "no"})).is_err());
+    }
+
+    #[test]
+    fn a_lost_row_and_a_doubled_row_change_the_count() {
+        let set = small();
+        let ask = count(&set);
+        let answer = |rows: u64| {
+            let name = format!("count({})", FIELDS[0]);
+            json!({"series": [{"tags": {}, "columns": ["time", name], "points": [[set.start, rows]]}]})
+        };
+        assert_eq!((ask.check)(&answer(set.rows())), Ok(()));
+        assert!((ask.check)(&answer(set.rows() - 1)).is_err());
+        assert!((ask.check)(&answer(set.rows() + 1)).is_err());
+        assert!((ask.check)(&json!({"series": []})).is_err());
     }
 }
