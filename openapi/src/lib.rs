@@ -14,6 +14,7 @@
 //! | [`time`] | [`TimeInput`], [`DurationText`] |
 //! | [`table`] | tables and their statistics |
 //! | [`points`] | the answer to a write |
+//! | [`query`] | questions about points and their answers |
 //! | [`timeline`] | search, description, attributes |
 //! | [`name`] | measurements, tags, fields |
 //! | [`job`] | jobs that an operator starts |
@@ -27,6 +28,7 @@ pub mod job;
 pub mod name;
 pub mod operation;
 pub mod points;
+pub mod query;
 pub mod table;
 pub mod time;
 pub mod timeline;

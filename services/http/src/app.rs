@@ -7,6 +7,7 @@ use std::time::Duration;
 use tideline_engine::{Engine, Table};
 use tideline_model::Timestamp;
 use tideline_openapi::ErrorCode;
+use tideline_query::Querier;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::context::RequestIds;
@@ -24,6 +25,7 @@ pub(crate) struct App(Arc<Shared>);
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
+    pub(crate) querier: Querier,
     pub(crate) settings: HttpSettings,
     pub(crate) metrics: Metrics,
     pub(crate) request_ids: RequestIds,
@@ -56,7 +58,9 @@ impl App {
             timeout: settings.turn_timeout,
             free: Arc::new(Semaphore::new(count)),
         };
+        let querier = Querier::new(Arc::clone(&engine), None);
         Self(Arc::new(Shared {
+            querier: querier.expect("the system has threads left at start"),
             metrics: Metrics::new(),
             request_ids: RequestIds::new(started),
             started,

@@ -45,6 +45,8 @@ fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(resources::tables::router())
         .merge(resources::points::router())
+        .merge(resources::query::router())
+        .merge(resources::latest::router())
         .merge(resources::timelines::router())
         .merge(resources::names::router())
         .merge(resources::jobs::router())

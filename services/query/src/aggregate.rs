@@ -14,7 +14,7 @@ use tideline_series_store::{Order, ReadCost, Selection};
 use crate::accumulate::scalar::Scalar;
 use crate::accumulate::{Accumulator, Overflow, Slice};
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
-use crate::budget::within;
+use crate::budget::{rows_limit, within};
 use crate::error::{QueryError, Result};
 use crate::function::Function;
 use crate::plan::{AggregateSource, Columns, Group, Groups, MeasurementColumns, Scope, TagBuffer};
@@ -41,9 +41,7 @@ pub(crate) fn run(
     check(shape)?;
     let windows = Windows::new(query.range, shape.window)?;
     within("windows", watch.budget().cells_max, windows.count())?;
-    if let Some(limit) = shape.limit {
-        within("rows asked for", watch.budget().rows_max, limit)?;
-    }
+    let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
     let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
     let columns = scope.aggregate_columns(table, &query.fields, &shape.functions)?;
     scope.retain_with_columns(&columns);
@@ -63,7 +61,7 @@ pub(crate) fn run(
         sweep: &sweep,
         scope: &scope,
         order: shape.order,
-        limit: shape.limit.unwrap_or(watch.budget().rows_max),
+        limit,
         rows: 0,
         more: false,
         tags: TagBuffer::default(),

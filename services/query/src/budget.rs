@@ -121,6 +121,15 @@ impl Watch {
     }
 }
 
+/// The most rows of an answer: what was asked for, where that is allowed, or what is allowed.
+pub(crate) fn rows_limit(what: &'static str, budget: &Budget, asked: Option<u64>) -> Result<u64> {
+    match asked {
+        Some(0) => Err(QueryError::Invalid("a limit is at least 1".into())),
+        Some(asked) => within(what, budget.rows_max, asked).map(|()| asked),
+        None => Ok(budget.rows_max),
+    }
+}
+
 /// Fails when `actual` is above `limit`.
 pub(crate) fn within(what: &'static str, limit: u64, actual: u64) -> Result<()> {
     if actual > limit {

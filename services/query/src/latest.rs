@@ -4,7 +4,7 @@ use tideline_model::{FieldId, TimeRange};
 use tideline_series_store::{LatestField, LatestRow, ReadCost};
 
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
-use crate::budget::{Budget, within};
+use crate::budget::{Budget, rows_limit};
 use crate::error::{QueryError, Result};
 use crate::plan::{Scope, TagBuffer};
 use crate::querier::Context;
@@ -39,10 +39,7 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
     if query.after.is_some_and(|after| after.terms != terms) {
         return Err(QueryError::ForeignToken);
     }
-    if let Some(limit) = query.limit {
-        within("timelines asked for", watch.budget().rows_max, limit)?;
-    }
-    let limit = query.limit.unwrap_or(watch.budget().rows_max);
+    let limit = rows_limit("timelines asked for", watch.budget(), query.limit)?;
     let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
     let columns = scope.row_columns(table, &query.fields)?;
     scope.retain_with_columns(&columns);

@@ -7,7 +7,7 @@ use tideline_model::{ColumnData, FieldId, TimeRange, TimelineId};
 use tideline_series_store::{Order, ReadCost, Selection};
 
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
-use crate::budget::{Watch, within};
+use crate::budget::{Watch, rows_limit};
 use crate::error::{QueryError, Result};
 use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
@@ -35,9 +35,7 @@ pub(crate) fn run(
     if shape.after.is_some_and(|after| after.terms != terms) {
         return Err(QueryError::ForeignToken);
     }
-    if let Some(limit) = shape.limit {
-        within("rows asked for", watch.budget().rows_max, limit)?;
-    }
+    let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
     let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
     let columns = scope.row_columns(table, &query.fields)?;
     scope.retain_with_columns(&columns);
@@ -57,7 +55,7 @@ pub(crate) fn run(
         columns: &columns,
         order: shape.order,
         fields: (!query.fields.is_empty()).then(|| column_fields(&columns)),
-        limit: shape.limit.unwrap_or(watch.budget().rows_max),
+        limit,
         rows: 0,
         last: None,
         is_full: false,

@@ -4,9 +4,11 @@ pub(crate) mod docs;
 pub(crate) mod influx_v1;
 pub(crate) mod influx_v2;
 pub(crate) mod jobs;
+pub(crate) mod latest;
 pub(crate) mod names;
 pub(crate) mod operation;
 pub(crate) mod points;
+pub(crate) mod query;
 pub(crate) mod tables;
 pub(crate) mod timelines;
 

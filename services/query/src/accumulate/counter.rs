@@ -68,7 +68,7 @@ impl Counter {
     }
 
     /// The next points, all in one window and of one type: the first pair may cross types, the others cannot.
-    fn add_integers<T: Copy + Into<i128>>(
+    fn add_integers<T: Copy + Into<i128> + PartialOrd>(
         &mut self,
         window: usize,
         values: &[T],
@@ -80,10 +80,8 @@ impl Counter {
         self.add_one(window, scalar(*first));
         let last = scalar(*last);
         if values.len() > 1 {
-            let steps = values
-                .windows(2)
-                .map(|pair| integer_step(pair[0].into(), pair[1].into()));
-            add_step(&mut self.windows[window], last.value_type(), steps.sum());
+            let growth = last_minus_first(values) + restarts(values);
+            add_step(&mut self.windows[window], last.value_type(), growth);
         }
         self.before = Some(last);
     }
@@ -101,6 +99,21 @@ impl Counter {
         let sum = &self.windows[window];
         (!sum.is_empty()).then(|| sum.as_f64())
     }
+}
+
+/// What the steps of values that never drop add up to.
+fn last_minus_first<T: Copy + Into<i128>>(values: &[T]) -> i128 {
+    values[values.len() - 1].into() - values[0].into()
+}
+
+/// What drops add to that: counters seldom drop, so the loop only looks.
+fn restarts<T: Copy + Into<i128> + PartialOrd>(values: &[T]) -> i128 {
+    let drops = values.windows(2).filter(|pair| pair[1] < pair[0]);
+    let step_for_difference = |pair: &[T]| {
+        let (from, to) = (pair[0].into(), pair[1].into());
+        integer_step(from, to) - (to - from)
+    };
+    drops.map(step_for_difference).sum()
 }
 
 fn add_step(sum: &mut Sum, value_type: ValueType, step: i128) {

@@ -150,6 +150,13 @@ fn what_cannot_be_right_is_said_before_the_sink_hears_anything() {
         timelines: Selector::Ids(vec![TimelineId([7; 16])]),
         ..rows_query()
     };
+    let nothing = PointQuery {
+        shape: Shape::Rows(Rows {
+            limit: Some(0),
+            ..Rows::default()
+        }),
+        ..rows_query()
+    };
     let no_function = aggregate_query(&[], TimeRange::ALL, None, GroupBy::Nothing);
     let twice = aggregate_query(
         &[Function::Sum, Function::Sum],
@@ -165,6 +172,7 @@ fn what_cannot_be_right_is_said_before_the_sink_hears_anything() {
         (range(6, 5), "range is empty"),
         (field, "\"nothing\" does not exist"),
         (id, "0707"),
+        (nothing, "at least 1"),
         (no_function, "at least one function"),
         (twice, "none twice"),
         (negative, "wider than zero"),

@@ -1,0 +1,78 @@
+//! `/v1/tables/{table}/latest`: the newest value of each field.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use tideline_openapi::query::{LatestQuery, PointAnswer};
+use tideline_query::{Budget, PageToken};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::{Json, Path};
+use crate::failure::Result;
+use crate::resources::Failures;
+use crate::resources::query::{self, Format, Options};
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(latest))
+}
+
+/// Latest values
+///
+/// The newest value of each field of any set of timelines, by timeline id, in the formats of a query. Fields may have
+/// been written at different times: a series has a row for each instant at which one of its fields was last written,
+/// newest first, and each field stands in one of them.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/latest", tag = "points",
+    params(("table" = String, Path, description = "Name of the table", example = "default")),
+    request_body = LatestQuery,
+    responses(
+        (status = 200, description = "The newest values", content(
+            (PointAnswer = "application/json"),
+            (String = "application/x-ndjson", example = ndjson_example),
+            (String = "text/csv", example = csv_example)
+        )),
+        (status = 406, description = "None of the accepted content types can be written", body = tideline_openapi::ErrorBody),
+        (status = 422, description = "The query needs more than its budget", body = tideline_openapi::ErrorBody),
+        Failures
+    )
+)]
+async fn latest(
+    State(app): State<App>,
+    request_id: RequestId,
+    Path(table): Path<String>,
+    headers: HeaderMap,
+    Json(question): Json<LatestQuery>,
+) -> Result<Response> {
+    let format = Format::accepted(&headers)?;
+    let options = Options {
+        times: question.times,
+        integers: question.int64,
+        request_id: request_id.into(),
+    };
+    let question = tideline_query::LatestQuery {
+        timelines: query::to_selector(question.timelines, app.engine.clock().now())?,
+        fields: question.fields,
+        limit: question.limit,
+        after: question.page.as_deref().map(PageToken::parse).transpose()?,
+        budget: Budget::default(),
+    };
+    query::answer(
+        &app,
+        table,
+        format,
+        options,
+        move |querier, table, cancel, sink| querier.latest(table, &question, cancel, sink),
+    )
+    .await
+}
+
+fn ndjson_example() -> &'static str {
+    "{\"id\":\"3f2a9c017bde45a18c40f1e29d3b6a57\",\"measurement\":\"cpu\",\"host\":\"sim-001\",\"time\":\"2026-11-20T12:00:00Z\",\"usage_user\":41.5}\n{\"more\":false,\"next\":null,\"cost\":{\"timelines\":1,\"chunks\":0,\"points\":0,\"values\":1,\"bytes\":0,\"elapsed_ms\":0.05}}\n"
+}
+
+fn csv_example() -> &'static str {
+    "id,measurement,host,time,usage_user\r\n3f2a9c017bde45a18c40f1e29d3b6a57,cpu,sim-001,2026-11-20T12:00:00Z,41.5\r\n"
+}

@@ -1,0 +1,173 @@
+//! An answer as CSV (RFC 4180): a header line, then a line a row.
+
+use std::io::{self, Write};
+
+use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
+
+use super::format::{FormatSink, Options, flat_column, flat_tag, hand_on, put_plain_time, put_plain_value};
+
+/// Writes every row in the columns of the whole answer. What is absent is an empty cell, an empty text is `""`.
+pub(super) struct CsvAnswer<'w> {
+    out: &'w mut dyn Write,
+    options: Options,
+    header: Header,
+    /// What every row of the open series begins with, up to its time.
+    prefix: Vec<u8>,
+    /// For each column of the answer, its place in the rows of the open series.
+    places: Vec<Option<usize>>,
+    text: Vec<u8>,
+}
+
+impl<'w> CsvAnswer<'w> {
+    pub(super) fn new(out: &'w mut dyn Write, options: Options) -> Self {
+        Self {
+            out,
+            options,
+            header: Header::default(),
+            prefix: Vec::new(),
+            places: Vec::new(),
+            text: Vec::new(),
+        }
+    }
+}
+
+impl AnswerSink for CsvAnswer<'_> {
+    fn needs_tags(&self) -> bool {
+        true
+    }
+
+    fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
+        self.header = header.clone();
+        let text = &mut self.text;
+        text.extend_from_slice(if header.is_by_timeline {
+            b"id,measurement"
+        } else {
+            b"measurement"
+        });
+        for tag in &header.tags {
+            text.push(b',');
+            put_text(&flat_tag(tag, &header.columns), text);
+        }
+        text.extend_from_slice(b",time");
+        for column in &header.columns {
+            text.push(b',');
+            put_text(&flat_column(column), text);
+        }
+        text.extend_from_slice(b"\r\n");
+        hand_on(self.out, text)
+    }
+
+    fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed> {
+        let prefix = &mut self.prefix;
+        prefix.clear();
+        if let Some(id) = series.id {
+            // Writing to memory cannot fail.
+            let _ = write!(prefix, "{id},");
+        }
+        put_text(series.measurement, prefix);
+        for tag in &self.header.tags {
+            prefix.push(b',');
+            // A missing tag equals the empty text, so there is nothing to tell apart.
+            let value = series
+                .tags
+                .iter()
+                .find(|(key, value)| key == tag && !value.is_empty());
+            if let Some((_, value)) = value {
+                put_text(value, prefix);
+            }
+        }
+        prefix.push(b',');
+        self.places.clear();
+        self.places.resize(self.header.columns.len(), None);
+        for (place, column) in series.columns.iter().enumerate() {
+            self.places[*column] = Some(place);
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, time: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed> {
+        let text = &mut self.text;
+        text.extend_from_slice(&self.prefix);
+        put_plain_time(time, self.options.times, text);
+        for place in &self.places {
+            text.push(b',');
+            match place.and_then(|place| values[place]) {
+                Some(ValueRef::String(value)) => put_text(value, text),
+                Some(value) => put_plain_value(value, text),
+                None => {}
+            }
+        }
+        text.extend_from_slice(b"\r\n");
+        hand_on(self.out, text)
+    }
+}
+
+impl FormatSink for CsvAnswer<'_> {
+    fn end(&mut self, _: &Summary) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A text, in quotes where it needs them.
+fn put_text(text: &str, out: &mut Vec<u8>) {
+    let needs_quotes = text.is_empty() || text.contains([',', '"', '\r', '\n']);
+    if !needs_quotes {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
+    out.push(b'"');
+    for byte in text.bytes() {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_openapi::query::{IntegerForm, TimeForm};
+
+    use super::*;
+
+    #[test]
+    fn a_reader_of_csv_gets_back_what_was_written() {
+        let mut out = Vec::new();
+        let options = Options {
+            times: TimeForm::Nanos,
+            integers: IntegerForm::Number,
+            request_id: String::new(),
+        };
+        let mut answer = CsvAnswer::new(&mut out, options);
+        let header = Header {
+            is_by_timeline: false,
+            tags: vec!["host".into(), "v".into(), "zone".into()],
+            columns: vec!["v".into(), "time".into()],
+        };
+        answer.begin(&header).expect("open");
+        let tags = [
+            ("host".to_owned(), "a,\"b\"".to_owned()),
+            ("v".to_owned(), "x".to_owned()),
+        ];
+        let series = Series {
+            id: None,
+            measurement: "m\n1",
+            tags: &tags,
+            columns: &[1],
+        };
+        answer.series(&series).expect("open");
+        answer.row(7, &[Some(ValueRef::String(""))]).expect("open");
+        answer.row(8, &[None]).expect("open");
+        let text = String::from_utf8(out).expect("text");
+        assert_eq!(
+            text,
+            "measurement,host,tag:v,zone,time,v,field:time\r\n\
+             \"m\n1\",\"a,\"\"b\"\"\",x,,7,,\"\"\r\n\"m\n1\",\"a,\"\"b\"\"\",x,,8,,\r\n"
+        );
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().expect("valid");
+        assert_eq!(rows.len(), 2);
+        assert_eq!((&rows[0][0], &rows[0][1]), ("m\n1", "a,\"b\""));
+    }
+}

@@ -1,0 +1,104 @@
+//! An answer as one JSON object: series with their rows, what was read at the end.
+
+use std::io::{self, Write};
+
+use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
+
+use super::format::{
+    FormatSink, Options, hand_on, put_json_text, put_json_time, put_json_value, put_summary,
+};
+
+/// Writes `tideline_openapi::query::PointAnswer` as it comes.
+pub(super) struct JsonAnswer<'w> {
+    out: &'w mut dyn Write,
+    options: Options,
+    columns: Vec<String>,
+    /// Series begun.
+    series: u64,
+    /// Rows written of the open one.
+    rows: u64,
+    text: Vec<u8>,
+}
+
+impl<'w> JsonAnswer<'w> {
+    pub(super) fn new(out: &'w mut dyn Write, options: Options) -> Self {
+        Self {
+            out,
+            options,
+            columns: Vec::new(),
+            series: 0,
+            rows: 0,
+            text: Vec::new(),
+        }
+    }
+}
+
+impl AnswerSink for JsonAnswer<'_> {
+    fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
+        self.columns.clone_from(&header.columns);
+        self.text.extend_from_slice(b"{\"request_id\":");
+        put_json_text(&self.options.request_id, &mut self.text);
+        self.text.extend_from_slice(b",\"series\":[");
+        hand_on(self.out, &mut self.text)
+    }
+
+    fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed> {
+        let text = &mut self.text;
+        if self.series > 0 {
+            text.extend_from_slice(b"]},");
+        }
+        self.series += 1;
+        self.rows = 0;
+        text.push(b'{');
+        if let Some(id) = series.id {
+            // Writing to memory cannot fail.
+            let _ = write!(text, "\"id\":\"{id}\",");
+        }
+        text.extend_from_slice(b"\"measurement\":");
+        put_json_text(series.measurement, text);
+        text.extend_from_slice(b",\"tags\":{");
+        for (at, (key, value)) in series.tags.iter().enumerate() {
+            if at > 0 {
+                text.push(b',');
+            }
+            put_json_text(key, text);
+            text.push(b':');
+            put_json_text(value, text);
+        }
+        text.extend_from_slice(b"},\"columns\":[\"time\"");
+        for column in series.columns {
+            text.push(b',');
+            put_json_text(&self.columns[*column], text);
+        }
+        text.extend_from_slice(b"],\"points\":[");
+        hand_on(self.out, text)
+    }
+
+    fn row(&mut self, time: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed> {
+        let text = &mut self.text;
+        text.extend_from_slice(if self.rows == 0 { b"[" } else { b",[" });
+        self.rows += 1;
+        put_json_time(time, self.options.times, text);
+        for value in values {
+            text.push(b',');
+            match value {
+                Some(value) => put_json_value(*value, self.options.integers, text),
+                None => text.extend_from_slice(b"null"),
+            }
+        }
+        text.push(b']');
+        hand_on(self.out, text)
+    }
+}
+
+impl FormatSink for JsonAnswer<'_> {
+    fn end(&mut self, summary: &Summary) -> io::Result<()> {
+        if self.series > 0 {
+            self.text.extend_from_slice(b"]}");
+        }
+        self.text.extend_from_slice(b"],");
+        put_summary(summary, &mut self.text);
+        self.text.extend_from_slice(b"}\n");
+        self.out.write_all(&self.text)
+    }
+}

@@ -1,0 +1,92 @@
+//! An answer as one JSON object a line: flat rows, what was read in the last line.
+
+use std::io::{self, Write};
+
+use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
+
+use super::format::{
+    FormatSink, Options, flat_column, flat_tag, hand_on, put_json_text, put_json_time, put_json_value,
+    put_summary,
+};
+
+/// Writes a line for each row.
+pub(super) struct NdjsonAnswer<'w> {
+    out: &'w mut dyn Write,
+    options: Options,
+    columns: Vec<String>,
+    /// What every row of the open series begins with, up to its time.
+    prefix: Vec<u8>,
+    /// What stands before each value of the open series.
+    names: Vec<Vec<u8>>,
+    text: Vec<u8>,
+}
+
+impl<'w> NdjsonAnswer<'w> {
+    pub(super) fn new(out: &'w mut dyn Write, options: Options) -> Self {
+        Self {
+            out,
+            options,
+            columns: Vec::new(),
+            prefix: Vec::new(),
+            names: Vec::new(),
+            text: Vec::new(),
+        }
+    }
+}
+
+impl AnswerSink for NdjsonAnswer<'_> {
+    fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
+        self.columns.clone_from(&header.columns);
+        Ok(())
+    }
+
+    fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed> {
+        let prefix = &mut self.prefix;
+        prefix.clear();
+        prefix.push(b'{');
+        if let Some(id) = series.id {
+            // Writing to memory cannot fail.
+            let _ = write!(prefix, "\"id\":\"{id}\",");
+        }
+        prefix.extend_from_slice(b"\"measurement\":");
+        put_json_text(series.measurement, prefix);
+        for (key, value) in series.tags {
+            prefix.push(b',');
+            put_json_text(&flat_tag(key, &self.columns), prefix);
+            prefix.push(b':');
+            put_json_text(value, prefix);
+        }
+        prefix.extend_from_slice(b",\"time\":");
+        self.names.clear();
+        for column in series.columns {
+            let mut name = vec![b','];
+            put_json_text(&flat_column(&self.columns[*column]), &mut name);
+            name.push(b':');
+            self.names.push(name);
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, time: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed> {
+        let text = &mut self.text;
+        text.extend_from_slice(&self.prefix);
+        put_json_time(time, self.options.times, text);
+        for (name, value) in self.names.iter().zip(values) {
+            if let Some(value) = value {
+                text.extend_from_slice(name);
+                put_json_value(*value, self.options.integers, text);
+            }
+        }
+        text.extend_from_slice(b"}\n");
+        hand_on(self.out, text)
+    }
+}
+
+impl FormatSink for NdjsonAnswer<'_> {
+    fn end(&mut self, summary: &Summary) -> io::Result<()> {
+        self.text.push(b'{');
+        put_summary(summary, &mut self.text);
+        self.text.extend_from_slice(b"}\n");
+        self.out.write_all(&self.text)
+    }
+}
