@@ -312,7 +312,7 @@ mod tests {
         set
     }
 
-    fn series(host: &str, points: Value) -> Value {
+    fn series(host: &str, points: &Value) -> Value {
         let columns: Vec<&str> = ["time"].into_iter().chain(FIELDS).collect();
         json!({"tags": {"hostname": host}, "columns": columns, "points": points})
     }
@@ -332,9 +332,9 @@ mod tests {
                 .collect();
             json!([cells])
         };
-        let (zero, one) = (series("host_0", row(0, 0)), series("host_1", row(1, 0)));
+        let (zero, one) = (series("host_0", &row(0, 0)), series("host_1", &row(1, 0)));
         assert_eq!((ask.check)(&json!({"series": [zero, one]})), Ok(()));
-        let wrong = series("host_1", row(1, 1));
+        let wrong = series("host_1", &row(1, 1));
         let refused = (ask.check)(&json!({"series": [zero, wrong]})).expect_err("a value is off by one");
         assert!(refused.contains("host_1"), "{refused}");
         assert!(
