@@ -252,12 +252,13 @@ impl Benchmark {
         let mut connection = server.wait_ready()?;
         let ready = server.age();
         answer_time(&mut connection, &questions.one_timeline(&mut Random::new(1)))?;
-        let answered = server.age();
+        let (answered, cpu) = (server.age(), server.cpu_time()?);
         answer_time(&mut connection, &count(questions.set()))?;
         report.note(format!(
-            "{name}: /ready after {:.3} s, a right answer after {:.3} s",
+            "{name}: /ready after {:.3} s, a right answer after {:.3} s, for which {:.2} s of CPU were used",
             ready.as_secs_f64(),
-            answered.as_secs_f64()
+            answered.as_secs_f64(),
+            cpu.as_secs_f64(),
         ));
         Ok(answered)
     }
