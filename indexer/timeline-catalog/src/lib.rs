@@ -1,8 +1,6 @@
-#![doc = include_str!("../FORMAT.md")]
+//! The timeline-metadata table: who is who.
 //!
-//! # The crate
-//!
-//! The timeline-metadata table. A [`Catalog`] holds one table's timelines: in memory as dense arrays over
+//! A [`Catalog`] holds one table's timelines: in memory as dense arrays over
 //! [`tideline_model::Ordinal`], durable as rows of the key space `CATALOG`. It answers which timeline some raw
 //! bytes name (the hot path of every write), gives out ids and ordinals, keeps attributes, and lists names.
 //!
@@ -26,6 +24,7 @@
 //! 4. [`Catalog::save`] writes its row before the journal forgets that delta.
 //!
 //! After a crash [`Catalog::load`] reads the rows and [`Catalog::adopt`] takes the rest from the journal.
+#![doc = include_str!("../FORMAT.md")]
 
 pub mod attributes;
 pub mod catalog;

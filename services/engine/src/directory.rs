@@ -8,8 +8,7 @@ use parking_lot::RwLock;
 use tideline_backend::Backend;
 use tideline_chunk::NewTimeline;
 use tideline_model::{Clock, Ordinal, TableId};
-use tideline_series_store::store::Stamps;
-use tideline_series_store::{StoreError, TimelineDirectory};
+use tideline_series_store::{Stamps, StoreError, TimelineDirectory};
 use tideline_timeline_catalog::{Catalog, CatalogError};
 
 /// All catalogs by table.

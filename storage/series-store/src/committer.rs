@@ -23,7 +23,8 @@ use crate::error::{Result, StoreError};
 use crate::head::Head;
 use crate::schema::Shape;
 use crate::sharding::ShardedDelta;
-use crate::store::{Committed, SHARD, Shared};
+use crate::shared::{SHARD, Shared};
+use crate::store::Committed;
 use crate::tables::Table;
 
 /// How long buffered writes stay unsynced at most, and how often the head's age is looked at.

@@ -19,7 +19,8 @@ use crate::requests::Requests;
 use crate::schema::{Shape, TableSchema};
 use crate::settings::Settings;
 use crate::sharding::ShardedDelta;
-use crate::store::{SHARD, SeriesStore, Shared, State, Tables, TimelineDirectory};
+use crate::shared::{SHARD, Shared, State, Tables};
+use crate::store::{SeriesStore, TimelineDirectory};
 use crate::tables::Table;
 
 /// A store that has read its manifest and not yet its journal.

@@ -16,7 +16,7 @@ use tideline_model::{TableId, Timestamp};
 
 use crate::error::{Result, StoreError};
 use crate::settings::Settings;
-use crate::store::Stamps;
+use crate::shared::Stamps;
 
 /// A request key: the first 16 bytes of a hash of what the client sent.
 pub type RequestKey = [u8; 16];

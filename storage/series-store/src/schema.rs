@@ -17,7 +17,7 @@ use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
 use tideline_model::{ColumnData, FieldId, TableId, ValueType};
 
 use crate::error::{Result, StoreError};
-use crate::store::Stamps;
+use crate::shared::Stamps;
 
 /// The fields of one table.
 #[derive(Debug)]

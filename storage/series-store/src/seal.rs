@@ -30,7 +30,7 @@ use crate::head::series::HeadPieces;
 use crate::head::table::TableHead;
 use crate::manifest::{Segment, SegmentTotals, put_cursor, put_segment};
 use crate::merge::{Part, Priority, concat, merge, slice};
-use crate::store::{SHARD, Shared};
+use crate::shared::{SHARD, Shared};
 use crate::window::{Window, choose};
 
 /// Most rows of one chunk: enough for the codec to be at its best, few enough that a narrow read decodes little.
@@ -250,7 +250,7 @@ fn load_table(shared: &Shared, table: TableId, points: &TableHead) -> Result<Vec
     for draft in drafts.into_iter().filter(|draft| !draft.rows.is_empty()) {
         let mut place = shared.place(&manifest, table, draft.window);
         // Two new windows of one day in one seal share the group that the first of them made.
-        let wide = crate::store::group_window(draft.window);
+        let wide = crate::shared::group_window(draft.window);
         match places.iter().find(|(window, _)| *window == wide) {
             Some((_, group)) => place.group = *group,
             None => places.push((wide, place.group)),

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::head::Head;
 use crate::latest::{LatestRow, Seen, fill_from};
 use crate::manifest::ManifestState;
-use crate::store::State;
+use crate::shared::State;
 
 pub use reader::SweepReader;
 
