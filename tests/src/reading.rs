@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 use tideline_model::{Timestamp, Value};
 
@@ -79,41 +81,60 @@ pub fn rows(client: &Client, table: &str, mut question: Json) -> Result<Vec<Row>
     let mut rows = Vec::new();
     loop {
         let answer = client.send("POST", &path, &headers, question.to_string().as_bytes())?;
-        let page = answer.expect_status(200).json();
-        rows.extend(rows_of(&page));
-        match page["next"].as_str() {
+        let answer = answer.expect_status(200);
+        let mut page = page_of(&answer);
+        let next = page.next.take();
+        rows.extend(rows_of_page(page));
+        match next {
             Some(next) => question["page"] = json!(next),
             None => return Ok(rows),
         }
     }
 }
 
-/// The rows of one JSON answer.
+/// A page of rows, its cells as they were written: a reader of JSON may round a float, and a test must not.
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow)]
+    series: Vec<Series<'a>>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Series<'a> {
+    measurement: String,
+    tags: BTreeMap<String, String>,
+    columns: Vec<String>,
+    #[serde(borrow)]
+    points: Vec<Vec<&'a RawValue>>,
+}
+
+/// The rows of one JSON answer, its times in nanoseconds or RFC 3339.
 ///
 /// # Panics
 ///
 /// When it is none.
-pub fn rows_of(page: &Json) -> Vec<Row> {
+pub fn rows_of(answer: &Response) -> Vec<Row> {
+    rows_of_page(page_of(answer))
+}
+
+fn page_of(answer: &Response) -> Page<'_> {
+    serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("no rows ({error}): {answer:?}"))
+}
+
+fn rows_of_page(page: Page<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    for series in page["series"].as_array().expect("an answer has series") {
-        let columns = texts(&series["columns"]);
-        let tags: BTreeMap<String, String> = series["tags"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
-            .collect();
-        for row in series["points"].as_array().expect("a series has points") {
-            let cells = row.as_array().expect("a row is an array");
-            assert_eq!(cells.len(), columns.len(), "a cell for each column: {series}");
+    for series in page.series {
+        assert_eq!(series.columns[0], "time", "the first column is the time");
+        for cells in series.points {
+            assert_eq!(cells.len(), series.columns.len(), "a cell for each column");
+            let named = series.columns.iter().zip(&cells).skip(1);
             rows.push(Row {
-                measurement: series["measurement"].as_str().unwrap_or_default().to_owned(),
-                tags: tags.clone(),
-                time: instant(&cells[0]),
-                fields: columns[1..]
-                    .iter()
-                    .zip(&cells[1..])
-                    .filter_map(|(column, cell)| Some((column.clone(), value(cell)?)))
+                measurement: series.measurement.clone(),
+                tags: series.tags.clone(),
+                time: instant(cells[0].get()),
+                fields: named
+                    .filter_map(|(column, cell)| Some((column.clone(), value(cell.get())?)))
                     .collect(),
             });
         }
@@ -170,38 +191,35 @@ pub fn set_attributes(client: &Client, table: &str, id: &str, changes: &Json) ->
         .expect_status(200)
 }
 
-/// An instant of an answer, in nanoseconds.
-///
-/// # Panics
-///
-/// When it is none.
-pub fn instant(cell: &Json) -> i64 {
-    cell.as_i64()
-        .or_else(|| Some(Timestamp::parse_rfc3339(cell.as_str()?)?.nanos()))
+/// An instant as an answer writes it, in nanoseconds.
+fn instant(cell: &str) -> i64 {
+    let text = || Timestamp::parse_rfc3339(cell.trim_matches('"')).map(Timestamp::nanos);
+    cell.parse()
+        .ok()
+        .or_else(text)
         .unwrap_or_else(|| panic!("{cell} is no instant"))
 }
 
-/// A value of an answer with its type; `None` where there is none. A number with a fraction or an exponent is a
-/// float, a whole one is signed, and beyond that unsigned; floats that JSON cannot hold are texts.
-pub fn value(cell: &Json) -> Option<Value> {
-    Some(match cell {
-        Json::Null => return None,
-        Json::Bool(value) => Value::Boolean(*value),
-        Json::String(text) => Value::String(text.as_str().into()),
-        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(value), _) => Value::Signed(value),
-            (None, Some(value)) => Value::Unsigned(value),
-            (None, None) => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
-        },
-        Json::Array(_) | Json::Object(_) => panic!("{cell} is no value"),
+/// A value as an answer writes it, with its type; `None` for `null`. A number with a point or an exponent is a float,
+/// a whole one is signed, and beyond that unsigned; floats that JSON cannot hold are texts.
+fn value(cell: &str) -> Option<Value> {
+    let number = || {
+        let signed = cell.parse().map(Value::Signed);
+        let unsigned = || cell.parse().map(Value::Unsigned);
+        let float = || cell.parse().map(Value::Float);
+        match cell.contains(['.', 'e', 'E']) {
+            true => float().ok(),
+            false => signed.or_else(|_| unsigned()).ok(),
+        }
+    };
+    Some(match cell.as_bytes()[0] {
+        b'n' => return None,
+        b't' => Value::Boolean(true),
+        b'f' => Value::Boolean(false),
+        b'"' => {
+            let text: String = serde_json::from_str(cell).expect("the page is JSON");
+            Value::String(text.into())
+        }
+        _ => number().unwrap_or_else(|| panic!("{cell} is no value")),
     })
-}
-
-fn texts(array: &Json) -> Vec<String> {
-    array
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|text| text.as_str().unwrap_or_default().to_owned())
-        .collect()
 }

@@ -89,7 +89,7 @@ fn check_hours(client: &Client, all: &[Series]) {
     let answer = client
         .post_json("/v1/tables/default/query", &question)
         .expect_status(200);
-    let mut actual: BTreeMap<(String, i64), Row> = reading::rows_of(&answer.json())
+    let mut actual: BTreeMap<(String, i64), Row> = reading::rows_of(&answer)
         .into_iter()
         .map(|row| ((row.tags["file"].clone(), row.time), row))
         .collect();
