@@ -160,3 +160,46 @@ impl Ledger {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_contradiction_is_found() {
+        let mut ledger = Ledger::new(7);
+        let place = |time: i64| ("a".to_owned(), time);
+        ledger.note(&[place(1), place(2)], Fate::Acknowledged);
+        ledger.note(&[place(3)], Fate::Unknown);
+        ledger.note(&[place(4)], Fate::Refused);
+        ledger.note(&[place(1)], Fate::Unknown);
+        let row = |time: i64| Row {
+            measurement: MEASUREMENT.to_owned(),
+            tags: [("host".to_owned(), "a".to_owned())].into(),
+            time,
+            fields: ledger.fields("a", time),
+        };
+        let contradictions = |times: &[i64]| {
+            let rows: Vec<Row> = times.iter().map(|time| row(*time)).collect();
+            ledger.contradictions(&rows, false)
+        };
+        assert!(contradictions(&[1, 2]).is_empty());
+        assert!(contradictions(&[2, 3, 1]).is_empty());
+        for (times, said) in [
+            (&[1][..], "lost"),
+            (&[1, 2, 2], "2 times"),
+            (&[1, 2, 4], "refused"),
+            (&[1, 2, 5], "never sent"),
+        ] {
+            let found = contradictions(times);
+            assert!(
+                found.len() == 1 && found[0].contains(said),
+                "{times:?}: {found:?}"
+            );
+        }
+        let mut wrong = row(2);
+        wrong.fields.insert("f".to_owned(), Value::Float(0.0));
+        let found = ledger.contradictions(&[row(1), wrong], false);
+        assert!(found.len() == 1 && found[0].contains("wrong values"), "{found:?}");
+    }
+}

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tideline_fleet::Random;
@@ -26,7 +26,9 @@ fn no_acknowledged_point_is_lost_when_the_process_is_killed() {
     let load = Load::new(seed);
     for round in 1..=rounds {
         let launch = random_launch(&mut random);
+        let started = Instant::now();
         let server = folder.start(&launch);
+        let ready = started.elapsed();
         let client = server.client();
         check(&load, &client, round);
         if random.index(2) == 0 {
@@ -39,7 +41,7 @@ fn no_acknowledged_point_is_lost_when_the_process_is_killed() {
         server.kill();
         let written = writers.join();
         let reads = background.stop();
-        println!("round {round}: killed after {alive:?}, {written:?}, {reads} reads");
+        println!("round {round}: ready in {ready:?}, killed after {alive:?}, {written:?}, {reads} reads");
     }
     let server = folder.start(&Launch::default());
     check(&load, &server.client(), rounds + 1);

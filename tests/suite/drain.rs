@@ -1,10 +1,11 @@
 //! SIGTERM under load: what was accepted is finished, the process ends by itself within five seconds with status
 //! 0, and nothing acknowledged is lost.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tideline_fleet::Random;
-use tideline_tests::ledger::MEASUREMENT;
+use tideline_tests::ledger::{Fate, MEASUREMENT, Place};
 use tideline_tests::load::Load;
 use tideline_tests::raw::RawConnection;
 use tideline_tests::server::{DRAIN_LIMIT, DataFolder};
@@ -41,6 +42,18 @@ fn a_stop_under_load_loses_nothing_and_is_quick() {
     let rows = reading::all(&server.client(), "default", MEASUREMENT);
     let contradictions = load.ledger().contradictions(&rows, false);
     assert!(contradictions.is_empty(), "{}", contradictions.join("\n"));
+    // What was taken in was answered: a request without an answer has left nothing behind.
+    let stored: BTreeSet<Place> = rows
+        .iter()
+        .map(|row| (row.tags.get("host").cloned().unwrap_or_default(), row.time))
+        .collect();
+    let silent = load.ledger().places(Fate::Unknown);
+    let swallowed: Vec<&Place> = silent
+        .iter()
+        .filter(|place| stored.contains(*place))
+        .take(5)
+        .collect();
+    assert!(swallowed.is_empty(), "stored, yet never answered: {swallowed:?}");
 }
 
 #[test]
