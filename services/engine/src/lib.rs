@@ -13,6 +13,7 @@
 //! | [`tables`] | create, list, alter, drop |
 //! | [`resolve`] | raw series key → timeline |
 //! | [`write`] | batch → acknowledged points and rejects |
+//! | `line_order` | which line of one request wins |
 //! | [`find`] | timelines by conditions, names, attributes |
 //! | [`error`] | the few kinds of failure that services map to their protocols |
 
@@ -20,6 +21,7 @@ mod directory;
 pub mod engine;
 pub mod error;
 pub mod find;
+mod line_order;
 pub mod resolve;
 pub mod tables;
 pub mod write;

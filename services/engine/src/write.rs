@@ -3,22 +3,24 @@
 //! 1. Answer a repeated idempotency key from memory.
 //! 2. Drop rows outside the table's bounds of past and future, and groups whose types contradict the schema;
 //!    each becomes a reject with its line.
-//! 3. Turn the rest into a delta: timelines by id, new ones with their identity.
+//! 3. Turn the rest into a delta ([`crate::line_order`] says when into several): timelines by id, new ones with
+//!    their identity.
 //! 4. Commit it: journal, sync, head; its timelines are visible from then on.
 //! 5. Wake the indexer if there are new ones, and answer.
+
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use tideline_backend::Health;
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline, RequestRecord};
-use tideline_model::{
-    ColumnData, Durability, LineReject, Ordinal, PointBatch, PointGroup, TableSpec, TimeRange,
-};
+use tideline_model::{Durability, LineReject, Ordinal, PointBatch, PointGroup, TableSpec, TimeRange};
 use tideline_series_store::{Shape, StoreError};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::line_order::{in_line_order, keep_rows};
 use crate::tables::Table;
 
 /// Longest idempotency key, in bytes.
@@ -104,50 +106,50 @@ impl Engine {
         let mut rejects = batch.rejects;
         let bounds = bounds(&spec, self.clock.now().nanos());
         let mut groups = Vec::with_capacity(batch.groups.len());
-        let mut shapes = Vec::with_capacity(batch.groups.len());
         for mut group in batch.groups {
             reject_outside(&mut group, bounds, &mut rejects);
             if group.rows() == 0 {
                 continue;
             }
-            match table
-                .points
-                .schema()
-                .shape(&group.measurement, &group.fields, &group.columns)
-            {
-                Ok(shape) => {
-                    shapes.push(shape);
-                    groups.push(group);
-                }
+            match self.shape(table, &group) {
+                Ok(_) => groups.push(group),
                 Err(error @ StoreError::TypeConflict { .. }) => reject_all(&group, &error, &mut rejects),
                 Err(error) => return Err(error.into()),
             }
         }
+        let taken = groups
+            .iter()
+            .map(|group| (group.rows() as u64, group.columns.len() as u64));
+        let (points, values) = taken.fold((0, 0), |sum, (rows, fields)| {
+            (sum.0 + rows, sum.1 + rows * fields)
+        });
+        let parts = in_line_order(groups, &mut rejects);
         rejects.sort_by_key(|reject| reject.line);
         let outcome = WriteOutcome {
-            points: groups.iter().map(|group| group.rows() as u64).sum(),
-            values: groups
-                .iter()
-                .map(|group| (group.rows() * group.columns.len()) as u64)
-                .sum(),
+            points,
+            values,
             rejected: rejects.len() as u64,
             rejects,
             repeated: false,
         };
-        if groups.is_empty() && key.is_none() {
+        if points == 0 && key.is_none() {
             return Ok(outcome);
         }
-        let request = key.map(|key| RequestRecord {
+        let mut request = key.map(|key| RequestRecord {
             key,
             outcome: outcome.remember(),
         });
-        self.commit(
-            table,
-            groups,
-            shapes,
-            request,
-            options.durability.unwrap_or(spec.durability),
-        )?;
+        let durability = options.durability.unwrap_or(spec.durability);
+        let mut parts = parts.into_iter().peekable();
+        while let Some(groups) = parts.next() {
+            // The outcome is remembered with the last part: before it, the request is not done.
+            let request = if parts.peek().is_none() {
+                request.take()
+            } else {
+                None
+            };
+            self.commit(table, groups, request, durability)?;
+        }
         Ok(outcome)
     }
 
@@ -155,10 +157,11 @@ impl Engine {
         &self,
         table: &Table,
         groups: Vec<PointGroup>,
-        shapes: Vec<std::sync::Arc<Shape>>,
         request: Option<RequestRecord>,
         durability: Durability,
     ) -> Result<()> {
+        let shapes = groups.iter().map(|group| self.shape(table, group));
+        let shapes = shapes.collect::<std::result::Result<Vec<_>, _>>()?;
         let mut delta = Delta {
             table: table.points.id(),
             request,
@@ -173,6 +176,13 @@ impl Engine {
             self.index.notify();
         }
         Ok(())
+    }
+
+    fn shape(&self, table: &Table, group: &PointGroup) -> std::result::Result<Arc<Shape>, StoreError> {
+        table
+            .points
+            .schema()
+            .shape(&group.measurement, &group.fields, &group.columns)
     }
 
     fn check_writable(&self) -> Result<()> {
@@ -274,30 +284,7 @@ fn reject_outside(group: &mut PointGroup, bounds: TimeRange, rejects: &mut Vec<L
             excerpt: group.measurement.chars().take(80).collect(),
         });
     }
-    retain(&mut group.timelines, &keep);
-    retain(&mut group.timestamps, &keep);
-    retain(&mut group.lines, &keep);
-    for column in &mut group.columns {
-        match column {
-            ColumnData::Float(values) => retain(values, &keep),
-            ColumnData::Signed(values) => retain(values, &keep),
-            ColumnData::Unsigned(values) => retain(values, &keep),
-            ColumnData::Boolean(values) => retain(values, &keep),
-            ColumnData::String(values) => {
-                *values = values
-                    .iter()
-                    .zip(&keep)
-                    .filter(|(_, keep)| **keep)
-                    .map(|(value, _)| value)
-                    .collect();
-            }
-        }
-    }
-}
-
-fn retain<T>(values: &mut Vec<T>, keep: &[bool]) {
-    let mut keep = keep.iter();
-    values.retain(|_| keep.next().copied().unwrap_or(false));
+    keep_rows(group, &keep);
 }
 
 fn reject_all(group: &PointGroup, error: &StoreError, rejects: &mut Vec<LineReject>) {

@@ -1,0 +1,198 @@
+//! The order of lines inside one request.
+//!
+//! A delta keeps the order of rows within a group, not between groups. So where two lines of one request name
+//! the same timeline and instant in different shapes, the later one goes into a later delta: the later line
+//! wins, as everywhere. Only groups of one measurement can meet, and agents seldom send such pairs.
+
+use hashbrown::HashSet;
+use tideline_model::{ColumnData, LineReject, PointGroup};
+
+/// Most parts that one request is committed in; each is an entry of the journal of its own.
+const PARTS_MAX: usize = 64;
+/// Marks a row that a later line of its own group overwrites.
+const OVERWRITTEN: usize = usize::MAX;
+
+/// Splits groups into parts to be committed one after another, so that later lines win. Usually one part.
+///
+/// 1. Sort the rows of groups that share a measurement by timeline, instant and line.
+/// 2. Of the rows of one timeline and instant, only the last of each group matters: it has all its fields.
+/// 3. Those go into parts in the order of their lines; what is beyond [`PARTS_MAX`] is rejected.
+pub(crate) fn in_line_order(groups: Vec<PointGroup>, rejects: &mut Vec<LineReject>) -> Vec<Vec<PointGroup>> {
+    let Some(part_of_row) = parts(&groups) else {
+        return vec![groups];
+    };
+    let last = part_of_row
+        .iter()
+        .flatten()
+        .filter(|part| **part != OVERWRITTEN)
+        .max()
+        .copied()
+        .unwrap_or(0);
+    for (group, parts) in groups.iter().zip(&part_of_row) {
+        let beyond = parts
+            .iter()
+            .zip(&group.lines)
+            .filter(|(part, _)| (PARTS_MAX..OVERWRITTEN).contains(*part));
+        rejects.extend(beyond.map(|(_, line)| LineReject {
+            line: *line,
+            reason: format!(
+                "more than {PARTS_MAX} sets of fields for one instant of a timeline in one request"
+            ),
+            excerpt: group.measurement.chars().take(80).collect(),
+        }));
+    }
+    let part = |wanted: usize| -> Vec<PointGroup> {
+        let split = groups.iter().zip(&part_of_row).map(|(group, parts)| {
+            let keep: Vec<bool> = parts.iter().map(|part| *part == wanted).collect();
+            let mut group = group.clone();
+            keep_rows(&mut group, &keep);
+            group
+        });
+        split.filter(|group| group.rows() > 0).collect()
+    };
+    (0..=last.min(PARTS_MAX - 1)).map(part).collect()
+}
+
+/// The part of each row of each group; `None` where all go into one.
+fn parts(groups: &[PointGroup]) -> Option<Vec<Vec<usize>>> {
+    let mut seen = HashSet::new();
+    let shared: HashSet<&str> = groups
+        .iter()
+        .map(|group| &*group.measurement)
+        .filter(|name| !seen.insert(*name))
+        .collect();
+    if shared.is_empty() {
+        return None;
+    }
+    let mut rows = Vec::new();
+    for (at, group) in groups
+        .iter()
+        .enumerate()
+        .filter(|(_, group)| shared.contains(&*group.measurement))
+    {
+        let of_group = 0..group.rows();
+        rows.extend(of_group.map(|row| {
+            (
+                group.timelines[row],
+                group.timestamps[row],
+                group.lines[row],
+                at,
+                row,
+            )
+        }));
+    }
+    rows.sort_unstable();
+    let mut part_of_row: Vec<Vec<usize>> = groups.iter().map(|group| vec![0; group.rows()]).collect();
+    let mut split = false;
+    for instant in rows.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        if instant.iter().all(|row| row.3 == instant[0].3) {
+            continue;
+        }
+        split = true;
+        let mut newer = HashSet::new();
+        let mut kept: Vec<(usize, usize)> = Vec::new();
+        for (.., group, row) in instant.iter().rev() {
+            if newer.insert(*group) {
+                kept.push((*group, *row));
+            } else {
+                part_of_row[*group][*row] = OVERWRITTEN;
+            }
+        }
+        for (part, (group, row)) in kept.into_iter().rev().enumerate() {
+            part_of_row[group][row] = part;
+        }
+    }
+    split.then_some(part_of_row)
+}
+
+/// Drops the rows for which `keep` is false.
+pub(crate) fn keep_rows(group: &mut PointGroup, keep: &[bool]) {
+    retain(&mut group.timelines, keep);
+    retain(&mut group.timestamps, keep);
+    retain(&mut group.lines, keep);
+    for column in &mut group.columns {
+        match column {
+            ColumnData::Float(values) => retain(values, keep),
+            ColumnData::Signed(values) => retain(values, keep),
+            ColumnData::Unsigned(values) => retain(values, keep),
+            ColumnData::Boolean(values) => retain(values, keep),
+            ColumnData::String(values) => {
+                *values = values
+                    .iter()
+                    .zip(keep)
+                    .filter(|(_, keep)| **keep)
+                    .map(|(value, _)| value)
+                    .collect();
+            }
+        }
+    }
+}
+
+fn retain<T>(values: &mut Vec<T>, keep: &[bool]) {
+    let mut keep = keep.iter();
+    values.retain(|_| keep.next().copied().unwrap_or(false));
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_model::Ordinal;
+
+    use super::*;
+
+    fn group(fields: &[&str], rows: &[(u32, i64, u32)]) -> PointGroup {
+        let values: Vec<i64> = rows.iter().map(|row| i64::from(row.2)).collect();
+        PointGroup {
+            measurement: "m".into(),
+            fields: fields.iter().map(|field| (*field).into()).collect(),
+            columns: fields
+                .iter()
+                .map(|_| ColumnData::Signed(values.clone()))
+                .collect(),
+            timelines: rows.iter().map(|row| Ordinal(row.0)).collect(),
+            timestamps: rows.iter().map(|row| row.1).collect(),
+            lines: rows.iter().map(|row| row.2).collect(),
+        }
+    }
+
+    fn lines(groups: Vec<PointGroup>) -> Vec<Vec<u32>> {
+        let mut rejects = Vec::new();
+        let parts = in_line_order(groups, &mut rejects);
+        assert_eq!(rejects, []);
+        parts
+            .iter()
+            .map(|part| part.iter().flat_map(|group| group.lines.clone()).collect())
+            .collect()
+    }
+
+    #[test]
+    fn rows_that_do_not_meet_stay_together() {
+        let groups = vec![
+            group(&["a"], &[(1, 5, 1), (1, 5, 3)]),
+            group(&["b"], &[(1, 7, 2), (2, 5, 4)]),
+        ];
+        assert_eq!(lines(groups), [[1, 3, 2, 4]]);
+    }
+
+    #[test]
+    fn a_later_line_of_another_shape_goes_into_a_later_part() {
+        let groups = vec![
+            group(&["a"], &[(9, 5, 1), (1, 5, 3), (1, 5, 4), (1, 5, 7)]),
+            group(&["a", "b"], &[(1, 5, 2), (1, 5, 6)]),
+        ];
+        assert_eq!(lines(groups), [vec![1, 6], vec![7]]);
+    }
+
+    #[test]
+    fn an_instant_in_too_many_shapes_is_rejected_line_by_line() {
+        let names: Vec<String> = (0..PARTS_MAX + 2).map(|at| format!("f{at}")).collect();
+        let groups = names
+            .iter()
+            .zip(1..)
+            .map(|(name, line)| group(&[name], &[(1, 5, line)]))
+            .collect();
+        let mut rejects = Vec::new();
+        assert_eq!(in_line_order(groups, &mut rejects).len(), PARTS_MAX);
+        let lines: Vec<usize> = rejects.iter().map(|reject| reject.line as usize).collect();
+        assert_eq!(lines, [PARTS_MAX + 1, PARTS_MAX + 2]);
+    }
+}
