@@ -124,8 +124,10 @@ impl Engine {
                 .filter_map(|ordinal| describe(&reader, *ordinal))
                 .collect()
         };
-        for timeline in &mut described {
-            timeline.seen = self.store.seen(&table.points, timeline.id)?.map(as_seen);
+        let ids: Vec<TimelineId> = described.iter().map(|timeline| timeline.id).collect();
+        let seen = self.store.seen(&table.points, &ids)?;
+        for (timeline, seen) in described.iter_mut().zip(seen) {
+            timeline.seen = seen.map(as_seen);
         }
         Ok(described)
     }
@@ -147,14 +149,13 @@ impl SeenLookup for StoreSeen<'_> {
             let reader = self.table.catalog.reader();
             ordinals.iter().map(|ordinal| reader.id(*ordinal)).collect()
         };
-        let seen = |id: &TimelineId| match self.engine.store.seen(&self.table.points, *id) {
-            Ok(seen) => seen.map(as_seen),
+        match self.engine.store.seen(&self.table.points, &ids) {
+            Ok(seen) => seen.into_iter().map(|seen| seen.map(as_seen)).collect(),
             Err(error) => {
-                tracing::warn!(%error, timeline = %id, "the span of a timeline could not be read");
-                None
+                tracing::warn!(%error, "the spans of timelines could not be read");
+                vec![None; ids.len()]
             }
-        };
-        ids.iter().map(seen).collect()
+        }
     }
 }
 

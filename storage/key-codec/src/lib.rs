@@ -31,7 +31,7 @@
 
 use md5::{Digest, Md5};
 use tideline_backend::{KeyRange, Partition, Space};
-use tideline_model::{Identity, TableId, TimeRange, TimelineId};
+use tideline_model::{Identity, SegmentId, TableId, TimeRange, TimelineId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The numbers of the key spaces; the table is in the crate's first page.
@@ -72,6 +72,16 @@ pub fn timeline_id_of(identity: &Identity, source_tags: &[String], salt: u32) ->
     let mut bytes = Vec::new();
     identity.encode(&mut bytes);
     timeline_id(identity.source(source_tags), &bytes, salt)
+}
+
+/// The name of a manifest row that describes the segment with this id.
+pub fn segment_name(id: SegmentId) -> [u8; 8] {
+    id.0.to_be_bytes()
+}
+
+/// The name of a manifest row that describes the table with this id.
+pub fn table_name(id: TableId) -> [u8; 4] {
+    id.0.to_be_bytes()
 }
 
 /// Writes a signed number so that byte order is number order.

@@ -1,3 +1,5 @@
+//! Keys keep the order of what they are made of, and their bytes never change.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -51,6 +51,9 @@ struct TimelineLatest {
     /// What was found in chunks, for fields that no lane is newer in.
     stored: Vec<LatestField>,
     seen: Option<Seen>,
+    /// Whether `seen` counts the chunks as well.
+    spanned: bool,
+    /// Whether nothing in the chunks is missing here.
     complete: bool,
 }
 
@@ -68,8 +71,7 @@ struct Lane {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Known {
     pub(crate) row: LatestRow,
-    pub(crate) seen: Option<Seen>,
-    /// Whether chunks may hold more.
+    /// Whether chunks hold no more.
     pub(crate) complete: bool,
 }
 
@@ -90,6 +92,7 @@ impl TableLatest {
             for timeline in &delta.new_timelines {
                 let mut shard = self.shard(timeline.id);
                 shard.entry(timeline.id).or_insert_with(|| TimelineLatest {
+                    spanned: true,
                     complete: true,
                     ..Default::default()
                 });
@@ -116,25 +119,28 @@ impl TableLatest {
         let latest = shard.get(&id)?;
         Some(Known {
             row: latest.row(),
-            seen: latest.seen,
             complete: latest.complete,
         })
     }
 
-    /// The span of a timeline, if all of it is known.
-    pub(crate) fn seen(&self, id: TimelineId) -> Option<Seen> {
-        self.shard(id).get(&id).filter(|latest| latest.complete)?.seen
+    /// The span of a timeline, if all of it is known; the outer `None` says that chunks have to be asked.
+    pub(crate) fn seen(&self, id: TimelineId) -> Option<Option<Seen>> {
+        self.shard(id)
+            .get(&id)
+            .filter(|latest| latest.spanned)
+            .map(|latest| latest.seen)
+    }
+
+    /// Adds the span of what chunks hold.
+    pub(crate) fn widen(&self, id: TimelineId, stored: Option<Seen>) {
+        self.shard(id).entry(id).or_default().span(stored);
     }
 
     /// Adds what chunks hold: from now on nothing has to be read for this timeline.
-    pub(crate) fn complete(&self, id: TimelineId, stored: LatestRow, seen: Option<Seen>) {
+    pub(crate) fn complete(&self, id: TimelineId, stored: LatestRow) {
         let mut shard = self.shard(id);
         let latest = shard.entry(id).or_default();
         latest.stored = stored;
-        if let Some(seen) = seen {
-            latest.widen(seen.first);
-            latest.widen(seen.last);
-        }
         latest.complete = true;
     }
 
@@ -177,6 +183,14 @@ impl TimelineLatest {
                 }
             };
         }
+    }
+
+    fn span(&mut self, stored: Option<Seen>) {
+        if let Some(seen) = stored {
+            self.widen(seen.first);
+            self.widen(seen.last);
+        }
+        self.spanned = true;
     }
 
     fn widen(&mut self, timestamp: i64) {

@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tideline_backend::{Manifest, ManifestChange, ManifestKind, ManifestRow, SegmentRef};
+use tideline_key_codec::{segment_name, table_name};
 use tideline_model::{GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, TimeRange};
 
 use crate::error::{Result, StoreError};
@@ -218,22 +219,22 @@ impl ManifestState {
 
 /// The change that publishes a segment.
 pub fn put_segment(segment: &Segment) -> ManifestChange {
-    put(ManifestKind::Segment, &segment.id.0.to_be_bytes(), segment)
+    put(ManifestKind::Segment, &segment_name(segment.id), segment)
 }
 
 /// The change that takes a segment back.
 pub fn remove_segment(id: SegmentId) -> ManifestChange {
-    ManifestChange::Remove(ManifestKind::Segment, Bytes::copy_from_slice(&id.0.to_be_bytes()))
+    ManifestChange::Remove(ManifestKind::Segment, Bytes::copy_from_slice(&segment_name(id)))
 }
 
 /// The change that adds or alters a table.
 pub fn put_table(table: &TableRow) -> ManifestChange {
-    put(ManifestKind::Table, &table.id.0.to_be_bytes(), table)
+    put(ManifestKind::Table, &table_name(table.id), table)
 }
 
 /// The change that drops a table.
 pub fn remove_table(id: TableId) -> ManifestChange {
-    ManifestChange::Remove(ManifestKind::Table, Bytes::copy_from_slice(&id.0.to_be_bytes()))
+    ManifestChange::Remove(ManifestKind::Table, Bytes::copy_from_slice(&table_name(id)))
 }
 
 /// The change that moves the cursor.

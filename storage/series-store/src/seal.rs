@@ -21,7 +21,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tideline_backend::Row;
 use tideline_chunk::{Chunk, Run, SequenceSpan, encode_chunk};
-use tideline_key_codec::{chunk_bucket, chunk_key};
+use tideline_key_codec::{CHUNK_KEY_BYTES, chunk_bucket, chunk_key};
 use tideline_model::{SequenceNumber, TableId, TimelineId};
 
 use crate::error::{Result, StoreError};
@@ -223,14 +223,17 @@ fn publish(shared: &Shared, head: &Arc<Head>, segments: &[Segment]) -> Result<()
 struct Draft {
     window: Window,
     end: i64,
-    rows: Vec<Row>,
+    /// Timeline, first instant and end in `encoded` of each chunk.
+    chunks: Vec<(TimelineId, i64, usize)>,
+    /// The chunks one after another: one allocation for all of them.
+    encoded: Vec<u8>,
     totals: SegmentTotals,
 }
 
 fn load_table(shared: &Shared, table: TableId, points: &TableHead) -> Result<Vec<Segment>> {
     let base = shared.settings.window_nanos;
     let timelines = points.timelines();
-    let occupied = occupied_windows(points, &timelines, base)?;
+    let occupied = occupied_windows(points, base)?;
     let windows = choose(
         occupied.into_iter().collect(),
         shared.settings.windows_per_seal_max,
@@ -247,7 +250,7 @@ fn load_table(shared: &Shared, table: TableId, points: &TableHead) -> Result<Vec
     let manifest = Arc::clone(&shared.state.read().manifest);
     let mut places: Vec<(Window, tideline_model::GroupId)> = Vec::new();
     let mut segments = Vec::with_capacity(drafts.len());
-    for draft in drafts.into_iter().filter(|draft| !draft.rows.is_empty()) {
+    for draft in drafts.into_iter().filter(|draft| !draft.chunks.is_empty()) {
         let mut place = shared.place(&manifest, table, draft.window);
         // Two new windows of one day in one seal share the group that the first of them made.
         let wide = crate::shared::group_window(draft.window);
@@ -256,36 +259,43 @@ fn load_table(shared: &Shared, table: TableId, points: &TableHead) -> Result<Vec
             None => places.push((wide, place.group)),
         }
         let bucket = chunk_bucket(TimelineId::MIN);
+        let (window, totals) = (draft.window, draft.totals);
         shared
             .backend
-            .load(place, bucket, &mut draft.rows.into_iter().map(Ok))?;
-        segments.push(Segment::new(place, table, draft.window, draft.totals));
+            .load(place, bucket, &mut draft.into_rows().map(Ok))?;
+        segments.push(Segment::new(place, table, window, totals));
     }
     Ok(segments)
 }
 
 /// The base windows that the points lie in.
-fn occupied_windows(points: &TableHead, timelines: &[TimelineId], base: i64) -> Result<BTreeSet<Window>> {
+fn occupied_windows(points: &TableHead, base: i64) -> Result<BTreeSet<Window>> {
     let mut occupied = BTreeSet::new();
+    let mut latest = None;
+    let mut add = |window: Window| {
+        if latest.replace(window) != Some(window) {
+            occupied.insert(window);
+        }
+    };
     let mut timestamps = Vec::new();
-    for id in timelines {
-        let Some(pieces) = points.pieces(*id) else {
-            continue;
-        };
-        for block in &pieces.blocks {
+    points.each(|series| {
+        for block in series.blocks() {
             let (first, last) = (Window::of(block.first, base, 0), Window::of(block.last, base, 0));
             if last.index - first.index <= 1 {
-                occupied.extend([first, last]);
+                add(first);
+                add(last);
                 continue;
             }
-            let chunk = Chunk::open_trusted(&block.bytes).map_err(|cause| damaged(*id, cause))?;
+            let chunk = Chunk::open_trusted(&block.bytes).map_err(|cause| damaged(TimelineId::MIN, cause))?;
             timestamps.clear();
             chunk.timestamps().decode(0..chunk.rows(), &mut timestamps);
-            occupied.extend(timestamps.iter().map(|at| Window::of(*at, base, 0)));
+            timestamps.iter().for_each(|at| add(Window::of(*at, base, 0)));
         }
-        let open = pieces.open.iter().flat_map(|run| &run.timestamps);
-        occupied.extend(open.map(|at| Window::of(*at, base, 0)));
-    }
+        series
+            .open_timestamps()
+            .for_each(|at| add(Window::of(at, base, 0)));
+        Ok::<(), StoreError>(())
+    })?;
     Ok(occupied)
 }
 
@@ -353,34 +363,45 @@ impl Draft {
         Self {
             window,
             end: window.range(base).end,
-            rows: Vec::new(),
+            chunks: Vec::new(),
+            encoded: Vec::new(),
             totals,
         }
     }
 
     fn add(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
-        let mut encoded = Vec::new();
-        encode_chunk(run, sequences, &mut encoded).map_err(|cause| damaged(id, cause))?;
-        if encoded.len() > CHUNK_BYTES_MAX && run.rows() > 1 {
+        let start = self.encoded.len();
+        encode_chunk(run, sequences, &mut self.encoded).map_err(|cause| damaged(id, cause))?;
+        let bytes = self.encoded.len() - start;
+        if bytes > CHUNK_BYTES_MAX && run.rows() > 1 {
+            self.encoded.truncate(start);
             let half = run.rows() / 2;
             self.add(id, &slice(run, 0..half), sequences)?;
             return self.add(id, &slice(run, half..run.rows()), sequences);
         }
         let (first, last) = (run.timestamps[0], run.timestamps[run.rows() - 1]);
-        let key = chunk_key(id, first);
+        self.chunks.push((id, first, self.encoded.len()));
         let totals = &mut self.totals;
         totals.first = totals.first.min(first);
         totals.last = totals.last.max(last);
         totals.chunks += 1;
         totals.points += run.rows() as u64;
         totals.values += run.values() as u64;
-        totals.bytes += (key.len() + encoded.len()) as u64;
-        encoded.shrink_to_fit();
-        self.rows.push(Row {
-            key: Bytes::copy_from_slice(&key),
-            value: encoded.into(),
-        });
+        totals.bytes += (CHUNK_KEY_BYTES + bytes) as u64;
         Ok(())
+    }
+
+    /// The chunks in key order: timelines rise, and so do the instants of one.
+    fn into_rows(self) -> impl Iterator<Item = Row> {
+        let encoded = Bytes::from(self.encoded);
+        let mut start = 0;
+        self.chunks.into_iter().map(move |(id, first, end)| {
+            let value = encoded.slice(std::mem::replace(&mut start, end)..end);
+            Row {
+                key: Bytes::copy_from_slice(&chunk_key(id, first)),
+                value,
+            }
+        })
     }
 }
 

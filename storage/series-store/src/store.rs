@@ -197,7 +197,8 @@ impl SeriesStore {
         match table.latest().known(id) {
             Some(known) if known.complete => Ok(known.row),
             _ => {
-                self.complete(table, id, expected)?;
+                let stored = self.snapshot().newest(table.id(), id, expected)?;
+                table.latest().complete(id, stored);
                 Ok(table
                     .latest()
                     .known(id)
@@ -207,19 +208,23 @@ impl SeriesStore {
         }
     }
 
-    /// The span of a timeline's points; `None` when it has none. Costs as [`latest`](Self::latest).
-    pub fn seen(&self, table: &Table, id: TimelineId) -> Result<Option<Seen>> {
-        if let Some(seen) = table.latest().seen(id) {
-            return Ok(Some(seen));
+    /// The span of each timeline's points; `None` where there is none.
+    ///
+    /// From memory, but for timelines that were last written before the start: their chunks' keys and headers are
+    /// read once, in one sweep for all of them.
+    pub fn seen(&self, table: &Table, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
+        let known = |id: &TimelineId| table.latest().seen(*id);
+        let mut unknown: Vec<TimelineId> = ids.iter().filter(|id| known(id).is_none()).copied().collect();
+        if !unknown.is_empty() {
+            unknown.sort_unstable();
+            unknown.dedup();
+            let spans = self.snapshot().spans(table.id(), &unknown)?;
+            unknown
+                .iter()
+                .zip(spans)
+                .for_each(|(id, span)| table.latest().widen(*id, span));
         }
-        self.complete(table, id, &[])?;
-        Ok(table.latest().seen(id))
-    }
-
-    fn complete(&self, table: &Table, id: TimelineId, expected: &[FieldId]) -> Result<()> {
-        let (stored, seen) = self.snapshot().newest(table.id(), id, expected)?;
-        table.latest().complete(id, stored, seen);
-        Ok(())
+        Ok(ids.iter().map(|id| known(id).flatten()).collect())
     }
 
     // --- operation -------------------------------------------------------------------------------------

@@ -117,6 +117,17 @@ impl SeriesHead {
         self.lanes.shrink_to_fit();
     }
 
+    pub(crate) fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// The instants of the open rows, in no order.
+    pub(crate) fn open_timestamps(&self) -> impl Iterator<Item = i64> {
+        self.lanes
+            .iter()
+            .flat_map(|lane| lane.rows().map(|row| row[0] as i64))
+    }
+
     pub(crate) fn pieces(&self) -> HeadPieces {
         HeadPieces {
             blocks: self.blocks.clone(),

@@ -65,6 +65,13 @@ impl TableHead {
         Some(shard.series[slot as usize].pieces())
     }
 
+    /// Shows every timeline to `visit`, in no order.
+    pub(crate) fn each<E>(&self, mut visit: impl FnMut(&SeriesHead) -> Result<(), E>) -> Result<(), E> {
+        self.shards
+            .iter()
+            .try_for_each(|shard| shard.lock().series.iter().try_for_each(&mut visit))
+    }
+
     /// Every timeline with points here, in id order.
     pub(crate) fn timelines(&self) -> Vec<TimelineId> {
         let mut ids: Vec<TimelineId> = self

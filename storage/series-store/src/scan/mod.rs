@@ -8,6 +8,7 @@
 mod cursor;
 mod reader;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tideline_backend::Backend;
@@ -89,47 +90,45 @@ impl Snapshot {
         SweepReader::new(self, selection)
     }
 
-    /// The newest stored value of each field of one timeline, and the span of its stored points.
+    /// The newest value of each field of one timeline.
     ///
-    /// Reads newest chunks first, until all `expected` fields are found (an empty list reads only for the span).
-    pub(crate) fn newest(
-        &self,
-        table: TableId,
-        id: TimelineId,
-        expected: &[FieldId],
-    ) -> Result<(LatestRow, Option<Seen>)> {
+    /// Reads newest chunks first, until all `expected` fields are found.
+    pub(crate) fn newest(&self, table: TableId, id: TimelineId, expected: &[FieldId]) -> Result<LatestRow> {
+        let mut row = LatestRow::new();
         let timelines = [id];
-        let selection = |order| Selection {
+        let mut reader = self.reader(Selection {
             table,
             timelines: &timelines,
             range: TimeRange::ALL,
             fields: None,
-            order,
-        };
-        let mut row = LatestRow::new();
-        let mut last = None;
-        self.reader(selection(Order::Descending))
-            .timeline(id, &mut |run| {
-                last = last.or(run.timestamps.last().copied());
-                fill_from(&mut row, run);
-                let found = expected
-                    .iter()
-                    .all(|field| row.iter().any(|have| have.field == *field));
-                Ok(if found {
-                    std::ops::ControlFlow::Break(())
-                } else {
-                    std::ops::ControlFlow::Continue(())
-                })
-            })?;
-        let mut first = None;
-        self.reader(selection(Order::Ascending))
-            .timeline(id, &mut |run| {
-                first = run.timestamps.first().copied();
-                Ok(std::ops::ControlFlow::Break(()))
-            })?;
+            order: Order::Descending,
+        });
+        reader.timeline(id, &mut |run| {
+            fill_from(&mut row, run);
+            let found = expected
+                .iter()
+                .all(|field| row.iter().any(|have| have.field == *field));
+            Ok(if found {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            })
+        })?;
         row.sort_by_key(|field| field.field);
-        let seen = first.zip(last).map(|(first, last)| Seen { first, last });
-        Ok((row, seen))
+        Ok(row)
+    }
+
+    /// The span of each timeline's points, from keys and headers alone. Ids rise.
+    pub(crate) fn spans(&self, table: TableId, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
+        let (range, order) = (TimeRange::ALL, Order::Ascending);
+        let mut reader = self.reader(Selection {
+            table,
+            timelines: ids,
+            range,
+            fields: None,
+            order,
+        });
+        ids.iter().map(|id| reader.span(*id)).collect()
     }
 
     /// The manifest of this moment.

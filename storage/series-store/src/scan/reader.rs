@@ -13,6 +13,7 @@ use tideline_model::{ColumnData, FieldId, TimeRange, TimelineId, ValueType};
 use super::cursor::SegmentCursor;
 use super::{Order, ReadCost, Selection, Snapshot};
 use crate::error::{Result, StoreError};
+use crate::latest::Seen;
 use crate::merge::{Part, Priority, merge, slice};
 
 /// Reads the timelines of a selection, one after another in rising order of ids.
@@ -99,6 +100,19 @@ impl<'a> SweepReader<'a> {
         pieces.clear();
         self.pieces = pieces;
         outcome
+    }
+
+    /// The span of a timeline's points in the range of the selection, as wide as the chunks that reach into it.
+    pub(super) fn span(&mut self, id: TimelineId) -> Result<Option<Seen>> {
+        self.gather(id)?;
+        let spans = self.pieces.drain(..).map(|piece| Seen {
+            first: piece.first,
+            last: piece.last,
+        });
+        Ok(spans.reduce(|all, span| Seen {
+            first: all.first.min(span.first),
+            last: all.last.max(span.last),
+        }))
     }
 
     /// What was read so far.

@@ -261,7 +261,7 @@ impl<'a> Run<'a> {
             last: last.0,
         });
         assert_eq!(
-            self.store.seen(&self.table, id).expect("a span"),
+            self.store.seen(&self.table, &[id]).expect("a span")[0],
             span,
             "span of {id}"
         );
