@@ -11,10 +11,6 @@ use tideline_tests::{Client, Launch, wait};
 
 /// What the peak of resident memory may grow by over everything in one test of this file.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
-/// The same where bodies are unpacked: before it is refused, one may take what the largest body may take after
-/// decompression (128 MiB), and half of it again while its buffer grows. All bodies together have a budget of their
-/// own.
-const UNPACKING_BYTES_MAX: u64 = 192 << 20;
 /// How long a slow client is borne with, and then some.
 const SLOW_PATIENCE: Duration = Duration::from_secs(25);
 
@@ -59,7 +55,7 @@ impl Victim {
 
     /// Reads and writes still answer, and memory has stayed flat.
     #[track_caller]
-    fn is_well(&self, after: &str, growth_bytes_max: u64) {
+    fn is_well(&self, after: &str) {
         self.client.get("/ready").expect_status(200);
         self.client
             .post_lines("/write", "well,host=a v=1 1700000000000000000")
@@ -67,7 +63,7 @@ impl Victim {
         let grown = self.server.resident_bytes_peak().saturating_sub(self.before);
         println!("{after}: peak memory grew by {} KiB", grown >> 10);
         assert!(
-            grown <= growth_bytes_max,
+            grown <= GROWTH_BYTES_MAX,
             "{after}: peak memory grew by {grown} bytes"
         );
     }
@@ -151,7 +147,7 @@ fn points_that_cannot_be_right() {
         )
         .expect("an answer");
     refused(&invalid, &[400, 422], false);
-    victim.is_well("bad points", GROWTH_BYTES_MAX);
+    victim.is_well("bad points");
 }
 
 #[test]
@@ -216,7 +212,7 @@ fn json_that_cannot_be_right() {
         "a regular expression of death: {:?}",
         asked.elapsed()
     );
-    victim.is_well("bad JSON", GROWTH_BYTES_MAX);
+    victim.is_well("bad JSON");
 }
 
 #[test]
@@ -266,7 +262,7 @@ fn bodies_that_grow_are_not_unpacked() {
         .client
         .send("POST", "/v1/tables/default/points", &plain, &gzip(&lines));
     refused(&twice.expect("an answer"), &[400, 422], false);
-    victim.is_well("bombs", UNPACKING_BYTES_MAX);
+    victim.is_well("bombs");
 }
 
 #[test]
@@ -318,7 +314,7 @@ fn queries_that_cannot_be_answered() {
         false,
     );
     refused(&ask(json!({"timelines": cpu, "page": "nonsense"})), &[400], false);
-    victim.is_well("bad queries", GROWTH_BYTES_MAX);
+    victim.is_well("bad queries");
 }
 
 #[test]
@@ -370,7 +366,7 @@ fn bodies_and_heads_without_end() {
         .expect("it listens");
     let status = nonsense.first_status();
     assert!(matches!(status, None | Some(400)), "{status:?}");
-    victim.is_well("endless requests", GROWTH_BYTES_MAX);
+    victim.is_well("endless requests");
 }
 
 #[test]
@@ -424,5 +420,5 @@ fn slow_clients_are_cut_off_and_disturb_nobody() {
         "a body may be silent for {body_took:?}"
     );
     println!("cut off: a slow head after {head_took:?}, a silent body after {body_took:?}");
-    victim.is_well("slow clients", GROWTH_BYTES_MAX);
+    victim.is_well("slow clients");
 }

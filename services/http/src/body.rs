@@ -6,6 +6,7 @@
 //! Nothing is allocated because a client says so: a declared size is compared first, then reserved in the budget.
 
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ use crate::settings::HttpSettings;
 const RATIO_FREE_BYTES: usize = 1 << 20;
 /// Most decoded bytes for one byte sent. Line protocol reaches 30.
 const RATIO_MAX: usize = 100;
+/// Decoded bytes up to which a body is unpacked at once. A larger one is unpacked into nothing first: whether it stays
+/// within the limits is known before it costs memory, and it gets exactly the room that it needs.
+const MEASURED_BYTES: usize = 16 << 20;
 /// Bytes of a body that are read and thrown away, so that a client that only writes comes to read the refusal.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// The first capacity of a body of unknown size, and bytes decompressed at once.
@@ -212,58 +216,90 @@ impl Received {
         if sent.is_empty() {
             return Ok(BodyBytes(self.sent));
         }
+        if self.encoding == Encoding::Identity {
+            return Ok(BodyBytes(self.sent));
+        }
         let mut decoded = Buffer::new(&self.budget);
+        let is_small = self.unpack(&mut |step| {
+            if decoded.bytes.len() + step.len() > MEASURED_BYTES {
+                return Ok(ControlFlow::Break(()));
+            }
+            decoded.extend(step).map(ControlFlow::Continue)
+        })?;
+        if is_small.is_continue() {
+            return Ok(BodyBytes(decoded));
+        }
+        drop(decoded);
+        let mut bytes = 0;
+        let _ = self.unpack(&mut |step| {
+            bytes += step.len();
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let mut decoded = Buffer::new(&self.budget);
+        decoded.reserve(bytes)?;
+        let _ = self.unpack(&mut |step| decoded.extend(step).map(ControlFlow::Continue))?;
+        Ok(BodyBytes(decoded))
+    }
+
+    /// Hands the decompressed body to `take`, step by step, within the limits.
+    fn unpack(&self, take: &mut Take<'_>) -> Result<ControlFlow<()>> {
+        let sent = self.sent.bytes.as_slice();
         match self.encoding {
-            Encoding::Identity => return Ok(BodyBytes(self.sent)),
+            Encoding::Identity => take(sent),
             Encoding::Gzip => {
                 let mut reader = flate2::bufread::MultiGzDecoder::new(sent);
-                inflate(&mut reader, &mut decoded, sent.len(), self.limits)?;
+                inflate(&mut reader, sent.len(), self.limits, take)
             }
             Encoding::Deflate => {
                 let mut reader = flate2::bufread::ZlibDecoder::new(sent);
-                inflate(&mut reader, &mut decoded, sent.len(), self.limits)?;
-                if !reader.into_inner().is_empty() {
+                let taken = inflate(&mut reader, sent.len(), self.limits, take)?;
+                if taken.is_continue() && !reader.into_inner().is_empty() {
                     return Err(Failure::invalid("compressed body: bytes follow its end"));
                 }
+                Ok(taken)
             }
             Encoding::Zstd => {
                 let mut reader = zstd::stream::read::Decoder::with_buffer(sent).map_err(bad_compression)?;
                 reader
                     .window_log_max(ZSTD_WINDOW_LOG_MAX)
                     .map_err(bad_compression)?;
-                inflate(&mut reader, &mut decoded, sent.len(), self.limits)?;
+                inflate(&mut reader, sent.len(), self.limits, take)
             }
         }
-        Ok(BodyBytes(decoded))
     }
 }
 
-fn inflate(reader: &mut impl Read, decoded: &mut Buffer, sent: usize, limits: BodyLimits) -> Result<()> {
+/// Takes a step of a decompressed body; breaks when it wants no more.
+type Take<'a> = dyn FnMut(&[u8]) -> Result<ControlFlow<()>> + 'a;
+
+fn inflate(
+    reader: &mut impl Read,
+    sent: usize,
+    limits: BodyLimits,
+    take: &mut Take<'_>,
+) -> Result<ControlFlow<()>> {
     let mut step = vec![0; STEP_BYTES];
+    let mut bytes = 0;
     loop {
         let read = match reader.read(&mut step) {
-            Ok(0) => return Ok(()),
+            Ok(0) => return Ok(ControlFlow::Continue(())),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(bad_compression(error)),
         };
-        let bytes = decoded.bytes.len() + read;
+        bytes += read;
         if bytes > limits.decoded_bytes {
-            return Err(too_large(
-                "decompressed body",
-                limits.decoded_bytes as u64,
-                bytes as u64,
-            ));
+            let limit = limits.decoded_bytes as u64;
+            return Err(too_large("decompressed body", limit, bytes as u64));
         }
         let allowed = sent.saturating_mul(RATIO_MAX);
         if bytes > RATIO_FREE_BYTES && bytes > allowed {
-            return Err(too_large(
-                "decompressed body (100 times what was sent)",
-                allowed as u64,
-                bytes as u64,
-            ));
+            let what = "decompressed body (100 times what was sent)";
+            return Err(too_large(what, allowed as u64, bytes as u64));
         }
-        decoded.extend(&step[..read])?;
+        if take(&step[..read])?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
     }
 }
 
