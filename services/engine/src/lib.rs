@@ -15,6 +15,7 @@
 //! | [`write`] | batch → acknowledged points and rejects |
 //! | `line_order` | which line of one request wins |
 //! | [`find`] | timelines by conditions, names, attributes |
+//! | `warm` | reading ahead after a start |
 //! | [`error`] | the few kinds of failure that services map to their protocols |
 
 mod directory;
@@ -24,6 +25,7 @@ pub mod find;
 mod line_order;
 pub mod resolve;
 pub mod tables;
+mod warm;
 pub mod write;
 
 pub use engine::{Engine, EngineStats, Readiness, Settings};

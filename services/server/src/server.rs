@@ -69,6 +69,12 @@ impl Server {
             .map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
         let engine = Arc::new(open_engine(config, clock)?);
+        let ahead = Arc::downgrade(&engine);
+        // Detached: it keeps nothing alive between its steps, and closing the database ends it.
+        let warmer = std::thread::Builder::new().name("warmer".to_owned());
+        warmer
+            .spawn(move || Engine::warm(&ahead))
+            .map_err(ServerError::Threads)?;
         let serving = runtime.spawn(tideline_http::serve(
             listener,
             Arc::clone(&engine),
