@@ -29,6 +29,9 @@ const RATIO_MAX: usize = 100;
 /// Decoded bytes up to which a body is unpacked at once. A larger one is unpacked into nothing first: whether it stays
 /// within the limits is known before it costs memory, and it gets exactly the room that it needs.
 const MEASURED_BYTES: usize = 16 << 20;
+/// By how much a body of unknown size gets more room. What it leaves behind stays resident for a while, so fewer and
+/// larger steps cost less at the peak; room that is never written costs nothing.
+const GROWTH: usize = 4;
 /// Bytes of a body that are read and thrown away, so that a client that only writes comes to read the refusal.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// The first capacity of a body of unknown size, and bytes decompressed at once.
@@ -87,7 +90,7 @@ pub(crate) async fn receive(request: Request, app: &App, limits: BodyLimits) -> 
         discard(request, app).await;
         return Err(too_large("body", limits.wire_bytes as u64, declared));
     }
-    let mut sent = Buffer::new(&app.body_bytes);
+    let mut sent = Buffer::new(&app.body_bytes, limits.wire_bytes);
     let first = declared.map_or(STEP_BYTES, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     if let Err(failure) = sent.reserve(first) {
         discard(request, app).await;
@@ -219,7 +222,7 @@ impl Received {
         if self.encoding == Encoding::Identity {
             return Ok(BodyBytes(self.sent));
         }
-        let mut decoded = Buffer::new(&self.budget);
+        let mut decoded = Buffer::new(&self.budget, MEASURED_BYTES);
         let is_small = self.unpack(&mut |step| {
             if decoded.bytes.len() + step.len() > MEASURED_BYTES {
                 return Ok(ControlFlow::Break(()));
@@ -235,7 +238,7 @@ impl Received {
             bytes += step.len();
             Ok(ControlFlow::Continue(()))
         })?;
-        let mut decoded = Buffer::new(&self.budget);
+        let mut decoded = Buffer::new(&self.budget, self.limits.decoded_bytes);
         decoded.reserve(bytes)?;
         let _ = self.unpack(&mut |step| decoded.extend(step).map(ControlFlow::Continue))?;
         Ok(BodyBytes(decoded))
@@ -354,14 +357,17 @@ impl Encoding {
 #[derive(Debug)]
 struct Buffer {
     bytes: Vec<u8>,
+    /// Bytes that it will never need more than.
+    most: usize,
     budget: Arc<Semaphore>,
     reserved: Option<OwnedSemaphorePermit>,
 }
 
 impl Buffer {
-    fn new(budget: &Arc<Semaphore>) -> Self {
+    fn new(budget: &Arc<Semaphore>, most: usize) -> Self {
         Self {
             bytes: Vec::new(),
+            most,
             budget: Arc::clone(budget),
             reserved: None,
         }
@@ -389,7 +395,8 @@ impl Buffer {
     fn extend(&mut self, more: &[u8]) -> Result<()> {
         let needed = self.bytes.len() + more.len();
         if needed > self.bytes.capacity() {
-            self.reserve(needed.max(self.bytes.capacity() * 2).max(STEP_BYTES))?;
+            let roomy = (self.bytes.capacity() * GROWTH).max(STEP_BYTES).min(self.most);
+            self.reserve(needed.max(roomy))?;
         }
         self.bytes.extend_from_slice(more);
         Ok(())
@@ -404,7 +411,7 @@ mod tests {
 
     fn received(sent: &[u8], encoding: Encoding, budget: usize) -> Received {
         let budget = Arc::new(Semaphore::new(budget));
-        let mut buffer = Buffer::new(&budget);
+        let mut buffer = Buffer::new(&budget, 4 << 20);
         buffer.extend(sent).expect("fits the budget");
         Received {
             sent: buffer,
