@@ -46,7 +46,7 @@ fn warm_table(engine: &Weak<Engine>, table: &Table) -> Result<()> {
             .collect()
     };
     ids.sort_unstable();
-    for step in ids.chunks((ids.len() / STEPS).max(1)) {
+    for step in ids.chunks(ids.len().div_ceil(STEPS).max(1)) {
         let Some(engine): Option<Arc<Engine>> = engine.upgrade() else {
             return Ok(());
         };

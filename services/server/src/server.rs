@@ -102,8 +102,8 @@ impl Server {
 
     /// Serves until it is asked to stop, then lets running requests end, and closes the database.
     ///
-    /// Returns within the drain timeout and 1.7 s of being asked, so by default within 5 s. What was acknowledged as synced is safe whatever
-    /// this returns.
+    /// Returns within the drain timeout and 1.7 s of being asked, so by default within 5 s. What was acknowledged as
+    /// synced is safe whatever this returns.
     pub fn wait(self) -> Result<()> {
         let Self {
             engine,

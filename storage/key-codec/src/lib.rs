@@ -7,7 +7,7 @@
 //!
 //! | space | no. | key | value | written by |
 //! |---|---|---|---|---|
-//! | `META` | 0 | name | a counter or marker of the store | series-store |
+//! | `META` | 0 | name | a counter or marker of the store | reserved |
 //! | `CATALOG` | 1 | table ‖ timeline id | catalog row (timeline-catalog's `FORMAT.md`) | timeline-catalog |
 //! | `NAMES` | 2 | table ‖ metric name | (measurement, field) pairs that spell it | reserved: PromQL |
 //! | `SCHEMAS` | 3 | table ‖ measurement | fields with ids and types | series-store |
@@ -31,15 +31,13 @@
 
 use md5::{Digest, Md5};
 use tideline_backend::{KeyRange, Partition, Space};
-use tideline_model::{Identity, SegmentId, TableId, TimeRange, TimelineId};
+use tideline_model::{SegmentId, TableId, TimeRange, TimelineId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The numbers of the key spaces; the table is in the crate's first page.
 pub mod space {
     use tideline_backend::Space;
 
-    /// Counters and markers of the store itself.
-    pub const META: Space = Space(0);
     /// One row a timeline.
     pub const CATALOG: Space = Space(1);
     /// Fields of each measurement, with ids and types.
@@ -65,13 +63,6 @@ pub fn timeline_id(source: Option<&str>, identity: &[u8], salt: u32) -> Timeline
     id[..8].copy_from_slice(&machine[..8]);
     id[8..].copy_from_slice(&xxh3_64_with_seed(identity, u64::from(salt)).to_be_bytes());
     TimelineId(id)
-}
-
-/// As [`timeline_id`] for an [`Identity`] and the table's source tags.
-pub fn timeline_id_of(identity: &Identity, source_tags: &[String], salt: u32) -> TimelineId {
-    let mut bytes = Vec::new();
-    identity.encode(&mut bytes);
-    timeline_id(identity.source(source_tags), &bytes, salt)
 }
 
 /// The name of a manifest row that describes the segment with this id.

@@ -3,6 +3,14 @@
 use proptest::prelude::*;
 
 use super::*;
+use tideline_model::Identity;
+
+/// The id of an identity in a table with these source tags.
+fn timeline_id_of(identity: &Identity, source_tags: &[String], salt: u32) -> TimelineId {
+    let mut bytes = Vec::new();
+    identity.encode(&mut bytes);
+    timeline_id(identity.source(source_tags), &bytes, salt)
+}
 
 proptest! {
     #[test]
