@@ -10,7 +10,7 @@ use tideline_backend::{
     Space, Stamp,
 };
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
-use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber};
+use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber, Tier};
 
 const SHARD: Shard = Shard(0);
 const DELTA_BYTES: usize = 64 << 10;
@@ -71,6 +71,7 @@ fn main() {
         let segment = SegmentRef {
             segment: SegmentId(group),
             group: GroupId(group),
+            tier: Tier::Hot,
         };
         let mut rows = (0..200_u32).map(|n| {
             Ok(Row {
@@ -111,6 +112,7 @@ fn main() {
         let segment = SegmentRef {
             segment: SegmentId(group),
             group: GroupId(group),
+            tier: Tier::Hot,
         };
         let page = backend.scan(
             Partition::segment(segment, 0),

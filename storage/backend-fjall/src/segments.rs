@@ -12,7 +12,7 @@ use fjall::Keyspace;
 use parking_lot::Mutex;
 use tideline_backend::limits::check_row;
 use tideline_backend::{BackendError, Partition, Result, Row, SegmentRef};
-use tideline_model::{GroupId, SegmentId};
+use tideline_model::{GroupId, SegmentId, Tier};
 
 use crate::engine::Engine;
 use crate::error::{During, from_fjall};
@@ -107,7 +107,11 @@ pub(crate) fn list(engine: &Engine) -> Result<Vec<SegmentRef>> {
         {
             let segment = segment_of(&key)
                 .ok_or_else(|| BackendError::corrupt(format!("group {group} has a short key")))?;
-            segments.push(SegmentRef { segment, group });
+            segments.push(SegmentRef {
+                segment,
+                group,
+                tier: Tier::Hot,
+            });
             match segment_bounds(segment).1 {
                 Bound::Excluded(next) => start = Bound::Included(next),
                 _ => break,

@@ -11,7 +11,7 @@ mod segments;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_model::{GroupId, SegmentId, SequenceNumber};
+use tideline_model::{GroupId, SegmentId, SequenceNumber, Tier};
 
 use crate::contract::*;
 
@@ -43,6 +43,7 @@ fn segment(segment: u64, group: u64) -> SegmentRef {
     SegmentRef {
         segment: SegmentId(segment),
         group: GroupId(group),
+        tier: Tier::Hot,
     }
 }
 

@@ -10,7 +10,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber};
+use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber, Tier};
 
 use crate::error::Result;
 
@@ -48,6 +48,9 @@ pub struct SegmentRef {
     pub segment: SegmentId,
     /// Segments of one group may share files; a group without segments costs nothing.
     pub group: GroupId,
+    /// What it is stored for: each tier may have its own caches, threads and disk. All segments of a group are of
+    /// one tier.
+    pub tier: Tier,
 }
 
 /// What a partition is a bucket of.

@@ -23,6 +23,6 @@ pub mod value;
 pub use batch::{ColumnData, LineReject, PointBatch, PointGroup, SeriesError, SeriesResolver};
 pub use id::{FieldId, GroupId, Ordinal, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;
-pub use table::{Durability, TableName, TableSpec};
+pub use table::{Durability, Policy, Schedule, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
 pub use value::{Value, ValueKind, ValueType};

@@ -68,6 +68,96 @@ pub enum Durability {
     Buffered,
 }
 
+/// One of the tables that a series table consists of, by the age of its points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// Young points: small windows, the fastest codecs.
+    #[default]
+    Hot,
+    /// Old points: large windows, the tightest codecs, summaries.
+    Cold,
+}
+
+impl Tier {
+    /// Every tier, young to old.
+    pub const ALL: [Self; 2] = [Self::Hot, Self::Cold];
+
+    /// Its name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hot => "hot",
+            Self::Cold => "cold",
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// When a kind of move may begin.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Schedule {
+    /// As soon as there is something to move.
+    #[default]
+    Continuous,
+    /// At the instants of a cron expression, and after a start if one of them was missed.
+    Cron {
+        /// Five fields (minute, hour, day of month, month, day of week), or six with seconds first.
+        expression: String,
+        /// Name in the IANA time zone database, such as `Europe/Berlin`.
+        time_zone: String,
+    },
+}
+
+/// The life of a table's points. Ages in nanoseconds, counted back from now; `None` = for ever or without limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// Age at which points move from the hot to the cold tier. Default 7 days.
+    pub hot_ttl: Option<i64>,
+    /// Age at which points leave the cold tier; above `hot_ttl`. While a table has no archive they leave for good.
+    pub cold_ttl: Option<i64>,
+    /// Age at which points are gone from every tier: hidden at once, their bytes freed some time later.
+    pub retention: Option<i64>,
+    /// Silence after which a timeline is removed with all its points.
+    pub timeline_ttl: Option<i64>,
+    /// When points move from hot to cold.
+    pub migrate: Schedule,
+    /// When the bytes of expired points and timelines are freed.
+    pub expire: Schedule,
+    /// Most bytes that moves of this table read in a second.
+    pub move_bytes_per_second: Option<u64>,
+    /// Most timelines that writes may add in a minute.
+    pub timelines_per_minute: Option<u64>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            hot_ttl: Some(7 * NANOS_PER_DAY),
+            cold_ttl: None,
+            retention: None,
+            timeline_ttl: None,
+            migrate: Schedule::Continuous,
+            expire: Schedule::Continuous,
+            move_bytes_per_second: None,
+            timelines_per_minute: None,
+        }
+    }
+}
+
+impl Policy {
+    /// The age beyond which no point is visible, in whatever tier it lies.
+    pub fn visible_age(&self) -> Option<i64> {
+        [self.cold_ttl, self.retention].into_iter().flatten().min()
+    }
+}
+
 /// Everything that a user sets about a table. Durations in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSpec {
@@ -79,6 +169,9 @@ pub struct TableSpec {
     pub write_past: Option<i64>,
     /// How far after now a point may lie; `None` = any future.
     pub write_future: Option<i64>,
+    /// How its points age.
+    #[serde(default)]
+    pub policy: Policy,
 }
 
 impl Default for TableSpec {
@@ -89,6 +182,7 @@ impl Default for TableSpec {
             durability: Durability::Synced,
             write_past: None,
             write_future: Some(365 * NANOS_PER_DAY),
+            policy: Policy::default(),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Instants, ranges, wire precisions, durations, and the clock that is passed in everywhere.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
@@ -237,8 +238,11 @@ pub const NANOS_PER_DAY: i64 = 86_400 * NANOS_PER_SECOND;
 
 /// Tells the wall-clock time. Passed in wherever time matters, so that a test can move it.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The current instant.
+    /// The current instant. May jump in either direction when somebody sets the clock.
     fn now(&self) -> Timestamp;
+
+    /// Time since a start that stays the same while the process runs. Never jumps, never goes back.
+    fn monotonic(&self) -> Duration;
 }
 
 /// The machine's clock: the one place that asks it.
@@ -258,32 +262,49 @@ impl Clock for SystemClock {
         };
         Timestamp::from_nanos_clamped(nanos)
     }
+
+    fn monotonic(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
 }
 
 /// A clock that stands where a test puts it. Clones share the hand.
 #[derive(Debug, Clone)]
-pub struct ManualClock(Arc<AtomicI64>);
+pub struct ManualClock {
+    wall: Arc<AtomicI64>,
+    monotonic: Arc<AtomicU64>,
+}
 
 impl ManualClock {
     /// A clock that shows `now`.
     pub fn new(now: Timestamp) -> Self {
-        Self(Arc::new(AtomicI64::new(now.nanos())))
+        Self {
+            wall: Arc::new(AtomicI64::new(now.nanos())),
+            monotonic: Arc::default(),
+        }
     }
 
-    /// Moves the hand to `now`, forwards or back.
+    /// Sets the wall clock, forwards or back, as an operator or a bad time server does: no time passes.
     pub fn set(&self, now: Timestamp) {
-        self.0.store(now.nanos(), Ordering::SeqCst);
+        self.wall.store(now.nanos(), Ordering::SeqCst);
     }
 
-    /// Moves the hand by `nanos`.
+    /// Lets `nanos` pass; a negative number only sets the wall clock back.
     pub fn advance(&self, nanos: i64) {
-        self.0.fetch_add(nanos, Ordering::SeqCst);
+        self.wall.fetch_add(nanos, Ordering::SeqCst);
+        self.monotonic
+            .fetch_add(u64::try_from(nanos).unwrap_or(0), Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_nanos_clamped(self.0.load(Ordering::SeqCst))
+        Timestamp::from_nanos_clamped(self.wall.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_nanos(self.monotonic.load(Ordering::SeqCst))
     }
 }
 

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tideline_backend::{Manifest, ManifestChange, ManifestKind, ManifestRow, SegmentRef};
 use tideline_key_codec::{segment_name, table_name};
-use tideline_model::{GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, TimeRange};
+use tideline_model::{GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier, TimeRange};
 
 use crate::error::{Result, StoreError};
 use crate::window::Window;
@@ -59,10 +59,66 @@ pub struct Segment {
     pub values: u64,
     /// Bytes of keys and values as handed to the backend.
     pub bytes: u64,
+    /// The tier that it belongs to. Absent in format 1, when all were hot.
+    #[serde(default)]
+    pub tier: Tier,
+    /// The writes in it. Absent in format 1, when ids were enough.
+    #[serde(default)]
+    pub written: WriteSpan,
+    /// Deletes below this sequence have been applied to it.
+    #[serde(default, with = "sequence")]
+    pub deletes_applied: SequenceNumber,
+    /// Its largest machines: first half of the timeline id, in hexadecimal, and bytes; largest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub largest_sources: Vec<(String, u64)>,
+}
+
+/// The place of a write among all writes of a table: the higher one wins.
+///
+/// Sequences order seals. Segments of format 1 have sequence 0 and are ordered by their ids, which stay with what
+/// they are rewritten into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct WriteRank {
+    /// Highest sequence that the head held.
+    pub sequence: u64,
+    /// The id of the segment that the seal wrote.
+    pub seal: u64,
+}
+
+/// The oldest and the newest seal that a segment's points come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WriteSpan {
+    /// The oldest.
+    pub oldest: WriteRank,
+    /// The newest.
+    pub newest: WriteRank,
+}
+
+impl WriteSpan {
+    /// One seal.
+    pub fn of(rank: WriteRank) -> Self {
+        Self {
+            oldest: rank,
+            newest: rank,
+        }
+    }
+
+    /// Both together.
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            oldest: self.oldest.min(other.oldest),
+            newest: self.newest.max(other.newest),
+        }
+    }
+
+    /// Whether one begins before the other ends, so that neither is the newer one.
+    pub fn interleaves(&self, other: &Self) -> bool {
+        self.oldest <= other.newest && other.oldest <= self.newest
+    }
 }
 
 /// What a seal knows of a segment that it is about to publish.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct SegmentTotals {
     /// See [`Segment::first`].
     pub first: i64,
@@ -78,11 +134,20 @@ pub struct SegmentTotals {
     pub values: u64,
     /// See [`Segment::bytes`].
     pub bytes: u64,
+    /// See [`Segment::largest_sources`].
+    pub largest_sources: Vec<(String, u64)>,
 }
 
 impl Segment {
     /// Describes a segment.
-    pub fn new(reference: SegmentRef, table: TableId, window: Window, totals: SegmentTotals) -> Self {
+    pub fn new(
+        reference: SegmentRef,
+        table: TableId,
+        window: Window,
+        written: WriteSpan,
+        deletes_applied: SequenceNumber,
+        totals: SegmentTotals,
+    ) -> Self {
         let SegmentTotals {
             first,
             last,
@@ -91,8 +156,13 @@ impl Segment {
             points,
             values,
             bytes,
+            largest_sources,
         } = totals;
-        let SegmentRef { segment: id, group } = reference;
+        let SegmentRef {
+            segment: id,
+            group,
+            tier,
+        } = reference;
         Self {
             format: FORMAT,
             id,
@@ -106,7 +176,17 @@ impl Segment {
             points,
             values,
             bytes,
+            tier,
+            written,
+            deletes_applied,
+            largest_sources,
         }
+    }
+
+    /// Deletes of this sequence and above are still to be applied to its points.
+    pub fn deletes_from(&self) -> SequenceNumber {
+        let written = SequenceNumber(self.written.newest.sequence + 1);
+        self.deletes_applied.max(written)
     }
 
     /// Where the backend keeps it.
@@ -114,7 +194,20 @@ impl Segment {
         SegmentRef {
             segment: self.id,
             group: self.group,
+            tier: self.tier,
         }
+    }
+
+    /// A row of format 1 as this build would have written it.
+    fn upgraded(mut self) -> Self {
+        self.format = FORMAT;
+        if self.written == WriteSpan::default() {
+            self.written = WriteSpan::of(WriteRank {
+                sequence: 0,
+                seal: self.id.0,
+            });
+        }
+        self
     }
 
     /// The span of its points, half-open.
@@ -136,17 +229,21 @@ pub struct TableRow {
     pub spec: TableSpec,
     /// When it was made, nanoseconds since the epoch.
     pub created: i64,
+    /// When its policy was last changed, nanoseconds since the epoch. What a change hides is kept for a while after.
+    #[serde(default)]
+    pub policy_changed: i64,
 }
 
 impl TableRow {
     /// Describes a table.
-    pub fn new(id: TableId, name: TableName, spec: TableSpec, created: i64) -> Self {
+    pub fn new(id: TableId, name: TableName, spec: TableSpec, created: i64, policy_changed: i64) -> Self {
         Self {
             format: FORMAT,
             id,
             name,
             spec,
             created,
+            policy_changed,
         }
     }
 }
@@ -175,8 +272,9 @@ impl Default for Cursor {
     }
 }
 
-/// The stored form that this build writes.
-const FORMAT: u8 = 1;
+/// The stored form that this build writes; it reads all from 1 on. A build that knows only format 1 would show
+/// points again that were deleted, so it must refuse.
+const FORMAT: u8 = 2;
 const CURSOR_NAME: &[u8] = b"series";
 
 impl ManifestState {
@@ -188,12 +286,18 @@ impl ManifestState {
         };
         for row in &manifest.rows {
             match row.kind {
-                ManifestKind::Segment => state.add(parse::<Segment>("segment row", &row.detail)?),
+                ManifestKind::Segment => state.add(parse::<Segment>("segment row", &row.detail)?.upgraded()),
                 ManifestKind::Table => {
                     let table: TableRow = parse("table row", &row.detail)?;
                     state.tables.insert(table.id, table);
                 }
-                ManifestKind::Cursor => state.cursor = parse("cursor row", &row.detail)?,
+                ManifestKind::Cursor => {
+                    let cursor: Cursor = parse("cursor row", &row.detail)?;
+                    state.cursor = Cursor {
+                        format: FORMAT,
+                        ..cursor
+                    };
+                }
                 ManifestKind::Pin | ManifestKind::Job => {}
             }
         }
@@ -208,12 +312,20 @@ impl ManifestState {
             .insert(segment.id, Arc::new(segment));
     }
 
-    /// The segments of a table with points in `range`, in id order: a later one holds later writes.
+    /// The segments of a table.
+    pub fn of_table(&self, table: TableId) -> impl Iterator<Item = &Arc<Segment>> {
+        self.segments.get(&table).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// The segments of a table with points in `range`, in the order of their writes: a later one wins.
     pub fn overlapping(&self, table: TableId, range: TimeRange) -> Vec<Arc<Segment>> {
-        let all = self.segments.get(&table).into_iter().flat_map(BTreeMap::values);
-        all.filter(|segment| segment.range().overlaps(&range))
+        let all = self.of_table(table);
+        let mut found: Vec<Arc<Segment>> = all
+            .filter(|segment| segment.range().overlaps(&range))
             .map(Arc::clone)
-            .collect()
+            .collect();
+        found.sort_unstable_by_key(|segment| segment.written.newest);
+        found
     }
 }
 
@@ -258,7 +370,7 @@ fn parse<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Result<T> {
     }
     let failed = |reason: String| StoreError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if version.format != FORMAT {
+    if !(1..=FORMAT).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not known to this build",
             version.format
@@ -296,8 +408,8 @@ mod tests {
 
     use super::*;
 
-    /// Rows as version 1 writes them: they are on disk and must read back for ever.
-    const GOLDEN: [(ManifestKind, &str); 3] = [
+    /// Rows as version 1 wrote them: they are on disk and must read back for ever.
+    const GOLDEN_1: [(ManifestKind, &str); 3] = [
         (
             ManifestKind::Segment,
             r#"{"format":1,"id":7,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6}"#,
@@ -309,6 +421,22 @@ mod tests {
         (
             ManifestKind::Table,
             r#"{"format":1,"id":1,"name":"default","spec":{"source_tags":["host"],"durability":"synced","write_past":null,"write_future":5},"created":77}"#,
+        ),
+    ];
+
+    /// Rows as version 2 writes them.
+    const GOLDEN_2: [(ManifestKind, &str); 3] = [
+        (
+            ManifestKind::Segment,
+            r#"{"format":2,"id":7,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"cold","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"largest_sources":[["00ff00ff00ff00ff",6]]}"#,
+        ),
+        (
+            ManifestKind::Cursor,
+            r#"{"format":2,"sealed_to":42,"next_segment":8,"next_table":2}"#,
+        ),
+        (
+            ManifestKind::Table,
+            r#"{"format":2,"id":1,"name":"default","spec":{"source_tags":["host"],"durability":"synced","write_past":null,"write_future":5,"policy":{"hot_ttl":1,"cold_ttl":null,"retention":9,"timeline_ttl":null,"migrate":{"cron":{"expression":"0 3 * * *","time_zone":"Europe/Berlin"}},"expire":"continuous","move_bytes_per_second":7,"timelines_per_minute":8}},"created":77,"policy_changed":78}"#,
         ),
     ];
 
@@ -326,17 +454,29 @@ mod tests {
     }
 
     #[test]
-    fn golden_rows_read_back_and_are_written_the_same() {
-        let state = read(&GOLDEN).expect("rows of version 1");
+    fn golden_rows_of_version_1_read_back() {
+        let state = read(&GOLDEN_1).expect("rows of version 1");
         let segment = &state.segments[&TableId(1)][&SegmentId(7)];
         assert_eq!(
-            (segment.window, segment.range()),
-            (Window { level: 2, index: -5 }, TimeRange::new(-9, 13))
+            (segment.window, segment.range(), segment.tier),
+            (Window { level: 2, index: -5 }, TimeRange::new(-9, 13), Tier::Hot)
         );
+        let rank = WriteRank { sequence: 0, seal: 7 };
+        assert_eq!(segment.written, WriteSpan::of(rank));
         assert_eq!(state.cursor.sealed_to, SequenceNumber(42));
+        assert_eq!(
+            state.tables[&TableId(1)].spec.policy,
+            tideline_model::Policy::default()
+        );
+    }
+
+    #[test]
+    fn golden_rows_of_version_2_read_back_and_are_written_the_same() {
+        let state = read(&GOLDEN_2).expect("rows of version 2");
+        let segment = &state.segments[&TableId(1)][&SegmentId(7)];
         let table = &state.tables[&TableId(1)];
         let written = [put_segment(segment), put_cursor(&state.cursor), put_table(table)];
-        for (change, (_, golden)) in written.iter().zip(GOLDEN) {
+        for (change, (_, golden)) in written.iter().zip(GOLDEN_2) {
             let ManifestChange::Put(row) = change else {
                 panic!("a put")
             };
@@ -346,11 +486,11 @@ mod tests {
 
     #[test]
     fn a_row_of_a_later_format_is_refused_by_name() {
-        let later = [(ManifestKind::Cursor, r#"{"format":2,"whatever":true}"#)];
+        let later = [(ManifestKind::Cursor, r#"{"format":3,"whatever":true}"#)];
         let error = read(&later).expect_err("a later format").to_string();
         assert_eq!(
             error,
-            "stored cursor row cannot be read: format 2 is not known to this build"
+            "stored cursor row cannot be read: format 3 is not known to this build"
         );
     }
 }

@@ -28,7 +28,7 @@ use crate::error::{Result, StoreError};
 use crate::head::Head;
 use crate::head::series::HeadPieces;
 use crate::head::table::TableHead;
-use crate::manifest::{Segment, SegmentTotals, put_cursor, put_segment};
+use crate::manifest::{Segment, SegmentTotals, WriteRank, WriteSpan, put_cursor, put_segment};
 use crate::merge::{Part, Priority, concat, merge, slice};
 use crate::shared::{SHARD, Shared};
 use crate::window::{Window, choose};
@@ -186,7 +186,7 @@ fn seal(shared: &Shared, head: &Arc<Head>) -> Result<()> {
     let mut segments = Vec::new();
     for (table, points) in head.tables() {
         if shared.tables.read().by_id.contains_key(&table) {
-            segments.extend(load_table(shared, table, &points)?);
+            segments.extend(load_table(shared, table, &points, head.end())?);
         }
     }
     shared.directory.save()?;
@@ -230,7 +230,12 @@ struct Draft {
     totals: SegmentTotals,
 }
 
-fn load_table(shared: &Shared, table: TableId, points: &TableHead) -> Result<Vec<Segment>> {
+fn load_table(
+    shared: &Shared,
+    table: TableId,
+    points: &TableHead,
+    end: SequenceNumber,
+) -> Result<Vec<Segment>> {
     let base = shared.settings.window_nanos;
     let timelines = points.timelines();
     let occupied = occupied_windows(points, base)?;
@@ -250,7 +255,7 @@ fn load_table(shared: &Shared, table: TableId, points: &TableHead) -> Result<Vec
     let manifest = Arc::clone(&shared.state.read().manifest);
     let mut places: Vec<(Window, tideline_model::GroupId)> = Vec::new();
     let mut segments = Vec::with_capacity(drafts.len());
-    for draft in drafts.into_iter().filter(|draft| !draft.chunks.is_empty()) {
+    for mut draft in drafts.into_iter().filter(|draft| !draft.chunks.is_empty()) {
         let mut place = shared.place(&manifest, table, draft.window);
         // Two new windows of one day in one seal share the group that the first of them made.
         let wide = crate::shared::group_window(draft.window);
@@ -259,11 +264,15 @@ fn load_table(shared: &Shared, table: TableId, points: &TableHead) -> Result<Vec
             None => places.push((wide, place.group)),
         }
         let bucket = chunk_bucket(TimelineId::MIN);
-        let (window, totals) = (draft.window, draft.totals);
+        let (window, totals) = (draft.window, std::mem::take(&mut draft.totals));
         shared
             .backend
             .load(place, bucket, &mut draft.into_rows().map(Ok))?;
-        segments.push(Segment::new(place, table, window, totals));
+        let written = WriteSpan::of(WriteRank {
+            sequence: end.0 - 1,
+            seal: place.segment.0,
+        });
+        segments.push(Segment::new(place, table, window, written, end, totals));
     }
     Ok(segments)
 }

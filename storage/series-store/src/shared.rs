@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use tideline_backend::{
     Backend, BackendError, EditOutcome, Epoch, ErrorKind, ManifestChange, SegmentRef, Shard, Stamp,
 };
-use tideline_model::{Clock, GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec};
+use tideline_model::{Clock, GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier};
 
 use crate::error::{Result, StoreError};
 use crate::head::Head;
@@ -208,7 +208,7 @@ impl Shared {
             }
             let id = TableId(manifest.cursor.next_table);
             let created = self.clock.now().nanos();
-            let row = TableRow::new(id, name.clone(), spec, created);
+            let row = TableRow::new(id, name.clone(), spec, created, created);
             manifest.tables.insert(id, row.clone());
             manifest.cursor.next_table += 1;
             let changes = vec![put_table(&row), put_cursor(&manifest.cursor)];
@@ -292,6 +292,7 @@ impl Shared {
         SegmentRef {
             segment: SegmentId(self.next_id()),
             group,
+            tier: Tier::Hot,
         }
     }
 }

@@ -116,12 +116,12 @@ impl SeriesStore {
         if table.spec().source_tags != spec.source_tags && self.has_points(table.id()) {
             return Err(StoreError::SourceTagsFixed(table.name().clone()));
         }
+        let row = table.row(spec, self.shared.clock.now().nanos());
         self.shared.edit(|manifest| {
-            let row = table.row(spec.clone());
             manifest.tables.insert(table.id(), row.clone());
             vec![put_table(&row)]
         })?;
-        table.set_spec(spec);
+        table.set_spec(&row);
         Ok(table)
     }
 

@@ -1,6 +1,7 @@
 //! A table as the running store sees it: settings, schema, latest values.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::RwLock;
 use tideline_model::{TableId, TableName, TableSpec};
@@ -16,6 +17,7 @@ pub struct Table {
     name: TableName,
     created: i64,
     spec: RwLock<Arc<TableSpec>>,
+    policy_changed: AtomicI64,
     schema: TableSchema,
     latest: TableLatest,
 }
@@ -27,6 +29,7 @@ impl Table {
             name: row.name.clone(),
             created: row.created,
             spec: RwLock::new(Arc::new(row.spec.clone())),
+            policy_changed: AtomicI64::new(row.policy_changed),
             schema,
             latest: TableLatest::default(),
         }
@@ -52,6 +55,11 @@ impl Table {
         Arc::clone(&self.spec.read())
     }
 
+    /// When its policy was last changed, nanoseconds since the epoch.
+    pub fn policy_changed(&self) -> i64 {
+        self.policy_changed.load(Ordering::Relaxed)
+    }
+
     /// Its fields.
     pub fn schema(&self) -> &TableSchema {
         &self.schema
@@ -62,11 +70,18 @@ impl Table {
         &self.latest
     }
 
-    pub(crate) fn set_spec(&self, spec: TableSpec) {
-        *self.spec.write() = Arc::new(spec);
+    pub(crate) fn set_spec(&self, row: &TableRow) {
+        self.policy_changed.store(row.policy_changed, Ordering::Relaxed);
+        *self.spec.write() = Arc::new(row.spec.clone());
     }
 
-    pub(crate) fn row(&self, spec: TableSpec) -> TableRow {
-        TableRow::new(self.id, self.name.clone(), spec, self.created)
+    /// The table's row with another spec, set at `now`.
+    pub(crate) fn row(&self, spec: TableSpec, now: i64) -> TableRow {
+        let policy_changed = if spec.policy == self.spec().policy {
+            self.policy_changed()
+        } else {
+            now
+        };
+        TableRow::new(self.id, self.name.clone(), spec, self.created, policy_changed)
     }
 }

@@ -10,13 +10,14 @@ use tideline_backend::{
     SegmentRef, Shard, Space, Stamp,
 };
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
-use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber};
+use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber, Tier};
 
 pub(crate) const SHARD: Shard = Shard(0);
 pub(crate) const ROWS: Partition = Partition::space(Space(1), 0);
 pub(crate) const SEGMENT: SegmentRef = SegmentRef {
     segment: SegmentId(5),
     group: GroupId(2),
+    tier: Tier::Hot,
 };
 
 /// A data folder that goes with this value.
