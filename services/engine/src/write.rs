@@ -168,6 +168,7 @@ impl Engine {
             new_timelines: Vec::new(),
             timelines: Vec::new(),
             groups: Vec::with_capacity(groups.len()),
+            delete: None,
         };
         name_timelines(table, groups, &mut delta);
         let introduces = !delta.new_timelines.is_empty();

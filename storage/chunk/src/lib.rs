@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`Run`] | consecutive points of one timeline, unpacked |
 //! | [`Chunk`] | the same as bytes, read in place; [`encode_chunk`] writes it |
-//! | [`Delta`] | a micro-batch of points of many timelines, as the journal keeps it |
+//! | [`Delta`] | a micro-batch of points of many timelines, or a delete, as the journal keeps it |
 //!
 //! Modules, from the small to the large: `wire` (numbers and checked reading), `bitpack` (kernels),
 //! `packed_array` (single elements), one codec a kind of column (`integers`, `floats`, `strings`,
@@ -27,7 +27,10 @@ mod wire;
 
 pub use chunk::{Chunk, ChunkError, ColumnInfo, Columns, SequenceSpan, encode_chunk};
 pub use column::UnknownType;
-pub use delta::{DELTA_VALUES_MAX, Delta, DeltaError, DeltaGroup, NewTimeline, RequestRecord};
+pub use delta::{
+    DELETE_TIMELINES_MAX, DELTA_VALUES_MAX, DeleteRecord, Delta, DeltaError, DeltaGroup, NewTimeline,
+    RequestRecord,
+};
 pub use presence::{Bitmap, Presence};
 pub use run::{ROWS_MAX, Run, RunColumn, VALUES_MAX};
 pub use timestamps::Timestamps;

@@ -2,8 +2,8 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tideline_chunk::{Bitmap, Chunk, ChunkError, Delta, DeltaError};
-use tideline_model::{ColumnData, TimeRange, ValueType};
+use tideline_chunk::{Bitmap, Chunk, ChunkError, DeleteRecord, Delta, DeltaError};
+use tideline_model::{ColumnData, TimeRange, TimelineId, ValueType};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::samples::{delta, run};
@@ -113,6 +113,30 @@ fn every_changed_byte_of_a_delta_is_noticed() {
 }
 
 #[test]
+fn a_delete_that_breaks_a_rule_is_refused() {
+    let delta = Delta {
+        delete: Some(DeleteRecord {
+            timelines: vec![TimelineId([1; 16]), TimelineId([2; 16])],
+            range: TimeRange::new(0, 1),
+            removes_timelines: true,
+        }),
+        ..Delta::default()
+    };
+    let whole = encoded_delta(&delta);
+    // Behind the table: kind, length, flag. The last 32 bytes are both first halves, then both second halves.
+    let flag_at = CONTENT_AT + 4 + 2;
+    let first_id_at = whole.len() - 32;
+    for (at, was, becomes) in [(flag_at, 1, 2), (first_id_at, 1, 9)] {
+        let mut bytes = whole.clone();
+        assert_eq!(bytes[at], was);
+        bytes[at] = becomes;
+        seal(&mut bytes);
+        let outcome = Delta::decode(&bytes);
+        assert!(matches!(outcome, Err(DeltaError::Damaged(_))), "{outcome:?}");
+    }
+}
+
+#[test]
 fn what_is_newer_or_foreign_is_refused_by_name() {
     let mut chunk = encoded(&cpu_run(3, 20));
     chunk[2] = 9;
@@ -123,11 +147,8 @@ fn what_is_newer_or_foreign_is_refused_by_name() {
     delta[2] = 9;
     assert_eq!(Delta::decode(&delta).err(), Some(DeltaError::UnknownVersion(9)));
     delta[2] = 1;
-    delta.extend_from_slice(&[5, 0]);
+    delta.extend_from_slice(&[6, 0]);
     seal(&mut delta);
-    assert_eq!(
-        Delta::decode(&delta).err(),
-        Some(DeltaError::UnknownSection(5, "delete"))
-    );
+    assert_eq!(Delta::decode(&delta).err(), Some(DeltaError::UnknownSection(6)));
     assert_eq!(Delta::decode(b"TC\x01").err(), Some(DeltaError::NotADelta));
 }

@@ -1,7 +1,8 @@
 //! A delta gives back what was received, in its order.
 
 use proptest::prelude::*;
-use tideline_chunk::{Delta, DeltaError};
+use tideline_chunk::{DELETE_TIMELINES_MAX, DeleteRecord, Delta, DeltaError};
+use tideline_model::{TimeRange, TimelineId};
 
 use crate::samples::delta;
 use crate::workload::{cpu_delta, encoded_delta};
@@ -45,4 +46,36 @@ fn a_malformed_delta_is_refused() {
         assert!(matches!(outcome, Err(DeltaError::Malformed(_))), "{outcome:?}");
         assert_eq!(bytes, [1, 2, 3]);
     }
+}
+
+/// A delete of `count` timelines whose ids rise.
+fn delete_of(count: usize) -> Delta {
+    let id = |number: usize| TimelineId((number as u128).to_be_bytes());
+    Delta {
+        delete: Some(DeleteRecord {
+            timelines: (0..count).map(id).collect(),
+            range: TimeRange::ALL,
+            removes_timelines: false,
+        }),
+        ..Delta::default()
+    }
+}
+
+#[test]
+fn a_delete_is_bounded_and_in_order() {
+    let most = delete_of(DELETE_TIMELINES_MAX);
+    assert_eq!(Delta::decode(&encoded_delta(&most)).as_ref(), Ok(&most));
+
+    let mut bytes = vec![1, 2, 3];
+    let outcome = delete_of(DELETE_TIMELINES_MAX + 1).encode(&mut bytes);
+    assert_eq!(outcome, Err(DeltaError::DeleteTooLarge(DELETE_TIMELINES_MAX + 1)));
+    for places in [[0, 0], [1, 0]] {
+        let mut delta = delete_of(2);
+        if let Some(delete) = &mut delta.delete {
+            delete.timelines = places.map(|place| delete.timelines[place]).to_vec();
+        }
+        let outcome = delta.encode(&mut bytes);
+        assert!(matches!(outcome, Err(DeltaError::Malformed(_))), "{outcome:?}");
+    }
+    assert_eq!(bytes, [1, 2, 3]);
 }

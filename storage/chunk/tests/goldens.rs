@@ -12,9 +12,9 @@
 use std::path::PathBuf;
 
 use tideline_chunk::{
-    Bitmap, Chunk, Delta, DeltaGroup, NewTimeline, Presence, RequestRecord, Run, RunColumn,
+    Bitmap, Chunk, DeleteRecord, Delta, DeltaGroup, NewTimeline, Presence, RequestRecord, Run, RunColumn,
 };
-use tideline_model::{ColumnData, FieldId, Ordinal, TableId, TimelineId};
+use tideline_model::{ColumnData, FieldId, Ordinal, TableId, TimeRange, TimelineId};
 
 use crate::workload::{cpu_delta, cpu_run, decimal_run, encoded, encoded_delta, sequences};
 
@@ -48,7 +48,7 @@ const CHUNKS: [Golden<Run>; 4] = [
     },
 ];
 
-const DELTAS: [Golden<Delta>; 3] = [
+const DELTAS: [Golden<Delta>; 4] = [
     Golden {
         name: "delta-cpu-v1",
         content: || cpu_delta(1, 300, 40),
@@ -65,6 +65,11 @@ const DELTAS: [Golden<Delta>; 3] = [
             table: TableId(u32::MAX),
             ..Delta::default()
         },
+        current: true,
+    },
+    Golden {
+        name: "delta-delete-v1",
+        content: deleted,
         current: true,
     },
 ];
@@ -129,7 +134,7 @@ fn every_type() -> Run {
     }
 }
 
-/// Request, new timelines that share a machine, two groups, extremes.
+/// Every section of a write: request, new timelines that share a machine, two groups, extremes.
 fn every_section() -> Delta {
     let timelines: Vec<TimelineId> = [*b"machine1cpu-----", *b"machine1memory--", *b"machine2cpu-----"]
         .map(TimelineId)
@@ -170,6 +175,21 @@ fn every_section() -> Delta {
             },
         ],
         timelines,
+        delete: None,
+    }
+}
+
+/// A delete and nothing else; two of its timelines share a machine.
+fn deleted() -> Delta {
+    let timelines = [*b"machine1cpu-----", *b"machine1memory--", *b"machine2cpu-----"];
+    Delta {
+        table: TableId(3),
+        delete: Some(DeleteRecord {
+            timelines: timelines.map(TimelineId).to_vec(),
+            range: TimeRange::new(i64::MIN, 1_767_225_600_000_000_000),
+            removes_timelines: true,
+        }),
+        ..Delta::default()
     }
 }
 

@@ -2,9 +2,11 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tideline_chunk::{Bitmap, Delta, DeltaGroup, NewTimeline, Presence, RequestRecord, Run, RunColumn};
+use tideline_chunk::{
+    Bitmap, DeleteRecord, Delta, DeltaGroup, NewTimeline, Presence, RequestRecord, Run, RunColumn,
+};
 use tideline_model::batch::StringColumn;
-use tideline_model::{ColumnData, FieldId, Ordinal, TableId, TimelineId, ValueType};
+use tideline_model::{ColumnData, FieldId, Ordinal, TableId, TimeRange, TimelineId, ValueType};
 
 fn integers() -> BoxedStrategy<i64> {
     prop_oneof![
@@ -161,6 +163,17 @@ fn group(timelines: usize) -> BoxedStrategy<DeltaGroup> {
         .boxed()
 }
 
+fn delete() -> BoxedStrategy<DeleteRecord> {
+    let timelines = proptest::collection::btree_set(timeline_id(), 0..12);
+    (timelines, any::<i64>(), any::<i64>(), any::<bool>())
+        .prop_map(|(timelines, start, end, removes_timelines)| DeleteRecord {
+            timelines: timelines.into_iter().collect(),
+            range: TimeRange::new(start, end),
+            removes_timelines,
+        })
+        .boxed()
+}
+
 /// A delta with any mixture of parts.
 pub(crate) fn delta() -> BoxedStrategy<Delta> {
     let request = (any::<[u8; 16]>(), vec(any::<u8>(), 0..40))
@@ -181,14 +194,18 @@ pub(crate) fn delta() -> BoxedStrategy<Delta> {
                 vec(new_timeline.clone(), 0..5),
                 vec(group(timelines.len()), 0..4),
                 Just(timelines),
+                proptest::option::weighted(0.3, delete()),
             )
         })
-        .prop_map(|(table, request, new_timelines, groups, timelines)| Delta {
-            table: TableId(table),
-            request,
-            new_timelines,
-            timelines,
-            groups,
-        })
+        .prop_map(
+            |(table, request, new_timelines, groups, timelines, delete)| Delta {
+                table: TableId(table),
+                request,
+                new_timelines,
+                timelines,
+                groups,
+                delete,
+            },
+        )
         .boxed()
 }

@@ -131,5 +131,6 @@ pub(crate) fn cpu_delta(seed: u64, rows: usize, machines: usize) -> Delta {
         new_timelines: Vec::new(),
         timelines,
         groups: vec![group],
+        delete: None,
     }
 }

@@ -3,7 +3,7 @@
 mod reader;
 mod writer;
 
-use tideline_model::{ColumnData, Ordinal, TableId, TimelineId};
+use tideline_model::{ColumnData, Ordinal, TableId, TimeRange, TimelineId};
 
 use crate::column::UnknownType;
 use crate::wire::Damaged;
@@ -11,6 +11,10 @@ use crate::wire::Damaged;
 /// Most rows × (columns + 2) in one delta, timelines and timestamps counted as columns: bounds what a damaged
 /// delta may make a reader allocate. Writers split what is larger.
 pub const DELTA_VALUES_MAX: usize = 1 << 25;
+
+/// Most timelines in one [`DeleteRecord`], a megabyte of ids: bounds what one entry of the journal makes every
+/// reader remember. Writers split what is larger.
+pub const DELETE_TIMELINES_MAX: usize = 65_536;
 
 /// The first bytes of every delta.
 const MAGIC: [u8; 2] = *b"TD";
@@ -31,9 +35,8 @@ mod section {
     pub(super) const TIMELINES: u8 = 3;
     /// Any number: rows of one shape.
     pub(super) const GROUP: u8 = 4;
-
-    /// Kinds set aside for later versions, to be refused by name.
-    pub(super) const RESERVED: [(u8, &str); 1] = [(5, "delete")];
+    /// At most one: what is deleted.
+    pub(super) const DELETE: u8 = 5;
 }
 
 /// A columnar micro-batch of points as it was received. Self-contained: it needs no catalog to be replayed.
@@ -51,6 +54,8 @@ pub struct Delta {
     pub timelines: Vec<TimelineId>,
     /// The rows, by shape.
     pub groups: Vec<DeltaGroup>,
+    /// What is deleted of the points that earlier deltas hold. Such a delta may have no rows at all.
+    pub delete: Option<DeleteRecord>,
 }
 
 /// Remembers a request, so that sending it again is safe.
@@ -71,6 +76,17 @@ pub struct NewTimeline {
     pub ordinal: Ordinal,
     /// Its identity in stored form.
     pub identity: Vec<u8>,
+}
+
+/// Takes back points that were written before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeleteRecord {
+    /// Whose points: rising, each once, at most [`DELETE_TIMELINES_MAX`].
+    pub timelines: Vec<TimelineId>,
+    /// Which of their instants.
+    pub range: TimeRange,
+    /// Whether the timelines themselves leave the catalog too.
+    pub removes_timelines: bool,
 }
 
 /// Rows of one shape. All vectors over rows have one length; every row has every field.
@@ -116,6 +132,9 @@ pub enum DeltaError {
     /// It holds more values than [`DELTA_VALUES_MAX`]; split it.
     #[error("a delta of {0} values is too large")]
     TooLarge(usize),
+    /// It deletes from more timelines than [`DELETE_TIMELINES_MAX`]; split it.
+    #[error("a delete from {0} timelines is too large for one delta")]
+    DeleteTooLarge(usize),
     /// It breaks a rule that its type states.
     #[error("the delta is malformed: {0}")]
     Malformed(&'static str),
@@ -128,9 +147,9 @@ pub enum DeltaError {
     /// The bytes are not those that were written.
     #[error("delta checksum does not match")]
     Checksum,
-    /// It has a section of a kind set aside for later.
-    #[error("delta section {0} ({1}) needs a newer version")]
-    UnknownSection(u8, &'static str),
+    /// It has a section of a kind that only a later version knows.
+    #[error("delta section {0} needs a newer version")]
+    UnknownSection(u8),
     /// A column holds values of a type set aside for later.
     #[error(transparent)]
     UnknownType(#[from] UnknownType),

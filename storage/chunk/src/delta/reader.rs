@@ -1,10 +1,10 @@
 //! Reads a delta, section by section.
 
-use tideline_model::{ColumnData, Ordinal, TableId, TimelineId};
+use tideline_model::{ColumnData, Ordinal, TableId, TimeRange, TimelineId};
 
 use super::{
-    DELTA_VALUES_MAX, Delta, DeltaError, DeltaGroup, MAGIC, NewTimeline, RequestRecord, VERSION, checksum,
-    section,
+    DELETE_TIMELINES_MAX, DELTA_VALUES_MAX, DeleteRecord, Delta, DeltaError, DeltaGroup, MAGIC, NewTimeline,
+    RequestRecord, VERSION, checksum, section,
 };
 use crate::column::{self, ColumnView};
 use crate::integers::Integers;
@@ -39,7 +39,8 @@ impl Delta {
                     let group = read_group(&mut body, delta.timelines.len(), &mut budget)?;
                     delta.groups.push(group);
                 }
-                _ => return Err(unknown_section(kind)),
+                section::DELETE => delta.delete = Some(read_delete(&mut body)?),
+                _ => return Err(DeltaError::UnknownSection(kind)),
             }
             body.finish()?;
         }
@@ -77,11 +78,6 @@ fn read_prefix(reader: &mut Reader<'_>) -> Result<TableId, DeltaError> {
     Ok(TableId(u32::from_le_bytes(reader.array()?)))
 }
 
-fn unknown_section(kind: u8) -> DeltaError {
-    let reserved = section::RESERVED.iter().find(|(reserved, _)| *reserved == kind);
-    DeltaError::UnknownSection(kind, reserved.map_or("unassigned", |(_, name)| name))
-}
-
 fn read_request(body: &mut Reader<'_>) -> Result<RequestRecord, Damaged> {
     Ok(RequestRecord {
         key: body.array()?,
@@ -109,6 +105,27 @@ fn read_ids(body: &mut Reader<'_>) -> Result<Vec<TimelineId>, Damaged> {
             TimelineId(id)
         })
         .collect())
+}
+
+fn read_delete(body: &mut Reader<'_>) -> Result<DeleteRecord, Damaged> {
+    let removes_timelines = match body.byte()? {
+        0 => false,
+        1 => true,
+        _ => return Err(Damaged("delete with unknown flags")),
+    };
+    let range = TimeRange::new(body.signed()?, body.signed()?);
+    let timelines = read_ids(body)?;
+    if timelines.len() > DELETE_TIMELINES_MAX {
+        return Err(Damaged("count passes its limit"));
+    }
+    if !timelines.is_sorted_by(|a, b| a < b) {
+        return Err(Damaged("deleted timelines out of order"));
+    }
+    Ok(DeleteRecord {
+        timelines,
+        range,
+        removes_timelines,
+    })
 }
 
 fn read_new_timelines(body: &mut Reader<'_>) -> Result<Vec<NewTimeline>, Damaged> {

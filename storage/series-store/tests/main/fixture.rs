@@ -117,6 +117,7 @@ pub(crate) fn write(
             .collect(),
         timelines: Vec::new(),
         groups: Vec::new(),
+        delete: None,
     };
     for (id, timestamp, fields) in points {
         let place = delta
