@@ -12,12 +12,14 @@
 //! | [`identity`] | [`Identity`]: measurement and sorted tags, and its stored form |
 //! | [`batch`] | [`PointBatch`]: what every decoder ends in, and [`SeriesResolver`] that it asks |
 //! | [`table`] | [`TableSpec`]: what a user sets about a table |
+//! | [`trusted_clock`] | [`TrustedClock`]: a time that data may expire by, whoever sets the wall clock |
 
 pub mod batch;
 pub mod id;
 pub mod identity;
 pub mod table;
 pub mod time;
+pub mod trusted_clock;
 pub mod value;
 
 pub use batch::{ColumnData, LineReject, PointBatch, PointGroup, SeriesError, SeriesResolver};
@@ -25,4 +27,5 @@ pub use id::{FieldId, GroupId, Ordinal, SegmentId, SequenceNumber, TableId, Time
 pub use identity::Identity;
 pub use table::{Durability, Policy, Schedule, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
+pub use trusted_clock::{ClockDoubt, TrustedClock, TrustedNow};
 pub use value::{Value, ValueKind, ValueType};

@@ -1,0 +1,516 @@
+//! The time that the life of data goes by: the wall clock, believed only as far as it agrees with time passing.
+//!
+//! Whoever sets a clock wrong must not lose data by it. [`TrustedClock`] compares each reading of the wall clock
+//! with what it expects: its last value plus the monotonic time that has passed since.
+//!
+//! 1. Within [`TOLERANCE`] the wall clock is followed, but gently: forwards at most one part in
+//!    [`SLEW_PARTS`] faster than time passes, and at half speed while the wall clock is behind. So the trusted
+//!    time never jumps, and a clock that stands still is noticed.
+//! 2. Beyond it the clock is *in doubt*: the trusted time goes on with monotonic time, and nothing expires.
+//! 3. Doubt ends when the wall clock comes back, when an operator confirms it, or when it has kept its new
+//!    distance for [`SETTLE`]. In the last two cases the trusted time takes over the wall clock, in either
+//!    direction.
+//!
+//! A start with a stored value is a reading like any other, so a machine that was off for a weekend is in doubt
+//! until it settles or somebody confirms. The very first start has nothing to compare with and believes the wall
+//! clock. Doubt itself is not stored: a start within it begins to settle anew.
+//!
+//! The guard is only as good as monotonic time, which stands still while a machine is suspended; waking up is then
+//! a jump of the wall clock, with the same outcome.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::time::{Timestamp, format_duration};
+
+/// Farthest that the wall clock may be from what is expected: more than clock drift and a missed leap second,
+/// less than a wrong time zone.
+pub const TOLERANCE: Duration = Duration::from_secs(3_600);
+/// Monotonic time for which a jumped wall clock has to keep its distance before it is believed: a working day
+/// passes in which somebody can see the doubt and mend the clock.
+pub const SETTLE: Duration = Duration::from_secs(24 * 3_600);
+/// The trusted time gains at most one part in this many on monotonic time.
+pub const SLEW_PARTS: i64 = 100;
+
+const TOLERANCE_NANOS: i64 = TOLERANCE.as_nanos() as i64;
+
+/// Turns readings of a wall clock that may jump into a time that data may expire by. See the module.
+#[derive(Debug, Clone)]
+pub struct TrustedClock {
+    /// The trusted time at `monotonic`.
+    now: i64,
+    /// The latest reading of monotonic time.
+    monotonic: Duration,
+    /// The newest stored instant.
+    newest_stored: Option<i64>,
+    doubt: Option<Doubt>,
+    /// Monotonic instant at which a jumped wall clock was last believed because it was steady.
+    settled: Option<Duration>,
+}
+
+/// A wall clock that is too far away.
+#[derive(Debug, Clone, Copy)]
+struct Doubt {
+    /// Monotonic instant at which it began.
+    since: Duration,
+    /// Distance of the wall clock from the trusted time when it last moved.
+    distance: i64,
+    /// Monotonic instant of that move.
+    steady_since: Duration,
+}
+
+/// What the trusted clock shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrustedNow {
+    /// The trusted time: what ages are counted from. Gains at most 1 % on monotonic time and goes back only where
+    /// the clock settles or is confirmed.
+    pub now: Timestamp,
+    /// What expiry goes by: the trusted time, but at most an hour after the newest stored instant. `None` while
+    /// the clock is in doubt and while nothing is stored: then nothing expires.
+    pub expire_now: Option<Timestamp>,
+    /// Why the wall clock is not believed.
+    pub doubt: Option<ClockDoubt>,
+    /// Monotonic time since a jumped wall clock was believed only because it was steady; `None` if that never
+    /// happened since the start, or if an operator has confirmed the clock since. Points that became invisible by
+    /// it should be kept a while, in case the clock was wrong after all.
+    pub settled_for: Option<Duration>,
+}
+
+/// The wall clock and the time that should have come disagree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockDoubt {
+    /// Monotonic time since it began.
+    pub since: Duration,
+    /// The wall clock minus the trusted time, nanoseconds.
+    pub off_by: i64,
+    /// How long the wall clock has kept this distance; at [`SETTLE`] it is believed.
+    pub steady_for: Duration,
+}
+
+impl TrustedClock {
+    /// A clock at a start. `restored` is the last [`TrustedNow::now`] that was stored, in nanoseconds; it should be
+    /// stored every few minutes, since what passes between storing and a crash counts as a jump.
+    pub fn new(restored: Option<i64>, wall: Timestamp, monotonic: Duration) -> Self {
+        let now = restored.map_or(wall, Timestamp::from_nanos_clamped);
+        let mut clock = Self {
+            now: now.nanos(),
+            monotonic,
+            newest_stored: None,
+            doubt: None,
+            settled: None,
+        };
+        clock.observe(wall, monotonic);
+        clock
+    }
+
+    /// Takes a reading of both clocks. Cheap; any number of times, at least every few minutes.
+    pub fn observe(&mut self, wall: Timestamp, monotonic: Duration) -> TrustedNow {
+        let passed = self.pass(monotonic);
+        let distance = wall.nanos().saturating_sub(self.now);
+        if is_near(distance, 0) {
+            self.doubt = None;
+            let step = distance.clamp(-passed / 2, passed / SLEW_PARTS);
+            self.now = self.now.saturating_add(step);
+        } else {
+            self.question(distance, wall);
+        }
+        self.shown(wall)
+    }
+
+    /// Raises the newest stored instant of the whole store, which holds back expiry.
+    pub fn note_stored(&mut self, newest: i64) {
+        self.newest_stored = self.newest_stored.max(Some(newest));
+    }
+
+    /// Believes the wall clock: an operator says that it is right. Ends doubt, and expiry goes on at once.
+    pub fn confirm(&mut self, wall: Timestamp, monotonic: Duration) {
+        self.pass(monotonic);
+        self.now = wall.nanos();
+        self.doubt = None;
+        self.settled = None;
+    }
+
+    /// Lets monotonic time pass; how much, in nanoseconds. Readings of racing threads may come in any order.
+    fn pass(&mut self, monotonic: Duration) -> i64 {
+        let passed = i64::try_from(monotonic.saturating_sub(self.monotonic).as_nanos()).unwrap_or(i64::MAX);
+        self.monotonic = self.monotonic.max(monotonic);
+        self.now = Timestamp::from_nanos_clamped(self.now.saturating_add(passed)).nanos();
+        passed
+    }
+
+    /// The wall clock is too far away: begins doubt, goes on with it, or settles.
+    fn question(&mut self, distance: i64, wall: Timestamp) {
+        let fresh = Doubt {
+            since: self.monotonic,
+            distance,
+            steady_since: self.monotonic,
+        };
+        let mut doubt = self.doubt.unwrap_or(fresh);
+        if !is_near(distance, doubt.distance) {
+            doubt = Doubt {
+                since: doubt.since,
+                ..fresh
+            };
+        }
+        self.doubt = Some(doubt);
+        if self.monotonic.saturating_sub(doubt.steady_since) >= SETTLE {
+            self.now = wall.nanos();
+            self.doubt = None;
+            self.settled = Some(self.monotonic);
+        }
+    }
+
+    fn shown(&self, wall: Timestamp) -> TrustedNow {
+        let now = Timestamp::from_nanos_clamped(self.now);
+        let after_newest =
+            |newest: i64| Timestamp::from_nanos_clamped(newest.saturating_add(TOLERANCE_NANOS));
+        let expire_now = self.newest_stored.map(|newest| now.min(after_newest(newest)));
+        let passed_since = |then: Duration| self.monotonic.saturating_sub(then);
+        TrustedNow {
+            now,
+            expire_now: expire_now.filter(|_| self.doubt.is_none()),
+            doubt: self.doubt.map(|doubt| ClockDoubt {
+                since: passed_since(doubt.since),
+                off_by: wall.nanos().saturating_sub(self.now),
+                steady_for: passed_since(doubt.steady_since),
+            }),
+            settled_for: self.settled.map(passed_since),
+        }
+    }
+}
+
+impl ClockDoubt {
+    /// The doubt in words, for people.
+    pub fn reason(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for ClockDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole_seconds = |span: Duration| {
+            let nanos = Duration::from_secs(span.as_secs()).as_nanos();
+            format_duration(i64::try_from(nanos).unwrap_or(i64::MAX))
+        };
+        let side = if self.off_by > 0 { "ahead of" } else { "behind" };
+        let off_by = whole_seconds(Duration::from_nanos(self.off_by.unsigned_abs()));
+        let left = whole_seconds(SETTLE.saturating_sub(self.steady_for));
+        write!(
+            f,
+            "the wall clock is {off_by} {side} the time that should have come; nothing expires until it is back, \
+             is confirmed, or has been steady for another {left}"
+        )
+    }
+}
+
+/// Whether two distances are within the tolerance of each other.
+fn is_near(one: i64, other: i64) -> bool {
+    one.abs_diff(other) <= TOLERANCE_NANOS.unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
+
+    const HOUR: i64 = 3_600 * NANOS_PER_SECOND;
+    const MINUTE: i64 = 60 * NANOS_PER_SECOND;
+    const YEAR: i64 = 365 * NANOS_PER_DAY;
+
+    /// A machine: true time, monotonic time, and a wall clock that somebody plays with.
+    struct Machine {
+        truth: i64,
+        monotonic: i64,
+        wall: Wall,
+    }
+
+    #[derive(Clone, Copy)]
+    enum Wall {
+        OffBy(i64),
+        Stuck(i64),
+    }
+
+    impl Machine {
+        fn at(truth: i64) -> Self {
+            Self {
+                truth,
+                monotonic: 5 * NANOS_PER_SECOND,
+                wall: Wall::OffBy(0),
+            }
+        }
+
+        fn reading(&self) -> (Timestamp, Duration) {
+            let wall = match self.wall {
+                Wall::OffBy(nanos) => self.truth.saturating_add(nanos),
+                Wall::Stuck(at) => at,
+            };
+            let monotonic = Duration::from_nanos(self.monotonic.unsigned_abs());
+            (Timestamp::from_nanos_clamped(wall), monotonic)
+        }
+
+        fn start(&self, restored: Option<i64>) -> TrustedClock {
+            let (wall, monotonic) = self.reading();
+            TrustedClock::new(restored, wall, monotonic)
+        }
+
+        /// Lets time pass in steps of at most five minutes; what the clock shows at the end.
+        fn run(&mut self, clock: &mut TrustedClock, nanos: i64) -> TrustedNow {
+            let mut left = nanos;
+            while left > 0 {
+                let step = left.min(5 * MINUTE);
+                self.truth += step;
+                self.monotonic += step;
+                left -= step;
+                self.observe(clock);
+            }
+            self.observe(clock)
+        }
+
+        fn observe(&self, clock: &mut TrustedClock) -> TrustedNow {
+            let (wall, monotonic) = self.reading();
+            clock.observe(wall, monotonic)
+        }
+    }
+
+    const START: i64 = 1_800_000_000 * NANOS_PER_SECOND;
+
+    #[test]
+    fn a_right_clock_is_followed_to_the_nanosecond() {
+        let mut machine = Machine::at(START);
+        let mut clock = machine.start(None);
+        clock.note_stored(START + 3 * NANOS_PER_DAY);
+        let shown = machine.run(&mut clock, 2 * NANOS_PER_DAY);
+        assert_eq!(shown.now.nanos(), machine.truth);
+        assert_eq!(shown.expire_now, Some(shown.now));
+        assert_eq!((shown.doubt, shown.settled_for), (None, None));
+    }
+
+    #[test]
+    fn nothing_stored_means_nothing_expires_and_old_points_hold_it_back() {
+        let machine = Machine::at(START);
+        let mut clock = machine.start(None);
+        assert_eq!(machine.observe(&mut clock).expire_now, None);
+        clock.note_stored(START - YEAR);
+        clock.note_stored(START - 2 * YEAR);
+        let held = Timestamp::from_nanos_clamped(START - YEAR + HOUR);
+        assert_eq!(machine.observe(&mut clock).expire_now, Some(held));
+    }
+
+    #[test]
+    fn a_small_jump_is_followed_gently_in_both_directions() {
+        let mut machine = Machine::at(START);
+        let mut clock = machine.start(None);
+        machine.wall = Wall::OffBy(30 * MINUTE);
+        let ahead = machine.run(&mut clock, 10 * HOUR);
+        assert_eq!(ahead.now.nanos(), machine.truth + 10 * HOUR / 100);
+        machine.wall = Wall::OffBy(-30 * MINUTE);
+        let behind = machine.run(&mut clock, 10 * MINUTE);
+        assert_eq!(behind.now.nanos(), ahead.now.nanos() + 5 * MINUTE);
+        let level = machine.run(&mut clock, 3 * HOUR);
+        assert_eq!(level.now, machine.reading().0);
+        assert_eq!(level.doubt, None);
+    }
+
+    #[test]
+    fn a_large_jump_pauses_expiry_until_the_clock_is_back() {
+        let mut machine = Machine::at(START);
+        let mut clock = machine.start(None);
+        clock.note_stored(START + YEAR);
+        machine.wall = Wall::OffBy(YEAR);
+        let shown = machine.run(&mut clock, 5 * HOUR);
+        assert_eq!((shown.now.nanos(), shown.expire_now), (machine.truth, None));
+        let doubt = shown.doubt.expect("a year is over an hour");
+        assert_eq!(doubt.off_by, YEAR);
+        assert_eq!(doubt.since, Duration::from_secs(5 * 3_600 - 300));
+        assert_eq!(
+            doubt.reason(),
+            "the wall clock is 365d ahead of the time that should have come; nothing expires until it is back, \
+             is confirmed, or has been steady for another 19h5m"
+        );
+        machine.wall = Wall::OffBy(0);
+        assert_eq!(machine.observe(&mut clock).expire_now, Some(shown.now));
+    }
+
+    #[test]
+    fn a_steady_clock_is_believed_after_a_day_and_says_so() {
+        let mut machine = Machine::at(START);
+        let mut clock = machine.start(None);
+        machine.wall = Wall::OffBy(-YEAR);
+        let before = machine.run(&mut clock, NANOS_PER_DAY);
+        assert!(before.doubt.is_some());
+        let after = machine.run(&mut clock, 2 * HOUR);
+        assert_eq!((after.now, after.doubt), (machine.reading().0, None));
+        assert_eq!(after.settled_for, Some(Duration::from_secs(2 * 3_600 - 300)));
+        let (wall, monotonic) = machine.reading();
+        clock.confirm(wall, monotonic);
+        assert_eq!(machine.observe(&mut clock).settled_for, None);
+    }
+
+    #[test]
+    fn a_clock_that_keeps_jumping_or_stands_still_never_settles() {
+        let mut machine = Machine::at(START);
+        let mut clock = machine.start(None);
+        for round in 0..20 {
+            machine.wall = Wall::OffBy(YEAR + 2 * HOUR * (round % 2));
+            let shown = machine.run(&mut clock, 20 * HOUR);
+            assert!(shown.doubt.is_some(), "round {round}");
+        }
+        machine.wall = Wall::OffBy(0);
+        machine.run(&mut clock, HOUR);
+        machine.wall = Wall::Stuck(machine.truth);
+        assert_eq!(machine.run(&mut clock, HOUR).doubt, None);
+        for hours in 3..100 {
+            let shown = machine.run(&mut clock, HOUR);
+            assert!(shown.doubt.is_some(), "hour {hours}");
+            assert!(shown.now.nanos() <= machine.truth);
+        }
+    }
+
+    #[test]
+    fn an_operator_ends_doubt_in_either_direction() {
+        for jump in [-YEAR, YEAR] {
+            let mut machine = Machine::at(START);
+            let mut clock = machine.start(None);
+            clock.note_stored(START + 2 * YEAR);
+            machine.wall = Wall::OffBy(jump);
+            assert!(machine.run(&mut clock, HOUR).doubt.is_some());
+            let (wall, monotonic) = machine.reading();
+            clock.confirm(wall, monotonic);
+            let shown = machine.observe(&mut clock);
+            assert_eq!((shown.now, shown.expire_now), (wall, Some(wall)));
+        }
+    }
+
+    #[test]
+    fn a_start_near_the_stored_value_is_trusted_and_one_far_from_it_is_not() {
+        let machine = Machine::at(START);
+        for (restored, trusted) in [
+            (START, true),
+            (START - HOUR, true),
+            (START + HOUR, true),
+            (START - HOUR - 1, false),
+            (START + HOUR + 1, false),
+            (i64::MIN, false),
+            (i64::MAX, false),
+        ] {
+            let mut clock = machine.start(Some(restored));
+            let shown = machine.observe(&mut clock);
+            assert_eq!(shown.doubt.is_none(), trusted, "{restored}");
+            assert_eq!(shown.now, Timestamp::from_nanos_clamped(restored));
+        }
+    }
+
+    #[test]
+    fn readings_out_of_order_and_at_the_ends_of_time_are_taken() {
+        let mut clock = TrustedClock::new(Some(START), Timestamp::MAX, Duration::from_secs(10));
+        for (wall, monotonic) in [
+            (Timestamp::MIN, Duration::from_secs(5)),
+            (Timestamp::MAX, Duration::MAX),
+            (Timestamp::MIN, Duration::ZERO),
+        ] {
+            clock.note_stored(wall.nanos());
+            clock.observe(wall, monotonic);
+            clock.confirm(wall, monotonic);
+        }
+    }
+
+    /// xorshift64*, so that a seed replays a failure.
+    struct Chance(u64);
+
+    impl Chance {
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+        }
+
+        fn below(&mut self, end: i64) -> i64 {
+            (self.next() % end.unsigned_abs()) as i64
+        }
+
+        /// From a second to a year, each magnitude as likely as the next.
+        fn distance(&mut self) -> i64 {
+            let largest = [NANOS_PER_SECOND, MINUTE, HOUR, 2 * HOUR, NANOS_PER_DAY, YEAR];
+            let largest = largest[self.below(6) as usize];
+            let distance = self.below(largest) + 1;
+            if self.next().is_multiple_of(2) {
+                distance
+            } else {
+                -distance
+            }
+        }
+
+        fn wall(&mut self, truth: i64) -> Wall {
+            match self.below(8) {
+                0 => Wall::OffBy(-truth),
+                1 => Wall::OffBy(4_291_747_200 * NANOS_PER_SECOND - truth),
+                2 => Wall::Stuck(truth + self.distance()),
+                _ => Wall::OffBy(self.distance()),
+            }
+        }
+    }
+
+    /// 500 jumps: each lasts less than a day before somebody mends the clock. Points of the future lie in the
+    /// store, so only the clock guard stands between a wrong clock and expiry.
+    #[test]
+    fn five_hundred_jumps_never_expire_anything_early() {
+        for seed in 1..=8 {
+            let mut chance = Chance(seed);
+            let mut machine = Machine::at(START);
+            let mut clock = machine.start(None);
+            clock.note_stored(START + 50 * YEAR);
+            let mut highest = 0;
+            for jump in 0..500 {
+                machine.wall = chance.wall(machine.truth);
+                let mut left = chance.below(23 * HOUR);
+                while left > 0 {
+                    let step = chance.below(6 * HOUR).min(left) + 1;
+                    let mut shown = machine.run(&mut clock, step);
+                    left -= step;
+                    if chance.below(10) == 0 {
+                        let off = chance.below(2 * HOUR);
+                        machine.truth += off;
+                        machine.monotonic = 0;
+                        left -= off;
+                        clock = machine.start(Some(shown.now.nanos()));
+                        clock.note_stored(START + 50 * YEAR);
+                        shown = machine.observe(&mut clock);
+                    }
+                    let bound = machine.truth + (machine.truth - START) / SLEW_PARTS + NANOS_PER_SECOND;
+                    let reached = shown.expire_now.map_or(0, Timestamp::nanos);
+                    assert!(
+                        reached <= bound,
+                        "seed {seed} jump {jump}: {} s early",
+                        (reached - bound) / NANOS_PER_SECOND
+                    );
+                    highest = highest.max(reached);
+                }
+                machine.wall = Wall::OffBy(0);
+                machine.run(&mut clock, chance.below(3 * HOUR) + 1);
+            }
+            let mended = machine.run(&mut clock, 3 * NANOS_PER_DAY);
+            assert_eq!(mended.doubt, None, "seed {seed}");
+            assert!(mended.now.nanos().abs_diff(machine.truth) <= HOUR.unsigned_abs());
+            assert!(highest > START, "seed {seed}: expiry went on between the jumps");
+        }
+    }
+
+    /// A clock that stays wrong for good is believed in the end; then the newest stored instant still holds.
+    #[test]
+    fn a_clock_that_stays_wrong_is_held_back_by_what_is_stored() {
+        for seed in 1..=20 {
+            let mut chance = Chance(seed);
+            let mut machine = Machine::at(START);
+            let mut clock = machine.start(None);
+            for jump in 0..50 {
+                machine.wall = chance.wall(machine.truth);
+                let lasting = chance.below(10 * NANOS_PER_DAY) + 1;
+                let shown = machine.run(&mut clock, lasting);
+                let reached = shown.expire_now.map_or(i64::MIN, Timestamp::nanos);
+                assert!(reached <= machine.truth + HOUR, "seed {seed} jump {jump}");
+                clock.note_stored(machine.truth);
+            }
+        }
+    }
+}
