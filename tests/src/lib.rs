@@ -9,20 +9,24 @@
 //! | [`server`] | [`Server`]: the binary on a data folder of its own; ready, kill −9, SIGTERM, again |
 //! | [`client`] | [`Client`] and [`Response`]: one request, one answer, any status |
 //! | [`raw`] | bytes on a socket, for what no decent client sends |
+//! | [`archive`] | a folder as one file: stores of older builds, prepared stores |
 //! | [`compress`] | gzip and zstd bodies, and bombs |
 //! | [`script`] | scenarios as text: requests and what they must answer |
 //! | [`subset`] | whether an answer holds what a scenario expects |
+//! | [`points`] | points as JSON bodies state them |
 //! | [`reading`] | points of a table as the query route gives them, page by page |
 //! | [`ledger`] | what was sent and what was acknowledged, kept outside of the server |
 //! | [`load`] | writers that keep the ledger |
 //! | [`corpora`] | where the outside data lies |
 //! | [`wait`] | waiting for something that tells nobody |
 
+pub mod archive;
 pub mod client;
 pub mod compress;
 pub mod corpora;
 pub mod ledger;
 pub mod load;
+pub mod points;
 pub mod raw;
 pub mod reading;
 pub mod script;

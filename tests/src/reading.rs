@@ -192,7 +192,11 @@ pub fn set_attributes(client: &Client, table: &str, id: &str, changes: &Json) ->
 }
 
 /// An instant as an answer writes it, in nanoseconds.
-fn instant(cell: &str) -> i64 {
+///
+/// # Panics
+///
+/// When it is none.
+pub fn instant(cell: &str) -> i64 {
     let text = || Timestamp::parse_rfc3339(cell.trim_matches('"')).map(Timestamp::nanos);
     cell.parse()
         .ok()
@@ -202,7 +206,11 @@ fn instant(cell: &str) -> i64 {
 
 /// A value as an answer writes it, with its type; `None` for `null`. A number with a point or an exponent is a float,
 /// a whole one is signed, and beyond that unsigned; floats that JSON cannot hold are texts.
-fn value(cell: &str) -> Option<Value> {
+///
+/// # Panics
+///
+/// When it is none.
+pub fn value(cell: &str) -> Option<Value> {
     let number = || {
         let signed = cell.parse().map(Value::Signed);
         let unsigned = || cell.parse().map(Value::Unsigned);

@@ -9,3 +9,4 @@ mod openapi_examples;
 mod real_data;
 mod rebuild;
 mod scenarios;
+mod upgrade;

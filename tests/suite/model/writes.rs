@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 use tideline_fleet::Random;
 use tideline_model::Value;
+use tideline_tests::points::json_point;
 use tideline_tests::reading::Fields;
 use tideline_tests::{Client, compress};
 
@@ -159,21 +160,6 @@ fn line(draft: &Draft) -> String {
 }
 
 fn object(draft: &Draft) -> Json {
-    let fields: serde_json::Map<String, Json> = draft
-        .fields
-        .iter()
-        .map(|(name, value)| {
-            let value = match value {
-                Value::Float(value) if value.is_finite() => json!({"float": value}),
-                Value::Float(value) if value.is_nan() => json!({"float": "NaN"}),
-                Value::Float(value) => json!({"float": if *value > 0.0 { "Inf" } else { "-Inf" }}),
-                Value::Signed(value) => json!({"signed": value}),
-                Value::Unsigned(value) => json!({"unsigned": value.to_string()}),
-                Value::Boolean(value) => json!(value),
-                Value::String(value) => json!(value.as_ref()),
-            };
-            (name.clone(), value)
-        })
-        .collect();
-    json!({"measurement": draft.measurement, "tags": {"host": draft.host}, "time": draft.time, "fields": fields})
+    let tags = [("host".to_owned(), draft.host.clone())].into();
+    json_point(draft.measurement, &tags, draft.time, &draft.fields)
 }
