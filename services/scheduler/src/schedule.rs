@@ -1,0 +1,221 @@
+//! When a kind of move may begin: a [`Schedule`] made ready to be asked for its next instant.
+//!
+//! Cron expressions are read and walked by `croner`, time zones come from the IANA database that is built in. Where
+//! the clocks of a zone go forwards, an instant at a fixed time that is left out comes as soon as the clocks go on;
+//! where they go back, it comes once, the first time. Expressions for every so many minutes or hours follow elapsed
+//! time through both.
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use croner::Cron;
+use croner::parser::{CronParser, Year};
+use tideline_model::Schedule;
+use tideline_model::time::NANOS_PER_SECOND;
+
+/// Longest expression that is read; a list of every minute of an hour fits.
+pub const EXPRESSION_CHARS_MAX: usize = 256;
+
+/// A schedule that is ready to be asked.
+#[derive(Debug, Clone)]
+pub struct Timetable(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Continuous,
+    Cron(Box<Cron>, Tz),
+}
+
+/// A schedule that cannot be kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    /// Not a cron expression.
+    #[error("{expression:?} is not a cron expression: {reason}")]
+    Expression {
+        /// What was given, shortened.
+        expression: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No instant of the next years matches.
+    #[error("{0:?} names a date that never comes")]
+    Never(String),
+    /// Not a time zone.
+    #[error("{0:?} is not a time zone of the IANA database, such as Europe/Berlin or UTC")]
+    TimeZone(String),
+}
+
+/// Checks a cron expression of five or six fields and a time zone; see [`Schedule::Cron`].
+pub fn validate(expression: &str, time_zone: &str) -> Result<(), ScheduleError> {
+    Timetable::cron(expression, time_zone).map(|_| ())
+}
+
+impl Timetable {
+    /// Makes a schedule ready. Costs microseconds.
+    pub fn new(schedule: &Schedule) -> Result<Self, ScheduleError> {
+        match schedule {
+            Schedule::Continuous => Ok(Self(Kind::Continuous)),
+            Schedule::Cron {
+                expression,
+                time_zone,
+            } => Self::cron(expression, time_zone),
+        }
+    }
+
+    fn cron(expression: &str, time_zone: &str) -> Result<Self, ScheduleError> {
+        let shown = |text: &str| text.chars().take(80).collect::<String>();
+        let refused = |reason: String| ScheduleError::Expression {
+            expression: shown(expression),
+            reason,
+        };
+        if expression.len() > EXPRESSION_CHARS_MAX {
+            return Err(refused(format!("over {EXPRESSION_CHARS_MAX} characters")));
+        }
+        let parser = CronParser::builder().year(Year::Disallowed).build();
+        let cron = parser
+            .parse(expression)
+            .map_err(|error| refused(error.to_string()))?;
+        let zone: Tz = time_zone
+            .parse()
+            .map_err(|_| ScheduleError::TimeZone(shown(time_zone)))?;
+        let timetable = Self(Kind::Cron(Box::new(cron), zone));
+        match timetable.next_after(0) {
+            Some(_) => Ok(timetable),
+            None => Err(ScheduleError::Never(shown(expression))),
+        }
+    }
+
+    /// Whether there is no waiting for an instant.
+    pub fn is_continuous(&self) -> bool {
+        matches!(self.0, Kind::Continuous)
+    }
+
+    /// The first instant after `after` at which a move may begin, nanoseconds since the epoch: `after` itself where
+    /// the schedule is continuous, `None` where none comes in the time that can be told.
+    pub fn next_after(&self, after: i64) -> Option<i64> {
+        let Kind::Cron(cron, zone) = &self.0 else {
+            return Some(after);
+        };
+        // Instants lie on whole seconds.
+        let from = DateTime::<Utc>::from_timestamp(after.div_euclid(NANOS_PER_SECOND), 0)?;
+        let next = cron.find_next_occurrence(&from.with_timezone(zone), false).ok()?;
+        next.timestamp_nanos_opt()
+    }
+
+    /// Whether a move may begin at `now`, when the last one of its kind ended at `since`: whether an instant has
+    /// come since then, however long ago.
+    pub fn is_due(&self, since: i64, now: i64) -> bool {
+        self.next_after(since).is_some_and(|next| next <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_model::Timestamp;
+
+    use super::*;
+
+    fn timetable(expression: &str, time_zone: &str) -> Timetable {
+        Timetable::cron(expression, time_zone).expect("a schedule")
+    }
+
+    fn at(text: &str) -> i64 {
+        Timestamp::parse_rfc3339(text).expect("an instant").nanos()
+    }
+
+    /// The next `count` instants after a start, in the zone's own clock.
+    fn instants(expression: &str, zone: &str, start: &str, count: usize) -> Vec<String> {
+        let timetable = timetable(expression, zone);
+        let tz: Tz = zone.parse().expect("a zone");
+        let mut now = at(start);
+        (0..count)
+            .map(|_| {
+                now = timetable.next_after(now).expect("a next instant");
+                let shown = Timestamp::from_nanos_clamped(now).nanos();
+                DateTime::from_timestamp_nanos(shown)
+                    .with_timezone(&tz)
+                    .to_rfc3339()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_night_at_three() {
+        assert_eq!(
+            instants("0 3 * * *", "Europe/Berlin", "2026-11-20T02:00:00.5Z", 2),
+            ["2026-11-21T03:00:00+01:00", "2026-11-22T03:00:00+01:00"]
+        );
+        assert_eq!(
+            instants("30 15 4 * * MON", "UTC", "2026-11-20T00:00:00Z", 1),
+            ["2026-11-23T04:15:30+00:00"]
+        );
+    }
+
+    #[test]
+    fn a_time_that_the_clocks_leave_out_comes_when_they_go_on() {
+        assert_eq!(
+            instants("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2),
+            ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]
+        );
+        assert_eq!(
+            instants("0 * * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", 2),
+            ["2026-03-29T03:00:00+02:00", "2026-03-29T04:00:00+02:00"]
+        );
+    }
+
+    #[test]
+    fn a_time_that_comes_twice_is_kept_once() {
+        assert_eq!(
+            instants("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2),
+            ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"]
+        );
+        assert_eq!(
+            instants("30 * * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", 3),
+            [
+                "2026-10-25T02:30:00+02:00",
+                "2026-10-25T02:30:00+01:00",
+                "2026-10-25T03:30:00+01:00"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_missed_instant_stays_due_until_it_is_served() {
+        let nightly = timetable("0 3 * * *", "UTC");
+        let served = at("2026-11-20T03:00:00.2Z");
+        assert!(!nightly.is_due(served, at("2026-11-21T02:59:59.9Z")));
+        assert!(nightly.is_due(served, at("2026-11-21T03:00:00Z")));
+        assert!(nightly.is_due(served, at("2026-12-24T17:00:00Z")));
+        assert!(!nightly.is_due(at("2026-12-24T17:00:00Z"), at("2026-12-25T02:00:00Z")));
+        let continuous = Timetable::new(&Schedule::Continuous).expect("always one");
+        assert!(continuous.is_continuous() && continuous.is_due(5, 5));
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused_in_words() {
+        for (expression, zone, words) in [
+            ("", "UTC", "is not a cron expression"),
+            ("* * *", "UTC", "is not a cron expression"),
+            ("61 * * * *", "UTC", "is not a cron expression"),
+            ("0 3 * * * * 2027", "UTC", "is not a cron expression"),
+            ("0 0 30 2 *", "UTC", "never comes"),
+            ("0 3 * * *", "Berlin", "is not a time zone"),
+            ("0 3 * * *", "", "is not a time zone"),
+        ] {
+            let error = validate(expression, zone).expect_err(expression).to_string();
+            assert!(error.contains(words), "{expression:?} {zone:?}: {error}");
+        }
+        let long = format!("{} * * * *", "1,".repeat(1_000));
+        let error = validate(&long, "UTC").expect_err("too long").to_string();
+        assert!(error.len() < 200, "{error}");
+    }
+
+    #[test]
+    fn the_ends_of_time_have_no_next_instant_and_do_not_panic() {
+        let nightly = timetable("0 3 * * *", "Asia/Tokyo");
+        for end in [i64::MIN, i64::MAX] {
+            let next = nightly.next_after(end);
+            assert!(next.is_none() || next > Some(end));
+        }
+        assert!(!nightly.is_due(i64::MAX, i64::MAX));
+    }
+}
