@@ -19,7 +19,7 @@ const DECIMAL: u8 = 0;
 const BITS: u8 = 64;
 
 /// Powers of ten beyond 15 digits restore nothing that a shorter one does not.
-const EXPONENT_MAX: usize = 18;
+pub(crate) const EXPONENT_MAX: usize = 18;
 
 const POWERS: [f64; EXPONENT_MAX + 1] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
@@ -127,7 +127,7 @@ fn scaled(value: f64, power: f64) -> i64 {
 }
 
 /// The inverse of [`scaled`]. The trick with [`ROUNDER`] is exact below 2⁵¹, and no larger integer is stored.
-fn unscaled(integer: i64, power: f64) -> f64 {
+pub(crate) fn unscaled(integer: i64, power: f64) -> f64 {
     (f64::from_bits((ROUNDER.to_bits() as i64).wrapping_add(integer) as u64) - ROUNDER) / power
 }
 
@@ -135,8 +135,26 @@ fn restores(value: f64, integer: i64, power: f64) -> bool {
     (value * power).abs() < SCALED_MAX && unscaled(integer, power).to_bits() == value.to_bits()
 }
 
+/// Ten to the power of `exponent`, which is at most [`EXPONENT_MAX`].
+pub(crate) fn power_of(exponent: usize) -> f64 {
+    POWERS[exponent]
+}
+
+/// The integer that [`unscaled`] turns into `value`, bit for bit, where there is one.
+pub(crate) fn restored(value: f64, power: f64) -> Option<i64> {
+    let integer = scaled(value, power);
+    restores(value, integer, power).then_some(integer)
+}
+
+/// The integer that [`unscaled`] turns into a number close to `value`, and what is missing from that; `None` where
+/// the integer is too large.
+pub(crate) fn near(value: f64, power: f64) -> Option<(i64, f64)> {
+    let integer = scaled(value, power);
+    ((value * power).abs() < SCALED_MAX).then(|| (integer, value - unscaled(integer, power)))
+}
+
 /// The exponent that costs least over a sample; `None` when too few values are decimals.
-fn choose_exponent(values: &[f64]) -> Option<usize> {
+pub(crate) fn choose_exponent(values: &[f64]) -> Option<usize> {
     let mut needing = [0usize; EXPONENT_MAX + 1];
     let stride = values.len().div_ceil(SAMPLE).max(1);
     let (mut seen, mut decimals) = (0, 0);

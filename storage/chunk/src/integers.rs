@@ -248,6 +248,13 @@ impl<'a> Integers<'a> {
         }
     }
 
+    /// Hands each value to `visit`, in order.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(i64)) {
+        self.for_each_block(0..self.count, |values| {
+            values.iter().for_each(|value| visit(*value));
+        });
+    }
+
     /// Appends the values of `rows`, which must lie inside the column.
     pub(crate) fn decode<T: Lane>(&self, rows: Range<usize>, out: &mut Vec<T>) {
         out.reserve(rows.len());

@@ -8,7 +8,7 @@
 //!
 //! Modules, from the small to the large: `wire` (numbers and checked reading), `bitpack` (kernels),
 //! `packed_array` (single elements), one codec a kind of column (`integers`, `floats`, `strings`,
-//! `timestamps`, `presence`), `column` (choice by type), then `run`, `chunk` and `delta`.
+//! `timestamps`, `presence`), `column` (choice by type), then `run`, `summaries`, `chunk` and `delta`.
 //!
 #![doc = include_str!("../FORMAT.md")]
 
@@ -22,10 +22,13 @@ mod packed_array;
 mod presence;
 mod run;
 mod strings;
+mod summaries;
 mod timestamps;
 mod wire;
 
-pub use chunk::{Chunk, ChunkError, ColumnInfo, Columns, SequenceSpan, encode_chunk};
+pub use chunk::{
+    Chunk, ChunkEncoder, ChunkError, ChunkOptions, ColumnInfo, Columns, Effort, SequenceSpan, encode_chunk,
+};
 pub use column::UnknownType;
 pub use delta::{
     DELETE_TIMELINES_MAX, DELTA_VALUES_MAX, DeleteRecord, Delta, DeltaError, DeltaGroup, NewTimeline,
@@ -33,5 +36,6 @@ pub use delta::{
 };
 pub use presence::{Bitmap, Presence};
 pub use run::{ROWS_MAX, Run, RunColumn, VALUES_MAX};
+pub use summaries::{ColumnSummary, Number, Sum, Summaries, SummaryBucket, ValueSummary};
 pub use timestamps::Timestamps;
 pub use wire::Damaged;

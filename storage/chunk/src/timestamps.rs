@@ -44,8 +44,13 @@ pub(crate) struct TimestampEncoder {
 }
 
 impl TimestampEncoder {
-    /// Appends the timestamps of a run: at least one, strictly rising.
-    pub(crate) fn encode_rising(&mut self, values: &[i64], integers: &mut IntegerEncoder, out: &mut Vec<u8>) {
+    /// Appends the timestamps of a run: at least one, strictly rising. Returns whether they are regular.
+    pub(crate) fn encode_rising(
+        &mut self,
+        values: &[i64],
+        integers: &mut IntegerEncoder,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let first = values[0];
         let last = values[values.len() - 1];
         let step = values.get(1).map_or(0, |second| second.wrapping_sub(first));
@@ -57,12 +62,13 @@ impl TimestampEncoder {
         if !regular {
             out.push(PACKED << 4);
             self.encode_any(values, integers, out);
-            return;
+            return false;
         }
         let exponent = common_unit([first, step]);
         out.push(REGULAR << 4 | exponent as u8);
         put_signed(first / UNITS[exponent], out);
         put_varint((step / UNITS[exponent]) as u64, out);
+        true
     }
 
     /// Appends timestamps in any order: unit byte, then integers.
@@ -212,6 +218,16 @@ impl<'a> PackedTimestamps<'a> {
 
     fn get(&self, row: usize) -> i64 {
         self.integers.get(row).wrapping_mul(self.unit)
+    }
+
+    /// What each integer counts, in nanoseconds.
+    pub(crate) fn unit(&self) -> i64 {
+        self.unit
+    }
+
+    /// The timestamps in that unit.
+    pub(crate) fn integers(&self) -> &Integers<'a> {
+        &self.integers
     }
 
     /// Appends the timestamps of `rows`, which must lie inside.

@@ -2,12 +2,12 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tideline_chunk::{Bitmap, Chunk, ChunkError, DeleteRecord, Delta, DeltaError};
+use tideline_chunk::{Bitmap, Chunk, ChunkError, ChunkOptions, DeleteRecord, Delta, DeltaError};
 use tideline_model::{ColumnData, TimeRange, TimelineId, ValueType};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::samples::{delta, run};
-use crate::workload::{cpu_delta, cpu_run, encoded, encoded_delta};
+use crate::workload::{COLD, cpu_delta, cpu_run, encoded, encoded_delta, encoded_with};
 
 /// The offset behind magic, version and checksum, in both formats.
 const CONTENT_AT: usize = 7;
@@ -38,6 +38,14 @@ fn read_all(bytes: &[u8]) {
         }
     }
     let _ = chunk.to_run();
+    if let Some(summaries) = chunk.summaries() {
+        let mut found = Vec::new();
+        for column in chunk.columns() {
+            let is_numeric = summaries.column(column.field(), column.value_type(), &mut found);
+            let buckets = summaries.buckets().len();
+            assert_eq!(found.len(), if is_numeric { buckets } else { 0 });
+        }
+    }
 }
 
 fn damage(bytes: &mut Vec<u8>, edits: &[(prop::sample::Index, u8)], cut: Option<prop::sample::Index>) {
@@ -61,10 +69,12 @@ proptest! {
     fn a_damaged_chunk_with_its_checksum_made_right_never_panics(
         run in run(), changes in edits(), cut in prop::option::weighted(0.2, any::<prop::sample::Index>())
     ) {
-        let mut bytes = encoded(&run);
-        damage(&mut bytes, &changes, cut);
-        seal(&mut bytes);
-        read_all(&bytes);
+        for options in [ChunkOptions::default(), COLD] {
+            let mut bytes = encoded_with(&run, &options);
+            damage(&mut bytes, &changes, cut);
+            seal(&mut bytes);
+            read_all(&bytes);
+        }
     }
 
     #[test]
@@ -79,7 +89,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_never_panic(content in vec(any::<u8>(), 0..200)) {
-        for magic in [b"TC\x01", b"TD\x01"] {
+        for magic in [b"TC\x01", b"TC\x02", b"TD\x01"] {
             let mut bytes = magic.to_vec();
             bytes.extend_from_slice(&[0; 4]);
             bytes.extend_from_slice(&content);
@@ -92,7 +102,8 @@ proptest! {
 
 #[test]
 fn every_changed_byte_of_a_chunk_is_noticed() {
-    let whole = encoded(&cpu_run(3, 20));
+    let whole = encoded_with(&cpu_run(3, 20), &COLD);
+    assert_eq!(whole[2], 2);
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x40;

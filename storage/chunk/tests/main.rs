@@ -5,4 +5,5 @@ mod damage;
 mod deltas;
 mod goldens;
 mod samples;
+mod summaries;
 mod workload;

@@ -1,7 +1,16 @@
 //! Fixed workloads, seeded: what sizes are promised for, goldens hold, and benchmarks measure.
 
-use tideline_chunk::{Delta, DeltaGroup, Presence, Run, RunColumn, SequenceSpan, encode_chunk};
+use tideline_chunk::{
+    ChunkEncoder, ChunkOptions, Delta, DeltaGroup, Effort, Presence, Run, RunColumn, SequenceSpan,
+    encode_chunk,
+};
 use tideline_model::{ColumnData, FieldId, SequenceNumber, TableId, TimelineId};
+
+/// As moves to the cold tier write: as small as can be, with summaries by the hour.
+pub(crate) const COLD: ChunkOptions = ChunkOptions {
+    effort: Effort::Tight,
+    summaries: Some(3_600_000_000_000),
+};
 
 /// A seeded generator of our own (SplitMix64), so that no upgrade of a dependency changes a sample.
 #[derive(Debug, Clone)]
@@ -94,6 +103,14 @@ pub(crate) fn sequences(lowest: u64, highest: u64) -> SequenceSpan {
 pub(crate) fn encoded(run: &Run) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_chunk(run, sequences(7, 4_000), &mut bytes).expect("the run is well formed");
+    bytes
+}
+
+pub(crate) fn encoded_with(run: &Run, options: &ChunkOptions) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ChunkEncoder::default()
+        .encode(run, sequences(7, 4_000), options, &mut bytes)
+        .expect("the run is well formed");
     bytes
 }
 

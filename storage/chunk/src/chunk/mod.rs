@@ -1,10 +1,11 @@
 //! The chunk: a sealed run of one timeline.
 
+pub(crate) mod directory;
 mod reader;
 mod writer;
 
 pub use reader::{Chunk, ColumnInfo, Columns};
-pub use writer::encode_chunk;
+pub use writer::{ChunkEncoder, ChunkOptions, Effort, encode_chunk};
 
 use tideline_model::SequenceNumber;
 
@@ -14,23 +15,14 @@ use crate::wire::Damaged;
 /// The first bytes of every chunk.
 const MAGIC: [u8; 2] = *b"TC";
 
-/// The version that is written, and the only one there is.
-const VERSION: u8 = 1;
+/// The version without summaries, whose columns are bit-packed; readers from before the cold tier know no other.
+const VERSION_PLAIN: u8 = 1;
+
+/// The version that may have all of that. It is written only where a chunk needs it.
+const VERSION: u8 = 2;
 
 /// Magic, version and checksum.
 const PREFIX_BYTES: usize = 7;
-
-/// Bits of a column's tag byte in the directory.
-mod tag {
-    /// The value type's code.
-    pub(super) const TYPE: u8 = 0x0f;
-    /// The body opens with a presence; without it every row has a value.
-    pub(super) const SPARSE: u8 = 0x10;
-    /// The field is one above the previous column's; without it the difference follows.
-    pub(super) const NEXT_FIELD: u8 = 0x20;
-    /// Free for later versions.
-    pub(super) const RESERVED: u8 = 0xc0;
-}
 
 /// The journal sequences that went into a chunk; where chunks meet on a point the higher one wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

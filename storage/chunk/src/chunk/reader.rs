@@ -4,10 +4,12 @@ use std::ops::Range;
 
 use tideline_model::{ColumnData, FieldId, SequenceNumber, TimeRange, ValueType};
 
-use super::{ChunkError, MAGIC, PREFIX_BYTES, SequenceSpan, VERSION, checksum, tag};
-use crate::column::{self, ColumnView};
+use super::directory::Entry;
+use super::{ChunkError, MAGIC, PREFIX_BYTES, SequenceSpan, VERSION, VERSION_PLAIN, checksum};
+use crate::column::ColumnView;
 use crate::presence::{Bitmap, Presence, PresenceView};
 use crate::run::{ROWS_MAX, Run, RunColumn, VALUES_MAX};
+use crate::summaries::Summaries;
 use crate::timestamps::Timestamps;
 use crate::wire::{Damaged, Reader};
 
@@ -16,6 +18,8 @@ use crate::wire::{Damaged, Reader};
 pub struct Chunk<'a> {
     sequences: SequenceSpan,
     timestamps: Timestamps<'a>,
+    /// The section of summaries, not read yet; empty where there is none.
+    summaries: Reader<'a>,
     columns: Columns<'a>,
 }
 
@@ -45,7 +49,7 @@ impl<'a> Chunk<'a> {
             return Err(ChunkError::NotAChunk);
         }
         let version = reader.byte().map_err(|_| ChunkError::NotAChunk)?;
-        if version != VERSION {
+        if !(VERSION_PLAIN..=VERSION).contains(&version) {
             return Err(ChunkError::UnknownVersion(version));
         }
         reader.take(4).map_err(|_| ChunkError::NotAChunk)?;
@@ -63,9 +67,14 @@ impl<'a> Chunk<'a> {
             lowest: SequenceNumber(lowest),
             highest: SequenceNumber(highest),
         };
+        let summaries = match version {
+            VERSION_PLAIN => 0,
+            _ => reader.count(reader.remaining())?,
+        };
         let length = reader.count(reader.remaining())?;
         let directory = reader.split(length)?;
         let timestamps = Timestamps::open(&mut reader, rows)?;
+        let summaries = reader.split(summaries)?;
         let columns = Columns {
             directory,
             bodies: reader,
@@ -77,6 +86,7 @@ impl<'a> Chunk<'a> {
         Ok(Self {
             sequences,
             timestamps,
+            summaries,
             columns,
         })
     }
@@ -109,6 +119,15 @@ impl<'a> Chunk<'a> {
     /// The instants of its rows.
     pub fn timestamps(&self) -> &Timestamps<'a> {
         &self.timestamps
+    }
+
+    /// What its numbers add up to in buckets of time; `None` where it was written without, or where that part of
+    /// it is damaged. Costs an allocation, and a few nanoseconds a bucket.
+    pub fn summaries(&self) -> Option<Summaries<'a>> {
+        if self.summaries.remaining() == 0 {
+            return None;
+        }
+        Summaries::open(self.summaries, &self.timestamps).ok()
     }
 
     /// Its columns, in the order of field and type code.
@@ -247,27 +266,18 @@ impl<'a> Columns<'a> {
     }
 
     fn advance(&mut self) -> Result<ColumnInfo<'a>, ChunkError> {
-        let tag = self.directory.byte()?;
-        if tag & tag::RESERVED != 0 {
-            return Err(Damaged("column with unknown flags").into());
-        }
-        let value_type = column::value_type(tag & tag::TYPE)?;
-        let above = match tag & tag::NEXT_FIELD {
-            0 => self.directory.count(u32::MAX as usize)? as u32,
-            _ => 1,
-        };
-        let field = self.field.checked_add(above);
-        self.field = field.ok_or(Damaged("field beyond 32 bits"))?;
-        let length = self.directory.count(self.bodies.remaining())?;
-        let mut body = self.bodies.split(length)?;
-        let presence = match tag & tag::SPARSE {
-            0 => PresenceView::All,
-            _ => PresenceView::open(&mut body, self.rows)?,
+        let entry = Entry::read(&mut self.directory, self.field, self.bodies.remaining())?;
+        self.field = entry.field.0;
+        let mut body = self.bodies.split(entry.length)?;
+        let presence = if entry.is_sparse {
+            PresenceView::open(&mut body, self.rows)?
+        } else {
+            PresenceView::All
         };
         self.left -= 1;
         Ok(ColumnInfo {
-            field: FieldId(self.field),
-            value_type,
+            field: entry.field,
+            value_type: entry.value_type,
             count: presence.rank(self.rows),
             presence,
             body,

@@ -51,7 +51,7 @@ impl Delta {
         }
         if let Some(delete) = &self.delete {
             put_section(section::DELETE, &mut |body| {
-                put_delete(delete, &mut encoder, body)
+                put_delete(delete, &mut encoder, body);
             });
         }
         let content = start + CONTENT_AT;

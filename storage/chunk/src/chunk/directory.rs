@@ -1,0 +1,73 @@
+//! One entry of a directory of columns: of the chunk's own, and of its summaries'.
+
+use tideline_model::{FieldId, ValueType};
+
+use super::ChunkError;
+use crate::column;
+use crate::wire::{Damaged, Reader, put_varint};
+
+/// Bits of an entry's first byte.
+mod tag {
+    /// The value type's code.
+    pub(super) const TYPE: u8 = 0x0f;
+    /// The body opens with a presence; without it every row has a value.
+    pub(super) const SPARSE: u8 = 0x10;
+    /// The field is one above the previous entry's; without it the difference follows.
+    pub(super) const NEXT_FIELD: u8 = 0x20;
+    /// Free for later versions.
+    pub(super) const RESERVED: u8 = 0xc0;
+}
+
+/// What an entry says of a column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) field: FieldId,
+    pub(crate) value_type: ValueType,
+    /// Whether some rows have no value.
+    pub(crate) is_sparse: bool,
+    /// Bytes of the body.
+    pub(crate) length: usize,
+}
+
+impl Entry {
+    /// Appends the entry; `previous` is the field of the one before, 0 before the first.
+    pub(crate) fn put(&self, previous: u32, out: &mut Vec<u8>) {
+        let mut tag = self.value_type.code();
+        if self.is_sparse {
+            tag |= tag::SPARSE;
+        }
+        if self.field.0.wrapping_sub(previous) == 1 {
+            out.push(tag | tag::NEXT_FIELD);
+        } else {
+            out.push(tag);
+            put_varint(u64::from(self.field.0 - previous), out);
+        }
+        put_varint(self.length as u64, out);
+    }
+
+    /// Reads the entry that stands next, whose body may have `length_max` bytes.
+    pub(crate) fn read(
+        reader: &mut Reader<'_>,
+        previous: u32,
+        length_max: usize,
+    ) -> Result<Self, ChunkError> {
+        let tag = reader.byte()?;
+        if tag & tag::RESERVED != 0 {
+            return Err(Damaged("column with unknown flags").into());
+        }
+        let value_type = column::value_type(tag & tag::TYPE)?;
+        let above = match tag & tag::NEXT_FIELD {
+            0 => reader.count(u32::MAX as usize)? as u32,
+            _ => 1,
+        };
+        let field = previous
+            .checked_add(above)
+            .ok_or(Damaged("field beyond 32 bits"))?;
+        Ok(Self {
+            field: FieldId(field),
+            value_type,
+            is_sparse: tag & tag::SPARSE != 0,
+            length: reader.count(length_max)?,
+        })
+    }
+}

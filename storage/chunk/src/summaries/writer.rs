@@ -1,0 +1,374 @@
+//! Writes summaries: one pass over the timestamps for the buckets, one over each numeric column.
+
+use std::ops::Range;
+
+use tideline_model::ColumnData;
+
+use super::{BITS, CORRECTION_SHIFT, ROWS_PER_BUCKET_MIN, flag, state};
+use crate::chunk::directory::Entry;
+use crate::floats::{choose_exponent, near, power_of, restored};
+use crate::integers::{IntegerEncoder, Lane};
+use crate::presence::Presence;
+use crate::run::{Run, RunColumn};
+use crate::timestamps::TimestampEncoder;
+use crate::wire::put_varint;
+
+/// Largest correction of a decimal sum, in parts of the largest magnitude summed: 2⁻⁴⁴, what rounding a few thousand
+/// decimals to doubles comes to. Beyond it the sum is no decimal, and so short a correction would not do.
+const DECIMAL_CORRECTION_MAX: f64 = 1.0 / (1u64 << 44) as f64;
+
+/// Writes summaries; keeps its buffers from one chunk to the next.
+#[derive(Debug, Default)]
+pub(crate) struct SummaryEncoder {
+    buckets: Vec<Bucket>,
+    states: Vec<i64>,
+    known: Vec<Known>,
+    body: Vec<u8>,
+    arrays: Arrays,
+}
+
+/// Which multiple of the width, and which rows.
+#[derive(Debug)]
+struct Bucket {
+    number: i64,
+    rows: Range<usize>,
+}
+
+/// A column in a bucket, as it is stored.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// Values, and rows that have none.
+    count: i64,
+    gaps: i64,
+    /// From the bucket's first instant to the first value's, and from the last value's to the last instant.
+    lead: i64,
+    trail: i64,
+    /// Integers as they are; of floats first the bits, then decimals where all are.
+    min: i64,
+    max: i64,
+    first: i64,
+    last: i64,
+    sum: i128,
+    correction: f64,
+}
+
+impl SummaryEncoder {
+    /// Appends the summaries of a checked run in buckets of `width`, or nothing where they do not pay.
+    ///
+    /// The reader can tell the instants of regular rows, so none are stored for those.
+    pub(crate) fn encode(&mut self, run: &Run, is_regular: bool, width: i64, out: &mut Vec<u8>) {
+        let numeric = run.columns.iter().filter(|column| is_numeric(&column.values));
+        let count = numeric.clone().count();
+        if count == 0 || !self.cut(&run.timestamps, width) {
+            return;
+        }
+        put_varint(width as u64, out);
+        put_varint(self.buckets.len() as u64, out);
+        self.put_buckets(&run.timestamps, is_regular, width, out);
+        put_varint(count as u64, out);
+        let mut previous = 0;
+        for column in numeric {
+            self.gather(&run.timestamps, column);
+            self.body.clear();
+            self.put_column(&column.values);
+            let entry = Entry {
+                field: column.field,
+                value_type: column.values.value_type(),
+                is_sparse: false,
+                length: self.body.len(),
+            };
+            entry.put(previous, out);
+            previous = column.field.0;
+            out.extend_from_slice(&self.body);
+        }
+    }
+
+    /// Finds the buckets; whether they are few enough for their rows.
+    fn cut(&mut self, times: &[i64], width: i64) -> bool {
+        self.buckets.clear();
+        let mut start = 0;
+        while start < times.len() {
+            if (self.buckets.len() + 1) * ROWS_PER_BUCKET_MIN > times.len() {
+                return false;
+            }
+            let number = times[start].div_euclid(width);
+            let end = (i128::from(number) + 1) * i128::from(width);
+            let rows = times[start..].partition_point(|time| i128::from(*time) < end);
+            self.buckets.push(Bucket {
+                number,
+                rows: start..start + rows,
+            });
+            start += rows;
+        }
+        true
+    }
+
+    fn put_buckets(&mut self, times: &[i64], is_regular: bool, width: i64, out: &mut Vec<u8>) {
+        let (arrays, buckets) = (&mut self.arrays, self.buckets.iter());
+        arrays.put(buckets.clone().map(|bucket| bucket.number), out);
+        arrays.put(buckets.clone().map(|bucket| bucket.rows.len() as i64), out);
+        if !is_regular {
+            let firsts = buckets.clone().map(|bucket| {
+                let start = bucket.number.wrapping_mul(width);
+                times[bucket.rows.start].wrapping_sub(start)
+            });
+            arrays.put_spans(firsts, out);
+            let lengths =
+                buckets.map(|bucket| times[bucket.rows.end - 1].wrapping_sub(times[bucket.rows.start]));
+            arrays.put_spans(lengths, out);
+        }
+    }
+
+    /// Fills `states` and `known` for `column`.
+    fn gather(&mut self, times: &[i64], column: &RunColumn) {
+        self.states.clear();
+        self.known.clear();
+        let mut place = 0;
+        for bucket in &self.buckets {
+            let rows = bucket.rows.clone();
+            let Some((first, last, count)) = present(&column.presence, rows.clone()) else {
+                self.states.push(state::EMPTY);
+                continue;
+            };
+            let range = place..place + count;
+            place = range.end;
+            let known = match &column.values {
+                ColumnData::Signed(values) => Some(integers(&values[range])),
+                ColumnData::Unsigned(values) => Some(integers(&values[range])),
+                ColumnData::Float(values) => floats(&values[range]),
+                ColumnData::Boolean(_) | ColumnData::String(_) => None,
+            };
+            let Some(known) = known else {
+                self.states.push(state::UNKNOWN);
+                continue;
+            };
+            self.states.push(state::KNOWN);
+            self.known.push(Known {
+                count: count as i64,
+                gaps: (rows.len() - count) as i64,
+                lead: times[first].wrapping_sub(times[rows.start]),
+                trail: times[rows.end - 1].wrapping_sub(times[last]),
+                ..known
+            });
+        }
+    }
+
+    fn put_column(&mut self, values: &ColumnData) {
+        let (known, arrays, out) = (&mut self.known, &mut self.arrays, &mut self.body);
+        let form = match values {
+            ColumnData::Float(values) => {
+                let exponent = choose_exponent(values);
+                let exponent = exponent.filter(|exponent| to_decimals(known, power_of(*exponent)));
+                Some(exponent.map_or(BITS, |exponent| exponent as u8))
+            }
+            _ => None,
+        };
+        // What is left of a sum when each value counts as the lowest; of bits, all.
+        let excess = |known: &Known| match form {
+            Some(BITS) => known.sum,
+            _ => known
+                .sum
+                .wrapping_sub(i128::from(known.count) * known.lowest(values)),
+        };
+        let is_partial = known.len() < self.states.len();
+        let is_sparse = known.iter().any(|known| known.gaps > 0);
+        let is_wide = known.iter().any(|known| excess(known) >> 64 != 0);
+        out.push(
+            (u8::from(is_partial) * flag::PARTIAL)
+                | (u8::from(is_sparse) * flag::SPARSE)
+                | (u8::from(is_wide) * flag::WIDE),
+        );
+        out.extend(form);
+        if is_partial {
+            arrays.put(self.states.iter().copied(), out);
+        }
+        if known.is_empty() {
+            return;
+        }
+        let known = known.iter();
+        if is_sparse {
+            arrays.put(known.clone().map(|known| known.gaps), out);
+            arrays.put_spans(known.clone().map(|known| known.lead), out);
+            arrays.put_spans(known.clone().map(|known| known.trail), out);
+        }
+        arrays.put(known.clone().map(|known| known.min), out);
+        arrays.put(known.clone().map(|known| known.max.wrapping_sub(known.min)), out);
+        arrays.put(
+            known.clone().map(|known| known.first.wrapping_sub(known.min)),
+            out,
+        );
+        arrays.put(known.clone().map(|known| known.last.wrapping_sub(known.min)), out);
+        arrays.put(known.clone().map(|known| excess(known) as i64), out);
+        if is_wide {
+            arrays.put(known.clone().map(|known| (excess(known) >> 64) as i64), out);
+        }
+        if form.is_some() {
+            arrays.put(known.map(|known| rounded(known.correction)), out);
+        }
+    }
+}
+
+impl Known {
+    /// The lowest value as a number, of any type but the bits of floats.
+    fn lowest(&self, values: &ColumnData) -> i128 {
+        match values {
+            ColumnData::Unsigned(_) => i128::from(self.min as u64),
+            _ => i128::from(self.min),
+        }
+    }
+}
+
+/// The codecs of the arrays that summaries are made of.
+#[derive(Debug, Default)]
+struct Arrays {
+    integers: IntegerEncoder,
+    timestamps: TimestampEncoder,
+    elements: Vec<i64>,
+}
+
+impl Arrays {
+    fn put(&mut self, elements: impl Iterator<Item = i64>, out: &mut Vec<u8>) {
+        self.elements.clear();
+        self.elements.extend(elements);
+        self.integers.encode(&self.elements, out);
+    }
+
+    /// As [`Arrays::put`], in the coarsest unit of time that fits.
+    fn put_spans(&mut self, elements: impl Iterator<Item = i64>, out: &mut Vec<u8>) {
+        self.elements.clear();
+        self.elements.extend(elements);
+        self.timestamps
+            .encode_any(&self.elements, &mut self.integers, out);
+    }
+}
+
+fn is_numeric(values: &ColumnData) -> bool {
+    matches!(
+        values,
+        ColumnData::Float(_) | ColumnData::Signed(_) | ColumnData::Unsigned(_)
+    )
+}
+
+/// The first and the last of `rows` that have a value, and how many have; `None` where none has.
+fn present(presence: &Presence, rows: Range<usize>) -> Option<(usize, usize, usize)> {
+    match presence {
+        Presence::All => Some((rows.start, rows.end - 1, rows.len())),
+        Presence::Some(bitmap) => {
+            let mut present = rows.filter(|row| bitmap.get(*row));
+            let first = present.next()?;
+            let (last, more) = present.fold((first, 0), |(_, count), row| (row, count + 1));
+            Some((first, last, 1 + more))
+        }
+    }
+}
+
+/// The summary of at least one integer.
+fn integers<T: Lane + Ord + Into<i128>>(values: &[T]) -> Known {
+    let first = values[0];
+    let (mut min, mut max, mut sum) = (first, first, 0i128);
+    for value in values {
+        min = min.min(*value);
+        max = max.max(*value);
+        sum += (*value).into();
+    }
+    Known {
+        min: min.into_lane(),
+        max: max.into_lane(),
+        first: first.into_lane(),
+        last: values[values.len() - 1].into_lane(),
+        sum,
+        ..Known::default()
+    }
+}
+
+/// The summary of at least one float, in bits; `None` where the sum is not finite, as with any NaN or infinity.
+fn floats(values: &[f64]) -> Option<Known> {
+    let (sum, correction) = compensated_sum(values);
+    if !(sum.is_finite() && correction.is_finite()) {
+        return None;
+    }
+    let (mut min, mut max) = (i64::MAX, i64::MIN);
+    for value in values {
+        let key = total_order(value.to_bits() as i64);
+        min = min.min(key);
+        max = max.max(key);
+    }
+    Some(Known {
+        min: total_order(min),
+        max: total_order(max),
+        first: values[0].to_bits() as i64,
+        last: values[values.len() - 1].to_bits() as i64,
+        sum: i128::from(sum.to_bits()),
+        correction,
+        ..Known::default()
+    })
+}
+
+/// Maps the bits of doubles to integers in their total order, and back.
+fn total_order(bits: i64) -> i64 {
+    bits ^ ((bits >> 63) as u64 >> 1) as i64
+}
+
+/// Sum and correction, whose sum is that of all values as if added in twice the precision (Ogita, Rump, Oishi,
+/// "Accurate Sum and Dot Product", 2005). Four sums at once, since each waits for its last addition.
+fn compensated_sum(values: &[f64]) -> (f64, f64) {
+    let (mut sums, mut corrections) = ([0.0; 4], [0.0; 4]);
+    let (fours, rest) = values.as_chunks::<4>();
+    for four in fours {
+        for lane in 0..4 {
+            let (sum, error) = two_sum(sums[lane], four[lane]);
+            sums[lane] = sum;
+            corrections[lane] += error;
+        }
+    }
+    let (mut total, mut correction) = (0.0, corrections.iter().sum::<f64>());
+    for value in sums.iter().chain(rest) {
+        let (sum, error) = two_sum(total, *value);
+        total = sum;
+        correction += error;
+    }
+    two_sum(total, correction)
+}
+
+/// The rounded sum, and what rounding took away (Knuth).
+fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let b_part = sum - a;
+    (sum, (a - (sum - b_part)) + (b - b_part))
+}
+
+/// Turns bits of floats into decimals, where all can be; otherwise leaves them as they are.
+fn to_decimals(known: &mut [Known], power: f64) -> bool {
+    let decimal = |known: &Known| -> Option<Known> {
+        let value = |bits: i64| restored(f64::from_bits(bits as u64), power);
+        let sum = f64::from_bits(known.sum as u64);
+        let (decimal, missing) = near(sum, power)?;
+        let correction = missing + known.correction;
+        let [min, max] = [known.min, known.max].map(|bits| f64::from_bits(bits as u64));
+        let is_small = correction.abs() <= min.abs().max(max.abs()) * DECIMAL_CORRECTION_MAX;
+        is_small.then_some(Known {
+            min: value(known.min)?,
+            max: value(known.max)?,
+            first: value(known.first)?,
+            last: value(known.last)?,
+            sum: i128::from(decimal),
+            correction,
+            ..*known
+        })
+    };
+    if !known.iter().all(|known| decimal(known).is_some()) {
+        return false;
+    }
+    for known in known {
+        if let Some(decimal) = decimal(known) {
+            *known = decimal;
+        }
+    }
+    true
+}
+
+/// The bits of a correction that are kept, rounded.
+fn rounded(correction: f64) -> i64 {
+    let bits = correction.to_bits() + (1 << (CORRECTION_SHIFT - 1));
+    (bits >> CORRECTION_SHIFT) as i64
+}
