@@ -7,39 +7,37 @@ mod open;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use fjall::Keyspace;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::Mutex;
 use tideline_backend::limits::{check_edit, check_key, check_write};
+use tideline_backend::page::PageBuilder;
 use tideline_backend::{
     Backend, BackendError, Capabilities, Direction, EditOutcome, Epoch, Health, JournalEntry, JournalEpoch,
     KeyRange, Manifest, ManifestChange, ManifestRow, Page, PageLimit, Partition, Result, Row, RowChange,
-    SegmentRef, Shard, Stamp, Usage,
+    SegmentRef, Shard, Stamp, Unit, Usage,
 };
-use tideline_model::{Durability, GroupId, SequenceNumber};
+use tideline_model::{Durability, SequenceNumber, Tier};
 
+use crate::cold::Cold;
 use crate::engine::{Change, Engine, Table};
-use crate::error::{During, RETRY_AFTER, from_fjall, from_io, unavailable};
-use crate::files::FreeSpace;
 use crate::highwater::HighWater;
 use crate::journal::Journals;
 use crate::keys::{ManifestKey, manifest_key, partition_prefix, prefixed, shard_prefix};
-use crate::keyspace_list::KeyspaceList;
 use crate::ledger::{Ledger, ShardHead, commits_change, head_change};
 use crate::lock::FolderLock;
 use crate::options::FjallOptions;
-use crate::segments::{self, GroupLocks, LoadError};
-use keeper::{Keeper, Poison};
-pub(crate) use open::{FORMAT_FILE, JOURNAL, STORE};
+use crate::store::{EngineGuard, Store, Takes, closed};
+use keeper::Keeper;
+pub(crate) use open::JOURNAL;
 
 /// The embedded default. One process for each data folder; every method may be called from many threads.
 ///
-/// It keeps its promises itself: a failed write makes it refuse writes, and reopen the store on its own; a full disk
-/// makes it refuse writes until there is space. Dropping it closes it.
+/// Rows, manifests and hot segments are in one fjall database, cold segments in another, with their own cache, thread
+/// and, if wanted, disk. It keeps its promises itself: after a failed write a database refuses writes and is reopened;
+/// while its disk is full it refuses what takes space. Dropping it closes it.
 #[derive(Debug)]
 pub struct FjallBackend {
     inner: Arc<Inner>,
@@ -49,104 +47,66 @@ pub struct FjallBackend {
 /// What the backend shares with its keeper.
 #[derive(Debug)]
 struct Inner {
-    folder: PathBuf,
     options: FjallOptions,
     capabilities: Capabilities,
     lock: Mutex<Option<FolderLock>>,
-    free_space: FreeSpace,
-    /// Locked for writing only to reopen and to close, so whoever reads has the engine for the whole call.
-    engine: RwLock<Option<Engine>>,
+    hot: Store,
+    cold: Cold,
     /// Locked for the whole of a commit, so commits are counted in the order they happen.
     ledger: Mutex<Ledger>,
     journals: Journals,
-    groups: GroupLocks,
-    keyspaces: Mutex<KeyspaceList>,
     high_water: HighWater,
-    poison: Mutex<Option<Poison>>,
     /// Why a journal takes no appends, if one does not.
     journal_failure: Mutex<Option<String>>,
     /// Why writes are refused for good, if they are.
     loss: Mutex<Option<String>>,
-    /// Whether the copy that was made for the open is still there.
-    has_safety: AtomicBool,
     is_closed: AtomicBool,
 }
 
-/// Whether a change takes space or frees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    /// Refused while the disk is nearly full.
-    Space,
-    /// Small, or on the way to freeing space.
-    Little,
-}
-
-impl FjallBackend {
-    fn closed() -> BackendError {
-        BackendError::Refused {
-            reason: "the backend is closed".to_owned(),
-        }
-    }
-}
-
 impl Inner {
-    /// The engine, for the time of one call. Recursive, since the rows of a load may come from a scan.
+    /// The hot engine, for the time of one call.
     fn engine(&self) -> Result<EngineGuard<'_>> {
-        if self.is_closed.load(Ordering::Acquire) {
-            return Err(FjallBackend::closed());
-        }
-        let guard = self.engine.read_recursive();
-        if guard.is_none() {
-            return Err(unavailable("the store is being reopened"));
-        }
-        Ok(EngineGuard(guard))
+        self.hot.opened()
     }
 
-    /// Refuses a change that cannot be promised now.
-    fn check_writable(&self, takes: Takes) -> Result<()> {
+    /// The store of a tier.
+    fn store(&self, tier: Tier) -> &Store {
+        match tier {
+            Tier::Hot => &self.hot,
+            Tier::Cold => &self.cold.store,
+        }
+    }
+
+    /// The engine that holds a partition; `None` if the store has not been made, so nothing is in it.
+    fn engine_of(&self, partition: Partition) -> Result<Option<EngineGuard<'_>>> {
+        let tier = match partition.unit {
+            Unit::Segment(segment) => segment.tier,
+            Unit::Space(_) => Tier::Hot,
+        };
+        self.store(tier).engine()
+    }
+
+    /// Refuses a change to a tier that cannot be promised now.
+    fn check_writable(&self, tier: Tier, takes: Takes) -> Result<()> {
         if self.is_closed.load(Ordering::Acquire) {
-            return Err(FjallBackend::closed());
+            return Err(closed());
         }
         if let Some(missing) = &*self.loss.lock() {
             return Err(BackendError::Misconfigured {
                 reason: format!("read-only, because something acknowledged is missing: {missing}"),
             });
         }
-        if let Some(poison) = &*self.poison.lock() {
-            return Err(BackendError::Unavailable {
-                reason: format!("the store is being reopened after: {}", poison.reason),
-                retry_after: RETRY_AFTER,
-            });
-        }
-        let space = self.free_space.get();
-        if takes == Takes::Space && space.is_low() {
-            return Err(unavailable(format!(
-                "only {} bytes are free, {} must be",
-                space.free_bytes, space.watermark_bytes
-            )));
-        }
-        Ok(())
+        self.store(tier).check(takes)
     }
 
     /// Commits changes and counts the commit. A failure poisons the store, since its outcome is unknown.
     fn commit(&self, engine: &Engine, ledger: &mut Ledger, mut changes: Vec<Change>) -> Result<()> {
         let commits = ledger.commits + 1;
         changes.push(commits_change(commits));
-        engine.commit(changes).map_err(|error| {
-            self.poison(&error.to_string());
-            from_fjall(error, During::Write)
-        })?;
+        engine.commit(changes).map_err(|error| self.hot.failed(error))?;
         ledger.commits = commits;
         self.high_water.note_commit(commits);
         Ok(())
-    }
-
-    fn poison(&self, reason: &str) {
-        let mut poison = self.poison.lock();
-        if poison.is_none() {
-            tracing::error!(reason, "the store failed and will be reopened");
-            *poison = Some(Poison::new(reason));
-        }
     }
 
     fn load(
@@ -155,67 +115,16 @@ impl Inner {
         bucket: u16,
         rows: &mut dyn Iterator<Item = Result<Row>>,
     ) -> Result<()> {
-        self.check_writable(Takes::Space)?;
-        let turn = self.groups.of(segment.group);
-        let _turn = turn.lock();
-        let engine = self.engine()?;
-        let failed = |error| from_fjall(error, During::Write);
-        let (keyspace, is_new) = match engine.group(segment.group) {
-            Some(keyspace) => (keyspace, false),
-            None => (self.create_group(&engine, segment.group)?, true),
-        };
-        let loaded = segments::load(&keyspace, segment, bucket, rows);
-        // Neither a failed nor an empty load leaves an empty group behind.
-        if is_new && !matches!(loaded, Ok(1..)) {
-            self.drop_group(&engine, segment.group, keyspace)?;
-        }
-        loaded.map(drop).map_err(|error| match error {
-            LoadError::Rows(error) => error,
-            LoadError::Store(error) => failed(error),
-        })
-    }
-
-    fn reclaim(&self, segment: SegmentRef) -> Result<()> {
-        self.check_writable(Takes::Little)?;
-        let turn = self.groups.of(segment.group);
-        let _turn = turn.lock();
-        let engine = self.engine()?;
-        let Some(keyspace) = engine.group(segment.group) else {
+        self.check_writable(segment.tier, Takes::Space)?;
+        // An empty load makes nothing.
+        let Some(first) = rows.next().transpose()? else {
             return Ok(());
         };
-        let failed = |error: fjall::Error| {
-            self.poison(&error.to_string());
-            from_fjall(error, During::Write)
-        };
-        if segments::reclaim(&engine, &keyspace, segment.segment).map_err(failed)? {
-            self.drop_group(&engine, segment.group, keyspace)?;
+        let mut rows = std::iter::once(Ok(first)).chain(rows);
+        match segment.tier {
+            Tier::Hot => self.hot.load(segment, bucket, &mut rows),
+            Tier::Cold => self.cold.load(segment, bucket, &mut rows, &self.high_water),
         }
-        Ok(())
-    }
-
-    /// Creates a group's keyspace and lists it before anything is in it.
-    fn create_group(&self, engine: &Engine, group: GroupId) -> Result<Keyspace> {
-        let keyspace = engine
-            .create_group(group)
-            .map_err(|error| from_fjall(error, During::Write))?;
-        self.list_keyspaces(|list| list.add(keyspace.id(), keyspace.name()))?;
-        Ok(keyspace)
-    }
-
-    /// Takes a group's keyspace off the list and drops it.
-    fn drop_group(&self, engine: &Engine, group: GroupId, keyspace: Keyspace) -> Result<()> {
-        self.list_keyspaces(|list| list.remove(keyspace.id()))?;
-        drop(keyspace);
-        engine
-            .drop_group(group)
-            .map_err(|error| from_fjall(error, During::Write))
-    }
-
-    fn list_keyspaces(&self, change: impl FnOnce(&mut KeyspaceList)) -> Result<()> {
-        let mut list = self.keyspaces.lock();
-        change(&mut list);
-        list.write(&self.folder)
-            .map_err(|error| from_io(&error, "the list of keyspaces", During::Write))
     }
 
     fn manifest(&self, shard: Shard) -> Result<Manifest> {
@@ -244,7 +153,7 @@ impl Inner {
         changes: &[ManifestChange],
     ) -> Result<EditOutcome> {
         check_edit(changes)?;
-        self.check_writable(Takes::Little)?;
+        self.check_writable(Tier::Hot, Takes::Little)?;
         let engine = self.engine()?;
         let mut ledger = self.ledger.lock();
         let head = ledger.head(shard);
@@ -271,30 +180,42 @@ impl Inner {
         })
     }
 
-    fn health(&self) -> Health {
+    fn health(&self, tier: Tier) -> Health {
         if let Some(missing) = &*self.loss.lock() {
             return Health::ReadOnly {
                 reason: missing.clone(),
             };
         }
-        if let Some(poison) = &*self.poison.lock() {
-            return Health::Poisoned {
-                reason: poison.reason.clone(),
-            };
-        }
-        if let Some(failure) = &*self.journal_failure.lock() {
+        let trouble = self.store(tier).trouble();
+        if tier == Tier::Hot
+            && !matches!(trouble, Some(Health::Poisoned { .. }))
+            && let Some(failure) = &*self.journal_failure.lock()
+        {
             return Health::Poisoned {
                 reason: format!("the journal: {failure}"),
             };
         }
-        let space = self.free_space.get();
-        if space.is_low() {
-            return Health::DiskLow {
-                free_bytes: space.free_bytes,
-                watermark_bytes: space.watermark_bytes,
-            };
+        trouble.unwrap_or(Health::Ready)
+    }
+
+    fn usage(&self) -> Usage {
+        let sizes = |store: &Store| {
+            let engine = store.engine().ok().flatten();
+            engine.map_or_else(Default::default, |engine| (engine.disk_bytes(), engine.cache()))
+        };
+        let (hot_bytes, hot_cache) = sizes(&self.hot);
+        let (cold_bytes, cold_cache) = sizes(&self.cold.store);
+        let journals = self.journals.all();
+        Usage {
+            data_bytes: hot_bytes + cold_bytes,
+            hot_bytes,
+            cold_bytes,
+            journal_bytes: journals.iter().map(|journal| journal.lock().bytes()).sum(),
+            free_bytes: self.hot.free_bytes(),
+            cold_free_bytes: self.cold.store.free_bytes(),
+            hot_cache,
+            cold_cache,
         }
-        Health::Ready
     }
 }
 
@@ -303,17 +224,6 @@ fn last_of_each(table: Table, changes: impl Iterator<Item = (Vec<u8>, Option<Byt
     let changes: BTreeMap<_, _> = changes.collect();
     let changes = changes.into_iter();
     changes.map(|(key, value)| Change { table, key, value }).collect()
-}
-
-/// An engine that is not closed while this lives.
-struct EngineGuard<'a>(RwLockReadGuard<'a, Option<Engine>>);
-
-impl std::ops::Deref for EngineGuard<'_> {
-    type Target = Engine;
-
-    fn deref(&self) -> &Engine {
-        self.0.as_ref().expect("checked when the guard was made")
-    }
 }
 
 impl Backend for FjallBackend {
@@ -332,7 +242,10 @@ impl Backend for FjallBackend {
 
     fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
         check_key(key)?;
-        self.inner.engine()?.get(partition, key)
+        match self.inner.engine_of(partition)? {
+            Some(engine) => engine.get(partition, key),
+            None => Ok(None),
+        }
     }
 
     fn scan(
@@ -342,12 +255,15 @@ impl Backend for FjallBackend {
         direction: Direction,
         limit: PageLimit,
     ) -> Result<Page> {
-        self.inner.engine()?.scan(partition, range, direction, limit)
+        match self.inner.engine_of(partition)? {
+            Some(engine) => engine.scan(partition, range, direction, limit),
+            None => Ok(PageBuilder::new(range, direction, limit).complete()),
+        }
     }
 
     fn write(&self, partition: Partition, changes: &[RowChange], _stamp: Stamp) -> Result<()> {
         check_write(partition, changes)?;
-        self.inner.check_writable(Takes::Space)?;
+        self.inner.check_writable(Tier::Hot, Takes::Space)?;
         if changes.is_empty() {
             return Ok(());
         }
@@ -371,11 +287,14 @@ impl Backend for FjallBackend {
     }
 
     fn reclaim(&self, segment: SegmentRef) -> Result<()> {
-        self.inner.reclaim(segment)
+        self.inner.check_writable(segment.tier, Takes::Little)?;
+        self.inner.store(segment.tier).reclaim(segment)
     }
 
     fn segments(&self) -> Result<Vec<SegmentRef>> {
-        segments::list(&*self.inner.engine()?)
+        let mut segments = self.inner.hot.segments()?;
+        segments.extend(self.inner.cold.store.segments()?);
+        Ok(segments)
     }
 
     fn append(
@@ -447,17 +366,15 @@ impl Backend for FjallBackend {
     }
 
     fn health(&self) -> Health {
-        self.inner.health()
+        self.inner.health(Tier::Hot)
+    }
+
+    fn tier_health(&self, tier: Tier) -> Health {
+        self.inner.health(tier)
     }
 
     fn usage(&self) -> Usage {
-        let data_bytes = self.inner.engine().map_or(0, |engine| engine.disk_bytes());
-        let journals = self.inner.journals.all();
-        Usage {
-            data_bytes,
-            journal_bytes: journals.iter().map(|journal| journal.lock().bytes()).sum(),
-            free_bytes: self.inner.free_space.get().free_bytes,
-        }
+        self.inner.usage()
     }
 
     fn close(&self) -> Result<()> {

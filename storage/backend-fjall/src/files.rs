@@ -1,4 +1,4 @@
-//! Small durable file operations, and the free space of the data disk.
+//! Small durable file operations, and the free space of a disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -21,14 +21,18 @@ const MAGIC: [u8; 8] = *b"TLHIGHW1";
 const SLOT_BYTES: usize = 4096;
 const MARK_BYTES: usize = 18;
 const MARKS_AT: usize = 28;
+/// Behind the marks, where older builds left zeros.
+const COLD_LOADS_AT: usize = SLOT_BYTES - 12;
 /// Most journals that fit into a slot; the embedded store has one shard and rarely more than two epochs.
-const MARKS_MAX: usize = (SLOT_BYTES - MARKS_AT - 4) / MARK_BYTES;
+const MARKS_MAX: usize = (COLD_LOADS_AT - MARKS_AT) / MARK_BYTES;
 
 /// What has been acknowledged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
     /// Commits of rows, manifests and owners.
     pub(crate) commits: u64,
+    /// Loads into the cold store.
+    pub(crate) cold_loads: u64,
     /// The last durable entry of each journal that is not forgotten.
     pub(crate) journals: BTreeMap<(Shard, Epoch), SequenceNumber>,
 }
@@ -104,6 +108,13 @@ impl HighWater {
         noted.is_dirty = true;
     }
 
+    /// Notes a durable load into the cold store.
+    pub(crate) fn note_cold_load(&self, loads: u64) {
+        let mut noted = self.noted.lock();
+        noted.marks.cold_loads = noted.marks.cold_loads.max(loads);
+        noted.is_dirty = true;
+    }
+
     /// Notes a durable journal entry.
     pub(crate) fn note_entry(&self, shard: Shard, epoch: Epoch, sequence: SequenceNumber) {
         let mut noted = self.noted.lock();
@@ -175,6 +186,13 @@ impl Marks {
                 self.commits
             ));
         }
+        if found.cold_loads < self.cold_loads {
+            return Some(format!(
+                "{} of {} loads of cold segments",
+                self.cold_loads - found.cold_loads,
+                self.cold_loads
+            ));
+        }
         let journal = self
             .journals
             .iter()
@@ -203,6 +221,7 @@ fn encode(counter: u64, marks: &Marks) -> [u8; SLOT_BYTES] {
         mark[2..10].copy_from_slice(&epoch.0.to_le_bytes());
         mark[10..].copy_from_slice(&sequence.0.to_le_bytes());
     }
+    slot[COLD_LOADS_AT..][..8].copy_from_slice(&marks.cold_loads.to_le_bytes());
     let checksum = crc32fast::hash(&slot[..SLOT_BYTES - 4]);
     slot[SLOT_BYTES - 4..].copy_from_slice(&checksum.to_le_bytes());
     slot
@@ -226,6 +245,7 @@ fn decode(slot: &[u8; SLOT_BYTES]) -> Option<(u64, Marks)> {
     }
     let marks = Marks {
         commits: number(16)?,
+        cold_loads: number(COLD_LOADS_AT)?,
         journals,
     };
     Some((number(8)?, marks))
@@ -238,6 +258,7 @@ mod tests {
     fn marks(commits: u64) -> Marks {
         Marks {
             commits,
+            cold_loads: commits / 2,
             journals: [((Shard(0), Epoch(3)), SequenceNumber(commits * 10))].into(),
         }
     }
@@ -251,6 +272,22 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(decode(&flipped), None, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_slot_can_be_full() {
+        let mut full = marks(5);
+        for epoch in 0..300 {
+            full.journals
+                .insert((Shard(0), Epoch(epoch)), SequenceNumber(epoch));
+        }
+        let (_, read) = decode(&encode(1, &full)).expect("an intact slot");
+        assert_eq!((read.commits, read.cold_loads), (5, 2));
+        assert_eq!(read.journals.len(), MARKS_MAX);
+        assert_eq!(
+            read.journals.first_key_value().map(|(key, _)| key.1),
+            Some(Epoch(75))
+        );
     }
 
     #[test]
@@ -287,6 +324,12 @@ mod tests {
         assert_eq!(marks(5).missing_in(&marks(5)), None);
         assert_eq!(marks(5).missing_in(&marks(6)), None);
         assert!(marks(5).missing_in(&marks(4)).is_some());
+        let without_loads = Marks {
+            cold_loads: 1,
+            ..marks(5)
+        };
+        let missing = marks(5).missing_in(&without_loads);
+        assert_eq!(missing.as_deref(), Some("1 of 2 loads of cold segments"));
         let without_journal = Marks {
             commits: 9,
             ..Marks::default()

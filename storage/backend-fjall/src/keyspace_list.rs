@@ -4,6 +4,8 @@
 //! everything and report success. The list is compared with the folders before fjall is opened, and with what fjall
 //! has opened after. It never names more than there is: a keyspace is listed after it has been created and before
 //! anything is in it, and taken off the list before it is dropped.
+//!
+//! Both lists lie in the data folder, that of the cold store too: so a cold folder that is not there is missed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,16 +13,44 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use tideline_model::Tier;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::files::replace;
+use crate::keys::group_of;
 
-const FILE_NAMES: [&str; 2] = ["KEYSPACES", "KEYSPACES.copy"];
-const TITLE: &str = "tideline keyspaces 1";
+/// The files that hold the list of a store.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ListFiles {
+    names: [&'static str; 2],
+    title: &'static str,
+}
+
+/// The list of the hot store.
+const HOT: ListFiles = ListFiles {
+    names: ["KEYSPACES", "KEYSPACES.copy"],
+    title: "tideline keyspaces 1",
+};
+/// The list of the cold store.
+const COLD: ListFiles = ListFiles {
+    names: ["COLD_KEYSPACES", "COLD_KEYSPACES.copy"],
+    title: "tideline cold keyspaces 1",
+};
+
+impl ListFiles {
+    /// The files of a tier's store.
+    pub(crate) fn of(tier: Tier) -> &'static Self {
+        match tier {
+            Tier::Hot => &HOT,
+            Tier::Cold => &COLD,
+        }
+    }
+}
 
 /// Folder numbers and names.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyspaceList {
+    files: &'static ListFiles,
     /// Counts the changes, so that the newer copy is known.
     generation: u64,
     names: BTreeMap<u64, String>,
@@ -28,19 +58,21 @@ pub(crate) struct KeyspaceList {
 
 impl KeyspaceList {
     /// A list of what there is.
-    pub(crate) fn of(keyspaces: Vec<(u64, String)>) -> Self {
+    pub(crate) fn of(tier: Tier, keyspaces: Vec<(u64, String)>) -> Self {
         Self {
+            files: ListFiles::of(tier),
             generation: 0,
             names: keyspaces.into_iter().collect(),
         }
     }
 
     /// Reads the newer intact copy; `None` if there is none.
-    pub(crate) fn read(folder: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn read(folder: &Path, tier: Tier) -> io::Result<Option<Self>> {
+        let files = ListFiles::of(tier);
         let mut copies = Vec::new();
-        for name in FILE_NAMES {
+        for name in files.names {
             match fs::read(folder.join(name)) {
-                Ok(content) => match Self::parse(&content) {
+                Ok(content) => match Self::parse(&content, files) {
                     Some(list) => copies.push(list),
                     None => tracing::error!(name, "a copy of the list of keyspaces is damaged"),
                 },
@@ -51,10 +83,19 @@ impl KeyspaceList {
         Ok(copies.into_iter().max_by_key(|list| list.generation))
     }
 
+    /// Whether there is a copy, intact or not.
+    pub(crate) fn is_there(folder: &Path, tier: Tier) -> io::Result<bool> {
+        let names = ListFiles::of(tier).names.iter();
+        let there: Vec<bool> = names
+            .map(|name| folder.join(name).try_exists())
+            .collect::<io::Result<_>>()?;
+        Ok(there.contains(&true))
+    }
+
     /// Writes both copies.
     pub(crate) fn write(&mut self, folder: &Path) -> io::Result<()> {
         self.generation += 1;
-        replace(folder, &FILE_NAMES, self.render().as_bytes())
+        replace(folder, &self.files.names, self.render().as_bytes())
     }
 
     /// Lists a keyspace.
@@ -70,6 +111,14 @@ impl KeyspaceList {
     /// Every folder number.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.names.keys().copied()
+    }
+
+    /// How many groups are listed.
+    pub(crate) fn groups(&self) -> usize {
+        self.names
+            .values()
+            .filter(|name| group_of(name).is_some())
+            .count()
     }
 
     /// Every folder number and name.
@@ -92,7 +141,7 @@ impl KeyspaceList {
     }
 
     fn render(&self) -> String {
-        let mut text = format!("{TITLE}\ngeneration {}\n", self.generation);
+        let mut text = format!("{}\ngeneration {}\n", self.files.title, self.generation);
         for (number, name) in &self.names {
             writeln!(text, "{number} {name}").expect("a string takes every write");
         }
@@ -101,10 +150,10 @@ impl KeyspaceList {
         text
     }
 
-    fn parse(content: &[u8]) -> Option<Self> {
+    fn parse(content: &[u8], files: &'static ListFiles) -> Option<Self> {
         let text = std::str::from_utf8(content).ok()?;
         let mut lines = text.lines();
-        if lines.next()? != TITLE {
+        if lines.next()? != files.title {
             return None;
         }
         let generation = lines.next()?.strip_prefix("generation ")?.parse().ok()?;
@@ -115,7 +164,11 @@ impl KeyspaceList {
                 names.insert(number.parse().ok()?, name.to_owned());
             }
         }
-        let list = Self { generation, names };
+        let list = Self {
+            files,
+            generation,
+            names,
+        };
         (list.render() == text).then_some(list)
     }
 }
@@ -126,22 +179,41 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_seen_and_the_other_copy_is_used() {
+        for tier in Tier::ALL {
+            let folder = tempfile::tempdir().expect("a folder");
+            let files = ListFiles::of(tier);
+            let read = || KeyspaceList::read(folder.path(), tier).expect("read");
+            assert_eq!(read(), None);
+            let mut list = KeyspaceList::of(tier, vec![(1, "rows".to_owned())]);
+            list.write(folder.path()).expect("write");
+            assert_eq!(list.groups(), 0);
+            list.add(7, "g0000000000000001");
+            list.write(folder.path()).expect("write");
+            assert_eq!(list.groups(), 1);
+            let text = list.render().into_bytes();
+            for bit in 0..text.len() * 8 {
+                let mut flipped = text.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(KeyspaceList::parse(&flipped, files), None, "bit {bit}");
+            }
+            for name in files.names {
+                fs::write(folder.path().join(name), b"damaged").expect("damage");
+                assert_eq!(read().as_ref(), (name == files.names[0]).then_some(&list));
+            }
+            assert!(KeyspaceList::is_there(folder.path(), tier).expect("look"));
+        }
+    }
+
+    #[test]
+    fn the_list_of_one_store_is_not_that_of_the_other() {
         let folder = tempfile::tempdir().expect("a folder");
-        assert_eq!(KeyspaceList::read(folder.path()).expect("read"), None);
-        let mut list = KeyspaceList::of(vec![(1, "rows".to_owned())]);
-        list.write(folder.path()).expect("write");
-        list.add(7, "g0000000000000001");
-        list.write(folder.path()).expect("write");
-        let text = list.render().into_bytes();
-        for bit in 0..text.len() * 8 {
-            let mut flipped = text.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(KeyspaceList::parse(&flipped), None, "bit {bit}");
+        let mut hot = KeyspaceList::of(Tier::Hot, Vec::new());
+        hot.write(folder.path()).expect("write");
+        assert!(!KeyspaceList::is_there(folder.path(), Tier::Cold).expect("look"));
+        for (hot, cold) in HOT.names.iter().zip(COLD.names) {
+            fs::copy(folder.path().join(hot), folder.path().join(cold)).expect("copy");
         }
-        for name in FILE_NAMES {
-            fs::write(folder.path().join(name), b"damaged").expect("damage");
-            let read = KeyspaceList::read(folder.path()).expect("read");
-            assert_eq!(read.as_ref(), (name == FILE_NAMES[0]).then_some(&list));
-        }
+        let cold = KeyspaceList::read(folder.path(), Tier::Cold).expect("read");
+        assert_eq!(cold, None);
     }
 }

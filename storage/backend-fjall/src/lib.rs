@@ -1,4 +1,4 @@
-//! The embedded backend: fjall 3 for segments, manifests and rows, and own journal files.
+//! The embedded backend: fjall 3 for segments, manifests and rows, one database for each tier, and own journal files.
 //!
 //! What fjall does well is used as it is; what it does not promise is done here, above it: journals that are freed
 //! with their generation, checks before an open that could delete, a mark that notices lost acknowledgements, and a
@@ -6,9 +6,11 @@
 #![doc = include_str!("../FORMAT.md")]
 
 mod backend;
+mod cold;
 mod engine;
 mod error;
 mod files;
+mod format;
 mod highwater;
 mod journal;
 mod keys;
@@ -18,6 +20,7 @@ mod lock;
 mod options;
 mod safety;
 mod segments;
+mod store;
 mod verify;
 mod wal;
 

@@ -1,4 +1,4 @@
-//! One process for each data folder.
+//! One process for each data folder, and for each cold folder.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -9,14 +9,14 @@ use tideline_backend::{BackendError, Result};
 
 use crate::error::at;
 
-/// Holds the lock of a data folder until it is dropped. The system frees it when the process dies.
+/// Holds the lock of a folder until it is dropped. The system frees it when the process dies.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
     _file: File,
 }
 
 impl FolderLock {
-    /// Locks `DIR/LOCK` and writes this process's id into it.
+    /// Locks the file `LOCK` in a folder and writes this process's id into it.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         let path = folder.join("LOCK");
         let mut file = OpenOptions::new()
@@ -33,7 +33,7 @@ impl FolderLock {
                 _ => "another process".to_owned(),
             };
             return Err(BackendError::Misconfigured {
-                reason: format!("{holder} is using the data folder {}", folder.display()),
+                reason: format!("{holder} is using {}", folder.display()),
             });
         }
         file.set_len(0)

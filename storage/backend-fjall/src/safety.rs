@@ -19,9 +19,9 @@ const VERSIONS: &str = "versions";
 /// fjall's folder of tables inside a keyspace. A table never changes, so a link is a copy.
 const TABLES: &str = "tables";
 
-/// Copies the structure of `store` to `DIR/safety`, in place of an older copy. Tables are named keyspace-table.
-pub(crate) fn make(folder: &Path, store: &Path) -> io::Result<()> {
-    let safety = folder.join(SAFETY);
+/// Copies the structure of `store` to `safety` beside it, in place of an older copy. Tables are named keyspace-table.
+pub(crate) fn make(root: &Path, store: &Path) -> io::Result<()> {
+    let safety = root.join(SAFETY);
     remove_folder(&safety)?;
     fs::create_dir_all(&safety)?;
     let mut versions = BufWriter::new(File::create(safety.join(VERSIONS))?);
@@ -46,8 +46,8 @@ pub(crate) fn make(folder: &Path, store: &Path) -> io::Result<()> {
 }
 
 /// Removes the copy.
-pub(crate) fn remove(folder: &Path) -> io::Result<()> {
-    remove_folder(&folder.join(SAFETY))
+pub(crate) fn remove(root: &Path) -> io::Result<()> {
+    remove_folder(&root.join(SAFETY))
 }
 
 fn name(path: &Path) -> Option<&str> {

@@ -1,22 +1,24 @@
 //! Segments in fjall: a keyspace for each group, in which each segment is a range of keys.
 //!
-//! A load is an ingestion: sorted rows become tables at once, past memtable and write-ahead log. Ingestions of one
-//! keyspace take turns. When no row of a group is left its keyspace is dropped whole, else the segment's own tables
-//! are, which is nearly always everything it has.
+//! A load is an ingestion: sorted rows become tables of 64 MiB, one after the other, past memtable and write-ahead
+//! log. Ingestions of one keyspace take turns. Only the end of the last table is written while fjall's log is locked,
+//! so commits to the same store wait for that long, and those to the other store not at all. When no row of a group is
+//! left its keyspace is dropped whole, else the segment's own tables are, which is nearly always everything it has.
 
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fjall::Keyspace;
 use parking_lot::Mutex;
 use tideline_backend::limits::check_row;
-use tideline_backend::{BackendError, Partition, Result, Row, SegmentRef};
+use tideline_backend::{BackendError, KeyRange, Partition, Result, Row, SegmentRef};
 use tideline_model::{GroupId, SegmentId, Tier};
 
 use crate::engine::Engine;
 use crate::error::{During, from_fjall};
-use crate::keys::{partition_prefix, prefixed, segment_bounds, segment_of};
+use crate::keys::{bounds, partition_prefix, prefixed, segment_bounds, segment_of};
 
 /// Rows of one batch of deletes.
 const RECLAIM_BATCH_ROWS: usize = 1_000;
@@ -36,41 +38,64 @@ impl GroupLocks {
 
 /// Whether a failure may have left the store changed.
 pub(crate) enum LoadError {
-    /// The rows were wrong, or their source failed.
+    /// The rows were wrong, or their source failed. What had been loaded before is in the store.
     Rows(BackendError),
-    /// fjall failed.
+    /// fjall failed. Tables may lie about that belong to nothing, until the store is opened again.
     Store(fjall::Error),
 }
 
-/// Loads one bucket of a segment into its group's keyspace. The caller holds the group's lock. Returns the number of
-/// rows.
+/// Loads one bucket of a segment into its group's keyspace; durable on return. The caller holds the group's lock.
 pub(crate) fn load(
     keyspace: &Keyspace,
     segment: SegmentRef,
     bucket: u16,
     rows: &mut dyn Iterator<Item = Result<Row>>,
-) -> std::result::Result<u64, LoadError> {
+) -> std::result::Result<(), LoadError> {
     let prefix = partition_prefix(Partition::segment(segment, bucket));
     let mut ingestion = keyspace.start_ingestion().map_err(LoadError::Store)?;
     let mut last: Option<Vec<u8>> = None;
-    let mut count = 0;
+    let mut failure = None;
     for row in rows {
-        let row = row.map_err(LoadError::Rows)?;
-        check_row(&row).map_err(LoadError::Rows)?;
-        let key = prefixed(&prefix, &row.key);
-        if last.as_ref().is_some_and(|last| *last >= key) {
-            return Err(LoadError::Rows(BackendError::Refused {
-                reason: "the keys of a load must rise".to_owned(),
-            }));
+        match row.and_then(|row| checked(row, &prefix, last.as_deref())) {
+            Ok((key, value)) => {
+                ingestion
+                    .write(key.as_slice(), &*value)
+                    .map_err(LoadError::Store)?;
+                last = Some(key);
+            }
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
         }
-        ingestion
-            .write(key.as_slice(), &*row.value)
-            .map_err(LoadError::Store)?;
-        last = Some(key);
-        count += 1;
     }
+    // Also after a failure: the tables of an ingestion that is dropped would lie about until the next open.
     ingestion.finish().map_err(LoadError::Store)?;
-    Ok(count)
+    failure.map_or(Ok(()), |error| Err(LoadError::Rows(error)))
+}
+
+/// A row of a load with its whole key, which lies behind the last one.
+fn checked(row: Row, prefix: &[u8], last: Option<&[u8]>) -> Result<(Vec<u8>, Bytes)> {
+    check_row(&row)?;
+    let key = prefixed(prefix, &row.key);
+    if last.is_some_and(|last| last >= key.as_slice()) {
+        return Err(BackendError::Refused {
+            reason: "the keys of a load must rise".to_owned(),
+        });
+    }
+    Ok((key, row.value))
+}
+
+/// Removes what a failed load has left in a group that has other segments too. The caller holds the group's lock.
+pub(crate) fn remove_bucket(
+    engine: &Engine,
+    keyspace: &Keyspace,
+    segment: SegmentRef,
+    bucket: u16,
+) -> fjall::Result<()> {
+    let prefix = partition_prefix(Partition::segment(segment, bucket));
+    let range = bounds(&prefix, &KeyRange::ALL).expect("everything is not nothing");
+    engine.remove_range(keyspace, &range, RECLAIM_BATCH_ROWS)
 }
 
 /// Frees a segment. The caller holds the group's lock. Returns whether the group's keyspace was emptied and is to
@@ -95,8 +120,8 @@ pub(crate) fn reclaim(engine: &Engine, keyspace: &Keyspace, segment: SegmentId) 
     Ok(!is_shared)
 }
 
-/// Every segment that holds rows, by group, then segment. One seek each.
-pub(crate) fn list(engine: &Engine) -> Result<Vec<SegmentRef>> {
+/// Every segment of a tier that holds rows, by group, then segment. One seek each.
+pub(crate) fn list(engine: &Engine, tier: Tier) -> Result<Vec<SegmentRef>> {
     let failed = |error| from_fjall(error, During::Read);
     let mut segments = Vec::new();
     for (group, keyspace) in engine.groups() {
@@ -107,11 +132,7 @@ pub(crate) fn list(engine: &Engine) -> Result<Vec<SegmentRef>> {
         {
             let segment = segment_of(&key)
                 .ok_or_else(|| BackendError::corrupt(format!("group {group} has a short key")))?;
-            segments.push(SegmentRef {
-                segment,
-                group,
-                tier: Tier::Hot,
-            });
+            segments.push(SegmentRef { segment, group, tier });
             match segment_bounds(segment).1 {
                 Bound::Excluded(next) => start = Bound::Included(next),
                 _ => break,

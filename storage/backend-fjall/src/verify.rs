@@ -1,4 +1,4 @@
-//! Checks a data folder before fjall is let near it.
+//! Checks a store before fjall is let near it.
 //!
 //! fjall stores a checksum of each version file and never reads it back, and it deletes what its version files do not
 //! name. So a flipped bit there is data loss at the next open. These checks read a few kilobytes for each keyspace and
@@ -8,13 +8,17 @@ use std::fs;
 use std::path::Path;
 
 use tideline_backend::{BackendError, Result};
+use tideline_model::Tier;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::backend::{FORMAT_FILE, JOURNAL, STORE};
+use crate::backend::JOURNAL;
+use crate::cold::{Cold, Standing};
 use crate::error::at;
 use crate::files::list;
+use crate::format::Format;
 use crate::keyspace_list::KeyspaceList;
 use crate::lock::FolderLock;
+use crate::store::STORE;
 use crate::{journal, wal};
 
 /// fjall's folder of keyspaces.
@@ -30,7 +34,7 @@ const META: u64 = 0;
 pub struct VerifyReport {
     /// Keyspaces whose version file is what was written.
     pub keyspaces: u64,
-    /// Intact batches in fjall's log.
+    /// Intact batches in fjall's logs.
     pub log_batches: u64,
     /// Intact entries in the journals.
     pub journal_entries: u64,
@@ -40,30 +44,21 @@ pub struct VerifyReport {
     pub findings: Vec<String>,
 }
 
-/// Checks a data folder that no process uses. Changes nothing in it but the lock file.
+/// Checks a data folder that no process uses, and its cold folder: `cold` inside it, or `cold_dir`. Changes nothing in
+/// them but the lock files.
 ///
 /// Not checked: the blocks of tables, which fjall checks whenever it reads one.
-pub fn verify(folder: &Path) -> Result<VerifyReport> {
-    if !folder.join(FORMAT_FILE).try_exists().map_err(at(folder))? {
+pub fn verify(folder: &Path, cold_dir: Option<&Path>) -> Result<VerifyReport> {
+    let Some(format) = Format::read(folder)? else {
         return Err(BackendError::Misconfigured {
             reason: format!("{} is no data folder", folder.display()),
         });
-    }
+    };
     let _lock = FolderLock::take(folder)?;
     let mut report = VerifyReport::default();
-    let list = KeyspaceList::read(folder).map_err(at(folder))?;
-    if list.is_none() {
-        report
-            .findings
-            .push("the list of keyspaces is missing or damaged".to_owned());
-    }
-    match check_store(folder, &list.unwrap_or_default()) {
-        Ok((keyspaces, log_batches)) => {
-            report.keyspaces = keyspaces;
-            report.log_batches = log_batches;
-        }
-        Err(error) => report.findings.push(error.to_string()),
-    }
+    let list = KeyspaceList::read(folder, Tier::Hot).map_err(at(folder))?;
+    report.store(folder, list, Tier::Hot);
+    let _cold_lock = verify_cold(folder, cold_dir, format, &mut report)?;
     match journal::verify(&folder.join(JOURNAL)) {
         Ok((entries, bytes)) => {
             report.journal_entries = entries;
@@ -74,10 +69,50 @@ pub fn verify(folder: &Path) -> Result<VerifyReport> {
     Ok(report)
 }
 
+fn verify_cold(
+    folder: &Path,
+    cold_dir: Option<&Path>,
+    format: Format,
+    report: &mut VerifyReport,
+) -> Result<Option<FolderLock>> {
+    let cold = Cold::root(folder, cold_dir);
+    let error = match Standing::of(folder, &cold, format) {
+        Ok(Standing::Made) => {
+            let lock = FolderLock::take(&cold)?;
+            let list = KeyspaceList::read(folder, Tier::Cold).map_err(at(folder))?;
+            report.store(&cold, list, Tier::Cold);
+            return Ok(Some(lock));
+        }
+        Ok(Standing::Unmade) => return Ok(None),
+        Ok(Standing::Missing(missing)) => missing.error(),
+        Err(error) => error,
+    };
+    report.findings.push(error.to_string());
+    Ok(None)
+}
+
+impl VerifyReport {
+    /// Checks the store of a tier and adds what has been seen.
+    fn store(&mut self, root: &Path, list: Option<KeyspaceList>, tier: Tier) {
+        let list = list.unwrap_or_else(|| {
+            self.findings
+                .push(format!("the list of {tier} keyspaces is missing or damaged"));
+            KeyspaceList::of(tier, Vec::new())
+        });
+        match check_store(root, &list) {
+            Ok((keyspaces, log_batches)) => {
+                self.keyspaces += keyspaces;
+                self.log_batches += log_batches;
+            }
+            Err(error) => self.findings.push(error.to_string()),
+        }
+    }
+}
+
 /// Checks version files, the presence of every listed keyspace, and fjall's log. Returns the number of keyspaces and
 /// of batches.
-pub(crate) fn check_store(folder: &Path, expected: &KeyspaceList) -> Result<(u64, u64)> {
-    let store = folder.join(STORE);
+pub(crate) fn check_store(root: &Path, expected: &KeyspaceList) -> Result<(u64, u64)> {
+    let store = root.join(STORE);
     let keyspaces = store.join(KEYSPACES);
     for number in expected.numbers().chain([META]) {
         let path = keyspaces.join(number.to_string());

@@ -7,6 +7,7 @@ mod journal;
 mod manifest;
 mod rows;
 mod segments;
+mod tiers;
 
 use std::sync::Arc;
 
@@ -21,16 +22,25 @@ pub trait Fixture {
     fn open(&self) -> Arc<dyn Backend>;
 }
 
-/// Checks every rule, each in a place of its own.
+/// Checks every rule, each in a place of its own; those of segments once for each tier.
 pub fn run_all(place: &dyn Fn() -> Box<dyn Fixture>) {
-    for (name, rule) in [rows::RULES, segments::RULES, journal::RULES, manifest::RULES].concat() {
+    for (name, rule) in [rows::RULES, journal::RULES, manifest::RULES, tiers::RULES].concat() {
         println!("conformance: {name}");
         rule(place().as_ref());
+    }
+    for (name, rule) in segments::RULES {
+        for tier in Tier::ALL {
+            println!("conformance: {name} ({tier})");
+            rule(place().as_ref(), tier);
+        }
     }
 }
 
 /// A rule's name and its check.
 type Rule = (&'static str, fn(&dyn Fixture));
+
+/// A rule that holds in each tier.
+type TierRule = (&'static str, fn(&dyn Fixture, Tier));
 
 const SHARD: Shard = Shard(0);
 const ROWS: Partition = Partition::space(Space(1), 7);
@@ -39,11 +49,11 @@ const EVERYTHING: PageLimit = PageLimit {
     bytes_max: usize::MAX,
 };
 
-fn segment(segment: u64, group: u64) -> SegmentRef {
+fn segment(segment: u64, group: u64, tier: Tier) -> SegmentRef {
     SegmentRef {
         segment: SegmentId(segment),
         group: GroupId(group),
-        tier: Tier::Hot,
+        tier,
     }
 }
 

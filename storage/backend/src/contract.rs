@@ -351,12 +351,35 @@ pub enum Health {
 /// Sizes, for `/metrics` and table statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Bytes of segments and rows on disk.
+    /// Bytes of segments and rows on disk: the sum of both tiers.
     pub data_bytes: u64,
+    /// Bytes of hot segments, and of rows and manifests, which lie with them.
+    pub hot_bytes: u64,
+    /// Bytes of cold segments.
+    pub cold_bytes: u64,
     /// Bytes of the journal on disk.
     pub journal_bytes: u64,
     /// Bytes free on the data disk.
     pub free_bytes: u64,
+    /// Bytes free on the disk of cold segments; the same number when both tiers share one.
+    pub cold_free_bytes: u64,
+    /// The cache of hot segments and rows.
+    pub hot_cache: CacheUsage,
+    /// The cache of cold segments.
+    pub cold_cache: CacheUsage,
+}
+
+/// A cache of blocks. All zero where there is none. Counts begin anew when the cache does, so they may fall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheUsage {
+    /// Most bytes that it may hold.
+    pub capacity_bytes: u64,
+    /// Bytes that it holds.
+    pub used_bytes: u64,
+    /// Blocks that were asked for and were in it.
+    pub hits: u64,
+    /// Blocks that were asked for and had to be read.
+    pub misses: u64,
 }
 
 /// An engine that keeps Tideline's bytes. See the module's first page for the words.
@@ -406,7 +429,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// Nobody looks at the segment until an [`edit`](Backend::edit) publishes it. A load that failed or whose
     /// outcome is unknown is given up: its segment id is never used, and `reclaim` removes the remains.
-    /// An error from `rows` ends the load and is returned.
+    /// An error from `rows` ends the load and is returned. Rows are taken one by one as they are written, so memory
+    /// does not grow with their number. A load may end itself as `Unavailable` when the disk of its tier fills up.
     fn load(
         &self,
         segment: SegmentRef,
@@ -488,7 +512,16 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     // --- operation -------------------------------------------------------------------------------------
 
     /// Whether promises can be kept now. Cheap; never blocks on the engine.
+    ///
+    /// Of segments it speaks of the hot ones only: see [`tier_health`](Backend::tier_health).
     fn health(&self) -> Health;
+
+    /// Whether segments of a tier can be loaded and reclaimed now. A tier on a disk of its own fails and fills up by
+    /// itself, and hinders nothing else. For [`Tier::Hot`], and where tiers share everything, it is
+    /// [`health`](Backend::health).
+    fn tier_health(&self, _tier: Tier) -> Health {
+        self.health()
+    }
 
     /// Sizes. May cost a few system calls.
     fn usage(&self) -> Usage;

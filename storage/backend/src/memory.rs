@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
-use tideline_model::{Durability, SequenceNumber};
+use tideline_model::{Durability, SequenceNumber, Tier};
 
 use crate::contract::*;
 use crate::error::{BackendError, Result};
@@ -464,10 +464,15 @@ impl Backend for MemoryBackend {
             return Usage::default();
         };
         let journals = state.shards.values().flat_map(|shard| shard.journals.values());
+        let [hot_bytes, cold_bytes] = Tier::ALL.map(|tier| state.rows.bytes(tier));
         Usage {
-            data_bytes: state.rows.bytes(),
+            data_bytes: hot_bytes + cold_bytes,
+            hot_bytes,
+            cold_bytes,
             journal_bytes: journals.map(Journal::bytes).sum(),
             free_bytes: u64::MAX,
+            cold_free_bytes: u64::MAX,
+            ..Usage::default()
         }
     }
 

@@ -5,12 +5,13 @@
 
 use tideline_backend::limits::check_older;
 use tideline_backend::{BackendError, Epoch, JournalEntry, Result, Shard};
-use tideline_model::{Durability, SequenceNumber};
+use tideline_model::{Durability, SequenceNumber, Tier};
 
-use super::{Inner, Takes};
+use super::Inner;
 use crate::error::{During, from_io};
 use crate::journal::ShardJournal;
 use crate::ledger::{ShardHead, closed_change, head_change};
+use crate::store::Takes;
 
 impl Inner {
     /// Lets `health` know of a broken journal without taking its lock.
@@ -26,7 +27,7 @@ impl Inner {
         let newest = journal.epochs().last().copied();
         let is_read_only = self.loss.lock().is_some();
         if !is_read_only {
-            self.check_writable(Takes::Little)?;
+            self.check_writable(Tier::Hot, Takes::Little)?;
             let synced = journal.sync();
             self.note_failure(&journal);
             synced?;
@@ -52,7 +53,7 @@ impl Inner {
         entries: &[JournalEntry],
         durability: Durability,
     ) -> Result<()> {
-        self.check_writable(Takes::Space)?;
+        self.check_writable(Tier::Hot, Takes::Space)?;
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();
         self.ledger.lock().check_owner(shard, epoch)?;
@@ -66,7 +67,7 @@ impl Inner {
     }
 
     pub(super) fn sync(&self, shard: Shard, epoch: Epoch) -> Result<()> {
-        self.check_writable(Takes::Little)?;
+        self.check_writable(Tier::Hot, Takes::Little)?;
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();
         self.ledger.lock().check_owner(shard, epoch)?;
@@ -80,7 +81,7 @@ impl Inner {
     }
 
     pub(super) fn close_epoch(&self, shard: Shard, epoch: Epoch, end: SequenceNumber) -> Result<()> {
-        self.check_writable(Takes::Little)?;
+        self.check_writable(Tier::Hot, Takes::Little)?;
         let engine = self.engine()?;
         let mut ledger = self.ledger.lock();
         check_older(epoch, ledger.head(shard).epoch)?;
@@ -99,7 +100,7 @@ impl Inner {
     }
 
     pub(super) fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()> {
-        self.check_writable(Takes::Little)?;
+        self.check_writable(Tier::Hot, Takes::Little)?;
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();
         // The marks go first: a mark without its file would look like a loss.

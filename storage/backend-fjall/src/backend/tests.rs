@@ -32,7 +32,7 @@ fn a_poisoned_store_refuses_writes_and_reopens_by_itself() {
     let backend = open(&folder);
     let epoch = backend.take(SHARD).expect("take");
     write(&backend, "before").expect("write");
-    backend.inner.poison("a failed sync");
+    backend.inner.hot.poison("a failed sync");
     assert!(matches!(backend.health(), Health::Poisoned { .. }));
     assert_eq!(
         write(&backend, "k").expect_err("poisoned").kind(),
@@ -60,13 +60,13 @@ fn a_store_that_cannot_be_reopened_is_given_up_after_some_tries() {
     let kept = std::fs::read(&list).expect("read");
     std::fs::write(&list, b"damaged").expect("damage");
     std::fs::write(&copy, b"damaged").expect("damage");
-    backend.inner.poison("a failed sync");
+    backend.inner.hot.poison("a failed sync");
     backend.inner.tick();
     assert!(matches!(backend.health(), Health::Poisoned { .. }));
     let read = backend.get(ROWS, b"k");
     assert_eq!(read.expect_err("not open").kind(), ErrorKind::Unavailable);
     std::fs::write(&list, kept).expect("repair");
-    backend.inner.poison.lock().as_mut().expect("poisoned").try_now();
+    backend.inner.hot.try_now();
     backend.inner.tick();
     assert_eq!(backend.health(), Health::Ready);
     assert!(backend.get(ROWS, b"k").expect("get").is_some());

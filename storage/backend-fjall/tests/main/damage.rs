@@ -36,7 +36,7 @@ fn filled(is_crashed: bool) -> (Place, Epoch) {
 
 /// Opens a damaged place. Whatever was damaged, either something says so or nothing is missing.
 fn assert_not_silent(place: &Place, epoch: Epoch, what: &str) -> bool {
-    let verified = verify(place.path()).expect("verify");
+    let verified = verify(place.path(), None).expect("verify");
     let backend = match place.open() {
         Err(error) => {
             assert!(
@@ -178,7 +178,7 @@ fn a_missing_keyspace_is_refused() {
                 fs::remove_file(path).expect("remove");
             }
             assert_eq!(clone.open().expect_err("missing").kind(), ErrorKind::Corrupt);
-            let report = verify(clone.path()).expect("verify");
+            let report = verify(clone.path(), None).expect("verify");
             assert_eq!(report.findings.len(), 1, "{report:?}");
         }
     }
@@ -231,7 +231,7 @@ fn a_lost_store_is_not_made_anew() {
 #[test]
 fn another_format_is_refused() {
     let (place, _) = filled(false);
-    fs::write(place.path().join("FORMAT"), "tideline-fjall 2\n").expect("write");
+    fs::write(place.path().join("FORMAT"), "tideline-fjall 3\n").expect("write");
     assert_eq!(place.open().expect_err("newer").kind(), ErrorKind::Misconfigured);
     fs::remove_file(place.path().join("FORMAT")).expect("remove");
     assert_eq!(place.open().expect_err("no format").kind(), ErrorKind::Corrupt);
@@ -240,14 +240,14 @@ fn another_format_is_refused() {
 #[test]
 fn an_intact_folder_verifies() {
     let (place, _) = filled(false);
-    let report = verify(place.path()).expect("verify");
+    let report = verify(place.path(), None).expect("verify");
     assert_eq!(report.findings, Vec::<String>::new());
     assert_eq!(report.keyspaces, 4, "meta, rows, manifest and one group");
     assert_eq!(report.journal_entries, ENTRIES);
     assert!(report.log_batches > ENTRIES);
     let nowhere = tempfile::tempdir().expect("a folder");
     assert_eq!(
-        verify(nowhere.path()).expect_err("no data folder").kind(),
+        verify(nowhere.path(), None).expect_err("no data folder").kind(),
         ErrorKind::Misconfigured
     );
 }

@@ -194,8 +194,11 @@ fn limits_are_kept(fixture: &dyn Fixture) {
         .write(ROWS, &many[..WRITE_ROWS_MAX], Stamp(1))
         .expect("the most rows");
     assert_eq!(collect_all(&*backend, ROWS).len(), WRITE_ROWS_MAX + 1);
-    let written_to_a_segment =
-        backend.write(Partition::segment(segment(1, 1), 0), &[put(b"k", b"v")], Stamp(1));
+    let written_to_a_segment = backend.write(
+        Partition::segment(segment(1, 1, Tier::Hot), 0),
+        &[put(b"k", b"v")],
+        Stamp(1),
+    );
     assert!(written_to_a_segment.is_err(), "segments are loaded, not written");
 }
 
@@ -225,7 +228,11 @@ fn calls_after_close_fail(fixture: &dyn Fixture) {
             .err(),
         backend.write(ROWS, &[put(b"k", b"v")], Stamp(1)).err(),
         backend
-            .load(segment(1, 1), 0, &mut [Ok(row(b"k", b"v"))].into_iter())
+            .load(
+                segment(1, 1, Tier::Hot),
+                0,
+                &mut [Ok(row(b"k", b"v"))].into_iter(),
+            )
             .err(),
         backend
             .append(SHARD, epoch, &[entry(1, b"")], tideline_model::Durability::Synced)

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::{BackendError, ErrorKind, Result};
 
-pub(super) const RULES: &[Rule] = &[
+pub(super) const RULES: &[TierRule] = &[
     (
         "a load can be read in its buckets, also after a restart",
         loads_are_read_back,
@@ -21,9 +21,9 @@ pub(super) const RULES: &[Rule] = &[
     ("a large load is paged both ways", a_large_load_is_paged),
 ];
 
-fn loads_are_read_back(fixture: &dyn Fixture) {
+fn loads_are_read_back(fixture: &dyn Fixture, tier: Tier) {
     let backend = fixture.open();
-    let loaded = segment(7, 3);
+    let loaded = segment(7, 3, tier);
     let rows = [row(b"", b""), row(b"\x00", b"zero"), row(b"\xff", b"high")];
     load(&*backend, loaded, 0, &rows);
     load(&*backend, loaded, u16::MAX, &rows[1..]);
@@ -42,14 +42,14 @@ fn loads_are_read_back(fixture: &dyn Fixture) {
     check(&*reopen(fixture, backend));
 }
 
-fn segments_are_apart(fixture: &dyn Fixture) {
+fn segments_are_apart(fixture: &dyn Fixture, tier: Tier) {
     let backend = fixture.open();
     let all = [
-        segment(1, 1),
-        segment(2, 1),
-        segment(u64::MAX, 1),
-        segment(3, 2),
-        segment(4, u64::MAX),
+        segment(1, 1, tier),
+        segment(2, 1, tier),
+        segment(u64::MAX, 1, tier),
+        segment(3, 2, tier),
+        segment(4, u64::MAX, tier),
     ];
     for (n, &loaded) in all.iter().enumerate() {
         load(&*backend, loaded, 0, &[row(b"k", &[n as u8])]);
@@ -59,9 +59,9 @@ fn segments_are_apart(fixture: &dyn Fixture) {
             let rows = collect_all(backend, Partition::segment(loaded, 0));
             assert_eq!(rows, [row(b"k", &[n as u8])]);
         }
-        let missing = Partition::segment(segment(9, 1), 0);
+        let missing = Partition::segment(segment(9, 1, tier), 0);
         assert_eq!(collect_all(backend, missing), []);
-        let no_group = Partition::segment(segment(9, 9), 0);
+        let no_group = Partition::segment(segment(9, 9, tier), 0);
         assert_eq!(backend.get(no_group, b"k").expect("get"), None);
         let mut held = backend.segments().expect("segments");
         held.sort();
@@ -73,11 +73,11 @@ fn segments_are_apart(fixture: &dyn Fixture) {
     check(&*reopen(fixture, backend));
 }
 
-fn a_failed_load_is_reclaimed(fixture: &dyn Fixture) {
+fn a_failed_load_is_reclaimed(fixture: &dyn Fixture, tier: Tier) {
     let backend = fixture.open();
-    let kept = segment(1, 1);
+    let kept = segment(1, 1, tier);
     load(&*backend, kept, 0, &[row(b"k", b"kept")]);
-    for failed in [segment(2, 1), segment(3, 2)] {
+    for failed in [segment(2, 1, tier), segment(3, 2, tier)] {
         let rows: Vec<Result<Row>> = vec![
             Ok(row(b"a", b"")),
             Ok(row(b"b", b"")),
@@ -101,10 +101,15 @@ fn a_failed_load_is_reclaimed(fixture: &dyn Fixture) {
     );
 }
 
-fn reclaim_is_exact_and_repeatable(fixture: &dyn Fixture) {
+fn reclaim_is_exact_and_repeatable(fixture: &dyn Fixture, tier: Tier) {
     let mut backend = fixture.open();
     let rows: Vec<_> = (0..500_u16).map(|n| row(&n.to_be_bytes(), &[7; 100])).collect();
-    let all = [segment(1, 1), segment(2, 1), segment(3, 1), segment(4, 2)];
+    let all = [
+        segment(1, 1, tier),
+        segment(2, 1, tier),
+        segment(3, 1, tier),
+        segment(4, 2, tier),
+    ];
     for loaded in all {
         load(&*backend, loaded, 0, &rows);
         load(&*backend, loaded, 9, &rows);
@@ -122,16 +127,16 @@ fn reclaim_is_exact_and_repeatable(fixture: &dyn Fixture) {
         }
     }
     backend
-        .reclaim(segment(99, 99))
+        .reclaim(segment(99, 99, tier))
         .expect("a segment that never was");
-    load(&*backend, segment(5, 1), 0, &rows);
-    assert_eq!(backend.segments().expect("segments"), [segment(5, 1)]);
+    load(&*backend, segment(5, 1, tier), 0, &rows);
+    assert_eq!(backend.segments().expect("segments"), [segment(5, 1, tier)]);
 }
 
-fn loads_are_checked(fixture: &dyn Fixture) {
+fn loads_are_checked(fixture: &dyn Fixture, tier: Tier) {
     let backend = fixture.open();
     let refuse = |rows: Vec<Row>| {
-        let answer = backend.load(segment(1, 1), 0, &mut rows.into_iter().map(Ok));
+        let answer = backend.load(segment(1, 1, tier), 0, &mut rows.into_iter().map(Ok));
         answer.expect_err("a wrong load").kind()
     };
     let long = vec![0; KEY_BYTES_MAX + 1];
@@ -140,12 +145,12 @@ fn loads_are_checked(fixture: &dyn Fixture) {
     assert_eq!(refuse(vec![row(b"k", &large)]), ErrorKind::TooLarge);
     assert_eq!(refuse(vec![row(b"b", b""), row(b"a", b"")]), ErrorKind::Refused);
     assert_eq!(refuse(vec![row(b"a", b""), row(b"a", b"")]), ErrorKind::Refused);
-    load(&*backend, segment(2, 1), 0, &[row(&long[1..], &large[1..])]);
+    load(&*backend, segment(2, 1, tier), 0, &[row(&long[1..], &large[1..])]);
 }
 
-fn a_large_load_is_paged(fixture: &dyn Fixture) {
+fn a_large_load_is_paged(fixture: &dyn Fixture, tier: Tier) {
     let backend = fixture.open();
-    let loaded = segment(1, 1);
+    let loaded = segment(1, 1, tier);
     let rows: Vec<_> = (0..2_000_u32)
         .map(|n| row(&(n * 3).to_be_bytes(), &vec![n as u8; (n % 700) as usize]))
         .collect();

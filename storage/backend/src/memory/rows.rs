@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
 use bytes::Bytes;
+use tideline_model::Tier;
 
 use super::Character;
 use crate::contract::*;
@@ -118,9 +119,15 @@ impl Rows {
         segments
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        let rows = self.partitions.values().flatten();
-        rows.map(|(key, cell)| (key.len() + cell.value.as_ref().map_or(0, Bytes::len)) as u64)
+    /// Bytes of a tier. Rows lie with what is hot.
+    pub(super) fn bytes(&self, tier: Tier) -> u64 {
+        let is_held = |partition: &Partition| match partition.unit {
+            Unit::Segment(segment) => segment.tier == tier,
+            Unit::Space(_) => tier == Tier::Hot,
+        };
+        let held = self.partitions.iter().filter(|(partition, _)| is_held(partition));
+        held.flat_map(|(_, rows)| rows)
+            .map(|(key, cell)| (key.len() + cell.value.as_ref().map_or(0, Bytes::len)) as u64)
             .sum()
     }
 }

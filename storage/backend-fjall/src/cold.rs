@@ -1,0 +1,271 @@
+//! The store of cold segments, and its folder: inside the data folder, or on another disk.
+//!
+//! It is made for the first cold segment. The steps are ordered so that a kill between any two leaves a folder that
+//! opens: the data folder gets its id, the cold folder gets the same, the store is made aside, its list of keyspaces
+//! is written, the store is renamed to its place. Only then is anything put into it. So a list that names groups
+//! proves that there was a whole store, and without one the start is refused: its disk is not mounted, or it has been
+//! moved.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use tideline_backend::{BackendError, Result, Row, SegmentRef};
+use tideline_model::Tier;
+
+use crate::error::at;
+use crate::format::{FolderId, Format, read_owner, write_owner};
+use crate::highwater::HighWater;
+use crate::keyspace_list::KeyspaceList;
+use crate::ledger::{Ledger, commits_change};
+use crate::lock::FolderLock;
+use crate::options::{FjallOptions, Setup};
+use crate::store::{Place, STORE, Store};
+
+/// The cold folder, unless another is named.
+const COLD: &str = "cold";
+
+/// The store of cold segments.
+#[derive(Debug)]
+pub(crate) struct Cold {
+    pub(crate) store: Store,
+    data_folder: PathBuf,
+    root: PathBuf,
+    /// Locked while the store is made.
+    made: Mutex<Made>,
+    /// Loads that have been acknowledged. Locked while one is counted.
+    loads: Mutex<u64>,
+}
+
+/// What is made once.
+#[derive(Debug)]
+struct Made {
+    id: Option<FolderId>,
+    lock: Option<FolderLock>,
+}
+
+/// How a cold folder is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// There is no store, and nothing is missed.
+    Unmade,
+    /// There is a store, and it is this data folder's.
+    Made,
+    /// There is no store, but there was one with something in it.
+    Missing(Missing),
+}
+
+/// What is known of a store that is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Missing {
+    root: PathBuf,
+    /// How many groups were in it; `None` if their list is damaged.
+    groups: Option<usize>,
+}
+
+impl Cold {
+    /// The cold folder of a data folder.
+    pub(crate) fn root(data_folder: &Path, cold_dir: Option<&Path>) -> PathBuf {
+        cold_dir.map_or_else(|| data_folder.join(COLD), Path::to_owned)
+    }
+
+    /// Opens the store, if it has been made. Refuses a folder that is another's, and the lack of one that had
+    /// something in it.
+    pub(crate) fn open(data_folder: &Path, format: Format, options: &FjallOptions) -> Result<Self> {
+        let root = Self::root(data_folder, options.cold_dir.as_deref());
+        let is_named = options.cold_dir.is_some();
+        if is_named && !root.is_dir() {
+            return Err(BackendError::Misconfigured {
+                reason: format!(
+                    "the cold folder {} is not there: make it, or mount its disk",
+                    root.display()
+                ),
+            });
+        }
+        let mut standing = Standing::of(data_folder, &root, format)?;
+        if let Standing::Missing(missing) = &standing {
+            if !options.accept_loss {
+                return Err(missing.error());
+            }
+            tracing::error!(error = %missing.error(), "an operator accepts that cold segments are missing");
+            KeyspaceList::of(Tier::Cold, Vec::new())
+                .write(data_folder)
+                .map_err(at(data_folder))?;
+            standing = Standing::Unmade;
+        }
+        let is_made = standing == Standing::Made;
+        let disk = if is_named { &root } else { data_folder };
+        let place = Place {
+            root: root.clone(),
+            lists: data_folder.to_owned(),
+        };
+        let lock = (is_named || is_made)
+            .then(|| FolderLock::take(&root))
+            .transpose()?;
+        let cold = Self {
+            store: Store::unmade(place, Setup::of(Tier::Cold, options), options, disk),
+            data_folder: data_folder.to_owned(),
+            root,
+            made: Mutex::new(Made {
+                id: format.id(),
+                lock,
+            }),
+            loads: Mutex::new(0),
+        };
+        if is_made {
+            cold.store.sweep()?;
+            cold.store.open()?;
+        }
+        Ok(cold)
+    }
+
+    /// Loads one bucket of a segment. The first load makes the store.
+    ///
+    /// Loads are counted in the store before they begin, and remembered in the data folder when they are done: so a
+    /// store that is older than what was acknowledged is noticed, and a crash between the two is no such case.
+    pub(crate) fn load(
+        &self,
+        segment: SegmentRef,
+        bucket: u16,
+        rows: &mut dyn Iterator<Item = Result<Row>>,
+        high_water: &HighWater,
+    ) -> Result<()> {
+        if self.store.engine()?.is_none() {
+            self.make()?;
+        }
+        let number = self.count_load()?;
+        self.store.load(segment, bucket, rows)?;
+        high_water.note_cold_load(number);
+        Ok(())
+    }
+
+    fn count_load(&self) -> Result<u64> {
+        let engine = self.store.opened()?;
+        let mut loads = self.loads.lock();
+        engine
+            .commit(vec![commits_change(*loads + 1)])
+            .map_err(|error| self.store.failed(error))?;
+        *loads += 1;
+        Ok(*loads)
+    }
+
+    /// How many loads the store has counted, where that matters: where nothing is left, nothing can be missing.
+    pub(crate) fn found_loads(&self) -> Result<Option<u64>> {
+        match self.store.engine()? {
+            Some(engine) if self.store.groups() > 0 => Ok(Some(Ledger::read(&engine)?.commits)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Goes on counting loads where the data folder or the store has stopped, whichever has more.
+    pub(crate) fn count_from(&self, remembered: u64) -> Result<()> {
+        let found = match self.store.engine()? {
+            Some(engine) => Ledger::read(&engine)?.commits,
+            None => 0,
+        };
+        *self.loads.lock() = remembered.max(found);
+        Ok(())
+    }
+
+    /// Syncs and closes.
+    pub(crate) fn close(&self) -> Result<()> {
+        let closed = self.store.close();
+        self.made.lock().lock = None;
+        closed
+    }
+
+    fn make(&self) -> Result<()> {
+        let mut made = self.made.lock();
+        if self.store.engine()?.is_some() {
+            return Ok(());
+        }
+        let root = &self.root;
+        let id = match made.id {
+            Some(id) => id,
+            None => {
+                let id = FolderId::fresh();
+                Format::Tiered(id).write(&self.data_folder)?;
+                *made.id.insert(id)
+            }
+        };
+        match fs::create_dir(root) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(root)(error)),
+            _ => {}
+        }
+        if made.lock.is_none() {
+            made.lock = Some(FolderLock::take(root)?);
+        }
+        match read_owner(root)? {
+            None => write_owner(root, id)?,
+            Some(owner) => check_owner(root, owner, Some(id))?,
+        }
+        self.store.make()?;
+        self.store.open()?;
+        tracing::info!(folder = %root.display(), "the store of cold segments has been made");
+        Ok(())
+    }
+}
+
+impl Standing {
+    /// Looks at a cold folder, and at what the data folder remembers of it. An error if it is another's.
+    pub(crate) fn of(data_folder: &Path, root: &Path, format: Format) -> Result<Self> {
+        let owner = read_owner(root)?;
+        if let Some(owner) = owner {
+            check_owner(root, owner, format.id())?;
+        }
+        let store = root.join(STORE);
+        match (owner, store.try_exists().map_err(at(&store))?) {
+            (Some(_), true) => return Ok(Self::Made),
+            (None, true) => {
+                return Err(BackendError::corrupt(format!(
+                    "{} does not say whose it is",
+                    root.display()
+                )));
+            }
+            (_, false) => {}
+        }
+        let failed = at(data_folder);
+        let list = KeyspaceList::read(data_folder, Tier::Cold).map_err(&failed)?;
+        let groups = list.map(|list| list.groups());
+        let has_list = KeyspaceList::is_there(data_folder, Tier::Cold).map_err(&failed)?;
+        if groups == Some(0) || !has_list {
+            return Ok(Self::Unmade);
+        }
+        Ok(Self::Missing(Missing {
+            root: root.to_owned(),
+            groups,
+        }))
+    }
+}
+
+impl Missing {
+    /// What is wrong, and what to do about it.
+    pub(crate) fn error(&self) -> BackendError {
+        let groups = self.groups.map(|groups| groups.to_string());
+        BackendError::Misconfigured {
+            reason: format!(
+                "the cold folder {} has no store, but {} groups of segments were in one: is its disk mounted, has it \
+                 been moved?",
+                self.root.display(),
+                groups.as_deref().unwrap_or("an unknown number of")
+            ),
+        }
+    }
+}
+
+fn check_owner(root: &Path, owner: FolderId, own: Option<FolderId>) -> Result<()> {
+    if own == Some(owner) {
+        return Ok(());
+    }
+    let own = own.map_or_else(
+        || "which has none yet".to_owned(),
+        |own| format!("which has {own}"),
+    );
+    Err(BackendError::Misconfigured {
+        reason: format!(
+            "{} is the cold folder of data folder {owner}, not of this one, {own}",
+            root.display()
+        ),
+    })
+}

@@ -1,0 +1,276 @@
+//! One fjall database with what keeps it safe: the list of its keyspaces, checks before each open, a copy aside
+//! meanwhile, the free space of its disk, whether it has failed, and how it is opened again.
+//!
+//! Each tier has one. They share nothing, so that what happens to one does not hinder the other.
+
+mod heal;
+mod open;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fjall::Keyspace;
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
+use tideline_backend::{BackendError, Health, Result, Row, SegmentRef};
+use tideline_model::GroupId;
+
+use crate::engine::Engine;
+use crate::error::{During, RETRY_AFTER, from_fjall, from_io, unavailable};
+use crate::files::FreeSpace;
+use crate::keyspace_list::KeyspaceList;
+use crate::options::{FjallOptions, Setup};
+use crate::segments::{self, GroupLocks, LoadError};
+use heal::Poison;
+pub(crate) use open::STORE;
+
+/// Bytes of rows after which a load looks whether it may go on.
+const LOAD_CHECK_BYTES: usize = 1 << 20;
+
+/// Where a store lies.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The folder that holds it.
+    pub(crate) root: PathBuf,
+    /// The folder of its list of keyspaces.
+    pub(crate) lists: PathBuf,
+}
+
+/// One fjall database. Every method may be called from many threads.
+#[derive(Debug)]
+pub(crate) struct Store {
+    place: Place,
+    setup: Setup,
+    free_space: FreeSpace,
+    /// Locked for writing only to make, reopen and close, so whoever reads has the engine for the whole call.
+    slot: RwLock<Slot>,
+    keyspaces: Mutex<KeyspaceList>,
+    groups: GroupLocks,
+    poison: Mutex<Option<Poison>>,
+    /// Whether the copy that was made for the open is still there.
+    has_safety: AtomicBool,
+    /// Set before the slot, so that a long load ends and makes way.
+    is_closing: AtomicBool,
+}
+
+/// What a store has instead of, or as, its engine.
+#[derive(Debug)]
+enum Slot {
+    /// It has not been made, so it is empty.
+    Unmade,
+    Open(Engine),
+    /// It failed, and could not be opened again yet.
+    Failed,
+    Closed,
+}
+
+/// Whether a change takes space or frees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Refused while the disk is nearly full.
+    Space,
+    /// Small, or on the way to freeing space.
+    Little,
+}
+
+/// An engine that is not closed while this lives.
+pub(crate) type EngineGuard<'a> = MappedRwLockReadGuard<'a, Engine>;
+
+impl Store {
+    /// A store that has not been made. `disk` is a folder on the disk that it lies on.
+    pub(crate) fn unmade(place: Place, setup: Setup, options: &FjallOptions, disk: &Path) -> Self {
+        Self {
+            keyspaces: Mutex::new(KeyspaceList::of(setup.tier, Vec::new())),
+            free_space: FreeSpace::new(disk, options),
+            place,
+            setup,
+            slot: RwLock::new(Slot::Unmade),
+            groups: GroupLocks::default(),
+            poison: Mutex::new(None),
+            has_safety: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
+        }
+    }
+
+    /// The engine, for the time of one call; `None` if the store has not been made. Recursive, since the rows of a
+    /// load may come from a scan.
+    pub(crate) fn engine(&self) -> Result<Option<EngineGuard<'_>>> {
+        match RwLockReadGuard::try_map(self.slot.read_recursive(), Slot::engine) {
+            Ok(engine) => Ok(Some(engine)),
+            Err(slot) => match *slot {
+                Slot::Failed => Err(unavailable("the store is being reopened")),
+                Slot::Closed => Err(closed()),
+                Slot::Unmade | Slot::Open(_) => Ok(None),
+            },
+        }
+    }
+
+    /// The engine of a store that has been made.
+    pub(crate) fn opened(&self) -> Result<EngineGuard<'_>> {
+        let engine = self.engine()?;
+        engine.ok_or_else(|| unavailable("the store has not been made"))
+    }
+
+    /// Refuses a change that cannot be promised now.
+    pub(crate) fn check(&self, takes: Takes) -> Result<()> {
+        if let Some(poison) = &*self.poison.lock() {
+            return Err(BackendError::Unavailable {
+                reason: format!("the store is being reopened after: {}", poison.reason),
+                retry_after: RETRY_AFTER,
+            });
+        }
+        let space = self.free_space.get();
+        if takes == Takes::Space && space.is_low() {
+            return Err(unavailable(format!(
+                "only {} bytes are free, {} must be",
+                space.free_bytes, space.watermark_bytes
+            )));
+        }
+        Ok(())
+    }
+
+    /// Loads one bucket of a segment. While it runs it looks whether the disk fills up, and whether it has to make way.
+    pub(crate) fn load(
+        &self,
+        segment: SegmentRef,
+        bucket: u16,
+        rows: &mut dyn Iterator<Item = Result<Row>>,
+    ) -> Result<()> {
+        let turn = self.groups.of(segment.group);
+        let _turn = turn.lock();
+        let engine = self.opened()?;
+        let (keyspace, is_new) = match engine.group(segment.group) {
+            Some(keyspace) => (keyspace, false),
+            None => (self.create_group(&engine, segment.group)?, true),
+        };
+        let mut unchecked_bytes = 0;
+        let mut rows = rows.map(|row| {
+            let row = row?;
+            unchecked_bytes += row.key.len() + row.value.len();
+            if unchecked_bytes >= LOAD_CHECK_BYTES {
+                unchecked_bytes = 0;
+                self.check_load()?;
+            }
+            Ok(row)
+        });
+        let Err(failure) = segments::load(&keyspace, segment, bucket, &mut rows) else {
+            return Ok(());
+        };
+        // What is left of a group that is new goes with it. While the store is closing, a sweep will find the rest.
+        let cleaned = if is_new {
+            self.drop_group(&engine, segment.group, keyspace)
+        } else if self.is_closing.load(Ordering::Acquire) || matches!(failure, LoadError::Store(_)) {
+            Ok(())
+        } else {
+            segments::remove_bucket(&engine, &keyspace, segment, bucket).map_err(|error| self.failed(error))
+        };
+        match failure {
+            LoadError::Rows(error) => cleaned.and(Err(error)),
+            // An open removes the tables that belong to nothing.
+            LoadError::Store(error) => Err(self.failed(error)),
+        }
+    }
+
+    fn check_load(&self) -> Result<()> {
+        if self.is_closing.load(Ordering::Acquire) {
+            return Err(closed());
+        }
+        self.check(Takes::Space)
+    }
+
+    /// Frees a segment.
+    pub(crate) fn reclaim(&self, segment: SegmentRef) -> Result<()> {
+        let turn = self.groups.of(segment.group);
+        let _turn = turn.lock();
+        let Some(engine) = self.engine()? else {
+            return Ok(());
+        };
+        let Some(keyspace) = engine.group(segment.group) else {
+            return Ok(());
+        };
+        let is_empty =
+            segments::reclaim(&engine, &keyspace, segment.segment).map_err(|error| self.failed(error))?;
+        if is_empty {
+            self.drop_group(&engine, segment.group, keyspace)?;
+        }
+        Ok(())
+    }
+
+    /// Every segment that holds rows, by group, then segment.
+    pub(crate) fn segments(&self) -> Result<Vec<SegmentRef>> {
+        match self.engine()? {
+            Some(engine) => segments::list(&engine, self.setup.tier),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// What keeps it from its promises, if anything does.
+    pub(crate) fn trouble(&self) -> Option<Health> {
+        if let Some(poison) = &*self.poison.lock() {
+            return Some(Health::Poisoned {
+                reason: poison.reason.clone(),
+            });
+        }
+        let space = self.free_space.get();
+        space.is_low().then_some(Health::DiskLow {
+            free_bytes: space.free_bytes,
+            watermark_bytes: space.watermark_bytes,
+        })
+    }
+
+    /// Bytes free on its disk.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free_space.get().free_bytes
+    }
+
+    /// How many groups are listed.
+    pub(crate) fn groups(&self) -> usize {
+        self.keyspaces.lock().groups()
+    }
+
+    /// A failed change, whose outcome is unknown: the store is opened again.
+    pub(crate) fn failed(&self, error: fjall::Error) -> BackendError {
+        self.poison(&error.to_string());
+        from_fjall(error, During::Write)
+    }
+
+    /// Creates a group's keyspace and lists it before anything is in it.
+    fn create_group(&self, engine: &Engine, group: GroupId) -> Result<Keyspace> {
+        let keyspace = engine
+            .create_group(group)
+            .map_err(|error| from_fjall(error, During::Write))?;
+        self.list_keyspaces(|list| list.add(keyspace.id(), keyspace.name()))?;
+        Ok(keyspace)
+    }
+
+    /// Takes a group's keyspace off the list and drops it.
+    fn drop_group(&self, engine: &Engine, group: GroupId, keyspace: Keyspace) -> Result<()> {
+        self.list_keyspaces(|list| list.remove(keyspace.id()))?;
+        drop(keyspace);
+        engine
+            .drop_group(group)
+            .map_err(|error| from_fjall(error, During::Write))
+    }
+
+    fn list_keyspaces(&self, change: impl FnOnce(&mut KeyspaceList)) -> Result<()> {
+        let mut list = self.keyspaces.lock();
+        change(&mut list);
+        list.write(&self.place.lists)
+            .map_err(|error| from_io(&error, "the list of keyspaces", During::Write))
+    }
+}
+
+impl Slot {
+    fn engine(&self) -> Option<&Engine> {
+        match self {
+            Self::Open(engine) => Some(engine),
+            _ => None,
+        }
+    }
+}
+
+/// What every call says after a close.
+pub(crate) fn closed() -> BackendError {
+    BackendError::Refused {
+        reason: "the backend is closed".to_owned(),
+    }
+}

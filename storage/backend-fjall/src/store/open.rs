@@ -1,0 +1,91 @@
+//! Makes a store, and opens it between two checks.
+
+use std::fs;
+use std::sync::atomic::Ordering;
+
+use tideline_backend::{BackendError, Result};
+
+use super::{Place, Slot, Store, closed};
+use crate::engine::Engine;
+use crate::error::{During, at, from_fjall};
+use crate::files::{remove_folder, sync_folder};
+use crate::keyspace_list::KeyspaceList;
+use crate::options::Setup;
+use crate::safety::{self, SAFETY};
+use crate::verify::check_store;
+
+/// The folder of fjall, inside a store's root.
+pub(crate) const STORE: &str = "store";
+/// Where the store is made before it is there.
+const STORE_CREATING: &str = "store.creating";
+
+impl Store {
+    /// Removes what a making that was killed has left.
+    pub(crate) fn sweep(&self) -> Result<()> {
+        let creating = self.place.root.join(STORE_CREATING);
+        remove_folder(&creating).map_err(at(&creating))
+    }
+
+    /// Makes the store in a folder beside its place and renames it, so that a half-made one is never opened: fjall
+    /// refuses for ever what a kill in its first milliseconds leaves behind.
+    pub(crate) fn make(&self) -> Result<()> {
+        let Place { root, lists } = &self.place;
+        self.sweep()?;
+        let creating = root.join(STORE_CREATING);
+        let failed = |error| from_fjall(error, During::Read);
+        let engine = Engine::open(&creating, &self.setup).map_err(failed)?;
+        engine.sync().map_err(failed)?;
+        KeyspaceList::of(self.setup.tier, engine.keyspaces())
+            .write(lists)
+            .map_err(at(lists))?;
+        drop(engine);
+        sync_folder(&creating)
+            .and_then(|()| fs::rename(&creating, root.join(STORE)))
+            .and_then(|()| sync_folder(root))
+            .map_err(at(root))
+    }
+
+    /// Opens a store that has been made.
+    pub(crate) fn open(&self) -> Result<()> {
+        let (engine, keyspaces) = open_engine(&self.place, &self.setup)?;
+        let mut slot = self.slot.write();
+        if matches!(*slot, Slot::Closed) {
+            return Err(closed());
+        }
+        *self.keyspaces.lock() = keyspaces;
+        self.has_safety.store(true, Ordering::Release);
+        *slot = Slot::Open(engine);
+        Ok(())
+    }
+}
+
+/// Opens fjall between two checks: its files before, its keyspaces after. Meanwhile a copy lies aside; the keeper
+/// removes it, since that takes longer than the rest where there are many groups.
+pub(super) fn open_engine(place: &Place, setup: &Setup) -> Result<(Engine, KeyspaceList)> {
+    let Place { root, lists } = place;
+    let tier = setup.tier;
+    let store = root.join(STORE);
+    let list = KeyspaceList::read(lists, tier).map_err(at(lists))?;
+    if list.is_none() && !setup.accept_loss {
+        return Err(BackendError::corrupt(format!(
+            "both lists of {tier} keyspaces are missing or damaged"
+        )));
+    }
+    let mut list = list.unwrap_or_else(|| KeyspaceList::of(tier, Vec::new()));
+    check_store(root, &list)?;
+    safety::make(root, &store).map_err(at(&store))?;
+    let engine = Engine::open(&store, setup).map_err(|error| from_fjall(error, During::Read))?;
+    let opened = engine.keyspaces();
+    if let Some(missing) = list.missing_in(&opened) {
+        return Err(BackendError::corrupt(format!(
+            "{missing} is gone; its files are in {}",
+            root.join(SAFETY).display()
+        )));
+    }
+    let found = KeyspaceList::of(tier, opened);
+    if found.missing_in(&list.entries()).is_some() {
+        list = found;
+        list.write(lists).map_err(at(lists))?;
+    }
+    Ok((engine, list))
+}
