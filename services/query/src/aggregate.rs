@@ -274,6 +274,7 @@ impl Sweep<'_> {
             range: self.query.range,
             fields: Some(&fields),
             order: Order::Ascending,
+            tier: None,
         });
         let mut states: Vec<Option<GroupState>> = Vec::new();
         states.resize_with(groups, || None);

@@ -117,6 +117,7 @@ impl Page<'_> {
                 Direction::Ascending => Order::Ascending,
                 Direction::Descending => Order::Descending,
             },
+            tier: None,
         });
         for timeline in timelines {
             context.watch.check()?;

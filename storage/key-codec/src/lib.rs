@@ -11,7 +11,7 @@
 //! | `CATALOG` | 1 | table ‖ timeline id | catalog row (timeline-catalog's `FORMAT.md`) | timeline-catalog |
 //! | `NAMES` | 2 | table ‖ metric name | (measurement, field) pairs that spell it | reserved: PromQL |
 //! | `SCHEMAS` | 3 | table ‖ measurement | fields with ids and types | series-store |
-//! | `DELETES` | 4 | table ‖ sequence | selection and range of a delete | reserved |
+//! | `DELETES` | 4 | table ‖ sequence | delta that holds the delete | series-store |
 //! | `ROLLUPS` | 5 | table ‖ rule ‖ timeline id ‖ start | downsampled values | reserved |
 //! | `ARCHIVE` | 6 | table ‖ day ‖ file | row of the archive manifest | reserved |
 //! | `FEEDS` | 7 | table ‖ timeline id ‖ sequence | message | reserved |
@@ -42,6 +42,8 @@ pub mod space {
     pub const CATALOG: Space = Space(1);
     /// Fields of each measurement, with ids and types.
     pub const SCHEMAS: Space = Space(3);
+    /// Deletes that segments still have to be cleared of.
+    pub const DELETES: Space = Space(4);
     /// Outcomes of requests that carried an idempotency key.
     pub const REQUESTS: Space = Space(14);
 }

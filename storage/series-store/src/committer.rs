@@ -16,10 +16,11 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use parking_lot::Mutex;
 use tideline_backend::{BackendError, JournalEntry};
-use tideline_chunk::Delta;
+use tideline_chunk::{DeleteRecord, Delta};
 use tideline_model::{Durability, SequenceNumber};
 
 use crate::error::{Result, StoreError};
+use crate::fail_points::{When, around, pass};
 use crate::head::Head;
 use crate::schema::Shape;
 use crate::sharding::ShardedDelta;
@@ -43,6 +44,7 @@ pub(crate) struct Committer {
 
 enum Message {
     Write(Box<Write>),
+    Delete(Box<Deletion>),
     /// Freezes the head; answers with the first sequence that is not in it.
     Freeze(Sender<Result<SequenceNumber>>),
     Stop,
@@ -54,6 +56,14 @@ struct Write {
     shapes: Vec<Arc<Shape>>,
     encoded: Bytes,
     durability: Durability,
+    generation: u64,
+    reply: Sender<Result<Committed>>,
+}
+
+struct Deletion {
+    table: Arc<Table>,
+    record: DeleteRecord,
+    encoded: Bytes,
     reply: Sender<Result<Committed>>,
 }
 
@@ -97,6 +107,7 @@ impl Committer {
         delta: Delta,
         shapes: Vec<Arc<Shape>>,
         durability: Durability,
+        generation: u64,
     ) -> Result<Committed> {
         let mut encoded = Vec::new();
         delta.encode(&mut encoded).map_err(StoreError::BadDelta)?;
@@ -116,10 +127,32 @@ impl Committer {
             shapes,
             encoded: encoded.into(),
             durability,
+            generation,
             reply,
         };
         self.sender
             .send(Message::Write(Box::new(write)))
+            .map_err(|_| StoreError::Closed)?;
+        answer.recv().map_err(|_| StoreError::Closed)?
+    }
+
+    pub(crate) fn delete(&self, table: Arc<Table>, record: DeleteRecord) -> Result<Committed> {
+        let delta = Delta {
+            table: table.id(),
+            delete: Some(record.clone()),
+            ..Delta::default()
+        };
+        let mut encoded = Vec::new();
+        delta.encode(&mut encoded).map_err(StoreError::BadDelta)?;
+        let (reply, answer) = bounded(1);
+        let deletion = Deletion {
+            table,
+            record,
+            encoded: encoded.into(),
+            reply,
+        };
+        self.sender
+            .send(Message::Delete(Box::new(deletion)))
             .map_err(|_| StoreError::Closed)?;
         answer.recv().map_err(|_| StoreError::Closed)?
     }
@@ -153,9 +186,11 @@ impl Worker {
                     match follow {
                         Some(Message::Stop) => break,
                         Some(Message::Freeze(reply)) => self.answer_freeze(&reply),
+                        Some(Message::Delete(deletion)) => self.answer_delete(&deletion),
                         Some(Message::Write(_)) | None => {}
                     }
                 }
+                Ok(Message::Delete(deletion)) => self.answer_delete(&deletion),
                 Ok(Message::Freeze(reply)) => self.answer_freeze(&reply),
                 Err(RecvTimeoutError::Timeout) => self.sync_buffered(),
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
@@ -192,6 +227,13 @@ impl Worker {
         };
         for write in dropped {
             let _ = write.reply.send(Err(StoreError::TableDropped(write.table.id())));
+        }
+        let (alive, outdated): (Vec<_>, Vec<_>) = alive
+            .into_iter()
+            .partition(|write| write.generation == write.table.timeline_generation());
+        for write in outdated {
+            let refused = StoreError::TimelinesRemoved(Box::new(write.delta));
+            let _ = write.reply.send(Err(refused));
         }
         if !alive.is_empty() {
             self.append_and_apply(alive);
@@ -241,6 +283,7 @@ impl Worker {
     fn apply(&self, head: &Head, write: &Write, sequence: SequenceNumber) {
         let sharded = ShardedDelta::new(&write.delta, &write.shapes);
         head.apply(&sharded, sequence, self.shared.settings.head_bytes_max);
+        self.shared.note_stored(&write.delta);
         write.table.latest().apply(&sharded, sequence, true);
         // Before the answer, and before this head can be sealed: its journal is what carries the identities.
         self.shared
@@ -252,6 +295,56 @@ impl Worker {
                 .requests
                 .remember(write.table.id(), request, now, settings);
         }
+    }
+
+    fn answer_delete(&mut self, deletion: &Deletion) {
+        let _ = deletion.reply.send(self.delete(deletion));
+    }
+
+    /// Journals a delete, then applies it: to the active head, to what readers mask, to the latest values.
+    fn delete(&mut self, deletion: &Deletion) -> Result<Committed> {
+        let Deletion {
+            table,
+            record,
+            encoded,
+            ..
+        } = deletion;
+        let shared = Arc::clone(&self.shared);
+        if !shared.tables.read().by_id.contains_key(&table.id()) {
+            return Err(StoreError::TableDropped(table.id()));
+        }
+        let sequence = self.next;
+        let entry = JournalEntry {
+            sequence,
+            value: encoded.clone(),
+        };
+        self.next = SequenceNumber(sequence.0 + 1);
+        around("delete", "append", || {
+            shared
+                .backend
+                .append(SHARD, shared.epoch, &[entry], Durability::Synced)
+                .map_err(|error| append_error(&error))
+        })?;
+        self.unsynced = false;
+        // It is in the journal: whatever fails from here on, a restart would find it, so it is applied to the end.
+        let head = Arc::clone(&shared.state.read().active);
+        head.delete(table.id(), &record.timelines, record.range, sequence)?;
+        shared
+            .waiting_rows
+            .lock()
+            .insert(sequence, (table.id(), encoded.clone()));
+        {
+            let mut state = shared.state.write();
+            state.deletes.add(table.id(), sequence, record);
+        }
+        table.latest().forget(&record.timelines);
+        if record.removes_timelines {
+            // In this order: with the counter raised first, a writer could read it and still take them for known.
+            shared.directory.removed(table.id(), &record.timelines);
+            table.timelines_removed();
+        }
+        pass("delete", "apply", When::After)?;
+        Ok(Committed { sequence })
     }
 
     fn sync_buffered(&mut self) {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tideline_backend::{BackendError, ErrorKind};
-use tideline_chunk::{ChunkError, DeltaError};
-use tideline_model::{TableId, TableName, ValueType};
+use tideline_chunk::{ChunkError, Delta, DeltaError};
+use tideline_model::{SegmentId, TableId, TableName, TimelineId, ValueType};
 
 /// The result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -93,18 +93,48 @@ pub enum StoreError {
     /// The directory of timelines refused what a replayed delta says.
     #[error("timelines of a replayed journal entry were refused: {0}")]
     Directory(String),
+    /// Another segment between the oldest and the newest of a rewrite would change places with it.
+    #[error("segment {segment} was written between those that are to be rewritten")]
+    Interleaved {
+        /// The one between.
+        segment: SegmentId,
+    },
+    /// Points before and after the epoch are never in one segment.
+    #[error("the segments have no window in common")]
+    NoCommonWindow,
+    /// Somebody else has moved or dropped it, or is about to.
+    #[error("segment {0} is gone or being moved")]
+    SegmentGone(SegmentId),
+    /// The caller of a rewrite has given it up.
+    #[error("cancelled")]
+    Cancelled,
+    /// A timeline that a write takes for known was removed meanwhile. Nothing was written; name its timelines anew.
+    #[error("timelines were removed while the write was on its way")]
+    TimelinesRemoved(Box<Delta>),
+    /// A test asked for a failure here.
+    #[cfg(feature = "fail-points")]
+    #[error("fail point {0}")]
+    FailPoint(String),
     /// The store is closed, or another process owns its shard.
     #[error("the store is closed")]
     Closed,
 }
 
 impl StoreError {
+    /// Damage of a timeline's chunk.
+    pub(crate) fn chunk(timeline: TimelineId, cause: ChunkError) -> Self {
+        Self::Chunk {
+            timeline: timeline.to_string(),
+            cause,
+        }
+    }
+
     /// Whether sending the same again can help.
     pub fn is_retryable(&self) -> bool {
         let kind = match self {
             Self::Backend(error) => error.kind(),
             Self::Append { kind, .. } => *kind,
-            Self::Overloaded { .. } => return true,
+            Self::Overloaded { .. } | Self::TimelinesRemoved(_) => return true,
             _ => return false,
         };
         matches!(

@@ -5,6 +5,7 @@
 //! is here is all there is. One from before a restart is completed from its newest chunks when somebody asks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tideline_chunk::{DeltaGroup, Run};
@@ -41,6 +42,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub(crate) struct TableLatest {
     shards: Box<[Mutex<Shard>]>,
+    generation: AtomicU64,
 }
 
 type Shard = TimelineMap<TimelineLatest>;
@@ -79,6 +81,7 @@ impl Default for TableLatest {
     fn default() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            generation: AtomicU64::new(0),
         }
     }
 }
@@ -131,17 +134,44 @@ impl TableLatest {
             .map(|latest| latest.seen)
     }
 
-    /// Adds the span of what chunks hold.
-    pub(crate) fn widen(&self, id: TimelineId, stored: Option<Seen>) {
-        self.shard(id).entry(id).or_default().span(stored);
+    /// Adds the span of what chunks held at a generation.
+    pub(crate) fn widen(&self, id: TimelineId, stored: Option<Seen>, generation: u64) {
+        let mut shard = self.shard(id);
+        if generation == self.generation() {
+            shard.entry(id).or_default().span(stored);
+        }
     }
 
-    /// Adds what chunks hold: from now on nothing has to be read for this timeline.
-    pub(crate) fn complete(&self, id: TimelineId, stored: LatestRow) {
+    /// Adds what chunks held at a generation: from now on nothing has to be read for this timeline.
+    pub(crate) fn complete(&self, id: TimelineId, stored: LatestRow, generation: u64) {
         let mut shard = self.shard(id);
+        if generation != self.generation() {
+            return;
+        }
         let latest = shard.entry(id).or_default();
         latest.stored = stored;
         latest.complete = true;
+    }
+
+    /// Forgets timelines: what is left of them is found again in the chunks.
+    ///
+    /// What somebody has read of them before is not taken in afterwards.
+    pub(crate) fn forget(&self, ids: &[TimelineId]) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        for id in ids {
+            self.shard(*id).remove(id);
+        }
+    }
+
+    /// Forgets all timelines.
+    pub(crate) fn forget_all(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.shards.iter().for_each(|shard| shard.lock().clear());
+    }
+
+    /// Counts what was forgotten: what was read from chunks at another generation must not be kept.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
     }
 
     fn shard(&self, id: TimelineId) -> parking_lot::MutexGuard<'_, Shard> {

@@ -25,29 +25,37 @@
 #![doc = include_str!("../FORMAT.md")]
 
 pub mod committer;
+mod deletes;
 pub mod error;
+pub mod fail_points;
 pub mod head;
 pub mod latest;
 pub mod manifest;
 mod merge;
 pub mod recovery;
 pub mod requests;
+pub mod rewrite;
 pub mod scan;
 pub mod schema;
 pub mod seal;
+mod segment_writer;
 pub mod settings;
 mod sharding;
 mod shared;
 pub mod store;
+pub mod survey;
 pub mod tables;
 pub mod window;
 
 pub use error::{Result, StoreError};
 pub use latest::{LatestField, LatestRow, Seen};
 pub use recovery::{Recovery, Replayed};
-pub use scan::{Order, ReadCost, Selection, Snapshot, SweepReader};
+pub use rewrite::{Pace, Rewrite, RewriteCause, RewriteCost, Rewritten};
+pub use scan::{Order, ReadCost, Selection, Snapshot, SweepReader, TierCost};
 pub use schema::{FieldInfo, Shape, TableSchema};
 pub use settings::Settings;
 pub use shared::Stamps;
 pub use store::{Committed, SeriesStore, StoreStats, TimelineDirectory};
+pub use survey::{SegmentSurvey, Survey, TableSurvey};
 pub use tables::Table;
+pub use tideline_chunk::{DELETE_TIMELINES_MAX, DeleteRecord as Delete};

@@ -28,6 +28,8 @@ pub struct ManifestState {
     pub segments: HashMap<TableId, BTreeMap<SegmentId, Arc<Segment>>>,
     /// All tables.
     pub tables: BTreeMap<TableId, TableRow>,
+    /// Rows about jobs, which belong to whoever plans them.
+    pub jobs: BTreeMap<Bytes, Bytes>,
 }
 
 /// A published segment.
@@ -259,6 +261,9 @@ pub struct Cursor {
     pub next_segment: u64,
     /// The next table id.
     pub next_table: u32,
+    /// The trusted time of the last edit, nanoseconds since the epoch: a start compares the clock with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trusted_now: Option<i64>,
 }
 
 impl Default for Cursor {
@@ -268,6 +273,7 @@ impl Default for Cursor {
             sealed_to: SequenceNumber(1),
             next_segment: 1,
             next_table: 1,
+            trusted_now: None,
         }
     }
 }
@@ -298,7 +304,10 @@ impl ManifestState {
                         ..cursor
                     };
                 }
-                ManifestKind::Pin | ManifestKind::Job => {}
+                ManifestKind::Job => {
+                    state.jobs.insert(row.name.clone(), row.detail.clone());
+                }
+                ManifestKind::Pin => {}
             }
         }
         Ok(state)
@@ -337,6 +346,20 @@ pub fn put_segment(segment: &Segment) -> ManifestChange {
 /// The change that takes a segment back.
 pub fn remove_segment(id: SegmentId) -> ManifestChange {
     ManifestChange::Remove(ManifestKind::Segment, Bytes::copy_from_slice(&segment_name(id)))
+}
+
+/// The change that adds or alters a row about a job.
+pub fn put_job(name: &Bytes, detail: &Bytes) -> ManifestChange {
+    ManifestChange::Put(ManifestRow {
+        kind: ManifestKind::Job,
+        name: name.clone(),
+        detail: detail.clone(),
+    })
+}
+
+/// The change that removes a row about a job.
+pub fn remove_job(name: &Bytes) -> ManifestChange {
+    ManifestChange::Remove(ManifestKind::Job, name.clone())
 }
 
 /// The change that adds or alters a table.
@@ -432,7 +455,7 @@ mod tests {
         ),
         (
             ManifestKind::Cursor,
-            r#"{"format":2,"sealed_to":42,"next_segment":8,"next_table":2}"#,
+            r#"{"format":2,"sealed_to":42,"next_segment":8,"next_table":2,"trusted_now":9}"#,
         ),
         (
             ManifestKind::Table,

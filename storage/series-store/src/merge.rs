@@ -197,28 +197,60 @@ pub(crate) fn concat(run: &mut Run, next: &Run) {
         *run = next.clone();
         return;
     }
-    let same = run.columns.len() == next.columns.len()
-        && run.columns.iter().zip(&next.columns).all(|(a, b)| {
-            key(a) == key(b) && matches!((&a.presence, &b.presence), (Presence::All, Presence::All))
-        });
-    if same {
-        run.timestamps.extend_from_slice(&next.timestamps);
-        for (column, more) in run.columns.iter_mut().zip(&next.columns) {
-            extend(&mut column.values, &more.values, 0..more.values.len());
+    let (before, more) = (run.rows(), next.rows());
+    run.timestamps.extend_from_slice(&next.timestamps);
+    let order = |column: &RunColumn| (column.field, column.values.value_type().code());
+    for (at, column) in next.columns.iter().enumerate() {
+        // Columns of one timeline seldom change, so the place is nearly always the same.
+        let same = run.columns.get(at).is_some_and(|have| key(have) == key(column));
+        let place = if same {
+            Ok(at)
+        } else {
+            run.columns.binary_search_by_key(&order(column), order)
+        };
+        match place {
+            Ok(at) => {
+                let have = &mut run.columns[at];
+                append_presence(&mut have.presence, before, &column.presence, more);
+                extend(&mut have.values, &column.values, 0..column.values.len());
+            }
+            Err(at) => {
+                let mut presence = Presence::Some(Bitmap::absent(before));
+                append_presence(&mut presence, before, &column.presence, more);
+                let (field, values) = (column.field, column.values.clone());
+                run.columns.insert(
+                    at,
+                    RunColumn {
+                        field,
+                        presence,
+                        values,
+                    },
+                );
+            }
         }
-    } else {
-        let parts = [
-            Part {
-                run,
-                priority: Priority::All(0),
-            },
-            Part {
-                run: next,
-                priority: Priority::All(1),
-            },
-        ];
-        *run = merge(&parts);
     }
+    // What `next` does not have is absent in its rows.
+    for column in &mut run.columns {
+        if !next.columns.iter().any(|other| key(other) == key(column)) {
+            append_presence(
+                &mut column.presence,
+                before,
+                &Presence::Some(Bitmap::absent(more)),
+                more,
+            );
+        }
+    }
+}
+
+fn append_presence(presence: &mut Presence, rows: usize, next: &Presence, more: usize) {
+    if matches!((&*presence, next), (Presence::All, Presence::All)) {
+        return;
+    }
+    if matches!(presence, Presence::All) {
+        *presence = Presence::Some(Bitmap::present(rows));
+    }
+    let Presence::Some(bitmap) = presence else { return };
+    (0..more).for_each(|row| bitmap.push(next.contains(row)));
 }
 
 /// Some rows of a run. Columns without a value in them are left out.
@@ -363,6 +395,35 @@ mod tests {
             priority: Priority::Rows(&[9, 9, 9]),
         }]);
         assert_eq!(merged, run(&[(4, 7), (5, 2)]));
+    }
+
+    #[test]
+    fn runs_put_one_after_another_equal_their_merge() {
+        let mut left = run(&[(1, 10), (2, 20)]);
+        let mut right = run(&[(3, 30), (4, 40), (5, 50)]);
+        right.columns[0] = RunColumn {
+            field: FieldId(1),
+            presence: Presence::Some([true, false, true].into_iter().collect()),
+            values: ColumnData::Signed(vec![30, 50]),
+        };
+        left.columns.push(RunColumn {
+            field: FieldId(3),
+            presence: Presence::Some([false, true].into_iter().collect()),
+            values: ColumnData::Boolean(vec![true]),
+        });
+        right.columns.push(RunColumn {
+            field: FieldId(2),
+            presence: Presence::All,
+            values: ColumnData::Float(vec![0.5; 3]),
+        });
+        let parts = [&left, &right].map(|run| Part {
+            run,
+            priority: Priority::All(1),
+        });
+        let merged = merge(&parts);
+        let mut whole = left.clone();
+        concat(&mut whole, &right);
+        assert_eq!(whole, merged);
     }
 
     #[test]

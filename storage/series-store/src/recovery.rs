@@ -6,12 +6,15 @@
 //! 4. Replay the journals of older epochs from the published cursor on into a new head, and close them.
 //! 5. Start the threads. The sealer first sweeps segments that no manifest names: loads that a crash cut off.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tideline_backend::{Backend, Epoch};
 use tideline_chunk::Delta;
-use tideline_model::{Clock, SequenceNumber, TableName, TableSpec};
+use tideline_model::{Clock, SequenceNumber, TableId, TableName, TableSpec};
 
+use crate::deletes::Deletes;
 use crate::error::{Result, StoreError};
 use crate::head::Head;
 use crate::manifest::ManifestState;
@@ -32,6 +35,7 @@ pub struct Recovery {
     epoch: Epoch,
     manifest: ManifestState,
     tables: Tables,
+    deletes: Deletes,
     requests: Requests,
 }
 
@@ -57,6 +61,7 @@ impl Recovery {
             .unwrap_or(0);
         manifest.cursor.next_segment = manifest.cursor.next_segment.max(highest + 1);
         let mut tables = Tables::default();
+        let mut deletes = Deletes::default();
         let requests = Requests::default();
         for row in manifest.tables.values() {
             tables.insert(Arc::new(Table::new(
@@ -64,6 +69,7 @@ impl Recovery {
                 TableSchema::load(backend.as_ref(), row.id)?,
             )));
             requests.load(backend.as_ref(), row.id)?;
+            deletes.load(backend.as_ref(), row.id)?;
         }
         Ok(Self {
             backend,
@@ -72,6 +78,7 @@ impl Recovery {
             epoch,
             manifest,
             tables,
+            deletes,
             requests,
         })
     }
@@ -94,6 +101,9 @@ impl Recovery {
             directory: directory.as_ref(),
             found: Replayed::default(),
             last: None,
+            deletes: self.deletes.clone(),
+            waiting_rows: BTreeMap::new(),
+            newest: None,
         };
         let head = Head::new(from);
         let older = self
@@ -111,8 +121,15 @@ impl Recovery {
                 self.backend.close_epoch(SHARD, journal.epoch, end)?;
             }
         }
-        let found = replay.found;
+        let Replay {
+            found,
+            deletes,
+            waiting_rows,
+            newest,
+            ..
+        } = replay;
         let state = State {
+            deletes,
             manifest: Arc::new(self.manifest),
             frozen: Vec::new(),
             active: Arc::new(head),
@@ -132,6 +149,10 @@ impl Recovery {
             self.tables,
             self.requests,
         ));
+        *shared.waiting_rows.lock() = waiting_rows;
+        if let Some(newest) = newest {
+            shared.note_newest(newest);
+        }
         if !default_exists {
             let name = TableName::new(TableName::DEFAULT).expect("the default name follows its own rules");
             shared.create_table(name, TableSpec::default())?;
@@ -145,6 +166,10 @@ struct Replay<'a> {
     directory: &'a dyn TimelineDirectory,
     found: Replayed,
     last: Option<SequenceNumber>,
+    deletes: Deletes,
+    waiting_rows: BTreeMap<SequenceNumber, (TableId, Bytes)>,
+    /// The newest instant that was met.
+    newest: Option<i64>,
 }
 
 impl Replay<'_> {
@@ -178,6 +203,18 @@ impl Replay<'_> {
         head.apply(&sharded, sequence, settings.head_bytes_max);
         let nothing_sealed = !self.recovery.manifest.segments.contains_key(&delta.table);
         table.latest().apply(&sharded, sequence, nothing_sealed);
+        let instants = delta.groups.iter().flat_map(|group| &group.timestamps);
+        self.newest = self.newest.max(instants.max().copied());
+        if let Some(record) = &delta.delete {
+            head.delete(delta.table, &record.timelines, record.range, sequence)?;
+            self.deletes.add(delta.table, sequence, record);
+            self.waiting_rows
+                .insert(sequence, (delta.table, Bytes::copy_from_slice(entry)));
+            table.latest().forget(&record.timelines);
+            if record.removes_timelines {
+                self.directory.removed(delta.table, &record.timelines);
+            }
+        }
         if let Some(request) = &delta.request {
             self.recovery
                 .requests

@@ -17,26 +17,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
-use tideline_backend::Row;
-use tideline_chunk::{Chunk, Run, SequenceSpan, encode_chunk};
-use tideline_key_codec::{CHUNK_KEY_BYTES, chunk_bucket, chunk_key};
-use tideline_model::{SequenceNumber, TableId, TimelineId};
+use tideline_chunk::{Chunk, Run, SequenceSpan};
+use tideline_key_codec::chunk_bucket;
+use tideline_model::{GroupId, Policy, SequenceNumber, TableId, Tier, TimelineId};
 
+use crate::deletes::apply;
 use crate::error::{Result, StoreError};
+use crate::fail_points::around;
 use crate::head::Head;
 use crate::head::series::HeadPieces;
 use crate::head::table::TableHead;
-use crate::manifest::{Segment, SegmentTotals, WriteRank, WriteSpan, put_cursor, put_segment};
+use crate::manifest::{Segment, WriteRank, WriteSpan, put_cursor, put_segment};
 use crate::merge::{Part, Priority, concat, merge, slice};
-use crate::shared::{SHARD, Shared};
+use crate::segment_writer::SegmentWriter;
+use crate::shared::{SHARD, Shared, group_window};
 use crate::window::{Window, choose};
 
-/// Most rows of one chunk: enough for the codec to be at its best, few enough that a narrow read decodes little.
-const CHUNK_ROWS_MAX: usize = 4_096;
-/// Encoded bytes at which a run is cut in halves instead of stored as one chunk; text can be long.
-const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Pause before a failed seal is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -116,6 +113,9 @@ fn run(shared: &Shared) {
     sweep_orphans(shared);
     loop {
         shared.reclaim_retired();
+        if let Err(error) = shared.forget_done_deletes() {
+            tracing::warn!(%error, "rows of applied deletes could not be removed; it is tried again");
+        }
         let oldest = shared.state.read().frozen.first().cloned();
         let failed = oldest.is_some_and(|head| seal_and_report(shared, &head).is_err());
         let mut progress = shared.sealing.lock();
@@ -186,20 +186,29 @@ fn seal(shared: &Shared, head: &Arc<Head>) -> Result<()> {
     let mut segments = Vec::new();
     for (table, points) in head.tables() {
         if shared.tables.read().by_id.contains_key(&table) {
-            segments.extend(load_table(shared, table, &points, head.end())?);
+            let loaded = around("seal", "load", || load_table(shared, table, &points, head.end()))?;
+            segments.extend(loaded);
         }
     }
+    around("seal", "save", || save_rows(shared, head))?;
+    around("seal", "edit", || publish(shared, head, &segments))?;
+    shared.counters.seals.fetch_add(1, Ordering::Relaxed);
+    around("seal", "forget", || {
+        Ok(shared.backend.forget(SHARD, shared.epoch, head.end())?)
+    })?;
+    tracing::info!(points = head.points(), segments = segments.len(), "sealed");
+    Ok(())
+}
+
+/// Makes durable what the journal of a head carried beside points.
+fn save_rows(shared: &Shared, head: &Head) -> Result<()> {
     shared.directory.save()?;
     let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
     for table in tables {
         table.schema().save(shared.backend.as_ref(), &shared.stamps)?;
     }
     shared.requests.save(shared.backend.as_ref(), &shared.stamps)?;
-    publish(shared, head, &segments)?;
-    shared.counters.seals.fetch_add(1, Ordering::Relaxed);
-    shared.backend.forget(SHARD, shared.epoch, head.end())?;
-    tracing::info!(points = head.points(), segments = segments.len(), "sealed");
-    Ok(())
+    shared.save_deletes(head.end())
 }
 
 fn publish(shared: &Shared, head: &Arc<Head>, segments: &[Segment]) -> Result<()> {
@@ -213,21 +222,19 @@ fn publish(shared: &Shared, head: &Arc<Head>, segments: &[Segment]) -> Result<()
             manifest.cursor = shared.cursor(manifest.cursor, head.end());
             alive.iter().for_each(|segment| manifest.add((*segment).clone()));
             let cursor = put_cursor(&manifest.cursor);
-            alive.into_iter().map(put_segment).chain([cursor]).collect()
+            Ok(alive.into_iter().map(put_segment).chain([cursor]).collect())
         },
         |state| state.frozen.retain(|frozen| !Arc::ptr_eq(frozen, head)),
-    )
+    )?;
+    Ok(())
 }
 
-/// A segment in the making: its rows in key order.
+/// A segment in the making.
 struct Draft {
     window: Window,
+    tier: Tier,
     end: i64,
-    /// Timeline, first instant and end in `encoded` of each chunk.
-    chunks: Vec<(TimelineId, i64, usize)>,
-    /// The chunks one after another: one allocation for all of them.
-    encoded: Vec<u8>,
-    totals: SegmentTotals,
+    writer: SegmentWriter,
 }
 
 fn load_table(
@@ -236,45 +243,69 @@ fn load_table(
     points: &TableHead,
     end: SequenceNumber,
 ) -> Result<Vec<Segment>> {
+    let state = shared.state.read().clone();
     let base = shared.settings.window_nanos;
-    let timelines = points.timelines();
     let occupied = occupied_windows(points, base)?;
     let windows = choose(
         occupied.into_iter().collect(),
         shared.settings.windows_per_seal_max,
     );
+    let policy = state.manifest.tables.get(&table).map(|row| &row.spec.policy);
+    let cold_to = cold_to(policy, shared.trusted_now().now.nanos());
     let mut drafts: Vec<Draft> = windows
         .into_iter()
-        .map(|window| Draft::new(window, base))
+        .map(|window| Draft::new(window, base, cold_to))
         .collect();
-    for id in timelines {
+    let deletes = state.deletes.of(table);
+    for id in points.timelines() {
         let Some(pieces) = points.pieces(id) else { continue };
-        let (run, sequences) = merged(id, &pieces)?;
-        spread(id, &run, sequences, &mut drafts)?;
+        let (mut run, sequences) = merged(id, &pieces)?;
+        let masks = deletes.map_or(&[][..], |deletes| deletes.masks(id));
+        if apply(&mut run, masks, end) {
+            spread(id, &run, sequences, &mut drafts)?;
+        }
     }
-    let manifest = Arc::clone(&shared.state.read().manifest);
-    let mut places: Vec<(Window, tideline_model::GroupId)> = Vec::new();
+    let deletes_applied = deletes.map_or(end, |deletes| deletes.end().max(end));
+    let mut places: Vec<(Tier, Window, GroupId)> = Vec::new();
     let mut segments = Vec::with_capacity(drafts.len());
-    for mut draft in drafts.into_iter().filter(|draft| !draft.chunks.is_empty()) {
-        let mut place = shared.place(&manifest, table, draft.window);
-        // Two new windows of one day in one seal share the group that the first of them made.
-        let wide = crate::shared::group_window(draft.window);
-        match places.iter().find(|(window, _)| *window == wide) {
-            Some((_, group)) => place.group = *group,
-            None => places.push((wide, place.group)),
+    for mut draft in drafts.into_iter().filter(|draft| !draft.writer.is_empty()) {
+        let Draft { window, tier, .. } = draft;
+        let mut place = shared.place(&state.manifest, table, tier, window);
+        // Two new windows of one group in one seal share the group that the first of them made.
+        let wide = group_window(tier, window);
+        match places
+            .iter()
+            .find(|(of, around, _)| (*of, *around) == (tier, wide))
+        {
+            Some((.., group)) => place.group = *group,
+            None => places.push((tier, wide, place.group)),
         }
         let bucket = chunk_bucket(TimelineId::MIN);
-        let (window, totals) = (draft.window, std::mem::take(&mut draft.totals));
         shared
             .backend
-            .load(place, bucket, &mut draft.into_rows().map(Ok))?;
+            .load(place, bucket, &mut draft.writer.take_rows().map(Ok))?;
+        let totals = draft.writer.totals();
+        shared.counters.sealed_bytes[tier as usize].fetch_add(totals.bytes, Ordering::Relaxed);
         let written = WriteSpan::of(WriteRank {
             sequence: end.0 - 1,
             seal: place.segment.0,
         });
-        segments.push(Segment::new(place, table, window, written, end, totals));
+        segments.push(Segment::new(
+            place,
+            table,
+            window,
+            written,
+            deletes_applied,
+            totals,
+        ));
     }
     Ok(segments)
+}
+
+/// Windows that end by this instant are cold already.
+fn cold_to(policy: Option<&Policy>, now: i64) -> i64 {
+    let hot_ttl = policy.and_then(|policy| policy.hot_ttl);
+    hot_ttl.map_or(i64::MIN, |age| now.saturating_sub(age))
 }
 
 /// The base windows that the points lie in.
@@ -295,7 +326,8 @@ fn occupied_windows(points: &TableHead, base: i64) -> Result<BTreeSet<Window>> {
                 add(last);
                 continue;
             }
-            let chunk = Chunk::open_trusted(&block.bytes).map_err(|cause| damaged(TimelineId::MIN, cause))?;
+            let chunk = Chunk::open_trusted(&block.bytes)
+                .map_err(|cause| StoreError::chunk(TimelineId::MIN, cause))?;
             timestamps.clear();
             chunk.timestamps().decode(0..chunk.rows(), &mut timestamps);
             timestamps.iter().for_each(|at| add(Window::of(*at, base, 0)));
@@ -313,8 +345,8 @@ fn merged(id: TimelineId, pieces: &HeadPieces) -> Result<(Run, SequenceSpan)> {
     let mut sequences: Option<SequenceSpan> = None;
     let mut runs = Vec::with_capacity(pieces.blocks.len() + 1);
     for block in &pieces.blocks {
-        let chunk = Chunk::open_trusted(&block.bytes).map_err(|cause| damaged(id, cause))?;
-        runs.push(chunk.to_run().map_err(|cause| damaged(id, cause))?);
+        let chunk = Chunk::open_trusted(&block.bytes).map_err(|cause| StoreError::chunk(id, cause))?;
+        runs.push(chunk.to_run().map_err(|cause| StoreError::chunk(id, cause))?);
         let span = chunk.sequences();
         let all = sequences.get_or_insert(span);
         all.lowest = all.lowest.min(span.lowest);
@@ -346,77 +378,28 @@ fn merged(id: TimelineId, pieces: &HeadPieces) -> Result<(Run, SequenceSpan)> {
     Ok((merge(&parts), span))
 }
 
-/// Cuts a run at the windows and adds its chunks to their drafts.
+/// Cuts a run at the windows and adds the parts to their drafts.
 fn spread(id: TimelineId, run: &Run, sequences: SequenceSpan, drafts: &mut [Draft]) -> Result<()> {
     let mut start = 0;
     while start < run.rows() {
         let at = drafts.partition_point(|draft| draft.end <= run.timestamps[start]);
         let draft = drafts.get_mut(at).expect("the chosen windows hold every point");
         let end = run.timestamps.partition_point(|timestamp| *timestamp < draft.end);
-        draft.totals.timelines += 1;
-        for from in (start..end).step_by(CHUNK_ROWS_MAX) {
-            draft.add(id, &slice(run, from..end.min(from + CHUNK_ROWS_MAX)), sequences)?;
-        }
+        draft.writer.add(id, &slice(run, start..end), sequences)?;
         start = end;
     }
     Ok(())
 }
 
 impl Draft {
-    fn new(window: Window, base: i64) -> Self {
-        let totals = SegmentTotals {
-            first: i64::MAX,
-            last: i64::MIN,
-            ..SegmentTotals::default()
-        };
+    fn new(window: Window, base: i64, cold_to: i64) -> Self {
+        let end = window.range(base).end;
+        let tier = if end <= cold_to { Tier::Cold } else { Tier::Hot };
         Self {
             window,
-            end: window.range(base).end,
-            chunks: Vec::new(),
-            encoded: Vec::new(),
-            totals,
+            tier,
+            end,
+            writer: SegmentWriter::new(tier),
         }
-    }
-
-    fn add(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
-        let start = self.encoded.len();
-        encode_chunk(run, sequences, &mut self.encoded).map_err(|cause| damaged(id, cause))?;
-        let bytes = self.encoded.len() - start;
-        if bytes > CHUNK_BYTES_MAX && run.rows() > 1 {
-            self.encoded.truncate(start);
-            let half = run.rows() / 2;
-            self.add(id, &slice(run, 0..half), sequences)?;
-            return self.add(id, &slice(run, half..run.rows()), sequences);
-        }
-        let (first, last) = (run.timestamps[0], run.timestamps[run.rows() - 1]);
-        self.chunks.push((id, first, self.encoded.len()));
-        let totals = &mut self.totals;
-        totals.first = totals.first.min(first);
-        totals.last = totals.last.max(last);
-        totals.chunks += 1;
-        totals.points += run.rows() as u64;
-        totals.values += run.values() as u64;
-        totals.bytes += (CHUNK_KEY_BYTES + bytes) as u64;
-        Ok(())
-    }
-
-    /// The chunks in key order: timelines rise, and so do the instants of one.
-    fn into_rows(self) -> impl Iterator<Item = Row> {
-        let encoded = Bytes::from(self.encoded);
-        let mut start = 0;
-        self.chunks.into_iter().map(move |(id, first, end)| {
-            let value = encoded.slice(std::mem::replace(&mut start, end)..end);
-            Row {
-                key: Bytes::copy_from_slice(&chunk_key(id, first)),
-                value,
-            }
-        })
-    }
-}
-
-fn damaged(id: TimelineId, cause: tideline_chunk::ChunkError) -> StoreError {
-    StoreError::Chunk {
-        timeline: id.to_string(),
-        cause,
     }
 }

@@ -1,16 +1,22 @@
 //! What committer, sealer and readers share: the state that a snapshot pins, and the one way to change it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use hashbrown::HashMap;
+use bytes::Bytes;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tideline_backend::{
     Backend, BackendError, EditOutcome, Epoch, ErrorKind, ManifestChange, SegmentRef, Shard, Stamp,
 };
-use tideline_model::{Clock, GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier};
+use tideline_chunk::Delta;
+use tideline_model::{
+    Clock, GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier, TrustedClock, TrustedNow,
+};
 
+use crate::deletes::{self, Deletes};
 use crate::error::{Result, StoreError};
 use crate::head::Head;
 use crate::manifest::{Cursor, ManifestState, TableRow, put_cursor, put_table, remove_segment, remove_table};
@@ -23,9 +29,14 @@ use crate::window::Window;
 
 /// The one shard of a single process.
 pub(crate) const SHARD: Shard = Shard(0);
-/// Doublings of the base window after which windows have a group of their own; narrower ones share the group
-/// of the wider window around them, so that a day of hot data is one unit to the backend.
-const GROUP_LEVEL: u8 = 3;
+/// Doublings of the base window that a group of a tier spans; wider windows have one of their own. A day of hot data
+/// is one unit to the backend, and about a month of cold data: decades are a few hundred units.
+const fn group_level(tier: Tier) -> u8 {
+    match tier {
+        Tier::Hot => 3,
+        Tier::Cold => 8,
+    }
+}
 
 /// What committer, sealer and readers share.
 pub(crate) struct Shared {
@@ -39,6 +50,11 @@ pub(crate) struct Shared {
     pub(crate) requests: Requests,
     pub(crate) stamps: Stamps,
     pub(crate) counters: Counters,
+    /// Deletes whose rows are to be written before their journal goes, with their journal entries.
+    pub(crate) waiting_rows: Mutex<BTreeMap<SequenceNumber, (TableId, Bytes)>>,
+    /// Inputs of rewrites that run.
+    pub(crate) moving: Mutex<HashSet<SegmentId>>,
+    trusted: Mutex<TrustedClock>,
     /// Held while a manifest edit is made and taken into `state`.
     edit: Mutex<()>,
     next_id: AtomicU64,
@@ -56,6 +72,8 @@ pub(crate) struct State {
     /// Oldest first.
     pub(crate) frozen: Vec<Arc<Head>>,
     pub(crate) active: Arc<Head>,
+    /// Deletes that frozen heads and segments still have to be cleared of.
+    pub(crate) deletes: Deletes,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +94,10 @@ pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) appends: AtomicU64,
     pub(crate) seals: AtomicU64,
+    /// Bytes loaded by seals, into each tier.
+    pub(crate) sealed_bytes: [AtomicU64; 2],
+    /// Bytes loaded by rewrites, into each tier.
+    pub(crate) rewritten_bytes: [AtomicU64; 2],
 }
 
 /// Gives rising stamps for rows that are changed in place: wall-clock microseconds, never twice the same.
@@ -121,6 +143,12 @@ impl Shared {
         tables: Tables,
         requests: Requests,
     ) -> Self {
+        let restored = state.manifest.cursor.trusted_now;
+        let mut trusted = TrustedClock::new(restored, clock.now(), clock.monotonic());
+        let segments = state.manifest.segments.values().flat_map(BTreeMap::values);
+        if let Some(newest) = segments.map(|segment| segment.last).max() {
+            trusted.note_stored(newest);
+        }
         let next_id = AtomicU64::new(state.manifest.cursor.next_segment);
         Self {
             stamps: Stamps::new(Arc::clone(&clock)),
@@ -134,6 +162,9 @@ impl Shared {
             tables: RwLock::new(tables),
             requests,
             counters: Counters::default(),
+            waiting_rows: Mutex::default(),
+            moving: Mutex::default(),
+            trusted: Mutex::new(trusted),
             edit: Mutex::default(),
             next_id,
             retired: Mutex::default(),
@@ -144,23 +175,113 @@ impl Shared {
     /// Changes the manifest: `change` alters a copy and says the same as rows. Readers that hold the old one
     /// keep it.
     pub(crate) fn edit(&self, change: impl FnOnce(&mut ManifestState) -> Vec<ManifestChange>) -> Result<()> {
-        self.edit_and(change, |_| {})
+        self.edit_and(|manifest| Ok(change(manifest)), |_| {})?;
+        Ok(())
     }
 
-    /// As [`edit`](Self::edit); `follow` alters the rest of the state in the same instant for readers.
+    /// As [`edit`](Self::edit), where `change` may find that it cannot be made; `follow` alters the rest of the
+    /// state in the same instant for readers. Returns the manifest before the edit: who holds it may still read what
+    /// the edit took out.
     pub(crate) fn edit_and(
         &self,
-        change: impl FnOnce(&mut ManifestState) -> Vec<ManifestChange>,
+        change: impl FnOnce(&mut ManifestState) -> Result<Vec<ManifestChange>>,
         follow: impl FnOnce(&mut State),
-    ) -> Result<()> {
+    ) -> Result<Arc<ManifestState>> {
         let _one_at_a_time = self.edit.lock();
         let current = Arc::clone(&self.state.read().manifest);
         let mut next = ManifestState::clone(&current);
-        let changes = change(&mut next);
+        let changes = change(&mut next)?;
         next.version = self.applied_version(&current, &changes)?;
         let mut state = self.state.write();
         state.manifest = Arc::new(next);
         follow(&mut state);
+        Ok(current)
+    }
+
+    /// Sees to it that segments taken out of a manifest are reclaimed when its last reader is done.
+    pub(crate) fn retire(&self, last: &Arc<ManifestState>, segments: Vec<SegmentRef>) {
+        self.retired.lock().push((Arc::downgrade(last), segments));
+    }
+
+    /// Bytes of segments that wait for their last reader.
+    pub(crate) fn retired_segments(&self) -> usize {
+        self.retired
+            .lock()
+            .iter()
+            .map(|(_, segments)| segments.len())
+            .sum()
+    }
+
+    /// What time it is, as far as it can be trusted.
+    pub(crate) fn trusted_now(&self) -> TrustedNow {
+        let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
+        self.trusted.lock().observe(wall, monotonic)
+    }
+
+    /// An operator says that the wall clock is right.
+    pub(crate) fn confirm_clock(&self) {
+        let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
+        self.trusted.lock().confirm(wall, monotonic);
+    }
+
+    /// Takes note of the newest point of a delta: expiry never goes beyond what the points themselves say.
+    pub(crate) fn note_stored(&self, delta: &Delta) {
+        let newest = delta
+            .groups
+            .iter()
+            .flat_map(|group| group.timestamps.iter().max())
+            .max();
+        if let Some(newest) = newest {
+            self.note_newest(*newest);
+        }
+    }
+
+    pub(crate) fn note_newest(&self, instant: i64) {
+        self.trusted.lock().note_stored(instant);
+    }
+
+    /// Forgets deletes that nothing older is left of.
+    pub(crate) fn forget_done_deletes(&self) -> Result<()> {
+        let done = {
+            let state = self.state.read();
+            let frozen_to = state.frozen.first().map(|head| head.end());
+            state.deletes.done(&state.manifest, frozen_to)
+        };
+        for (table, sequences) in done {
+            // The rows go first: what is in the state still masks, what is in neither does not come back.
+            let rows: Vec<_> = sequences
+                .iter()
+                .map(|sequence| deletes::row(table, *sequence, None))
+                .collect();
+            deletes::write_rows(self.backend.as_ref(), &self.stamps, &rows)?;
+            let mut waiting = self.waiting_rows.lock();
+            sequences.iter().for_each(|sequence| {
+                waiting.remove(sequence);
+            });
+            drop(waiting);
+            self.state.write().deletes.remove(table, &sequences);
+        }
+        Ok(())
+    }
+
+    /// Writes the rows of deletes below `end`.
+    pub(crate) fn save_deletes(&self, end: SequenceNumber) -> Result<()> {
+        let waiting: Vec<_> = {
+            let waiting = self.waiting_rows.lock();
+            let before = waiting.range(..end);
+            before
+                .map(|(sequence, (table, delta))| (*sequence, *table, delta.clone()))
+                .collect()
+        };
+        let row = |(sequence, table, delta): &(SequenceNumber, TableId, Bytes)| {
+            deletes::row(*table, *sequence, Some(delta.clone()))
+        };
+        let rows: Vec<_> = waiting.iter().map(row).collect();
+        deletes::write_rows(self.backend.as_ref(), &self.stamps, &rows)?;
+        let mut kept = self.waiting_rows.lock();
+        waiting.iter().for_each(|(sequence, ..)| {
+            kept.remove(sequence);
+        });
         Ok(())
     }
 
@@ -225,15 +346,14 @@ impl Shared {
 
     pub(crate) fn drop_table(&self, table: &Table) -> Result<()> {
         let id = table.id();
-        let before = Arc::clone(&self.state.read().manifest);
         let mut gone: Vec<SegmentRef> = Vec::new();
-        self.edit_and(
+        let before = self.edit_and(
             |manifest| {
                 manifest.tables.remove(&id);
                 let segments = manifest.segments.remove(&id).unwrap_or_default();
                 gone.extend(segments.values().map(|segment| segment.reference()));
                 let removals = segments.keys().map(|segment| remove_segment(*segment));
-                removals.chain([remove_table(id)]).collect()
+                Ok(removals.chain([remove_table(id)]).collect())
             },
             |state| {
                 state
@@ -241,10 +361,12 @@ impl Shared {
                     .iter()
                     .chain([&state.active])
                     .for_each(|head| head.drop_table(id));
+                state.deletes.drop_table(id);
             },
         )?;
         self.tables.write().remove(table);
-        self.retired.lock().push((Arc::downgrade(&before), gone));
+        self.retire(&before, gone);
+        self.waiting_rows.lock().retain(|_, (of, _)| *of != id);
         Ok(())
     }
 
@@ -276,31 +398,35 @@ impl Shared {
         let mut cursor = current;
         cursor.sealed_to = sealed_to;
         cursor.next_segment = self.next_id.load(Ordering::Relaxed);
+        cursor.trusted_now = Some(self.trusted_now().now.nanos());
         cursor
     }
 
-    /// A place for a new segment: the group of its table's day, or of its own window where that is wider.
-    pub(crate) fn place(&self, manifest: &ManifestState, table: TableId, window: Window) -> SegmentRef {
-        let wide = group_window(window);
-        let mut segments = manifest
-            .segments
-            .get(&table)
-            .into_iter()
-            .flat_map(|segments| segments.values());
-        let known = segments.find(|segment| group_window(segment.window) == wide);
+    /// A place for a new segment: the group of its table and tier around its window.
+    pub(crate) fn place(
+        &self,
+        manifest: &ManifestState,
+        table: TableId,
+        tier: Tier,
+        window: Window,
+    ) -> SegmentRef {
+        let wide = group_window(tier, window);
+        let mut segments = manifest.of_table(table);
+        let known =
+            segments.find(|segment| segment.tier == tier && group_window(tier, segment.window) == wide);
         let group = known.map_or_else(|| GroupId(self.next_id()), |segment| segment.group);
         SegmentRef {
             segment: SegmentId(self.next_id()),
             group,
-            tier: Tier::Hot,
+            tier,
         }
     }
 }
 
 /// The window whose segments share a group with those of `window`.
-pub(crate) fn group_window(window: Window) -> Window {
+pub(crate) fn group_window(tier: Tier, window: Window) -> Window {
     let mut wide = window;
-    while wide.level < GROUP_LEVEL {
+    while wide.level < group_level(tier) {
         wide = wide.parent();
     }
     wide

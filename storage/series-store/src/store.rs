@@ -1,22 +1,26 @@
 //! The store itself: what its parts share, and what others may ask of it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use tideline_backend::{Backend, Health, Usage};
-use tideline_chunk::{Delta, NewTimeline};
-use tideline_model::{Durability, FieldId, SequenceNumber, TableId, TableName, TableSpec, TimelineId};
+use tideline_chunk::{DeleteRecord, Delta, NewTimeline};
+use tideline_model::{
+    Durability, FieldId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, TimelineId, TrustedNow,
+};
 
 use crate::committer::Committer;
 use crate::error::{Result, StoreError};
 use crate::latest::{LatestRow, Seen};
-use crate::manifest::put_table;
+use crate::manifest::{put_job, put_table, remove_job};
 use crate::requests::RequestKey;
-use crate::scan::Snapshot;
+use crate::rewrite::{Pace, Rewrite, Rewritten};
+use crate::scan::{Snapshot, visible_from};
 use crate::schema::Shape;
 use crate::seal::Sealer;
 use crate::shared::{Shared, Stamps};
+use crate::survey::Survey;
 use crate::tables::Table;
 
 /// Keeps what the store must not know: the identities behind timeline ids.
@@ -28,7 +32,11 @@ pub trait TimelineDirectory: Send + Sync {
     /// introduces them is answered.
     fn announced(&self, table: TableId, timelines: &[NewTimeline]);
 
-    /// Makes everything adopted or announced so far durable: the journal that carried it is about to go.
+    /// Takes note that timelines are removed: in the journal's order, live and when it is replayed. A later delta
+    /// introduces them again, or they stay away.
+    fn removed(&self, table: TableId, ids: &[TimelineId]);
+
+    /// Makes everything adopted, announced or removed so far durable: the journal that carried it is about to go.
     fn save(&self) -> std::result::Result<(), StoreError>;
 }
 
@@ -64,6 +72,10 @@ pub struct StoreStats {
     pub segment_values: u64,
     /// Bytes of their keys and chunks.
     pub segment_bytes: u64,
+    /// Bytes that seals have loaded since the start, hot and cold.
+    pub sealed_bytes: [u64; 2],
+    /// Bytes that rewrites have loaded since the start, hot and cold.
+    pub rewritten_bytes: [u64; 2],
     /// Deltas committed since the start.
     pub commits: u64,
     /// Journal appends since the start: `commits` over this is the size of a group.
@@ -121,7 +133,12 @@ impl SeriesStore {
             manifest.tables.insert(table.id(), row.clone());
             vec![put_table(&row)]
         })?;
+        let policy_changes = table.spec().policy != row.spec.policy;
         table.set_spec(&row);
+        if policy_changes {
+            // What had expired may be visible again.
+            table.latest().forget_all();
+        }
         Ok(table)
     }
 
@@ -160,15 +177,28 @@ impl SeriesStore {
     /// `shapes` holds the table's shape of each group of the delta. After `Ok` with [`Durability::Synced`] the
     /// points are on stable storage, and every later read sees them. After an error the outcome is unknown
     /// unless the error says otherwise; the same delta may be sent again. Blocks for a group commit.
+    ///
+    /// `generation` is the table's [`timeline_generation`](Table::timeline_generation) from before the delta's
+    /// timelines were named: where it has moved on, nothing is written, and [`StoreError::TimelinesRemoved`] gives
+    /// the delta back.
     pub fn commit(
         &self,
         table: &Arc<Table>,
         delta: Delta,
         shapes: Vec<Arc<Shape>>,
         durability: Durability,
+        generation: u64,
     ) -> Result<Committed> {
         self.committer
-            .commit(Arc::clone(table), delta, shapes, durability)
+            .commit(Arc::clone(table), delta, shapes, durability, generation)
+    }
+
+    /// Deletes the points of timelines in a range, in every tier; with `removes_timelines` the timelines too.
+    ///
+    /// After `Ok` it is on stable storage, and no later read sees them. Their bytes go when the segments that hold
+    /// them are rewritten. A point written afterwards is visible; the same delete again harms nothing.
+    pub fn delete(&self, table: &Arc<Table>, delete: DeleteRecord) -> Result<Committed> {
+        self.committer.delete(Arc::clone(table), delete)
     }
 
     /// The outcome of an earlier request with this idempotency key.
@@ -182,11 +212,65 @@ impl SeriesStore {
         self.sealer.wait(end)
     }
 
+    // --- moving ----------------------------------------------------------------------------------------
+
+    /// What there is to move: every table with its segments and deletes, and the time to go by.
+    pub fn survey(&self) -> Survey {
+        self.shared.survey()
+    }
+
+    /// Makes one segment of several, in one tier: fold, migrate or purge. Readers see the same points before, during
+    /// and after it.
+    ///
+    /// Blocks for as long as it takes; memory is bounded whatever the inputs. After an error nothing has changed, or
+    /// all has; doing it again is harmless.
+    pub fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten> {
+        self.shared.rewrite(rewrite, pace)
+    }
+
+    /// Drops whole segments with their points; how many there were. Whether their points have expired is the
+    /// caller's to know.
+    pub fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64> {
+        self.shared.drop_segments(table, segments)
+    }
+
+    /// An operator says that the machine's clock is right.
+    pub fn confirm_clock(&self) {
+        self.shared.confirm_clock();
+    }
+
+    /// Rows about jobs, by name.
+    pub fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
+        let manifest = Arc::clone(&self.shared.state.read().manifest);
+        manifest
+            .jobs
+            .iter()
+            .map(|(name, detail)| (name.clone(), detail.clone()))
+            .collect()
+    }
+
+    /// Adds, alters and removes rows about jobs, in one edit. Durable on return.
+    pub fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<()> {
+        self.shared.edit(|manifest| {
+            let mut changes = Vec::with_capacity(put.len() + remove.len());
+            for name in remove {
+                changes.push(remove_job(&name));
+                manifest.jobs.remove(&name);
+            }
+            for (name, detail) in put {
+                changes.push(put_job(&name, &detail));
+                manifest.jobs.insert(name, detail);
+            }
+            changes
+        })
+    }
+
     // --- reading ---------------------------------------------------------------------------------------
 
     /// The points of this moment.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(Arc::clone(&self.shared.backend), self.shared.state.read().clone())
+        let (backend, now) = (Arc::clone(&self.shared.backend), self.trusted_now().now);
+        Snapshot::new(backend, self.shared.state.read().clone(), now)
     }
 
     /// The newest value of every field of a timeline.
@@ -194,37 +278,56 @@ impl SeriesStore {
     /// From memory, but for a timeline that was last written before the start: then its newest chunks are read
     /// once. `expected` names the fields of its measurement: reading stops when all are found.
     pub fn latest(&self, table: &Table, id: TimelineId, expected: &[FieldId]) -> Result<LatestRow> {
-        match table.latest().known(id) {
-            Some(known) if known.complete => Ok(known.row),
-            _ => {
-                let stored = self.snapshot().newest(table.id(), id, expected)?;
-                table.latest().complete(id, stored);
-                Ok(table
-                    .latest()
-                    .known(id)
-                    .map(|known| known.row)
-                    .unwrap_or_default())
+        loop {
+            let generation = table.latest().generation();
+            if let Some(mut known) = table.latest().known(id).filter(|known| known.complete) {
+                let visible = self.visible_from(table);
+                known.row.retain(|field| field.timestamp >= visible);
+                return Ok(known.row);
             }
+            // A delete may come between; then what was read is not taken, and it is read again.
+            let stored = self.snapshot().newest(table.id(), id, expected)?;
+            table.latest().complete(id, stored, generation);
         }
     }
 
-    /// The span of each timeline's points; `None` where there is none.
+    /// The span of each timeline's points; `None` where there is none. Where points have expired it may begin earlier
+    /// than the oldest that is left, but never before what is visible.
     ///
     /// From memory, but for timelines that were last written before the start: their chunks' keys and headers are
     /// read once, in one sweep for all of them.
     pub fn seen(&self, table: &Table, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
         let known = |id: &TimelineId| table.latest().seen(*id);
-        let mut unknown: Vec<TimelineId> = ids.iter().filter(|id| known(id).is_none()).copied().collect();
-        if !unknown.is_empty() {
+        let visible = self.visible_from(table);
+        loop {
+            let generation = table.latest().generation();
+            let mut unknown: Vec<TimelineId> = ids.iter().filter(|id| known(id).is_none()).copied().collect();
+            if unknown.is_empty() {
+                let clipped = |seen: Seen| {
+                    let first = seen.first.max(visible);
+                    (seen.last >= visible).then_some(Seen { first, ..seen })
+                };
+                return Ok(ids
+                    .iter()
+                    .map(|id| known(id).flatten().and_then(clipped))
+                    .collect());
+            }
             unknown.sort_unstable();
             unknown.dedup();
             let spans = self.snapshot().spans(table.id(), &unknown)?;
-            unknown
-                .iter()
-                .zip(spans)
-                .for_each(|(id, span)| table.latest().widen(*id, span));
+            let found = unknown.iter().zip(spans);
+            found.for_each(|(id, span)| table.latest().widen(*id, span, generation));
         }
-        Ok(ids.iter().map(|id| known(id).flatten()).collect())
+    }
+
+    /// The first instant at which points of a table are visible now; `i64::MIN` where nothing expires.
+    pub fn visible_from(&self, table: &Table) -> i64 {
+        visible_from(Some(&table.spec().policy), self.trusted_now().now)
+    }
+
+    /// What time it is, as far as it can be trusted, and whether expiry may go by it.
+    pub fn trusted_now(&self) -> TrustedNow {
+        self.shared.trusted_now()
     }
 
     // --- operation -------------------------------------------------------------------------------------
@@ -268,6 +371,8 @@ impl SeriesStore {
             segment_points: segments().map(|segment| segment.points).sum(),
             segment_values: segments().map(|segment| segment.values).sum(),
             segment_bytes: segments().map(|segment| segment.bytes).sum(),
+            sealed_bytes: loaded(&self.shared.counters.sealed_bytes),
+            rewritten_bytes: loaded(&self.shared.counters.rewritten_bytes),
             commits: self.shared.counters.commits.load(Ordering::Relaxed),
             appends: self.shared.counters.appends.load(Ordering::Relaxed),
             seals: self.shared.counters.seals.load(Ordering::Relaxed),
@@ -291,4 +396,8 @@ impl Drop for SeriesStore {
             tracing::error!(%error, "closing the store failed");
         }
     }
+}
+
+fn loaded(counters: &[AtomicU64; 2]) -> [u64; 2] {
+    counters.each_ref().map(|bytes| bytes.load(Ordering::Relaxed))
 }

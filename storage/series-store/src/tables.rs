@@ -1,7 +1,7 @@
 //! A table as the running store sees it: settings, schema, latest values.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use tideline_model::{TableId, TableName, TableSpec};
@@ -18,6 +18,7 @@ pub struct Table {
     created: i64,
     spec: RwLock<Arc<TableSpec>>,
     policy_changed: AtomicI64,
+    timeline_generation: AtomicU64,
     schema: TableSchema,
     latest: TableLatest,
 }
@@ -30,6 +31,7 @@ impl Table {
             created: row.created,
             spec: RwLock::new(Arc::new(row.spec.clone())),
             policy_changed: AtomicI64::new(row.policy_changed),
+            timeline_generation: AtomicU64::new(0),
             schema,
             latest: TableLatest::default(),
         }
@@ -58,6 +60,16 @@ impl Table {
     /// When its policy was last changed, nanoseconds since the epoch.
     pub fn policy_changed(&self) -> i64 {
         self.policy_changed.load(Ordering::Relaxed)
+    }
+
+    /// Counts removals of timelines: a write that took timelines for known at another count has to look again.
+    pub fn timeline_generation(&self) -> u64 {
+        self.timeline_generation.load(Ordering::SeqCst)
+    }
+
+    /// Timelines were removed.
+    pub(crate) fn timelines_removed(&self) {
+        self.timeline_generation.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Its fields.

@@ -17,8 +17,9 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
-use tideline_model::{SequenceNumber, TableId};
+use tideline_model::{SequenceNumber, TableId, TimeRange, TimelineId};
 
+use crate::error::Result;
 use crate::sharding::ShardedDelta;
 use table::TableHead;
 
@@ -74,6 +75,24 @@ impl Head {
         if open > budget / OPEN_SHARE {
             self.close_open_rows();
         }
+    }
+
+    /// Takes in a delete of `sequence`: removes the points of timelines in a range. Called by the same thread.
+    pub(crate) fn delete(
+        &self,
+        table: TableId,
+        ids: &[TimelineId],
+        range: TimeRange,
+        sequence: SequenceNumber,
+    ) -> Result<()> {
+        if let Some(table) = self.table(table) {
+            let growth = table.delete(ids, range)?;
+            self.open_bytes.fetch_sub(growth.closed, Ordering::Relaxed);
+            self.block_bytes.fetch_add(growth.blocks, Ordering::Relaxed);
+            self.block_bytes.fetch_sub(growth.dropped, Ordering::Relaxed);
+        }
+        self.end.store(sequence.0 + 1, Ordering::Release);
+        Ok(())
     }
 
     /// Encodes all open rows and gives their memory back.
@@ -155,6 +174,8 @@ pub(crate) struct Growth {
     pub(crate) closed: usize,
     /// Block bytes added.
     pub(crate) blocks: usize,
+    /// Block bytes removed.
+    pub(crate) dropped: usize,
 }
 
 impl Growth {
@@ -162,5 +183,6 @@ impl Growth {
         self.open += other.open;
         self.closed += other.closed;
         self.blocks += other.blocks;
+        self.dropped += other.dropped;
     }
 }

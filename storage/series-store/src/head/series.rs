@@ -8,11 +8,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_chunk::{DeltaGroup, Presence, Run, RunColumn, SequenceSpan, encode_chunk};
+use tideline_chunk::{Chunk, ChunkError, DeltaGroup, Presence, Run, RunColumn, SequenceSpan, encode_chunk};
 use tideline_model::batch::StringColumn;
-use tideline_model::{ColumnData, SequenceNumber, ValueType};
+use tideline_model::{ColumnData, SequenceNumber, TimeRange, ValueType};
 
 use super::Growth;
+use crate::deletes::remove_rows;
 use crate::merge::{Part, Priority, merge};
 use crate::schema::Shape;
 use crate::sharding::ShardedGroup;
@@ -105,10 +106,32 @@ impl SeriesHead {
         self.lanes.iter_mut().for_each(Lane::clear);
         self.open_rows = 0;
         Growth {
-            open: 0,
             closed,
             blocks,
+            ..Growth::default()
         }
+    }
+
+    /// Removes the points of a range. Open rows become a block first, so that a point is looked for in one form only.
+    pub(crate) fn delete(&mut self, range: TimeRange) -> Result<Growth, ChunkError> {
+        let mut growth = self.close();
+        let mut kept = Vec::with_capacity(self.blocks.len());
+        for block in self.blocks.drain(..) {
+            if !TimeRange::new(block.first, block.last + 1).overlaps(&range) {
+                kept.push(block);
+                continue;
+            }
+            growth.dropped += block.bytes.len() + BLOCK_OVERHEAD;
+            let chunk = Chunk::open_trusted(&block.bytes)?;
+            let mut run = chunk.to_run()?;
+            if remove_rows(&mut run, range) {
+                let block = Block::encode(&run, chunk.sequences());
+                growth.blocks += block.bytes.len() + BLOCK_OVERHEAD;
+                kept.push(block);
+            }
+        }
+        self.blocks = kept;
+        Ok(growth)
     }
 
     /// Gives back the memory of empty lanes.

@@ -4,10 +4,11 @@
 
 use parking_lot::Mutex;
 use tideline_chunk::Delta;
-use tideline_model::{SequenceNumber, TimelineId};
+use tideline_model::{SequenceNumber, TimeRange, TimelineId};
 
 use super::Growth;
 use super::series::{HeadPieces, SeriesHead};
+use crate::error::{Result, StoreError};
 use crate::sharding::{SHARDS, ShardedDelta, ShardedGroup, TimelineMap, shard_of};
 
 const UNKNOWN: u32 = u32::MAX;
@@ -58,6 +59,19 @@ impl TableHead {
         growth
     }
 
+    /// Removes the points of timelines in a range.
+    pub(crate) fn delete(&self, ids: &[TimelineId], range: TimeRange) -> Result<Growth> {
+        let mut growth = Growth::default();
+        for id in ids {
+            let mut shard = self.shards[shard_of(*id)].lock();
+            if let Some(slot) = shard.index.get(id).copied() {
+                let deleted = shard.series[slot as usize].delete(range);
+                growth.add(deleted.map_err(|cause| StoreError::chunk(*id, cause))?);
+            }
+        }
+        Ok(growth)
+    }
+
     /// What the head has of one timeline, oldest write first; `None` when it has nothing.
     pub(crate) fn pieces(&self, id: TimelineId) -> Option<HeadPieces> {
         let shard = self.shards[shard_of(id)].lock();
@@ -66,7 +80,10 @@ impl TableHead {
     }
 
     /// Shows every timeline to `visit`, in no order.
-    pub(crate) fn each<E>(&self, mut visit: impl FnMut(&SeriesHead) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn each<E>(
+        &self,
+        mut visit: impl FnMut(&SeriesHead) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         self.shards
             .iter()
             .try_for_each(|shard| shard.lock().series.iter().try_for_each(&mut visit))

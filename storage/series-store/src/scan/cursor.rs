@@ -29,7 +29,8 @@ pub(super) struct SegmentCursor {
 
 /// A walk in pages: the rows at hand and what is left.
 #[derive(Debug)]
-struct Walk {
+pub(crate) struct Walk {
+    partition: Partition,
     rows: std::vec::IntoIter<Row>,
     next: Option<KeyRange>,
     /// A row that belongs to a later timeline than the one just asked for.
@@ -43,12 +44,9 @@ impl SegmentCursor {
         let partition = Partition::segment(segment.reference(), bucket);
         let bounds = wanted.first().zip(wanted.last());
         let is_dense = wanted.len() > 1 && wanted.len() as u64 * DENSE_SHARE >= segment.timelines;
-        let dense = bounds.filter(|_| is_dense).map(|(first, last)| Walk {
-            rows: Vec::new().into_iter(),
-            next: Some(chunks_between(*first, *last)),
-            ahead: None,
-            page,
-        });
+        let dense = bounds
+            .filter(|_| is_dense)
+            .map(|(first, last)| Walk::new(partition, chunks_between(*first, *last), page));
         Self { partition, dense }
     }
 
@@ -62,7 +60,7 @@ impl SegmentCursor {
         found: &mut impl FnMut(Bytes),
     ) -> Result<()> {
         match &mut self.dense {
-            Some(walk) => walk.chunks(backend, self.partition, id, found),
+            Some(walk) => walk.chunks(backend, id, found),
             None => {
                 let mut next = Some(chunks_of(id, range));
                 while let Some(keys) = next {
@@ -77,18 +75,57 @@ impl SegmentCursor {
     }
 }
 
+/// Whether a segment has a chunk of a timeline.
+pub(crate) fn holds(backend: &dyn Backend, segment: &Segment, id: TimelineId) -> Result<bool> {
+    let partition = Partition::segment(segment.reference(), chunk_bucket(id));
+    let limit = PageLimit {
+        rows_max: 1,
+        ..SPARSE_PAGE
+    };
+    let page = backend.scan(partition, &chunks_between(id, id), Direction::Ascending, limit)?;
+    Ok(!page.rows.is_empty())
+}
+
 impl Walk {
-    fn chunks(
+    fn new(partition: Partition, keys: KeyRange, page: PageLimit) -> Self {
+        Self {
+            partition,
+            rows: Vec::new().into_iter(),
+            next: Some(keys),
+            ahead: None,
+            page,
+        }
+    }
+
+    /// A walk over all of a segment.
+    pub(crate) fn all(segment: &Segment, page: PageLimit) -> Self {
+        let bucket = chunk_bucket(TimelineId::MIN);
+        Self::new(
+            Partition::segment(segment.reference(), bucket),
+            KeyRange::ALL,
+            page,
+        )
+    }
+
+    /// The timeline of the next chunk; `None` after the last.
+    pub(crate) fn peek(&mut self, backend: &dyn Backend) -> Result<Option<TimelineId>> {
+        if self.ahead.is_none() {
+            self.ahead = self.advance(backend)?;
+        }
+        Ok(self.ahead.as_ref().map(|(id, _)| *id))
+    }
+
+    /// Hands out the chunks of a timeline, in time order; those of lower ids are passed over.
+    pub(crate) fn chunks(
         &mut self,
         backend: &dyn Backend,
-        partition: Partition,
         id: TimelineId,
         found: &mut impl FnMut(Bytes),
     ) -> Result<()> {
         loop {
             let (timeline, value) = match self.ahead.take() {
                 Some(ahead) => ahead,
-                None => match self.advance(backend, partition)? {
+                None => match self.advance(backend)? {
                     Some(row) => row,
                     None => return Ok(()),
                 },
@@ -103,11 +140,7 @@ impl Walk {
         }
     }
 
-    fn advance(
-        &mut self,
-        backend: &dyn Backend,
-        partition: Partition,
-    ) -> Result<Option<(TimelineId, Bytes)>> {
+    fn advance(&mut self, backend: &dyn Backend) -> Result<Option<(TimelineId, Bytes)>> {
         loop {
             if let Some(row) = self.rows.next() {
                 let damaged = || StoreError::StoredRow {
@@ -120,7 +153,7 @@ impl Walk {
             let Some(keys) = self.next.take() else {
                 return Ok(None);
             };
-            let page = backend.scan(partition, &keys, Direction::Ascending, self.page)?;
+            let page = backend.scan(self.partition, &keys, Direction::Ascending, self.page)?;
             self.rows = page.rows.into_iter();
             self.next = page.next;
         }

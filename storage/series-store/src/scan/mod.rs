@@ -3,16 +3,19 @@
 //! | file | part |
 //! |---|---|
 //! | [`cursor`] | one segment, walked forwards in pages or by single seeks |
-//! | [`reader`] | one timeline's pieces put together in time order and decoded |
+//! | [`piece`] | what one source has of a timeline, and decoding it |
+//! | [`reader`] | one timeline's pieces put together in time order |
 
-mod cursor;
+pub(crate) mod cursor;
+pub(crate) mod piece;
 mod reader;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tideline_backend::Backend;
-use tideline_model::{FieldId, TableId, TimeRange, TimelineId};
+use tideline_chunk::Run;
+use tideline_model::{FieldId, Policy, SequenceNumber, TableId, Tier, TimeRange, TimelineId, Timestamp};
 
 use crate::error::Result;
 use crate::head::Head;
@@ -20,7 +23,9 @@ use crate::latest::{LatestRow, Seen, fill_from};
 use crate::manifest::ManifestState;
 use crate::shared::State;
 
+use piece::Piece;
 pub use reader::SweepReader;
+pub(crate) use reader::chunk_piece;
 
 /// The order in which a timeline's points are handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +49,21 @@ pub struct ReadCost {
     pub values: u64,
     /// Encoded bytes of those chunks.
     pub bytes: u64,
+    /// The same of each tier; unsealed points are hot.
+    pub tiers: [TierCost; 2],
+}
+
+/// What one tier has given to a read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TierCost {
+    /// Chunks and blocks of the head decoded.
+    pub chunks: u64,
+    /// Points decoded.
+    pub points: u64,
+    /// Field values decoded.
+    pub values: u64,
+    /// Encoded bytes of those chunks.
+    pub bytes: u64,
 }
 
 impl ReadCost {
@@ -54,6 +74,31 @@ impl ReadCost {
         self.points += other.points;
         self.values += other.values;
         self.bytes += other.bytes;
+        for (mine, theirs) in self.tiers.iter_mut().zip(&other.tiers) {
+            mine.chunks += theirs.chunks;
+            mine.points += theirs.points;
+            mine.values += theirs.values;
+            mine.bytes += theirs.bytes;
+        }
+    }
+
+    /// What one tier has given.
+    pub fn of(&self, tier: Tier) -> TierCost {
+        self.tiers[tier as usize]
+    }
+
+    /// Counts what was decoded of a piece.
+    fn count(&mut self, piece: &Piece, run: &Run) {
+        let (bytes, points, values) = (piece.bytes() as u64, run.rows() as u64, run.values() as u64);
+        self.chunks += 1;
+        self.bytes += bytes;
+        self.points += points;
+        self.values += values;
+        let of_tier = &mut self.tiers[piece.tier as usize];
+        of_tier.chunks += 1;
+        of_tier.bytes += bytes;
+        of_tier.points += points;
+        of_tier.values += values;
     }
 }
 
@@ -70,6 +115,8 @@ pub struct Selection<'a> {
     pub fields: Option<&'a [FieldId]>,
     /// The order within a timeline.
     pub order: Order,
+    /// The tier to read; `None` = all. Unsealed points are hot.
+    pub tier: Option<Tier>,
 }
 
 /// The points of one moment: later seals, drops and restarts of heads do not disturb it. What is written to
@@ -78,11 +125,23 @@ pub struct Selection<'a> {
 pub struct Snapshot {
     backend: Arc<dyn Backend>,
     state: State,
+    /// When it was taken: points that were expired by then are hidden.
+    now: Timestamp,
 }
 
 impl Snapshot {
-    pub(crate) fn new(backend: Arc<dyn Backend>, state: State) -> Self {
-        Self { backend, state }
+    pub(crate) fn new(backend: Arc<dyn Backend>, state: State, now: Timestamp) -> Self {
+        Self { backend, state, now }
+    }
+
+    /// The part of a range in which a table's points have not expired.
+    pub fn visible(&self, table: TableId, range: TimeRange) -> TimeRange {
+        let policy = self.state.manifest.tables.get(&table).map(|row| &row.spec.policy);
+        let start = range.start.max(visible_from(policy, self.now));
+        TimeRange {
+            start: start.min(range.end),
+            end: range.end,
+        }
     }
 
     /// A reader over a selection. Readers of one snapshot may run on different threads.
@@ -102,6 +161,7 @@ impl Snapshot {
             range: TimeRange::ALL,
             fields: None,
             order: Order::Descending,
+            tier: None,
         });
         reader.timeline(id, &mut |run| {
             fill_from(&mut row, run);
@@ -127,6 +187,7 @@ impl Snapshot {
             range,
             fields: None,
             order,
+            tier: None,
         });
         ids.iter().map(|id| reader.span(*id)).collect()
     }
@@ -140,8 +201,16 @@ impl Snapshot {
         self.backend.as_ref()
     }
 
-    /// Heads, oldest first.
-    fn heads(&self) -> impl Iterator<Item = &Arc<Head>> {
-        self.state.frozen.iter().chain([&self.state.active])
+    /// Heads, oldest first, each with the first delete that may still have to be applied to it.
+    fn heads(&self) -> impl Iterator<Item = (&Arc<Head>, SequenceNumber)> {
+        let frozen = self.state.frozen.iter().map(|head| (head, head.end()));
+        // The committer takes deleted points out of the active head itself.
+        frozen.chain([(&self.state.active, SequenceNumber(u64::MAX))])
     }
+}
+
+/// The first instant at which points of a table are visible at `now`.
+pub(crate) fn visible_from(policy: Option<&Policy>, now: Timestamp) -> i64 {
+    let age = policy.and_then(Policy::visible_age);
+    age.map_or(i64::MIN, |age| now.nanos().saturating_sub(age))
 }

@@ -4,65 +4,62 @@
 //! in id order, then heads from old to new. A source of higher rank was written later. Pieces that do not
 //! overlap in time are decoded straight into one reused buffer; the others are merged first.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use tideline_chunk::{Bitmap, Chunk, ChunkError, Presence, Run, RunColumn};
-use tideline_model::{ColumnData, FieldId, TimeRange, TimelineId, ValueType};
+use tideline_chunk::{Chunk, Run};
+use tideline_model::{SequenceNumber, Tier, TimeRange, TimelineId};
 
 use super::cursor::SegmentCursor;
+use super::piece::{Buffer, Piece, PieceData, Wanted, clusters};
 use super::{Order, ReadCost, Selection, Snapshot};
+use crate::deletes::{Mask, TableDeletes};
 use crate::error::{Result, StoreError};
+use crate::head::table::TableHead;
 use crate::latest::Seen;
-use crate::merge::{Part, Priority, merge, slice};
 
 /// Reads the timelines of a selection, one after another in rising order of ids.
 #[derive(Debug)]
 pub struct SweepReader<'a> {
     snapshot: &'a Snapshot,
     selection: Selection<'a>,
-    cursors: Vec<SegmentCursor>,
+    /// Of segments in the order of their writes.
+    cursors: Vec<Source>,
+    deletes: Option<&'a TableDeletes>,
     pieces: Vec<Piece>,
     buffer: Buffer,
     cost: ReadCost,
 }
 
+/// A segment of the read.
 #[derive(Debug)]
-struct Piece {
-    first: i64,
-    last: i64,
-    rank: u64,
-    data: PieceData,
-}
-
-#[derive(Debug)]
-enum PieceData {
-    Chunk(Bytes),
-    Open(Run),
-}
-
-/// Decoding space, reused from chunk to chunk.
-#[derive(Debug, Default)]
-struct Buffer {
-    run: Run,
-    bitmap: Bitmap,
+struct Source {
+    cursor: SegmentCursor,
+    tier: Tier,
+    deletes_from: SequenceNumber,
 }
 
 impl<'a> SweepReader<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, selection: Selection<'a>) -> Self {
+    pub(super) fn new(snapshot: &'a Snapshot, mut selection: Selection<'a>) -> Self {
         let page = snapshot.backend().capabilities().page_advice;
+        selection.range = snapshot.visible(selection.table, selection.range);
         let segments = snapshot
             .state
             .manifest
             .overlapping(selection.table, selection.range);
-        let cursors = segments
+        let wanted = segments
             .iter()
-            .map(|segment| SegmentCursor::new(segment, selection.timelines, page))
-            .collect();
+            .filter(|segment| selection.tier.is_none_or(|tier| tier == segment.tier));
+        let cursors = wanted.map(|segment| Source {
+            cursor: SegmentCursor::new(segment, selection.timelines, page),
+            tier: segment.tier,
+            deletes_from: segment.deletes_from(),
+        });
         Self {
             snapshot,
+            cursors: cursors.collect(),
+            deletes: snapshot.state.deletes.of(selection.table),
             selection,
-            cursors,
             pieces: Vec::new(),
             buffer: Buffer::default(),
             cost: ReadCost::default(),
@@ -86,9 +83,10 @@ impl<'a> SweepReader<'a> {
         if self.selection.order == Order::Descending {
             clusters.reverse();
         }
+        let masks = self.masks(id);
         let mut outcome = Ok(());
         for cluster in clusters {
-            match self.cluster(id, &pieces[cluster], visit) {
+            match self.cluster(id, &pieces[cluster], masks, visit) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break,
                 Err(error) => {
@@ -105,13 +103,45 @@ impl<'a> SweepReader<'a> {
     /// The span of a timeline's points in the range of the selection, as wide as the chunks that reach into it.
     pub(super) fn span(&mut self, id: TimelineId) -> Result<Option<Seen>> {
         self.gather(id)?;
-        let spans = self.pieces.drain(..).map(|piece| Seen {
-            first: piece.first,
-            last: piece.last,
-        });
-        Ok(spans.reduce(|all, span| Seen {
-            first: all.first.min(span.first),
-            last: all.last.max(span.last),
+        let masks = self.masks(id);
+        let mut all: Option<Seen> = None;
+        let mut pieces = std::mem::take(&mut self.pieces);
+        for piece in pieces.drain(..) {
+            let span = if piece.is_masked(masks) {
+                self.unmasked_span(id, &piece, masks)?
+            } else {
+                Some(Seen {
+                    first: piece.first,
+                    last: piece.last,
+                })
+            };
+            all = match (all, span) {
+                (Some(all), Some(span)) => Some(Seen {
+                    first: all.first.min(span.first),
+                    last: all.last.max(span.last),
+                }),
+                (all, span) => all.or(span),
+            };
+        }
+        self.pieces = pieces;
+        Ok(all)
+    }
+
+    fn unmasked_span(&mut self, id: TimelineId, piece: &Piece, masks: &[Mask]) -> Result<Option<Seen>> {
+        let wanted = Wanted {
+            range: TimeRange::ALL,
+            fields: None,
+            masks,
+        };
+        let found = self
+            .buffer
+            .take(piece, wanted)
+            .map_err(|cause| StoreError::chunk(id, cause))?;
+        let times = &self.buffer.run.timestamps;
+        let ends = times.first().zip(times.last()).filter(|_| found);
+        Ok(ends.map(|(first, last)| Seen {
+            first: *first,
+            last: *last,
         }))
     }
 
@@ -120,197 +150,114 @@ impl<'a> SweepReader<'a> {
         self.cost
     }
 
+    fn masks(&self, id: TimelineId) -> &'a [Mask] {
+        self.deletes.map_or(&[], |deletes| deletes.masks(id))
+    }
+
     fn gather(&mut self, id: TimelineId) -> Result<()> {
         let (backend, range) = (self.snapshot.backend(), self.selection.range);
         let mut rank = 0;
-        for cursor in &mut self.cursors {
+        for source in &mut self.cursors {
             rank += 1;
             let pieces = &mut self.pieces;
+            let (tier, deletes_from) = (source.tier, source.deletes_from);
             let mut damage = None;
-            cursor.chunks(backend, id, range, &mut |bytes| match Chunk::open(&bytes) {
-                Ok(chunk) => {
-                    let (first, last) = (chunk.first_timestamp(), chunk.last_timestamp());
-                    pieces.push(Piece {
-                        first,
-                        last,
-                        rank,
-                        data: PieceData::Chunk(bytes),
-                    });
+            source.cursor.chunks(backend, id, range, &mut |bytes| {
+                let piece = chunk_piece(bytes, rank, tier, deletes_from);
+                match piece {
+                    Ok(piece) => pieces.push(piece),
+                    Err(cause) => damage = Some(cause),
                 }
-                Err(cause) => damage = Some(cause),
             })?;
             if let Some(cause) = damage {
-                return Err(damaged(id, cause));
+                return Err(StoreError::chunk(id, cause));
             }
         }
-        for head in self.snapshot.heads() {
-            let Some(found) = head
-                .table(self.selection.table)
-                .and_then(|table| table.pieces(id))
-            else {
-                continue;
-            };
-            for block in found.blocks {
-                rank += 1;
-                let data = PieceData::Chunk(block.bytes);
-                self.pieces.push(Piece {
-                    first: block.first,
-                    last: block.last,
-                    rank,
-                    data,
-                });
-            }
-            if let Some(run) = found.open {
-                rank += 1;
-                let (first, last) = (run.timestamps[0], run.timestamps[run.rows() - 1]);
-                self.pieces.push(Piece {
-                    first,
-                    last,
-                    rank,
-                    data: PieceData::Open(run),
-                });
+        if self.selection.tier != Some(Tier::Cold) {
+            let snapshot = self.snapshot;
+            for (head, deletes_from) in snapshot.heads() {
+                if let Some(table) = head.table(self.selection.table) {
+                    self.gather_head(&table, id, deletes_from, &mut rank);
+                }
             }
         }
-        self.pieces
-            .retain(|piece| TimeRange::new(piece.first, piece.last + 1).overlaps(&range));
+        self.pieces.retain(|piece| piece.range().overlaps(&range));
         Ok(())
+    }
+
+    fn gather_head(
+        &mut self,
+        table: &TableHead,
+        id: TimelineId,
+        deletes_from: SequenceNumber,
+        rank: &mut u64,
+    ) {
+        let Some(found) = table.pieces(id) else { return };
+        let mut push = |first, last, data| {
+            *rank += 1;
+            self.pieces.push(Piece {
+                first,
+                last,
+                rank: *rank,
+                tier: Tier::Hot,
+                deletes_from,
+                data,
+            });
+        };
+        for block in found.blocks {
+            push(block.first, block.last, PieceData::Chunk(block.bytes));
+        }
+        if let Some(run) = found.open {
+            let (first, last) = (run.timestamps[0], run.timestamps[run.rows() - 1]);
+            push(first, last, PieceData::Open(run));
+        }
     }
 
     fn cluster(
         &mut self,
         id: TimelineId,
         pieces: &[Piece],
+        masks: &[Mask],
         visit: &mut dyn FnMut(&Run) -> Result<ControlFlow<()>>,
     ) -> Result<ControlFlow<()>> {
+        let Selection { fields, range, .. } = self.selection;
+        let wanted = Wanted { range, fields, masks };
+        let damaged = |cause| StoreError::chunk(id, cause);
         if let [piece] = pieces {
-            return match self.decode(id, piece)? {
-                true => visit(&self.buffer.run),
-                false => Ok(ControlFlow::Continue(())),
-            };
-        }
-        let mut runs = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            if self.decode(id, piece)? {
-                runs.push((piece.rank, self.buffer.run.clone()));
+            if !self.buffer.take(piece, wanted).map_err(damaged)? {
+                return Ok(ControlFlow::Continue(()));
             }
+            self.cost.count(piece, &self.buffer.run);
+            return visit(&self.buffer.run);
         }
-        let parts: Vec<Part<'_>> = runs
-            .iter()
-            .map(|(rank, run)| Part {
-                run,
-                priority: Priority::All(*rank),
-            })
-            .collect();
-        let merged = merge(&parts);
+        let cost = &mut self.cost;
+        let merged = self
+            .buffer
+            .merge(pieces, wanted, |piece, run| cost.count(piece, run))
+            .map_err(damaged)?;
         if merged.timestamps.is_empty() {
             Ok(ControlFlow::Continue(()))
         } else {
             visit(&merged)
         }
     }
-
-    /// Decodes what is wanted of a piece into the buffer; `false` when that is nothing.
-    fn decode(&mut self, id: TimelineId, piece: &Piece) -> Result<bool> {
-        let Selection { fields, range, .. } = self.selection;
-        let (bytes, found) = match &piece.data {
-            PieceData::Chunk(bytes) => {
-                let found = self
-                    .buffer
-                    .decode(bytes, range, fields)
-                    .map_err(|cause| damaged(id, cause))?;
-                (bytes.len(), found)
-            }
-            PieceData::Open(run) => (0, self.buffer.project(run, range, fields)),
-        };
-        if found {
-            self.cost.chunks += 1;
-            self.cost.bytes += bytes as u64;
-            self.cost.points += self.buffer.run.rows() as u64;
-            self.cost.values += self.buffer.run.values() as u64;
-        }
-        Ok(found)
-    }
 }
 
-impl Buffer {
-    fn decode(
-        &mut self,
-        bytes: &[u8],
-        range: TimeRange,
-        fields: Option<&[FieldId]>,
-    ) -> std::result::Result<bool, ChunkError> {
-        let chunk = Chunk::open_trusted(bytes)?;
-        let rows = chunk.row_range(range);
-        let wanted = |field| fields.is_none_or(|fields| fields.contains(&field));
-        if rows.is_empty() || !chunk.columns().any(|column| wanted(column.field())) {
-            return Ok(false);
-        }
-        let Self { run, bitmap } = self;
-        run.timestamps.clear();
-        chunk.timestamps().decode(rows.clone(), &mut run.timestamps);
-        let mut filled = 0;
-        for info in chunk.columns().filter(|column| wanted(column.field())) {
-            let column = reused(&mut run.columns, filled, info.field(), info.value_type());
-            chunk.decode(&info, rows.clone(), &mut column.values, bitmap)?;
-            column.presence = if info.is_dense() {
-                Presence::All
-            } else {
-                Presence::Some(std::mem::take(bitmap))
-            };
-            filled += 1;
-        }
-        run.columns.truncate(filled);
-        Ok(true)
-    }
-
-    fn project(&mut self, run: &Run, range: TimeRange, fields: Option<&[FieldId]>) -> bool {
-        let rows: Range<usize> = run.timestamps.partition_point(|at| *at < range.start)
-            ..run.timestamps.partition_point(|at| *at < range.end);
-        if rows.is_empty() {
-            return false;
-        }
-        self.run = slice(run, rows);
-        if let Some(fields) = fields {
-            self.run.columns.retain(|column| fields.contains(&column.field));
-        }
-        !self.run.columns.is_empty()
-    }
-}
-
-/// The column at a position of a buffer, with space that fits the type.
-fn reused(columns: &mut Vec<RunColumn>, at: usize, field: FieldId, value_type: ValueType) -> &mut RunColumn {
-    if at == columns.len() {
-        columns.push(RunColumn {
-            field,
-            presence: Presence::All,
-            values: ColumnData::new(value_type),
-        });
-    }
-    let column = &mut columns[at];
-    column.field = field;
-    if column.values.value_type() != value_type {
-        column.values = ColumnData::new(value_type);
-    }
-    column
-}
-
-/// Groups pieces, sorted by their first instant, into stretches that do not overlap each other.
-fn clusters(pieces: &[Piece]) -> Vec<Range<usize>> {
-    let mut clusters: Vec<Range<usize>> = Vec::new();
-    let mut reach = i64::MIN;
-    for (at, piece) in pieces.iter().enumerate() {
-        match clusters.last_mut() {
-            Some(open) if piece.first <= reach => open.end = at + 1,
-            _ => clusters.push(at..at + 1),
-        }
-        reach = reach.max(piece.last);
-    }
-    clusters
-}
-
-fn damaged(id: TimelineId, cause: ChunkError) -> StoreError {
-    StoreError::Chunk {
-        timeline: id.to_string(),
-        cause,
-    }
+/// A chunk of a segment as a piece.
+pub(crate) fn chunk_piece(
+    bytes: Bytes,
+    rank: u64,
+    tier: Tier,
+    deletes_from: SequenceNumber,
+) -> std::result::Result<Piece, tideline_chunk::ChunkError> {
+    let chunk = Chunk::open(&bytes)?;
+    let (first, last) = (chunk.first_timestamp(), chunk.last_timestamp());
+    Ok(Piece {
+        first,
+        last,
+        rank,
+        tier,
+        deletes_from,
+        data: PieceData::Chunk(bytes),
+    })
 }

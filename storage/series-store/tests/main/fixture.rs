@@ -50,7 +50,12 @@ impl Place {
 
     /// Opens the store, as a start of the process would.
     pub(crate) fn open(&self, settings: &Settings) -> (SeriesStore, Arc<Names>) {
-        let clock = Arc::new(ManualClock::new(Timestamp::EPOCH));
+        self.open_at(settings, &ManualClock::new(Timestamp::EPOCH))
+    }
+
+    /// The same with a clock that the test moves.
+    pub(crate) fn open_at(&self, settings: &Settings, clock: &ManualClock) -> (SeriesStore, Arc<Names>) {
+        let clock = Arc::new(clock.clone());
         let names = Arc::new(Names::default());
         let recovery =
             Recovery::begin(self.backend(), clock, settings.clone()).expect("the store begins to open");
@@ -77,6 +82,13 @@ impl TimelineDirectory for Names {
     fn adopt(&self, _table: tideline_model::TableId, timeline: &NewTimeline) -> Result<(), String> {
         self.0.lock().expect("not poisoned").push(timeline.id);
         Ok(())
+    }
+
+    fn removed(&self, _table: tideline_model::TableId, ids: &[TimelineId]) {
+        self.0
+            .lock()
+            .expect("not poisoned")
+            .retain(|id| !ids.contains(id));
     }
 
     fn announced(&self, _table: tideline_model::TableId, _timelines: &[NewTimeline]) {}
@@ -165,7 +177,10 @@ pub(crate) fn write(
                 .shape(&group.measurement, &group.fields, &group.columns)
         })
         .collect::<Result<_, _>>()?;
-    store.commit(table, delta, shapes, Durability::Synced).map(|_| ())
+    let generation = table.timeline_generation();
+    store
+        .commit(table, delta, shapes, Durability::Synced, generation)
+        .map(|_| ())
 }
 
 fn push(column: &mut ColumnData, value: &Value) {
@@ -198,6 +213,7 @@ pub(crate) fn read(
         range,
         fields,
         order,
+        tier: None,
     });
     let mut all = Vec::new();
     for id in ids {

@@ -1,17 +1,24 @@
-//! Thousands of random steps against a naive model: writes, overwrites, late points, seals, restarts, drops.
+//! Thousands of random steps against a naive model: writes, overwrites, late points, deletes, seals, moves between
+//! tiers, folds, policies that hide, restarts, drops.
 //!
 //! The seed is printed; `TIDELINE_SEED` replays a failure and `TIDELINE_STEPS` makes the run longer.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use tideline_model::{FieldId, TableName, TableSpec, TimeRange, TimelineId, Value};
-use tideline_series_store::{Order, Seen, SeriesStore, Table};
+use tideline_model::{
+    Clock, FieldId, ManualClock, SegmentId, TableName, TableSpec, Tier, TimeRange, TimelineId, Timestamp,
+    Value,
+};
+use tideline_series_store::{
+    Delete, Order, Pace, Rewrite, RewriteCause, RewriteCost, Seen, SeriesStore, StoreError, Table,
+};
 
 use crate::fixture::{Place, Point, Rows, read, timeline, tiny, write};
 
 /// Steps of one run on one backend.
-const STEPS: usize = 1_500;
+const STEPS: usize = 1_000;
 const TIMELINES: u64 = 12;
 const FIELDS: [&str; 6] = ["float", "signed", "unsigned", "boolean", "string", "mixed"];
 
@@ -46,6 +53,15 @@ impl Chance {
     }
 }
 
+/// Lets a rewrite go on.
+struct Unhurried;
+
+impl Pace for Unhurried {
+    fn step(&mut self, _cost: &RewriteCost) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
 type Model = BTreeMap<(TimelineId, i64), BTreeMap<&'static str, Value>>;
 
 struct Run<'a> {
@@ -55,11 +71,13 @@ struct Run<'a> {
     table: Arc<Table>,
     model: Model,
     now: i64,
+    clock: ManualClock,
 }
 
 impl<'a> Run<'a> {
     fn new(seed: u64, place: &'a Place) -> Self {
-        let (store, _) = place.open(&tiny());
+        let clock = ManualClock::new(Timestamp::EPOCH);
+        let (store, _) = place.open_at(&tiny(), &clock);
         let name = TableName::new("metrics").expect("a valid name");
         let table = store
             .create_table(name, TableSpec::default())
@@ -71,6 +89,7 @@ impl<'a> Run<'a> {
             table,
             model: Model::new(),
             now: 1_000_000,
+            clock,
         }
     }
 
@@ -80,7 +99,11 @@ impl<'a> Run<'a> {
                 0..=4 => self.restart(),
                 5..=19 => self.store.seal().expect("a seal"),
                 20..=21 => self.drop_table(),
-                22..=99 => self.check_one(),
+                22..=49 => self.delete(),
+                50..=89 => self.rewrite(),
+                90..=92 => self.purge(),
+                93..=96 => self.change_policy(),
+                97..=179 => self.check_one(),
                 _ => self.write(),
             }
             if step % 250 == 249 {
@@ -89,6 +112,105 @@ impl<'a> Run<'a> {
         }
         self.restart();
         self.check_all();
+        self.purge();
+        self.check_all();
+    }
+
+    /// Some timelines over some time; now and then they leave altogether.
+    fn delete(&mut self) {
+        let removes_timelines = self.chance.below(5) == 0;
+        let mut timelines: Vec<TimelineId> = (0..=self.chance.below(3))
+            .map(|_| timeline(self.chance.below(TIMELINES)))
+            .collect();
+        timelines.sort_unstable();
+        timelines.dedup();
+        let start = self.now - self.chance.below(3_000) as i64;
+        let range = match self.chance.below(4) {
+            _ if removes_timelines => TimeRange::ALL,
+            0 => TimeRange::ALL,
+            1 => TimeRange::new(i64::MIN + 1, start),
+            _ => TimeRange::new(start, start + 1 + self.chance.below(1_000) as i64),
+        };
+        let delete = Delete {
+            timelines: timelines.clone(),
+            range,
+            removes_timelines,
+        };
+        self.store.delete(&self.table, delete).expect("a delete");
+        self.model
+            .retain(|(id, at), _| !(timelines.contains(id) && range.contains(*at)));
+    }
+
+    /// A few segments into one, of either tier, whatever they are. Where their order forbids it nothing changes.
+    fn rewrite(&mut self) {
+        let segments = self.segments();
+        if segments.is_empty() {
+            return;
+        }
+        let first = self.chance.below(segments.len() as u64) as usize;
+        let count = 1 + self.chance.below(5) as usize;
+        let rewrite = Rewrite {
+            table: self.table.id(),
+            inputs: segments.into_iter().skip(first).take(count).collect(),
+            tier: Tier::ALL[self.chance.below(2) as usize],
+            cause: RewriteCause::Fold,
+        };
+        match self.store.rewrite(&rewrite, &mut Unhurried) {
+            Ok(_) | Err(StoreError::Interleaved { .. } | StoreError::NoCommonWindow) => {}
+            Err(error) => panic!("{rewrite:?}: {error}"),
+        }
+    }
+
+    /// Takes everything deleted out of all segments; then no delete waits any more.
+    fn purge(&mut self) {
+        self.store.seal().expect("a seal");
+        let survey = self.store.survey();
+        for of_table in &survey.tables {
+            for segment in of_table.segments.iter().filter(|segment| segment.has_deletes) {
+                let rewrite = Rewrite {
+                    table: of_table.table.id(),
+                    inputs: vec![segment.segment.id],
+                    tier: segment.segment.tier,
+                    cause: RewriteCause::Purge,
+                };
+                self.store.rewrite(&rewrite, &mut Unhurried).expect("a purge");
+            }
+        }
+        let survey = self.store.survey();
+        assert!(
+            survey
+                .tables
+                .iter()
+                .all(|table| table.segments.iter().all(|have| !have.has_deletes))
+        );
+    }
+
+    fn change_policy(&mut self) {
+        let mut spec = TableSpec::clone(&self.table.spec());
+        spec.policy.retention = match self.chance.below(3) {
+            0 => None,
+            _ => Some(100 + self.chance.below(5_000) as i64),
+        };
+        spec.policy.hot_ttl = Some(1 + self.chance.below(3_000) as i64);
+        self.store.alter_table("metrics", spec).expect("a policy");
+    }
+
+    /// The segments of the table in the order of their writes.
+    fn segments(&self) -> Vec<SegmentId> {
+        let survey = self.store.survey();
+        let of_table = survey
+            .tables
+            .iter()
+            .find(|table| table.table.id() == self.table.id());
+        let mut segments: Vec<_> = of_table.iter().flat_map(|table| &table.segments).collect();
+        segments.sort_by_key(|have| have.segment.written.newest);
+        segments.iter().map(|have| have.segment.id).collect()
+    }
+
+    /// The first instant that has not expired.
+    fn visible_from(&self) -> i64 {
+        let age = self.table.spec().policy.visible_age();
+        age.map_or(i64::MIN, |age| self.clock.now().nanos().saturating_sub(age))
     }
 
     fn write(&mut self) {
@@ -129,6 +251,9 @@ impl<'a> Run<'a> {
             13 => i64::MIN + 2 + self.chance.below(3) as i64,
             _ => {
                 self.now += self.chance.below(20) as i64;
+                // The clock stands where the newest points are.
+                let behind = self.now - self.clock.now().nanos();
+                self.clock.advance(behind.max(0));
                 self.now
             }
         }
@@ -167,7 +292,7 @@ impl<'a> Run<'a> {
 
     fn restart(&mut self) {
         self.store.close().expect("a clean close");
-        let (store, _) = self.place.open(&tiny());
+        let (store, _) = self.place.open_at(&tiny(), &self.clock);
         self.table = store.table("metrics").expect("the table survives");
         self.store = store;
     }
@@ -183,9 +308,10 @@ impl<'a> Run<'a> {
     }
 
     fn expected(&self, id: TimelineId, range: TimeRange, fields: Option<&[FieldId]>, order: Order) -> Rows {
+        let visible = self.visible_from();
         let rows = self.model.range((id, i64::MIN)..=(id, i64::MAX));
         let mut rows: Rows = rows
-            .filter(|((_, at), _)| range.contains(*at))
+            .filter(|((_, at), _)| range.contains(*at) && *at >= visible)
             .map(|((_, at), cells)| {
                 let numbered = cells.iter().map(|(name, value)| {
                     (
@@ -260,10 +386,13 @@ impl<'a> Run<'a> {
             first: first.0,
             last: last.0,
         });
-        assert_eq!(
-            self.store.seen(&self.table, &[id]).expect("a span")[0],
-            span,
-            "span of {id}"
-        );
+        let mut seen = self.store.seen(&self.table, &[id]).expect("a span")[0];
+        if let Some((seen, span)) = seen.as_mut().zip(span)
+            && (self.visible_from()..=span.first).contains(&seen.first)
+        {
+            // Where older points have expired, the span begins somewhere between then and the oldest that is left.
+            seen.first = span.first;
+        }
+        assert_eq!(seen, span, "span of {id}");
     }
 }

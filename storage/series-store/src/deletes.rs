@@ -1,0 +1,239 @@
+//! Deletes that older segments still have to be cleared of.
+//!
+//! A delete is a journal entry: timelines, a range of time, and a sequence. It hides every point of a lower
+//! sequence. From the active head the committer removes such points at once; frozen heads and segments never
+//! change, so readers mask them, and rewrites leave the points out. A segment knows up to which sequence deletes
+//! have been applied to it; a delete that every older segment and head has behind it is forgotten.
+//!
+//! Before the journal that carried a delete is forgotten, the delete becomes a row of the `DELETES` space.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use tideline_backend::{Backend, Direction, PageLimit, RowChange};
+use tideline_chunk::{DeleteRecord, Delta, Run};
+use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
+use tideline_model::{SequenceNumber, TableId, TimeRange, TimelineId};
+
+use crate::error::{Result, StoreError};
+use crate::manifest::{ManifestState, Segment};
+use crate::merge::{concat, slice};
+use crate::shared::Stamps;
+
+/// The waiting deletes of all tables at one moment; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Deletes(HashMap<TableId, Arc<TableDeletes>>);
+
+/// The waiting deletes of one table.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TableDeletes {
+    /// By sequence.
+    entries: Vec<Entry>,
+    /// What is hidden of each timeline: by timeline, then sequence.
+    masks: Vec<Mask>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    sequence: SequenceNumber,
+    range: TimeRange,
+}
+
+/// One delete of one timeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mask {
+    timeline: TimelineId,
+    /// It hides points of lower sequences.
+    pub(crate) sequence: SequenceNumber,
+    /// Where in time.
+    pub(crate) range: TimeRange,
+}
+
+impl Deletes {
+    /// What waits in a table.
+    pub(crate) fn of(&self, table: TableId) -> Option<&TableDeletes> {
+        self.0.get(&table).map(Arc::as_ref)
+    }
+
+    /// Adds a delete; the same one again changes nothing.
+    pub(crate) fn add(&mut self, table: TableId, sequence: SequenceNumber, record: &DeleteRecord) {
+        let of_table = self.0.entry(table).or_default();
+        let known = of_table
+            .entries
+            .binary_search_by_key(&sequence, |entry| entry.sequence);
+        if let Err(at) = known {
+            let of_table = Arc::make_mut(of_table);
+            let entry = Entry {
+                sequence,
+                range: record.range,
+            };
+            of_table.entries.insert(at, entry);
+            let added = record.timelines.iter().map(|timeline| Mask {
+                timeline: *timeline,
+                sequence,
+                range: record.range,
+            });
+            of_table.masks.extend(added);
+            of_table.masks.sort_by_key(|mask| (mask.timeline, mask.sequence));
+        }
+    }
+
+    /// Forgets deletes of a table.
+    pub(crate) fn remove(&mut self, table: TableId, sequences: &[SequenceNumber]) {
+        if let Some(of_table) = self.0.get_mut(&table) {
+            let of_table = Arc::make_mut(of_table);
+            let goes = |sequence: &SequenceNumber| sequences.binary_search(sequence).is_ok();
+            of_table.entries.retain(|entry| !goes(&entry.sequence));
+            of_table.masks.retain(|mask| !goes(&mask.sequence));
+            if of_table.entries.is_empty() {
+                self.0.remove(&table);
+            }
+        }
+    }
+
+    /// Forgets everything about a table.
+    pub(crate) fn drop_table(&mut self, table: TableId) {
+        self.0.remove(&table);
+    }
+
+    /// The deletes that nothing older is left of, by table. `frozen_to` is the end of the oldest frozen head.
+    pub(crate) fn done(
+        &self,
+        manifest: &ManifestState,
+        frozen_to: Option<SequenceNumber>,
+    ) -> Vec<(TableId, Vec<SequenceNumber>)> {
+        let of_table = |(table, deletes): (&TableId, &Arc<TableDeletes>)| {
+            let is_done = |entry: &&Entry| {
+                frozen_to.is_none_or(|end| end > entry.sequence)
+                    && !manifest.of_table(*table).any(|segment| entry.concerns(segment))
+            };
+            let done = deletes.entries.iter().filter(is_done);
+            (*table, done.map(|entry| entry.sequence).collect::<Vec<_>>())
+        };
+        let all = self.0.iter().map(of_table);
+        all.filter(|(_, sequences)| !sequences.is_empty()).collect()
+    }
+
+    /// Reads the rows of a table.
+    pub(crate) fn load(&mut self, backend: &dyn Backend, table: TableId) -> Result<()> {
+        let (partition, mut range) = table_rows(space::DELETES, table);
+        let limit = PageLimit {
+            rows_max: 64,
+            bytes_max: 4 << 20,
+        };
+        loop {
+            let page = backend.scan(partition, &range, Direction::Ascending, limit)?;
+            for row in page.rows {
+                let damaged = |reason: String| StoreError::StoredRow {
+                    what: "delete row",
+                    reason,
+                };
+                let name = parse_named_key(&row.key).and_then(|(_, name)| <[u8; 8]>::try_from(name).ok());
+                let name = name.ok_or_else(|| damaged("key of a wrong length".into()))?;
+                let delta = Delta::decode(&row.value).map_err(|cause| damaged(cause.to_string()))?;
+                let record = delta.delete.ok_or_else(|| damaged("it deletes nothing".into()))?;
+                self.add(table, SequenceNumber(u64::from_be_bytes(name)), &record);
+            }
+            match page.next {
+                Some(next) => range = next,
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+impl TableDeletes {
+    /// Deletes that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What is hidden of a timeline, by sequence.
+    pub(crate) fn masks(&self, id: TimelineId) -> &[Mask] {
+        let start = self.masks.partition_point(|mask| mask.timeline < id);
+        let length = self.masks[start..].partition_point(|mask| mask.timeline == id);
+        &self.masks[start..start + length]
+    }
+
+    /// The timelines with a delete that a segment has not behind it, rising.
+    pub(crate) fn timelines_in(&self, segment: &Segment) -> Vec<TimelineId> {
+        let concerned =
+            |mask: &&Mask| mask.sequence >= segment.deletes_from() && mask.range.overlaps(&segment.range());
+        let mut ids: Vec<_> = self
+            .masks
+            .iter()
+            .filter(concerned)
+            .map(|mask| mask.timeline)
+            .collect();
+        ids.dedup();
+        ids
+    }
+
+    /// Whether a delete may hide points of a segment.
+    pub(crate) fn concern(&self, segment: &Segment) -> bool {
+        self.entries.iter().any(|entry| entry.concerns(segment))
+    }
+
+    /// The first sequence after all of them.
+    pub(crate) fn end(&self) -> SequenceNumber {
+        let last = self.entries.last();
+        last.map_or(SequenceNumber(0), |entry| SequenceNumber(entry.sequence.0 + 1))
+    }
+}
+
+impl Entry {
+    fn concerns(&self, segment: &Segment) -> bool {
+        self.sequence >= segment.deletes_from() && self.range.overlaps(&segment.range())
+    }
+}
+
+/// The row that keeps a delete; `delta` is its journal entry.
+pub(crate) fn row(table: TableId, sequence: SequenceNumber, delta: Option<Bytes>) -> RowChange {
+    RowChange {
+        key: named_key(table, &sequence.0.to_be_bytes()).into(),
+        value: delta,
+    }
+}
+
+/// Writes rows, a few at a time: each holds up to a megabyte of ids.
+pub(crate) fn write_rows(backend: &dyn Backend, stamps: &Stamps, changes: &[RowChange]) -> Result<()> {
+    let (partition, _) = table_rows(space::DELETES, TableId(0));
+    for few in changes.chunks(2) {
+        backend.write(partition, few, stamps.next())?;
+    }
+    Ok(())
+}
+
+/// Takes the rows that masks hide out of a run; `from` is the first delete that its source has not behind it.
+/// `false` when no row is left.
+pub(crate) fn apply(run: &mut Run, masks: &[Mask], from: SequenceNumber) -> bool {
+    for mask in masks.iter().filter(|mask| mask.sequence >= from) {
+        if !remove_rows(run, mask.range) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Takes the rows of a range out of a run; `false` when no row is left.
+pub(crate) fn remove_rows(run: &mut Run, range: TimeRange) -> bool {
+    let gone = rows_in(run, range);
+    if gone.is_empty() {
+        return run.rows() > 0;
+    }
+    if gone == (0..run.rows()) {
+        return false;
+    }
+    let mut kept = slice(run, 0..gone.start);
+    concat(&mut kept, &slice(run, gone.end..run.rows()));
+    *run = kept;
+    true
+}
+
+/// The rows of a run that lie in a range.
+pub(crate) fn rows_in(run: &Run, range: TimeRange) -> Range<usize> {
+    run.timestamps.partition_point(|at| *at < range.start)
+        ..run.timestamps.partition_point(|at| *at < range.end)
+}

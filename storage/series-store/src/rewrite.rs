@@ -1,0 +1,550 @@
+//! Rewriting: several segments become one, in the same tier or another.
+//!
+//! Fold (many of a window into one), migrate (hot into cold) and purge (take deleted points out) are one shape:
+//!
+//! 1. Read: walk the timelines of all inputs in id order; put each one's pieces together in time order, newest
+//!    write winning, deletes applied. Memory is bounded by pages of the inputs and by a slice of one timeline.
+//! 2. Load: stream the chunks into a new segment that nobody sees.
+//! 3. Edit: one manifest edit adds the output and removes the inputs, in the same instant for readers.
+//! 4. Drop: inputs are reclaimed when the last reader of the old manifest is done.
+//!
+//! A failure before 3 leaves an orphan, which is reclaimed at once or by the next start; after 3 only bytes are left
+//! to free. Doing it again is harmless.
+//!
+//! The output takes the place of its inputs among all writes of the table. That is only possible where no other
+//! segment of the same time was written between the oldest and the newest of them.
+
+use std::collections::VecDeque;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tideline_backend::{Backend, BackendError, PageLimit, Row, SegmentRef};
+use tideline_chunk::{Chunk, SequenceSpan};
+use tideline_key_codec::chunk_bucket;
+use tideline_model::{FieldId, SegmentId, SequenceNumber, TableId, Tier, TimeRange, TimelineId};
+
+use crate::deletes::TableDeletes;
+use crate::error::{Result, StoreError};
+use crate::fail_points::around;
+use crate::manifest::{ManifestState, Segment, WriteSpan, put_cursor, put_segment, remove_segment};
+use crate::merge::concat;
+use crate::scan::chunk_piece;
+use crate::scan::cursor::Walk;
+use crate::scan::piece::{Buffer, Piece, Wanted, clusters};
+use crate::segment_writer::{SegmentWriter, chunk_rows_max};
+use crate::shared::Shared;
+use crate::window::{LEVEL_MAX, Window};
+
+/// Pages of all inputs together.
+const PAGES_BYTES: usize = 32 << 20;
+/// The smallest page of one input that still reads well.
+const PAGE_BYTES_MIN: usize = 64 << 10;
+/// Values that are decoded and merged at once; pieces that overlap beyond it are merged in slices of time.
+const SLICE_VALUES: usize = 1 << 20;
+/// Doublings of the base window that a cold window has at least: a day.
+const COLD_LEVEL: u8 = 3;
+
+/// A rewrite to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewrite {
+    /// Whose segments.
+    pub table: TableId,
+    /// The segments, in any order; at least one.
+    pub inputs: Vec<SegmentId>,
+    /// The tier of what they become.
+    pub tier: Tier,
+    /// Why; it does the same whatever the cause.
+    pub cause: RewriteCause,
+}
+
+/// Why segments are rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RewriteCause {
+    /// A window has many.
+    Fold,
+    /// Their points are old enough for the next tier.
+    Migrate,
+    /// Deletes are to be applied to them.
+    Purge,
+}
+
+/// What a rewrite has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RewriteCost {
+    /// Timelines done.
+    pub timelines: u64,
+    /// Points in the chunks that were read.
+    pub points_read: u64,
+    /// Field values in them.
+    pub values_read: u64,
+    /// Encoded bytes of them.
+    pub bytes_read: u64,
+    /// Points of the output.
+    pub points_written: u64,
+    /// Field values of the output.
+    pub values_written: u64,
+    /// Bytes of the output, keys included.
+    pub bytes_written: u64,
+}
+
+/// What became of a rewrite.
+#[derive(Debug, Clone)]
+pub struct Rewritten {
+    /// What the inputs became; `None` where no point was left, or no point had to go.
+    pub output: Option<Arc<Segment>>,
+    /// What it cost.
+    pub cost: RewriteCost,
+}
+
+/// Sets the pace of a rewrite, and can end it.
+pub trait Pace {
+    /// Called after every few timelines. May wait; `Break` gives the rewrite up and leaves everything as it was.
+    fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()>;
+}
+
+impl RewriteCause {
+    /// The name of its fail points.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fold => "fold",
+            Self::Migrate => "mig",
+            Self::Purge => "purge",
+        }
+    }
+}
+
+/// Inputs of running rewrites are not taken by another.
+struct Claim<'a> {
+    shared: &'a Shared,
+    segments: &'a [SegmentId],
+}
+
+impl<'a> Claim<'a> {
+    fn take(shared: &'a Shared, segments: &'a [SegmentId]) -> Result<Self> {
+        let mut moving = shared.moving.lock();
+        if let Some(taken) = segments.iter().find(|id| moving.contains(*id)) {
+            return Err(StoreError::SegmentGone(*taken));
+        }
+        moving.extend(segments.iter().copied());
+        Ok(Self { shared, segments })
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut moving = self.shared.moving.lock();
+        self.segments.iter().for_each(|id| {
+            moving.remove(id);
+        });
+    }
+}
+
+impl Shared {
+    /// Does a rewrite; see the module's first page.
+    pub(crate) fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten> {
+        let _claim = Claim::take(self, &rewrite.inputs)?;
+        let state = self.state.read().clone();
+        let inputs = inputs(&state.manifest, rewrite)?;
+        let deletes = state.deletes.of(rewrite.table);
+        if let Some(cleared) = self.clear_untouched(rewrite, &inputs, deletes)? {
+            return Ok(cleared);
+        }
+        let name = rewrite.cause.name();
+        let window = target_window(&inputs, rewrite.tier).ok_or(StoreError::NoCommonWindow)?;
+        let mut place = self.place(&state.manifest, rewrite.table, rewrite.tier, window);
+        // A group never holds both tiers, and a new one is not shared before it is published.
+        place.tier = rewrite.tier;
+        let mut stream = Stream::new(self.backend.as_ref(), &inputs, deletes, rewrite.tier, pace);
+        let loaded = around(name, "load", || stream.load(self.backend.as_ref(), place));
+        let Stream { mut writer, cost, .. } = stream;
+        if let Err(error) = loaded {
+            self.give_up(place);
+            return Err(error);
+        }
+        let written = inputs
+            .iter()
+            .map(|segment| segment.written)
+            .reduce(WriteSpan::union)
+            .unwrap_or_default();
+        let deletes_applied = deletes_applied(&inputs, deletes);
+        let output = (!writer.is_empty()).then(|| {
+            let totals = writer.totals();
+            Segment::new(place, rewrite.table, window, written, deletes_applied, totals)
+        });
+        if output.is_none() {
+            self.give_up(place);
+        }
+        let edited = around(name, "edit", || self.replace(&inputs, output.as_ref()));
+        if let Err(error) = edited {
+            // After an unknown outcome the output may be in the manifest: only a start can tell orphans then.
+            let published = self
+                .state
+                .read()
+                .manifest
+                .of_table(rewrite.table)
+                .any(|have| have.id == place.segment);
+            if !published && matches!(error, StoreError::SegmentGone(_) | StoreError::TableDropped(_)) {
+                self.give_up(place);
+            }
+            return Err(error);
+        }
+        self.counters.rewritten_bytes[rewrite.tier as usize].fetch_add(cost.bytes_written, Ordering::Relaxed);
+        around(name, "drop", || self.free())?;
+        Ok(Rewritten {
+            output: output.map(Arc::new),
+            cost,
+        })
+    }
+
+    /// Removes whole segments: their points are gone for readers that begin from now on.
+    pub(crate) fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64> {
+        let _claim = Claim::take(self, segments)?;
+        let manifest = Arc::clone(&self.state.read().manifest);
+        let found: Vec<Arc<Segment>> = manifest
+            .of_table(table)
+            .filter(|segment| segments.contains(&segment.id))
+            .cloned()
+            .collect();
+        around("expire", "edit", || self.replace(&found, None))?;
+        around("expire", "drop", || self.free())?;
+        Ok(found.len() as u64)
+    }
+
+    /// Frees what nobody reads any more, and forgets deletes that nothing older is left of.
+    fn free(&self) -> Result<()> {
+        self.reclaim_retired();
+        self.forget_done_deletes()
+    }
+
+    /// Publishes the output in place of the inputs.
+    fn replace(&self, inputs: &[Arc<Segment>], output: Option<&Segment>) -> Result<()> {
+        let gone: Vec<SegmentRef> = inputs.iter().map(|segment| segment.reference()).collect();
+        let before = self.edit_and(
+            |manifest| {
+                let mut changes = Vec::with_capacity(inputs.len() + 2);
+                for input in inputs {
+                    let of_table = manifest.segments.get_mut(&input.table);
+                    of_table
+                        .and_then(|segments| segments.remove(&input.id))
+                        .ok_or(StoreError::SegmentGone(input.id))?;
+                    changes.push(remove_segment(input.id));
+                }
+                if let Some(output) = output {
+                    manifest.add(output.clone());
+                    changes.push(put_segment(output));
+                }
+                manifest.cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
+                changes.push(put_cursor(&manifest.cursor));
+                Ok(changes)
+            },
+            |_| {},
+        )?;
+        self.retire(&before, gone);
+        Ok(())
+    }
+
+    /// A purge of a segment that has none of the deleted timelines only has to be noted.
+    fn clear_untouched(
+        &self,
+        rewrite: &Rewrite,
+        inputs: &[Arc<Segment>],
+        deletes: Option<&TableDeletes>,
+    ) -> Result<Option<Rewritten>> {
+        let ([input], Some(deletes), RewriteCause::Purge) = (inputs, deletes, rewrite.cause) else {
+            return Ok(None);
+        };
+        for id in deletes.timelines_in(input) {
+            if crate::scan::cursor::holds(self.backend.as_ref(), input, id)? {
+                return Ok(None);
+            }
+        }
+        let mut cleared = Segment::clone(input);
+        cleared.deletes_applied = deletes_applied(inputs, Some(deletes));
+        self.edit_and(
+            |manifest| {
+                let of_table = manifest.segments.get(&input.table);
+                if !of_table.is_some_and(|segments| segments.contains_key(&input.id)) {
+                    return Err(StoreError::SegmentGone(input.id));
+                }
+                manifest.add(cleared.clone());
+                Ok(vec![put_segment(&cleared)])
+            },
+            |_| {},
+        )?;
+        self.free()?;
+        Ok(Some(Rewritten {
+            output: None,
+            cost: RewriteCost::default(),
+        }))
+    }
+
+    /// Frees what a load left behind.
+    fn give_up(&self, place: SegmentRef) {
+        if let Err(error) = self.backend.reclaim(place) {
+            tracing::warn!(%error, ?place, "an abandoned load could not be reclaimed; the next start sweeps it");
+        }
+    }
+}
+
+/// The inputs in the order of their writes, checked.
+fn inputs(manifest: &ManifestState, rewrite: &Rewrite) -> Result<Vec<Arc<Segment>>> {
+    let of_table = manifest.segments.get(&rewrite.table);
+    let find = |id: &SegmentId| of_table.and_then(|segments| segments.get(id)).cloned();
+    let found = rewrite
+        .inputs
+        .iter()
+        .map(|id| find(id).ok_or(StoreError::SegmentGone(*id)));
+    let mut found: Vec<Arc<Segment>> = found.collect::<Result<_>>()?;
+    found.sort_unstable_by_key(|segment| segment.written.newest);
+    found.dedup_by_key(|segment| segment.id);
+    let written = found
+        .iter()
+        .map(|segment| segment.written)
+        .reduce(WriteSpan::union);
+    let span = found
+        .iter()
+        .map(|segment| segment.range())
+        .reduce(|a, b| TimeRange::new(a.start.min(b.start), a.end.max(b.end)));
+    if let Some((written, span)) = written.zip(span) {
+        let between = manifest.of_table(rewrite.table).find(|other| {
+            !rewrite.inputs.contains(&other.id)
+                && other.range().overlaps(&span)
+                && other.written.interleaves(&written)
+        });
+        if let Some(other) = between {
+            return Err(StoreError::Interleaved { segment: other.id });
+        }
+    }
+    Ok(found)
+}
+
+/// The narrowest window that holds those of all inputs; `None` for both sides of the epoch, which share none.
+fn target_window(inputs: &[Arc<Segment>], tier: Tier) -> Option<Window> {
+    let mut windows = inputs.iter().map(|segment| segment.window);
+    let mut target = windows.next()?;
+    for window in windows {
+        while !(target.level >= window.level && target.holds(window)) {
+            if target.level == LEVEL_MAX {
+                return None;
+            }
+            target = target.parent();
+        }
+    }
+    while tier == Tier::Cold && target.level < COLD_LEVEL {
+        target = target.parent();
+    }
+    Some(target)
+}
+
+/// Up to where all inputs together have deletes behind them afterwards.
+fn deletes_applied(inputs: &[Arc<Segment>], deletes: Option<&TableDeletes>) -> SequenceNumber {
+    let known = deletes.map_or(SequenceNumber(0), TableDeletes::end);
+    let own = inputs.iter().map(|segment| segment.deletes_from()).max();
+    own.map_or(known, |own| own.max(known))
+}
+
+/// The chunks of the output, made while they are asked for.
+struct Stream<'a> {
+    backend: &'a dyn Backend,
+    sources: Vec<Input>,
+    deletes: Option<&'a TableDeletes>,
+    tier: Tier,
+    pace: &'a mut dyn Pace,
+    writer: SegmentWriter,
+    ready: VecDeque<Row>,
+    buffer: Buffer,
+    cost: RewriteCost,
+    /// Why it ended early.
+    failure: Option<StoreError>,
+}
+
+/// One input on its way.
+struct Input {
+    walk: Walk,
+    tier: Tier,
+    deletes_from: SequenceNumber,
+}
+
+impl<'a> Stream<'a> {
+    fn new(
+        backend: &'a dyn Backend,
+        inputs: &[Arc<Segment>],
+        deletes: Option<&'a TableDeletes>,
+        tier: Tier,
+        pace: &'a mut dyn Pace,
+    ) -> Self {
+        let advice = backend.capabilities().page_advice;
+        let bytes =
+            (PAGES_BYTES / inputs.len().max(1)).clamp(PAGE_BYTES_MIN, advice.bytes_max.max(PAGE_BYTES_MIN));
+        let page = PageLimit {
+            bytes_max: bytes,
+            ..advice
+        };
+        let sources = inputs.iter().map(|segment| Input {
+            walk: Walk::all(segment, page),
+            tier: segment.tier,
+            deletes_from: segment.deletes_from(),
+        });
+        Self {
+            backend,
+            sources: sources.collect(),
+            deletes,
+            tier,
+            pace,
+            writer: SegmentWriter::new(tier),
+            ready: VecDeque::new(),
+            buffer: Buffer::default(),
+            cost: RewriteCost::default(),
+            failure: None,
+        }
+    }
+
+    /// Streams everything into a new segment.
+    fn load(&mut self, backend: &dyn Backend, place: SegmentRef) -> Result<()> {
+        let bucket = chunk_bucket(TimelineId::MIN);
+        let loaded = backend.load(place, bucket, self);
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(loaded?),
+        }
+    }
+
+    /// Makes the chunks of the next timeline; `false` after the last.
+    fn advance(&mut self) -> Result<bool> {
+        let mut next: Option<TimelineId> = None;
+        for source in &mut self.sources {
+            if let Some(id) = source.walk.peek(self.backend)? {
+                next = Some(next.map_or(id, |lowest| lowest.min(id)));
+            }
+        }
+        let Some(id) = next else { return Ok(false) };
+        let mut pieces = Vec::new();
+        let mut sequences: Option<SequenceSpan> = None;
+        let mut columns = 0;
+        for (rank, source) in (0..).zip(&mut self.sources) {
+            let (tier, deletes_from) = (source.tier, source.deletes_from);
+            let mut damage = None;
+            let cost = &mut self.cost;
+            source
+                .walk
+                .chunks(self.backend, id, &mut |bytes| match Chunk::open(&bytes) {
+                    Ok(chunk) => {
+                        cost.bytes_read += bytes.len() as u64;
+                        cost.points_read += chunk.rows() as u64;
+                        cost.values_read += chunk.columns().map(|column| column.count() as u64).sum::<u64>();
+                        columns = columns.max(chunk.columns().len());
+                        sequences = Some(union(sequences, chunk.sequences()));
+                        match chunk_piece(bytes.clone(), rank, tier, deletes_from) {
+                            Ok(piece) => pieces.push((piece, chunk.rows())),
+                            Err(cause) => damage = Some(cause),
+                        }
+                    }
+                    Err(cause) => damage = Some(cause),
+                })?;
+            if let Some(cause) = damage {
+                return Err(StoreError::chunk(id, cause));
+            }
+        }
+        if let Some(sequences) = sequences {
+            self.timeline(id, pieces, columns.max(1), sequences)?;
+        }
+        self.ready.extend(self.writer.take_rows());
+        self.cost.timelines += 1;
+        let totals = self.writer.totals_so_far();
+        self.cost.points_written = totals.points;
+        self.cost.values_written = totals.values;
+        self.cost.bytes_written = totals.bytes;
+        Ok(true)
+    }
+
+    /// Puts the pieces of a timeline together, oldest first, and adds them to the output in runs of even length.
+    fn timeline(
+        &mut self,
+        id: TimelineId,
+        mut pieces: Vec<(Piece, usize)>,
+        columns: usize,
+        sequences: SequenceSpan,
+    ) -> Result<()> {
+        pieces.sort_by_key(|(piece, _)| (piece.first, piece.rank));
+        let rows: usize = pieces.iter().map(|(_, rows)| rows).sum();
+        let slice_rows = (SLICE_VALUES / columns).max(1);
+        let (pieces, lengths): (Vec<Piece>, Vec<usize>) = pieces.into_iter().unzip();
+        let rows_max = chunk_rows_max(self.tier).min(slice_rows);
+        // All chunks alike: nine thousand rows are one chunk or two halves, never one and a rest.
+        let even = rows.div_ceil(rows.div_ceil(rows_max).max(1));
+        let masks = self.deletes.map_or(&[][..], |deletes| deletes.masks(id));
+        let mut whole = tideline_chunk::Run::default();
+        for cluster in clusters(&pieces) {
+            let in_cluster: usize = lengths[cluster.clone()].iter().sum();
+            for range in slices(&pieces[cluster.clone()], in_cluster.div_ceil(slice_rows)) {
+                let wanted = Wanted {
+                    range,
+                    fields: None::<&[FieldId]>,
+                    masks,
+                };
+                let damaged = |cause| StoreError::chunk(id, cause);
+                let run = match &pieces[cluster.clone()] {
+                    [piece] => match self.buffer.take(piece, wanted).map_err(damaged)? {
+                        true => &self.buffer.run,
+                        false => continue,
+                    },
+                    several => {
+                        self.buffer.run = self.buffer.merge(several, wanted, |_, _| {}).map_err(damaged)?;
+                        &self.buffer.run
+                    }
+                };
+                concat(&mut whole, run);
+                if whole.rows() >= even {
+                    self.writer.add(id, &whole, sequences)?;
+                    whole = tideline_chunk::Run::default();
+                }
+            }
+        }
+        self.writer.add(id, &whole, sequences)
+    }
+}
+
+impl Iterator for Stream<'_> {
+    type Item = tideline_backend::Result<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(row) = self.ready.pop_front() {
+                return Some(Ok(row));
+            }
+            let failure = match self.advance() {
+                Ok(false) => return None,
+                Ok(true) if self.pace.step(&self.cost).is_break() => StoreError::Cancelled,
+                Ok(true) => continue,
+                Err(error) => error,
+            };
+            let reason = failure.to_string();
+            self.failure = Some(failure);
+            return Some(Err(BackendError::corrupt(reason)));
+        }
+    }
+}
+
+fn union(sequences: Option<SequenceSpan>, more: SequenceSpan) -> SequenceSpan {
+    let all = sequences.unwrap_or(more);
+    SequenceSpan {
+        lowest: all.lowest.min(more.lowest),
+        highest: all.highest.max(more.highest),
+    }
+}
+
+/// Cuts the span of pieces into ranges of even length.
+fn slices(pieces: &[Piece], count: usize) -> impl Iterator<Item = TimeRange> + use<> {
+    let first = pieces.iter().map(|piece| piece.first).min().unwrap_or(0);
+    let last = pieces.iter().map(|piece| piece.last).max().unwrap_or(0);
+    let count = count.max(1) as i128;
+    let width = (i128::from(last) - i128::from(first)) / count + 1;
+    let at = move |step: i128| {
+        let instant = (i128::from(first) + step * width).min(i128::from(last) + 1);
+        i64::try_from(instant).unwrap_or(i64::MAX)
+    };
+    let cuts: Range<i128> = 0..count;
+    cuts.map(move |step| TimeRange::new(at(step), at(step + 1)))
+        .filter(|range| !range.is_empty())
+}

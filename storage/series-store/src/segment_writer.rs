@@ -1,0 +1,182 @@
+//! Writes the chunks of one segment: cut to size, encoded for their tier, counted.
+//!
+//! Timelines come in the order of their ids and the runs of one timeline in the order of time, which is the order of
+//! the keys.
+
+use bytes::Bytes;
+use tideline_backend::Row;
+use tideline_chunk::{ChunkEncoder, ChunkOptions, Effort, Run, SequenceSpan};
+use tideline_key_codec::{CHUNK_KEY_BYTES, chunk_key};
+use tideline_model::time::NANOS_PER_SECOND;
+use tideline_model::{Tier, TimelineId};
+
+use crate::error::{Result, StoreError};
+use crate::manifest::SegmentTotals;
+use crate::merge::slice;
+
+/// Encoded bytes at which a run is cut in halves instead of stored as one chunk; text can be long.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Spans of cold summaries: what dashboards ask for over long ranges is a multiple of an hour.
+const SUMMARY_WIDTH: i64 = 3_600 * NANOS_PER_SECOND;
+/// The largest machines that a segment remembers.
+const LARGEST_SOURCES: usize = 4;
+
+/// Most rows of one chunk of a tier.
+///
+/// Hot: enough for the codec to be at its best, few enough that a narrow read decodes little. Cold: a day of one point
+/// in ten seconds, and not much more.
+pub(crate) const fn chunk_rows_max(tier: Tier) -> usize {
+    match tier {
+        Tier::Hot => 4_096,
+        Tier::Cold => 12_288,
+    }
+}
+
+/// Encodes runs as the chunks of one segment.
+#[derive(Debug)]
+pub(crate) struct SegmentWriter {
+    options: ChunkOptions,
+    rows_max: usize,
+    encoder: ChunkEncoder,
+    /// Timeline, first instant and end in `encoded` of each chunk.
+    chunks: Vec<(TimelineId, i64, usize)>,
+    /// The chunks one after another: one allocation for all of them.
+    encoded: Vec<u8>,
+    totals: SegmentTotals,
+    timeline: Option<TimelineId>,
+    /// Bytes of the source that is being written.
+    source_bytes: u64,
+}
+
+impl SegmentWriter {
+    /// A writer of an empty segment.
+    pub(crate) fn new(tier: Tier) -> Self {
+        let options = match tier {
+            Tier::Hot => ChunkOptions {
+                effort: Effort::Fast,
+                summaries: None,
+            },
+            Tier::Cold => ChunkOptions {
+                effort: Effort::Tight,
+                summaries: Some(SUMMARY_WIDTH),
+            },
+        };
+        let totals = SegmentTotals {
+            first: i64::MAX,
+            last: i64::MIN,
+            ..SegmentTotals::default()
+        };
+        Self {
+            options,
+            rows_max: chunk_rows_max(tier),
+            encoder: ChunkEncoder::default(),
+            chunks: Vec::new(),
+            encoded: Vec::new(),
+            totals,
+            timeline: None,
+            source_bytes: 0,
+        }
+    }
+
+    /// Adds a run of a timeline, as chunks of even length.
+    pub(crate) fn add(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
+        let rows = run.rows();
+        if rows == 0 {
+            return Ok(());
+        }
+        self.begin(id);
+        let length = rows.div_ceil(rows.div_ceil(self.rows_max));
+        if length == rows {
+            return self.encode(id, run, sequences);
+        }
+        (0..rows)
+            .step_by(length)
+            .try_for_each(|from| self.encode(id, &slice(run, from..rows.min(from + length)), sequences))
+    }
+
+    /// Whether nothing was added.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.totals.chunks == 0
+    }
+
+    /// The counts of what was added so far, without the largest sources.
+    pub(crate) fn totals_so_far(&self) -> &SegmentTotals {
+        &self.totals
+    }
+
+    /// The counts of what was added so far.
+    pub(crate) fn totals(&mut self) -> SegmentTotals {
+        self.end_source();
+        self.totals.clone()
+    }
+
+    /// Hands out the chunks added since the last call, in the order of their keys.
+    pub(crate) fn take_rows(&mut self) -> impl Iterator<Item = Row> + use<> {
+        let encoded = Bytes::from(std::mem::take(&mut self.encoded));
+        let mut start = 0;
+        std::mem::take(&mut self.chunks)
+            .into_iter()
+            .map(move |(id, first, end)| {
+                let value = encoded.slice(std::mem::replace(&mut start, end)..end);
+                Row {
+                    key: Bytes::copy_from_slice(&chunk_key(id, first)),
+                    value,
+                }
+            })
+    }
+
+    fn begin(&mut self, id: TimelineId) {
+        if self.timeline == Some(id) {
+            return;
+        }
+        self.totals.timelines += 1;
+        if self.timeline.is_some_and(|before| machine(before) != machine(id)) {
+            self.end_source();
+        }
+        self.timeline = Some(id);
+    }
+
+    fn end_source(&mut self) {
+        let bytes = std::mem::take(&mut self.source_bytes);
+        let largest = &mut self.totals.largest_sources;
+        let Some(id) = self.timeline.filter(|_| bytes > 0) else {
+            return;
+        };
+        let at = largest.partition_point(|(_, have)| *have >= bytes);
+        if at < LARGEST_SOURCES {
+            largest.insert(at, (format!("{:016x}", machine(id)), bytes));
+            largest.truncate(LARGEST_SOURCES);
+        }
+    }
+
+    fn encode(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
+        let start = self.encoded.len();
+        self.encoder
+            .encode(run, sequences, &self.options, &mut self.encoded)
+            .map_err(|cause| StoreError::chunk(id, cause))?;
+        let bytes = self.encoded.len() - start;
+        if bytes > CHUNK_BYTES_MAX && run.rows() > 1 {
+            self.encoded.truncate(start);
+            let half = run.rows() / 2;
+            self.encode(id, &slice(run, 0..half), sequences)?;
+            return self.encode(id, &slice(run, half..run.rows()), sequences);
+        }
+        let (first, last) = (run.timestamps[0], run.timestamps[run.rows() - 1]);
+        self.chunks.push((id, first, self.encoded.len()));
+        let stored = (CHUNK_KEY_BYTES + bytes) as u64;
+        self.source_bytes += stored;
+        let totals = &mut self.totals;
+        totals.first = totals.first.min(first);
+        totals.last = totals.last.max(last);
+        totals.chunks += 1;
+        totals.points += run.rows() as u64;
+        totals.values += run.values() as u64;
+        totals.bytes += stored;
+        Ok(())
+    }
+}
+
+/// The part of an id that all timelines of a machine share.
+fn machine(id: TimelineId) -> u64 {
+    u64::from_be_bytes(*id.0.first_chunk().expect("an id is sixteen bytes"))
+}

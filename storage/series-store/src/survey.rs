@@ -1,0 +1,76 @@
+//! What there is, at one moment, for whoever plans moves.
+
+use std::sync::Arc;
+
+use tideline_model::TrustedNow;
+
+use crate::manifest::Segment;
+use crate::shared::Shared;
+use crate::tables::Table;
+
+/// The facts that plans are made from.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    /// The time that expiry and migration go by.
+    pub now: TrustedNow,
+    /// Every table, by number.
+    pub tables: Vec<TableSurvey>,
+    /// Heads that wait to be sealed or are being sealed.
+    pub frozen_heads: usize,
+    /// Segments that are out of the manifest and wait for their last reader.
+    pub retired_segments: usize,
+    /// Width of the narrowest window, in nanoseconds.
+    pub window_nanos: i64,
+}
+
+/// The facts of one table.
+#[derive(Debug, Clone)]
+pub struct TableSurvey {
+    /// The table, with its policy.
+    pub table: Arc<Table>,
+    /// Its segments, by id.
+    pub segments: Vec<SegmentSurvey>,
+    /// Deletes that some segment or frozen head still has to be cleared of.
+    pub deletes: usize,
+}
+
+/// The facts of one segment.
+#[derive(Debug, Clone)]
+pub struct SegmentSurvey {
+    /// The segment.
+    pub segment: Arc<Segment>,
+    /// Whether a delete may hide points of it.
+    pub has_deletes: bool,
+    /// Whether a rewrite is at work on it.
+    pub is_moving: bool,
+}
+
+impl Shared {
+    /// The facts of this moment.
+    pub(crate) fn survey(&self) -> Survey {
+        let state = self.state.read().clone();
+        let moving = self.moving.lock().clone();
+        let mut tables: Vec<Arc<Table>> = self.tables.read().by_id.values().cloned().collect();
+        tables.sort_unstable_by_key(|table| table.id());
+        let of_table = |table: Arc<Table>| {
+            let deletes = state.deletes.of(table.id());
+            let segments = state.manifest.of_table(table.id()).map(|segment| SegmentSurvey {
+                has_deletes: deletes.is_some_and(|deletes| deletes.concern(segment)),
+                is_moving: moving.contains(&segment.id),
+                segment: Arc::clone(segment),
+            });
+            TableSurvey {
+                segments: segments.collect(),
+                deletes: deletes.map_or(0, |deletes| deletes.len()),
+                table,
+            }
+        };
+        Survey {
+            now: self.trusted_now(),
+            tables: tables.into_iter().map(of_table).collect(),
+            frozen_heads: state.frozen.len(),
+            retired_segments: self.retired_segments(),
+            window_nanos: self.settings.window_nanos,
+        }
+    }
+}
