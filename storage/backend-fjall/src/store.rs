@@ -48,6 +48,8 @@ pub(crate) struct Store {
     poison: Mutex<Option<Poison>>,
     /// Whether the copy that was made for the open is still there.
     has_safety: AtomicBool,
+    /// Whether a keyspace was dropped since the open.
+    has_drops: AtomicBool,
     /// Set before the slot, so that a long load ends and makes way.
     is_closing: AtomicBool,
 }
@@ -87,6 +89,7 @@ impl Store {
             groups: GroupLocks::default(),
             poison: Mutex::new(None),
             has_safety: AtomicBool::new(false),
+            has_drops: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
         }
     }
@@ -244,6 +247,7 @@ impl Store {
 
     /// Takes a group's keyspace off the list and drops it.
     fn drop_group(&self, engine: &Engine, group: GroupId, keyspace: Keyspace) -> Result<()> {
+        self.note_drop()?;
         self.list_keyspaces(|list| list.remove(keyspace.id()))?;
         drop(keyspace);
         engine

@@ -1,6 +1,7 @@
 //! Makes a store, and opens it between two checks.
 
 use std::fs;
+use std::io;
 use std::sync::atomic::Ordering;
 
 use tideline_backend::{BackendError, Result};
@@ -8,7 +9,7 @@ use tideline_backend::{BackendError, Result};
 use super::{Place, Slot, Store, closed};
 use crate::engine::Engine;
 use crate::error::{During, at, from_fjall};
-use crate::files::{remove_folder, sync_folder};
+use crate::files::{remove_folder, replace, sync_folder};
 use crate::keyspace_list::KeyspaceList;
 use crate::options::Setup;
 use crate::safety::{self, SAFETY};
@@ -18,6 +19,9 @@ use crate::verify::check_store;
 pub(crate) const STORE: &str = "store";
 /// Where the store is made before it is there.
 const STORE_CREATING: &str = "store.creating";
+/// A file that is there while no keyspace has been dropped since an open has passed the sequence numbers of earlier
+/// drops ([`Engine::pass_dropped_sequences`]). It is empty.
+const NO_DROPS: &str = "NO_DROPS";
 
 impl Store {
     /// Removes what a making that was killed has left.
@@ -41,8 +45,21 @@ impl Store {
         drop(engine);
         sync_folder(&creating)
             .and_then(|()| fs::rename(&creating, root.join(STORE)))
-            .and_then(|()| sync_folder(root))
+            .and_then(|()| replace(root, &[NO_DROPS], b""))
             .map_err(at(root))
+    }
+
+    /// Notes, before the first drop of a run, that the next open has sequence numbers to pass.
+    pub(super) fn note_drop(&self) -> Result<()> {
+        if !self.has_drops.swap(true, Ordering::AcqRel) {
+            let root = &self.place.root;
+            let removed = match fs::remove_file(root.join(NO_DROPS)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => sync_folder(root),
+            };
+            removed.map_err(at(root))?;
+        }
+        Ok(())
     }
 
     /// Opens a store that has been made.
@@ -54,6 +71,7 @@ impl Store {
         }
         *self.keyspaces.lock() = keyspaces;
         self.has_safety.store(true, Ordering::Release);
+        self.has_drops.store(false, Ordering::Release);
         *slot = Slot::Open(engine);
         Ok(())
     }
@@ -75,6 +93,11 @@ pub(super) fn open_engine(place: &Place, setup: &Setup) -> Result<(Engine, Keysp
     check_store(root, &list)?;
     safety::make(root, &store).map_err(at(&store))?;
     let engine = Engine::open(&store, setup).map_err(|error| from_fjall(error, During::Read))?;
+    if !root.join(NO_DROPS).try_exists().map_err(at(root))? {
+        let passed = engine.pass_dropped_sequences().and_then(|()| engine.sync());
+        passed.map_err(|error| from_fjall(error, During::Read))?;
+        replace(root, &[NO_DROPS], b"").map_err(at(root))?;
+    }
     let opened = engine.keyspaces();
     if let Some(missing) = list.missing_in(&opened) {
         return Err(BackendError::corrupt(format!(

@@ -10,16 +10,19 @@ use tideline_model::Durability;
 use crate::place::*;
 
 const ENTRIES: u64 = 30;
+/// The stores of both tiers, inside a data folder.
+const STORES: [&str; 2] = ["store", "cold/store"];
 
 /// Changes the bytes of a file.
 type Damage<'a> = &'a dyn Fn(&mut Vec<u8>);
 
-/// A place with rows, a segment and a journal, closed cleanly or as a crash leaves it.
+/// A place with rows, a segment in each tier and a journal, closed cleanly or as a crash leaves it.
 fn filled(is_crashed: bool) -> (Place, Epoch) {
     let place = Place::new();
     let backend = place.open().expect("open");
     let epoch = backend.take(SHARD).expect("take");
     load(&backend, SEGMENT);
+    load(&backend, COLD);
     for n in 1..=ENTRIES {
         append(&backend, epoch, n, Durability::Synced);
         write(&backend, n).expect("write");
@@ -57,7 +60,11 @@ fn assert_not_silent(place: &Place, epoch: Epoch, what: &str) -> bool {
         (1..=ENTRIES).collect::<Vec<_>>(),
         "{what}"
     );
-    for (partition, rows) in [(ROWS, ENTRIES as usize), (Partition::segment(SEGMENT, 0), 100)] {
+    for (partition, rows) in [
+        (ROWS, ENTRIES as usize),
+        (Partition::segment(SEGMENT, 0), 100),
+        (Partition::segment(COLD, 0), 100),
+    ] {
         match count(&backend, partition) {
             Ok(found) => assert_eq!(found, rows, "{what}"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}"),
@@ -112,87 +119,107 @@ fn a_damaged_journal_is_noticed() {
 #[test]
 fn damaged_version_files_are_refused_and_delete_nothing() {
     let (place, epoch) = filled(false);
-    let keyspaces = place.path().join("store/keyspaces");
-    let currents = files(&keyspaces)
-        .into_iter()
-        .filter(|path| path.ends_with("current"));
-    let names = currents.flat_map(|current| {
-        let version = fs::read(&current).expect("read")[0];
-        let version = current.with_file_name(format!("v{version}"));
-        [current, version]
-    });
-    let mut trials = 0;
-    for file in names {
-        let (noticed, tried) = damage_everywhere(&place, epoch, &file, 3);
-        assert_eq!(noticed, tried, "{}", file.display());
-        trials += tried;
+    for store in STORES {
+        let keyspaces = Path::new(store).join("keyspaces");
+        let currents = files(&place.path().join(&keyspaces))
+            .into_iter()
+            .filter(|path| path.ends_with("current"));
+        let names = currents.flat_map(|current| {
+            let version = fs::read(&current).expect("read")[0];
+            let version = current.with_file_name(format!("v{version}"));
+            [current, version]
+        });
+        let mut trials = 0;
+        for file in names {
+            let (noticed, tried) = damage_everywhere(&place, epoch, &file, 3);
+            assert_eq!(noticed, tried, "{}", file.display());
+            trials += tried;
 
-        let clone = place.clone_as_after_a_crash();
-        let damaged = clone
-            .path()
-            .join(file.strip_prefix(place.path()).expect("inside"));
-        let mut content = fs::read(&damaged).expect("read");
-        content[0] ^= 1;
-        fs::write(&damaged, content).expect("damage");
-        let before = files(&clone.path().join("store/keyspaces")).len();
-        assert_eq!(clone.open().expect_err("damaged").kind(), ErrorKind::Corrupt);
-        assert_eq!(files(&clone.path().join("store/keyspaces")).len(), before);
+            let clone = place.clone_as_after_a_crash();
+            let damaged = clone
+                .path()
+                .join(file.strip_prefix(place.path()).expect("inside"));
+            let mut content = fs::read(&damaged).expect("read");
+            content[0] ^= 1;
+            fs::write(&damaged, content).expect("damage");
+            let before = files(&clone.path().join(&keyspaces)).len();
+            assert_eq!(clone.open().expect_err("damaged").kind(), ErrorKind::Corrupt);
+            assert_eq!(files(&clone.path().join(&keyspaces)).len(), before);
+        }
+        assert!(trials > 30, "{trials} trials in {store}");
     }
-    assert!(trials > 30, "{trials} trials");
 }
 
 #[test]
 fn a_damaged_log_of_fjall_is_noticed() {
     let (place, epoch) = filled(true);
-    let log = files(&place.path().join("store"));
-    let log = log
-        .iter()
-        .find(|path| path.extension().is_some_and(|name| name == "jnl"));
-    let (noticed, trials) = damage_everywhere(&place, epoch, log.expect("a log"), 12);
-    assert_eq!(noticed, trials, "everything in it had been acknowledged");
+    for store in STORES {
+        let log = files(&place.path().join(store));
+        let log = log
+            .iter()
+            .find(|path| path.extension().is_some_and(|name| name == "jnl"));
+        let (noticed, trials) = damage_everywhere(&place, epoch, log.expect("a log"), 12);
+        assert!(trials > 30, "{trials} trials in {store}");
+        assert_eq!(noticed, trials, "everything in it had been acknowledged");
+    }
 }
 
 #[test]
 fn damaged_tables_are_noticed_when_they_are_read() {
     let (place, epoch) = filled(false);
-    let tables = files(&place.path().join("store/keyspaces"));
-    for table in tables
-        .iter()
-        .filter(|path| path.parent().is_some_and(|folder| folder.ends_with("tables")))
-    {
-        damage_everywhere(&place, epoch, table, 4);
+    for store in STORES {
+        let tables = files(&place.path().join(store).join("keyspaces"));
+        for table in tables
+            .iter()
+            .filter(|path| path.parent().is_some_and(|folder| folder.ends_with("tables")))
+        {
+            damage_everywhere(&place, epoch, table, 4);
+        }
     }
 }
 
 #[test]
 fn a_missing_keyspace_is_refused() {
     let (place, _) = filled(false);
-    for entry in fs::read_dir(place.path().join("store/keyspaces")).expect("read") {
-        let name = entry.expect("an entry").file_name();
-        for lost in ["", "current"] {
-            let clone = place.clone_as_after_a_crash();
-            let path = clone.path().join("store/keyspaces").join(&name).join(lost);
-            if lost.is_empty() {
-                fs::remove_dir_all(path).expect("remove");
-            } else {
-                fs::remove_file(path).expect("remove");
+    for store in STORES {
+        let keyspaces = Path::new(store).join("keyspaces");
+        for entry in fs::read_dir(place.path().join(&keyspaces)).expect("read") {
+            let name = entry.expect("an entry").file_name();
+            for lost in ["", "current"] {
+                let clone = place.clone_as_after_a_crash();
+                let path = clone.path().join(&keyspaces).join(&name).join(lost);
+                if lost.is_empty() {
+                    fs::remove_dir_all(path).expect("remove");
+                } else {
+                    fs::remove_file(path).expect("remove");
+                }
+                assert_eq!(clone.open().expect_err("missing").kind(), ErrorKind::Corrupt);
+                let report = verify(clone.path(), None).expect("verify");
+                assert_eq!(report.findings.len(), 1, "{report:?}");
             }
-            assert_eq!(clone.open().expect_err("missing").kind(), ErrorKind::Corrupt);
-            let report = verify(clone.path(), None).expect("verify");
-            assert_eq!(report.findings.len(), 1, "{report:?}");
         }
     }
 }
 
 #[test]
 fn one_damaged_list_of_keyspaces_is_enough_and_two_are_not() {
-    let (place, epoch) = filled(false);
-    fs::write(place.path().join("KEYSPACES"), b"damaged").expect("damage");
-    assert!(!assert_not_silent(&place, epoch, "one list"));
-    let (place, _) = filled(false);
-    fs::write(place.path().join("KEYSPACES"), b"damaged").expect("damage");
-    fs::remove_file(place.path().join("KEYSPACES.copy")).expect("remove");
-    assert_eq!(place.open().expect_err("no list").kind(), ErrorKind::Corrupt);
+    for list in ["KEYSPACES", "COLD_KEYSPACES"] {
+        let (place, epoch) = filled(false);
+        fs::write(place.path().join(list), b"damaged").expect("damage");
+        assert!(!assert_not_silent(&place, epoch, "one list"));
+        let (place, _) = filled(false);
+        fs::write(place.path().join(list), b"damaged").expect("damage");
+        fs::remove_file(place.path().join(format!("{list}.copy"))).expect("remove");
+        assert_eq!(place.open().expect_err("no list").kind(), ErrorKind::Corrupt);
+        let report = verify(place.path(), None).expect("verify");
+        assert_eq!(report.findings.len(), 1, "{report:?}");
+        let accepting = FjallOptions {
+            accept_loss: true,
+            ..options()
+        };
+        place.open_with(accepting).expect("an operator accepts");
+        assert!(!assert_not_silent(&place, epoch, "nothing was lost but the list"));
+    }
 }
 
 #[test]
@@ -242,7 +269,7 @@ fn an_intact_folder_verifies() {
     let (place, _) = filled(false);
     let report = verify(place.path(), None).expect("verify");
     assert_eq!(report.findings, Vec::<String>::new());
-    assert_eq!(report.keyspaces, 4, "meta, rows, manifest and one group");
+    assert_eq!(report.keyspaces, 8, "meta, rows, manifest and one group, twice");
     assert_eq!(report.journal_entries, ENTRIES);
     assert!(report.log_batches > ENTRIES);
     let nowhere = tempfile::tempdir().expect("a folder");

@@ -20,6 +20,12 @@ pub(crate) const SEGMENT: SegmentRef = SegmentRef {
     tier: Tier::Hot,
 };
 
+pub(crate) const COLD: SegmentRef = SegmentRef {
+    segment: SegmentId(6),
+    group: GroupId(3),
+    tier: Tier::Cold,
+};
+
 /// A data folder that goes with this value.
 pub(crate) struct Place(TempDir);
 
@@ -45,6 +51,35 @@ impl Place {
         let clone = Self::new();
         copy_folder(self.path(), clone.path());
         clone
+    }
+
+    /// The data folder in a golden file: for each entry a line with path, length and number of the bytes that
+    /// follow, behind which all is zero. The path of a folder ends in a slash.
+    pub(crate) fn unpack(mut golden: &[u8]) -> Self {
+        let place = Self::new();
+        while !golden.is_empty() {
+            let end = golden.iter().position(|byte| *byte == b'\n').expect("a line");
+            let line = std::str::from_utf8(&golden[..end]).expect("text");
+            let [name, length, stored] = line
+                .split(' ')
+                .collect::<Vec<_>>()
+                .try_into()
+                .expect("three words");
+            let stored: usize = stored.parse().expect("a number");
+            let (content, rest) = golden[end + 1..].split_at(stored);
+            golden = rest;
+            let path = place.path().join(name);
+            if name.ends_with('/') {
+                fs::create_dir_all(path).expect("a folder");
+                continue;
+            }
+            fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+            fs::write(&path, content).expect("write");
+            let file = fs::OpenOptions::new().write(true).open(path).expect("open");
+            file.set_len(length.parse().expect("a number"))
+                .expect("set the length");
+        }
+        place
     }
 
     /// The newest journal file.
@@ -79,7 +114,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn copy_folder(from: &Path, to: &Path) {
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder") {
         let path = entry.expect("an entry").path();
