@@ -111,10 +111,6 @@ pub enum StoreError {
     /// A timeline that a write takes for known was removed meanwhile. Nothing was written; name its timelines anew.
     #[error("timelines were removed while the write was on its way")]
     TimelinesRemoved(Box<Delta>),
-    /// A test asked for a failure here.
-    #[cfg(feature = "fail-points")]
-    #[error("fail point {0}")]
-    FailPoint(String),
     /// The store is closed, or another process owns its shard.
     #[error("the store is closed")]
     Closed,

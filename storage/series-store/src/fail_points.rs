@@ -43,8 +43,10 @@ mod enabled {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
+    use tideline_backend::BackendError;
+
     use super::When;
-    use crate::error::{Result, StoreError};
+    use crate::error::Result;
 
     /// Passes a step: does what the test has configured for it.
     pub(crate) fn pass(work: &str, step: &str, when: When) -> Result<()> {
@@ -54,7 +56,11 @@ mod enabled {
         };
         let name = format!("{work}.{step}.{when}");
         match fail::eval(&name, |_| ()) {
-            Some(()) => Err(StoreError::FailPoint(name)),
+            Some(()) => Err(BackendError::Unavailable {
+                reason: format!("fail point {name}"),
+                retry_after: Duration::ZERO,
+            }
+            .into()),
             None => Ok(()),
         }
     }

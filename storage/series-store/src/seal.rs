@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tideline_chunk::{Chunk, Run, SequenceSpan};
@@ -34,6 +34,9 @@ use crate::segment_writer::SegmentWriter;
 use crate::shared::{SHARD, Shared, group_window};
 use crate::window::{Window, choose};
 
+/// How often the trusted time is stored while nothing else is: what passes between storing it and a crash looks like
+/// a jump of the clock to the next start.
+const TRUSTED_INTERVAL: Duration = Duration::from_secs(60);
 /// Pause before a failed seal is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -111,7 +114,12 @@ impl Shared {
 
 fn run(shared: &Shared) {
     sweep_orphans(shared);
+    let mut stored = Instant::now();
     loop {
+        if stored.elapsed() >= TRUSTED_INTERVAL {
+            stored = Instant::now();
+            store_trusted(shared);
+        }
         shared.reclaim_retired();
         if let Err(error) = shared.forget_done_deletes() {
             tracing::warn!(%error, "rows of applied deletes could not be removed; it is tried again");
@@ -127,6 +135,16 @@ fn run(shared: &Shared) {
             // A dropped table waits for its last reader; look again now and then.
             shared.sealing_changed.wait_for(&mut progress, RETRY_INTERVAL);
         }
+    }
+}
+
+fn store_trusted(shared: &Shared) {
+    let stored = shared.edit(|manifest| {
+        manifest.cursor = shared.cursor(manifest.cursor, manifest.cursor.sealed_to);
+        vec![put_cursor(&manifest.cursor)]
+    });
+    if let Err(error) = stored {
+        tracing::warn!(%error, "the trusted time could not be stored; it is tried again");
     }
 }
 
