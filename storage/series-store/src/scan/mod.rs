@@ -4,26 +4,32 @@
 //! |---|---|
 //! | [`cursor`] | one segment, walked forwards in pages or by single seeks |
 //! | [`piece`] | what one source has of a timeline, and decoding it |
-//! | [`reader`] | one timeline's pieces put together in time order |
+//! | [`cluster`] | pieces that overlap in time put together, as rows or as summaries |
+//! | [`cover`] | where summaries may stand for rows |
+//! | [`reader`] | one timeline after another |
+//! | [`cost`] | what it took |
 
+mod cluster;
+mod cost;
+mod cover;
 pub(crate) mod cursor;
 pub(crate) mod piece;
 mod reader;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tideline_backend::Backend;
-use tideline_chunk::Run;
 use tideline_model::{FieldId, Policy, SequenceNumber, TableId, Tier, TimeRange, TimelineId, Timestamp};
 
 use crate::error::Result;
 use crate::head::Head;
-use crate::latest::{LatestRow, Seen, fill_from};
+use crate::latest::{LatestRow, Seen};
 use crate::manifest::ManifestState;
 use crate::shared::State;
 
-use piece::Piece;
+pub use cluster::Part;
+pub use cost::{ReadCost, TierCost};
+pub use cover::Grid;
 pub use reader::SweepReader;
 pub(crate) use reader::chunk_piece;
 
@@ -34,72 +40,6 @@ pub enum Order {
     Ascending,
     /// Newest run first; the rows inside a run still rise.
     Descending,
-}
-
-/// What a read has cost so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ReadCost {
-    /// Timelines looked at.
-    pub timelines: u64,
-    /// Chunks and blocks of the head decoded.
-    pub chunks: u64,
-    /// Points decoded.
-    pub points: u64,
-    /// Field values decoded.
-    pub values: u64,
-    /// Encoded bytes of those chunks.
-    pub bytes: u64,
-    /// The same of each tier; unsealed points are hot.
-    pub tiers: [TierCost; 2],
-}
-
-/// What one tier has given to a read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TierCost {
-    /// Chunks and blocks of the head decoded.
-    pub chunks: u64,
-    /// Points decoded.
-    pub points: u64,
-    /// Field values decoded.
-    pub values: u64,
-    /// Encoded bytes of those chunks.
-    pub bytes: u64,
-}
-
-impl ReadCost {
-    /// Adds another part of the same read.
-    pub fn add(&mut self, other: &Self) {
-        self.timelines += other.timelines;
-        self.chunks += other.chunks;
-        self.points += other.points;
-        self.values += other.values;
-        self.bytes += other.bytes;
-        for (mine, theirs) in self.tiers.iter_mut().zip(&other.tiers) {
-            mine.chunks += theirs.chunks;
-            mine.points += theirs.points;
-            mine.values += theirs.values;
-            mine.bytes += theirs.bytes;
-        }
-    }
-
-    /// What one tier has given.
-    pub fn of(&self, tier: Tier) -> TierCost {
-        self.tiers[tier as usize]
-    }
-
-    /// Counts what was decoded of a piece.
-    fn count(&mut self, piece: &Piece, run: &Run) {
-        let (bytes, points, values) = (piece.bytes() as u64, run.rows() as u64, run.values() as u64);
-        self.chunks += 1;
-        self.bytes += bytes;
-        self.points += points;
-        self.values += values;
-        let of_tier = &mut self.tiers[piece.tier as usize];
-        of_tier.chunks += 1;
-        of_tier.bytes += bytes;
-        of_tier.points += points;
-        of_tier.values += values;
-    }
 }
 
 /// Which points a read is for.
@@ -149,11 +89,8 @@ impl Snapshot {
         SweepReader::new(self, selection)
     }
 
-    /// The newest value of each field of one timeline.
-    ///
-    /// Reads newest chunks first, until all `expected` fields are found.
+    /// The newest value of each field of one timeline; see [`SweepReader::newest`].
     pub(crate) fn newest(&self, table: TableId, id: TimelineId, expected: &[FieldId]) -> Result<LatestRow> {
-        let mut row = LatestRow::new();
         let timelines = [id];
         let mut reader = self.reader(Selection {
             table,
@@ -163,19 +100,7 @@ impl Snapshot {
             order: Order::Descending,
             tier: None,
         });
-        reader.timeline(id, &mut |run| {
-            fill_from(&mut row, run);
-            let found = expected
-                .iter()
-                .all(|field| row.iter().any(|have| have.field == *field));
-            Ok(if found {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            })
-        })?;
-        row.sort_by_key(|field| field.field);
-        Ok(row)
+        reader.newest(id, expected)
     }
 
     /// The span of each timeline's points, from keys and headers alone. Ids rise.

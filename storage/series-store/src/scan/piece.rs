@@ -57,9 +57,14 @@ impl Piece {
 
     /// Whether deletes may hide points of it.
     pub(crate) fn is_masked(&self, masks: &[Mask]) -> bool {
+        self.is_masked_in(masks, self.range())
+    }
+
+    /// Whether deletes may hide points of it in a range.
+    pub(crate) fn is_masked_in(&self, masks: &[Mask], range: TimeRange) -> bool {
         masks
             .iter()
-            .any(|mask| mask.sequence >= self.deletes_from && mask.range.overlaps(&self.range()))
+            .any(|mask| mask.sequence >= self.deletes_from && mask.range.overlaps(&range))
     }
 
     /// Encoded bytes; open rows have none.
@@ -84,17 +89,17 @@ impl Buffer {
 
     /// Decodes what is wanted of pieces that overlap, oldest write first, and merges it.
     ///
-    /// `decoded` hears of every piece that something was taken from.
+    /// `decoded` hears of every piece, by its place, that something was taken from.
     pub(crate) fn merge(
         &mut self,
         pieces: &[Piece],
         wanted: Wanted<'_>,
-        mut decoded: impl FnMut(&Piece, &Run),
+        mut decoded: impl FnMut(usize, &Run),
     ) -> Result<Run, ChunkError> {
         let mut runs = Vec::with_capacity(pieces.len());
-        for piece in pieces {
+        for (at, piece) in pieces.iter().enumerate() {
             if self.take(piece, wanted)? {
-                decoded(piece, &self.run);
+                decoded(at, &self.run);
                 runs.push((piece.rank, std::mem::take(&mut self.run)));
             }
         }

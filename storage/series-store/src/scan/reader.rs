@@ -1,22 +1,25 @@
 //! One read: for each timeline, its pieces from all segments and heads, put together in time order.
 //!
 //! Pieces are chunks of segments, blocks of heads, and open rows, each with the rank of its source: segments
-//! in id order, then heads from old to new. A source of higher rank was written later. Pieces that do not
-//! overlap in time are decoded straight into one reused buffer; the others are merged first.
+//! in the order of their writes, then heads from old to new. A source of higher rank was written later. Pieces that
+//! overlap in time form a cluster and are read together.
 
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use tideline_chunk::{Chunk, Run};
-use tideline_model::{SequenceNumber, Tier, TimeRange, TimelineId};
+use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId};
 
+use super::cluster::{ClusterReader, Part};
+use super::cost::ReadCost;
+use super::cover::Grid;
 use super::cursor::SegmentCursor;
-use super::piece::{Buffer, Piece, PieceData, Wanted, clusters};
-use super::{Order, ReadCost, Selection, Snapshot};
+use super::piece::{Piece, PieceData, Wanted, clusters};
+use super::{Order, Selection, Snapshot};
 use crate::deletes::{Mask, TableDeletes};
 use crate::error::{Result, StoreError};
 use crate::head::table::TableHead;
-use crate::latest::Seen;
+use crate::latest::{LatestRow, Seen, fill_from};
 
 /// Reads the timelines of a selection, one after another in rising order of ids.
 #[derive(Debug)]
@@ -27,8 +30,7 @@ pub struct SweepReader<'a> {
     cursors: Vec<Source>,
     deletes: Option<&'a TableDeletes>,
     pieces: Vec<Piece>,
-    buffer: Buffer,
-    cost: ReadCost,
+    clusters: ClusterReader,
 }
 
 /// A segment of the read.
@@ -61,8 +63,7 @@ impl<'a> SweepReader<'a> {
             deletes: snapshot.state.deletes.of(selection.table),
             selection,
             pieces: Vec::new(),
-            buffer: Buffer::default(),
-            cost: ReadCost::default(),
+            clusters: ClusterReader::default(),
         }
     }
 
@@ -75,7 +76,52 @@ impl<'a> SweepReader<'a> {
         id: TimelineId,
         visit: &mut dyn FnMut(&Run) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        self.cost.timelines += 1;
+        self.sweep(id, |clusters, pieces, wanted| {
+            clusters.rows(id, pieces, wanted, visit)
+        })
+    }
+
+    /// The same for aggregates that need no order of time: hands out what stretches of the timeline come to, wherever
+    /// that is stored and exact, and the points of everything else.
+    ///
+    /// Whatever the mixture, counts, sums, extremes and edges of every window of `grid` are those of the points. Parts
+    /// come in no order of time, and a run may hold some of the wanted fields only.
+    pub fn timeline_summarized(
+        &mut self,
+        id: TimelineId,
+        grid: Grid,
+        visit: &mut dyn FnMut(Part<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.sweep(id, |clusters, pieces, wanted| {
+            clusters.summarized(id, pieces, wanted, grid, visit)
+        })
+    }
+
+    /// The newest value of each field of one timeline, in the order of fields; for selections in descending order.
+    ///
+    /// Reads newest chunks first, until all `expected` fields are found.
+    pub fn newest(&mut self, id: TimelineId, expected: &[FieldId]) -> Result<LatestRow> {
+        let mut row = LatestRow::new();
+        self.timeline(id, &mut |run| {
+            fill_from(&mut row, run);
+            let is_found = |field: &FieldId| row.iter().any(|have| have.field == *field);
+            Ok(if expected.iter().all(is_found) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            })
+        })?;
+        row.sort_by_key(|field| field.field);
+        Ok(row)
+    }
+
+    /// Gathers a timeline's pieces and reads them cluster by cluster.
+    fn sweep(
+        &mut self,
+        id: TimelineId,
+        mut read: impl FnMut(&mut ClusterReader, &[Piece], Wanted<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.clusters.cost.timelines += 1;
         self.gather(id)?;
         let mut pieces = std::mem::take(&mut self.pieces);
         pieces.sort_by_key(|piece| (piece.first, piece.rank));
@@ -83,10 +129,10 @@ impl<'a> SweepReader<'a> {
         if self.selection.order == Order::Descending {
             clusters.reverse();
         }
-        let masks = self.masks(id);
+        let wanted = self.wanted(id);
         let mut outcome = Ok(());
         for cluster in clusters {
-            match self.cluster(id, &pieces[cluster], masks, visit) {
+            match read(&mut self.clusters, &pieces[cluster], wanted) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break,
                 Err(error) => {
@@ -133,12 +179,8 @@ impl<'a> SweepReader<'a> {
             fields: None,
             masks,
         };
-        let found = self
-            .buffer
-            .take(piece, wanted)
-            .map_err(|cause| StoreError::chunk(id, cause))?;
-        let times = &self.buffer.run.timestamps;
-        let ends = times.first().zip(times.last()).filter(|_| found);
+        let run = self.clusters.take(id, piece, wanted)?;
+        let ends = run.and_then(|run| run.timestamps.first().zip(run.timestamps.last()));
         Ok(ends.map(|(first, last)| Seen {
             first: *first,
             last: *last,
@@ -147,7 +189,13 @@ impl<'a> SweepReader<'a> {
 
     /// What was read so far.
     pub fn cost(&self) -> ReadCost {
-        self.cost
+        self.clusters.cost
+    }
+
+    fn wanted(&self, id: TimelineId) -> Wanted<'a> {
+        let Selection { fields, range, .. } = self.selection;
+        let masks = self.masks(id);
+        Wanted { range, fields, masks }
     }
 
     fn masks(&self, id: TimelineId) -> &'a [Mask] {
@@ -210,35 +258,6 @@ impl<'a> SweepReader<'a> {
         if let Some(run) = found.open {
             let (first, last) = (run.timestamps[0], run.timestamps[run.rows() - 1]);
             push(first, last, PieceData::Open(run));
-        }
-    }
-
-    fn cluster(
-        &mut self,
-        id: TimelineId,
-        pieces: &[Piece],
-        masks: &[Mask],
-        visit: &mut dyn FnMut(&Run) -> Result<ControlFlow<()>>,
-    ) -> Result<ControlFlow<()>> {
-        let Selection { fields, range, .. } = self.selection;
-        let wanted = Wanted { range, fields, masks };
-        let damaged = |cause| StoreError::chunk(id, cause);
-        if let [piece] = pieces {
-            if !self.buffer.take(piece, wanted).map_err(damaged)? {
-                return Ok(ControlFlow::Continue(()));
-            }
-            self.cost.count(piece, &self.buffer.run);
-            return visit(&self.buffer.run);
-        }
-        let cost = &mut self.cost;
-        let merged = self
-            .buffer
-            .merge(pieces, wanted, |piece, run| cost.count(piece, run))
-            .map_err(damaged)?;
-        if merged.timestamps.is_empty() {
-            Ok(ControlFlow::Continue(()))
-        } else {
-            visit(&merged)
         }
     }
 }
