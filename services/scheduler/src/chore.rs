@@ -1,0 +1,58 @@
+//! The kinds of background work.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A kind of background work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Chore {
+    /// Head → hot segments. The store does it by itself; here it can be asked for.
+    Seal,
+    /// Several segments of a window, or of neighbours, become one of the same tier.
+    Fold,
+    /// The hot segments of a window become one cold segment.
+    Migrate,
+    /// Deletes are applied to the segment that holds the deleted points.
+    Purge,
+    /// Segments whose points have all expired are dropped.
+    Expire,
+    /// Timelines without points are taken out of the catalog.
+    Catalog,
+}
+
+impl Chore {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [
+        Self::Seal,
+        Self::Fold,
+        Self::Migrate,
+        Self::Purge,
+        Self::Expire,
+        Self::Catalog,
+    ];
+
+    /// Its name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Seal => "seal",
+            Self::Fold => "fold",
+            Self::Migrate => "migrate",
+            Self::Purge => "purge",
+            Self::Expire => "expire",
+            Self::Catalog => "catalog",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|chore| chore.name() == name)
+    }
+}
+
+impl fmt::Display for Chore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

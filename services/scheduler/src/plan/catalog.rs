@@ -1,0 +1,34 @@
+//! Catalog clean-up: timelines that have no point left, or were silent for too long, are taken out.
+
+use tideline_model::time::NANOS_PER_SECOND;
+use tideline_model::{Tier, TimeRange};
+
+use super::facts::{Amount, Facts, Past, TableFacts};
+use super::{Planned, Urgency, begins};
+use crate::chore::Chore;
+
+/// Between two clean-ups of a table without a schedule, nanoseconds: a pass over a million timelines takes part of a
+/// second, and a timeline without points harms nobody meanwhile.
+pub const CATALOG_EVERY: i64 = 600 * NANOS_PER_SECOND;
+
+pub(super) fn plan(facts: &Facts, table: &TableFacts, past: &Past, planned: &mut Vec<Planned>) {
+    let now = facts.now();
+    let served = past.served.get(&(table.id, Chore::Catalog)).copied();
+    let ready = served
+        .filter(|at| *at <= now)
+        .map_or(now, |at| at.saturating_add(CATALOG_EVERY));
+    // Silence is counted by the clock: while that is in doubt nobody has been silent.
+    let at = begins(facts, table, past, Chore::Catalog, ready).filter(|_| facts.clock.expire_now.is_some());
+    planned.push(Planned {
+        chore: Chore::Catalog,
+        table: Some(table.id),
+        inputs: Vec::new(),
+        tier: Tier::Hot,
+        window: None,
+        range: TimeRange::ALL,
+        amount: Amount::default(),
+        reason: "timelines without points are taken out now and then".into(),
+        at,
+        urgency: Urgency::Regular,
+    });
+}

@@ -1,0 +1,73 @@
+//! Expire: segments whose points have all been hidden for a while are dropped.
+//!
+//! Points hide by themselves when they pass the age of the policy. Their bytes are kept for the purge delay after
+//! that, and for as long after the policy changed, so that a wrong policy can be taken back. Nothing expires while
+//! the clock is in doubt, nor within the purge delay after it was believed only because it stood by its jump.
+
+use std::time::Duration;
+
+use tideline_model::time::format_duration;
+
+use super::facts::{Facts, Past, SegmentFacts, TableFacts};
+use super::{PlanSettings, Planned, Taken, Urgency, begins, work};
+use crate::chore::Chore;
+
+pub(super) fn plan(
+    facts: &Facts,
+    table: &TableFacts,
+    past: &Past,
+    settings: &PlanSettings,
+    taken: &mut Taken,
+    planned: &mut Vec<Planned>,
+) {
+    let Some(before) = freed_before(facts, table, settings) else {
+        return;
+    };
+    let expired = |segment: &&SegmentFacts| segment.last < before && !segment.is_moving;
+    let segments: Vec<_> = table.segments.iter().filter(expired).collect();
+    let Some(first) = segments.first() else { return };
+    let age = table.policy.visible_age().unwrap_or_default();
+    let work = Planned {
+        window: None,
+        reason: format!(
+            "{} segments hold only points older than {} and have been hidden for {}",
+            segments.len(),
+            format_duration(age),
+            format_duration(settings.purge_delay)
+        ),
+        at: begins(facts, table, past, Chore::Expire, facts.now()),
+        urgency: Urgency::Free,
+        ..work(Chore::Expire, table, &segments, first.window, facts.window_nanos)
+    };
+    taken.take(&work);
+    planned.push(work);
+}
+
+/// Segments that end before this instant may be dropped; `None` where none may.
+pub(super) fn freed_before(facts: &Facts, table: &TableFacts, settings: &PlanSettings) -> Option<i64> {
+    if paused(facts, settings).is_some() {
+        return None;
+    }
+    let now = facts.clock.expire_now?.nanos();
+    let age = table.policy.visible_age()?;
+    let kept_since_change = table.policy_changed.saturating_add(settings.purge_delay) <= now;
+    kept_since_change.then(|| now.saturating_sub(age).saturating_sub(settings.purge_delay))
+}
+
+/// Why nothing expires just now in any table, where that is so.
+pub(super) fn paused(facts: &Facts, settings: &PlanSettings) -> Option<String> {
+    if let Some(doubt) = facts.clock.doubt {
+        return Some(doubt.reason());
+    }
+    let delay = Duration::from_nanos(settings.purge_delay.max(0).unsigned_abs());
+    match facts.clock.settled_for {
+        Some(settled) if settled < delay => {
+            let left = (delay - settled).as_secs();
+            Some(format!(
+                "the wall clock had jumped and was believed because it was steady; nothing expires for another {left} s"
+            ))
+        }
+        _ if facts.clock.expire_now.is_none() => Some("nothing is stored".into()),
+        _ => None,
+    }
+}

@@ -1,0 +1,180 @@
+//! What the planner looks at: plain values, so that it can be tried without a store.
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+use tideline_model::{Policy, Schedule, SegmentId, TableId, Tier, TimeRange, TrustedNow};
+use tideline_series_store::manifest::WriteSpan;
+use tideline_series_store::window::Window;
+
+use crate::chore::Chore;
+
+/// Doublings of the base window that a cold window has at least: a day.
+pub const COLD_LEVEL: u8 = 3;
+
+/// The store at one moment.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// What time it is, and whether expiry may go by it.
+    pub clock: TrustedNow,
+    /// Width of the narrowest window, in nanoseconds.
+    pub window_nanos: i64,
+    /// Heads that wait to be sealed.
+    pub frozen_heads: usize,
+    /// Segments that are gone for readers and wait for the last of them to be freed.
+    pub retired_segments: usize,
+    /// Every table.
+    pub tables: Vec<TableFacts>,
+}
+
+/// A table.
+#[derive(Debug, Clone)]
+pub struct TableFacts {
+    /// Its number.
+    pub id: TableId,
+    /// Its name.
+    pub name: String,
+    /// How its points age.
+    pub policy: Policy,
+    /// When that was last changed, nanoseconds since the epoch.
+    pub policy_changed: i64,
+    /// When the table was made, nanoseconds since the epoch.
+    pub created: i64,
+    /// Its segments, in any order.
+    pub segments: Vec<SegmentFacts>,
+}
+
+/// A segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentFacts {
+    /// Its id.
+    pub id: SegmentId,
+    /// Its tier.
+    pub tier: Tier,
+    /// The window that its points lie in.
+    pub window: Window,
+    /// First instant in it.
+    pub first: i64,
+    /// Last instant in it.
+    pub last: i64,
+    /// Timelines in it.
+    pub timelines: u64,
+    /// Points in it.
+    pub points: u64,
+    /// Field values in it.
+    pub values: u64,
+    /// Encoded bytes of it.
+    pub bytes: u64,
+    /// The writes in it.
+    pub written: WriteSpan,
+    /// Whether it may hold deleted points.
+    pub has_deletes: bool,
+    /// Whether somebody is rewriting it.
+    pub is_moving: bool,
+}
+
+/// What was done before now, as far as plans depend on it.
+#[derive(Debug, Clone, Default)]
+pub struct Past {
+    /// Up to which instant the schedule of a table's chore has been served.
+    pub served: HashMap<(TableId, Chore), i64>,
+    /// When a segment was first seen to have deletes.
+    pub deletes_since: HashMap<SegmentId, i64>,
+}
+
+/// How much a plan or a preview is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amount {
+    /// Different windows.
+    pub windows: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Timelines: at least so many, as many as the segment with the most of them has.
+    pub timelines: u64,
+    /// Points.
+    pub points: u64,
+    /// Field values.
+    pub values: u64,
+    /// Encoded bytes.
+    pub bytes: u64,
+}
+
+impl Amount {
+    /// All of some segments.
+    pub fn of<'a>(segments: impl IntoIterator<Item = &'a SegmentFacts>) -> Self {
+        let mut amount = Self::default();
+        let mut windows = Vec::new();
+        for segment in segments {
+            windows.push(segment.window);
+            amount.segments += 1;
+            amount.timelines = amount.timelines.max(segment.timelines);
+            amount.points += segment.points;
+            amount.values += segment.values;
+            amount.bytes += segment.bytes;
+        }
+        windows.sort_unstable();
+        windows.dedup();
+        amount.windows = windows.len() as u64;
+        amount
+    }
+}
+
+impl Facts {
+    /// The trusted time, nanoseconds since the epoch.
+    pub fn now(&self) -> i64 {
+        self.clock.now.nanos()
+    }
+
+    /// Nanoseconds of a day window.
+    pub(super) fn day(&self) -> i64 {
+        self.window_nanos << COLD_LEVEL
+    }
+}
+
+impl TableFacts {
+    /// The first instant at which points are visible.
+    pub(super) fn visible_from(&self, now: i64) -> i64 {
+        let age = self.policy.visible_age();
+        age.map_or(i64::MIN, |age| now.saturating_sub(age))
+    }
+
+    /// Whether a point of the segment can still be seen. What cannot is not worth rewriting.
+    pub(super) fn is_visible(&self, segment: &SegmentFacts, now: i64) -> bool {
+        segment.last >= self.visible_from(now)
+    }
+
+    /// The instant at which the hot points of a cold window become old enough for it; `None` = never.
+    pub(super) fn cold_at(&self, window: Window, base: i64) -> Option<i64> {
+        let age = self.policy.hot_ttl?;
+        Some(window.range(base).end.saturating_add(age))
+    }
+
+    /// The schedule that a chore keeps.
+    pub(super) fn schedule(&self, chore: Chore) -> &Schedule {
+        match chore {
+            Chore::Migrate => &self.policy.migrate,
+            Chore::Expire | Chore::Catalog => &self.policy.expire,
+            Chore::Seal | Chore::Fold | Chore::Purge => &Schedule::Continuous,
+        }
+    }
+}
+
+impl SegmentFacts {
+    /// The span of its points, half-open.
+    pub fn range(&self) -> TimeRange {
+        TimeRange::new(self.first, self.last.saturating_add(1))
+    }
+
+    /// The window that it is cold in: at least a day.
+    pub(super) fn cold_window(&self) -> Window {
+        widened(self.window, COLD_LEVEL)
+    }
+}
+
+/// The window of at least this level around a window.
+pub(super) fn widened(window: Window, level: u8) -> Window {
+    let mut wide = window;
+    while wide.level < level {
+        wide = wide.parent();
+    }
+    wide
+}

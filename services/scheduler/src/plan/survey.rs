@@ -1,0 +1,45 @@
+//! From what the store says to what the planner looks at.
+
+use tideline_series_store::{Survey, TableSurvey};
+
+use super::facts::{Facts, SegmentFacts, TableFacts};
+
+impl From<&Survey> for Facts {
+    fn from(survey: &Survey) -> Self {
+        Self {
+            clock: survey.now,
+            window_nanos: survey.window_nanos,
+            frozen_heads: survey.frozen_heads,
+            retired_segments: survey.retired_segments,
+            tables: survey.tables.iter().map(TableFacts::from).collect(),
+        }
+    }
+}
+
+impl From<&TableSurvey> for TableFacts {
+    fn from(survey: &TableSurvey) -> Self {
+        let table = &survey.table;
+        let segments = survey.segments.iter().map(|segment| SegmentFacts {
+            id: segment.segment.id,
+            tier: segment.segment.tier,
+            window: segment.segment.window,
+            first: segment.segment.first,
+            last: segment.segment.last,
+            timelines: segment.segment.timelines,
+            points: segment.segment.points,
+            values: segment.segment.values,
+            bytes: segment.segment.bytes,
+            written: segment.segment.written,
+            has_deletes: segment.has_deletes,
+            is_moving: segment.is_moving,
+        });
+        Self {
+            id: table.id(),
+            name: table.name().to_string(),
+            policy: table.spec().policy.clone(),
+            policy_changed: table.policy_changed(),
+            created: table.created(),
+            segments: segments.collect(),
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! What the planner chooses, case by case.
+
+use std::time::Duration;
+
+use tideline_model::{Policy, Schedule, SegmentId, TableId, Tier, Timestamp};
+
+use super::simulated::written;
+use super::{BASE, DAY, HOUR, SETTINGS, START, facts, hour_of_doubt, segment, table, trusted, window};
+use crate::chore::Chore;
+use crate::plan::catalog::CATALOG_EVERY;
+use crate::plan::purge::PURGE_AFTER;
+use crate::plan::{Facts, Past, Planned, SegmentFacts, plan, preview};
+
+/// Plans of one kind for one table.
+fn plans(chore: Chore, facts: &Facts, past: &Past) -> Vec<Planned> {
+    let all = plan(facts, past, &SETTINGS);
+    all.into_iter().filter(|work| work.chore == chore).collect()
+}
+
+fn inputs(planned: &[Planned]) -> Vec<Vec<u64>> {
+    let ids = |work: &Planned| work.inputs.iter().map(|id| id.0).collect();
+    planned.iter().map(ids).collect()
+}
+
+fn of(policy: Policy, now: i64, segments: Vec<SegmentFacts>) -> Facts {
+    facts(now, vec![table(policy, segments)])
+}
+
+fn cron(expression: &str) -> Schedule {
+    Schedule::Cron {
+        expression: expression.into(),
+        time_zone: "UTC".into(),
+    }
+}
+
+/// Eight hot segments of the first day, one for each window.
+fn a_hot_day() -> Vec<SegmentFacts> {
+    (0..8)
+        .map(|at| segment(at + 1, Tier::Hot, window(0, at as i64 * BASE), at + 1, 100))
+        .collect()
+}
+
+// --- migrate -------------------------------------------------------------------------------------------
+
+#[test]
+fn a_day_migrates_as_a_whole_and_not_before_all_of_it_is_old() {
+    let young = of(Policy::default(), START + 8 * DAY - 1, a_hot_day());
+    assert_eq!(plans(Chore::Migrate, &young, &Past::default()), []);
+    let old = of(Policy::default(), START + 8 * DAY, a_hot_day());
+    let planned = plans(Chore::Migrate, &old, &Past::default());
+    assert_eq!(inputs(&planned), [[1, 2, 3, 4, 5, 6, 7, 8]]);
+    let work = &planned[0];
+    assert!(work.is_due(old.now()));
+    assert_eq!((work.tier, work.window), (Tier::Cold, Some(window(3, 0))));
+    assert_eq!((work.range.start, work.range.end), (START, START + DAY));
+    assert_eq!(
+        (work.amount.windows, work.amount.bytes, work.amount.timelines),
+        (8, 800, 10)
+    );
+    assert_eq!(
+        work.reason,
+        "8 hot segments lie in a window that ended more than 7d ago"
+    );
+}
+
+#[test]
+fn a_wide_hot_window_migrates_by_itself_when_its_end_is_old() {
+    let wide = segment(1, Tier::Hot, window(5, 0), 1, 100);
+    let span = wide.window.range(BASE);
+    let at = |now| of(Policy::default(), now, vec![wide.clone()]);
+    assert_eq!(
+        plans(Chore::Migrate, &at(span.end + 7 * DAY - 1), &Past::default()),
+        []
+    );
+    let planned = plans(Chore::Migrate, &at(span.end + 7 * DAY), &Past::default());
+    assert_eq!(planned[0].window, Some(wide.window));
+}
+
+#[test]
+fn a_table_that_keeps_everything_hot_never_migrates() {
+    let policy = Policy {
+        hot_ttl: None,
+        ..Policy::default()
+    };
+    assert_eq!(
+        plans(
+            Chore::Migrate,
+            &of(policy, START + 9_000 * DAY, a_hot_day()),
+            &Past::default()
+        ),
+        []
+    );
+}
+
+#[test]
+fn late_data_in_the_cold_tier_cuts_a_move_in_two() {
+    let mut segments = a_hot_day();
+    // Sealed between the fourth and the fifth: nothing may jump over it.
+    let mut late = segment(9, Tier::Cold, window(3, 0), 4, 10);
+    late.written = written(4, 4);
+    late.written.oldest.seal = 9;
+    late.written.newest.seal = 9;
+    segments.push(late);
+    let planned = plans(
+        Chore::Migrate,
+        &of(Policy::default(), START + 8 * DAY, segments),
+        &Past::default(),
+    );
+    assert_eq!(inputs(&planned), [[1, 2, 3, 4], [5, 6, 7, 8]]);
+}
+
+#[test]
+fn a_move_waits_for_its_schedule_and_a_missed_one_is_caught_up() {
+    let policy = Policy {
+        migrate: cron("0 3 * * *"),
+        ..Policy::default()
+    };
+    let now = START + 8 * DAY + 5 * HOUR;
+    let facts = of(policy, now, a_hot_day());
+    let mut past = Past::default();
+    assert!(
+        plans(Chore::Migrate, &facts, &past)[0].is_due(now),
+        "the table has never been served"
+    );
+    past.served.insert((TableId(1), Chore::Migrate), now - HOUR);
+    let waiting = plans(Chore::Migrate, &facts, &past);
+    assert_eq!(waiting[0].at, Some(START + 9 * DAY + 3 * HOUR));
+    assert!(!waiting[0].is_due(now));
+    past.served.insert((TableId(1), Chore::Migrate), now - 3 * HOUR);
+    assert!(
+        plans(Chore::Migrate, &facts, &past)[0].is_due(now),
+        "this night was missed"
+    );
+    past.served.insert((TableId(1), Chore::Migrate), now + 400 * DAY);
+    assert!(
+        plans(Chore::Migrate, &facts, &past)[0].is_due(now),
+        "a clock that was wrong holds nothing up"
+    );
+}
+
+#[test]
+fn a_schedule_that_cannot_be_kept_never_begins() {
+    let policy = Policy {
+        migrate: cron("whenever"),
+        ..Policy::default()
+    };
+    let planned = plans(
+        Chore::Migrate,
+        &of(policy, START + 8 * DAY, a_hot_day()),
+        &Past::default(),
+    );
+    assert_eq!(planned[0].at, None);
+}
+
+// --- fold ----------------------------------------------------------------------------------------------
+
+/// Cold segments of one day with these sizes, in the order of their writes.
+fn stack(sizes: &[u64]) -> Vec<SegmentFacts> {
+    let sized = (1u64..).zip(sizes);
+    sized
+        .map(|(id, bytes)| segment(id, Tier::Cold, window(3, 0), id, *bytes))
+        .collect()
+}
+
+#[test]
+fn a_stack_is_lowered_where_it_costs_least() {
+    let cases: [(&[u64], &[u64]); 8] = [
+        // Four may stay.
+        (&[100, 100, 100, 100], &[]),
+        (&[100, 100, 100, 100, 100], &[1, 2, 3, 4, 5]),
+        // Small late ones are folded among themselves, and leave the large one alone.
+        (&[9_000, 10, 10, 10, 10], &[2, 3, 4, 5]),
+        (&[9_000, 700, 10, 10, 10], &[3, 4, 5]),
+        (&[10, 10, 10, 9_000, 700], &[1, 2, 3]),
+        // Nothing grows: the stack may be a little too high.
+        (&[16_000, 4_000, 1_000, 200, 40], &[]),
+        // Once they are as much as their elders, those are folded too.
+        (&[5_000, 2_000, 2_000, 1_000, 1_000], &[2, 3, 4, 5]),
+        (&[2_000, 2_000, 2_000, 1_000, 1_000], &[1, 2, 3, 4, 5]),
+    ];
+    for (sizes, expected) in cases {
+        let facts = of(Policy::default(), START + 100 * DAY, stack(sizes));
+        let planned = inputs(&plans(Chore::Fold, &facts, &Past::default()));
+        let expected: Vec<Vec<u64>> = if expected.is_empty() {
+            Vec::new()
+        } else {
+            vec![expected.to_vec()]
+        };
+        assert_eq!(planned, expected, "{sizes:?}");
+    }
+}
+
+#[test]
+fn a_stack_that_is_far_too_high_is_folded_whatever_it_costs() {
+    let sizes: Vec<u64> = (0..13).map(|at| 1 << (2 * (15 - at))).collect();
+    let facts = of(Policy::default(), START + 100 * DAY, stack(&sizes));
+    assert_eq!(inputs(&plans(Chore::Fold, &facts, &Past::default())), [[12, 13]]);
+}
+
+#[test]
+fn narrow_late_windows_of_a_cold_day_are_folded_into_it() {
+    let late = |at: u64| segment(at + 1, Tier::Cold, window(0, at as i64 * BASE), at + 1, 100);
+    let facts = of(Policy::default(), START + 100 * DAY, (0..5).map(late).collect());
+    let planned = plans(Chore::Fold, &facts, &Past::default());
+    assert_eq!(inputs(&planned), [[1, 2, 3, 4, 5]]);
+    assert_eq!(
+        (planned[0].tier, planned[0].window),
+        (Tier::Cold, Some(window(3, 0)))
+    );
+}
+
+#[test]
+fn hot_stacks_may_be_higher_and_are_left_alone_before_they_migrate() {
+    let hot = |count: u64| -> Vec<_> {
+        (1..=count)
+            .map(|id| segment(id, Tier::Hot, window(0, 0), id, 100))
+            .collect()
+    };
+    let folds = |count, now| {
+        plans(
+            Chore::Fold,
+            &of(Policy::default(), now, hot(count)),
+            &Past::default(),
+        )
+        .len()
+    };
+    assert_eq!(folds(12, START + BASE), 0);
+    assert_eq!(folds(13, START + BASE), 1);
+    assert_eq!(
+        folds(13, START + DAY + 7 * DAY - 7 * DAY / 8),
+        0,
+        "it migrates within a day"
+    );
+}
+
+#[test]
+fn what_lies_between_joins_the_fold_or_forbids_it() {
+    let mut segments = stack(&[100, 100, 100, 100, 100]);
+    let mut between = segment(6, Tier::Cold, window(2, 0), 3, 100);
+    between.written = written(3, 3);
+    between.written.oldest.seal = 6;
+    between.written.newest.seal = 6;
+    segments.push(between.clone());
+    let facts = |segments| of(Policy::default(), START + 8 * DAY - 1, segments);
+    let planned = inputs(&plans(Chore::Fold, &facts(segments.clone()), &Past::default()));
+    assert_eq!(planned, [[1, 2, 3, 6, 4, 5]]);
+    // A hot one is of another tier.
+    segments[5].tier = Tier::Hot;
+    let planned = inputs(&plans(Chore::Fold, &facts(segments), &Past::default()));
+    assert_eq!(planned, [[1, 2, 3]]);
+}
+
+#[test]
+fn neighbours_are_joined_only_when_the_store_is_crowded() {
+    let day = |at: u64| segment(at + 1, Tier::Cold, window(3, at as i64 * DAY), at + 1, 1_000);
+    let now = START + 2_000 * DAY;
+    let folds = |policy, days| {
+        plans(
+            Chore::Fold,
+            &of(policy, now, (0..days).map(day).collect()),
+            &Past::default(),
+        )
+    };
+    assert_eq!(folds(Policy::default(), 600), []);
+    let joined = folds(Policy::default(), 608);
+    let saved: usize = joined.iter().map(|work| work.inputs.len() - 1).sum();
+    assert!((8..16).contains(&saved), "{saved}");
+    assert!(
+        joined
+            .iter()
+            .all(|work| work.window.is_some_and(|window| window.level == 6))
+    );
+    assert!(
+        joined.iter().all(|work| work.range.start < START + 16 * DAY),
+        "the oldest are joined"
+    );
+    // Points of a joined window would stay for eight days longer than they should.
+    let short = Policy {
+        retention: Some(30 * DAY),
+        ..Policy::default()
+    };
+    let day = |at: u64| segment(at + 1, Tier::Cold, window(3, at as i64 * DAY), at + 1, 1_000);
+    let recent = of(short, START + 20 * DAY, (0..605).map(day).collect());
+    assert_eq!(plans(Chore::Fold, &recent, &Past::default()), []);
+}
+
+// --- expire --------------------------------------------------------------------------------------------
+
+/// Two days of cold data and a policy that keeps thirty.
+fn kept_for_thirty_days(now: i64) -> Facts {
+    let policy = Policy {
+        retention: Some(30 * DAY),
+        ..Policy::default()
+    };
+    let day = |at: u64| segment(at + 1, Tier::Cold, window(3, at as i64 * DAY), at + 1, 100);
+    of(policy, now, vec![day(0), day(1)])
+}
+
+#[test]
+fn segments_are_dropped_a_while_after_their_last_point_was_hidden() {
+    let hidden = START + DAY + 30 * DAY;
+    for (now, dropped) in [
+        (hidden, 0),
+        (hidden + DAY - 1, 0),
+        (hidden + DAY, 1),
+        (hidden + 2 * DAY - 1, 1),
+        (hidden + 2 * DAY, 2),
+    ] {
+        let planned = plans(Chore::Expire, &kept_for_thirty_days(now), &Past::default());
+        assert_eq!(
+            planned.iter().map(|work| work.inputs.len()).sum::<usize>(),
+            dropped,
+            "{}",
+            now - hidden
+        );
+        assert!(planned.iter().all(|work| work.is_due(now)));
+    }
+}
+
+#[test]
+fn nothing_is_dropped_while_policy_or_clock_may_be_wrong() {
+    let now = START + 100 * DAY;
+    let dropped = |change: &dyn Fn(&mut Facts)| {
+        let mut facts = kept_for_thirty_days(now);
+        change(&mut facts);
+        !plans(Chore::Expire, &facts, &Past::default()).is_empty()
+    };
+    assert!(dropped(&|_| {}));
+    assert!(!dropped(&|facts| facts.tables[0].policy_changed = now - DAY + 1));
+    assert!(dropped(&|facts| facts.tables[0].policy_changed = now - DAY));
+    assert!(!dropped(&|facts| facts.clock.expire_now = None));
+    assert!(!dropped(&|facts| facts.clock.doubt = Some(hour_of_doubt())));
+    assert!(!dropped(
+        &|facts| facts.clock.settled_for = Some(Duration::from_secs(86_399))
+    ));
+    assert!(dropped(
+        &|facts| facts.clock.settled_for = Some(Duration::from_secs(86_400))
+    ));
+    // The newest stored point holds it back.
+    assert!(!dropped(
+        &|facts| facts.clock.expire_now = Some(Timestamp::from_nanos_clamped(START + 5 * DAY))
+    ));
+    assert!(!dropped(&|facts| facts.tables[0].policy.retention = None));
+}
+
+#[test]
+fn hidden_segments_are_not_rewritten_any_more() {
+    let mut facts = kept_for_thirty_days(START + 31 * DAY);
+    facts.clock.expire_now = None;
+    facts.tables[0].segments = a_hot_day();
+    assert_eq!(plans(Chore::Migrate, &facts, &Past::default()), []);
+    facts.clock = trusted(START + 30 * DAY);
+    assert_eq!(plans(Chore::Migrate, &facts, &Past::default()).len(), 1);
+}
+
+// --- purge, catalog, seal ------------------------------------------------------------------------------
+
+#[test]
+fn deletes_wait_a_little_and_the_oldest_go_first() {
+    let mut segments = stack(&[100, 100]);
+    segments.iter_mut().for_each(|segment| segment.has_deletes = true);
+    let now = START + 100 * DAY;
+    let facts = of(Policy::default(), now, segments);
+    let mut past = Past::default();
+    past.deletes_since.insert(SegmentId(1), now - 1);
+    past.deletes_since.insert(SegmentId(2), now - PURGE_AFTER);
+    let planned = plans(Chore::Purge, &facts, &past);
+    assert_eq!(inputs(&planned), [[2], [1]]);
+    assert!(planned[0].is_due(now) && !planned[1].is_due(now));
+}
+
+#[test]
+fn a_segment_with_deletes_that_migrates_is_not_purged_as_well() {
+    let mut segments = a_hot_day();
+    segments[3].has_deletes = true;
+    let facts = of(Policy::default(), START + 8 * DAY, segments);
+    assert_eq!(plans(Chore::Purge, &facts, &Past::default()), []);
+    assert_eq!(plans(Chore::Migrate, &facts, &Past::default()).len(), 1);
+}
+
+#[test]
+fn segments_that_somebody_moves_are_left_alone() {
+    let mut segments = a_hot_day();
+    segments
+        .iter_mut()
+        .for_each(|segment| (segment.is_moving, segment.has_deletes) = (true, true));
+    let facts = of(Policy::default(), START + 8 * DAY, segments);
+    let planned = plan(&facts, &Past::default(), &SETTINGS);
+    assert!(planned.iter().all(|work| work.inputs.is_empty()));
+}
+
+#[test]
+fn the_catalog_is_cleaned_now_and_then_and_never_by_a_doubtful_clock() {
+    let now = START + 100 * DAY;
+    let mut facts = of(Policy::default(), now, Vec::new());
+    let mut past = Past::default();
+    assert!(plans(Chore::Catalog, &facts, &past)[0].is_due(now));
+    past.served.insert((TableId(1), Chore::Catalog), now - 1);
+    assert_eq!(
+        plans(Chore::Catalog, &facts, &past)[0].at,
+        Some(now - 1 + CATALOG_EVERY)
+    );
+    facts.clock.expire_now = None;
+    assert_eq!(plans(Chore::Catalog, &facts, &past)[0].at, None);
+}
+
+#[test]
+fn a_seal_is_there_to_be_asked_for() {
+    let planned = plans(
+        Chore::Seal,
+        &of(Policy::default(), START, Vec::new()),
+        &Past::default(),
+    );
+    assert_eq!((planned.len(), planned[0].at), (1, None));
+}
+
+#[test]
+fn urgent_work_is_in_front_and_waiting_work_at_the_end() {
+    let policy = Policy {
+        migrate: cron("0 3 1 1 *"),
+        retention: Some(40 * DAY),
+        ..Policy::default()
+    };
+    let now = START + 60 * DAY;
+    let mut segments = stack(&[100; 6]);
+    segments.extend((10..19).map(|id| segment(id, Tier::Hot, window(0, (40 + id as i64) * DAY), id, 100)));
+    segments.extend((20..26).map(|id| segment(id, Tier::Cold, window(3, 30 * DAY), id, 100)));
+    let mut past = Past::default();
+    past.served.insert((TableId(1), Chore::Migrate), now - DAY);
+    let order: Vec<Chore> = plan(&of(policy, now, segments), &past, &SETTINGS)
+        .iter()
+        .map(|work| work.chore)
+        .collect();
+    assert_eq!(&order[..3], [Chore::Expire, Chore::Fold, Chore::Catalog]);
+    assert_eq!(
+        order[3..]
+            .iter()
+            .filter(|chore| **chore == Chore::Migrate)
+            .count(),
+        3
+    );
+}
+
+// --- preview -------------------------------------------------------------------------------------------
+
+#[test]
+fn a_preview_says_what_would_move_hide_and_go() {
+    let mut segments = a_hot_day();
+    segments.extend((10..20).map(|id| segment(id, Tier::Cold, window(3, -(id as i64) * DAY), 1, 1_000)));
+    let now = START + 2 * DAY;
+    let facts = of(Policy::default(), now, segments);
+    let shown = |policy| preview(&facts, &facts.tables[0], policy, &Past::default(), &SETTINGS);
+
+    let today = shown(None);
+    assert_eq!(
+        (today.migrates.segments, today.hides.points, today.drops.segments),
+        (0, 0, 0)
+    );
+    assert_eq!(
+        (today.visible_from, today.migrates_at, today.drops_at),
+        (None, None, None)
+    );
+
+    let shorter = Policy {
+        hot_ttl: Some(DAY),
+        retention: Some(16 * DAY + DAY / 2),
+        migrate: cron("0 3 * * *"),
+        ..Policy::default()
+    };
+    let then = shown(Some(shorter));
+    assert_eq!(
+        (then.migrates.segments, then.migrates.windows, then.migrates.bytes),
+        (8, 8, 800)
+    );
+    assert_eq!(then.migrating.len(), 1);
+    assert_eq!(then.migrates_at, Some(now + 3 * HOUR));
+    // Days -19 to -16 end before the boundary at day -14.5, day -15 is cut in the middle.
+    assert_eq!(then.visible_from, Some(now - 16 * DAY - DAY / 2));
+    assert_eq!((then.hides.segments, then.hides.points), (5, 4_500));
+    assert_eq!((then.drops.segments, then.dropping.len()), (4, 4));
+    assert_eq!(
+        then.drops_at,
+        Some(now + DAY),
+        "a new policy can be taken back for a day"
+    );
+    assert_eq!(then.expiry_paused, None);
+}
+
+#[test]
+fn a_preview_says_why_nothing_goes() {
+    let mut facts = kept_for_thirty_days(START + 100 * DAY);
+    facts.clock.expire_now = None;
+    facts.clock.doubt = Some(hour_of_doubt());
+    let shown = preview(&facts, &facts.tables[0], None, &Past::default(), &SETTINGS);
+    assert_eq!((shown.drops.segments, shown.drops_at), (2, None));
+    assert!(
+        shown
+            .expiry_paused
+            .is_some_and(|reason| reason.contains("400d ahead"))
+    );
+}

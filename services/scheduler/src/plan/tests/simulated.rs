@@ -1,0 +1,205 @@
+//! A store without bytes: seals and rewrites change its segments as the real one would, and it counts what was
+//! written.
+
+use std::collections::{BTreeMap, HashSet};
+
+use tideline_model::{Policy, SegmentId, Tier, TimeRange};
+use tideline_series_store::manifest::{WriteRank, WriteSpan};
+use tideline_series_store::window::{Window, choose};
+
+use super::{BASE, SETTINGS, facts, segment, table, trusted};
+use crate::chore::Chore;
+use crate::plan::facts::{COLD_LEVEL, widened};
+use crate::plan::{Facts, Past, Planned, plan};
+
+/// Windows that a seal may write, as the store has it.
+const WINDOWS_PER_SEAL: usize = 24;
+/// Rounds of planning within which a store has to come to rest.
+const ROUNDS_MAX: usize = 200;
+
+pub(super) struct SimulatedStore {
+    pub(super) facts: Facts,
+    pub(super) past: Past,
+    /// Encoded bytes of a point in the cold tier, in percent of the hot tier.
+    pub(super) cold_percent: u64,
+    /// Bytes that seals wrote.
+    pub(super) sealed: u64,
+    /// Bytes that rewrites wrote, by chore.
+    pub(super) rewritten: BTreeMap<Chore, u64>,
+    /// The most segments that there ever were at rest.
+    pub(super) segments_peak: usize,
+    sequence: u64,
+    next_id: u64,
+}
+
+impl SimulatedStore {
+    pub(super) fn new(now: i64, policy: Policy) -> Self {
+        Self {
+            facts: facts(now, vec![table(policy, Vec::new())]),
+            past: Past::default(),
+            cold_percent: 100,
+            sealed: 0,
+            rewritten: BTreeMap::new(),
+            segments_peak: 0,
+            sequence: 0,
+            next_id: 1,
+        }
+    }
+
+    pub(super) fn set_now(&mut self, now: i64) {
+        self.facts.clock = trusted(now);
+    }
+
+    /// Seals points: bytes of each base window that has any.
+    pub(super) fn seal(&mut self, occupied: &BTreeMap<i64, u64>) {
+        self.sequence += 10;
+        let narrow = occupied.keys().map(|index| Window {
+            level: 0,
+            index: *index,
+        });
+        let windows = choose(narrow.collect(), WINDOWS_PER_SEAL);
+        let policy = &self.facts.tables[0].policy;
+        let cold_to = policy.hot_ttl.map_or(i64::MIN, |age| self.facts.now() - age);
+        for window in windows {
+            let inside = occupied.iter().filter(|(index, _)| {
+                window.holds(Window {
+                    level: 0,
+                    index: **index,
+                })
+            });
+            let inside: Vec<_> = inside.collect();
+            let hot_bytes: u64 = inside.iter().map(|(_, bytes)| **bytes).sum();
+            let is_cold = window.range(BASE).end <= cold_to;
+            let tier = if is_cold { Tier::Cold } else { Tier::Hot };
+            let bytes = if is_cold {
+                hot_bytes * self.cold_percent / 100
+            } else {
+                hot_bytes
+            };
+            let mut sealed = segment(self.next_id, tier, window, self.sequence, bytes);
+            let narrow = |index: i64| Window { level: 0, index }.range(BASE);
+            sealed.first = narrow(*inside[0].0).start;
+            sealed.last = narrow(*inside[inside.len() - 1].0).end - 1;
+            self.next_id += 1;
+            self.sealed += bytes;
+            self.facts.tables[0].segments.push(sealed);
+        }
+    }
+
+    /// Plans and does what is due until nothing is.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            let planned = plan(&self.facts, &self.past, &SETTINGS);
+            self.check(&planned);
+            let now = self.facts.now();
+            let due = planned
+                .iter()
+                .filter(|work| work.is_due(now) && work.chore != Chore::Catalog);
+            let due: Vec<_> = due.cloned().collect();
+            if due.is_empty() {
+                self.segments_peak = self.segments_peak.max(self.segments().len());
+                return;
+            }
+            // What the first piece of work makes may lie between the inputs of a later one: that waits for a new plan.
+            for (at, work) in due.iter().enumerate() {
+                assert!(self.apply(work) || at > 0, "work that is refused: {work:?}");
+            }
+        }
+        panic!("work goes on for ever; {} segments", self.segments().len());
+    }
+
+    pub(super) fn segments(&self) -> &[super::SegmentFacts] {
+        &self.facts.tables[0].segments
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.segments().iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// The highest stack of segments whose points share an instant.
+    pub(super) fn stack_max(&self, tier: Tier) -> usize {
+        let of_tier = || self.segments().iter().filter(|segment| segment.tier == tier);
+        let height = |at: i64| of_tier().filter(|segment| segment.range().contains(at)).count();
+        of_tier().map(|segment| height(segment.first)).max().unwrap_or(0)
+    }
+
+    /// No segment is in two plans.
+    fn check(&self, planned: &[Planned]) {
+        let mut seen = HashSet::new();
+        for input in planned.iter().flat_map(|work| &work.inputs) {
+            assert!(seen.insert(*input), "{input:?} is in two plans");
+        }
+    }
+
+    /// Does a piece of work under the store's own rules; false where those refuse it.
+    pub(super) fn apply(&mut self, work: &Planned) -> bool {
+        let ids: HashSet<SegmentId> = work.inputs.iter().copied().collect();
+        let all = &self.facts.tables[0].segments;
+        let (inputs, rest): (Vec<_>, Vec<_>) =
+            all.iter().cloned().partition(|segment| ids.contains(&segment.id));
+        assert_eq!(inputs.len(), ids.len(), "every input is there");
+        if work.chore == Chore::Expire {
+            self.facts.tables[0].segments = rest;
+            return true;
+        }
+        let written = inputs
+            .iter()
+            .map(|input| input.written)
+            .reduce(WriteSpan::union)
+            .expect("inputs");
+        let start = inputs.iter().map(|input| input.first).min().expect("inputs");
+        let last = inputs.iter().map(|input| input.last).max().expect("inputs");
+        let span = TimeRange::new(start, last + 1);
+        if rest
+            .iter()
+            .any(|other| other.range().overlaps(&span) && other.written.interleaves(&written))
+        {
+            return false;
+        }
+        self.facts.tables[0].segments = rest;
+        let mut window = inputs
+            .iter()
+            .map(|input| input.window)
+            .max_by_key(|window| window.level)
+            .expect("inputs");
+        while !inputs.iter().all(|input| window.holds(input.window)) {
+            window = window.parent();
+        }
+        if work.tier == Tier::Cold {
+            window = widened(window, COLD_LEVEL);
+        }
+        let of_tier = |input: &super::SegmentFacts| match (input.tier, work.tier) {
+            (Tier::Hot, Tier::Cold) => input.bytes * self.cold_percent / 100,
+            _ => input.bytes,
+        };
+        let bytes = inputs.iter().map(of_tier).sum();
+        let mut output = segment(self.next_id, work.tier, window, 0, bytes);
+        (output.first, output.last, output.written) = (start, last, written);
+        self.next_id += 1;
+        *self.rewritten.entry(work.chore).or_default() += bytes;
+        self.facts.tables[0].segments.push(output);
+        true
+    }
+
+    /// All bytes written, in percent of those that are cold in the end.
+    pub(super) fn amplification_percent(&self) -> u64 {
+        let cold = |segment: &super::SegmentFacts| match segment.tier {
+            Tier::Hot => segment.bytes * self.cold_percent / 100,
+            Tier::Cold => segment.bytes,
+        };
+        let kept: u64 = self.segments().iter().map(cold).sum();
+        (self.sealed + self.rewritten.values().sum::<u64>()) * 100 / kept.max(1)
+    }
+}
+
+/// A segment whose place among the writes can be chosen.
+pub(super) fn written(oldest: u64, newest: u64) -> WriteSpan {
+    let rank = |sequence| WriteRank {
+        sequence,
+        seal: sequence,
+    };
+    WriteSpan {
+        oldest: rank(oldest),
+        newest: rank(newest),
+    }
+}

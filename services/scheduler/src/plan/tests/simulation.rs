@@ -1,0 +1,152 @@
+//! What the planner makes of years of data: few segments, few bytes written, and rest.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use tideline_model::{Policy, Tier};
+
+use super::simulated::SimulatedStore;
+use super::{BASE, DAY, HOUR, START};
+use crate::chore::Chore;
+
+/// Seals `every` for a time, each with all points since the last one; returns the store at its end.
+fn live(policy: Policy, every: i64, lasting: i64, late_percent: u64) -> SimulatedStore {
+    let mut store = SimulatedStore::new(START, policy);
+    store.cold_percent = 40;
+    let mut now = START;
+    while now < START + lasting {
+        let mut occupied: BTreeMap<i64, u64> = BTreeMap::new();
+        // A byte a microsecond, counted by the minute.
+        for minute in 0..every / 60_000_000_000 {
+            let at = now + minute * 60_000_000_000;
+            *occupied.entry(at.div_euclid(BASE)).or_default() += 60_000_000;
+            if late_percent > 0 && minute == 0 {
+                for days in [1, 3, 9] {
+                    let late = (at - days * DAY - HOUR).div_euclid(BASE);
+                    *occupied.entry(late).or_default() += 60_000_000 * late_percent / 100;
+                }
+            }
+        }
+        now += every;
+        store.set_now(now);
+        store.seal(&occupied);
+        store.settle();
+    }
+    store
+}
+
+#[test]
+fn live_load_is_never_folded_while_hot_and_becomes_one_segment_a_day() {
+    let store = live(Policy::default(), 2 * HOUR, 60 * DAY, 0);
+    let cold = store
+        .segments()
+        .iter()
+        .filter(|segment| segment.tier == Tier::Cold);
+    assert_eq!(cold.clone().count(), 53);
+    assert!(cold.clone().all(|segment| segment.window.level == 3));
+    assert!(store.stack_max(Tier::Hot) <= 3, "{}", store.stack_max(Tier::Hot));
+    assert_eq!(
+        store.rewritten.keys().copied().collect::<Vec<_>>(),
+        [Chore::Migrate]
+    );
+}
+
+#[test]
+fn writes_of_a_live_load_stay_within_bounds() {
+    // A seal every two hours is a quiet fleet, every three minutes a million values a second.
+    for (minutes, days, late_percent, folded_max, written_max) in [
+        (120, 60, 0, 0, 350),
+        (120, 60, 20, 0, 350),
+        (30, 40, 0, 0, 350),
+        (30, 40, 20, 10, 400),
+        (3, 16, 0, 110, 650),
+        (3, 16, 20, 200, 850),
+    ] {
+        let store = live(Policy::default(), minutes * HOUR / 60, days * DAY, late_percent);
+        let case = format!("a seal every {minutes} min, {late_percent} % late");
+        let folded = store.rewritten.get(&Chore::Fold).copied().unwrap_or(0) * 100 / store.sealed;
+        assert!(
+            folded <= folded_max,
+            "{case}: {folded} % of what was sealed is folded"
+        );
+        let written = store.amplification_percent();
+        assert!(
+            written <= written_max,
+            "{case}: {written} % of what ends up cold is written"
+        );
+        assert!(
+            store.stack_max(Tier::Hot) <= 12,
+            "{case}: {}",
+            store.stack_max(Tier::Hot)
+        );
+        assert!(
+            store.stack_max(Tier::Cold) <= 6,
+            "{case}: {}",
+            store.stack_max(Tier::Cold)
+        );
+        assert!(
+            store.segments_peak <= 600,
+            "{case}: {} segments",
+            store.segments_peak
+        );
+    }
+}
+
+#[test]
+fn decades_of_days_stay_below_a_thousand_segments() {
+    let store = live(Policy::default(), DAY, 6 * 365 * DAY, 0);
+    assert!(store.segments_peak <= 600, "{}", store.segments_peak);
+    let folded = store.rewritten[&Chore::Fold] * 100 / store.bytes();
+    assert!(
+        folded <= 150,
+        "{folded} % of the store was written again to join its windows"
+    );
+    let young = store
+        .segments()
+        .iter()
+        .filter(|segment| segment.last > START + 5 * 365 * DAY);
+    assert!(
+        young.clone().all(|segment| segment.window.level <= 3),
+        "young windows stay narrow"
+    );
+}
+
+#[test]
+fn a_random_backfill_of_five_years_settles() {
+    let mut store = SimulatedStore::new(START, Policy::default());
+    let first = (START - 5 * 365 * DAY).div_euclid(BASE);
+    let last = START.div_euclid(BASE);
+    for _ in 0..44 {
+        store.seal(&(first..last).map(|index| (index, 1_000)).collect());
+        store.settle();
+    }
+    assert!(store.segments_peak <= 100, "{} segments", store.segments_peak);
+    let written = store.amplification_percent();
+    assert!(written <= 300, "{written} % of the data is written");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_is_sealed_comes_to_rest(
+        seals in proptest::collection::vec(
+            (proptest::collection::vec((0i64..60 * 8, 1u64..1_000_000), 1..40), 0i64..10 * 24),
+            1..60,
+        ),
+        hot_days in proptest::option::of(1i64..30),
+    ) {
+        let policy = Policy { hot_ttl: hot_days.map(|days| days * DAY), ..Policy::default() };
+        let mut store = SimulatedStore::new(START, policy);
+        let mut now = START;
+        for (points, hours) in seals {
+            now += hours * HOUR;
+            store.set_now(now);
+            let newest = now.div_euclid(BASE);
+            store.seal(&points.into_iter().map(|(back, bytes)| (newest - back, bytes)).collect());
+            store.settle();
+        }
+        prop_assert!(store.stack_max(Tier::Cold) <= 12, "{}", store.stack_max(Tier::Cold));
+        prop_assert!(store.segments_peak <= 1_000);
+    }
+}

@@ -1,0 +1,109 @@
+//! Which segments may become one: the order of writes decides where two of them meet.
+//!
+//! The output of a rewrite takes one place among the writes of a table. A segment of the same time that was written
+//! between the oldest and the newest input has no place beside it: it must be an input too, or the inputs must be
+//! cut in two.
+
+use tideline_model::{SegmentId, TimeRange};
+use tideline_series_store::manifest::{WriteRank, WriteSpan};
+
+use super::facts::SegmentFacts;
+
+/// Most inputs of one rewrite: each costs a cursor and a page of memory.
+pub(super) const INPUTS_MAX: usize = 256;
+
+/// Segments that are to become one, in the order of their writes.
+#[derive(Debug, Clone)]
+pub(super) struct Inputs<'a> {
+    pub(super) segments: Vec<&'a SegmentFacts>,
+    written: WriteSpan,
+    range: TimeRange,
+}
+
+impl<'a> Inputs<'a> {
+    pub(super) fn of(first: &'a SegmentFacts) -> Self {
+        Self {
+            segments: vec![first],
+            written: first.written,
+            range: first.range(),
+        }
+    }
+
+    fn add(&mut self, segment: &'a SegmentFacts) {
+        let range = segment.range();
+        self.written = self.written.union(segment.written);
+        self.range = TimeRange::new(self.range.start.min(range.start), self.range.end.max(range.end));
+        let at = self
+            .segments
+            .partition_point(|other| order(other) < order(segment));
+        self.segments.insert(at, segment);
+    }
+
+    fn holds(&self, segment: &SegmentFacts) -> bool {
+        self.segments
+            .binary_search_by_key(&order(segment), |input| order(input))
+            .is_ok()
+    }
+
+    /// A segment of the same time that was written between them.
+    pub(super) fn between(&self, all: &'a [SegmentFacts]) -> Option<&'a SegmentFacts> {
+        all.iter().find(|other| {
+            other.written.interleaves(&self.written)
+                && other.range().overlaps(&self.range)
+                && !self.holds(other)
+        })
+    }
+
+    /// With everything that lies between them; `None` where `may_join` refuses one of those, or where they are too
+    /// many.
+    pub(super) fn closed(
+        mut self,
+        all: &'a [SegmentFacts],
+        may_join: impl Fn(&SegmentFacts) -> bool,
+    ) -> Option<Self> {
+        while let Some(other) = self.between(all) {
+            if !may_join(other) || self.segments.len() == INPUTS_MAX {
+                return None;
+            }
+            self.add(other);
+        }
+        Some(self)
+    }
+
+    pub(super) fn from_slice(segments: &[&'a SegmentFacts]) -> Option<Self> {
+        let (first, rest) = segments.split_first()?;
+        let mut inputs = Self::of(first);
+        rest.iter().for_each(|segment| inputs.add(segment));
+        Some(inputs)
+    }
+}
+
+/// Sorts segments by their writes, old to new.
+pub(super) fn sort(segments: &mut [&SegmentFacts]) {
+    segments.sort_unstable_by_key(|segment| order(segment));
+}
+
+fn order(segment: &SegmentFacts) -> (WriteRank, SegmentId) {
+    (segment.written.newest, segment.id)
+}
+
+/// Cuts segments into runs that may each become one, as few as the order of writes allows. A segment that may not
+/// be rewritten even by itself is left out.
+pub(super) fn runs<'a>(mut segments: Vec<&'a SegmentFacts>, all: &'a [SegmentFacts]) -> Vec<Inputs<'a>> {
+    sort(&mut segments);
+    let mut runs = Vec::new();
+    let mut rest = &segments[..];
+    while let Some((first, others)) = rest.split_first() {
+        let mut inputs = Inputs::of(first);
+        let mut longest = inputs.between(all).is_none().then(|| inputs.clone());
+        for segment in others.iter().take(INPUTS_MAX - 1) {
+            inputs.add(segment);
+            if inputs.between(all).is_none() {
+                longest = Some(inputs.clone());
+            }
+        }
+        rest = &rest[longest.as_ref().map_or(1, |run| run.segments.len())..];
+        runs.extend(longest);
+    }
+    runs
+}
