@@ -55,14 +55,14 @@ pub(crate) struct Engine {
     manifest: Keyspace,
     groups: RwLock<HashMap<GroupId, Keyspace>>,
     /// What was counted for groups that have been dropped.
-    dropped: Mutex<Loads>,
+    dropped: Mutex<Misses>,
 }
 
-/// Blocks that were asked for, by where they were found.
+/// Blocks that were not in the cache. fjall counts the others too, but leaves out those of scans.
 #[derive(Debug, Clone, Copy, Default)]
-struct Loads {
-    hits: u64,
-    misses: u64,
+struct Misses {
+    blocks: u64,
+    bytes: u64,
 }
 
 /// A change of one row in a batch.
@@ -226,18 +226,18 @@ impl Engine {
         tables + blocks.sum::<u64>() * STAT_BLOCK_BYTES
     }
 
-    /// What the block cache holds, and how often it helped since the database was opened.
+    /// What the block cache holds, and what has been read past it since the database was opened.
     pub(crate) fn cache(&self) -> CacheUsage {
-        let mut counted = *self.dropped.lock();
+        let mut misses = *self.dropped.lock();
         let groups = self.groups.read();
         for keyspace in [&self.rows, &self.manifest].into_iter().chain(groups.values()) {
-            counted.add(keyspace);
+            misses.add(keyspace);
         }
         CacheUsage {
             capacity_bytes: self.database.cache_capacity(),
             used_bytes: self.database.cache_size(),
-            hits: counted.hits,
-            misses: counted.misses,
+            misses: misses.blocks,
+            read_bytes: misses.bytes,
         }
     }
 
@@ -316,11 +316,11 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-impl Loads {
+impl Misses {
     fn add(&mut self, keyspace: &Keyspace) {
         let metrics = keyspace.metrics();
-        self.hits += metrics.block_load_cached_count() as u64;
-        self.misses += metrics.block_load_io_count() as u64;
+        self.blocks += metrics.block_load_io_count() as u64;
+        self.bytes += metrics.block_io();
     }
 }
 

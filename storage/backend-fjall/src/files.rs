@@ -79,6 +79,17 @@ impl FreeSpace {
         }
     }
 
+    /// Makes the disk seem full, or what it is.
+    #[cfg(test)]
+    pub(crate) fn seem_full(&self, is_full: bool) {
+        let full = Space {
+            free_bytes: 0,
+            watermark_bytes: 1,
+        };
+        let far = Instant::now() + Duration::from_secs(86_400);
+        *self.last.lock() = is_full.then_some((far, full));
+    }
+
     /// The space now, or less than an interval ago. A disk that cannot be asked counts as having space: the write
     /// itself will tell.
     pub(crate) fn get(&self) -> Space {

@@ -48,8 +48,8 @@ pub(crate) struct Store {
     poison: Mutex<Option<Poison>>,
     /// Whether the copy that was made for the open is still there.
     has_safety: AtomicBool,
-    /// Whether a keyspace was dropped since the open.
-    has_drops: AtomicBool,
+    /// Whether a keyspace was dropped since the open. Locked while that is noted, so no drop comes before the note.
+    has_drops: Mutex<bool>,
     /// Set before the slot, so that a long load ends and makes way.
     is_closing: AtomicBool,
 }
@@ -89,7 +89,7 @@ impl Store {
             groups: GroupLocks::default(),
             poison: Mutex::new(None),
             has_safety: AtomicBool::new(false),
-            has_drops: AtomicBool::new(false),
+            has_drops: Mutex::new(false),
             is_closing: AtomicBool::new(false),
         }
     }
@@ -223,6 +223,12 @@ impl Store {
     /// Bytes free on its disk.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.free_space.get().free_bytes
+    }
+
+    /// Makes its disk seem full, or what it is.
+    #[cfg(test)]
+    pub(crate) fn seem_full(&self, is_full: bool) {
+        self.free_space.seem_full(is_full);
     }
 
     /// How many groups are listed.

@@ -16,10 +16,11 @@ use crate::cold::{Cold, Standing};
 use crate::error::at;
 use crate::files::list;
 use crate::format::Format;
+use crate::journal;
 use crate::keyspace_list::KeyspaceList;
 use crate::lock::FolderLock;
 use crate::store::STORE;
-use crate::{journal, wal};
+use crate::wal::{self, Log};
 
 /// fjall's folder of keyspaces.
 pub(crate) const KEYSPACES: &str = "keyspaces";
@@ -100,18 +101,24 @@ impl VerifyReport {
             KeyspaceList::of(tier, Vec::new())
         });
         match check_store(root, &list) {
-            Ok((keyspaces, log_batches)) => {
-                self.keyspaces += keyspaces;
-                self.log_batches += log_batches;
+            Ok(checked) => {
+                self.keyspaces += checked.keyspaces;
+                self.log_batches += checked.log.batches;
             }
             Err(error) => self.findings.push(error.to_string()),
         }
     }
 }
 
-/// Checks version files, the presence of every listed keyspace, and fjall's log. Returns the number of keyspaces and
-/// of batches.
-pub(crate) fn check_store(root: &Path, expected: &KeyspaceList) -> Result<(u64, u64)> {
+/// A store in which no damage has been found.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    keyspaces: u64,
+    pub(crate) log: Log,
+}
+
+/// Checks version files, the presence of every listed keyspace, and fjall's log.
+pub(crate) fn check_store(root: &Path, expected: &KeyspaceList) -> Result<Checked> {
     let store = root.join(STORE);
     let keyspaces = store.join(KEYSPACES);
     for number in expected.numbers().chain([META]) {
@@ -120,15 +127,18 @@ pub(crate) fn check_store(root: &Path, expected: &KeyspaceList) -> Result<(u64, 
             return Err(BackendError::corrupt(format!("{} is missing", path.display())));
         }
     }
-    let mut checked = 0;
+    let mut count = 0;
     for path in list(&keyspaces).map_err(at(&keyspaces))? {
         // A keyspace that is being made or dropped has no such file yet, or no more.
         if path.join(CURRENT).try_exists().map_err(at(&path))? {
             check_version(&path)?;
-            checked += 1;
+            count += 1;
         }
     }
-    Ok((checked, wal::check(&store)?))
+    Ok(Checked {
+        keyspaces: count,
+        log: wal::check(&store)?,
+    })
 }
 
 /// Recomputes the checksum of the version file that `current` names.

@@ -1,8 +1,9 @@
 //! Reads fjall's own write-ahead log, only to tell damage from a torn end.
 //!
 //! fjall cuts its log at the first record that it cannot read, whatever comes after. All our batches are synced one
-//! by one, so an intact batch after a bad one means that synced writes are about to be dropped silently. The layout
-//! is that of fjall 3 (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
+//! by one, so an intact batch after a bad one means that synced writes are about to be dropped silently. A torn end is
+//! cut here and not left to fjall, which for some of them refuses to open for ever. The layout is that of fjall 3
+//! (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -25,8 +26,19 @@ const ITEM_HEADER_BYTES: usize = 20;
 /// not part of the checksum.
 const SEQUENCE_STEP_MAX: u64 = 1 << 32;
 
-/// Checks every log file of a fjall folder; returns how many batches there are.
-pub(crate) fn check(store: &Path) -> Result<u64> {
+/// The logs of a fjall folder, in which nothing is damaged.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    /// How many batches there are.
+    pub(crate) batches: u64,
+    /// The sequence of the last batch.
+    sequence: Option<u64>,
+    /// The file that has a torn end, and where it begins.
+    torn: Option<(PathBuf, u64)>,
+}
+
+/// Checks every log file of a fjall folder.
+pub(crate) fn check(store: &Path) -> Result<Log> {
     let mut files: Vec<(u64, PathBuf)> = Vec::new();
     for path in list(store).map_err(at(store))? {
         let number = path
@@ -40,17 +52,24 @@ pub(crate) fn check(store: &Path) -> Result<u64> {
     for (number, path) in files {
         log.check_file(&path, Some(number) == newest)?;
     }
-    Ok(log.batches)
-}
-
-/// What has been read so far.
-#[derive(Default)]
-struct Log {
-    batches: u64,
-    sequence: Option<u64>,
+    Ok(log)
 }
 
 impl Log {
+    /// Cuts the torn end, if there is one: a part of a batch that nobody was promised.
+    pub(crate) fn cut(&self) -> Result<()> {
+        let Some((path, end)) = &self.torn else {
+            return Ok(());
+        };
+        tracing::warn!(path = %path.display(), end, "fjall's log had a torn end, which is cut");
+        let cut = || {
+            let file = File::options().write(true).open(path)?;
+            file.set_len(*end)?;
+            file.sync_all()
+        };
+        cut().map_err(at(path))
+    }
+
     fn check_file(&mut self, path: &Path, is_newest: bool) -> Result<()> {
         let failed = at(path);
         let file = File::open(path).map_err(&failed)?;
@@ -65,7 +84,12 @@ impl Log {
                     position += batch.bytes;
                     self.batches += 1;
                 }
-                None => return check_rest(&file, path, position, length, is_newest),
+                None => {
+                    if check_rest(&file, path, position, length, is_newest)? {
+                        self.torn = Some((path.to_owned(), position));
+                    }
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -101,8 +125,8 @@ fn data_end(file: &File) -> io::Result<u64> {
     Ok(end)
 }
 
-/// Judges what comes after the last intact batch.
-fn check_rest(file: &File, path: &Path, position: u64, length: u64, is_newest: bool) -> Result<()> {
+/// Judges what comes after the last intact batch. Returns whether there is anything.
+fn check_rest(file: &File, path: &Path, position: u64, length: u64, is_newest: bool) -> Result<bool> {
     let mut rest = Vec::new();
     let failed = at(path);
     rustix::fs::seek(file, SeekFrom::Start(position))
@@ -110,7 +134,7 @@ fn check_rest(file: &File, path: &Path, position: u64, length: u64, is_newest: b
         .and_then(|_| file.take(length - position).read_to_end(&mut rest))
         .map_err(&failed)?;
     if rest.iter().all(|byte| *byte == 0) {
-        return Ok(());
+        return Ok(false);
     }
     let mut scratch = Vec::new();
     let mut starts = rest.iter().enumerate().filter(|(_, byte)| **byte == START);
@@ -124,8 +148,7 @@ fn check_rest(file: &File, path: &Path, position: u64, length: u64, is_newest: b
             path.display()
         )));
     }
-    tracing::warn!(path = %path.display(), position, "fjall's log has a torn end, which will be cut");
-    Ok(())
+    Ok(true)
 }
 
 /// An intact batch.

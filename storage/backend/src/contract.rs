@@ -369,17 +369,18 @@ pub struct Usage {
     pub cold_cache: CacheUsage,
 }
 
-/// A cache of blocks. All zero where there is none. Counts begin anew when the cache does, so they may fall.
+/// A cache of blocks, and what had to be read although there is one. All zero where there is none. Counts begin anew
+/// when the cache does, so they may fall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheUsage {
     /// Most bytes that it may hold.
     pub capacity_bytes: u64,
     /// Bytes that it holds.
     pub used_bytes: u64,
-    /// Blocks that were asked for and were in it.
-    pub hits: u64,
-    /// Blocks that were asked for and had to be read.
+    /// Blocks that were asked for and were not in it.
     pub misses: u64,
+    /// Bytes of these blocks: what has been read from the files.
+    pub read_bytes: u64,
 }
 
 /// An engine that keeps Tideline's bytes. See the module's first page for the words.

@@ -1,6 +1,7 @@
 //! What happens by itself after a failure, which cannot be brought about from outside.
 
 use tideline_backend::{ErrorKind, Space};
+use tideline_model::{GroupId, SegmentId};
 
 use super::*;
 
@@ -113,4 +114,156 @@ fn the_mark_follows_what_was_acknowledged() {
         panic!("{remembered:?}");
     };
     assert_eq!(marks.commits, 3);
+}
+
+const COLD: SegmentRef = SegmentRef {
+    segment: SegmentId(1),
+    group: GroupId(1),
+    tier: Tier::Cold,
+};
+
+fn rows(number: u64) -> impl Iterator<Item = Result<Row>> {
+    (0..number).map(|n| {
+        Ok(Row {
+            key: Bytes::copy_from_slice(&n.to_be_bytes()),
+            value: Bytes::from(vec![n as u8; 10_000]),
+        })
+    })
+}
+
+fn load(backend: &FjallBackend, segment: SegmentRef) -> Result<()> {
+    backend.load(segment, 0, &mut rows(10))
+}
+
+#[test]
+fn a_failed_cold_store_hinders_nothing_else_and_reopens_by_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = open(&folder);
+    let epoch = backend.take(SHARD).expect("take");
+    load(&backend, COLD).expect("load");
+    let next = SegmentRef {
+        segment: SegmentId(2),
+        ..COLD
+    };
+    for _ in 0..2 {
+        backend.inner.cold.store.poison("a failed sync");
+        assert!(matches!(backend.tier_health(Tier::Cold), Health::Poisoned { .. }));
+        assert_eq!(backend.health(), Health::Ready);
+        for refused in [load(&backend, next), backend.reclaim(COLD)] {
+            assert_eq!(refused.expect_err("poisoned").kind(), ErrorKind::Unavailable);
+        }
+        write(&backend, "hot").expect("write");
+        backend.edit(SHARD, epoch, 0, &[]).expect("edit");
+        let read = backend.get(Partition::segment(COLD, 0), &0_u64.to_be_bytes());
+        assert!(read.expect("reads work").is_some());
+        backend.inner.tick();
+        assert_eq!(backend.tier_health(Tier::Cold), Health::Ready);
+    }
+    load(&backend, next).expect("load");
+    assert_eq!(backend.segments().expect("segments"), [COLD, next]);
+}
+
+#[test]
+fn a_cold_store_that_cannot_be_reopened_leaves_the_hot_one_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = open(&folder);
+    load(&backend, COLD).expect("load");
+    let cold = folder.path().join("cold");
+    let away = folder.path().join("away");
+    std::fs::rename(&cold, &away).expect("unmount");
+    backend.inner.cold.store.poison("the disk is gone");
+    backend.inner.tick();
+    let read = backend.get(Partition::segment(COLD, 0), b"k");
+    assert_eq!(read.expect_err("not open").kind(), ErrorKind::Unavailable);
+    assert_eq!(
+        backend.segments().expect_err("not all of them").kind(),
+        ErrorKind::Unavailable
+    );
+    assert_eq!(backend.health(), Health::Ready);
+    write(&backend, "hot").expect("write");
+    assert!(backend.get(ROWS, b"hot").expect("get").is_some());
+    std::fs::rename(&away, &cold).expect("mount");
+    backend.inner.cold.store.try_now();
+    backend.inner.tick();
+    assert_eq!(backend.tier_health(Tier::Cold), Health::Ready);
+    assert_eq!(backend.segments().expect("segments"), [COLD]);
+}
+
+#[test]
+fn a_full_cold_disk_refuses_cold_loads_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = open(&folder);
+    load(&backend, COLD).expect("load");
+    backend.inner.cold.store.seem_full(true);
+    assert!(matches!(backend.tier_health(Tier::Cold), Health::DiskLow { .. }));
+    assert_eq!(backend.health(), Health::Ready);
+    let next = SegmentRef {
+        segment: SegmentId(2),
+        ..COLD
+    };
+    assert_eq!(
+        load(&backend, next).expect_err("full").kind(),
+        ErrorKind::Unavailable
+    );
+    let hot = SegmentRef {
+        tier: Tier::Hot,
+        ..COLD
+    };
+    load(&backend, hot).expect("the other disk has space");
+    write(&backend, "hot").expect("write");
+    backend.reclaim(COLD).expect("what frees space works");
+    backend.inner.cold.store.seem_full(false);
+    backend.inner.hot.seem_full(true);
+    assert!(matches!(backend.health(), Health::DiskLow { .. }));
+    assert_eq!(backend.tier_health(Tier::Cold), Health::Ready);
+    load(&backend, next).expect("the other disk has space");
+}
+
+#[test]
+fn a_load_ends_when_its_disk_fills_up_and_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = open(&folder);
+    for tier in Tier::ALL {
+        let kept = SegmentRef { tier, ..COLD };
+        let ended = SegmentRef {
+            segment: SegmentId(2),
+            ..kept
+        };
+        load(&backend, kept).expect("load");
+        let before = backend.usage().data_bytes;
+        let mut endless = rows(u64::MAX).enumerate().map(|(n, row)| {
+            backend.inner.store(tier).seem_full(n > 1_000);
+            row
+        });
+        let refused = backend.load(ended, 0, &mut endless).expect_err("full");
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        drop(endless);
+        backend.inner.store(tier).seem_full(false);
+        assert!(backend.usage().data_bytes < before + 100_000);
+        let held = backend.inner.store(tier).segments();
+        assert_eq!(held.expect("segments"), [kept]);
+    }
+}
+
+#[test]
+fn drops_are_noted_again_after_a_reopening() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = open(&folder);
+    let notes = [
+        folder.path().join("NO_DROPS"),
+        folder.path().join("cold/NO_DROPS"),
+    ];
+    let both = [Tier::Hot, Tier::Cold].map(|tier| SegmentRef { tier, ..COLD });
+    for _ in 0..2 {
+        for segment in both {
+            load(&backend, segment).expect("load");
+        }
+        assert!(notes.iter().all(|note| note.exists()));
+        for segment in both {
+            backend.reclaim(segment).expect("reclaim");
+            backend.inner.store(segment.tier).poison("a failed sync");
+        }
+        assert!(!notes.iter().any(|note| note.exists()));
+        backend.inner.tick();
+    }
 }

@@ -87,10 +87,8 @@ impl Store {
         }
         *slot = Slot::Failed;
         let (engine, keyspaces) = open_engine(&self.place, &self.setup)?;
-        *self.keyspaces.lock() = keyspaces;
         reopened(&engine)?;
-        self.has_safety.store(true, Ordering::Release);
-        *slot = Slot::Open(engine);
+        self.install(&mut slot, engine, keyspaces);
         Ok(())
     }
 

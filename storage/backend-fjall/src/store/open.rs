@@ -51,13 +51,15 @@ impl Store {
 
     /// Notes, before the first drop of a run, that the next open has sequence numbers to pass.
     pub(super) fn note_drop(&self) -> Result<()> {
-        if !self.has_drops.swap(true, Ordering::AcqRel) {
+        let mut has_drops = self.has_drops.lock();
+        if !*has_drops {
             let root = &self.place.root;
             let removed = match fs::remove_file(root.join(NO_DROPS)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => sync_folder(root),
             };
             removed.map_err(at(root))?;
+            *has_drops = true;
         }
         Ok(())
     }
@@ -69,11 +71,16 @@ impl Store {
         if matches!(*slot, Slot::Closed) {
             return Err(closed());
         }
-        *self.keyspaces.lock() = keyspaces;
-        self.has_safety.store(true, Ordering::Release);
-        self.has_drops.store(false, Ordering::Release);
-        *slot = Slot::Open(engine);
+        self.install(&mut slot, engine, keyspaces);
         Ok(())
+    }
+
+    /// Puts a freshly opened engine in place.
+    pub(super) fn install(&self, slot: &mut Slot, engine: Engine, keyspaces: KeyspaceList) {
+        *self.keyspaces.lock() = keyspaces;
+        *self.has_drops.lock() = false;
+        self.has_safety.store(true, Ordering::Release);
+        *slot = Slot::Open(engine);
     }
 }
 
@@ -90,7 +97,7 @@ pub(super) fn open_engine(place: &Place, setup: &Setup) -> Result<(Engine, Keysp
         )));
     }
     let mut list = list.unwrap_or_else(|| KeyspaceList::of(tier, Vec::new()));
-    check_store(root, &list)?;
+    check_store(root, &list)?.log.cut()?;
     safety::make(root, &store).map_err(at(&store))?;
     let engine = Engine::open(&store, setup).map_err(|error| from_fjall(error, During::Read))?;
     if !root.join(NO_DROPS).try_exists().map_err(at(root))? {

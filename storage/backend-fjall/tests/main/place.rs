@@ -1,7 +1,9 @@
 //! A data folder to play with, and its crash clones.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -48,9 +50,15 @@ impl Place {
 
     /// What a crash would leave, while the backend is open: a copy of the folder as it is.
     pub(crate) fn clone_as_after_a_crash(&self) -> Self {
-        let clone = Self::new();
-        copy_folder(self.path(), clone.path());
-        clone
+        // The threads of fjall may be at work: a copy is of one moment only if nothing changed meanwhile.
+        loop {
+            let clone = Self::new();
+            let before = state(self.path());
+            let is_copied = copy_folder(self.path(), clone.path()).is_ok();
+            if is_copied && before.is_ok_and(|before| state(self.path()).is_ok_and(|after| before == after)) {
+                return clone;
+            }
+        }
     }
 
     /// The data folder in a golden file: for each entry a line with path, length and number of the bytes that
@@ -114,30 +122,46 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-pub(crate) fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a folder");
-    for entry in fs::read_dir(from).expect("a folder") {
-        let path = entry.expect("an entry").path();
+/// Every file below a folder, with its size and when it was changed.
+fn state(folder: &Path) -> io::Result<Vec<(PathBuf, u64, SystemTime)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let metadata = fs::metadata(&path)?;
+        if metadata.is_dir() {
+            found.extend(state(&path)?);
+        }
+        found.push((path, metadata.len(), metadata.modified()?));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
         let copy = to.join(path.file_name().expect("a name"));
         if path.is_dir() {
-            copy_folder(&path, &copy);
+            copy_folder(&path, &copy)?;
         } else {
-            copy_file(&path, &copy);
+            copy_file(&path, &copy)?;
         }
     }
+    Ok(())
 }
 
 /// Copies a file without its trailing zeros, which fjall's 64 MiB logs are full of.
-fn copy_file(from: &Path, to: &Path) {
-    let content = fs::read(from).expect("read");
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    let content = fs::read(from)?;
     let length = content.len() as u64;
     let end = content
         .iter()
         .rposition(|byte| *byte != 0)
         .map_or(0, |last| last + 1);
-    fs::write(to, &content[..end]).expect("write");
-    let file = fs::OpenOptions::new().write(true).open(to).expect("open");
-    file.set_len(length).expect("set the length");
+    fs::write(to, &content[..end])?;
+    let file = fs::OpenOptions::new().write(true).open(to)?;
+    file.set_len(length)
 }
 
 pub(crate) fn append(backend: &FjallBackend, epoch: Epoch, sequence: u64, durability: Durability) {
@@ -175,13 +199,17 @@ pub(crate) fn write(backend: &FjallBackend, n: u64) -> Result<()> {
 }
 
 pub(crate) fn load(backend: &FjallBackend, segment: SegmentRef) {
+    load_bucket(backend, segment, 0);
+}
+
+pub(crate) fn load_bucket(backend: &FjallBackend, segment: SegmentRef, bucket: u16) {
     let mut rows = (0..100_u64).map(|n| {
         Ok(Row {
             key: Bytes::copy_from_slice(&n.to_be_bytes()),
             value: Bytes::from(vec![n as u8; 1_000]),
         })
     });
-    backend.load(segment, 0, &mut rows).expect("load");
+    backend.load(segment, bucket, &mut rows).expect("load");
 }
 
 pub(crate) fn count(backend: &FjallBackend, partition: Partition) -> Result<usize> {
