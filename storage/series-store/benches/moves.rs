@@ -4,8 +4,7 @@
 //! cargo bench -p tideline-series-store
 //! ```
 //!
-//! One thousand timelines, ten integer fields each that walk by small steps, one point in ten seconds for a day.
-//! CPU is that of the whole process between two moments.
+//! One thousand timelines, ten integer fields each that walk by small steps, one point in ten seconds for a day; then points of a minute over months in random order. CPU is that of the whole process between two moments.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -15,7 +14,10 @@ use std::time::{Duration, Instant};
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_chunk::{Delta as WriteDelta, DeltaGroup, NewTimeline};
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{ColumnData, Durability, ManualClock, TableId, Tier, TimeRange, TimelineId, Timestamp};
+use tideline_model::{
+    ColumnData, Durability, ManualClock, TableId, TableName, TableSpec, Tier, TimeRange, TimelineId,
+    Timestamp,
+};
 use tideline_series_store::{
     Order, Pace, Recovery, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, Settings, StoreError,
     Table, TimelineDirectory,
@@ -29,6 +31,11 @@ const STEP: i64 = 10 * NANOS_PER_SECOND;
 const ROWS_A_DELTA: i64 = 10;
 const START: i64 = 1_767_225_600 * NANOS_PER_SECOND;
 const VALUES: u64 = TIMELINES * FIELDS as u64 * ROWS as u64;
+
+/// Points of the random backfill.
+const BACKFILL: u64 = 30_000_000;
+const BACKFILL_TIMELINES: u64 = 100;
+const BACKFILL_DELTA: u64 = 50_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
@@ -51,6 +58,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     measured("read an hour of every timeline, cold", VALUES / 24, || {
         read(&store, &table, Some(TimeRange::new(START, START + 360 * STEP)))
     })?;
+    let late = store.create_table(TableName::new("late")?, TableSpec::default())?;
+    measured("write and seal a random backfill", BACKFILL, || {
+        backfill(&store, &late)
+    })?;
+    shown(&store, &late, Tier::Hot);
+    shown(&store, &late, Tier::Cold);
+    measured("fold it", BACKFILL, || fold(&store, &late))?;
+    shown(&store, &late, Tier::Cold);
     store.close()?;
     Ok(())
 }
@@ -140,19 +155,29 @@ fn fill(store: &SeriesStore, table: &Arc<Table>) -> Result<(), StoreError> {
             timelines,
             timestamps,
         };
-        let shape = table
-            .schema()
-            .shape(&group.measurement, &group.fields, &group.columns)?;
-        let delta = WriteDelta {
-            table: table.id(),
-            timelines: ids.clone(),
-            groups: vec![group],
-            ..WriteDelta::default()
-        };
-        let generation = table.timeline_generation();
-        store.commit(table, delta, vec![shape], Durability::Buffered, generation)?;
+        commit(store, table, ids.clone(), group)?;
     }
     store.seal()
+}
+
+fn commit(
+    store: &SeriesStore,
+    table: &Arc<Table>,
+    timelines: Vec<TimelineId>,
+    group: DeltaGroup,
+) -> Result<(), StoreError> {
+    let shape = table
+        .schema()
+        .shape(&group.measurement, &group.fields, &group.columns)?;
+    let delta = WriteDelta {
+        table: table.id(),
+        timelines,
+        groups: vec![group],
+        ..WriteDelta::default()
+    };
+    let generation = table.timeline_generation();
+    store.commit(table, delta, vec![shape], Durability::Buffered, generation)?;
+    Ok(())
 }
 
 /// A step of a walk: rounded, standard deviation about one.
@@ -204,6 +229,60 @@ fn read(store: &SeriesStore, table: &Table, range: Option<TimeRange>) -> Result<
     });
     ids.iter()
         .try_for_each(|id| reader.timeline(*id, &mut |_| Ok(ControlFlow::Continue(()))))
+}
+
+/// Points of one minute over five years of a hundred timelines, in random order.
+fn backfill(store: &SeriesStore, table: &Arc<Table>) -> Result<(), StoreError> {
+    let ids: Vec<TimelineId> = (0..BACKFILL_TIMELINES).map(timeline).collect();
+    // A full cycle over all points: an odd step is prime to the power of two that they are rounded up to.
+    let size = BACKFILL.next_power_of_two();
+    let mut at = 0u64;
+    let mut done = 0;
+    while done < size {
+        let (mut timelines, mut timestamps, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..BACKFILL_DELTA.min(size - done) {
+            at = at.wrapping_add(0x9E37_79B9_7F4A_7C15) % size;
+            done += 1;
+            if at < BACKFILL {
+                timelines.push((at % BACKFILL_TIMELINES) as u32);
+                timestamps.push(START - (at / BACKFILL_TIMELINES) as i64 * 60 * NANOS_PER_SECOND);
+                values.push((at / BACKFILL_TIMELINES % 1_000) as i64);
+            }
+        }
+        let group = DeltaGroup {
+            measurement: "late".into(),
+            fields: vec!["value".into()],
+            columns: vec![ColumnData::Signed(values)],
+            timelines,
+            timestamps,
+        };
+        commit(store, table, ids.clone(), group)?;
+    }
+    store.seal()
+}
+
+/// Folds every window that has several segments.
+fn fold(store: &SeriesStore, table: &Table) -> Result<(), StoreError> {
+    let snapshot = store.snapshot();
+    let mut segments: Vec<_> = snapshot.manifest().of_table(table.id()).cloned().collect();
+    drop(snapshot);
+    // The widest first: it takes the narrower ones inside it with it.
+    segments.sort_by_key(|segment| std::cmp::Reverse(segment.window.level));
+    while let Some(widest) = segments.first().map(|segment| segment.window) {
+        let (inside, others) = segments
+            .into_iter()
+            .partition(|segment| widest.holds(segment.window));
+        segments = others;
+        let inside: Vec<_> = inside;
+        let rewrite = Rewrite {
+            table: table.id(),
+            inputs: inside.iter().map(|segment| segment.id).collect(),
+            tier: Tier::Cold,
+            cause: RewriteCause::Fold,
+        };
+        store.rewrite(&rewrite, &mut Unhurried)?;
+    }
+    Ok(())
 }
 
 struct Unhurried;

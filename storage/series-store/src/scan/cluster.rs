@@ -149,8 +149,11 @@ impl ClusterReader {
         wanted: Wanted<'_>,
         visit: VisitPart<'_>,
     ) -> Result<ControlFlow<()>> {
-        let is_wanted =
-            |column: &ColumnInfo<'_>| wanted.fields.is_none_or(|fields| fields.contains(&column.field()));
+        let is_wanted = |column: &ColumnInfo<'_>| {
+            wanted
+                .fields
+                .is_none_or(|fields| fields.contains(&column.field()))
+        };
         let mut columns = chunk.columns().filter(is_wanted).peekable();
         while let Some(column) = columns.next() {
             let field = column.field();

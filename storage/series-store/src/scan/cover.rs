@@ -166,8 +166,8 @@ impl Cover {
         let mut is_open = false;
         for span in spans {
             let gap = TimeRange::new(at, span.range.start);
-            let follows =
-                before == Some((span.piece, span.bucket.wrapping_sub(1))) && is_alone(pieces, span.piece, gap);
+            let follows = before == Some((span.piece, span.bucket.wrapping_sub(1)))
+                && is_alone(pieces, span.piece, gap);
             if !follows && !gap.is_empty() {
                 rest.push(Stretch {
                     range: gap,
@@ -225,10 +225,7 @@ mod tests {
 
     #[test]
     fn a_window_holds_what_lies_inside_it_and_nothing_that_leaves_it() {
-        let windows = Grid::Windows {
-            width: 10,
-            offset: 3,
-        };
+        let windows = Grid::Windows { width: 10, offset: 3 };
         for (first, last, held) in [
             (3, 12, true),
             (3, 13, false),

@@ -15,6 +15,8 @@ mod cover;
 pub(crate) mod cursor;
 pub(crate) mod piece;
 mod reader;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

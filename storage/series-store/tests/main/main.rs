@@ -3,3 +3,4 @@
 mod faults;
 mod fixture;
 mod model;
+mod moves;

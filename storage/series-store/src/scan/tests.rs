@@ -1,0 +1,467 @@
+//! Whatever mixture of summaries and rows a cluster is read as, it comes to the same as its rows.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use tideline_chunk::{
+    ChunkEncoder, ChunkOptions, ColumnSummary, DeleteRecord, Effort, Number, Presence, Run, RunColumn,
+    SequenceSpan, Sum, ValueSummary,
+};
+use tideline_model::{
+    ColumnData, FieldId, SequenceNumber, TableId, Tier, TimeRange, TimelineId, Value, ValueType,
+};
+
+use super::cluster::{ClusterReader, Part};
+use super::cover::Grid;
+use super::piece::{Piece, PieceData, Wanted};
+use super::reader::chunk_piece;
+use crate::deletes::Deletes;
+use crate::merge::value_at;
+
+const ID: TimelineId = TimelineId([7; 16]);
+/// Width of the summaries.
+const WIDTH: i64 = 250;
+const SPAN: i64 = 4_000;
+
+/// Chance that can be had again.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % end
+    }
+
+    fn one_in(&mut self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+}
+
+/// A field of each kind; the third changes its type from row to row.
+fn value(dice: &mut Dice, field: u32) -> Value {
+    match (field, dice.below(2)) {
+        (1, _) | (3, 0) => Value::Signed(dice.below(2_000) as i64 - 1_000),
+        (2, _) if dice.one_in(400) => Value::Float(f64::NAN),
+        (2, _) | (3, _) => Value::Float(dice.below(100_000) as f64 / 10.0),
+        (4, _) => Value::Unsigned(u64::MAX - dice.below(9)),
+        (5, _) => Value::Boolean(dice.one_in(2)),
+        _ => Value::String(format!("t{}", dice.below(9)).into()),
+    }
+}
+
+fn random_run(dice: &mut Dice, first: i64, end: i64, step: u64) -> Run {
+    let mut run = Run::default();
+    let mut at = first;
+    while at < end {
+        run.timestamps.push(at);
+        at += 1 + dice.below(step) as i64;
+    }
+    let rows = run.rows();
+    let gaps = 1 + dice.below(40);
+    for field in 1..=6 {
+        if dice.one_in(8) {
+            continue;
+        }
+        let is_dense = dice.one_in(2);
+        let values: Vec<Option<Value>> = (0..rows)
+            .map(|_| (is_dense || !dice.one_in(gaps)).then(|| value(dice, field)))
+            .collect();
+        for value_type in ValueType::ALL {
+            let of_type = |value: &Option<Value>| {
+                value
+                    .as_ref()
+                    .is_some_and(|value| value.value_type() == value_type)
+            };
+            if values.iter().any(of_type) {
+                run.columns.push(column(FieldId(field), value_type, &values));
+            }
+        }
+    }
+    run
+}
+
+fn column(field: FieldId, value_type: ValueType, values: &[Option<Value>]) -> RunColumn {
+    let mut data = ColumnData::new(value_type);
+    let mut present = Vec::new();
+    for value in values {
+        let value = value.as_ref().filter(|value| value.value_type() == value_type);
+        present.push(value.is_some());
+        match (value, &mut data) {
+            (Some(Value::Float(value)), ColumnData::Float(data)) => data.push(*value),
+            (Some(Value::Signed(value)), ColumnData::Signed(data)) => data.push(*value),
+            (Some(Value::Unsigned(value)), ColumnData::Unsigned(data)) => data.push(*value),
+            (Some(Value::Boolean(value)), ColumnData::Boolean(data)) => data.push(*value),
+            (Some(Value::String(value)), ColumnData::String(data)) => data.push(value),
+            _ => {}
+        }
+    }
+    let presence = if present.iter().all(|present| *present) {
+        Presence::All
+    } else {
+        Presence::Some(present.into_iter().collect())
+    };
+    RunColumn {
+        field,
+        presence,
+        values: data,
+    }
+}
+
+fn chunk(run: &Run, rank: u64, tier: Tier) -> Piece {
+    let sequences = SequenceSpan {
+        lowest: SequenceNumber(rank),
+        highest: SequenceNumber(rank),
+    };
+    let options = ChunkOptions {
+        effort: Effort::Fast,
+        summaries: (tier == Tier::Cold).then_some(WIDTH),
+    };
+    let mut bytes = Vec::new();
+    let encoded = ChunkEncoder::default().encode(run, sequences, &options, &mut bytes);
+    encoded.expect("a well-formed run");
+    chunk_piece(bytes.into(), rank, tier, SequenceNumber(rank)).expect("it was just written")
+}
+
+/// A long cold piece, and sometimes others before, over and behind it.
+fn random_pieces(dice: &mut Dice) -> Vec<Piece> {
+    let mut pieces = vec![chunk(&random_run(dice, 17, SPAN, 9), 1, Tier::Cold)];
+    for rank in 2..2 + dice.below(4) {
+        let first = dice.below(SPAN as u64 + 1_000) as i64 - 500;
+        let longest = if dice.one_in(3) { 3_000 } else { 200 };
+        let length = 1 + dice.below(longest) as i64;
+        let run = random_run(dice, first, first + length, 12);
+        if run.columns.is_empty() {
+            continue;
+        }
+        pieces.push(match dice.below(3) {
+            0 => chunk(&run, rank, Tier::Cold),
+            1 => chunk(&run, rank, Tier::Hot),
+            _ => Piece {
+                first,
+                last: run.timestamps[run.rows() - 1],
+                rank,
+                tier: Tier::Hot,
+                deletes_from: SequenceNumber(rank),
+                data: PieceData::Open(run),
+            },
+        });
+    }
+    pieces.sort_by_key(|piece| (piece.first, piece.rank));
+    pieces
+}
+
+fn random_deletes(dice: &mut Dice) -> Deletes {
+    let mut deletes = Deletes::default();
+    for sequence in 0..dice.below(3) {
+        let start = dice.below(SPAN as u64) as i64;
+        let record = DeleteRecord {
+            timelines: vec![ID],
+            range: TimeRange::new(start, start + 1 + dice.below(300) as i64),
+            removes_timelines: false,
+        };
+        deletes.add(TableId(1), SequenceNumber(sequence), &record);
+    }
+    deletes
+}
+
+/// What values come to, by window, field and type.
+#[derive(Debug, Default)]
+struct Totals(BTreeMap<(i64, u32, ValueType), Total>);
+
+#[derive(Debug)]
+struct Total {
+    count: u64,
+    integers: i128,
+    floats: f64,
+    min: Value,
+    max: Value,
+    first: (i64, Value),
+    last: (i64, Value),
+}
+
+impl Totals {
+    fn add(&mut self, window: i64, field: FieldId, more: Total) {
+        let key = (window, field.0, more.first.1.value_type());
+        let Some(total) = self.0.get_mut(&key) else {
+            self.0.insert(key, more);
+            return;
+        };
+        total.count += more.count;
+        total.integers += more.integers;
+        total.floats += more.floats;
+        if is_below(&more.min, &total.min) {
+            total.min = more.min;
+        }
+        if is_below(&total.max, &more.max) {
+            total.max = more.max;
+        }
+        if more.first.0 < total.first.0 {
+            total.first = more.first;
+        }
+        if more.last.0 > total.last.0 {
+            total.last = more.last;
+        }
+    }
+
+    fn add_run(&mut self, grid: Grid, run: &Run) {
+        for column in &run.columns {
+            for (row, time) in run.timestamps.iter().enumerate() {
+                if let Some(value) = value_at(column, row) {
+                    self.add(window(grid, *time), column.field, single(*time, value));
+                }
+            }
+        }
+    }
+
+    fn add_summary(&mut self, grid: Grid, field: FieldId, summary: &ValueSummary) {
+        let (integers, floats) = match summary.sum {
+            Sum::Integer(sum) => (sum, 0.0),
+            Sum::Float { sum, correction } => (0, sum + correction),
+        };
+        assert_eq!(
+            window(grid, summary.first.0),
+            window(grid, summary.last.0),
+            "{grid:?}"
+        );
+        let total = Total {
+            count: summary.count,
+            integers,
+            floats,
+            min: number(summary.min),
+            max: number(summary.max),
+            first: (summary.first.0, number(summary.first.1)),
+            last: (summary.last.0, number(summary.last.1)),
+        };
+        self.add(window(grid, summary.first.0), field, total);
+    }
+
+    fn check(&self, other: &Self, about: &str) {
+        assert_eq!(
+            self.0.keys().collect::<Vec<_>>(),
+            other.0.keys().collect::<Vec<_>>(),
+            "{about}"
+        );
+        for (key, a) in &self.0 {
+            let b = &other.0[key];
+            let exact = |total: &Total| {
+                let Total {
+                    count,
+                    integers,
+                    min,
+                    max,
+                    first,
+                    last,
+                    ..
+                } = total;
+                format!("{count} {integers} {min:?} {max:?} {first:?} {last:?}")
+            };
+            assert_eq!(exact(a), exact(b), "{key:?} {about}");
+            let is_close = (a.floats - b.floats).abs() <= 1e-9 * a.floats.abs();
+            assert!(
+                is_close || (a.floats.is_nan() && b.floats.is_nan()),
+                "{a:?} {b:?} {about}"
+            );
+        }
+    }
+}
+
+fn single(time: i64, value: Value) -> Total {
+    let (integers, floats) = match value {
+        Value::Float(value) => (0, value),
+        Value::Signed(value) => (value.into(), 0.0),
+        Value::Unsigned(value) => (value.into(), 0.0),
+        _ => (0, 0.0),
+    };
+    Total {
+        count: 1,
+        integers,
+        floats,
+        min: value.clone(),
+        max: value.clone(),
+        first: (time, value.clone()),
+        last: (time, value),
+    }
+}
+
+/// NaN is neither below nor above.
+fn is_below(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Float(a), Value::Float(b)) => a < b || (b.is_nan() && !a.is_nan()),
+        (Value::Signed(a), Value::Signed(b)) => a < b,
+        (Value::Unsigned(a), Value::Unsigned(b)) => a < b,
+        _ => false,
+    }
+}
+
+fn number(number: Number) -> Value {
+    match number {
+        Number::Float(value) => Value::Float(value),
+        Number::Signed(value) => Value::Signed(value),
+        Number::Unsigned(value) => Value::Unsigned(value),
+    }
+}
+
+fn window(grid: Grid, time: i64) -> i64 {
+    match grid {
+        Grid::Whole => 0,
+        Grid::Windows { width, offset } => (time - offset).div_euclid(width),
+    }
+}
+
+fn random_grid(dice: &mut Dice) -> Grid {
+    match dice.below(4) {
+        0 => Grid::Whole,
+        1 => Grid::Windows {
+            width: WIDTH * (1 + dice.below(6) as i64),
+            offset: 0,
+        },
+        _ => Grid::Windows {
+            width: 1 + dice.below(2_000) as i64,
+            offset: dice.below(3_000) as i64 - 1_500,
+        },
+    }
+}
+
+#[test]
+fn summaries_and_rows_come_to_the_same_as_rows() {
+    let mut summarized = 0;
+    for seed in 0..400 {
+        println!("seed {seed}");
+        let mut dice = Dice(seed);
+        let pieces = random_pieces(&mut dice);
+        let deletes = random_deletes(&mut dice);
+        let masks = deletes.of(TableId(1)).map_or(&[][..], |table| table.masks(ID));
+        for _ in 0..6 {
+            let start = dice.below(SPAN as u64) as i64 - 200;
+            let range = TimeRange::new(start, start + 1 + dice.below(SPAN as u64) as i64);
+            let grid = random_grid(&mut dice);
+            let some: Vec<FieldId> = (1..=6).filter(|_| dice.one_in(2)).map(FieldId).collect();
+            let wanted = Wanted {
+                range,
+                fields: dice.one_in(2).then_some(&some),
+                masks,
+            };
+            let (mut expected, mut found) = (Totals::default(), Totals::default());
+            let mut reader = ClusterReader::default();
+            for cluster in super::piece::clusters(&pieces) {
+                let read = reader.rows(ID, &pieces[cluster.clone()], wanted, &mut |run| {
+                    expected.add_run(grid, run);
+                    Ok(ControlFlow::Continue(()))
+                });
+                assert!(read.expect("read").is_continue());
+            }
+            let mut mixed = ClusterReader::default();
+            for cluster in super::piece::clusters(&pieces) {
+                let read = mixed.summarized(ID, &pieces[cluster], wanted, grid, &mut |part| {
+                    match part {
+                        Part::Run(run) => {
+                            assert!(range.contains(run.timestamps[0]));
+                            found.add_run(grid, run);
+                        }
+                        Part::Summaries(field, summaries) => {
+                            for summary in summaries {
+                                if let ColumnSummary::Known(known) = summary {
+                                    found.add_summary(grid, field, known);
+                                }
+                            }
+                        }
+                    }
+                    Ok(ControlFlow::Continue(()))
+                });
+                assert!(read.expect("read").is_continue());
+            }
+            found.check(&expected, &format!("{wanted:?} {grid:?}"));
+            let (rows, cost) = (reader.cost.total(), mixed.cost.total());
+            assert!(cost.values <= rows.values && cost.chunks <= rows.chunks);
+            summarized += cost.summaries;
+        }
+    }
+    assert!(summarized > 5_000, "{summarized}");
+}
+
+#[test]
+fn whole_buckets_of_a_piece_that_is_alone_need_no_row() {
+    let mut run = Run {
+        timestamps: (0..1_000).map(|row| row * 5).collect(),
+        columns: Vec::new(),
+    };
+    for field in 1..=3 {
+        run.columns.push(RunColumn {
+            field: FieldId(field),
+            presence: Presence::All,
+            values: ColumnData::Signed((0..1_000).collect()),
+        });
+    }
+    let pieces = [chunk(&run, 1, Tier::Cold)];
+    let read = |range: TimeRange, grid: Grid| {
+        let mut reader = ClusterReader::default();
+        let wanted = Wanted {
+            range,
+            fields: None,
+            masks: &[],
+        };
+        let read = reader.summarized(ID, &pieces, wanted, grid, &mut |_| Ok(ControlFlow::Continue(())));
+        assert!(read.expect("read").is_continue());
+        let cost = reader.cost.of(Tier::Cold);
+        (cost.chunks, cost.summaries, cost.summarized_points, cost.points)
+    };
+    let hours = Grid::Windows {
+        width: WIDTH,
+        offset: 0,
+    };
+    assert_eq!(read(TimeRange::ALL, Grid::Whole), (1, 20, 1_000, 0));
+    assert_eq!(read(TimeRange::ALL, hours), (1, 20, 1_000, 0));
+    // Two whole buckets, and ten rows on either side.
+    assert_eq!(read(TimeRange::new(200, 800), hours), (1, 2, 100, 20));
+    let crossing = Grid::Windows {
+        width: WIDTH,
+        offset: 125,
+    };
+    assert_eq!(read(TimeRange::ALL, crossing), (1, 0, 0, 1_000));
+    assert_eq!(read(TimeRange::new(9_000, 9_001), hours), (0, 0, 0, 0));
+}
+
+#[test]
+fn a_late_point_between_buckets_is_not_lost() {
+    let mut run = Run::default();
+    for bucket in 0..8 {
+        run.timestamps.extend((0..25).map(|row| bucket * WIDTH + row * 5));
+    }
+    run.columns.push(RunColumn {
+        field: FieldId(1),
+        presence: Presence::All,
+        values: ColumnData::Signed(vec![1; 200]),
+    });
+    let mut late = run.clone();
+    late.timestamps = vec![3 * WIDTH + 200];
+    late.columns[0].values = ColumnData::Signed(vec![7]);
+    let pieces = [chunk(&run, 1, Tier::Cold), chunk(&late, 2, Tier::Hot)];
+    let wanted = Wanted {
+        range: TimeRange::ALL,
+        fields: None,
+        masks: &[],
+    };
+    let mut reader = ClusterReader::default();
+    let mut totals = Totals::default();
+    let read = reader.summarized(ID, &pieces, wanted, Grid::Whole, &mut |part| {
+        match part {
+            Part::Run(run) => totals.add_run(Grid::Whole, run),
+            Part::Summaries(field, summaries) => {
+                for summary in summaries {
+                    if let ColumnSummary::Known(known) = summary {
+                        totals.add_summary(Grid::Whole, field, known);
+                    }
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    });
+    assert!(read.expect("read").is_continue());
+    let total = &totals.0[&(0, 1, ValueType::Signed)];
+    assert_eq!((total.count, total.integers), (201, 207));
+    assert_eq!(reader.cost.of(Tier::Cold).summaries, 8);
+    assert_eq!(reader.cost.of(Tier::Hot).points, 1);
+}

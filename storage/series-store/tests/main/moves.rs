@@ -1,0 +1,254 @@
+//! Moves between tiers: what readers see meanwhile, what a move that is given up leaves, what is refused.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tideline_backend::memory::{Character, MemoryDisk};
+use tideline_model::{SegmentId, Tier, TimeRange, TimelineId, Value};
+use tideline_series_store::{
+    Delete, Order, Pace, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, StoreError, Table,
+};
+
+use crate::fixture::{Place, Point, read, timeline, tiny, write};
+
+const TIMELINES: u64 = 8;
+const POINTS: i64 = 300;
+
+/// Ends a rewrite after a number of steps.
+struct Steps(usize);
+
+impl Pace for Steps {
+    fn step(&mut self, _cost: &RewriteCost) -> ControlFlow<()> {
+        match self.0.checked_sub(1) {
+            Some(left) => {
+                self.0 = left;
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        }
+    }
+}
+
+/// Lets a rewrite go on to its end.
+fn all_steps() -> Steps {
+    Steps(usize::MAX)
+}
+
+fn ids() -> Vec<TimelineId> {
+    let mut ids: Vec<TimelineId> = (0..TIMELINES).map(timeline).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// Points of every timeline in one window, spread over several seals.
+fn filled(store: &SeriesStore, seals: i64) {
+    let table = store.table("default").expect("the default table");
+    for part in 0..seals {
+        let point = |at: i64, id: u64| -> Point { (timeline(id), at, vec![("value", Value::Signed(at))]) };
+        let points: Vec<Point> = (part..POINTS)
+            .step_by(seals as usize)
+            .flat_map(|at| (0..TIMELINES).map(move |id| point(at, id)))
+            .collect();
+        let new = if part == 0 { ids() } else { Vec::new() };
+        write(store, &table, &points, &new).expect("a write");
+        store.seal().expect("a seal");
+    }
+}
+
+fn segments(store: &SeriesStore) -> Vec<SegmentId> {
+    let survey = store.survey();
+    let of_all = survey.tables.iter().flat_map(|table| &table.segments);
+    of_all.map(|have| have.segment.id).collect()
+}
+
+fn rewrite(table: &Table, inputs: Vec<SegmentId>, tier: Tier) -> Rewrite {
+    Rewrite {
+        table: table.id(),
+        inputs,
+        tier,
+        cause: RewriteCause::Fold,
+    }
+}
+
+fn count(store: &SeriesStore, table: &Table, tier: Option<Tier>) -> usize {
+    let (ids, snapshot) = (ids(), store.snapshot());
+    let mut reader = snapshot.reader(Selection {
+        table: table.id(),
+        timelines: &ids,
+        range: TimeRange::ALL,
+        fields: None,
+        order: Order::Ascending,
+        tier,
+    });
+    let mut rows = 0;
+    for id in &ids {
+        let visited = reader.timeline(*id, &mut |run| {
+            rows += run.rows();
+            Ok(ControlFlow::Continue(()))
+        });
+        visited.expect("the timeline can be read");
+    }
+    rows
+}
+
+#[test]
+fn readers_see_every_point_once_before_during_and_after_moves() {
+    for (name, place) in Place::all() {
+        let (store, _) = place.open(&tiny());
+        filled(&store, 6);
+        let table = store.table("default").expect("the default table");
+        let expected = TIMELINES as usize * POINTS as usize;
+        let before = store.snapshot();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut reads = 0;
+                while !done.load(Ordering::Acquire) || reads == 0 {
+                    assert_eq!(count(&store, &table, None), expected, "{name}");
+                    reads += 1;
+                }
+            });
+            for tier in [Tier::Hot, Tier::Cold, Tier::Hot, Tier::Cold] {
+                let inputs = segments(&store);
+                let moved = store.rewrite(&rewrite(&table, inputs, tier), &mut all_steps());
+                let cost = moved.expect("a move").cost;
+                assert_eq!(cost.points_written, expected as u64, "{name}");
+            }
+            done.store(true, Ordering::Release);
+            reader.join().expect("readers agree");
+        });
+        assert_eq!(count(&store, &table, Some(Tier::Cold)), expected, "{name}");
+        assert_eq!(count(&store, &table, Some(Tier::Hot)), 0, "{name}");
+        assert!(before.manifest().of_table(table.id()).count() >= 6, "{name}");
+    }
+}
+
+#[test]
+fn a_move_that_is_given_up_leaves_everything_as_it_was() {
+    for (name, place) in Place::all() {
+        let (store, _) = place.open(&tiny());
+        filled(&store, 3);
+        let table = store.table("default").expect("the default table");
+        let inputs = segments(&store);
+        for steps in [0, 1, TIMELINES as usize - 1] {
+            let moved = store.rewrite(&rewrite(&table, inputs.clone(), Tier::Cold), &mut Steps(steps));
+            assert!(matches!(moved, Err(StoreError::Cancelled)), "{name}");
+        }
+        assert_eq!(segments(&store), inputs, "{name}");
+        let mut held: Vec<SegmentId> = store
+            .backend()
+            .segments()
+            .expect("segments")
+            .iter()
+            .map(|held| held.segment)
+            .collect();
+        held.sort_unstable();
+        assert_eq!(held, inputs, "{name}: nothing is left of what was loaded");
+    }
+}
+
+#[test]
+fn segments_change_places_with_none_between_them() {
+    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let (store, _) = place.open(&tiny());
+    filled(&store, 3);
+    let table = store.table("default").expect("the default table");
+    let inputs = segments(&store);
+    let ends = vec![inputs[0], inputs[2]];
+    let refused = store.rewrite(&rewrite(&table, ends, Tier::Hot), &mut all_steps());
+    assert!(
+        matches!(refused, Err(StoreError::Interleaved { segment }) if segment == inputs[1]),
+        "{refused:?}"
+    );
+    let unknown = store.rewrite(
+        &rewrite(&table, vec![SegmentId(999)], Tier::Hot),
+        &mut all_steps(),
+    );
+    assert!(matches!(unknown, Err(StoreError::SegmentGone(SegmentId(999)))));
+}
+
+#[test]
+fn what_is_deleted_is_gone_from_every_tier_and_its_bytes_after_a_purge() {
+    for (name, place) in Place::all() {
+        let (store, _) = place.open(&tiny());
+        filled(&store, 2);
+        let table = store.table("default").expect("the default table");
+        let inputs = segments(&store);
+        let cold = rewrite(&table, vec![inputs[0]], Tier::Cold);
+        store.rewrite(&cold, &mut all_steps()).expect("a move");
+        let delete = Delete {
+            timelines: vec![timeline(3)],
+            range: TimeRange::new(100, 200),
+            removes_timelines: false,
+        };
+        for _ in 0..2 {
+            store.delete(&table, delete.clone()).expect("a delete");
+        }
+        let left = |store: &SeriesStore| {
+            let table = store.table("default").expect("the default table");
+            let order = Order::Ascending;
+            let rows = read(store, &table, &[timeline(3)], TimeRange::ALL, None, order);
+            assert_eq!(rows[0].len() as i64, POINTS - 100, "{name}");
+            assert!(rows[0].iter().all(|(at, _)| !(100..200).contains(at)), "{name}");
+        };
+        left(&store);
+        store.close().expect("a clean close");
+        let (store, _) = place.open(&tiny());
+        left(&store);
+        let table = store.table("default").expect("the default table");
+        let again: Vec<Point> = vec![(timeline(3), 150, vec![("value", Value::Signed(1))])];
+        write(&store, &table, &again, &[]).expect("a write");
+        store.seal().expect("a seal");
+        let values_before = store.stats().segment_values;
+        for survey in store.survey().tables {
+            for have in survey.segments.iter().filter(|have| have.has_deletes) {
+                let purge = Rewrite {
+                    cause: RewriteCause::Purge,
+                    ..rewrite(&table, vec![have.segment.id], have.segment.tier)
+                };
+                store.rewrite(&purge, &mut all_steps()).expect("a purge");
+            }
+        }
+        assert_eq!(store.stats().segment_values, values_before - 100, "{name}");
+        assert!(
+            store.survey().tables.iter().all(|table| table.deletes == 0),
+            "{name}"
+        );
+        assert_eq!(
+            count(&store, &table, None) as i64,
+            TIMELINES as i64 * POINTS - 99,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_write_that_takes_a_removed_timeline_for_known_is_given_back() {
+    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let (store, names) = place.open(&tiny());
+    filled(&store, 1);
+    let table = store.table("default").expect("the default table");
+    let before = table.timeline_generation();
+    let delete = Delete {
+        timelines: vec![timeline(1)],
+        range: TimeRange::ALL,
+        removes_timelines: true,
+    };
+    store.delete(&table, delete).expect("a delete");
+    assert!(!names.0.lock().expect("not poisoned").contains(&timeline(1)));
+    let outdated = tideline_chunk::Delta {
+        table: table.id(),
+        timelines: vec![timeline(1)],
+        ..Default::default()
+    };
+    let durability = tideline_model::Durability::Synced;
+    let refused = store.commit(&table, outdated.clone(), Vec::new(), durability, before);
+    let Err(StoreError::TimelinesRemoved(back)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(*back, outdated);
+    let now = table.timeline_generation();
+    store
+        .commit(&table, *back, Vec::new(), durability, now)
+        .expect("the same write, looked at again");
+}
