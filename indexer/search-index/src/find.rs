@@ -90,6 +90,7 @@ impl SearchIndex {
             .sort
             .iter()
             .any(|sort| matches!(sort.subject, Subject::FirstSeen | Subject::LastSeen));
+        let mut total = 0;
         let mut rest = hits.iter().map(Ordinal);
         loop {
             let group: Vec<Ordinal> = rest.by_ref().take(COMPARE_GROUP).collect();
@@ -100,6 +101,7 @@ impl SearchIndex {
             let reader = catalog.reader();
             for (at, ordinal) in group.iter().enumerate() {
                 if let Some(entry) = reader.entry(*ordinal) {
+                    total += 1;
                     page.offer(&entry, times.get(at).copied().flatten());
                 }
             }
@@ -109,7 +111,7 @@ impl SearchIndex {
         let next = last.map(|last| token::encode(&last.key, token::terms(catalog.table(), request)));
         Ok(FindPage {
             ordinals: sorted.iter().map(|kept| kept.ordinal).collect(),
-            total: hits.len(),
+            total,
             next,
         })
     }

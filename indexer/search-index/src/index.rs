@@ -114,7 +114,7 @@ impl SearchIndex {
         self.shared.wake.notify_one();
     }
 
-    /// Says that timelines were announced or edited. Cheap; answers do not depend on it.
+    /// Says that timelines were announced, edited or removed. Cheap; answers do not depend on it.
     pub fn notify(&self) {
         self.shared.control.lock().notified = true;
         self.shared.wake.notify_one();
@@ -157,11 +157,14 @@ impl SearchIndex {
         for catalog in catalogs {
             let positions = snapshot.as_ref().map(|snapshot| &snapshot.positions);
             let position = positions.and_then(|positions| positions.get(&catalog.table()));
-            let indexed = position.map_or(0, |position| position.indexed.len());
             let reader = catalog.reader();
-            let edited = position.map_or(0, |position| reader.edits_since(position.edits).count() as u64);
-            documents += indexed;
-            pending += reader.visible().len().saturating_sub(indexed) + edited;
+            let Some(position) = position else {
+                pending += reader.visible().len();
+                continue;
+            };
+            let difference = position.difference(&reader);
+            documents += position.indexed.len() - difference.gone.len();
+            pending += (difference.new | difference.edited).len();
         }
         IndexStatus {
             documents,
@@ -170,7 +173,7 @@ impl SearchIndex {
         }
     }
 
-    /// Waits until everything that was announced or edited before the call is committed.
+    /// Waits until everything that was announced, edited or removed before the call is committed.
     pub fn flush(&self) -> Result<()> {
         let mut control = self.shared.control.lock();
         control.flush_asked += 1;

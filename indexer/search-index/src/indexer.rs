@@ -22,7 +22,7 @@ use tideline_model::TableId;
 use tideline_timeline_catalog::Catalog;
 
 use crate::index::{IndexOptions, Order, Shared};
-use crate::positions::Positions;
+use crate::positions::{Difference, Positions};
 
 use writer::OpenIndex;
 
@@ -169,14 +169,14 @@ impl Indexer {
         }
     }
 
-    /// Timelines that wait to be indexed.
+    /// Timelines that wait to be indexed, or to be taken out of the index.
     fn pending(&self) -> u64 {
         let of = |(table, attached): (&TableId, &Attached)| {
             let reader = attached.catalog.reader();
             match self.positions.get(table) {
                 Some(position) => {
-                    let new = reader.visible().len().saturating_sub(position.indexed.len());
-                    new + reader.edits_since(position.edits).count() as u64
+                    let Difference { new, edited, gone } = position.difference(&reader);
+                    (new | edited | gone).len()
                 }
                 None => reader.visible().len(),
             }

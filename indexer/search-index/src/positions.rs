@@ -2,11 +2,12 @@
 //!
 //! # Stored form
 //!
-//! JSON: `{"format": 1, "tables": {"<table>": {"indexed": [[first, last], …], "edits": n, "fingerprint": n}}}`.
-//! `indexed` lists the ordinals that have a document, as inclusive ranges. `edits` is the catalog's edit counter
-//! up to which attributes are in the documents. `fingerprint` sums a hash of id and ordinal over all indexed
-//! timelines: after a power cut a catalog whose journal was only buffered may have lost timelines that the index
-//! kept, and given their ordinals to others.
+//! JSON: `{"format": 2, "tables": {"<table>": {"indexed": "<bits>", "edits": n, "fingerprint": n}}}`.
+//! `indexed` is the set of ordinals that have a document: hexadecimal digits of a roaring bitmap in its portable
+//! form, at most two bits of text a timeline. Format 1, which is still read, listed them as inclusive ranges. `edits`
+//! is the catalog's edit counter up to which attributes are in the documents. `fingerprint` sums a hash of id and
+//! ordinal over all indexed timelines: after a power cut a catalog whose journal was only buffered may have lost
+//! timelines that the index kept, and given their ordinals to others.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ use tideline_model::{Ordinal, TableId, TimelineId};
 use tideline_timeline_catalog::CatalogReader;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Raised when documents of the same schema get another meaning; older payloads then mean a rebuild.
-const FORMAT: u32 = 1;
+/// Raised when documents of the same schema get another meaning, or positions another form.
+const FORMAT: u32 = 2;
 
 /// How far the index has come with one table.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,6 +29,8 @@ pub(crate) struct Position {
     pub(crate) edits: u64,
     /// What of `edits` still holds after a restart; see `CatalogReader::settled_edits`.
     pub(crate) edits_settled: u64,
+    /// Those of `indexed` whose document is outdated although no edit says so. Found again at each start.
+    pub(crate) outdated: RoaringBitmap,
     fingerprint: u64,
 }
 
@@ -42,17 +45,55 @@ impl Position {
         }
     }
 
-    /// Whether a position that was read from disk can belong to this catalog.
-    pub(crate) fn fits(&self, catalog: &CatalogReader<'_>) -> bool {
-        if self.edits > catalog.edit_counter() || !self.indexed.is_subset(catalog.visible()) {
-            return false;
+    /// Notes that a timeline has no document any more.
+    pub(crate) fn remove(&mut self, ordinal: Ordinal, id: TimelineId) {
+        self.outdated.remove(ordinal.0);
+        if self.indexed.remove(ordinal.0) {
+            self.fingerprint = self.fingerprint.wrapping_sub(fingerprint(ordinal, id));
         }
-        let ordinals = self.indexed.iter().map(Ordinal);
-        let sum = ordinals.fold(0u64, |sum, ordinal| {
-            sum.wrapping_add(fingerprint(ordinal, catalog.id(ordinal)))
-        });
+    }
+
+    /// Whether a position that was read from disk can belong to this catalog, but for attributes. Timelines that were
+    /// removed since may still have a document.
+    pub(crate) fn fits(&self, catalog: &CatalogReader<'_>) -> bool {
+        let mut sum = 0u64;
+        for ordinal in self.indexed.iter().map(Ordinal) {
+            let Some(id) = catalog.known_id(ordinal) else {
+                return false;
+            };
+            sum = sum.wrapping_add(fingerprint(ordinal, id));
+        }
         sum == self.fingerprint
     }
+
+    /// What documents of the index say wrongly or not at all, beside what the catalog has now.
+    pub(crate) fn difference(&self, catalog: &CatalogReader<'_>) -> Difference {
+        let visible = catalog.visible();
+        let mut difference = Difference {
+            edited: catalog.edits_since(self.edits).map(|ordinal| ordinal.0).collect(),
+            ..Difference::default()
+        };
+        difference.edited |= &self.outdated & visible;
+        let nothing_gone = self.indexed.is_subset(visible);
+        if !nothing_gone {
+            difference.gone = &self.indexed - visible;
+        }
+        if !nothing_gone || self.indexed.len() != visible.len() {
+            difference.new = visible - &self.indexed;
+        }
+        difference
+    }
+}
+
+/// What separates an index from its catalog. The three sets may share nothing but `new` and `edited`.
+#[derive(Debug, Default)]
+pub(crate) struct Difference {
+    /// Visible, without a document.
+    pub(crate) new: RoaringBitmap,
+    /// Visible; a document would be outdated.
+    pub(crate) edited: RoaringBitmap,
+    /// Not visible, with a document.
+    pub(crate) gone: RoaringBitmap,
 }
 
 fn fingerprint(ordinal: Ordinal, id: TimelineId) -> u64 {
@@ -67,58 +108,96 @@ struct Payload {
 
 #[derive(Serialize, Deserialize)]
 struct TablePayload {
-    indexed: Vec<[u32; 2]>,
+    indexed: Indexed,
     edits: u64,
     fingerprint: u64,
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Indexed {
+    Bits(String),
+    /// Format 1.
+    Ranges(Vec<[u32; 2]>),
+}
+
 /// The payload of a commit.
 pub(crate) fn encode(positions: &Positions) -> String {
-    let table = |position: &Position| {
-        let mut indexed = Vec::new();
-        let mut iter = position.indexed.iter();
-        while let Some(range) = iter.next_range() {
-            indexed.push([*range.start(), *range.end()]);
-        }
-        TablePayload {
-            indexed,
-            edits: position.edits_settled,
-            fingerprint: position.fingerprint,
-        }
+    let table = |position: &Position| TablePayload {
+        indexed: Indexed::Bits(to_hex(&position.indexed)),
+        edits: position.edits_settled,
+        fingerprint: position.fingerprint,
     };
     let tables = positions.iter().map(|(id, position)| (id.0, table(position)));
     let payload = Payload {
         format: FORMAT,
         tables: tables.collect(),
     };
-    serde_json::to_string(&payload).expect("numbers and lists always have a JSON form")
+    serde_json::to_string(&payload).expect("numbers and texts always have a JSON form")
 }
 
-/// Reads a payload; `None` when it is of another format or damaged.
+/// Reads a payload; `None` when it is of a later format or damaged.
 pub(crate) fn decode(payload: &str) -> Option<Positions> {
     let payload: Payload = serde_json::from_str(payload).ok()?;
-    let position = |table: TablePayload| {
-        let mut indexed = RoaringBitmap::new();
-        for [first, last] in table.indexed {
-            indexed.insert_range(first..=last);
-        }
-        Position {
-            indexed,
+    if !(1..=FORMAT).contains(&payload.format) {
+        return None;
+    }
+    let tables = payload.tables.into_iter();
+    let position = |(id, table): (u32, TablePayload)| {
+        let position = Position {
+            indexed: table.indexed.decode()?,
             edits: table.edits,
             edits_settled: table.edits,
+            outdated: RoaringBitmap::new(),
             fingerprint: table.fingerprint,
-        }
+        };
+        Some((TableId(id), position))
     };
-    let tables = payload.tables.into_iter();
-    (payload.format == FORMAT).then(|| tables.map(|(id, table)| (TableId(id), position(table))).collect())
+    tables.map(position).collect()
+}
+
+impl Indexed {
+    fn decode(self) -> Option<RoaringBitmap> {
+        match self {
+            Self::Bits(hex) => from_hex(&hex),
+            Self::Ranges(ranges) => {
+                let mut indexed = RoaringBitmap::new();
+                for [first, last] in ranges {
+                    indexed.insert_range(first..=last);
+                }
+                Some(indexed)
+            }
+        }
+    }
+}
+
+fn to_hex(bits: &RoaringBitmap) -> String {
+    let mut bits = bits.clone();
+    bits.optimize();
+    let mut bytes = Vec::with_capacity(bits.serialized_size());
+    bits.serialize_into(&mut bytes)
+        .expect("memory takes what is written");
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).expect("below sixteen");
+    let digits = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    digits.collect()
+}
+
+fn from_hex(hex: &str) -> Option<RoaringBitmap> {
+    let digit = |c: u8| char::from(c).to_digit(16);
+    let pairs = hex.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some((digit(*high)? << 4 | digit(*low)?) as u8),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = pairs.map(byte).collect();
+    RoaringBitmap::deserialize_from(bytes?.as_slice()).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn positions_read_back() {
+    fn sample() -> Position {
         let mut position = Position {
             edits: 9,
             edits_settled: 7,
@@ -127,11 +206,48 @@ mod tests {
         for ordinal in (0..70_000).chain([80_000, u32::MAX - 1]) {
             position.add(Ordinal(ordinal), TimelineId::MAX);
         }
+        position
+    }
+
+    #[test]
+    fn positions_read_back() {
+        let mut position = sample();
         let text = encode(&Positions::from([(TableId(3), position.clone())]));
-        assert!(text.len() < 200, "holes are rare, so ranges are few: {text}");
+        assert!(text.len() < 300, "holes are rare: {text}");
         position.edits = 7;
+        assert_eq!(
+            decode(&text),
+            Some(Positions::from([(TableId(3), position.clone())]))
+        );
+        for ordinal in (0..70_000).step_by(2) {
+            position.remove(Ordinal(ordinal), TimelineId::MAX);
+        }
+        let text = encode(&Positions::from([(TableId(3), position.clone())]));
+        assert!(text.len() < 40_000, "a hole each costs two bits: {}", text.len());
         assert_eq!(decode(&text), Some(Positions::from([(TableId(3), position)])));
-        assert_eq!(decode(&text.replace("\"format\":1", "\"format\":2")), None);
+        assert_eq!(decode(&text.replace("\"format\":2", "\"format\":3")), None);
+        assert_eq!(decode(&text.replace("indexed\":\"", "indexed\":\"0")), None);
         assert_eq!(decode("{}"), None);
+    }
+
+    /// As format 1 wrote it.
+    #[test]
+    fn positions_of_format_1_read_back() {
+        let position = Position { edits: 7, ..sample() };
+        let text = format!(
+            r#"{{"format":1,"tables":{{"3":{{"indexed":[[0,69999],[80000,80000],[4294967294,4294967294]],"edits":7,"fingerprint":{}}}}}}}"#,
+            position.fingerprint
+        );
+        assert_eq!(decode(&text), Some(Positions::from([(TableId(3), position)])));
+    }
+
+    #[test]
+    fn what_was_added_and_removed_leaves_no_trace() {
+        let mut position = sample();
+        for ordinal in (0..70_000).chain([80_000, u32::MAX - 1, 90_000]) {
+            position.remove(Ordinal(ordinal), TimelineId::MAX);
+        }
+        assert_eq!(position.fingerprint, 0);
+        assert!(position.indexed.is_empty());
     }
 }

@@ -1,9 +1,9 @@
 //! The answer to a condition: committed hits, corrected by what the index does not know yet.
 //!
 //! 1. A snapshot is taken: a tantivy searcher, and the position that its documents reflect.
-//! 2. The catalog says what is *fresh*: visible without a document, or edited since that position.
-//! 3. The index gives an upper bound of the hits, without the edited timelines; where the tree could not be
-//!    decided there and the bound is wide, also a lower bound.
+//! 2. The catalog says what is *fresh*: visible without a document, or edited since that position; and what is gone.
+//! 3. The index gives an upper bound of the hits, without the edited and the gone timelines; where the tree could
+//!    not be decided there and the bound is wide, also a lower bound.
 //! 4. What lies between the bounds, and everything fresh, is verified on the catalog's entries.
 //!
 //! The catalog is looked at after the snapshot was taken, so nothing can fall between the two.
@@ -18,7 +18,7 @@ use tideline_timeline_catalog::Catalog;
 
 use crate::mapping::Fields;
 use crate::matcher::{Matcher, Node, SeenLookup};
-use crate::positions::{Position, Positions};
+use crate::positions::{Difference, Positions};
 use crate::segment::{Bound, SegmentView};
 
 /// Timelines that are verified under one lock of the catalog: about a millisecond.
@@ -55,12 +55,13 @@ pub(crate) fn search(
         let every = catalog.reader().visible().clone();
         return (verify(catalog, matcher, seen, &every), None);
     };
-    let (fresh, edited) = fresh(catalog, position);
+    let Difference { new, edited, gone } = position.difference(&catalog.reader());
+    let wrong = &edited | &gone;
     let bounds = catch_unwind(AssertUnwindSafe(|| committed(snapshot, catalog, &matcher.root)));
     let fault = match bounds {
         Ok(Ok(Bounds { upper, lower })) => {
-            let lower = lower - &edited;
-            let candidates = ((upper - &edited) - &lower) | fresh;
+            let lower = lower - &wrong;
+            let candidates = ((upper - wrong) - &lower) | new | edited;
             return (lower | verify(catalog, matcher, seen, &candidates), None);
         }
         Ok(Err(error)) => IndexFault(error.to_string()),
@@ -68,20 +69,6 @@ pub(crate) fn search(
     };
     let every = catalog.reader().visible().clone();
     (verify(catalog, matcher, seen, &every), Some(fault))
-}
-
-/// Ordinals that must be looked at one by one, and those of them that have an outdated document.
-fn fresh(catalog: &Catalog, position: &Position) -> (RoaringBitmap, RoaringBitmap) {
-    let reader = catalog.reader();
-    let edited: RoaringBitmap = reader
-        .edits_since(position.edits)
-        .map(|ordinal| ordinal.0)
-        .collect();
-    let mut fresh = edited.clone();
-    if reader.visible().len() != position.indexed.len() {
-        fresh |= reader.visible() - &position.indexed;
-    }
-    (fresh, edited)
 }
 
 /// What the index says: all hits are in `upper`, all of `lower` are hits.

@@ -13,7 +13,7 @@ use roaring::RoaringBitmap;
 use tantivy::columnar::ColumnValues;
 use tantivy::postings::TermInfo;
 use tantivy::schema::IndexRecordOption;
-use tantivy::{InvertedIndexReader, SegmentReader};
+use tantivy::{InvertedIndexReader, Searcher, SegmentReader};
 use tideline_model::{Ordinal, TableId, TimelineId};
 
 use crate::mapping::{Fields, KEY_FIELD, Token, ordinal_of};
@@ -368,6 +368,23 @@ impl<'a> SegmentView<'a> {
         }
         ascending(found) & &self.all
     }
+}
+
+/// Ordinals of a table's timelines whose document has attributes.
+pub(crate) fn with_attributes(
+    searcher: &Searcher,
+    fields: Fields,
+    table: TableId,
+) -> tantivy::Result<RoaringBitmap> {
+    let ids = HashMap::new();
+    let mut ordinals = Vec::new();
+    for segment in searcher.segment_readers() {
+        let view = SegmentView::open(segment, fields, table, &[], &ids)?;
+        let any = TextTest::Prefix(String::new());
+        let described = view.values(&Token::attribute_key(table, ""), &any)?;
+        view.add_ordinals(&described, &mut ordinals);
+    }
+    Ok(ordinals.into_iter().collect())
 }
 
 /// The set of documents that are in rising order.

@@ -5,12 +5,14 @@ use tideline_key_codec::timeline_id;
 use tideline_model::{Identity, Ordinal, TableId, TimelineId};
 
 use crate::reader::CatalogReader;
-use crate::state::{Stage, State};
+use crate::state::State;
 use crate::{CatalogError, Result};
 
 /// Longest stored form of an identity, in bytes. A term of the search index holds 65,530 bytes, and a tag of
 /// its own length must fit there.
 pub const IDENTITY_BYTES_MAX: usize = 60 << 10;
+/// Timelines that are removed under one lock: a few milliseconds.
+const REMOVED_GROUP: usize = 4_096;
 
 /// The timelines of one table. All methods may be called from many threads.
 ///
@@ -88,7 +90,7 @@ impl Catalog {
     /// Replaces the source tags, which is possible until the first timeline is registered.
     pub fn set_source_tags(&self, source_tags: Vec<String>) -> Result<()> {
         let mut state = self.state.write();
-        if state.next_ordinal() != Ordinal(0) && state.source_tags != source_tags {
+        if !state.is_untouched() && state.source_tags != source_tags {
             return Err(CatalogError::SourceTagsFixed);
         }
         state.source_tags = source_tags;
@@ -103,17 +105,38 @@ impl Catalog {
     ///
     /// A new timeline is invisible until it is [`announced`](Catalog::announced).
     pub fn register(&self, identity: &Identity, raw_key: Option<&[u8]>) -> Result<Registered> {
-        let mut bytes = Vec::new();
-        identity.encode(&mut bytes);
-        if bytes.len() > IDENTITY_BYTES_MAX {
-            return Err(CatalogError::OverLimit {
-                what: "bytes of measurement and tags",
-                limit: IDENTITY_BYTES_MAX,
-                actual: bytes.len(),
-            });
+        let bytes = encoded(identity)?;
+        self.insert(identity, &bytes, raw_key)
+    }
+
+    /// As [`register`](Self::register), but a timeline that is not known is taken only where `admit` says so; `None`
+    /// when it does not.
+    ///
+    /// `admit` is handed the tags whose value no visible timeline bears yet. It is called with the lock held for
+    /// reading: it must not call the catalog. Two threads that bring the same timeline may both be asked.
+    pub fn register_admitted(
+        &self,
+        identity: &Identity,
+        raw_key: Option<&[u8]>,
+        admit: impl FnOnce(&[(&str, &str)]) -> bool,
+    ) -> Result<Option<Registered>> {
+        let bytes = encoded(identity)?;
+        {
+            let state = self.state.read();
+            if state.find(identity, &bytes)?.is_none() {
+                let tags = borrowed(identity.tags());
+                let novel: Vec<(&str, &str)> = tags.filter(|(key, value)| !state.bears(key, value)).collect();
+                if !admit(&novel) {
+                    return Ok(None);
+                }
+            }
         }
+        self.insert(identity, &bytes, raw_key).map(Some)
+    }
+
+    fn insert(&self, identity: &Identity, bytes: &[u8], raw_key: Option<&[u8]>) -> Result<Registered> {
         let mut state = self.state.write();
-        let registered = state.find_or_insert(identity, &bytes)?;
+        let registered = state.find_or_insert(identity, bytes)?;
         if let Some(raw_key) = raw_key {
             state.raw_keys.insert(raw_key, registered.ordinal);
         }
@@ -144,36 +167,88 @@ impl Catalog {
         Ok(())
     }
 
-    /// Announced timelines whose row is not yet durable.
-    pub fn unsaved(&self) -> usize {
+    /// Takes timelines out, with their attributes: a delete that says so has been committed. At once they are neither
+    /// visible nor counted, and [`CatalogReader::needs_announcement`] holds again. Unknown ones are passed over.
+    ///
+    /// Their rows wait for [`save_removals`](Self::save_removals). Costs about a microsecond a timeline.
+    pub fn remove(&self, ids: &[TimelineId]) {
+        self.each_removed(ids, |state, ordinal| state.edits.withdraw(ordinal));
+    }
+
+    /// As [`remove`](Self::remove), for a removal that is found in the journal at the start.
+    ///
+    /// A row that was read before may be one of before the removal or one of after it, for a timeline that came
+    /// back: since rows of before are deleted before a removal is answered, the attributes stay with a timeline that
+    /// the journal brings back. [`replayed`](Self::replayed) takes those of the others.
+    pub fn remove_replayed(&self, ids: &[TimelineId]) {
+        self.each_removed(ids, |_, _| {});
+    }
+
+    /// The journal has been replayed to its end: what has been removed and has not come back loses its attributes.
+    pub fn replayed(&self) {
+        let mut state = self.state.write();
+        let gone = &state.outdated - &state.visible;
+        for ordinal in gone {
+            state.edits.withdraw(Ordinal(ordinal));
+        }
+    }
+
+    fn each_removed(&self, ids: &[TimelineId], follow: impl Fn(&mut State, Ordinal)) {
+        for group in ids.chunks(REMOVED_GROUP) {
+            let mut state = self.state.write();
+            for id in group {
+                if let Some(ordinal) = state.ordinal_of(*id)
+                    && state.unannounce(ordinal)
+                {
+                    follow(&mut state, ordinal);
+                }
+            }
+        }
+    }
+
+    /// Timelines whose row is not yet as durable as they are: announced ones without a row, removed ones with one.
+    pub fn unsaved(&self) -> u64 {
         let state = self.state.read();
-        let waiting = state.unsaved.iter();
-        waiting
-            .filter(|ordinal| state.stage(**ordinal) == Stage::Announced)
-            .count()
+        (&state.unsaved | &state.outdated).len()
     }
 }
 
 impl State {
     fn find_or_insert(&mut self, identity: &Identity, bytes: &[u8]) -> Result<Registered> {
+        let (id, known) = self.place(identity, bytes)?;
+        if let Some(ordinal) = known {
+            let new = false;
+            return Ok(Registered { ordinal, id, new });
+        }
+        let ordinal = self.free_ordinal();
+        self.insert(id, ordinal, identity.measurement(), borrowed(identity.tags()))?;
+        let new = true;
+        Ok(Registered { ordinal, id, new })
+    }
+
+    fn find(&self, identity: &Identity, bytes: &[u8]) -> Result<Option<Ordinal>> {
+        Ok(self.place(identity, bytes)?.1)
+    }
+
+    /// The id of an identity, and its ordinal where it is known.
+    fn place(&self, identity: &Identity, bytes: &[u8]) -> Result<(TimelineId, Option<Ordinal>)> {
         let source = identity.source(&self.source_tags);
         for salt in 0..=u32::MAX {
             let id = timeline_id(source, bytes, salt);
             match self.ordinal_of(id) {
-                Some(ordinal) if self.is_identity(ordinal, identity) => {
-                    let new = false;
-                    return Ok(Registered { ordinal, id, new });
-                }
-                Some(_) => {}
-                None => {
-                    let ordinal = self.next_ordinal();
-                    self.insert(id, ordinal, identity.measurement(), borrowed(identity.tags()))?;
-                    let new = true;
-                    return Ok(Registered { ordinal, id, new });
-                }
+                Some(ordinal) if !self.is_identity(ordinal, identity) => {}
+                known => return Ok((id, known)),
             }
         }
         Err(CatalogError::Full("ids for one hash"))
+    }
+
+    /// Whether a visible timeline bears this tag.
+    fn bears(&self, key: &str, value: &str) -> bool {
+        let tag = self.symbols.get(key).and_then(|key| self.names.tags.get(&key));
+        let value = self.symbols.get(value);
+        tag.zip(value)
+            .is_some_and(|(tag, value)| tag.values.contains_key(&value))
     }
 
     fn is_identity(&self, ordinal: Ordinal, identity: &Identity) -> bool {
@@ -182,212 +257,22 @@ impl State {
     }
 }
 
+fn encoded(identity: &Identity) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    identity.encode(&mut bytes);
+    if bytes.len() > IDENTITY_BYTES_MAX {
+        return Err(CatalogError::OverLimit {
+            what: "bytes of measurement and tags",
+            limit: IDENTITY_BYTES_MAX,
+            actual: bytes.len(),
+        });
+    }
+    Ok(bytes)
+}
+
 fn borrowed(tags: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> + Clone {
     tags.iter().map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::names::NameSelection;
-
-    const ALL: NameSelection<'_> = NameSelection {
-        prefix: "",
-        after: None,
-        limit: usize::MAX,
-    };
-
-    fn catalog() -> Catalog {
-        let options = CatalogOptions {
-            source_tags: vec!["host".to_owned(), "instance".to_owned()],
-            raw_key_cache_bytes: 1 << 20,
-        };
-        Catalog::new(TableId(3), options)
-    }
-
-    fn identity(measurement: &str, tags: &[(&str, &str)]) -> Identity {
-        let tags = tags
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        Identity::new(measurement.to_owned(), tags.collect()).expect("valid")
-    }
-
-    fn encoded(identity: &Identity) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        identity.encode(&mut bytes);
-        bytes
-    }
-
-    #[test]
-    fn a_timeline_is_registered_once_and_visible_when_announced() {
-        let catalog = catalog();
-        let cpu = identity("cpu", &[("host", "a"), ("dc", "x")]);
-        let first = catalog.register(&cpu, Some(b"cpu,host=a,dc=x")).expect("room");
-        assert_eq!((first.ordinal, first.new), (Ordinal(0), true));
-        let again = catalog.register(&cpu, Some(b"cpu,dc=x,host=a")).expect("known");
-        assert_eq!(again, Registered { new: false, ..first });
-        let reader = catalog.reader();
-        assert_eq!(reader.by_key(b"cpu,host=a,dc=x"), Some(Ordinal(0)));
-        assert_eq!(reader.by_key(b"cpu,dc=x,host=a"), Some(Ordinal(0)));
-        assert_eq!(reader.by_key(b"cpu,dc=x"), None);
-        assert_eq!(reader.id(Ordinal(0)), first.id);
-        assert!(reader.needs_announcement(Ordinal(0)));
-        assert!(reader.entry(Ordinal(0)).is_none());
-        assert_eq!(reader.by_id(first.id), None);
-        assert_eq!(reader.tag_keys(&ALL), []);
-        let mut bytes = Vec::new();
-        reader.encode_identity(Ordinal(0), &mut bytes);
-        assert_eq!(bytes, encoded(&cpu));
-        drop(reader);
-
-        catalog.announced(&[Ordinal(0), Ordinal(0)]);
-        let reader = catalog.reader();
-        assert!(!reader.needs_announcement(Ordinal(0)));
-        assert_eq!(reader.by_id(first.id), Some(Ordinal(0)));
-        let entry = reader.entry(Ordinal(0)).expect("visible");
-        assert_eq!((entry.measurement(), entry.source()), ("cpu", Some("a")));
-        assert_eq!(entry.tags().collect::<Vec<_>>(), [("dc", "x"), ("host", "a")]);
-        assert_eq!((entry.tag("dc"), entry.tag("rack")), (Some("x"), None));
-        drop(reader);
-        assert_eq!((catalog.len(), catalog.unsaved()), (1, 1));
-    }
-
-    #[test]
-    fn names_are_counted_and_listed_in_order() {
-        let catalog = catalog();
-        let mut ordinals = Vec::new();
-        for n in 0..100 {
-            let host = format!("h{n:03}");
-            let tags = [
-                ("host", host.as_str()),
-                ("dc", if n % 4 == 0 { "x" } else { "y" }),
-            ];
-            let identity = identity(if n < 10 { "cpu" } else { "mem" }, &tags);
-            ordinals.push(catalog.register(&identity, None).expect("room").ordinal);
-        }
-        catalog.announced(&ordinals);
-        let reader = catalog.reader();
-        let listed = |names: Vec<crate::CountedName>| -> Vec<(String, u32)> {
-            names
-                .into_iter()
-                .map(|counted| (counted.name, counted.timelines))
-                .collect()
-        };
-        let pairs = |pairs: &[(&str, u32)]| -> Vec<(String, u32)> {
-            pairs
-                .iter()
-                .map(|(name, count)| ((*name).to_owned(), *count))
-                .collect()
-        };
-        assert_eq!(
-            listed(reader.measurements(&ALL)),
-            pairs(&[("cpu", 10), ("mem", 90)])
-        );
-        assert_eq!(
-            listed(reader.tag_keys(&ALL)),
-            pairs(&[("dc", 100), ("host", 100)])
-        );
-        assert_eq!(
-            listed(reader.tag_values("dc", &ALL)),
-            pairs(&[("x", 25), ("y", 75)])
-        );
-        assert_eq!(reader.tag_values("rack", &ALL), []);
-        assert_eq!(reader.tag_values("cpu", &ALL), [], "a measurement is no tag key");
-        let page = NameSelection {
-            prefix: "h09",
-            after: Some("h091"),
-            limit: 2,
-        };
-        assert_eq!(
-            listed(reader.tag_values("host", &page)),
-            pairs(&[("h092", 1), ("h093", 1)])
-        );
-    }
-
-    #[test]
-    fn clashing_hashes_get_different_ids() {
-        let catalog = catalog();
-        let cpu = identity("cpu", &[("host", "a")]);
-        let id = timeline_id(Some("a"), &encoded(&cpu), 0);
-        let occupant = [("host", "other")];
-        catalog
-            .state
-            .write()
-            .insert(id, Ordinal(0), "mem", occupant.into_iter())
-            .expect("free");
-        let registered = catalog.register(&cpu, None).expect("room");
-        assert_eq!(registered.id, timeline_id(Some("a"), &encoded(&cpu), 1));
-        assert_eq!(catalog.register(&cpu, None).expect("known").ordinal, Ordinal(1));
-    }
-
-    #[test]
-    fn the_journal_may_repeat_itself_but_not_contradict() {
-        let catalog = catalog();
-        let (cpu, mem) = (
-            identity("cpu", &[("host", "a")]),
-            identity("mem", &[("host", "a")]),
-        );
-        let id = |identity: &Identity| timeline_id(Some("a"), &encoded(identity), 0);
-        for _ in 0..2 {
-            catalog
-                .adopt(id(&cpu), Ordinal(5), &encoded(&cpu))
-                .expect("new, then known");
-        }
-        assert_eq!((catalog.len(), catalog.unsaved()), (1, 1));
-        let conflict = |id, ordinal, identity: &Identity| {
-            let adopted = catalog.adopt(id, ordinal, &encoded(identity));
-            assert!(
-                matches!(adopted, Err(CatalogError::Conflict { .. })),
-                "{adopted:?}"
-            );
-        };
-        conflict(id(&cpu), Ordinal(6), &cpu);
-        conflict(id(&mem), Ordinal(5), &mem);
-        conflict(id(&cpu), Ordinal(5), &mem);
-        assert!(catalog.adopt(id(&mem), Ordinal(6), b"damaged").is_err());
-        let next = catalog.register(&mem, None).expect("room");
-        assert_eq!(
-            next.ordinal,
-            Ordinal(6),
-            "ordinals below a known one are never given out"
-        );
-        let reader = catalog.reader();
-        assert!((0..5).all(|hole| reader.entry(Ordinal(hole)).is_none()));
-    }
-
-    #[test]
-    fn the_first_timeline_fixes_the_source_tags() {
-        let catalog = catalog();
-        catalog
-            .set_source_tags(vec!["rack".to_owned()])
-            .expect("still empty");
-        let cpu = identity("cpu", &[("host", "a"), ("rack", "r")]);
-        let registered = catalog.register(&cpu, None).expect("room");
-        catalog.announced(&[registered.ordinal]);
-        assert_eq!(
-            catalog
-                .reader()
-                .entry(registered.ordinal)
-                .and_then(|entry| entry.source()),
-            Some("r")
-        );
-        catalog
-            .set_source_tags(vec!["rack".to_owned()])
-            .expect("no change");
-        let refused = catalog.set_source_tags(vec!["host".to_owned()]);
-        assert!(matches!(refused, Err(CatalogError::SourceTagsFixed)));
-    }
-
-    #[test]
-    fn an_identity_over_the_limit_is_refused() {
-        let long = "x".repeat(IDENTITY_BYTES_MAX);
-        let refused = catalog().register(&identity("cpu", &[("host", &long)]), None);
-        assert!(matches!(
-            refused,
-            Err(CatalogError::OverLimit {
-                limit: IDENTITY_BYTES_MAX,
-                ..
-            })
-        ));
-    }
-}
+mod tests;

@@ -8,13 +8,13 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`catalog`] | [`Catalog`]: register, announce, adopt |
+//! | [`catalog`] | [`Catalog`]: register, announce, adopt, remove |
 //! | [`reader`] | [`CatalogReader`] and [`Entry`]: many look-ups under one lock |
 //! | [`names`] | distinct measurements, tag keys and tag values, counted |
 //! | [`attributes`] | [`AttributeValue`], its limits |
 //! | `store` | load, save, edit and remove rows |
 //! | `row` | the stored form |
-//! | `state` | the arrays; `symbols` and `raw_keys` are parts of it |
+//! | `state` | the arrays; `symbols`, `raw_keys` and `edits` are parts of it |
 //!
 //! # The life of a timeline
 //!
@@ -22,8 +22,18 @@
 //! 2. The journal delta that first uses it carries its identity ([`CatalogReader::needs_announcement`]).
 //! 3. [`Catalog::announced`] follows the commit of that delta: from now on it is visible to search and lists.
 //! 4. [`Catalog::save`] writes its row before the journal forgets that delta.
+//! 5. [`Catalog::remove`] follows the commit of a delete: it is as in step 1 again, without attributes. A later
+//!    delta may bring it back. [`Catalog::save_removals`] deletes its row before the delete is answered, and
+//!    [`Catalog::save`] does so at the latest before the journal forgets the delete.
 //!
-//! After a crash [`Catalog::load`] reads the rows and [`Catalog::adopt`] takes the rest from the journal.
+//! After a crash [`Catalog::load`] reads the rows, [`Catalog::adopt`] and [`Catalog::remove_replayed`] take the rest
+//! from the journal, and [`Catalog::replayed`] ends that.
+//!
+//! # Memory
+//!
+//! A removed timeline keeps its ordinal, its identity and its texts in memory until the next start, so that writes
+//! on their way and cached keys stay right; its attributes go at once. After a start nothing of it is left: its
+//! ordinal is given to another timeline.
 #![doc = include_str!("../FORMAT.md")]
 
 pub mod attributes;
@@ -32,6 +42,7 @@ pub mod error;
 pub mod names;
 pub mod reader;
 
+mod edits;
 mod raw_keys;
 mod row;
 mod state;

@@ -53,10 +53,35 @@ impl NameCounts {
         }
     }
 
+    /// Counts one timeline less, with what was added for it.
+    pub(crate) fn remove(&mut self, measurement: Symbol, tags: impl Iterator<Item = (Symbol, Symbol)>) {
+        count_down(&mut self.measurements, measurement);
+        for (key, value) in tags {
+            let Some(tag) = self.tags.get_mut(&key) else {
+                continue;
+            };
+            tag.timelines -= 1;
+            count_down(&mut tag.values, value);
+            if tag.timelines == 0 {
+                self.tags.remove(&key);
+            }
+        }
+    }
+
     /// Resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let values = self.tags.values().map(|tag| tag.values.allocation_size());
         self.measurements.allocation_size() + self.tags.allocation_size() + values.sum::<usize>()
+    }
+}
+
+/// A name that nobody bears any more is gone from the list.
+fn count_down(counts: &mut Counts, name: Symbol) {
+    if let Some(count) = counts.get_mut(&name) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&name);
+        }
     }
 }
 

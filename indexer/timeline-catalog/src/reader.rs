@@ -40,7 +40,7 @@ impl CatalogReader<'_> {
         self.state.visible.contains(ordinal.0).then_some(ordinal)
     }
 
-    /// Whether a delta that uses this timeline must carry its identity, because no committed one does yet.
+    /// Whether a delta that uses this timeline must carry its identity, because it is new or was removed.
     pub fn needs_announcement(&self, ordinal: Ordinal) -> bool {
         self.state.stage(ordinal) == Stage::Registered
     }
@@ -75,14 +75,14 @@ impl CatalogReader<'_> {
         visible.then_some(Entry { state, ordinal })
     }
 
-    /// The ordinals of all visible timelines. They only ever become more.
+    /// The ordinals of all visible timelines.
     pub fn visible(&self) -> &RoaringBitmap {
         &self.state.visible
     }
 
-    /// The number of the newest attribute edit; it survives restarts.
+    /// The number of the newest attribute edit. It survives restarts, but for edits of timelines that were removed.
     pub fn edit_counter(&self) -> u64 {
-        self.state.edits.newest
+        self.state.edits.newest()
     }
 
     /// The highest edit counter that may be remembered across a restart.
@@ -94,8 +94,16 @@ impl CatalogReader<'_> {
     }
 
     /// Visible timelines that were edited after the counter stood at `counter`, in the order of their last edit.
+    /// Losing attributes by a removal, and coming back without them, counts as an edit.
     pub fn edits_since(&self, counter: u64) -> impl Iterator<Item = Ordinal> {
-        self.state.edits.since(counter)
+        let edits = self.state.edits.since(counter);
+        edits.filter(|ordinal| self.state.visible.contains(ordinal.0))
+    }
+
+    /// The id that an ordinal names, of a visible or a removed timeline; `None` where it names nothing.
+    pub fn known_id(&self, ordinal: Ordinal) -> Option<TimelineId> {
+        let known = self.state.stage(ordinal) != Stage::Absent;
+        known.then(|| self.state.id(ordinal))
     }
 
     /// Measurements in byte order.
@@ -171,7 +179,7 @@ impl<'a> Entry<'a> {
 
     /// Its attributes, by key; `None` when it was never edited.
     pub fn attributes(&self) -> Option<&'a Attributes> {
-        let edited = self.state.edits.of.get(&self.ordinal)?;
+        let edited = self.state.edits.of(self.ordinal)?;
         Some(&edited.attributes)
     }
 }

@@ -4,15 +4,15 @@
 //! the number of its shape and one symbol a tag. With ten tags that is 16 bytes of id, 40 of symbols and 9
 //! of numbers and flags, beside its part of the tables.
 
-use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
 use roaring::RoaringBitmap;
 use tideline_model::{Ordinal, TimelineId};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::attributes::Attributes;
+use crate::edits::{Edited, Edits};
 use crate::names::NameCounts;
 use crate::raw_keys::RawKeyCache;
 use crate::row::Row;
@@ -35,9 +35,15 @@ pub(crate) struct State {
     /// The announced ordinals.
     pub(crate) visible: RoaringBitmap,
     /// Announced ordinals whose row is not, or no longer surely, what memory says.
-    pub(crate) unsaved: Vec<Ordinal>,
+    pub(crate) unsaved: RoaringBitmap,
+    /// Ordinals whose row may be one of before their removal.
+    pub(crate) outdated: RoaringBitmap,
+    /// Ordinals removed since the rows that are being written were read.
+    pub(crate) removed_meanwhile: RoaringBitmap,
     pub(crate) names: NameCounts,
     pub(crate) edits: Edits,
+    /// No slot below this one is free.
+    free_from: usize,
 }
 
 /// A measurement and the tag keys beside it.
@@ -60,32 +66,14 @@ struct Slot {
 /// How far a timeline has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// The ordinal names nothing: a timeline that was registered, but never committed before a restart.
+    /// The ordinal names nothing: before a restart its timeline was registered and never committed, or removed.
     Absent,
-    /// Known to the write path only.
+    /// Known to the write path only: new, or removed.
     Registered,
     /// Its identity is durable in the journal.
     Announced,
     /// Its row is durable too.
     Saved,
-}
-
-/// Attribute edits: which timeline was edited last when.
-#[derive(Debug, Default)]
-pub(crate) struct Edits {
-    /// The number of the newest edit.
-    pub(crate) newest: u64,
-    pub(crate) of: HashMap<Ordinal, Edited>,
-    by_number: BTreeMap<u64, Ordinal>,
-    /// Edits whose row write failed, so that it may or may not be there after a restart.
-    pub(crate) in_doubt: BTreeMap<u64, Ordinal>,
-}
-
-/// The attributes of a timeline that was ever edited.
-#[derive(Debug, Clone)]
-pub(crate) struct Edited {
-    pub(crate) number: u64,
-    pub(crate) attributes: Attributes,
 }
 
 impl State {
@@ -101,15 +89,28 @@ impl State {
             by_id: HashTable::new(),
             raw_keys: RawKeyCache::new(raw_key_bytes_max),
             visible: RoaringBitmap::new(),
-            unsaved: Vec::new(),
+            unsaved: RoaringBitmap::new(),
+            outdated: RoaringBitmap::new(),
+            removed_meanwhile: RoaringBitmap::new(),
             names: NameCounts::default(),
             edits: Edits::default(),
+            free_from: 0,
         }
     }
 
-    /// The ordinal that the next new timeline takes.
-    pub(crate) fn next_ordinal(&self) -> Ordinal {
-        Ordinal(self.slots.len() as u32)
+    /// The ordinal that the next new timeline takes: one that names nothing, so that those of timelines which went
+    /// before the start are not a burden for ever.
+    pub(crate) fn free_ordinal(&mut self) -> Ordinal {
+        let taken = |slot: &Slot| slot.stage != Stage::Absent;
+        while self.slots.get(self.free_from).is_some_and(taken) {
+            self.free_from += 1;
+        }
+        Ordinal(self.free_from as u32)
+    }
+
+    /// Whether no timeline was ever registered, as far as this process knows.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.by_id.is_empty()
     }
 
     pub(crate) fn ordinal_of(&self, id: TimelineId) -> Option<Ordinal> {
@@ -207,8 +208,22 @@ impl State {
     pub(crate) fn announce(&mut self, ordinal: Ordinal) {
         if self.stage(ordinal) == Stage::Registered {
             self.set_visible(ordinal, Stage::Announced);
-            self.unsaved.push(ordinal);
+            self.unsaved.insert(ordinal.0);
         }
+    }
+
+    /// Takes a visible timeline out of everything that is shown; whether there was one. Its attributes stay.
+    pub(crate) fn unannounce(&mut self, ordinal: Ordinal) -> bool {
+        let was_visible = self.visible.remove(ordinal.0);
+        if was_visible {
+            self.slots[ordinal.0 as usize].stage = Stage::Registered;
+            self.unsaved.remove(ordinal.0);
+            self.outdated.insert(ordinal.0);
+            self.removed_meanwhile.insert(ordinal.0);
+            let (names, measurement, tags) = self.counted(ordinal);
+            names.remove(measurement, tags);
+        }
+        was_visible
     }
 
     /// Makes a timeline that was read from its row visible.
@@ -223,28 +238,40 @@ impl State {
     fn set_visible(&mut self, ordinal: Ordinal, stage: Stage) {
         self.slots[ordinal.0 as usize].stage = stage;
         self.visible.insert(ordinal.0);
-        let Slot {
-            shape, values_start, ..
-        } = self.slots[ordinal.0 as usize];
-        let shape = &self.shapes[shape as usize];
-        let values = &self.values[values_start as usize..][..shape.keys.len()];
-        let tags = shape.keys.iter().copied().zip(values.iter().copied());
-        self.names.add(shape.measurement, tags);
+        let (names, measurement, tags) = self.counted(ordinal);
+        names.add(measurement, tags);
     }
 
-    /// Notes that the row of a visible timeline is, or no longer surely is, what memory says.
-    pub(crate) fn set_saved(&mut self, ordinal: Ordinal, saved: bool) {
-        let slot = &mut self.slots[ordinal.0 as usize];
-        if saved {
-            slot.stage = Stage::Saved;
-            self.edits.in_doubt.retain(|_, doubtful| *doubtful != ordinal);
-        } else if slot.stage == Stage::Saved {
-            slot.stage = Stage::Announced;
-            // An edit saves a row without a look at the list, so it may still be there.
-            if !self.unsaved.contains(&ordinal) {
-                self.unsaved.push(ordinal);
-            }
-        }
+    /// The counts of names, and what a timeline adds to them.
+    fn counted(
+        &mut self,
+        ordinal: Ordinal,
+    ) -> (&mut NameCounts, Symbol, impl Iterator<Item = (Symbol, Symbol)>) {
+        let slot = self.slots[ordinal.0 as usize];
+        let shape = &self.shapes[slot.shape as usize];
+        let values = &self.values[slot.values_start as usize..][..shape.keys.len()];
+        let tags = shape.keys.iter().copied().zip(values.iter().copied());
+        (&mut self.names, shape.measurement, tags)
+    }
+
+    /// Notes that the row of a visible timeline is what memory says.
+    pub(crate) fn set_saved(&mut self, ordinal: Ordinal) {
+        self.slots[ordinal.0 as usize].stage = Stage::Saved;
+        self.unsaved.remove(ordinal.0);
+        self.outdated.remove(ordinal.0);
+        self.edits.no_doubt(ordinal);
+    }
+
+    /// Notes that the row of a visible timeline is no longer surely what memory says.
+    pub(crate) fn set_unsaved(&mut self, ordinal: Ordinal) {
+        self.slots[ordinal.0 as usize].stage = Stage::Announced;
+        self.unsaved.insert(ordinal.0);
+    }
+
+    /// Notes that a removed timeline has no row any more.
+    pub(crate) fn set_row_deleted(&mut self, ordinal: Ordinal) {
+        self.outdated.remove(ordinal.0);
+        self.edits.no_doubt(ordinal);
     }
 
     /// The measurement of a timeline that is not absent.
@@ -276,7 +303,7 @@ impl State {
 
     /// What its row says.
     pub(crate) fn row(&self, ordinal: Ordinal) -> Row<'_> {
-        let edited = self.edits.of.get(&ordinal);
+        let edited = self.edits.of(ordinal);
         Row {
             ordinal,
             edit: edited.map_or(0, |edited| edited.number),
@@ -297,10 +324,7 @@ impl State {
 
     /// Resident bytes, attributes estimated.
     pub(crate) fn memory_bytes(&self) -> usize {
-        /// A key, a value and their place in the tree.
-        const ATTRIBUTE_BYTES: usize = 96;
         let shapes: usize = self.shapes.iter().map(|shape| size_of_val(&*shape.keys)).sum();
-        let attributes: usize = self.edits.of.values().map(|edited| edited.attributes.len()).sum();
         self.symbols.memory_bytes()
             + shapes
             + self.shapes.capacity() * size_of::<Shape>()
@@ -311,10 +335,10 @@ impl State {
             + self.by_id.allocation_size()
             + self.raw_keys.memory_bytes()
             + self.visible.serialized_size()
-            + self.unsaved.capacity() * size_of::<Ordinal>()
+            + self.unsaved.serialized_size()
+            + self.outdated.serialized_size()
             + self.names.memory_bytes()
-            + self.edits.of.allocation_size()
-            + attributes * ATTRIBUTE_BYTES
+            + self.edits.memory_bytes()
     }
 }
 
@@ -323,27 +347,4 @@ fn shape_hash(measurement: Symbol, keys: &[Symbol]) -> u64 {
     measurement.hash(&mut hasher);
     keys.hash(&mut hasher);
     hasher.finish()
-}
-
-impl Edits {
-    /// Records the newest edit of a timeline.
-    pub(crate) fn set(&mut self, ordinal: Ordinal, edited: Edited) {
-        self.newest = self.newest.max(edited.number);
-        self.by_number.insert(edited.number, ordinal);
-        if let Some(before) = self.of.insert(ordinal, edited) {
-            self.by_number.remove(&before.number);
-        }
-    }
-
-    /// Timelines whose newest edit has a number above `number`.
-    pub(crate) fn since(&self, number: u64) -> impl Iterator<Item = Ordinal> {
-        let later = number.checked_add(1).map(|first| self.by_number.range(first..));
-        later.into_iter().flatten().map(|(_, ordinal)| *ordinal)
-    }
-
-    /// The newest edit such that it and all before it are surely durable or surely undone.
-    pub(crate) fn settled(&self) -> u64 {
-        let first_in_doubt = self.in_doubt.keys().next();
-        first_in_doubt.map_or(self.newest, |number| number - 1)
-    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use roaring::RoaringBitmap;
 use tideline_backend::{
     Backend, Direction, KeyRange, PageLimit, Partition, RowChange, Stamp, WRITE_BYTES_MAX, WRITE_ROWS_MAX,
 };
@@ -11,8 +12,9 @@ use tideline_model::{Ordinal, TableId};
 
 use crate::attributes::{self, AttributeValue, Attributes};
 use crate::catalog::{Catalog, CatalogOptions};
+use crate::edits::Edited;
 use crate::row::Row;
-use crate::state::{Edited, Stage};
+use crate::state::State;
 use crate::{CatalogError, Result};
 
 /// Rows that one save encodes before it writes them: what bounds its memory.
@@ -37,79 +39,81 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Writes the rows of all timelines announced so far; on return they are durable.
+    /// Writes the rows of all timelines announced, and deletes those of all removed so far; on return that is durable.
     ///
     /// Must be done before the journal forgets the deltas that carried them. After an error the rest stays
     /// unsaved, and the call may be repeated.
     pub fn save(&self, backend: &dyn Backend, stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
+        self.save_all(backend, stamp, |state| &state.unsaved | &state.outdated)
+    }
+
+    /// As [`save`](Self::save), but only for timelines that were removed: their rows are deleted, or overwritten for
+    /// those that have come back.
+    ///
+    /// Must be done before a removal is answered: a row that is found beside the journal of its removal is then known
+    /// to be of after it.
+    pub fn save_removals(&self, backend: &dyn Backend, stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
+        self.save_all(backend, stamp, |state| state.outdated.clone())
+    }
+
+    fn save_all(
+        &self,
+        backend: &dyn Backend,
+        stamp: &mut dyn FnMut() -> Stamp,
+        waiting: impl Fn(&State) -> RoaringBitmap,
+    ) -> Result<()> {
         let _writing = self.writing.lock();
         loop {
-            let taken: Vec<Ordinal> = {
-                let mut state = self.state.write();
-                let count = state.unsaved.len().min(SAVE_ROWS_MAX);
-                state.unsaved.drain(..count).collect()
+            self.state.write().removed_meanwhile.clear();
+            let changes = {
+                let state = self.state.read();
+                let waiting = waiting(&state);
+                self.changes(&state, waiting.iter().take(SAVE_ROWS_MAX).map(Ordinal))
             };
-            if taken.is_empty() {
+            if changes.is_empty() {
                 return Ok(());
             }
-            let written = self.write_rows(backend, &taken, stamp);
+            write_rows(backend, &changes, stamp)?;
             let mut state = self.state.write();
-            if written.is_ok() {
-                taken.iter().for_each(|ordinal| state.set_saved(*ordinal, true));
-            } else {
-                state.unsaved.extend(taken);
+            for change in &changes {
+                // What was removed while its row was written stays as it is, for the next turn.
+                if state.removed_meanwhile.contains(change.ordinal.0) {
+                    continue;
+                }
+                match &change.row.value {
+                    Some(_) => state.set_saved(change.ordinal),
+                    None => state.set_row_deleted(change.ordinal),
+                }
             }
-            drop(state);
-            written?;
         }
     }
 
-    /// Encodes and writes the rows of timelines, in key order, in writes within the backend's limits.
-    fn write_rows(
-        &self,
-        backend: &dyn Backend,
-        ordinals: &[Ordinal],
-        stamp: &mut dyn FnMut() -> Stamp,
-    ) -> Result<()> {
-        let mut changes: Vec<(Partition, RowChange)> = {
-            let state = self.state.read();
-            let unsaved = ordinals
-                .iter()
-                .filter(|ordinal| state.stage(**ordinal) == Stage::Announced);
-            let change = |ordinal: &Ordinal| {
-                let id = state.id(*ordinal);
-                let key = Bytes::copy_from_slice(&catalog_key(self.table, id));
-                let value = Some(state.row(*ordinal).encode(id).into());
-                (catalog_partition(id), RowChange { key, value })
+    /// What makes the rows of timelines say what memory says, in key order.
+    fn changes(&self, state: &State, ordinals: impl Iterator<Item = Ordinal>) -> Vec<Change> {
+        let change = |ordinal: Ordinal| {
+            let id = state.id(ordinal);
+            let visible = state.visible.contains(ordinal.0);
+            let row = RowChange {
+                key: Bytes::copy_from_slice(&catalog_key(self.table, id)),
+                value: visible.then(|| state.row(ordinal).encode(id).into()),
             };
-            unsaved.map(change).collect()
-        };
-        changes.sort_unstable_by(|(a, left), (b, right)| (a, &left.key).cmp(&(b, &right.key)));
-        let mut batch: Vec<RowChange> = Vec::new();
-        let mut batch_bytes = 0;
-        let mut rest = changes.into_iter().peekable();
-        while let Some((partition, change)) = rest.next() {
-            batch_bytes += bytes_of(&change);
-            batch.push(change);
-            let complete = rest.peek().is_none_or(|(other, next)| {
-                *other != partition
-                    || batch.len() == WRITE_ROWS_MAX
-                    || batch_bytes + bytes_of(next) > WRITE_BYTES_MAX
-            });
-            if complete {
-                backend.write(partition, &batch, stamp())?;
-                batch.clear();
-                batch_bytes = 0;
+            let partition = catalog_partition(id);
+            Change {
+                ordinal,
+                partition,
+                row,
             }
-        }
-        Ok(())
+        };
+        let mut changes: Vec<Change> = ordinals.map(change).collect();
+        changes.sort_unstable_by(|a, b| (a.partition, &a.row.key).cmp(&(b.partition, &b.row.key)));
+        changes
     }
 
     /// Changes attributes of a visible timeline and returns all it has then; durable and visible on return.
     ///
     /// `Some` sets, `None` removes, keys that are not named stay. The row is written at once, so a timeline
     /// that was not yet saved is now. After a backend error the edit is not visible; whether it is after a
-    /// restart depends on the error's kind.
+    /// restart depends on the error's kind. An edit that a removal overtakes fails as for an unknown timeline.
     pub fn set_attributes(
         &self,
         backend: &dyn Backend,
@@ -118,20 +122,22 @@ impl Catalog {
         stamp: &mut dyn FnMut() -> Stamp,
     ) -> Result<Attributes> {
         let _writing = self.writing.lock();
-        let (edited, id, value) = {
-            let state = self.state.read();
+        let (mut edited, id, value) = {
+            let mut state = self.state.write();
+            state.removed_meanwhile.clear();
             if !state.visible.contains(ordinal.0) {
                 return Err(CatalogError::UnknownTimeline(ordinal));
             }
             let mut row = state.row(ordinal);
             attributes::apply(&mut row.attributes, changes)?;
-            row.edit = state.edits.newest + 1;
+            row.edit = state.edits.newest() + 1;
             let id = state.id(ordinal);
             let value = row.encode(id);
             let edited = Edited {
                 number: row.edit,
                 attributes: row.attributes,
             };
+            state.edits.set_in_doubt(ordinal, edited.number);
             (edited, id, value)
         };
         let change = RowChange {
@@ -140,15 +146,25 @@ impl Catalog {
         };
         let written = backend.write(catalog_partition(id), &[change], stamp());
         let mut state = self.state.write();
-        state.edits.newest = edited.number;
+        let overtaken = state.edits.newest() >= edited.number;
+        state.edits.pass(edited.number);
+        if state.removed_meanwhile.contains(ordinal.0) {
+            // What was just written is a row of before the removal: it stays in doubt until it is replaced.
+            return Err(CatalogError::UnknownTimeline(ordinal));
+        }
         if let Err(error) = written {
-            state.edits.in_doubt.insert(edited.number, ordinal);
-            state.set_saved(ordinal, false);
+            state.set_unsaved(ordinal);
             return Err(error.into());
+        }
+        if overtaken {
+            // The removal of another timeline has taken the number: the row shall say a higher one.
+            edited.number = state.edits.newest() + 1;
+            state.set_unsaved(ordinal);
+        } else {
+            state.set_saved(ordinal);
         }
         let all = edited.attributes.clone();
         state.edits.set(ordinal, edited);
-        state.set_saved(ordinal, true);
         Ok(all)
     }
 
@@ -168,6 +184,35 @@ impl Catalog {
             Ok(backend.write(partition, &changes, stamp())?)
         })
     }
+}
+
+/// What becomes of one timeline's row.
+struct Change {
+    ordinal: Ordinal,
+    partition: Partition,
+    row: RowChange,
+}
+
+/// Writes changes, which are in key order, within the backend's limits.
+fn write_rows(backend: &dyn Backend, changes: &[Change], stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
+    let mut batch: Vec<RowChange> = Vec::new();
+    let mut batch_bytes = 0;
+    let mut rest = changes.iter().peekable();
+    while let Some(change) = rest.next() {
+        batch_bytes += bytes_of(&change.row);
+        batch.push(change.row.clone());
+        let complete = rest.peek().is_none_or(|next| {
+            next.partition != change.partition
+                || batch.len() == WRITE_ROWS_MAX
+                || batch_bytes + bytes_of(&next.row) > WRITE_BYTES_MAX
+        });
+        if complete {
+            backend.write(change.partition, &batch, stamp())?;
+            batch.clear();
+            batch_bytes = 0;
+        }
+    }
+    Ok(())
 }
 
 /// Hands all rows of a table to `visit`, page by page; never an empty page.

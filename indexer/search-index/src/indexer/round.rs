@@ -4,15 +4,17 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tantivy::TantivyError;
+use roaring::RoaringBitmap;
+use tantivy::{TantivyDocument, TantivyError};
 use tideline_model::{Ordinal, TableId};
-use tideline_timeline_catalog::Catalog;
+use tideline_timeline_catalog::{Catalog, CatalogReader, Entry};
 
 use super::Indexer;
 use super::writer::{self, OpenIndex};
 use crate::mapping::{Token, document, document_key};
-use crate::positions::{self, Position, Positions};
+use crate::positions::{self, Difference, Position, Positions};
 use crate::search::Snapshot;
+use crate::segment::with_attributes;
 
 /// Documents that are built under one lock of a catalog: about a millisecond.
 const GROUP_DOCUMENTS: usize = 500;
@@ -24,6 +26,8 @@ struct Share {
     new: Vec<Ordinal>,
     /// Timelines with an outdated document.
     edited: Vec<Ordinal>,
+    /// Removed timelines with a document.
+    gone: Vec<Ordinal>,
     edits: u64,
     edits_settled: u64,
 }
@@ -37,7 +41,7 @@ impl Indexer {
         if self.open.is_none() {
             self.open_index()?;
         }
-        self.reconcile();
+        self.reconcile()?;
         if !self.replacing {
             self.publish();
         }
@@ -83,7 +87,7 @@ impl Indexer {
     }
 
     /// Compares positions with catalogs, and lists the tables that must go or be indexed from the start.
-    fn reconcile(&mut self) {
+    fn reconcile(&mut self) -> tantivy::Result<()> {
         if let Some(kept) = self.kept.take() {
             let others = self.positions.keys().filter(|table| !kept.contains(table));
             self.removed.extend(others);
@@ -93,17 +97,31 @@ impl Indexer {
                 continue;
             }
             attached.verified = true;
-            let Some(position) = self.positions.get(table) else {
+            let (Some(position), Some(open)) = (self.positions.get_mut(table), &self.open) else {
                 continue;
             };
-            if position.edits > attached.edits || !position.fits(&attached.catalog.reader()) {
+            if !position.fits(&attached.catalog.reader()) {
                 tracing::warn!(%table, "search index does not fit the catalog; the table is indexed anew");
                 self.removed.insert(*table);
+                continue;
+            }
+            // A timeline may have been removed and have come back between the last commit and the start: then its
+            // document has attributes, and the catalog knows of none.
+            position.outdated = with_attributes(&open.searcher(), open.fields, *table)?;
+            let reader = attached.catalog.reader();
+            let edited: RoaringBitmap = reader.edits_since(0).map(|ordinal| ordinal.0).collect();
+            if position.edits <= attached.edits {
+                position.outdated -= edited;
+            } else {
+                // The newest edits have gone with their timelines, or in a power cut: later ones have their numbers.
+                position.edits = attached.edits;
+                position.outdated |= edited & &position.indexed;
             }
         }
         // Not searched from now on; their documents go with the next commit.
         self.removed
             .retain(|table| self.positions.remove(table).is_some());
+        Ok(())
     }
 
     /// What the next commit takes; `None` when there is nothing.
@@ -116,18 +134,21 @@ impl Indexer {
         for (table, attached) in &self.attached {
             let position = self.positions.get(table).unwrap_or(&nothing);
             let reader = attached.catalog.reader();
-            let edits = reader.edits_since(position.edits);
-            let edited: Vec<Ordinal> = edits
-                .filter(|ordinal| position.indexed.contains(ordinal.0))
-                .collect();
-            let missing = reader.visible() - &position.indexed;
-            let new: Vec<Ordinal> = missing.iter().take(room).map(Ordinal).collect();
-            room -= new.len();
-            if !new.is_empty() || !edited.is_empty() {
+            let Difference { new, edited, gone } = position.difference(&reader);
+            let mut first = |ordinals: RoaringBitmap| -> Vec<Ordinal> {
+                let ordinals: Vec<Ordinal> = ordinals.iter().take(room).map(Ordinal).collect();
+                room -= ordinals.len();
+                ordinals
+            };
+            let (gone, new) = (first(gone), first(new));
+            let edited = edited & &position.indexed;
+            let edited: Vec<Ordinal> = edited.iter().map(Ordinal).collect();
+            if !new.is_empty() || !edited.is_empty() || !gone.is_empty() {
                 shares.push(Share {
                     catalog: Arc::clone(&attached.catalog),
                     new,
                     edited,
+                    gone,
                     edits: reader.edit_counter(),
                     edits_settled: reader.settled_edits(),
                 });
@@ -153,14 +174,11 @@ impl Indexer {
         for share in shares {
             let table = share.catalog.table();
             let position = positions.entry(table).or_default();
-            for ordinals in [&share.edited, &share.new] {
+            for ordinals in [&share.gone, &share.edited, &share.new] {
                 for group in ordinals.chunks(GROUP_DOCUMENTS) {
-                    let mut documents = Vec::with_capacity(group.len());
                     let reader = share.catalog.reader();
-                    for entry in group.iter().filter_map(|ordinal| reader.entry(*ordinal)) {
-                        documents.push(document(fields, table, &entry));
-                        position.add(entry.ordinal(), entry.id());
-                    }
+                    let documents = renewed(&reader, group, position, |entry| document(fields, table, entry))
+                        .ok_or_else(|| TantivyError::SystemError("a timeline lost its id".to_owned()))?;
                     // A full pipeline makes the next call wait: not under the catalog's lock.
                     drop(reader);
                     writer::add(writer, documents)?;
@@ -192,11 +210,30 @@ impl Indexer {
     }
 }
 
+/// Notes which timelines of a group have a document from now on, and makes those documents. `None` when one that
+/// had a document is not known.
+fn renewed(
+    reader: &CatalogReader<'_>,
+    group: &[Ordinal],
+    position: &mut Position,
+    document: impl Fn(&Entry<'_>) -> TantivyDocument,
+) -> Option<Vec<TantivyDocument>> {
+    let mut documents = Vec::with_capacity(group.len());
+    for ordinal in group {
+        // The old document is deleted, even where the timeline has gone or come back meanwhile.
+        position.remove(*ordinal, reader.known_id(*ordinal)?);
+        if let Some(entry) = reader.entry(*ordinal) {
+            documents.push(document(&entry));
+            position.add(*ordinal, entry.id());
+        }
+    }
+    Some(documents)
+}
+
 impl Share {
     fn outdated_keys(&self) -> impl Iterator<Item = u64> {
         let table: TableId = self.catalog.table();
-        self.edited
-            .iter()
-            .map(move |ordinal| document_key(table, *ordinal))
+        let outdated = self.edited.iter().chain(&self.gone);
+        outdated.map(move |ordinal| document_key(table, *ordinal))
     }
 }

@@ -94,6 +94,9 @@ impl OpenIndex {
             policy.set_min_num_segments(MERGED_SEGMENTS);
             policy.set_del_docs_ratio_before_merge(DELETED_RATIO_MAX);
             writer.set_merge_policy(Box::new(policy));
+            // A new writer numbers its first operation like the last commit. A merge that starts from that commit would
+            // take a delete of that number for applied, and bring its documents back.
+            writer.run(Vec::new())?;
             self.writer = Some(writer);
         }
         let none = || TantivyError::SystemError("no writer".to_owned());

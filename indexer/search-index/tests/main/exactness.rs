@@ -38,6 +38,7 @@ enum Step {
         Option<(i64, i64)>,
     ),
     Edit(usize, &'static str, Option<AttributeValue>),
+    Remove(usize),
     Flush,
     ReopenIndex,
     Restart,
@@ -113,6 +114,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(measurement, tags, seen)| Step::Add(measurement, tags.into_iter().collect(), seen)),
         10 => (any::<usize>(), select(ATTRIBUTE_KEYS.to_vec()), prop::option::weighted(0.8, attribute()))
             .prop_map(|(which, key, value)| Step::Edit(which, key, value)),
+        8 => any::<usize>().prop_map(Step::Remove),
         2 => Just(Step::Flush),
         1 => Just(Step::ReopenIndex),
         1 => Just(Step::Restart),
@@ -136,7 +138,11 @@ proptest! {
                     let ordinals: Vec<u32> = database.model.0.keys().copied().collect();
                     database.edit(Ordinal(ordinals[which % ordinals.len()]), key, value);
                 }
-                Step::Edit(..) => {}
+                Step::Remove(which) if !database.model.0.is_empty() => {
+                    let ordinals: Vec<u32> = database.model.0.keys().copied().collect();
+                    database.remove(Ordinal(ordinals[which % ordinals.len()]));
+                }
+                Step::Edit(..) | Step::Remove(_) => {}
                 Step::Flush => database.flush(),
                 Step::ReopenIndex => database.reopen_index(),
                 Step::Restart => database.restart(),

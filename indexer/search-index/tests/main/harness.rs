@@ -136,6 +136,16 @@ impl Database {
         assert_eq!(edited.expect("memory does not fail"), timeline.attributes);
     }
 
+    /// Removes a timeline for good: its row is deleted, as before such a delete is answered.
+    pub(crate) fn remove(&mut self, ordinal: Ordinal) {
+        let timeline = self.model.0.remove(&ordinal.0).expect("visible");
+        self.catalog.remove(&[timeline.id]);
+        let stamp = &mut self.stamp;
+        self.catalog
+            .save_removals(&self.backend, &mut || next(stamp))
+            .expect("memory does not fail");
+    }
+
     pub(crate) fn flush(&self) {
         self.index.flush().expect("a sound disk");
         let status = self.index.status();

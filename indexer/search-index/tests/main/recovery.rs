@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tideline_model::{Ordinal, TableId};
-use tideline_search_index::{Condition, IndexOptions, SearchIndex};
+use tideline_search_index::{Condition, IndexOptions, SearchIndex, Subject, Test};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::harness::{Database, options};
@@ -97,17 +97,103 @@ fn edits_before_a_commit_are_caught_up_after_a_restart() {
     database.edit(Ordinal(3), "owner", owned("dev"));
     database.edit(Ordinal(4), "owner", owned("ops"));
     database.restart();
-    let owner = |name: &str| {
-        let test = tideline_search_index::Test::Equals(AttributeValue::Text(name.to_owned()));
-        Condition::leaf(
-            tideline_search_index::Subject::Attribute("owner".to_owned()),
-            test,
-        )
-    };
     for _ in 0..2 {
         assert_eq!(database.check(&owner("ops")).iter().collect::<Vec<_>>(), [4]);
         assert_eq!(database.check(&owner("dev")).iter().collect::<Vec<_>>(), [3]);
         database.flush();
+    }
+}
+
+fn owner(name: &str) -> Condition {
+    let test = Test::Equals(AttributeValue::Text(name.to_owned()));
+    Condition::leaf(Subject::Attribute("owner".to_owned()), test)
+}
+
+/// Removed with a document, come back, and everything restarted before the index has heard of it.
+#[test]
+fn attributes_of_before_a_removal_are_not_found_after_a_restart() {
+    let mut database = Database::new(TableId(1));
+    fill(&mut database, 0..20);
+    let owned = |name: &str| Some(AttributeValue::Text(name.to_owned()));
+    for ordinal in [3, 4, 5] {
+        database.edit(Ordinal(ordinal), "owner", owned("ops"));
+    }
+    database.flush();
+    for restarts in [false, true] {
+        database.remove(Ordinal(4));
+        fill(&mut database, 0..20);
+        if restarts {
+            database.restart();
+        }
+        for _ in 0..2 {
+            assert_eq!(database.check(&owner("ops")).iter().collect::<Vec<_>>(), [3, 5]);
+            assert_eq!(database.check(&rack(4)).len(), 2);
+            database.flush();
+        }
+        database.edit(Ordinal(4), "owner", owned("ops"));
+        database.flush();
+    }
+    // The newest edit goes, and its number with it.
+    database.remove(Ordinal(4));
+    database.restart();
+    database.edit(Ordinal(6), "owner", owned("dev"));
+    database.edit(Ordinal(5), "owner", owned("dev"));
+    for _ in 0..2 {
+        assert_eq!(database.check(&owner("ops")).iter().collect::<Vec<_>>(), [3]);
+        assert_eq!(database.check(&owner("dev")).iter().collect::<Vec<_>>(), [5, 6]);
+        database.flush();
+    }
+}
+
+#[test]
+fn removed_timelines_vanish_at_once_and_their_documents_with_the_next_commit() {
+    let mut database = Database::new(TableId(1));
+    fill(&mut database, 0..1_000);
+    database.flush();
+    for ordinal in (0..1_000).filter(|n| n % 3 == 0) {
+        database.remove(Ordinal(ordinal));
+    }
+    let not = |number| Condition::Not(Box::new(rack(number)));
+    for _ in 0..3 {
+        assert_eq!(database.check(&rack(3)).len(), 66);
+        assert_eq!(database.check(&not(3)).len(), 600);
+        assert_eq!(database.check(&Condition::All).len(), 666);
+        assert_eq!(database.index.status().documents, 666);
+        database.flush();
+    }
+    assert!(!database.index.status().rebuilding);
+    database.remove(Ordinal(1));
+    database.restart();
+    assert_eq!(database.check(&rack(1)).len(), 66);
+    fill(&mut database, 0..1_000);
+    assert_eq!(database.check(&rack(3)).len(), 100);
+    assert_eq!(database.check(&rack(1)).len(), 100);
+    database.flush();
+    assert_eq!(database.check(&not(3)).len(), 900);
+}
+
+/// So much of the first commit is deleted that the second one starts a merge; the start comes before its end, and the
+/// merge is done again beside the third.
+#[test]
+fn merges_never_bring_documents_back() {
+    for _ in 0..4 {
+        let mut database = Database::new(TableId(1));
+        fill(&mut database, 0..7);
+        database.flush();
+        (0..3).for_each(|gone| database.remove(Ordinal(gone)));
+        fill(&mut database, 7..16);
+        database.flush();
+        database.reopen_index();
+        (3..4)
+            .chain(8..10)
+            .for_each(|gone| database.remove(Ordinal(gone)));
+        fill(&mut database, 16..30);
+        database.flush();
+        for more in 30..34 {
+            fill(&mut database, more..more + 1);
+            database.flush();
+            database.check(&Condition::All);
+        }
     }
 }
 

@@ -18,8 +18,14 @@ struct Database {
     backend: MemoryBackend,
     catalog: Catalog,
     stamp: u64,
-    /// Announced and perhaps not saved: id, ordinal, identity.
-    journal: Vec<(TimelineId, Ordinal, Vec<u8>)>,
+    /// What was committed since the last time that the journal was forgotten.
+    journal: Vec<Entry>,
+}
+
+enum Entry {
+    /// Id, ordinal, identity.
+    Announce(TimelineId, Ordinal, Vec<u8>),
+    Remove(TimelineId),
 }
 
 impl Database {
@@ -48,17 +54,38 @@ impl Database {
         let reader = self.catalog.reader();
         let mut identity = Vec::new();
         reader.encode_identity(ordinal, &mut identity);
-        self.journal.push((reader.id(ordinal), ordinal, identity));
+        let entry = Entry::Announce(reader.id(ordinal), ordinal, identity);
+        self.journal.push(entry);
         drop(reader);
         self.catalog.announced(&[ordinal]);
     }
 
-    fn save(&mut self) {
+    /// A removal that is committed, but not answered.
+    fn remove(&mut self, ordinal: Ordinal) {
+        let id = self.catalog.reader().id(ordinal);
+        self.journal.push(Entry::Remove(id));
+        self.catalog.remove(&[id]);
+    }
+
+    /// What must be done before a removal is answered.
+    fn save_removals(&mut self) {
+        let stamp = &mut self.stamp;
+        self.catalog
+            .save_removals(&self.backend, &mut || next(stamp))
+            .expect("memory does not fail");
+    }
+
+    /// Makes all durable, and does not come to forget the journal.
+    fn save_only(&mut self) {
         let stamp = &mut self.stamp;
         self.catalog
             .save(&self.backend, &mut || next(stamp))
             .expect("memory does not fail");
         assert_eq!(self.catalog.unsaved(), 0);
+    }
+
+    fn save(&mut self) {
+        self.save_only();
         self.journal.clear();
     }
 
@@ -72,11 +99,16 @@ impl Database {
     fn restart(&mut self) {
         self.backend = MemoryBackend::open(&self.disk);
         self.catalog = Catalog::load(&self.backend, TABLE, options()).expect("sound rows");
-        for (id, ordinal, identity) in &self.journal {
-            self.catalog
-                .adopt(*id, *ordinal, identity)
-                .expect("agrees with the rows");
+        for entry in &self.journal {
+            match entry {
+                Entry::Announce(id, ordinal, identity) => self
+                    .catalog
+                    .adopt(*id, *ordinal, identity)
+                    .expect("agrees with the rows"),
+                Entry::Remove(id) => self.catalog.remove_replayed(&[*id]),
+            }
         }
+        self.catalog.replayed();
     }
 }
 
@@ -103,7 +135,20 @@ fn describe(reader: &CatalogReader<'_>) -> BTreeMap<u32, Described> {
         let attributes = entry.attributes().cloned().unwrap_or_default();
         (ordinal, (entry.id(), tags.collect(), attributes))
     };
-    reader.visible().iter().map(entry).collect()
+    let described: BTreeMap<u32, Described> = reader.visible().iter().map(entry).collect();
+    let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
+    for (_, tags, _) in described.values() {
+        let host = tags.iter().find(|(key, _)| key == "host");
+        *hosts.entry(&host.expect("all have one").1).or_default() += 1;
+    }
+    let all = crate::NameSelection {
+        limit: usize::MAX,
+        ..crate::NameSelection::default()
+    };
+    let counted = reader.tag_values("host", &all);
+    let counted = counted.iter().map(|value| (value.name.as_str(), value.timelines));
+    assert!(counted.eq(hosts), "names are counted for what is visible");
+    described
 }
 
 #[derive(Debug, Clone)]
@@ -111,7 +156,9 @@ enum Step {
     Register(u32),
     Announce(usize),
     Edit(usize, &'static str, Option<u32>),
+    Remove(usize),
     Save,
+    SaveOnly,
     Restart,
 }
 
@@ -121,7 +168,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<usize>().prop_map(Step::Announce),
         3 => (any::<usize>(), prop::sample::select(vec!["owner", "rack"]), any::<Option<u32>>())
             .prop_map(|(which, key, value)| Step::Edit(which, key, value)),
+        2 => any::<usize>().prop_map(Step::Remove),
         1 => Just(Step::Save),
+        1 => Just(Step::SaveOnly),
         1 => Just(Step::Restart),
     ]
 }
@@ -150,17 +199,20 @@ proptest! {
                     let edited = database.edit(ordinal, key, value.map(|n| AttributeValue::Number(n.into())));
                     prop_assert_eq!(edited.is_ok(), visible, "only visible timelines have attributes");
                 }
+                Step::Remove(which) if !registered.is_empty() => {
+                    let ordinal = registered[which % registered.len()];
+                    database.remove(ordinal);
+                    database.save_removals();
+                    prop_assert!(!database.catalog.reader().visible().contains(ordinal.0));
+                }
                 Step::Save => database.save(),
+                Step::SaveOnly => database.save_only(),
                 Step::Restart => {
-                    let (before, counter) = {
-                        let reader = database.catalog.reader();
-                        (describe(&reader), reader.edit_counter())
-                    };
+                    let before = describe(&database.catalog.reader());
                     database.restart();
                     registered.retain(|ordinal| before.contains_key(&ordinal.0));
                     let reader = database.catalog.reader();
                     prop_assert_eq!(&describe(&reader), &before);
-                    prop_assert_eq!(reader.edit_counter(), counter);
                     let edited: Vec<u32> = reader.edits_since(0).map(|ordinal| ordinal.0).collect();
                     let expected = before.iter().filter(|(_, (_, _, attributes))| !attributes.is_empty());
                     prop_assert!(expected.into_iter().all(|(ordinal, _)| edited.contains(ordinal)));
@@ -219,6 +271,134 @@ fn an_edit_of_unknown_outcome_holds_the_settled_counter_back() {
     database.save();
     let reader = database.catalog.reader();
     assert_eq!((reader.edit_counter(), reader.settled_edits()), (2, 2));
+}
+
+fn text(text: &str) -> Option<AttributeValue> {
+    Some(AttributeValue::Text(text.to_owned()))
+}
+
+fn owner(catalog: &Catalog, ordinal: Ordinal) -> Option<AttributeValue> {
+    let reader = catalog.reader();
+    let entry = reader.entry(ordinal).expect("visible");
+    entry.attributes()?.get("owner").cloned()
+}
+
+#[test]
+fn attributes_go_with_a_timeline_and_those_given_to_it_afterwards_stay() {
+    let mut database = Database::new(Character::Embedded);
+    let ordinal = database.register(1);
+    database.announce(ordinal);
+    database.edit(ordinal, "owner", text("ops")).expect("visible");
+    database.save();
+    database.remove(ordinal);
+    database.save_removals();
+    database.announce(ordinal);
+    assert_eq!(owner(&database.catalog, ordinal), None);
+    database.restart();
+    assert_eq!(owner(&database.catalog, ordinal), None);
+    database.edit(ordinal, "owner", text("dev")).expect("visible");
+    for _ in 0..2 {
+        // The journal still holds the removal; the row is of after it.
+        database.restart();
+        assert_eq!(owner(&database.catalog, ordinal), text("dev"));
+    }
+    database.remove(ordinal);
+    database.restart();
+    assert!(database.catalog.is_empty());
+    database.announce(ordinal);
+    assert_eq!(owner(&database.catalog, ordinal), None);
+}
+
+#[test]
+fn a_row_that_a_removal_overtakes_is_deleted() {
+    for saves_all in [false, true] {
+        let mut database = Database::new(Character::Embedded);
+        let (first, second) = (database.register(1), database.register(2));
+        database.announce(first);
+        database.announce(second);
+        let id = database.catalog.reader().id(first);
+        let (catalog, backend) = (&database.catalog, &database.backend);
+        let mut stamp = 0;
+        let mut removing = || {
+            catalog.remove(&[id]);
+            next(&mut stamp)
+        };
+        if saves_all {
+            catalog
+                .save(backend, &mut removing)
+                .expect("memory does not fail");
+        } else {
+            let changes = BTreeMap::from([("owner".to_owned(), text("ops"))]);
+            let edited = catalog.set_attributes(backend, first, &changes, &mut removing);
+            assert!(
+                matches!(edited, Err(CatalogError::UnknownTimeline(_))),
+                "{edited:?}"
+            );
+            catalog
+                .save(backend, &mut removing)
+                .expect("memory does not fail");
+        }
+        let loaded = Catalog::load(backend, TABLE, options()).expect("sound rows");
+        assert_eq!(loaded.reader().visible().iter().collect::<Vec<_>>(), [second.0]);
+        assert_eq!(catalog.unsaved(), 0);
+    }
+}
+
+#[test]
+fn an_edit_whose_number_a_removal_takes_is_seen_as_the_later_one() {
+    let mut database = Database::new(Character::Embedded);
+    let (first, second) = (database.register(1), database.register(2));
+    database.announce(first);
+    database.announce(second);
+    database.edit(first, "owner", text("ops")).expect("visible");
+    let id = database.catalog.reader().id(first);
+    let (catalog, backend) = (&database.catalog, &database.backend);
+    let mut stamp = database.stamp;
+    let mut between = (0, 0);
+    let changes = BTreeMap::from([("owner".to_owned(), text("dev"))]);
+    let mut removing = || {
+        catalog.remove(&[id]);
+        let reader = catalog.reader();
+        between = (reader.edit_counter(), reader.settled_edits());
+        next(&mut stamp)
+    };
+    catalog
+        .set_attributes(backend, second, &changes, &mut removing)
+        .expect("visible");
+    assert_eq!(between, (2, 1), "an edit on its way is not settled");
+    {
+        let reader = catalog.reader();
+        assert_eq!(reader.edits_since(2).collect::<Vec<_>>(), [second]);
+        assert_eq!((reader.edit_counter(), reader.settled_edits()), (3, 1));
+    }
+    catalog
+        .save(backend, &mut || next(&mut stamp))
+        .expect("memory does not fail");
+    let loaded = Catalog::load(backend, TABLE, options()).expect("sound rows");
+    let reader = loaded.reader();
+    assert_eq!((reader.edit_counter(), catalog.reader().settled_edits()), (3, 3));
+}
+
+#[test]
+fn ordinals_of_removed_timelines_are_given_out_after_a_restart() {
+    let mut database = Database::new(Character::Embedded);
+    let ordinals: Vec<Ordinal> = (0..100).map(|number| database.register(number)).collect();
+    ordinals.iter().for_each(|ordinal| database.announce(*ordinal));
+    for ordinal in ordinals.iter().take(90) {
+        database.remove(*ordinal);
+    }
+    let fresh = database.register(1_000);
+    assert_eq!(
+        fresh,
+        Ordinal(100),
+        "writes on their way may still use the others"
+    );
+    database.save();
+    database.restart();
+    assert_eq!(database.catalog.len(), 10);
+    let given: Vec<u32> = (200..300).map(|number| database.register(number).0).collect();
+    assert_eq!(given[..90], (0..90).collect::<Vec<_>>());
+    assert_eq!(given[90..], (100..110).collect::<Vec<_>>());
 }
 
 #[test]
