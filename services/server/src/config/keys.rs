@@ -224,8 +224,20 @@ pub(crate) const KEYS: &[Key] = &[
     .within(MIB, u64::MAX),
     Key::new(
         "storage.cache_bytes",
-        "Cache of sealed blocks.",
+        "Cache of sealed blocks in the hot tier.",
         |config| Slot::Bytes64(&mut config.backend.cache_bytes),
+    ),
+    Key::new(
+        "storage.cold_cache_bytes",
+        "Cache of blocks in the cold tier. It is apart, so that reading old points leaves the hot cache alone.",
+        |config| Slot::Bytes64(&mut config.backend.cold_cache_bytes),
+    ),
+    Key::new(
+        "storage.cold_dir",
+        "The folder of the cold tier, so that it may lie on another disk. It must be there; better not the mount\n\
+         point itself but a folder in it, so that a disk that is not mounted is noticed. Not set: `cold` inside\n\
+         server.data_dir. To move it: stop, move the folder with all that is in it, and set this.",
+        |config| Slot::OptionalPath(&mut config.backend.cold_dir),
     ),
     Key::new(
         "storage.series_cache_bytes",
@@ -234,7 +246,8 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "storage.free_bytes_min",
-        "Free space of the disk below which writes are refused; they resume when space returns.",
+        "Free space of a disk below which it takes no more: writes, or moves to the cold tier. They resume when space\n\
+         returns.",
         |config| Slot::Bytes64(&mut config.backend.free_bytes_min),
     ),
     Key::new(
@@ -245,13 +258,13 @@ pub(crate) const KEYS: &[Key] = &[
     .within(0, 1_000),
     Key::new(
         "storage.worker_threads",
-        "Threads that flush and compact.",
+        "Threads that flush and compact the hot tier; the cold one has one of its own.",
         |config| Slot::Count(&mut config.backend.worker_threads),
     )
     .within(1, 64),
     Key::new(
         "storage.open_files_max",
-        "Most files that the store keeps open.",
+        "Most files that the store keeps open, a third of them for the cold tier.",
         |config| Slot::Count(&mut config.backend.open_files_max),
     )
     .within(64, 1_000_000),

@@ -15,6 +15,8 @@ use super::secret::Secret;
 pub(crate) enum Slot<'a> {
     Address(&'a mut SocketAddr),
     Path(&'a mut PathBuf),
+    /// A path that need not be set; an empty text unsets it.
+    OptionalPath(&'a mut Option<PathBuf>),
     Switch(&'a mut bool),
     /// Bytes.
     Bytes(&'a mut usize),
@@ -60,6 +62,7 @@ impl Slot<'_> {
             }
             Self::Path(_) if text.is_empty() => return Err("the path is empty".to_owned()),
             Self::Path(place) => *place = PathBuf::from(text),
+            Self::OptionalPath(place) => *place = (!text.is_empty()).then(|| PathBuf::from(text)),
             Self::Switch(place) => {
                 *place = text
                     .parse()
@@ -94,6 +97,7 @@ impl Slot<'_> {
         Some(match self {
             Self::Address(place) => quoted(&place.to_string()),
             Self::Path(place) => quoted(&place.to_string_lossy()),
+            Self::OptionalPath(place) => quoted(&place.as_ref()?.to_string_lossy()),
             Self::Switch(place) => place.to_string(),
             Self::Bytes(place) => quoted(&format_bytes(*place as u64)),
             Self::Bytes64(place) => quoted(&format_bytes(*place)),
@@ -113,7 +117,7 @@ impl Slot<'_> {
     pub(crate) fn unit(&self) -> &'static str {
         match self {
             Self::Address(_) => "address:port",
-            Self::Path(_) => "path",
+            Self::Path(_) | Self::OptionalPath(_) => "path",
             Self::Switch(_) => "true or false",
             Self::Bytes(_) | Self::Bytes64(_) => "bytes, such as 64MiB",
             Self::Count(_) | Self::Count64(_) => "a number",

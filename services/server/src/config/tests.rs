@@ -163,6 +163,30 @@ fn wrong_values_are_all_reported() {
 }
 
 #[test]
+fn the_cold_tier_has_its_own_cache_and_folder() {
+    let defaults = Resolved::join(&Sources::default()).expect("defaults are right");
+    assert_eq!(defaults.config.backend.cold_dir, None);
+    assert!(defaults.describe().contains("# cold_dir is not set"));
+    let (_folder, mut sources) =
+        file("[storage]\ncold_cache_bytes = \"1GiB\"\ncold_dir = \"/mnt/big/tideline\"\n");
+    let resolved = Resolved::join(&sources).expect("both are right");
+    assert_eq!(resolved.config.backend.cold_cache_bytes, 1 << 30);
+    assert_eq!(
+        resolved.config.backend.cold_dir,
+        Some(PathBuf::from("/mnt/big/tideline"))
+    );
+    let shown = resolved.describe();
+    let line = shown.lines().find(|line| line.starts_with("cold_dir = "));
+    let line = line.expect("the key is shown");
+    assert!(line.starts_with("cold_dir = \"/mnt/big/tideline\""), "{line}");
+    assert!(line.ends_with("tideline.toml:3"), "{line}");
+
+    sources.environment = environment(&[("TIDELINE__STORAGE__COLD_DIR", "")]).environment;
+    let unset = Resolved::join(&sources).expect("an empty text unsets it");
+    assert_eq!(unset.config.backend.cold_dir, None);
+}
+
+#[test]
 fn secrets_are_masked_and_may_stand_in_a_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let token_file = folder.path().join("token");
