@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`table`] | one table's timelines in locked shards; where a delta is applied |
 //! | [`series`] | one timeline: open rows and the blocks that full ones were encoded into |
+//! | `lane` | the open rows of one shape, as short numbers |
 //!
 //! Only the committer writes; readers lock one shard for as long as it takes to copy one timeline's open rows.
 //! A head is *active* while it grows and *frozen* while it is being sealed; frozen ones never change.
 
+mod lane;
 pub mod series;
 pub mod table;
 
@@ -24,7 +26,7 @@ use crate::sharding::ShardedDelta;
 use table::TableHead;
 
 /// Share of the head's budget that open rows may take before all of them are encoded, whatever their number:
-/// open rows cost 8 bytes a value, blocks one or two.
+/// open rows cost about two bytes a value, blocks less than one.
 const OPEN_SHARE: usize = 2;
 
 /// The unsealed points of all tables since one point of the journal.

@@ -1,29 +1,22 @@
 //! One timeline in the head: open rows, and blocks that full runs of them were encoded into.
 //!
-//! Open rows lie row after row in 64-bit words, one *lane* for each shape, so that taking one in is a short
-//! copy. When the timeline's open rows are many enough, all its lanes become one block together: their rows
+//! Open rows lie row after row as short numbers, one *lane* for each shape ([`super::lane`]), so that taking one in
+//! is a short copy. When the timeline's open rows are many enough, all its lanes become one block together: their rows
 //! are sorted by time, merged by sequence, and encoded like a chunk. So the blocks of a timeline, and the open
 //! rows after them, are in the order of their sequences, and the later of two always wins.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use tideline_chunk::{Chunk, ChunkError, DeltaGroup, Presence, Run, RunColumn, SequenceSpan, encode_chunk};
-use tideline_model::batch::StringColumn;
-use tideline_model::{ColumnData, SequenceNumber, TimeRange, ValueType};
+use tideline_chunk::{Chunk, ChunkError, Run, SequenceSpan, encode_chunk};
+use tideline_model::{SequenceNumber, TimeRange};
 
 use super::Growth;
+use super::lane::{Lane, LaneRows};
 use crate::deletes::remove_rows;
 use crate::merge::{Part, Priority, merge};
-use crate::schema::Shape;
 use crate::sharding::ShardedGroup;
 
 /// Open rows of one timeline that make a block: one full block of the codec.
 const BLOCK_ROWS: usize = 128;
-/// Words before the values of a row: its timestamp and its sequence.
-const ROW_HEADER: usize = 2;
-/// Rows that a lane has room for at first; doubled as it grows.
-const LANE_ROWS_MIN: usize = 4;
 /// Bytes that a block costs beside its encoding.
 const BLOCK_OVERHEAD: usize = size_of::<Block>() + 32;
 
@@ -51,15 +44,6 @@ pub(crate) struct Block {
     pub(crate) last: i64,
 }
 
-/// Open rows of one shape.
-#[derive(Debug)]
-struct Lane {
-    shape: Arc<Shape>,
-    /// Rows of `ROW_HEADER + fields` words. A string is its start and length in `text`, 32 bits each.
-    words: Vec<u64>,
-    text: String,
-}
-
 impl SeriesHead {
     /// Adds one row of a group.
     pub(crate) fn append(
@@ -70,19 +54,13 @@ impl SeriesHead {
     ) -> Growth {
         let (group, shape) = (group.group, group.shape);
         let mut growth = Growth::default();
-        let lane = match self
-            .lanes
-            .iter_mut()
-            .position(|lane| Arc::ptr_eq(&lane.shape, shape))
-        {
+        let lane = match self.lanes.iter_mut().position(|lane| lane.is_of(shape)) {
             Some(at) => &mut self.lanes[at],
             None => {
                 growth.blocks += size_of::<Lane>();
-                self.lanes.push(Lane {
-                    shape: Arc::clone(shape),
-                    words: Vec::new(),
-                    text: String::new(),
-                });
+                // Nearly every timeline has one shape for all its life.
+                self.lanes.reserve_exact(1);
+                self.lanes.push(Lane::new(shape));
                 self.lanes.last_mut().expect("just pushed")
             }
         };
@@ -136,7 +114,7 @@ impl SeriesHead {
 
     /// Gives back the memory of empty lanes.
     pub(crate) fn shrink(&mut self) {
-        self.lanes.retain(|lane| !lane.words.is_empty());
+        self.lanes.retain(|lane| !lane.is_empty());
         self.lanes.shrink_to_fit();
     }
 
@@ -146,9 +124,7 @@ impl SeriesHead {
 
     /// The instants of the open rows, in no order.
     pub(crate) fn open_timestamps(&self) -> impl Iterator<Item = i64> {
-        self.lanes
-            .iter()
-            .flat_map(|lane| lane.rows().map(|row| row[0] as i64))
+        self.lanes.iter().flat_map(|lane| lane.to_rows().run.timestamps)
     }
 
     pub(crate) fn pieces(&self) -> HeadPieces {
@@ -164,35 +140,33 @@ impl SeriesHead {
         if self.open_rows == 0 {
             return None;
         }
-        let mut filled = self.lanes.iter().filter(|lane| !lane.words.is_empty());
-        if let (Some(lane), None) = (filled.next(), filled.next())
-            && lane.is_sorted()
+        let filled = self.lanes.iter().filter(|lane| !lane.is_empty());
+        let mut rows: Vec<LaneRows> = filled.map(Lane::to_rows).collect();
+        if let [only] = rows.as_mut_slice()
+            && only.is_sorted
         {
-            return Some(lane.to_run());
+            return Some(std::mem::take(&mut only.run));
         }
-        let lanes = self.lanes.iter().filter(|lane| !lane.words.is_empty());
-        let runs: Vec<(Run, Vec<u64>)> = lanes.map(|lane| (lane.to_run(), lane.sequences())).collect();
-        let parts: Vec<Part<'_>> = runs
+        let parts: Vec<Part<'_>> = rows
             .iter()
-            .map(|(run, sequences)| Part {
-                run,
-                priority: Priority::Rows(sequences),
+            .map(|rows| Part {
+                run: &rows.run,
+                priority: Priority::Rows(&rows.sequences),
             })
             .collect();
         Some(merge(&parts))
     }
 
     fn sequences(&self) -> SequenceSpan {
-        let mut span: Option<(u64, u64)> = None;
-        for sequence in self.lanes.iter().flat_map(Lane::sequences) {
-            let (lowest, highest) = span.unwrap_or((sequence, sequence));
-            span = Some((lowest.min(sequence), highest.max(sequence)));
-        }
-        let (lowest, highest) = span.unwrap_or_default();
-        SequenceSpan {
-            lowest: SequenceNumber(lowest),
-            highest: SequenceNumber(highest),
-        }
+        let spans = self.lanes.iter().filter_map(Lane::sequences);
+        let all = spans.reduce(|all, more| SequenceSpan {
+            lowest: all.lowest.min(more.lowest),
+            highest: all.highest.max(more.highest),
+        });
+        all.unwrap_or(SequenceSpan {
+            lowest: SequenceNumber(0),
+            highest: SequenceNumber(0),
+        })
     }
 }
 
@@ -208,90 +182,5 @@ impl Block {
             first,
             last,
         }
-    }
-}
-
-impl Lane {
-    fn stride(&self) -> usize {
-        ROW_HEADER + self.shape.fields.len()
-    }
-
-    fn rows(&self) -> impl Iterator<Item = &[u64]> {
-        self.words.chunks_exact(self.stride())
-    }
-
-    fn bytes(&self) -> usize {
-        self.words.len() * size_of::<u64>() + self.text.len()
-    }
-
-    fn clear(&mut self) {
-        self.words.clear();
-        self.text.clear();
-    }
-
-    fn append(&mut self, group: &DeltaGroup, row: usize, sequence: SequenceNumber) -> usize {
-        let before = self.bytes();
-        if self.words.len() == self.words.capacity() {
-            let rows = (self.words.len() / self.stride()).max(LANE_ROWS_MIN);
-            self.words.reserve_exact(rows * self.stride());
-        }
-        self.words.push(group.timestamps[row] as u64);
-        self.words.push(sequence.0);
-        for column in &group.columns {
-            let word = match column {
-                ColumnData::Float(values) => values[row].to_bits(),
-                ColumnData::Signed(values) => values[row] as u64,
-                ColumnData::Unsigned(values) => values[row],
-                ColumnData::Boolean(values) => u64::from(values[row]),
-                ColumnData::String(values) => {
-                    let start = self.text.len() as u64;
-                    self.text.push_str(values.get(row));
-                    start << 32 | (self.text.len() as u64 - start)
-                }
-            };
-            self.words.push(word);
-        }
-        self.bytes() - before
-    }
-
-    fn sequences(&self) -> Vec<u64> {
-        self.rows().map(|row| row[1]).collect()
-    }
-
-    /// Whether the rows are already what a run has to be: in time order, one an instant.
-    fn is_sorted(&self) -> bool {
-        let mut previous = i64::MIN;
-        self.rows()
-            .all(|row| std::mem::replace(&mut previous, row[0] as i64) < row[0] as i64)
-    }
-
-    /// The rows as they came: not sorted.
-    fn to_run(&self) -> Run {
-        let timestamps = self.rows().map(|row| row[0] as i64).collect();
-        let column = |(at, (field, value_type)): (usize, &(_, ValueType))| {
-            let words = self.rows().map(|row| row[ROW_HEADER + at]);
-            let values = match value_type {
-                ValueType::Float => ColumnData::Float(words.map(f64::from_bits).collect()),
-                ValueType::Signed => ColumnData::Signed(words.map(|word| word as i64).collect()),
-                ValueType::Unsigned => ColumnData::Unsigned(words.collect()),
-                ValueType::Boolean => ColumnData::Boolean(words.map(|word| word != 0).collect()),
-                ValueType::String => {
-                    ColumnData::String(words.map(|word| self.string(word)).collect::<StringColumn>())
-                }
-            };
-            RunColumn {
-                field: *field,
-                presence: Presence::All,
-                values,
-            }
-        };
-        let mut columns: Vec<RunColumn> = self.shape.fields.iter().enumerate().map(column).collect();
-        columns.sort_unstable_by_key(|column| (column.field, column.values.value_type().code()));
-        Run { timestamps, columns }
-    }
-
-    fn string(&self, word: u64) -> &str {
-        let start = (word >> 32) as usize;
-        &self.text[start..start + (word & u64::from(u32::MAX)) as usize]
     }
 }

@@ -1,0 +1,280 @@
+//! Open rows of one shape of one timeline, as short numbers.
+//!
+//! A row is the differences of its instant and sequence from the row before, then its values: integers as variable
+//! bytes (a gauge takes one or two), floats as their significant bytes behind a count, strings behind their length.
+//! That is about two bytes a value where words would take eight, for about the same time.
+
+use std::sync::Arc;
+
+use tideline_chunk::{DeltaGroup, Presence, Run, RunColumn, SequenceSpan};
+use tideline_model::{ColumnData, SequenceNumber};
+
+use crate::schema::Shape;
+
+/// The open rows of one shape.
+#[derive(Debug)]
+pub(super) struct Lane {
+    shape: Arc<Shape>,
+    bytes: Vec<u8>,
+    rows: u32,
+    /// Whether the rows are what a run has to be: in time order, one an instant.
+    is_sorted: bool,
+    timestamp: i64,
+    sequence: u64,
+    lowest: u64,
+}
+
+/// The rows of a lane, unpacked, as they came.
+#[derive(Debug, Default)]
+pub(super) struct LaneRows {
+    pub(super) run: Run,
+    /// Of each row.
+    pub(super) sequences: Vec<u64>,
+    /// Whether the run is sorted.
+    pub(super) is_sorted: bool,
+}
+
+impl Lane {
+    pub(super) fn new(shape: &Arc<Shape>) -> Self {
+        Self {
+            shape: Arc::clone(shape),
+            bytes: Vec::new(),
+            rows: 0,
+            is_sorted: true,
+            timestamp: 0,
+            sequence: 0,
+            lowest: 0,
+        }
+    }
+
+    /// Whether it holds rows of this shape.
+    pub(super) fn is_of(&self, shape: &Arc<Shape>) -> bool {
+        Arc::ptr_eq(&self.shape, shape)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Bytes of memory that its rows take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Gives the rows and their memory back.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(&self.shape);
+    }
+
+    /// The lowest and highest sequence of its rows.
+    pub(super) fn sequences(&self) -> Option<SequenceSpan> {
+        (self.rows > 0).then_some(SequenceSpan {
+            lowest: SequenceNumber(self.lowest),
+            highest: SequenceNumber(self.sequence),
+        })
+    }
+
+    /// Adds a row of a group; how many bytes of memory that took. Sequences never fall.
+    pub(super) fn append(&mut self, group: &DeltaGroup, row: usize, sequence: SequenceNumber) -> usize {
+        let before = self.bytes();
+        let timestamp = group.timestamps[row];
+        if self.rows == 0 {
+            self.lowest = sequence.0;
+        } else {
+            self.is_sorted &= timestamp > self.timestamp;
+        }
+        let out = &mut self.bytes;
+        put(zigzag(timestamp.wrapping_sub(self.timestamp)), out);
+        put(sequence.0.wrapping_sub(self.sequence), out);
+        for column in &group.columns {
+            match column {
+                ColumnData::Float(values) => put_float(values[row], out),
+                ColumnData::Signed(values) => put(zigzag(values[row]), out),
+                ColumnData::Unsigned(values) => put(values[row], out),
+                ColumnData::Boolean(values) => out.push(u8::from(values[row])),
+                ColumnData::String(values) => {
+                    let text = values.get(row);
+                    put(text.len() as u64, out);
+                    out.extend_from_slice(text.as_bytes());
+                }
+            }
+        }
+        self.rows += 1;
+        self.timestamp = timestamp;
+        self.sequence = sequence.0;
+        self.bytes() - before
+    }
+
+    /// Unpacks the rows.
+    pub(super) fn to_rows(&self) -> LaneRows {
+        let rows = self.rows as usize;
+        let (mut timestamps, mut sequences) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+        let types = self.shape.fields.iter().map(|(_, value_type)| *value_type);
+        let mut columns: Vec<ColumnData> = types.map(ColumnData::new).collect();
+        let (mut timestamp, mut sequence) = (0i64, 0u64);
+        let mut reader = Reader(&self.bytes);
+        for _ in 0..rows {
+            timestamp = timestamp.wrapping_add(unzigzag(reader.number()));
+            sequence = sequence.wrapping_add(reader.number());
+            timestamps.push(timestamp);
+            sequences.push(sequence);
+            columns.iter_mut().for_each(|column| reader.value(column));
+        }
+        let fields = self.shape.fields.iter().map(|(field, _)| *field);
+        let mut columns: Vec<RunColumn> = fields
+            .zip(columns)
+            .map(|(field, values)| RunColumn {
+                field,
+                presence: Presence::All,
+                values,
+            })
+            .collect();
+        columns.sort_unstable_by_key(|column| (column.field, column.values.value_type().code()));
+        LaneRows {
+            run: Run { timestamps, columns },
+            sequences,
+            is_sorted: self.is_sorted,
+        }
+    }
+}
+
+/// Reads what [`Lane::append`] wrote; the bytes never leave this process, so they are as they were written.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn byte(&mut self) -> u8 {
+        let (first, rest) = self.0.split_first().expect("a lane holds whole rows");
+        self.0 = rest;
+        *first
+    }
+
+    fn bytes(&mut self, count: usize) -> &[u8] {
+        let (taken, rest) = self.0.split_at(count);
+        self.0 = rest;
+        taken
+    }
+
+    fn number(&mut self) -> u64 {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte();
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+
+    fn value(&mut self, column: &mut ColumnData) {
+        match column {
+            ColumnData::Float(values) => {
+                let count = usize::from(self.byte());
+                let mut bits = [0; 8];
+                bits[..count].copy_from_slice(self.bytes(count));
+                values.push(f64::from_be_bytes(bits));
+            }
+            ColumnData::Signed(values) => values.push(unzigzag(self.number())),
+            ColumnData::Unsigned(values) => values.push(self.number()),
+            ColumnData::Boolean(values) => values.push(self.byte() != 0),
+            ColumnData::String(values) => {
+                let length = self.number() as usize;
+                let text = std::str::from_utf8(self.bytes(length)).expect("text went in");
+                values.push(text);
+            }
+        }
+    }
+}
+
+fn put(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// The bytes of a double from sign and exponent on; trailing zeros are left out.
+fn put_float(value: f64, out: &mut Vec<u8>) {
+    let bits = value.to_bits();
+    let count = 8 - bits.trailing_zeros().min(64) as usize / 8;
+    out.push(count as u8);
+    out.extend_from_slice(&bits.to_be_bytes()[..count]);
+}
+
+const fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+const fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_model::FieldId;
+    use tideline_model::batch::StringColumn;
+
+    use super::*;
+
+    #[test]
+    fn rows_come_back_bit_for_bit() {
+        let floats = [
+            0.0,
+            -0.0,
+            1.5,
+            73.2,
+            f64::MIN_POSITIVE,
+            f64::INFINITY,
+            f64::from_bits(0x7ff8_dead_beef_0001),
+        ];
+        let rows = floats.len();
+        let group = DeltaGroup {
+            measurement: "m".into(),
+            fields: ["a", "b", "c", "d", "e"].map(Into::into).into(),
+            columns: vec![
+                ColumnData::Float(floats.to_vec()),
+                ColumnData::Signed(vec![0, -1, 63, -64, i64::MIN, i64::MAX, 300]),
+                ColumnData::Unsigned(vec![0, 127, 128, u64::MAX, 1 << 35, 7, 7]),
+                ColumnData::Boolean(vec![true, false, true, true, false, false, true]),
+                ColumnData::String(
+                    ["", "x", "żółw", "", "long text", "y", ""]
+                        .into_iter()
+                        .collect::<StringColumn>(),
+                ),
+            ],
+            timelines: vec![0; rows],
+            timestamps: vec![5, 9, i64::MAX - 1, i64::MIN + 2, 0, 1, 1],
+        };
+        let types = group.columns.iter().map(ColumnData::value_type);
+        let shape = Arc::new(Shape {
+            measurement: "m".into(),
+            fields: (0..).map(FieldId).zip(types).collect(),
+        });
+        let mut lane = Lane::new(&shape);
+        let mut bytes = 0;
+        for row in 0..rows {
+            bytes += lane.append(&group, row, SequenceNumber(100 + row as u64 * 1_000));
+        }
+        assert_eq!(bytes, lane.bytes());
+        let back = lane.to_rows();
+        assert_eq!(back.run.timestamps, group.timestamps);
+        assert_eq!(
+            back.sequences,
+            (0..rows as u64).map(|row| 100 + row * 1_000).collect::<Vec<_>>()
+        );
+        assert!(!back.is_sorted);
+        for (column, (read, written)) in back.run.columns.iter().zip(&group.columns).enumerate() {
+            match (&read.values, written) {
+                (ColumnData::Float(read), ColumnData::Float(written)) => {
+                    let bits =
+                        |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(read), bits(written));
+                }
+                (read, written) => assert_eq!(read, written, "column {column}"),
+            }
+        }
+        lane.clear();
+        assert!(lane.is_empty() && lane.bytes() == 0);
+    }
+}
