@@ -1,16 +1,37 @@
-//! Any bytes as a chunk, with the checksum ignored: an error or a run, never a panic; and what decodes encodes
-//! to something that decodes to the same.
+//! Any bytes as a chunk of either version, with the checksum ignored: an error or a run, never a panic, and
+//! summaries of every bucket; and what decodes encodes, fast and tightly, to something that decodes to the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tideline_chunk::{Chunk, encode_chunk};
+use tideline_chunk::{Chunk, ChunkEncoder, ChunkOptions, Effort};
+
+const COLD: ChunkOptions = ChunkOptions {
+    effort: Effort::Tight,
+    summaries: Some(3_600_000_000_000),
+};
+
+fn read_summaries(chunk: &Chunk<'_>) {
+    let Some(summaries) = chunk.summaries() else { return };
+    let mut found = Vec::new();
+    for column in chunk.columns() {
+        if summaries.column(column.field(), column.value_type(), &mut found) {
+            assert_eq!(found.len(), summaries.buckets().len());
+        }
+    }
+}
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(chunk) = Chunk::open_trusted(bytes) else { return };
+    let _ = (chunk.first_timestamp(), chunk.last_timestamp());
+    read_summaries(&chunk);
     let Ok(run) = chunk.to_run() else { return };
-    let mut again = Vec::new();
-    if encode_chunk(&run, chunk.sequences(), &mut again).is_ok() {
-        let chunk = Chunk::open(&again).expect("what was encoded opens");
-        assert_eq!(chunk.to_run().expect("what was encoded decodes"), run);
+    for options in [ChunkOptions::default(), COLD] {
+        let mut again = Vec::new();
+        let encoded = ChunkEncoder::default().encode(&run, chunk.sequences(), &options, &mut again);
+        if encoded.is_ok() {
+            let chunk = Chunk::open(&again).expect("what was encoded opens");
+            assert_eq!(chunk.to_run().expect("what was encoded decodes"), run);
+            read_summaries(&chunk);
+        }
     }
 });

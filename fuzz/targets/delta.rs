@@ -1,4 +1,5 @@
-//! Any bytes as a delta: an error or a delta, never a panic; and what decodes encodes to what decodes to the same.
+//! Any bytes as a delta, deletes included: an error or a delta, never a panic; and what decodes encodes to what
+//! decodes to the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

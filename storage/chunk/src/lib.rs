@@ -7,7 +7,7 @@
 //! | [`Delta`] | a micro-batch of points of many timelines, or a delete, as the journal keeps it |
 //!
 //! Modules, from the small to the large: `wire` (numbers and checked reading), `bitpack` (kernels),
-//! `packed_array` (single elements), one codec a kind of column (`integers`, `floats`, `strings`,
+//! `packed_array` (single elements), `entropy` (codes), one codec a kind of column (`integers`, `floats`, `strings`,
 //! `timestamps`, `presence`), `column` (choice by type), then `run`, `summaries`, `chunk` and `delta`.
 //!
 #![doc = include_str!("../FORMAT.md")]
@@ -16,6 +16,7 @@ mod bitpack;
 mod chunk;
 mod column;
 mod delta;
+mod entropy;
 mod floats;
 mod integers;
 mod packed_array;

@@ -10,6 +10,8 @@ use crate::wire::{Damaged, Reader, put_signed, put_varint};
 /// Form codes stand in the high four bits of the first byte, the unit (a power of ten) in the low four.
 const REGULAR: u8 = 0;
 const PACKED: u8 = 1;
+/// As packed, with the last instant in front: the integers are entropy-coded, and it lies deep in them.
+const SPANNED: u8 = 2;
 
 /// Powers of ten that fit a unit: 10¹⁵ ns is more than eleven days.
 const UNITS: [i64; 16] = {
@@ -41,6 +43,7 @@ fn common_unit(values: impl IntoIterator<Item = i64>) -> usize {
 #[derive(Debug, Default)]
 pub(crate) struct TimestampEncoder {
     scaled: Vec<i64>,
+    body: Vec<u8>,
 }
 
 impl TimestampEncoder {
@@ -60,8 +63,17 @@ impl TimestampEncoder {
                 .windows(2)
                 .all(|pair| pair[1].wrapping_sub(pair[0]) == step);
         if !regular {
-            out.push(PACKED << 4);
-            self.encode_any(values, integers, out);
+            let mut body = std::mem::take(&mut self.body);
+            body.clear();
+            let exponent = self.encode_any(values, integers, &mut body);
+            if Integers::are_coded(&body[1..]) {
+                out.push(SPANNED << 4);
+                put_varint((last.wrapping_sub(first) as u64) / UNITS[exponent] as u64, out);
+            } else {
+                out.push(PACKED << 4);
+            }
+            out.extend_from_slice(&body);
+            self.body = body;
             return false;
         }
         let exponent = common_unit([first, step]);
@@ -71,14 +83,19 @@ impl TimestampEncoder {
         true
     }
 
-    /// Appends timestamps in any order: unit byte, then integers.
-    pub(crate) fn encode_any(&mut self, values: &[i64], integers: &mut IntegerEncoder, out: &mut Vec<u8>) {
+    /// Appends timestamps in any order: unit byte, then integers. Returns the exponent of the unit.
+    pub(crate) fn encode_any(
+        &mut self,
+        values: &[i64],
+        integers: &mut IntegerEncoder,
+        out: &mut Vec<u8>,
+    ) -> usize {
         let exponent = common_unit(values.iter().copied());
         let unit = UNITS[exponent];
         out.push(exponent as u8);
         if unit == 1 {
             integers.encode(values, out);
-            return;
+            return exponent;
         }
         self.scaled.clear();
         let (mut seen, mut scaled) = (0, 0);
@@ -90,6 +107,7 @@ impl TimestampEncoder {
             scaled
         }));
         integers.encode(&self.scaled, out);
+        exponent
     }
 }
 
@@ -102,8 +120,15 @@ pub struct Timestamps<'a> {
 
 #[derive(Debug, Clone, Copy)]
 enum Form<'a> {
-    Regular { first: i64, step: i64 },
-    Packed(PackedTimestamps<'a>),
+    Regular {
+        first: i64,
+        step: i64,
+    },
+    Packed {
+        packed: PackedTimestamps<'a>,
+        /// The last instant, where it is cheap to tell.
+        last: Option<i64>,
+    },
 }
 
 impl<'a> Timestamps<'a> {
@@ -124,7 +149,19 @@ impl<'a> Timestamps<'a> {
                 }
                 Form::Regular { first, step }
             }
-            PACKED => Form::Packed(PackedTimestamps::open(reader, rows)?),
+            PACKED => Form::Packed {
+                packed: PackedTimestamps::open(reader, rows)?,
+                last: None,
+            },
+            SPANNED => {
+                let span = reader.varint()? as i64;
+                let packed = PackedTimestamps::open(reader, rows)?;
+                let last = packed.get(0).wrapping_add(span.wrapping_mul(packed.unit));
+                Form::Packed {
+                    packed,
+                    last: Some(last),
+                }
+            }
             _ => return Err(Damaged("unknown form of timestamps")),
         };
         Ok(Self { rows, form })
@@ -139,11 +176,12 @@ impl<'a> Timestamps<'a> {
     pub fn regular(&self) -> Option<(i64, i64)> {
         match self.form {
             Form::Regular { first, step } => Some((first, step)),
-            Form::Packed(_) => None,
+            Form::Packed { .. } => None,
         }
     }
 
-    /// The instant of row `row`. Costs the unpacking of at most one block.
+    /// The instant of row `row`. Costs the unpacking of at most one block or, but for the first and the last row of
+    /// a chunk written tightly, of one frame.
     ///
     /// # Panics
     ///
@@ -152,13 +190,14 @@ impl<'a> Timestamps<'a> {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         match &self.form {
             Form::Regular { first, step } => first.wrapping_add(step.wrapping_mul(row as i64)),
-            Form::Packed(packed) => packed.get(row),
+            Form::Packed { last: Some(last), .. } if row == self.rows - 1 => *last,
+            Form::Packed { packed, .. } => packed.get(row),
         }
     }
 
     /// The rows whose instants lie in `range`.
     ///
-    /// Costs arithmetic for a regular series, else a binary search over block heads and at most two blocks.
+    /// Costs arithmetic for a regular series, else a binary search over block heads and at most two blocks or frames.
     pub fn row_range(&self, range: TimeRange) -> Range<usize> {
         let start = self.lower_bound(range.start);
         start..self.lower_bound(range.end).max(start)
@@ -174,7 +213,8 @@ impl<'a> Timestamps<'a> {
                 let rows = elapsed.div_ceil(*step as u64);
                 usize::try_from(rows).map_or(self.rows, |rows| rows.min(self.rows))
             }
-            Form::Packed(packed) => {
+            Form::Packed { last: Some(last), .. } if instant > *last => self.rows,
+            Form::Packed { packed, .. } => {
                 let unit = packed.unit;
                 packed
                     .integers
@@ -194,7 +234,7 @@ impl<'a> Timestamps<'a> {
             Form::Regular { first, step } => {
                 out.extend(rows.map(|row| first.wrapping_add(step.wrapping_mul(row as i64))));
             }
-            Form::Packed(packed) => packed.decode(rows, out),
+            Form::Packed { packed, .. } => packed.decode(rows, out),
         }
     }
 }
@@ -245,20 +285,29 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    fn encoded(values: &[i64]) -> Vec<u8> {
+    fn encoded(values: &[i64], tightly: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
-        TimestampEncoder::default().encode_rising(values, &mut IntegerEncoder::default(), &mut bytes);
+        let mut integers = IntegerEncoder::default();
+        integers.allow_coding(tightly);
+        TimestampEncoder::default().encode_rising(values, &mut integers, &mut bytes);
         bytes
     }
 
     fn check(values: &[i64]) -> usize {
-        let bytes = encoded(values);
-        let mut reader = Reader::new(&bytes);
+        check_bytes(&encoded(values, true), values);
+        check_bytes(&encoded(values, false), values)
+    }
+
+    fn check_bytes(bytes: &[u8], values: &[i64]) -> usize {
+        let mut reader = Reader::new(bytes);
         let view = Timestamps::open(&mut reader, values.len()).expect("it was just written");
         assert_eq!(reader.finish(), Ok(()));
         let mut read = Vec::new();
         view.decode(0..values.len(), &mut read);
         assert_eq!(read, values);
+        for row in [0, values.len() / 2, values.len() - 1] {
+            assert_eq!(view.get(row), values[row]);
+        }
         let near = |value: &i64| [value.saturating_sub(1), *value, value.saturating_add(1)];
         for instant in values.iter().flat_map(near).chain([i64::MIN, i64::MAX]) {
             assert_eq!(
@@ -293,6 +342,18 @@ mod tests {
     }
 
     #[test]
+    fn tightly_written_gaps_cost_little_more_than_their_news() {
+        let start = 1_767_225_600 * SECOND;
+        let gaps: Vec<i64> = (0..3_000)
+            .filter(|row| row * row % 61 != 3)
+            .map(|row| start + row * 10 * SECOND)
+            .collect();
+        let bytes = encoded(&gaps, true);
+        assert_eq!(bytes[0], SPANNED << 4);
+        assert!(check_bytes(&bytes, &gaps) * 2 < encoded(&gaps, false).len());
+    }
+
+    #[test]
     fn the_ends_of_time_read_back() {
         check(&[i64::MIN + 2, 0, i64::MAX - 1]);
         check(&[i64::MIN + 2, i64::MAX - 1]);
@@ -301,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_row_range_is_half_open() {
-        let bytes = encoded(&[10, 20, 30, 40]);
+        let bytes = encoded(&[10, 20, 30, 40], false);
         let view = Timestamps::open(&mut Reader::new(&bytes), 4).expect("it was just written");
         assert_eq!(view.row_range(TimeRange::new(20, 40)), 1..3);
         assert_eq!(view.row_range(TimeRange::new(40, 20)), 3..3);

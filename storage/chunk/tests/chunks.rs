@@ -1,11 +1,13 @@
 //! A chunk gives back its run, whole and in parts.
 
 use proptest::prelude::*;
-use tideline_chunk::{Bitmap, Chunk, ChunkError, Presence, ROWS_MAX, Run, RunColumn, encode_chunk};
+use tideline_chunk::{
+    Bitmap, Chunk, ChunkError, ChunkOptions, Presence, ROWS_MAX, Run, RunColumn, encode_chunk,
+};
 use tideline_model::{ColumnData, FieldId, TimeRange, ValueType};
 
 use crate::samples::{column, run};
-use crate::workload::{cpu_run, decimal_run, encoded, sequences, sine_run};
+use crate::workload::{COLD, cpu_run, decimal_run, encoded, encoded_with, sequences, sine_run};
 
 /// The values of `column` in `rows`, and which rows have one, straight from the run.
 fn part_of(run_column: &RunColumn, start: usize, end: usize) -> (ColumnData, Bitmap) {
@@ -23,12 +25,16 @@ fn part_of(run_column: &RunColumn, start: usize, end: usize) -> (ColumnData, Bit
     (values, present)
 }
 
+fn options() -> impl Strategy<Value = ChunkOptions> {
+    prop::sample::select(vec![ChunkOptions::default(), COLD])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_run_reads_back_whole(run in run()) {
-        let bytes = encoded(&run);
+    fn a_run_reads_back_whole(run in run(), options in options()) {
+        let bytes = encoded_with(&run, &options);
         let chunk = Chunk::open(&bytes).expect("it was just written");
         prop_assert_eq!(chunk.rows(), run.rows());
         prop_assert_eq!(chunk.values(), run.values());
@@ -36,14 +42,16 @@ proptest! {
         prop_assert_eq!(Some(&chunk.first_timestamp()), run.timestamps.first());
         prop_assert_eq!(Some(&chunk.last_timestamp()), run.timestamps.last());
         let read = chunk.to_run().expect("it was just written");
-        let again = encoded(&read);
+        let again = encoded_with(&read, &options);
         prop_assert_eq!(read, run);
         prop_assert_eq!(again, bytes);
     }
 
     #[test]
-    fn any_part_reads_back_into_buffers_used_before(run in run(), a in 0.0..1.0f64, b in 0.0..1.0f64) {
-        let bytes = encoded(&run);
+    fn any_part_reads_back_into_buffers_used_before(
+        run in run(), options in options(), a in 0.0..1.0f64, b in 0.0..1.0f64
+    ) {
+        let bytes = encoded_with(&run, &options);
         let chunk = Chunk::open(&bytes).expect("it was just written");
         let row = |fraction: f64| (fraction * (run.rows() + 1) as f64) as usize;
         let (start, end) = (row(a.min(b)), row(a.max(b)));
@@ -66,8 +74,8 @@ proptest! {
     }
 
     #[test]
-    fn a_time_range_finds_its_rows(run in run(), a in any::<prop::sample::Index>(), b in any::<prop::sample::Index>(), by in -1..=1i64) {
-        let bytes = encoded(&run);
+    fn a_time_range_finds_its_rows(run in run(), options in options(), a in any::<prop::sample::Index>(), b in any::<prop::sample::Index>(), by in -1..=1i64) {
+        let bytes = encoded_with(&run, &options);
         let chunk = Chunk::open(&bytes).expect("it was just written");
         let range = TimeRange::new(a.get(&run.timestamps).saturating_add(by), *b.get(&run.timestamps));
         let wanted: Vec<usize> = (0..run.rows()).filter(|row| range.contains(run.timestamps[*row])).collect();
@@ -76,13 +84,14 @@ proptest! {
 
     #[test]
     fn long_columns_of_every_type_read_back(
-        columns in prop::sample::select(ValueType::ALL.to_vec()).prop_flat_map(|value_type| column(value_type, 1_000))
+        columns in prop::sample::select(ValueType::ALL.to_vec()).prop_flat_map(|value_type| column(value_type, 3_000)),
+        options in options(),
     ) {
         let run = Run {
-            timestamps: (0..1_000).collect(),
+            timestamps: (0..3_000).collect(),
             columns: vec![RunColumn { field: FieldId(3), presence: Presence::All, values: columns }],
         };
-        let bytes = encoded(&run);
+        let bytes = encoded_with(&run, &options);
         prop_assert_eq!(Chunk::open(&bytes).and_then(|chunk| chunk.to_run()), Ok(run));
     }
 }
@@ -105,6 +114,23 @@ fn the_sizes_that_were_promised_hold() {
     let total: usize = (0..20).map(|seed| encoded(&cpu_run(seed, 10)).len()).sum();
     println!("{} bytes for 10 rows of 10 fields", total / 20);
     assert!(total / 20 <= 135, "{} bytes for 10 rows", total / 20);
+}
+
+#[test]
+fn a_cold_day_takes_the_bytes_that_were_promised() {
+    let day = 8_640;
+    let size = |run: &Run| encoded_with(run, &COLD).len() as f64 / run.values() as f64;
+    let walks = (0..5).map(|seed| size(&cpu_run(seed, day))).sum::<f64>() / 5.0;
+    println!("{walks:.4} bytes a value of a day of walks, summaries by the hour included");
+    assert!(walks <= 0.30, "{walks:.4} bytes a value");
+    let decimals = size(&decimal_run(1, day));
+    println!("{decimals:.4} bytes a value of a day of decimals");
+    assert!(decimals <= 0.60, "{decimals:.4} bytes a decimal");
+    assert!(size(&sine_run(day)) <= 6.5);
+    assert!(size(&cpu_run(1, 360)) <= 0.42);
+    // What is too short to gain anything is written as ever.
+    let few = cpu_run(1, 10);
+    assert_eq!(encoded_with(&few, &COLD), encoded(&few));
 }
 
 #[test]

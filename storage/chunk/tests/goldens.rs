@@ -12,11 +12,13 @@
 use std::path::PathBuf;
 
 use tideline_chunk::{
-    Bitmap, Chunk, DeleteRecord, Delta, DeltaGroup, NewTimeline, Presence, RequestRecord, Run, RunColumn,
+    Bitmap, Chunk, ChunkOptions, DeleteRecord, Delta, DeltaGroup, Effort, NewTimeline, Presence,
+    RequestRecord, Run, RunColumn,
 };
 use tideline_model::{ColumnData, FieldId, Ordinal, TableId, TimeRange, TimelineId};
 
-use crate::workload::{cpu_delta, cpu_run, decimal_run, encoded, encoded_delta, sequences};
+use crate::summaries::check_bytes;
+use crate::workload::{COLD, cpu_delta, cpu_run, decimal_run, encoded_delta, encoded_with, sequences};
 
 struct Golden<T> {
     name: &'static str,
@@ -25,25 +27,52 @@ struct Golden<T> {
     current: bool,
 }
 
-const CHUNKS: [Golden<Run>; 4] = [
+/// What version 1 is written with.
+const HOT: ChunkOptions = ChunkOptions {
+    effort: Effort::Fast,
+    summaries: None,
+};
+
+const CHUNKS: [Golden<(Run, ChunkOptions)>; 7] = [
     Golden {
         name: "chunk-cpu-v1",
-        content: || cpu_run(1, 300),
+        content: || (cpu_run(1, 300), HOT),
         current: true,
     },
     Golden {
         name: "chunk-decimals-v1",
-        content: || decimal_run(1, 200),
+        content: || (decimal_run(1, 200), HOT),
         current: true,
     },
     Golden {
         name: "chunk-every-type-v1",
-        content: every_type,
+        content: || (every_type(150), HOT),
         current: true,
     },
     Golden {
         name: "chunk-one-row-v1",
-        content: || cpu_run(2, 1),
+        content: || (cpu_run(2, 1), HOT),
+        current: true,
+    },
+    Golden {
+        name: "chunk-cpu-v2",
+        content: || (cpu_run(1, 2_500), COLD),
+        current: true,
+    },
+    Golden {
+        name: "chunk-decimals-v2",
+        content: || (decimal_run(1, 720), COLD),
+        current: true,
+    },
+    Golden {
+        name: "chunk-every-type-v2",
+        content: || {
+            let minutes = ChunkOptions {
+                summaries: Some(60_000_000_000),
+                ..COLD
+            };
+            (every_type(600), minutes)
+        },
         current: true,
     },
 ];
@@ -74,9 +103,8 @@ const DELTAS: [Golden<Delta>; 4] = [
     },
 ];
 
-/// 150 rows at uneven instants: each type, each form of each codec, presence as bits and as flips.
-fn every_type() -> Run {
-    let rows = 150;
+/// Rows, at least 150, at uneven instants: each type, each form of each codec, presence as bits and as flips.
+fn every_type(rows: usize) -> Run {
     let column = |field, values| RunColumn {
         field: FieldId(field),
         presence: Presence::All,
@@ -99,7 +127,7 @@ fn every_type() -> Run {
                 presence: Presence::Some(odd),
                 ..column(
                     5,
-                    ColumnData::Float((0..75).map(|n| f64::from_bits(unrelated(n))).collect()),
+                    ColumnData::Float((0..rows / 2).map(|n| f64::from_bits(unrelated(n))).collect()),
                 )
             },
             column(6, ColumnData::Signed(vec![-42; rows])),
@@ -116,7 +144,7 @@ fn every_type() -> Run {
                 presence: Presence::Some(gap),
                 ..column(
                     9,
-                    ColumnData::String((0..100).map(|n| ["up", "down", ""][n % 3]).collect()),
+                    ColumnData::String((0..rows - 50).map(|n| ["up", "down", ""][n % 3]).collect()),
                 )
             },
             column(
@@ -206,14 +234,17 @@ fn stored<T>(golden: &Golden<T>, encode: impl Fn(&T) -> Vec<u8>) -> Vec<u8> {
 #[test]
 fn goldens_of_chunks_still_open() {
     for golden in &CHUNKS {
-        let bytes = stored(golden, encoded);
-        let content = (golden.content)();
+        let bytes = stored(golden, |(run, options)| encoded_with(run, options));
+        let (run, options) = (golden.content)();
         let chunk = Chunk::open(&bytes).expect(golden.name);
         assert_eq!(chunk.sequences(), sequences(7, 4_000), "{}", golden.name);
-        assert_eq!(chunk.to_run().as_ref(), Ok(&content), "{}", golden.name);
+        assert_eq!(chunk.to_run().as_ref(), Ok(&run), "{}", golden.name);
+        if let Some(width) = options.summaries {
+            assert!(check_bytes(&bytes, &run, width), "{}", golden.name);
+        }
         if golden.current {
             assert!(
-                encoded(&content) == bytes,
+                encoded_with(&run, &options) == bytes,
                 "{} is written differently",
                 golden.name
             );

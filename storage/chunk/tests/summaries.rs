@@ -147,10 +147,15 @@ fn check_bucket(column: &RunColumn, times: &[i64], rows: Range<usize>, summary: 
     }
 }
 
-/// Checks every bucket of every column; returns whether there were summaries.
+/// Writes a run and checks the summaries; returns whether there were any.
 fn check(run: &Run, width: i64) -> bool {
     let bytes = encoded_with(run, &options(width));
-    let chunk = Chunk::open(&bytes).expect("it was just written");
+    check_bytes(&bytes, run, width)
+}
+
+/// Checks every bucket of every column of a stored run; returns whether there were summaries.
+pub(crate) fn check_bytes(bytes: &[u8], run: &Run, width: i64) -> bool {
+    let chunk = Chunk::open(bytes).expect("it was just written");
     assert_eq!(chunk.to_run().as_ref(), Ok(run));
     let Some(summaries) = chunk.summaries() else {
         return false;

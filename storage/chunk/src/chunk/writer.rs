@@ -71,13 +71,14 @@ impl ChunkEncoder {
         let start = out.len();
         out.reserve(PREFIX_BYTES + 32 + self.directory.len() + self.bodies.len());
         out.extend_from_slice(&MAGIC);
-        out.push(if summaries > 0 { VERSION } else { VERSION_PLAIN });
+        let is_plain = summaries == 0 && !self.columns.integers.wrote_coded();
+        out.push(if is_plain { VERSION_PLAIN } else { VERSION });
         out.extend_from_slice(&[0; 4]);
         put_varint(run.rows() as u64, out);
         put_varint(run.columns.len() as u64, out);
         put_varint(sequences.lowest.0, out);
         put_varint(span, out);
-        if summaries > 0 {
+        if !is_plain {
             put_varint(summaries as u64, out);
         }
         put_bytes(&self.directory, out);
@@ -91,6 +92,7 @@ impl ChunkEncoder {
     /// Fills `directory`, and `bodies` with timestamps, summaries and bodies; returns the bytes of the summaries.
     fn encode_parts(&mut self, run: &Run, options: &ChunkOptions) -> usize {
         let (encoder, bodies) = (&mut self.columns, &mut self.bodies);
+        encoder.integers.allow_coding(options.effort == Effort::Tight);
         self.directory.clear();
         self.directory.reserve(4 * run.columns.len());
         bodies.clear();

@@ -1,61 +1,15 @@
-//! Columns of 64-bit integers: constant, offsets from a base, or differences, bit-packed in blocks of 128.
-//!
-//! Signed, unsigned, booleans, indexes, text ends, scaled decimals and float bits all end here. Arithmetic
-//! wraps, so every bit pattern of 64 bits is ordinary. The layout is drawn in `FORMAT.md`.
+//! Bit-packed integers: constant, offsets from a base, or differences, in blocks of 128.
 
 use std::ops::Range;
 
+use super::Lane;
 use crate::bitpack::{BLOCK, Block, bits, pack, packed_bytes, unpack, unpack_deltas};
 use crate::packed_array::PackedArray;
 use crate::wire::{Damaged, Reader, put_signed};
 
-const CONSTANT: u8 = 0;
-const OFFSETS: u8 = 1;
-const DELTAS: u8 = 2;
-
-/// A type whose values are stored as 64-bit integers.
-pub(crate) trait Lane: Copy {
-    /// The stored integer.
-    fn into_lane(self) -> i64;
-    /// The value of a stored integer; one that was never stored gives any value.
-    fn from_lane(lane: i64) -> Self;
-}
-
-impl Lane for i64 {
-    fn into_lane(self) -> i64 {
-        self
-    }
-    fn from_lane(lane: i64) -> Self {
-        lane
-    }
-}
-
-impl Lane for u64 {
-    fn into_lane(self) -> i64 {
-        self as i64
-    }
-    fn from_lane(lane: i64) -> Self {
-        lane as u64
-    }
-}
-
-impl Lane for u32 {
-    fn into_lane(self) -> i64 {
-        i64::from(self)
-    }
-    fn from_lane(lane: i64) -> Self {
-        lane as u32
-    }
-}
-
-impl Lane for bool {
-    fn into_lane(self) -> i64 {
-        i64::from(self)
-    }
-    fn from_lane(lane: i64) -> Self {
-        lane != 0
-    }
-}
+pub(super) const CONSTANT: u8 = 0;
+pub(super) const OFFSETS: u8 = 1;
+pub(super) const DELTAS: u8 = 2;
 
 /// What the packing of one block depends on.
 #[derive(Debug, Clone, Copy)]
@@ -97,41 +51,82 @@ impl BlockShape {
 
 /// Writes columns; keeps its buffer from one to the next.
 #[derive(Debug, Default)]
-pub(crate) struct IntegerEncoder {
+pub(crate) struct PackedEncoder {
     shapes: Vec<BlockShape>,
 }
 
-impl IntegerEncoder {
+/// How a column is to be written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    form: u8,
+    /// Bytes of the blocks, without their heads.
+    payload: usize,
+}
+
+impl PackedEncoder {
     /// Appends `values` in the smallest of the three forms.
     pub(crate) fn encode<T: Lane>(&mut self, values: &[T], out: &mut Vec<u8>) {
+        let plan = self.plan(values);
+        self.write(&plan, values, out);
+    }
+
+    /// Chooses the form.
+    pub(super) fn plan<T: Lane>(&mut self, values: &[T]) -> Plan {
         self.shapes.clear();
         self.shapes.extend(values.chunks(BLOCK).map(BlockShape::of));
         let first = self.shapes.first().map_or(0, |shape| shape.first);
-        if self
-            .shapes
-            .iter()
-            .all(|shape| shape.first == first && shape.offset_width == 0)
-        {
-            out.push(CONSTANT);
-            put_signed(first, out);
-        } else if self.deltas_are_smaller(values.len()) {
-            self.encode_deltas(values, out);
-        } else {
-            self.encode_offsets(values, out);
+        let mut shapes = self.shapes.iter();
+        if shapes.all(|shape| shape.first == first && shape.offset_width == 0) {
+            let form = CONSTANT;
+            return Plan { form, payload: 0 };
+        }
+        let deltas = self.payload(values.len(), |shape| shape.step_width);
+        let offsets = self.payload(values.len(), |shape| shape.offset_width);
+        // Differences are charged for their third array of heads at about one byte a block.
+        let deltas_are_smaller = deltas + self.shapes.len() < offsets;
+        Plan {
+            form: if deltas_are_smaller { DELTAS } else { OFFSETS },
+            payload: if deltas_are_smaller { deltas } else { offsets },
         }
     }
 
-    /// Compares payloads, and charges differences for the third array of heads at about one byte a block.
-    fn deltas_are_smaller(&self, count: usize) -> bool {
-        let last = self.shapes.len() - 1;
-        let bytes = |width: fn(&BlockShape) -> usize| -> usize {
-            let full: usize = self.shapes[..last]
-                .iter()
-                .map(|shape| width(shape) * BLOCK / 8)
-                .sum();
-            full + packed_bytes(count - last * BLOCK, width(&self.shapes[last]))
+    /// Appends the `values` that were planned for.
+    pub(super) fn write<T: Lane>(&self, plan: &Plan, values: &[T], out: &mut Vec<u8>) {
+        match plan.form {
+            CONSTANT => {
+                out.push(CONSTANT);
+                put_signed(self.shapes.first().map_or(0, |shape| shape.first), out);
+            }
+            DELTAS => self.encode_deltas(values, out),
+            _ => self.encode_offsets(values, out),
+        }
+    }
+
+    /// About how many bytes the plan takes.
+    pub(super) fn bytes(&self, plan: &Plan) -> usize {
+        let array = |element: fn(&BlockShape) -> i64| {
+            let elements = self.shapes.iter().map(element);
+            let low = elements.clone().min().unwrap_or(0);
+            let high = elements.max().unwrap_or(0);
+            2 + packed_bytes(self.shapes.len(), bits(high.wrapping_sub(low) as u64))
         };
-        bytes(|shape| shape.step_width) + self.shapes.len() < bytes(|shape| shape.offset_width)
+        let heads = match plan.form {
+            CONSTANT => 1,
+            DELTAS => {
+                array(|shape| shape.step_width as i64)
+                    + array(|shape| shape.step)
+                    + array(|shape| shape.first)
+            }
+            _ => array(|shape| shape.offset_width as i64) + array(|shape| shape.base),
+        };
+        1 + heads + plan.payload
+    }
+
+    fn payload(&self, count: usize, width: impl Fn(&BlockShape) -> usize) -> usize {
+        let last = self.shapes.len() - 1;
+        let full = self.shapes[..last].iter();
+        full.map(|shape| width(shape) * BLOCK / 8).sum::<usize>()
+            + packed_bytes(count - last * BLOCK, width(&self.shapes[last]))
     }
 
     fn encode_offsets<T: Lane>(&self, values: &[T], out: &mut Vec<u8>) {
@@ -168,7 +163,7 @@ impl IntegerEncoder {
 
 /// A view of a stored column. Opening it checks every length, so reading cannot fail.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Integers<'a> {
+pub(crate) struct Packed<'a> {
     count: usize,
     form: Form<'a>,
 }
@@ -189,12 +184,17 @@ enum Form<'a> {
     },
 }
 
-impl<'a> Integers<'a> {
+impl<'a> Packed<'a> {
     /// Reads the column of `count` values that stands next; `count` must be backed by a checked limit.
     ///
     /// Costs a few instructions a block.
     pub(crate) fn open(reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
-        let code = reader.byte()?;
+        let form = reader.byte()?;
+        Self::open_form(form, reader, count)
+    }
+
+    /// As [`Packed::open`], where the form has been read.
+    pub(super) fn open_form(code: u8, reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
         if code == CONSTANT {
             let form = Form::Constant(reader.signed()?);
             return Ok(Self { count, form });
@@ -231,7 +231,7 @@ impl<'a> Integers<'a> {
     }
 
     /// The values of `rows`, which must lie inside the column, block by block in order.
-    pub(crate) fn for_each_block(&self, rows: Range<usize>, mut visit: impl FnMut(&[i64])) {
+    pub(super) fn for_each_block(&self, rows: Range<usize>, mut visit: impl FnMut(&[i64])) {
         if rows.is_empty() {
             return;
         }
@@ -248,48 +248,20 @@ impl<'a> Integers<'a> {
         }
     }
 
-    /// Hands each value to `visit`, in order.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(i64)) {
-        self.for_each_block(0..self.count, |values| {
-            values.iter().for_each(|value| visit(*value));
-        });
+    /// How many values.
+    pub(super) fn count(&self) -> usize {
+        self.count
     }
 
-    /// Appends the values of `rows`, which must lie inside the column.
-    pub(crate) fn decode<T: Lane>(&self, rows: Range<usize>, out: &mut Vec<T>) {
-        out.reserve(rows.len());
-        self.for_each_block(rows, |values| {
-            out.extend(values.iter().map(|value| T::from_lane(*value)));
-        });
-    }
-
-    /// One value. Costs the unpacking of its block.
-    pub(crate) fn get(&self, row: usize) -> i64 {
-        let mut found = 0;
-        self.for_each_block(row..row + 1, |values| found = values[0]);
-        found
-    }
-
-    /// Of a rising column, how many values satisfy `before`, which must hold for a prefix of it.
-    ///
-    /// Costs a binary search over block heads and the unpacking of at most one block.
-    pub(crate) fn partition_point(&self, before: impl Fn(i64) -> bool) -> usize {
-        let firsts = match &self.form {
-            Form::Constant(value) => return if before(*value) { self.count } else { 0 },
+    /// The first values of the blocks of a rising column, and how many values a full block has; of a constant
+    /// column its value.
+    pub(super) fn rising_heads(&self) -> Result<(PackedArray<'a>, usize), i64> {
+        match self.form {
+            Form::Constant(value) => Err(value),
             // In a rising block the smallest value is the first.
-            Form::Offsets { bases, .. } => bases,
-            Form::Deltas { firsts, .. } => firsts,
-        };
-        let later_block = firsts.partition_point(&before);
-        let Some(index) = later_block.checked_sub(1) else {
-            return 0;
-        };
-        let start = index * BLOCK;
-        let mut within = 0;
-        self.for_each_block(start..self.count.min(start + BLOCK), |values| {
-            within = values.partition_point(|value| before(*value));
-        });
-        start + within
+            Form::Offsets { bases, .. } => Ok((bases, BLOCK)),
+            Form::Deltas { firsts, .. } => Ok((firsts, BLOCK)),
+        }
     }
 
     /// Where the payload of block `index` starts.
@@ -348,85 +320,4 @@ fn take_payload<'a>(
         length += packed_bytes(BLOCK.min(count - block * BLOCK), width);
     }
     reader.take_padded(length)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn encoded<T: Lane>(values: &[T]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        IntegerEncoder::default().encode(values, &mut bytes);
-        bytes
-    }
-
-    fn decoded<T: Lane>(bytes: &[u8], count: usize, rows: Range<usize>) -> Vec<T> {
-        let mut reader = Reader::new(bytes);
-        let column = Integers::open(&mut reader, count).expect("it was just written");
-        assert_eq!(reader.finish(), Ok(()));
-        let mut values = Vec::new();
-        column.decode(rows, &mut values);
-        values
-    }
-
-    #[test]
-    fn extremes_read_back_in_any_range() {
-        let columns: [Vec<i64>; 5] = [
-            vec![],
-            vec![i64::MIN, i64::MAX, 0, -1, 1],
-            vec![7; 1_000],
-            (0..1_000).map(|n| n * 3).collect(),
-            (0..300)
-                .map(|n: i64| n.wrapping_mul(0x5851_f42d_4c95_7f2d))
-                .collect(),
-        ];
-        for values in columns {
-            let bytes = encoded(&values);
-            let count = values.len();
-            for rows in [0..count, 0..count / 2, count / 3..count, count / 2..count / 2] {
-                assert_eq!(decoded::<i64>(&bytes, count, rows.clone()), values[rows]);
-            }
-        }
-        let unsigned = [u64::MAX, 0, u64::MAX / 2 + 1, 5];
-        assert_eq!(decoded::<u64>(&encoded(&unsigned), 4, 0..4), unsigned);
-    }
-
-    #[test]
-    fn the_cheapest_form_is_taken() {
-        assert_eq!(encoded(&[7i64; 500]), [CONSTANT, 14]);
-        let line: Vec<i64> = (0..540).map(|n| n * 1_000).collect();
-        assert_eq!(encoded(&line)[0], DELTAS);
-        assert!(encoded(&line).len() < 30);
-        let noise: Vec<i64> = (0..540).map(|n| (n * 37) % 101).collect();
-        assert_eq!(encoded(&noise)[0], OFFSETS);
-    }
-
-    #[test]
-    fn a_rising_column_is_searched_by_its_heads() {
-        for values in [
-            (0..1_000).map(|n| n * 3).collect::<Vec<i64>>(),
-            (0..1_000).map(|n| n * n).collect(),
-            vec![4],
-        ] {
-            let bytes = encoded(&values);
-            let column = Integers::open(&mut Reader::new(&bytes), values.len()).expect("it was just written");
-            for bound in [-1, 0, 1, 4, 5, 380, 384, 385, 2_997, 2_998, 999_999] {
-                assert_eq!(
-                    column.partition_point(|value| value < bound),
-                    values.partition_point(|value| *value < bound)
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn damage_is_an_error() {
-        let bytes = encoded(&(0..300i64).map(|n| n % 7).collect::<Vec<_>>());
-        for length in 0..bytes.len() {
-            assert!(Integers::open(&mut Reader::new(&bytes[..length]), 300).is_err());
-        }
-        assert!(Integers::open(&mut Reader::new(&[9, 0, 0]), 3).is_err());
-        // Width 65 as a signed varint.
-        assert!(Integers::open(&mut Reader::new(&[OFFSETS, 0x82, 0x01, 0, 0, 0]), 1).is_err());
-    }
 }
