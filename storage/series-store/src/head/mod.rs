@@ -25,9 +25,12 @@ use crate::error::Result;
 use crate::sharding::ShardedDelta;
 use table::TableHead;
 
-/// Share of the head's budget that open rows may take before all of them are encoded, whatever their number:
+/// Share of the head's budget that open rows may take before all of them are encoded, where that pays:
 /// open rows cost about two bytes a value, blocks less than one.
 const OPEN_SHARE: usize = 2;
+/// Open rows a timeline from which blocks are smaller than open rows. Below it the head is sealed as it is: its rows
+/// are then encoded once, with more of them together.
+const BLOCK_ROWS_MIN: usize = 16;
 
 /// The unsealed points of all tables since one point of the journal.
 #[derive(Debug)]
@@ -42,6 +45,10 @@ pub struct Head {
     /// Bytes of encoded blocks and of the structures around them.
     block_bytes: AtomicUsize,
     points: AtomicU64,
+    /// Rows that are open.
+    open_rows: AtomicUsize,
+    /// Timelines of all tables.
+    timelines: AtomicUsize,
 }
 
 impl Head {
@@ -55,6 +62,8 @@ impl Head {
             open_bytes: AtomicUsize::new(0),
             block_bytes: AtomicUsize::new(0),
             points: AtomicU64::new(0),
+            open_rows: AtomicUsize::new(0),
+            timelines: AtomicUsize::new(0),
         }
     }
 
@@ -62,9 +71,7 @@ impl Head {
     pub(crate) fn apply(&self, sharded: &ShardedDelta<'_>, sequence: SequenceNumber, budget: usize) {
         let delta = sharded.delta;
         let growth = self.table_or_new(delta.table).apply(sharded, sequence);
-        let open = self.open_bytes.fetch_add(growth.open, Ordering::Relaxed) + growth.open - growth.closed;
-        self.open_bytes.fetch_sub(growth.closed, Ordering::Relaxed);
-        self.block_bytes.fetch_add(growth.blocks, Ordering::Relaxed);
+        self.grow(growth);
         self.points.fetch_add(
             delta
                 .groups
@@ -74,9 +81,22 @@ impl Head {
             Ordering::Relaxed,
         );
         self.end.store(sequence.0 + 1, Ordering::Release);
-        if open > budget / OPEN_SHARE {
+        let open_rows = self.open_rows.load(Ordering::Relaxed);
+        if self.open_bytes.load(Ordering::Relaxed) > budget / OPEN_SHARE
+            && open_rows >= self.timelines.load(Ordering::Relaxed) * BLOCK_ROWS_MIN
+        {
             self.close_open_rows();
         }
+    }
+
+    fn grow(&self, growth: Growth) {
+        self.open_bytes.fetch_add(growth.open, Ordering::Relaxed);
+        self.open_bytes.fetch_sub(growth.closed, Ordering::Relaxed);
+        self.block_bytes.fetch_add(growth.blocks, Ordering::Relaxed);
+        self.block_bytes.fetch_sub(growth.dropped, Ordering::Relaxed);
+        self.open_rows.fetch_add(growth.opened_rows, Ordering::Relaxed);
+        self.open_rows.fetch_sub(growth.closed_rows, Ordering::Relaxed);
+        self.timelines.fetch_add(growth.timelines, Ordering::Relaxed);
     }
 
     /// Takes in a delete of `sequence`: removes the points of timelines in a range. Called by the same thread.
@@ -88,10 +108,7 @@ impl Head {
         sequence: SequenceNumber,
     ) -> Result<()> {
         if let Some(table) = self.table(table) {
-            let growth = table.delete(ids, range)?;
-            self.open_bytes.fetch_sub(growth.closed, Ordering::Relaxed);
-            self.block_bytes.fetch_add(growth.blocks, Ordering::Relaxed);
-            self.block_bytes.fetch_sub(growth.dropped, Ordering::Relaxed);
+            self.grow(table.delete(ids, range)?);
         }
         self.end.store(sequence.0 + 1, Ordering::Release);
         Ok(())
@@ -101,9 +118,7 @@ impl Head {
     fn close_open_rows(&self) {
         let tables: Vec<_> = self.tables.read().values().cloned().collect();
         for table in tables {
-            let growth = table.close_open_rows();
-            self.open_bytes.fetch_sub(growth.closed, Ordering::Relaxed);
-            self.block_bytes.fetch_add(growth.blocks, Ordering::Relaxed);
+            self.grow(table.close_open_rows());
         }
     }
 
@@ -178,6 +193,12 @@ pub(crate) struct Growth {
     pub(crate) blocks: usize,
     /// Block bytes removed.
     pub(crate) dropped: usize,
+    /// Rows added.
+    pub(crate) opened_rows: usize,
+    /// Rows that became part of a block.
+    pub(crate) closed_rows: usize,
+    /// Timelines added.
+    pub(crate) timelines: usize,
 }
 
 impl Growth {
@@ -186,5 +207,8 @@ impl Growth {
         self.closed += other.closed;
         self.blocks += other.blocks;
         self.dropped += other.dropped;
+        self.opened_rows += other.opened_rows;
+        self.closed_rows += other.closed_rows;
+        self.timelines += other.timelines;
     }
 }

@@ -65,6 +65,7 @@ impl SeriesHead {
             }
         };
         growth.open = lane.append(group, row, sequence);
+        growth.opened_rows = 1;
         self.open_rows += 1;
         if self.open_rows >= BLOCK_ROWS {
             growth.add(self.close());
@@ -82,10 +83,11 @@ impl SeriesHead {
         let blocks = block.bytes.len() + BLOCK_OVERHEAD;
         self.blocks.push(block);
         self.lanes.iter_mut().for_each(Lane::clear);
-        self.open_rows = 0;
+        let closed_rows = std::mem::take(&mut self.open_rows);
         Growth {
             closed,
             blocks,
+            closed_rows,
             ..Growth::default()
         }
     }

@@ -126,6 +126,7 @@ impl Shard {
         let slot = *self.index.entry(id).or_insert(next);
         if slot == next {
             self.series.push(SeriesHead::default());
+            growth.timelines += 1;
             growth.blocks += size_of::<SeriesHead>() + size_of::<(TimelineId, u32)>();
         }
         slot
