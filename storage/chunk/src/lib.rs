@@ -3,7 +3,8 @@
 //! | type | is |
 //! |---|---|
 //! | [`Run`] | consecutive points of one timeline, unpacked |
-//! | [`Chunk`] | the same as bytes, read in place; [`encode_chunk`] writes it |
+//! | [`Chunk`] | the same as bytes, read in place; [`ChunkEncoder`] or [`encode_chunk`] writes it |
+//! | [`Summaries`] | what the numbers of a chunk come to in buckets of time |
 //! | [`Delta`] | a micro-batch of points of many timelines, or a delete, as the journal keeps it |
 //!
 //! Modules, from the small to the large: `wire` (numbers and checked reading), `bitpack` (kernels),

@@ -46,6 +46,7 @@ impl Entry {
     }
 
     /// Reads the entry that stands next, whose body may have `length_max` bytes.
+    #[inline]
     pub(crate) fn read(
         reader: &mut Reader<'_>,
         previous: u32,

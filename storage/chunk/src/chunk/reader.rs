@@ -137,9 +137,9 @@ impl<'a> Chunk<'a> {
 
     /// The columns of `field`: none, one, or one for each numeric type that it was written with.
     pub fn find(&self, field: FieldId) -> impl Iterator<Item = ColumnInfo<'a>> + use<'a> {
-        self.columns()
-            .skip_while(move |column| column.field < field)
-            .take_while(move |column| column.field == field)
+        let mut columns = self.columns();
+        columns.skip_to(field);
+        columns.take_while(move |column| column.field == field)
     }
 
     /// The rows whose instants lie in `range`; see [`Timestamps::row_range`].
@@ -254,8 +254,11 @@ impl<'a> Columns<'a> {
     fn check(mut self) -> Result<(), ChunkError> {
         let mut last = None;
         while self.left > 0 {
-            let column = self.advance()?;
-            let order = Some((column.field, column.value_type));
+            let (entry, mut body) = self.step()?;
+            if entry.is_sparse {
+                PresenceView::open(&mut body, self.rows)?;
+            }
+            let order = Some((entry.field, entry.value_type));
             if order <= last {
                 return Err(Damaged("columns out of order").into());
             }
@@ -265,16 +268,36 @@ impl<'a> Columns<'a> {
         Ok(self.bodies.finish()?)
     }
 
-    fn advance(&mut self) -> Result<ColumnInfo<'a>, ChunkError> {
+    /// Moves on to the first column of `field` or a later one.
+    fn skip_to(&mut self, field: FieldId) {
+        while self.left > 0 {
+            let here = *self;
+            match self.step() {
+                Ok((entry, _)) if entry.field < field => {}
+                _ => {
+                    *self = here;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The next entry and its body.
+    #[inline]
+    fn step(&mut self) -> Result<(Entry, Reader<'a>), ChunkError> {
         let entry = Entry::read(&mut self.directory, self.field, self.bodies.remaining())?;
         self.field = entry.field.0;
-        let mut body = self.bodies.split(entry.length)?;
+        self.left -= 1;
+        Ok((entry, self.bodies.split(entry.length)?))
+    }
+
+    fn advance(&mut self) -> Result<ColumnInfo<'a>, ChunkError> {
+        let (entry, mut body) = self.step()?;
         let presence = if entry.is_sparse {
             PresenceView::open(&mut body, self.rows)?
         } else {
             PresenceView::All
         };
-        self.left -= 1;
         Ok(ColumnInfo {
             field: entry.field,
             value_type: entry.value_type,

@@ -54,13 +54,21 @@ impl Alphabet {
     fn classify(&mut self, residuals: &[i64], center: i64, shift: usize) {
         let mut frequencies = [0u32; CLASSES];
         let (mut lows, mut highs) = ([i64::MAX; CLASSES], [i64::MIN; CLASSES]);
+        // Distances that are classes of their own need no bounds.
+        let single = if shift == 0 { SIDE - 8..SIDE + 8 } else { 0..0 };
+        for class in single.clone() {
+            let distance = class as i64 - SIDE as i64;
+            (lows[class], highs[class]) = (distance, distance);
+        }
         self.symbols.clear();
         self.symbols.extend(residuals.iter().map(|residual| {
             let distance = residual.wrapping_sub(center);
             let class = class_of(distance, shift);
             frequencies[class] += 1;
-            lows[class] = lows[class].min(distance);
-            highs[class] = highs[class].max(distance);
+            if !single.contains(&class) {
+                lows[class] = lows[class].min(distance);
+                highs[class] = highs[class].max(distance);
+            }
             class as u16
         }));
         self.bins.clear();

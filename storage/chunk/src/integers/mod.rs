@@ -129,6 +129,7 @@ impl<'a> Integers<'a> {
     /// Reads the column of `count` values that stands next; `count` must be backed by a checked limit.
     ///
     /// Costs a few instructions a block.
+    #[inline]
     pub(crate) fn open(reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
         match reader.byte()? {
             CODED => Coded::open(reader, count).map(Self::Coded),

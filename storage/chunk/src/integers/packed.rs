@@ -194,6 +194,7 @@ impl<'a> Packed<'a> {
     }
 
     /// As [`Packed::open`], where the form has been read.
+    #[inline]
     pub(super) fn open_form(code: u8, reader: &mut Reader<'a>, count: usize) -> Result<Self, Damaged> {
         if code == CONSTANT {
             let form = Form::Constant(reader.signed()?);
