@@ -260,14 +260,10 @@ impl<'a> PackedTimestamps<'a> {
         self.integers.get(row).wrapping_mul(self.unit)
     }
 
-    /// What each integer counts, in nanoseconds.
-    pub(crate) fn unit(&self) -> i64 {
-        self.unit
-    }
-
-    /// The timestamps in that unit.
-    pub(crate) fn integers(&self) -> &Integers<'a> {
-        &self.integers
+    /// Hands each timestamp to `visit`, in order.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(i64)) {
+        self.integers
+            .for_each(|value| visit(value.wrapping_mul(self.unit)));
     }
 
     /// Appends the timestamps of `rows`, which must lie inside.

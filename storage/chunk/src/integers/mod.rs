@@ -22,7 +22,8 @@ use std::ops::Range;
 
 use self::coded::Coded;
 use self::coding::CodedEncoder;
-use self::packed::{Packed, PackedEncoder};
+pub(crate) use self::packed::Packed;
+use self::packed::PackedEncoder;
 use crate::wire::{Damaged, Reader};
 
 /// The form byte of entropy-coded integers; those of packed ones are below.

@@ -249,6 +249,19 @@ impl<'a> Packed<'a> {
         }
     }
 
+    /// Hands each value to `visit`, in order.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(i64)) {
+        self.for_each_block(0..self.count, |values| {
+            values.iter().for_each(|value| visit(*value));
+        });
+    }
+
+    /// Fills `block` with the values of block `index`, which must exist; slots behind them are left with any value.
+    pub(crate) fn read_block(&self, index: usize, block: &mut Block) {
+        let count = BLOCK.min(self.count - index * BLOCK);
+        self.unpack_block(index, self.payload_offset(index), count, block);
+    }
+
     /// How many values.
     pub(super) fn count(&self) -> usize {
         self.count
