@@ -1,8 +1,41 @@
 //! The life of data, by itself: what is sealed, folded, migrated, purged and dropped, and when.
+//!
+//! Two halves. The planner ([`plan`]) is pure: from facts about segments, policies and time it says what is to be
+//! done, why, and from when on. The runner does it: one thread, one job at a time, at a pace that leaves the machine
+//! to writers and readers, with jobs that people can list, run, pause, resume and cancel.
+//!
+//! Every move is the store's: load, edit, drop. The scheduler only chooses; what it is told by an old plan the store
+//! refuses, and a job that ends early leaves everything as it was.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`scheduler`] | [`Scheduler`]: what services use |
+//! | [`plan`] | facts → work; one chore, one file; the preview of a policy |
+//! | [`schedule`] | cron expressions with time zones |
+//! | [`job`] | jobs as people see them |
+//! | `agenda` | what is next: ids, what was asked for, what waits after a failure |
+//! | `runner` | the thread |
+//! | [`pace`] | rate, pause and cancel of a running rewrite |
+//! | `journal` | what survives a restart |
+//! | [`work`] | the trait behind which the database is |
+//! | [`metrics`] | figures |
 
+mod agenda;
 pub mod chore;
+pub mod job;
+mod journal;
+pub mod metrics;
+pub mod pace;
 pub mod plan;
+mod runner;
 pub mod schedule;
+pub mod scheduler;
+pub mod work;
 
 pub use chore::Chore;
+pub use job::{Job, JobFilter, JobProgress, JobState, JobTable};
+pub use metrics::Metrics;
+pub use plan::Preview;
 pub use schedule::{ScheduleError, Timetable};
+pub use scheduler::{Scheduler, SchedulerError, Settings};
+pub use work::{Work, WorkError};

@@ -149,7 +149,7 @@ impl TableFacts {
     }
 
     /// The schedule that a chore keeps.
-    pub(super) fn schedule(&self, chore: Chore) -> &Schedule {
+    pub(crate) fn schedule(&self, chore: Chore) -> &Schedule {
         match chore {
             Chore::Migrate => &self.policy.migrate,
             Chore::Expire | Chore::Catalog => &self.policy.expire,

@@ -10,8 +10,11 @@
 //! 3. Beyond [`Shape::height_max`] a stack is folded even where nothing grows.
 //!
 //! A store that keeps data for decades has many windows that each have few segments. Once it holds more than
-//! [`SEGMENTS_CROWDED`], the cheapest segments to save are saved wherever they are: late data into its window, or
-//! eight neighbouring windows into one. Old windows thus become wide while young ones stay narrow.
+//! [`SEGMENTS_CROWDED`], the cheapest segments to save are saved wherever they are: late data among itself, or eight
+//! neighbouring windows into one. Old windows thus become wide while young ones stay narrow. Hot segments that are
+//! about to migrate are counted, but left alone.
+
+use std::collections::BTreeSet;
 
 use hashbrown::HashSet;
 use tideline_model::Tier;
@@ -26,12 +29,18 @@ use crate::chore::Chore;
 /// Segments of a store above which neighbours are joined: a read of all time opens so many, and a start reads their
 /// rows. Well below a thousand, so that late data and a backfill find room before the next fold.
 pub const SEGMENTS_CROWDED: usize = 600;
+/// Segments that stay are not joined below this number, however many hot ones are on their way through.
+pub const SEGMENTS_LASTING_MIN: usize = 300;
+/// The least by which joining grows its largest input: a large window is not rewritten for a little late data.
+const JOIN_GROWTH: u64 = 2;
 /// Doublings by which windows widen when neighbours are joined: eight at once, so that a byte is rewritten twice in
 /// a century of days, and not seven times as it would be by pairs.
 const JOIN_LEVELS: u8 = 3;
 /// A joined window spans at most this part of the age at which its points move or expire: they may stay longer by as
 /// much.
 const JOIN_AGE_PARTS: i64 = 8;
+/// Time that hot segments must still have before them to be joined: those that migrate earlier leave by themselves.
+const JOIN_HOT_LEFT: i64 = 30 * NANOS_PER_DAY;
 /// A hot window is not folded when it migrates within this part of `hot_ttl`: it is about to be rewritten anyway.
 const MIGRATES_SOON_PARTS: i64 = 8;
 /// Runs of a stack that are tried before it is left as it is, where others lie between the cheapest ones.
@@ -101,14 +110,28 @@ pub(super) fn plan(facts: &Facts, table: &TableFacts, taken: &mut Taken, planned
 
 /// Saves segments where it costs least, while the store holds too many.
 pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<Planned>) {
-    let total: usize = facts.tables.iter().map(|table| table.segments.len()).sum();
-    let saved = |planned: &[Planned]| -> usize {
-        let folds = planned
-            .iter()
-            .filter(|work| !work.inputs.is_empty() && work.chore != Chore::Expire);
-        folds.map(|work| work.inputs.len() - 1).sum()
+    let lasts = |table: &TableFacts, segment: &SegmentFacts| {
+        segment.tier == Tier::Cold || !migrates_within(facts, table, segment, JOIN_HOT_LEFT)
     };
-    if total.saturating_sub(saved(planned)) <= SEGMENTS_CROWDED {
+    let lasting = |table: &TableFacts| {
+        table
+            .segments
+            .iter()
+            .filter(|segment| lasts(table, segment))
+            .count()
+    };
+    let total: usize = facts.tables.iter().map(|table| table.segments.len()).sum();
+    let lasting: usize = facts.tables.iter().map(lasting).sum();
+    let allowed = SEGMENTS_CROWDED
+        .saturating_sub(total - lasting)
+        .max(SEGMENTS_LASTING_MIN);
+    let saved = |work: &Planned| match work.chore {
+        Chore::Fold => work.inputs.len() - 1,
+        Chore::Expire => work.inputs.len(),
+        Chore::Seal | Chore::Migrate | Chore::Purge | Chore::Catalog => 0,
+    };
+    let mut left = lasting.saturating_sub(planned.iter().map(saved).sum());
+    if left <= allowed {
         return;
     }
     let mut candidates = Vec::new();
@@ -117,21 +140,42 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<P
             candidates.extend(joinable(facts, table, tier, taken));
         }
     }
-    candidates.sort_by_key(|candidate: &Candidate<'_>| candidate.cost);
-    while let Some(cheapest) = candidates.first().map(|candidate| candidate.cost) {
-        if total.saturating_sub(saved(planned)) <= SEGMENTS_CROWDED {
+    // Among what costs about the same the oldest go first: late data comes to young windows.
+    let cheapest = candidates
+        .iter()
+        .map(|candidate| candidate.cost.max(1))
+        .min()
+        .unwrap_or(1);
+    candidates.sort_by_cached_key(|candidate| {
+        let oldest = candidate
+            .inputs
+            .segments
+            .iter()
+            .map(|segment| segment.first)
+            .min();
+        ((candidate.cost / cheapest).checked_ilog2(), oldest)
+    });
+    for candidate in candidates {
+        if left <= allowed {
             return;
         }
-        // Among what costs about the same the oldest go first: late data comes to young windows.
-        let like = candidates.partition_point(|candidate| candidate.cost <= cheapest.saturating_mul(2));
-        let oldest = (0..like).min_by_key(|at| candidates[*at].inputs.segments[0].first);
-        let chosen = candidates.remove(oldest.unwrap_or(0));
-        if chosen.inputs.segments.iter().any(|segment| taken.holds(segment)) {
+        if candidate
+            .inputs
+            .segments
+            .iter()
+            .any(|segment| taken.holds(segment))
+        {
             continue;
         }
-        let reason =
-            format!("the store holds {total} segments; above {SEGMENTS_CROWDED} neighbours are joined");
-        let work = fold(facts, chosen.table, &chosen.inputs, reason, Urgency::Crowded);
+        let reason = format!("the store holds {total} segments; neighbours are joined to keep them few");
+        let work = fold(
+            facts,
+            candidate.table,
+            &candidate.inputs,
+            reason,
+            Urgency::Crowded,
+        );
+        left = left.saturating_sub(saved(&work));
         taken.take(&work);
         planned.push(work);
     }
@@ -145,25 +189,33 @@ struct Candidate<'a> {
     cost: u64,
 }
 
-/// The cheapest fold within each window of a table, and within each wider window that may be made.
+/// The cheapest fold within each window of a table, and of the neighbours in each wider window that may be made.
 fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Taken) -> Vec<Candidate<'a>> {
-    let members = members(facts, table, tier, taken);
-    let own = || members.iter().map(|segment| fold_window(segment));
-    let wider = own().map(|window| widened(window, (window.level + JOIN_LEVELS).min(LEVEL_MAX)));
+    let mut members = members(facts, table, tier, taken);
+    members.retain(|segment| tier == Tier::Cold || !migrates_within(facts, table, segment, JOIN_HOT_LEFT));
+    let own: HashSet<Window> = members.iter().map(|segment| fold_window(segment)).collect();
+    let wider = own
+        .iter()
+        .map(|window| widened(*window, (window.level + JOIN_LEVELS).min(LEVEL_MAX)));
     let wider = wider.filter(|window| may_be_joined(facts, table, tier, *window));
-    let targets: HashSet<Window> = own().chain(wider).collect();
-    let mut targets: Vec<Window> = targets.into_iter().collect();
-    targets.sort_unstable();
+    let targets: BTreeSet<Window> = wider.chain(own.iter().copied()).collect();
     let within = |target: &Window| {
+        // Neighbours are about as wide as each other: a narrow window is joined to its like first.
+        let is_like = |window: Window| window.level + JOIN_LEVELS >= target.level || own.contains(target);
         let inside = members
             .iter()
             .filter(|segment| target.holds(fold_window(segment)));
         let inside: Vec<&SegmentFacts> = inside.copied().collect();
+        let like: Vec<_> = inside
+            .iter()
+            .filter(|segment| is_like(fold_window(segment)))
+            .copied()
+            .collect();
         // Most windows have one segment, and nothing to save.
-        if inside.len() < 2 {
+        if like.len() < 2 {
             return None;
         }
-        let (inputs, cost) = cheapest(inside.clone(), table, &inside, 1, taken)?;
+        let (inputs, cost) = cheapest(like, table, &inside, JOIN_GROWTH, taken)?;
         Some(Candidate { table, inputs, cost })
     };
     targets.iter().filter_map(within).collect()
@@ -227,17 +279,17 @@ fn grows(inputs: &Inputs<'_>, growth: u64) -> bool {
 
 /// The segments of a tier that may be folded.
 fn members<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Taken) -> Vec<&'a SegmentFacts> {
-    let stays = |segment: &SegmentFacts| tier == Tier::Cold || !migrates_soon(facts, table, segment);
+    let soon = table.policy.hot_ttl.unwrap_or_default() / MIGRATES_SOON_PARTS;
+    let stays = |segment: &SegmentFacts| tier == Tier::Cold || !migrates_within(facts, table, segment, soon);
     let members = table.segments.iter().filter(|segment| segment.tier == tier);
     members
         .filter(|segment| !taken.holds(segment) && stays(segment))
         .collect()
 }
 
-fn migrates_soon(facts: &Facts, table: &TableFacts, segment: &SegmentFacts) -> bool {
-    let soon = table.policy.hot_ttl.unwrap_or_default() / MIGRATES_SOON_PARTS;
+fn migrates_within(facts: &Facts, table: &TableFacts, segment: &SegmentFacts, nanos: i64) -> bool {
     let at = table.cold_at(segment.cold_window(), facts.window_nanos);
-    at.is_some_and(|at| at <= facts.now().saturating_add(soon))
+    at.is_some_and(|at| at <= facts.now().saturating_add(nanos))
 }
 
 /// The window in which a segment is folded: cold ones share a day at least.

@@ -145,7 +145,13 @@ fn work(chore: Chore, table: &TableFacts, segments: &[&SegmentFacts], window: Wi
 
 /// When a table's chore may begin by its schedule: `ready` or the first instant of the schedule after both `ready`
 /// and what was served last. `None` where the schedule cannot be kept.
-fn begins(facts: &Facts, table: &TableFacts, past: &Past, chore: Chore, ready: i64) -> Option<i64> {
+pub(crate) fn begins(
+    facts: &Facts,
+    table: &TableFacts,
+    past: &Past,
+    chore: Chore,
+    ready: i64,
+) -> Option<i64> {
     let timetable = Timetable::new(table.schedule(chore)).ok()?;
     if timetable.is_continuous() {
         return Some(ready);

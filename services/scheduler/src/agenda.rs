@@ -1,0 +1,303 @@
+//! What is to be done next: planned work with its job ids, what was asked for by hand, and what has to wait.
+//!
+//! A plan is made anew at each look. Work that was in the plan before keeps its id; work that is not in it any more
+//! disappears. Nothing here blocks or reads a clock.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use tideline_model::time::NANOS_PER_SECOND;
+use tideline_model::{SegmentId, TableId};
+use tideline_series_store::window::Window;
+
+use crate::chore::Chore;
+use crate::job::{Job, JobState, JobTable};
+use crate::journal::{Edit, Journal};
+use crate::plan::{Facts, Past, Planned, begins};
+use crate::schedule::Timetable;
+
+/// Planned jobs that are listed and numbered; the rest of a longer plan comes when these are done.
+const PLANNED_MAX: usize = 1_000;
+/// Wait after a failure; it doubles with each further one up to [`RETRY_MAX`].
+const RETRY_MIN: Duration = Duration::from_secs(5);
+/// Longest wait after a failure: a full disk is noticed to be empty again soon enough.
+const RETRY_MAX: Duration = Duration::from_secs(600);
+/// How long cancelled work without a schedule is left alone: time to change what led to it.
+const CANCELLED_REST: Duration = Duration::from_secs(3_600);
+/// An instant of a schedule at which there was nothing to do is stored this often, nanoseconds.
+const SERVED_STORED_EVERY: i64 = 3_600 * NANOS_PER_SECOND;
+
+/// A planned job.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) work: Planned,
+    pub(crate) table: Option<JobTable>,
+    pub(crate) created: i64,
+    /// Whether somebody asked for it.
+    pub(crate) by_hand: bool,
+    /// Whether it, and not its chore, is paused. Only of one that was asked for.
+    pub(crate) is_paused: bool,
+}
+
+/// What tells a piece of work from another in two plans.
+type Identity = (Chore, Option<TableId>, Option<Window>, Vec<SegmentId>);
+/// What waits after a failure or a cancel: the same kind of work at the same place.
+type Place = (Chore, Option<TableId>, Option<Window>);
+
+/// Until when work at a place waits.
+#[derive(Debug, Clone, Copy)]
+enum Hold {
+    /// It failed so often in a row; monotonic time of the next try.
+    Failed(u32, Duration),
+    /// It was cancelled; monotonic time.
+    Cancelled(Duration),
+    /// It was cancelled; trusted time of the schedule's next instant.
+    CancelledUntil(i64),
+}
+
+/// Everything that waits.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda {
+    pub(crate) by_hand: VecDeque<Entry>,
+    pub(crate) planned: Vec<Entry>,
+    holds: HashMap<Place, Hold>,
+    deletes_since: HashMap<SegmentId, i64>,
+    /// Chores of tables that had work since it was last stored that their schedules were served.
+    worked: Vec<(TableId, Chore)>,
+}
+
+impl Entry {
+    fn identity(&self) -> Identity {
+        let work = &self.work;
+        (work.chore, work.table, work.window, work.inputs.clone())
+    }
+
+    fn place(&self) -> Place {
+        (self.work.chore, self.work.table, self.work.window)
+    }
+
+    /// As people see it.
+    pub(crate) fn job(&self, journal: &Journal) -> Job {
+        let mut job = Job::planned(self.id, &self.work, self.table.clone(), self.created);
+        job.by_hand = self.by_hand;
+        if self.is_paused || (!self.by_hand && journal.is_paused(self.work.table, self.work.chore)) {
+            job.state = JobState::Paused;
+        }
+        job
+    }
+}
+
+impl Agenda {
+    /// What plans depend on beside facts. Takes note of segments that have deletes now.
+    pub(crate) fn past(&mut self, facts: &Facts, journal: &Journal) -> Past {
+        let segments = facts.tables.iter().flat_map(|table| &table.segments);
+        let deleted = segments.filter(|segment| segment.has_deletes);
+        let since = |id| self.deletes_since.get(&id).copied().unwrap_or(facts.now());
+        self.deletes_since = deleted.map(|segment| (segment.id, since(segment.id))).collect();
+        Past {
+            served: journal.served(),
+            deletes_since: self.deletes_since.clone(),
+        }
+    }
+
+    /// Takes over a new plan. `running` is being done.
+    pub(crate) fn renew(
+        &mut self,
+        facts: &Facts,
+        planned: Vec<Planned>,
+        running: Option<&Entry>,
+        journal: &mut Journal,
+    ) {
+        let known = self.planned.drain(..).map(|entry| (entry.identity(), entry));
+        let mut known: HashMap<Identity, Entry> = known.collect();
+        let spoken_for: Vec<Identity> = self.by_hand.iter().chain(running).map(Entry::identity).collect();
+        for work in planned {
+            if self.planned.len() == PLANNED_MAX {
+                break;
+            }
+            let identity = (work.chore, work.table, work.window, work.inputs.clone());
+            if spoken_for.contains(&identity) {
+                continue;
+            }
+            let entry = match known.remove(&identity) {
+                Some(entry) => Entry { work, ..entry },
+                None => Entry {
+                    id: journal.next_id(),
+                    table: work.table.and_then(|table| job_table(facts, table)),
+                    created: facts.now(),
+                    by_hand: false,
+                    is_paused: false,
+                    work,
+                },
+            };
+            self.planned.push(entry);
+        }
+    }
+
+    /// Moves planned work of a kind to the front, whatever its schedule; the ids.
+    pub(crate) fn ask_for(&mut self, chore: Chore, table: Option<TableId>) -> Vec<u64> {
+        let is_meant = |work: &Planned| work.chore == chore && (table.is_none() || work.table == table);
+        let (meant, rest) = self.planned.drain(..).partition(|entry| is_meant(&entry.work));
+        self.planned = rest;
+        let meant: Vec<Entry> = meant;
+        let asked_before = self
+            .by_hand
+            .iter()
+            .filter(|entry| is_meant(&entry.work))
+            .map(|entry| entry.id);
+        let ids = asked_before.chain(meant.iter().map(|entry| entry.id)).collect();
+        self.by_hand.extend(meant.into_iter().map(|entry| Entry {
+            by_hand: true,
+            ..entry
+        }));
+        ids
+    }
+
+    /// Takes the next piece of work out of what waits.
+    pub(crate) fn next(&mut self, facts: &Facts, journal: &Journal, monotonic: Duration) -> Option<Entry> {
+        if let Some(at) = self.by_hand.iter().position(|entry| !entry.is_paused) {
+            return self.by_hand.remove(at);
+        }
+        let now = facts.now();
+        self.holds.retain(|_, hold| match hold {
+            // How often it failed is remembered a while longer.
+            Hold::Failed(_, until) => monotonic < until.saturating_add(RETRY_MAX),
+            Hold::Cancelled(until) => monotonic < *until,
+            Hold::CancelledUntil(until) => now < *until,
+        });
+        let may_begin = |entry: &Entry| {
+            entry.work.is_due(now)
+                && !journal.is_paused(entry.work.table, entry.work.chore)
+                && !self.is_held(entry, monotonic)
+        };
+        let at = self.planned.iter().position(may_begin)?;
+        Some(self.planned.remove(at))
+    }
+
+    fn is_held(&self, entry: &Entry, monotonic: Duration) -> bool {
+        match self.holds.get(&entry.place()) {
+            Some(Hold::Failed(_, until)) => monotonic < *until,
+            Some(Hold::Cancelled(_) | Hold::CancelledUntil(_)) => true,
+            None => false,
+        }
+    }
+
+    /// Puts work back that began and was given up by a pause.
+    pub(crate) fn put_back(&mut self, entry: Entry) {
+        if entry.by_hand {
+            let is_paused = true;
+            self.by_hand.push_front(Entry { is_paused, ..entry });
+        } else {
+            self.planned.push(entry);
+        }
+    }
+
+    /// Takes a waiting job out.
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Entry> {
+        if let Some(at) = self.by_hand.iter().position(|entry| entry.id == id) {
+            return self.by_hand.remove(at);
+        }
+        let at = self.planned.iter().position(|entry| entry.id == id)?;
+        Some(self.planned.remove(at))
+    }
+
+    /// A waiting job.
+    pub(crate) fn find(&mut self, id: u64) -> Option<&mut Entry> {
+        self.by_hand
+            .iter_mut()
+            .chain(&mut self.planned)
+            .find(|entry| entry.id == id)
+    }
+
+    /// Work at its place succeeded.
+    pub(crate) fn succeeded(&mut self, entry: &Entry) {
+        self.holds.remove(&entry.place());
+        let worked = entry.work.table.map(|table| (table, entry.work.chore));
+        self.worked
+            .extend(worked.filter(|worked| !self.worked.contains(worked)));
+    }
+
+    /// Work at its place waits longer with each failure.
+    pub(crate) fn failed(&mut self, entry: &Entry, monotonic: Duration) {
+        let hold = self
+            .holds
+            .entry(entry.place())
+            .or_insert(Hold::Failed(0, monotonic));
+        let failures = if let Hold::Failed(failures, _) = hold {
+            *failures
+        } else {
+            0
+        };
+        let wait = RETRY_MIN.saturating_mul(1 << failures.min(16)).min(RETRY_MAX);
+        *hold = Hold::Failed(failures.saturating_add(1), monotonic.saturating_add(wait));
+    }
+
+    /// Work at its place is left alone until its schedule comes again.
+    pub(crate) fn cancelled(&mut self, entry: &Entry, facts: &Facts, monotonic: Duration) {
+        let table = facts
+            .tables
+            .iter()
+            .find(|table| Some(table.id) == entry.work.table);
+        let timetable = table.and_then(|table| Timetable::new(table.schedule(entry.work.chore)).ok());
+        let next = timetable
+            .filter(|timetable| !timetable.is_continuous())
+            .and_then(|timetable| timetable.next_after(facts.now()));
+        let hold = match next {
+            Some(next) => Hold::CancelledUntil(next),
+            None => Hold::Cancelled(monotonic.saturating_add(CANCELLED_REST)),
+        };
+        self.holds.insert(entry.place(), hold);
+    }
+
+    /// Takes note of schedules whose instant came and for which nothing is left to do; the rows to store.
+    pub(crate) fn serve(&mut self, facts: &Facts, past: &Past, journal: &mut Journal) -> Edit {
+        let mut edit = Edit::default();
+        let now = facts.now();
+        for table in &facts.tables {
+            let mut is_to_store = false;
+            for chore in [Chore::Migrate, Chore::Expire] {
+                let is_continuous = Timetable::new(table.schedule(chore)).is_ok_and(|it| it.is_continuous());
+                let has_come = begins(facts, table, past, chore, i64::MIN).is_some_and(|at| at <= now);
+                if is_continuous || !has_come || self.has_work(table.id, chore, now) {
+                    continue;
+                }
+                let before = journal.serve(table.id, chore, now);
+                let has_worked = self.worked.contains(&(table.id, chore));
+                self.worked.retain(|worked| *worked != (table.id, chore));
+                is_to_store |= has_worked
+                    || before.is_none_or(|before| now.abs_diff(before) >= SERVED_STORED_EVERY.unsigned_abs());
+            }
+            if is_to_store {
+                edit.put.push(journal.table_row(table.id));
+            }
+        }
+        edit.remove = journal.retain_tables(|id| facts.tables.iter().any(|table| table.id == id));
+        edit
+    }
+
+    /// Whether something of a chore is still to be done since its schedule came. What was cancelled is not.
+    fn has_work(&self, table: TableId, chore: Chore, now: i64) -> bool {
+        let is_cancelled = |entry: &Entry| {
+            matches!(
+                self.holds.get(&entry.place()),
+                Some(Hold::Cancelled(_) | Hold::CancelledUntil(_))
+            )
+        };
+        self.planned.iter().any(|entry| {
+            entry.work.table == Some(table)
+                && entry.work.chore == chore
+                && entry.work.is_due(now)
+                && !is_cancelled(entry)
+        })
+    }
+}
+
+fn job_table(facts: &Facts, table: TableId) -> Option<JobTable> {
+    let found = facts.tables.iter().find(|known| known.id == table)?;
+    Some(JobTable {
+        id: found.id,
+        name: found.name.clone(),
+    })
+}

@@ -1,0 +1,288 @@
+//! What survives a restart: past jobs, how far schedules were served, which chores are paused, the next job id.
+//!
+//! Rows are JSON with a `format` number. They are written when a job begins and ends, not as it proceeds: after a
+//! crash a job that was running is known to have been interrupted, and its work is simply planned again.
+//!
+//! | row | holds |
+//! |---|---|
+//! | `job-` and the id, 20 digits | a job that began |
+//! | `table-` and the number, 10 digits | schedules and pauses of a table |
+//! | `store` | the next id, and pauses of the whole store |
+//!
+//! A row that cannot be read is left out and reported: history is not worth refusing to start.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tideline_model::TableId;
+
+use crate::chore::Chore;
+use crate::job::{Job, JobState};
+
+/// The stored form that this build writes, and the only one yet.
+const FORMAT: u8 = 1;
+/// Job ids that are set aside by one edit. A crash leaves out what is left of them.
+const IDS_SET_ASIDE: u64 = 1_000;
+/// Longest text of a job that is kept, in characters.
+const TEXT_CHARS_MAX: usize = 1_000;
+const STORE_ROW: &str = "store";
+
+/// Everything that is kept about jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    /// Jobs that began, by id.
+    pub(crate) jobs: BTreeMap<u64, Job>,
+    tables: HashMap<TableId, TableState>,
+    paused: BTreeSet<Chore>,
+    next_id: u64,
+    /// Ids below this one are not given out again after a restart.
+    set_aside: u64,
+}
+
+/// Rows to write and to remove, in one edit.
+#[derive(Debug, Default)]
+pub(crate) struct Edit {
+    pub(crate) put: Vec<(Bytes, Bytes)>,
+    pub(crate) remove: Vec<Bytes>,
+}
+
+impl Edit {
+    /// Writes a row, where there is one.
+    pub(crate) fn put(row: Option<(Bytes, Bytes)>) -> Self {
+        Self {
+            put: row.into_iter().collect(),
+            remove: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.put.extend(other.put);
+        self.remove.extend(other.remove);
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct TableState {
+    /// Up to which trusted instant each schedule was served.
+    served: BTreeMap<Chore, i64>,
+    paused: BTreeSet<Chore>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Row<T> {
+    format: u8,
+    #[serde(flatten)]
+    content: T,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoreState {
+    next_id: u64,
+    paused: BTreeSet<Chore>,
+}
+
+impl Journal {
+    /// Reads what an earlier process left. Jobs that it was doing are interrupted; the edit says so.
+    pub(crate) fn read(rows: &[(Bytes, Bytes)]) -> (Self, Edit) {
+        let mut journal = Self {
+            next_id: 1,
+            set_aside: 1,
+            ..Self::default()
+        };
+        let mut edit = Edit::default();
+        for (name, detail) in rows {
+            if let Err(reason) = journal.take(&String::from_utf8_lossy(name), detail) {
+                tracing::warn!(?name, reason, "a row about jobs cannot be read and is left out");
+            }
+        }
+        let running = journal.jobs.values_mut().filter(|job| !job.state.is_final());
+        for job in running {
+            job.state = JobState::Cancelled;
+            job.finished = job.started;
+            job.outcome =
+                Some("interrupted by the end of the process; the same work is planned again".into());
+            edit.put.push(job_row(job));
+        }
+        (journal, edit)
+    }
+
+    fn take(&mut self, name: &str, detail: &[u8]) -> Result<(), String> {
+        if let Some(id) = name.strip_prefix("job-").and_then(|id| id.parse::<u64>().ok()) {
+            // Even of a job that cannot be read the id is not used again.
+            self.next_id = self.next_id.max(id.saturating_add(1));
+            self.set_aside = self.set_aside.max(self.next_id);
+            self.jobs.insert(id, parse(detail)?);
+        } else if let Some(id) = name.strip_prefix("table-").and_then(|id| id.parse().ok()) {
+            self.tables.insert(TableId(id), parse(detail)?);
+        } else if name == STORE_ROW {
+            let store: StoreState = parse(detail)?;
+            self.next_id = self.next_id.max(store.next_id);
+            self.set_aside = self.set_aside.max(self.next_id);
+            self.paused = store.paused;
+        } else {
+            return Err("it has no known name".into());
+        }
+        Ok(())
+    }
+
+    /// An id that was never used. Where [`Journal::ids_to_set_aside`] says so, the store's row is to be written.
+    pub(crate) fn next_id(&mut self) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        id
+    }
+
+    /// The store's row, where ids were given out that it does not cover yet.
+    pub(crate) fn ids_to_set_aside(&mut self) -> Option<(Bytes, Bytes)> {
+        if self.next_id <= self.set_aside {
+            return None;
+        }
+        self.set_aside = self.next_id + IDS_SET_ASIDE;
+        Some(self.store_row())
+    }
+
+    /// The row of the whole store as it is now.
+    pub(crate) fn store_row(&self) -> (Bytes, Bytes) {
+        let content = StoreState {
+            next_id: self.set_aside,
+            paused: self.paused.clone(),
+        };
+        row(STORE_ROW.into(), content)
+    }
+
+    /// The row of a table as it is now.
+    pub(crate) fn table_row(&self, table: TableId) -> (Bytes, Bytes) {
+        let content = self.tables.get(&table).cloned().unwrap_or_default();
+        row(table_name(table), content)
+    }
+
+    /// Takes in a job that began or ended; the edit that keeps it, within `history` past jobs.
+    ///
+    /// Of too many, the oldest of the most numerous kind goes: a hundred folds do not push out the one migration.
+    pub(crate) fn keep(&mut self, mut job: Job, history: usize) -> Edit {
+        for text in [&mut job.outcome, &mut job.error].into_iter().flatten() {
+            *text = text.chars().take(TEXT_CHARS_MAX).collect();
+        }
+        let mut edit = Edit::default();
+        edit.put.push(job_row(&job));
+        self.jobs.insert(job.id, job);
+        while self.jobs.len() > history.max(1) {
+            let Some(oldest) = self.most_numerous() else { break };
+            self.jobs.remove(&oldest);
+            edit.remove.push(job_name(oldest));
+        }
+        edit
+    }
+
+    /// Forgets a job that began and went back to where it was; the edit that does so.
+    pub(crate) fn forget(&mut self, id: u64) -> Edit {
+        self.jobs.remove(&id);
+        Edit {
+            put: Vec::new(),
+            remove: vec![job_name(id)],
+        }
+    }
+
+    /// The oldest past job of the kind with most of them.
+    fn most_numerous(&self) -> Option<u64> {
+        let past = || self.jobs.values().filter(|job| job.state.is_final());
+        let mut counts: BTreeMap<Chore, usize> = BTreeMap::new();
+        past().for_each(|job| *counts.entry(job.kind).or_default() += 1);
+        let (kind, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        past().find(|job| job.kind == kind).map(|job| job.id)
+    }
+
+    /// Up to when schedules were served, for the planner.
+    pub(crate) fn served(&self) -> HashMap<(TableId, Chore), i64> {
+        let tables = self.tables.iter();
+        tables
+            .flat_map(|(table, state)| state.served.iter().map(|(chore, at)| ((*table, *chore), *at)))
+            .collect()
+    }
+
+    /// Takes note that a schedule was served; the instant that stood there before.
+    pub(crate) fn serve(&mut self, table: TableId, chore: Chore, now: i64) -> Option<i64> {
+        self.tables.entry(table).or_default().served.insert(chore, now)
+    }
+
+    /// Pauses a chore or lets it go on; the row that keeps it, unless it was so already.
+    pub(crate) fn set_paused(
+        &mut self,
+        table: Option<TableId>,
+        chore: Chore,
+        is_paused: bool,
+    ) -> Option<(Bytes, Bytes)> {
+        let paused = match table {
+            Some(table) => &mut self.tables.entry(table).or_default().paused,
+            None => &mut self.paused,
+        };
+        let changed = if is_paused {
+            paused.insert(chore)
+        } else {
+            paused.remove(&chore)
+        };
+        changed.then(|| table.map_or_else(|| self.store_row(), |table| self.table_row(table)))
+    }
+
+    /// Whether a chore is paused.
+    pub(crate) fn is_paused(&self, table: Option<TableId>, chore: Chore) -> bool {
+        match table {
+            Some(table) => self
+                .tables
+                .get(&table)
+                .is_some_and(|state| state.paused.contains(&chore)),
+            None => self.paused.contains(&chore),
+        }
+    }
+
+    /// Chores that are paused.
+    pub(crate) fn paused_count(&self) -> usize {
+        let of_tables: usize = self.tables.values().map(|state| state.paused.len()).sum();
+        self.paused.len() + of_tables
+    }
+
+    /// Forgets tables that are gone; the names of their rows.
+    pub(crate) fn retain_tables(&mut self, exists: impl Fn(TableId) -> bool) -> Vec<Bytes> {
+        let gone = self.tables.keys().copied().filter(|table| !exists(*table));
+        let gone: Vec<TableId> = gone.collect();
+        gone.into_iter()
+            .map(|table| {
+                self.tables.remove(&table);
+                Bytes::from(table_name(table))
+            })
+            .collect()
+    }
+}
+
+fn job_row(job: &Job) -> (Bytes, Bytes) {
+    let name = String::from_utf8_lossy(&job_name(job.id)).into_owned();
+    row(name, job)
+}
+
+fn job_name(id: u64) -> Bytes {
+    format!("job-{id:020}").into()
+}
+
+fn table_name(table: TableId) -> String {
+    format!("table-{:010}", table.0)
+}
+
+fn row(name: String, content: impl Serialize) -> (Bytes, Bytes) {
+    let row = Row {
+        format: FORMAT,
+        content,
+    };
+    let detail = serde_json::to_vec(&row).expect("plain structures always serialise");
+    (name.into(), detail.into())
+}
+
+fn parse<T: DeserializeOwned>(detail: &[u8]) -> Result<T, String> {
+    let row: Row<serde_json::Value> = serde_json::from_slice(detail).map_err(|error| error.to_string())?;
+    if row.format != FORMAT {
+        return Err(format!("format {} is not known to this build", row.format));
+    }
+    serde_json::from_value(row.content).map_err(|error| error.to_string())
+}

@@ -1,0 +1,388 @@
+//! The runner: looks, takes the next piece of work, does it, writes down what came of it.
+//!
+//! One thread does one job at a time. It looks every few seconds, and again after each job, so a plan is never older
+//! than the job before it. Whoever asks or tells the runner something does so under a lock that is never held while
+//! work is done.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::{Condvar, Mutex};
+use tideline_model::{Clock, TableId};
+use tideline_series_store::{Rewrite, RewriteCause, RewriteCost};
+
+use crate::agenda::{Agenda, Entry};
+use crate::chore::Chore;
+use crate::job::{Job, JobProgress, JobState};
+use crate::journal::{Edit, Journal};
+use crate::metrics::Totals;
+use crate::pace::{Budget, Control, JobPace, Wish};
+use crate::plan::{Facts, Past, PlanSettings, Planned, plan};
+use crate::scheduler::Settings;
+use crate::work::{Work, WorkError};
+
+/// What the runner's thread and its callers share.
+pub(crate) struct Shared {
+    pub(crate) work: Arc<dyn Work>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) state: Mutex<State>,
+    pub(crate) control: Control,
+    /// Signalled when there may be work.
+    pub(crate) wake: Condvar,
+    /// Signalled when a job ends, and at the end.
+    pub(crate) ended: Condvar,
+    /// Held while one job is chosen and done.
+    turn: Mutex<()>,
+}
+
+/// What changes under the lock.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) journal: Journal,
+    pub(crate) agenda: Agenda,
+    pub(crate) running: Option<Running>,
+    /// The latest facts; `None` before the first look.
+    pub(crate) facts: Option<Arc<Facts>>,
+    pub(crate) totals: Totals,
+    budgets: HashMap<TableId, Budget>,
+    pub(crate) is_stopping: bool,
+    is_woken: bool,
+}
+
+/// The job that runs.
+pub(crate) struct Running {
+    pub(crate) entry: Entry,
+    pub(crate) job: Job,
+    pub(crate) began: Duration,
+}
+
+/// How a job ended.
+enum Ended {
+    Done { outcome: String, is_news: bool },
+    GivenUp(Wish),
+    Overtaken(String),
+    Failed(String),
+}
+
+/// One look at the store.
+struct Look {
+    facts: Arc<Facts>,
+    past: Past,
+    planned: Vec<Planned>,
+}
+
+impl Shared {
+    pub(crate) fn new(work: Arc<dyn Work>, settings: Settings) -> Self {
+        let (journal, interrupted) = Journal::read(&work.job_rows());
+        let shared = Self {
+            clock: work.clock(),
+            state: Mutex::new(State {
+                journal,
+                ..State::default()
+            }),
+            control: Control::default(),
+            wake: Condvar::new(),
+            ended: Condvar::new(),
+            turn: Mutex::default(),
+            work,
+            settings,
+        };
+        shared.write(interrupted);
+        shared
+    }
+
+    /// The thread: works until it is stopped.
+    pub(crate) fn run(&self) {
+        loop {
+            while self.tick() {}
+            let mut state = self.state.lock();
+            if state.is_stopping {
+                return;
+            }
+            if !std::mem::take(&mut state.is_woken) {
+                self.wake.wait_for(&mut state, self.settings.tick_interval);
+            }
+        }
+    }
+
+    /// Looks, and does the most urgent piece of work that may begin; whether there was one.
+    pub(crate) fn tick(&self) -> bool {
+        let _one_at_a_time = self.turn.lock();
+        let mut look = self.look();
+        let mut edit = Edit::default();
+        let begun = {
+            let mut state = self.state.lock();
+            if state.is_stopping {
+                return false;
+            }
+            state.renew(&mut look);
+            let State { agenda, journal, .. } = &mut *state;
+            edit.add(agenda.serve(&look.facts, &look.past, journal));
+            edit.put.extend(journal.ids_to_set_aside());
+            let monotonic = self.clock.monotonic();
+            let next = agenda.next(&look.facts, journal, monotonic);
+            next.map(|entry| {
+                self.control.reset();
+                edit.add(state.begin(&entry, &look.facts, monotonic, self.settings.history));
+                let budget = state.budget(&entry, &look.facts, monotonic);
+                (entry, budget)
+            })
+        };
+        self.write(edit);
+        let Some((entry, budget)) = begun else {
+            return false;
+        };
+        self.execute(entry, &look.facts, budget);
+        true
+    }
+
+    /// Looks and plans, and takes over the plan without doing anything.
+    pub(crate) fn refresh(&self) -> Arc<Facts> {
+        let mut look = self.look();
+        let row = {
+            let mut state = self.state.lock();
+            state.renew(&mut look);
+            state.journal.ids_to_set_aside()
+        };
+        self.write(Edit::put(row));
+        look.facts
+    }
+
+    /// Makes the thread look at once.
+    pub(crate) fn wake_up(&self) {
+        self.state.lock().is_woken = true;
+        self.wake.notify_all();
+    }
+
+    /// Settings of plans.
+    pub(crate) fn plan_settings(&self) -> PlanSettings {
+        PlanSettings {
+            purge_delay: i64::try_from(self.settings.purge_delay.as_nanos()).unwrap_or(i64::MAX),
+        }
+    }
+
+    fn look(&self) -> Look {
+        let facts = Arc::new(self.work.facts());
+        let past = {
+            let State { agenda, journal, .. } = &mut *self.state.lock();
+            agenda.past(&facts, journal)
+        };
+        let planned = plan(&facts, &past, &self.plan_settings());
+        Look { facts, past, planned }
+    }
+
+    /// Writes rows about jobs. They are only a record: work goes on without them.
+    pub(crate) fn write(&self, edit: Edit) {
+        if edit.put.is_empty() && edit.remove.is_empty() {
+            return;
+        }
+        if let Err(error) = self.work.edit_job_rows(edit.put, edit.remove) {
+            tracing::warn!(%error, "rows about jobs could not be written");
+        }
+    }
+
+    fn execute(&self, entry: Entry, facts: &Facts, budget: Option<Budget>) {
+        let mut pace = JobPace::new(&self.control, self.clock.as_ref(), budget);
+        let done = catch_unwind(AssertUnwindSafe(|| self.perform(&entry, facts, &mut pace)));
+        let ended = match done {
+            Ok(Ok(ended)) => ended,
+            Ok(Err(WorkError::GivenUp)) => Ended::GivenUp(pace.ended_by.unwrap_or(Wish::Cancel)),
+            Ok(Err(WorkError::Overtaken(reason))) => Ended::Overtaken(reason),
+            Ok(Err(WorkError::Failed(reason))) => Ended::Failed(reason),
+            Err(_) => Ended::Failed("it panicked; the log says where".into()),
+        };
+        let budget = pace.budget;
+        self.finish(entry, facts, ended, budget);
+    }
+
+    /// Does the work itself.
+    fn perform(&self, entry: &Entry, facts: &Facts, pace: &mut JobPace<'_>) -> Result<Ended, WorkError> {
+        let work = &entry.work;
+        let done = |outcome: String| Ended::Done {
+            outcome,
+            is_news: true,
+        };
+        match (work.chore, work.table) {
+            (Chore::Fold, Some(table)) => self.rewrite(work, table, RewriteCause::Fold, pace).map(done),
+            (Chore::Migrate, Some(table)) => self.rewrite(work, table, RewriteCause::Migrate, pace).map(done),
+            (Chore::Purge, Some(table)) => self.rewrite(work, table, RewriteCause::Purge, pace).map(done),
+            (Chore::Expire, Some(table)) => {
+                let dropped = self.work.drop_segments(table, &work.inputs)?;
+                Ok(done(format!("{dropped} segments dropped")))
+            }
+            (Chore::Catalog, Some(table)) => {
+                let Some(now) = facts.clock.expire_now else {
+                    return Err(WorkError::Overtaken(
+                        "the clock is in doubt, or nothing is stored".into(),
+                    ));
+                };
+                let removed = self.work.clean_catalog(table, now)?;
+                Ok(Ended::Done {
+                    outcome: format!("{removed} timelines removed"),
+                    is_news: removed > 0,
+                })
+            }
+            (Chore::Seal, _) => {
+                self.work.seal()?;
+                Ok(done("everything written before is sealed".into()))
+            }
+            (chore, None) => Err(WorkError::Overtaken(format!("{chore} of no table"))),
+        }
+    }
+
+    fn rewrite(
+        &self,
+        work: &Planned,
+        table: TableId,
+        cause: RewriteCause,
+        pace: &mut JobPace<'_>,
+    ) -> Result<String, WorkError> {
+        let rewrite = Rewrite {
+            table,
+            inputs: work.inputs.clone(),
+            tier: work.tier,
+            cause,
+        };
+        let cost = self.work.rewrite(&rewrite, pace)?;
+        self.control.report(&cost);
+        self.state.lock().totals.moved(work.chore, &cost);
+        Ok(outcome(work, &cost))
+    }
+
+    fn finish(&self, entry: Entry, facts: &Facts, ended: Ended, budget: Option<Budget>) {
+        let monotonic = self.clock.monotonic();
+        let mut state = self.state.lock();
+        let Some(Running { mut job, began, .. }) = state.running.take() else {
+            return;
+        };
+        let lasting = monotonic.saturating_sub(began);
+        job.done = JobProgress::of(&self.control.current().1, job.total.bytes, lasting);
+        job.done.seconds_left = None;
+        job.finished = Some(self.work.trusted_now().now.nanos());
+        state.budgets.extend(entry.work.table.zip(budget));
+        let edit = state.end(entry, job, facts, ended, monotonic, self.settings.history);
+        drop(state);
+        self.ended.notify_all();
+        self.write(edit);
+    }
+}
+
+impl State {
+    fn renew(&mut self, look: &mut Look) {
+        let running = self.running.as_ref().map(|running| &running.entry);
+        let planned = std::mem::take(&mut look.planned);
+        self.agenda
+            .renew(&look.facts, planned, running, &mut self.journal);
+        self.facts = Some(Arc::clone(&look.facts));
+    }
+
+    /// Writes down that a job begins; the rows to store.
+    fn begin(&mut self, entry: &Entry, facts: &Facts, monotonic: Duration, history: usize) -> Edit {
+        let mut job = entry.job(&self.journal);
+        job.state = JobState::Running;
+        job.started = Some(facts.now());
+        self.running = Some(Running {
+            entry: entry.clone(),
+            job: job.clone(),
+            began: monotonic,
+        });
+        // What finds nothing to do most times is only worth a row when it did something.
+        let is_quiet = job.kind == Chore::Catalog && !job.by_hand;
+        if is_quiet {
+            Edit::default()
+        } else {
+            self.journal.keep(job, history)
+        }
+    }
+
+    /// The read budget of a job's table, where it has a rate.
+    fn budget(&mut self, entry: &Entry, facts: &Facts, now: Duration) -> Option<Budget> {
+        let table = facts
+            .tables
+            .iter()
+            .find(|table| Some(table.id) == entry.work.table)?;
+        let rate = table.policy.move_bytes_per_second?;
+        let kept = self.budgets.remove(&table.id);
+        Some(kept.map_or_else(|| Budget::new(rate, now), |budget| budget.at_rate(rate, now)))
+    }
+
+    /// Writes down how a job ended; the rows to store.
+    fn end(
+        &mut self,
+        entry: Entry,
+        mut job: Job,
+        facts: &Facts,
+        ended: Ended,
+        monotonic: Duration,
+        history: usize,
+    ) -> Edit {
+        let is_kept = job.by_hand || job.kind != Chore::Catalog;
+        let mut is_news = true;
+        match ended {
+            Ended::Done {
+                outcome,
+                is_news: new,
+            } => {
+                job.state = JobState::Done;
+                job.outcome = Some(outcome);
+                is_news = new;
+                self.agenda.succeeded(&entry);
+                if let (Chore::Catalog, Some(table)) = (job.kind, entry.work.table) {
+                    self.journal.serve(table, Chore::Catalog, facts.now());
+                }
+            }
+            Ended::GivenUp(Wish::Pause) => {
+                self.agenda.put_back(entry);
+                return self.journal.forget(job.id);
+            }
+            Ended::GivenUp(wish) => {
+                job.state = JobState::Cancelled;
+                job.outcome = Some(match wish {
+                    Wish::Stop => {
+                        "interrupted by the end of the process; the same work is planned again".into()
+                    }
+                    _ => "cancelled; everything is as it was".into(),
+                });
+                self.agenda.cancelled(&entry, facts, monotonic);
+            }
+            Ended::Overtaken(reason) => {
+                job.state = JobState::Cancelled;
+                job.outcome = Some(format!("overtaken: {reason}"));
+                // Should a new plan be overtaken again, it is not at once.
+                self.agenda.failed(&entry, monotonic);
+            }
+            Ended::Failed(reason) => {
+                tracing::warn!(job = job.id, kind = %job.kind, reason, "a job failed; its work is planned again");
+                job.state = JobState::Failed;
+                job.error = Some(reason);
+                self.agenda.failed(&entry, monotonic);
+            }
+        }
+        self.totals.ended(&job);
+        if is_kept || is_news {
+            self.journal.keep(job, history)
+        } else {
+            Edit::default()
+        }
+    }
+}
+
+/// What a rewrite did, for people.
+fn outcome(work: &Planned, cost: &RewriteCost) -> String {
+    let inputs = work.inputs.len();
+    if *cost == RewriteCost::default() {
+        return format!("{inputs} segments needed no change");
+    }
+    let left = if cost.points_written == 0 {
+        "nothing"
+    } else {
+        "one"
+    };
+    format!(
+        "{inputs} segments became {left}: {} bytes read, {} written",
+        cost.bytes_read, cost.bytes_written
+    )
+}

@@ -1,0 +1,408 @@
+//! The scheduler as services use it: list, run, pause, resume, cancel, preview.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tideline_model::Policy;
+
+use crate::agenda::Entry;
+use crate::chore::Chore;
+use crate::job::{Job, JobFilter, JobProgress, JobState};
+use crate::journal::Edit;
+use crate::metrics::Metrics;
+use crate::pace::Wish;
+use crate::plan::{Facts, Preview, TableFacts, preview};
+use crate::runner::{Running, Shared, State};
+use crate::work::Work;
+
+/// What can be set about the scheduler.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long hidden points are kept before their bytes are freed. Default 24 hours.
+    pub purge_delay: Duration,
+    /// Time between two looks for work. Default 5 seconds.
+    pub tick_interval: Duration,
+    /// Past jobs that are remembered. Default 200.
+    pub history: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            purge_delay: Duration::from_secs(24 * 3_600),
+            tick_interval: Duration::from_secs(5),
+            history: 200,
+        }
+    }
+}
+
+/// A request that cannot be met.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchedulerError {
+    /// No such job, or none any more.
+    #[error("job {0} does not exist")]
+    NoSuchJob(u64),
+    /// The job has ended.
+    #[error("job {id} is {} already", .state.name())]
+    Ended {
+        /// Which.
+        id: u64,
+        /// How.
+        state: JobState,
+    },
+    /// The job is not paused, so it cannot be resumed.
+    #[error("job {0} is not paused")]
+    NotPaused(u64),
+    /// No such table.
+    #[error("table {0} does not exist")]
+    NoSuchTable(String),
+}
+
+/// Background work of one database: one thread, one job at a time.
+pub struct Scheduler {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Scheduler {
+    /// Starts the thread. It looks for work at once.
+    pub fn start(work: Arc<dyn Work>, settings: Settings) -> Self {
+        let scheduler = Self::without_thread(work, settings);
+        let shared = Arc::clone(&scheduler.shared);
+        let thread = std::thread::Builder::new()
+            .name("scheduler".into())
+            .spawn(move || {
+                lower_priority();
+                shared.run();
+            });
+        *scheduler.thread.lock() = Some(thread.expect("the system has a thread left at start"));
+        scheduler
+    }
+
+    /// A scheduler that works only in [`tick`](Self::tick) and [`run_due`](Self::run_due).
+    pub fn without_thread(work: Arc<dyn Work>, settings: Settings) -> Self {
+        Self {
+            shared: Arc::new(Shared::new(work, settings)),
+            thread: Mutex::default(),
+        }
+    }
+
+    /// Does the most urgent piece of work that may begin, on the calling thread; whether there was one.
+    pub fn tick(&self) -> bool {
+        self.shared.tick()
+    }
+
+    /// Does all work that may begin, on the calling thread; how many jobs.
+    pub fn run_due(&self) -> usize {
+        std::iter::repeat_with(|| self.tick())
+            .take_while(|worked| *worked)
+            .count()
+    }
+
+    /// Jobs: the running one, then waiting ones in the order in which they would be done, then past ones from new to
+    /// old.
+    pub fn jobs(&self, filter: &JobFilter) -> Vec<Job> {
+        let state = self.shared.state.lock();
+        let running = state.running.as_ref().map(|running| self.shared.shown(running));
+        let id = running.as_ref().map(|job| job.id);
+        let waiting = state.agenda.by_hand.iter().chain(&state.agenda.planned);
+        let past = state
+            .journal
+            .jobs
+            .values()
+            .rev()
+            .filter(|job| Some(job.id) != id)
+            .cloned();
+        let waiting = waiting.map(|entry| entry.job(&state.journal));
+        let all = running.into_iter().chain(waiting).chain(past);
+        all.filter(|job| filter.wants(job)).collect()
+    }
+
+    /// One job.
+    pub fn job(&self, id: u64) -> Option<Job> {
+        self.shared.find(&mut self.shared.state.lock(), id)
+    }
+
+    /// Looks for work of a kind, and puts it in front of all other work, whatever its schedule and pauses say. Returns
+    /// the ids of the jobs; none where there is nothing to do.
+    pub fn run(&self, chore: Chore, table: Option<&str>) -> Result<Vec<u64>, SchedulerError> {
+        let facts = self.shared.refresh();
+        let table = table.map(|name| find_table(&facts, name)).transpose()?;
+        let ids = {
+            let mut state = self.shared.state.lock();
+            state.agenda.ask_for(chore, table.map(|table| table.id))
+        };
+        self.shared.wake_up();
+        Ok(ids)
+    }
+
+    /// Pauses a job. Of planned work this pauses the chore of its table, over restarts and until it is resumed; work
+    /// that was asked for is paused by itself. A running rewrite waits, and after a minute gives way to other work.
+    pub fn pause(&self, id: u64) -> Result<Job, SchedulerError> {
+        let mut state = self.shared.state.lock();
+        let entry = self.shared.live(&mut state, id)?;
+        let is_running = state
+            .running
+            .as_ref()
+            .is_some_and(|running| running.entry.id == id);
+        if is_running {
+            self.shared.control.wish(Wish::Pause);
+        }
+        let mut row = None;
+        if !entry.by_hand {
+            row = state.journal.set_paused(entry.work.table, entry.work.chore, true);
+        } else if let Some(waiting) = state.agenda.find(id) {
+            waiting.is_paused = true;
+        }
+        self.told(state, id, row)
+    }
+
+    /// Lets a paused job, and the chore that was paused with it, go on.
+    pub fn resume(&self, id: u64) -> Result<Job, SchedulerError> {
+        let mut state = self.shared.state.lock();
+        let entry = self.shared.live(&mut state, id)?;
+        let shown = self.shared.find(&mut state, id);
+        if shown.is_none_or(|job| job.state != JobState::Paused) {
+            return Err(SchedulerError::NotPaused(id));
+        }
+        if state
+            .running
+            .as_ref()
+            .is_some_and(|running| running.entry.id == id)
+        {
+            self.shared.control.wish(Wish::GoOn);
+        }
+        if let Some(waiting) = state.agenda.find(id) {
+            waiting.is_paused = false;
+        }
+        let row = (!entry.by_hand).then(|| {
+            state
+                .journal
+                .set_paused(entry.work.table, entry.work.chore, false)
+        });
+        let job = self.told(state, id, row.flatten());
+        self.shared.wake_up();
+        job
+    }
+
+    /// Ends a job. A running rewrite leaves everything as it was; what else runs ends by itself in a moment. The same
+    /// work is not begun again before its schedule comes, or before an hour has passed.
+    pub fn cancel(&self, id: u64) -> Result<Job, SchedulerError> {
+        let mut state = self.shared.state.lock();
+        self.shared.live(&mut state, id)?;
+        let Some(entry) = state.agenda.remove(id) else {
+            self.shared.control.wish(Wish::Cancel);
+            return self.told(state, id, None);
+        };
+        let facts = state.facts.clone();
+        if let Some(facts) = &facts {
+            state
+                .agenda
+                .cancelled(&entry, facts, self.shared.clock.monotonic());
+        }
+        let mut job = entry.job(&state.journal);
+        job.state = JobState::Cancelled;
+        job.finished = facts.map(|facts| facts.now());
+        job.outcome = Some("cancelled before it began".into());
+        state.totals.ended(&job);
+        let edit = state.journal.keep(job.clone(), self.shared.settings.history);
+        drop(state);
+        self.shared.ended.notify_all();
+        self.shared.write(edit);
+        Ok(job)
+    }
+
+    /// Pauses a chore, of one table or of the whole store, over restarts and until it is resumed. What runs goes on.
+    pub fn pause_chore(&self, chore: Chore, table: Option<&str>) -> Result<(), SchedulerError> {
+        self.set_paused(chore, table, true)
+    }
+
+    /// Lets a paused chore go on.
+    pub fn resume_chore(&self, chore: Chore, table: Option<&str>) -> Result<(), SchedulerError> {
+        self.set_paused(chore, table, false)
+    }
+
+    fn set_paused(&self, chore: Chore, table: Option<&str>, is_paused: bool) -> Result<(), SchedulerError> {
+        let table = match table {
+            Some(name) => Some(find_table(&self.shared.work.facts(), name)?.id),
+            None => None,
+        };
+        let row = self
+            .shared
+            .state
+            .lock()
+            .journal
+            .set_paused(table, chore, is_paused);
+        self.shared.write(Edit::put(row));
+        self.shared.wake_up();
+        Ok(())
+    }
+
+    /// What the policy of a table would do now, or with `policy` what that one would do.
+    pub fn preview(&self, table: &str, policy: Option<Policy>) -> Result<Preview, SchedulerError> {
+        let facts = self.shared.work.facts();
+        let table = find_table(&facts, table)?;
+        let past = {
+            let State { agenda, journal, .. } = &mut *self.shared.state.lock();
+            agenda.past(&facts, journal)
+        };
+        Ok(preview(
+            &facts,
+            table,
+            policy,
+            &past,
+            &self.shared.plan_settings(),
+        ))
+    }
+
+    /// Waits until a job has ended, the scheduler is stopped, or `timeout` has passed; the job as it is then.
+    pub fn wait(&self, id: u64, timeout: Duration) -> Option<Job> {
+        let deadline = std::time::Instant::now().checked_add(timeout);
+        let mut state = self.shared.state.lock();
+        loop {
+            let job = self.shared.find(&mut state, id)?;
+            if job.state.is_final() || state.is_stopping {
+                return Some(job);
+            }
+            let is_late = match deadline {
+                Some(deadline) => self.shared.ended.wait_until(&mut state, deadline).timed_out(),
+                None => {
+                    self.shared.ended.wait(&mut state);
+                    false
+                }
+            };
+            if is_late {
+                return self.shared.find(&mut state, id);
+            }
+        }
+    }
+
+    /// Believes the machine's clock: an operator says that it is right.
+    pub fn confirm_clock(&self) {
+        self.shared.work.confirm_clock();
+        self.shared.wake_up();
+    }
+
+    /// Figures of this moment.
+    pub fn metrics(&self) -> Metrics {
+        self.shared.metrics()
+    }
+
+    /// Ends the thread after giving up the running rewrite, and waits for it. Repeatable.
+    pub fn stop(&self) {
+        self.shared.state.lock().is_stopping = true;
+        self.shared.control.wish(Wish::Stop);
+        self.shared.wake_up();
+        self.shared.ended.notify_all();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the scheduler thread had panicked");
+        }
+    }
+
+    /// Ends a request about a job: the row that it changed, and the job as it is now.
+    fn told(
+        &self,
+        mut state: parking_lot::MutexGuard<'_, State>,
+        id: u64,
+        row: Option<(bytes::Bytes, bytes::Bytes)>,
+    ) -> Result<Job, SchedulerError> {
+        let job = self
+            .shared
+            .find(&mut state, id)
+            .ok_or(SchedulerError::NoSuchJob(id));
+        drop(state);
+        self.shared.write(Edit::put(row));
+        job
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    /// A job, wherever it is.
+    fn find(&self, state: &mut State, id: u64) -> Option<Job> {
+        if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
+            return Some(self.shown(running));
+        }
+        let entry = state.agenda.find(id).cloned();
+        entry.map_or_else(
+            || state.journal.jobs.get(&id).cloned(),
+            |entry| Some(entry.job(&state.journal)),
+        )
+    }
+
+    /// A job that has not ended.
+    fn live(&self, state: &mut State, id: u64) -> Result<Entry, SchedulerError> {
+        if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
+            return Ok(running.entry.clone());
+        }
+        if let Some(entry) = state.agenda.find(id) {
+            return Ok(entry.clone());
+        }
+        let ended = state.journal.jobs.get(&id);
+        Err(
+            ended.map_or(SchedulerError::NoSuchJob(id), |job| SchedulerError::Ended {
+                id,
+                state: job.state,
+            }),
+        )
+    }
+
+    /// The running job with its progress.
+    fn shown(&self, running: &Running) -> Job {
+        let (wish, cost) = self.control.current();
+        let lasting = self.clock.monotonic().saturating_sub(running.began);
+        let mut job = running.job.clone();
+        job.done = JobProgress::of(&cost, job.total.bytes, lasting);
+        if wish == Wish::Pause {
+            job.state = JobState::Paused;
+        }
+        job
+    }
+
+    fn metrics(&self) -> Metrics {
+        let state = self.state.lock();
+        let mut metrics = Metrics {
+            running: state.running.as_ref().map(|running| running.entry.work.chore),
+            chores_paused: state.journal.paused_count() as u64,
+            ended: state.totals.ended.clone(),
+            moved: state.totals.moved.clone(),
+            ..Metrics::default()
+        };
+        let Some(facts) = &state.facts else { return metrics };
+        for entry in state.agenda.by_hand.iter().chain(&state.agenda.planned) {
+            let is_due = entry.by_hand || entry.work.is_due(facts.now());
+            let counts = if is_due {
+                &mut metrics.due
+            } else {
+                &mut metrics.waiting
+            };
+            *counts.entry(entry.work.chore).or_default() += 1;
+        }
+        metrics.segments = facts.tables.iter().map(|table| table.segments.len() as u64).sum();
+        metrics.segments_retired = facts.retired_segments as u64;
+        metrics.clock_off_by = facts.clock.doubt.map(|doubt| doubt.off_by);
+        metrics.clock_doubt = facts.clock.doubt.map(|doubt| doubt.reason());
+        metrics
+    }
+}
+
+fn find_table<'a>(facts: &'a Facts, name: &str) -> Result<&'a TableFacts, SchedulerError> {
+    let found = facts.tables.iter().find(|table| table.name == name);
+    found.ok_or_else(|| SchedulerError::NoSuchTable(name.to_owned()))
+}
+
+/// Lets writers and readers win over background work: on Linux a thread has a priority of its own.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, 10) {
+        tracing::warn!(%error, "the priority of background work could not be lowered");
+    }
+}

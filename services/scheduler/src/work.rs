@@ -1,0 +1,71 @@
+//! What background work needs of the database, and nothing more: the runner is tried against a fake of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_model::{Clock, SegmentId, TableId, Timestamp, TrustedNow};
+use tideline_series_store::{Pace, Rewrite, RewriteCost, StoreError};
+
+use crate::plan::Facts;
+
+/// The database as the runner sees it. Calls block.
+pub trait Work: Send + Sync + 'static {
+    /// What there is now.
+    fn facts(&self) -> Facts;
+
+    /// What time it is, as far as it can be trusted.
+    fn trusted_now(&self) -> TrustedNow;
+
+    /// Makes one segment of several; asks `pace` every so often whether and how fast to go on. A rewrite that ends
+    /// early leaves everything as it was.
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<RewriteCost, WorkError>;
+
+    /// Drops whole segments; how many there were.
+    fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64, WorkError>;
+
+    /// Seals everything written so far.
+    fn seal(&self) -> Result<(), WorkError>;
+
+    /// Takes timelines without points out of a table's catalog, and those that were silent for too long before
+    /// `now`; how many.
+    fn clean_catalog(&self, table: TableId, now: Timestamp) -> Result<u64, WorkError>;
+
+    /// The rows kept about jobs, by name.
+    fn job_rows(&self) -> Vec<(Bytes, Bytes)>;
+
+    /// Adds, alters and removes rows about jobs, in one step, durable on return. A row has at most 64 KiB.
+    fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<(), WorkError>;
+
+    /// Believes the machine's clock from now on.
+    fn confirm_clock(&self);
+
+    /// The clock that paces and retries go by.
+    fn clock(&self) -> Arc<dyn Clock>;
+}
+
+/// Why work was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WorkError {
+    /// The pace ended it.
+    #[error("given up")]
+    GivenUp,
+    /// What was planned does not fit the store any more; a new plan will.
+    #[error("overtaken: {0}")]
+    Overtaken(String),
+    /// It failed, and may be tried again.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<StoreError> for WorkError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Cancelled => Self::GivenUp,
+            StoreError::Interleaved { .. }
+            | StoreError::SegmentGone(_)
+            | StoreError::TableDropped(_)
+            | StoreError::NoSuchTable(_) => Self::Overtaken(error.to_string()),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A database that has segments but no points, and a clock that a test moves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
+use tideline_model::{
+    Clock, ManualClock, Policy, Schedule, SegmentId, TableId, Tier, Timestamp, TrustedClock, TrustedNow,
+};
+use tideline_scheduler::plan::{Facts, SegmentFacts, TableFacts};
+use tideline_scheduler::{Job, JobFilter, JobState, Scheduler, Settings, Work, WorkError};
+use tideline_series_store::manifest::{WriteRank, WriteSpan};
+use tideline_series_store::window::Window;
+use tideline_series_store::{Pace, Rewrite, RewriteCost};
+
+pub(crate) const HOUR: i64 = 3_600 * NANOS_PER_SECOND;
+pub(crate) const DAY: i64 = NANOS_PER_DAY;
+const BASE: i64 = 3 * HOUR;
+/// The first midnight of 2027.
+pub(crate) const START: i64 = 1_798_761_600 * NANOS_PER_SECOND;
+/// Bytes of each segment, and steps in which a rewrite reads it.
+pub(crate) const SEGMENT_BYTES: u64 = 1_000;
+const STEPS: u64 = 10;
+
+/// A clock on which some time passes with every look at it, if a test says so.
+#[derive(Debug)]
+pub(crate) struct FakeClock {
+    pub(crate) hand: ManualClock,
+    pub(crate) passes: AtomicI64,
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        self.hand.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.hand.advance(self.passes.load(Ordering::Relaxed));
+        self.hand.monotonic()
+    }
+}
+
+type OnStep = Box<dyn FnMut(u64) + Send>;
+
+pub(crate) struct FakeWork {
+    pub(crate) clock: Arc<FakeClock>,
+    pub(crate) tables: Mutex<Vec<TableFacts>>,
+    pub(crate) rows: Mutex<BTreeMap<Bytes, Bytes>>,
+    pub(crate) trusted: Mutex<TrustedClock>,
+    /// What the next calls answer instead of working.
+    pub(crate) failures: Mutex<Vec<WorkError>>,
+    /// Called at each step of a rewrite, with the number of the step.
+    pub(crate) on_step: Mutex<Option<OnStep>>,
+    /// What was done, in words.
+    pub(crate) log: Mutex<Vec<String>>,
+    pub(crate) catalog_finds: Mutex<u64>,
+}
+
+impl FakeWork {
+    pub(crate) fn new(policy: Policy, segments: Vec<SegmentFacts>) -> Arc<Self> {
+        let hand = ManualClock::new(Timestamp::from_nanos_clamped(START + 20 * DAY));
+        let clock = FakeClock {
+            hand: hand.clone(),
+            passes: AtomicI64::new(0),
+        };
+        let mut trusted = TrustedClock::new(None, hand.now(), hand.monotonic());
+        trusted.note_stored(START + 10_000 * DAY);
+        Arc::new(Self {
+            clock: Arc::new(clock),
+            tables: Mutex::new(vec![table(1, "default", policy, segments)]),
+            rows: Mutex::default(),
+            trusted: Mutex::new(trusted),
+            failures: Mutex::default(),
+            on_step: Mutex::default(),
+            log: Mutex::default(),
+            catalog_finds: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn scheduler(self: &Arc<Self>) -> Arc<Scheduler> {
+        Arc::new(Scheduler::without_thread(
+            Arc::clone(self) as _,
+            Settings::default(),
+        ))
+    }
+
+    pub(crate) fn advance(&self, nanos: i64) {
+        self.clock.hand.advance(nanos);
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.clock.hand.now().nanos()
+    }
+
+    /// What was done since the last call.
+    pub(crate) fn log(&self) -> Vec<String> {
+        std::mem::take(&mut self.log.lock())
+    }
+
+    pub(crate) fn fail_next(&self, errors: impl IntoIterator<Item = WorkError>) {
+        self.failures.lock().extend(errors);
+    }
+
+    pub(crate) fn on_step(&self, call: impl FnMut(u64) + Send + 'static) {
+        *self.on_step.lock() = Some(Box::new(call));
+    }
+
+    fn next_failure(&self) -> Result<(), WorkError> {
+        let mut failures = self.failures.lock();
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(failures.remove(0))
+        }
+    }
+
+    fn replace(&self, rewrite: &Rewrite) -> Result<(), WorkError> {
+        let mut tables = self.tables.lock();
+        let table = tables.iter_mut().find(|table| table.id == rewrite.table);
+        let segments = &mut table
+            .ok_or_else(|| WorkError::Overtaken("no table".into()))?
+            .segments;
+        let (inputs, rest): (Vec<_>, Vec<_>) = std::mem::take(segments)
+            .into_iter()
+            .partition(|segment| rewrite.inputs.contains(&segment.id));
+        *segments = rest;
+        let mut output = inputs
+            .first()
+            .cloned()
+            .ok_or_else(|| WorkError::Overtaken("gone".into()))?;
+        for input in &inputs {
+            output.written = output.written.union(input.written);
+            output.first = output.first.min(input.first);
+            output.last = output.last.max(input.last);
+        }
+        output.id = SegmentId(1_000 + inputs[0].id.0);
+        output.tier = rewrite.tier;
+        output.has_deletes = false;
+        if rewrite.tier == Tier::Cold {
+            output.window = Window::of(output.first, BASE, 3);
+        }
+        segments.push(output);
+        Ok(())
+    }
+}
+
+impl Work for FakeWork {
+    fn facts(&self) -> Facts {
+        Facts {
+            clock: self.trusted_now(),
+            window_nanos: BASE,
+            frozen_heads: 0,
+            retired_segments: 3,
+            tables: self.tables.lock().clone(),
+        }
+    }
+
+    fn trusted_now(&self) -> TrustedNow {
+        let mut trusted = self.trusted.lock();
+        trusted.observe(self.clock.hand.now(), self.clock.hand.monotonic())
+    }
+
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<RewriteCost, WorkError> {
+        self.next_failure()?;
+        let mut cost = RewriteCost::default();
+        for step in 1..=STEPS {
+            let bytes = rewrite.inputs.len() as u64 * SEGMENT_BYTES / STEPS;
+            cost.bytes_read += bytes;
+            cost.points_read += bytes;
+            cost.points_written += bytes;
+            cost.bytes_written += bytes / 2;
+            if let Some(call) = self.on_step.lock().as_mut() {
+                call(step);
+            }
+            if pace.step(&cost).is_break() {
+                return Err(WorkError::GivenUp);
+            }
+        }
+        let inputs: Vec<u64> = rewrite.inputs.iter().map(|id| id.0).collect();
+        self.replace(rewrite)?;
+        self.log.lock().push(format!("{:?} {inputs:?}", rewrite.cause));
+        Ok(cost)
+    }
+
+    fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64, WorkError> {
+        self.next_failure()?;
+        let mut tables = self.tables.lock();
+        let found = tables
+            .iter_mut()
+            .find(|found| found.id == table)
+            .expect("the table");
+        found.segments.retain(|segment| !segments.contains(&segment.id));
+        let ids: Vec<u64> = segments.iter().map(|id| id.0).collect();
+        self.log.lock().push(format!("Drop {ids:?}"));
+        Ok(ids.len() as u64)
+    }
+
+    fn seal(&self) -> Result<(), WorkError> {
+        self.next_failure()?;
+        self.log.lock().push("Seal".into());
+        Ok(())
+    }
+
+    fn clean_catalog(&self, _table: TableId, _now: Timestamp) -> Result<u64, WorkError> {
+        self.log.lock().push("Catalog".into());
+        Ok(*self.catalog_finds.lock())
+    }
+
+    fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
+        self.rows.lock().clone().into_iter().collect()
+    }
+
+    fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<(), WorkError> {
+        let mut rows = self.rows.lock();
+        remove.iter().for_each(|name| {
+            rows.remove(name);
+        });
+        rows.extend(put);
+        Ok(())
+    }
+
+    fn confirm_clock(&self) {
+        let (wall, monotonic) = (self.clock.hand.now(), self.clock.hand.monotonic());
+        self.trusted.lock().confirm(wall, monotonic);
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock) as _
+    }
+}
+
+pub(crate) fn table(id: u32, name: &str, policy: Policy, segments: Vec<SegmentFacts>) -> TableFacts {
+    TableFacts {
+        id: TableId(id),
+        name: name.into(),
+        policy,
+        policy_changed: START - 100 * DAY,
+        created: START - 100 * DAY,
+        segments,
+    }
+}
+
+/// A segment that fills the day so many days after the start.
+pub(crate) fn day(id: u64, tier: Tier, days: i64) -> SegmentFacts {
+    let window = Window::of(START + days * DAY, BASE, 3);
+    let range = window.range(BASE);
+    let rank = WriteRank {
+        sequence: id,
+        seal: id,
+    };
+    SegmentFacts {
+        id: SegmentId(id),
+        tier,
+        window,
+        first: range.start,
+        last: range.end - 1,
+        timelines: 5,
+        points: SEGMENT_BYTES,
+        values: SEGMENT_BYTES,
+        bytes: SEGMENT_BYTES,
+        written: WriteSpan::of(rank),
+        has_deletes: false,
+        is_moving: false,
+    }
+}
+
+/// Hot days that are old enough to migrate, one segment each.
+pub(crate) fn old_days(count: u64) -> Vec<SegmentFacts> {
+    (1..=count).map(|id| day(id, Tier::Hot, id as i64)).collect()
+}
+
+pub(crate) fn nightly() -> Schedule {
+    Schedule::Cron {
+        expression: "0 3 * * *".into(),
+        time_zone: "UTC".into(),
+    }
+}
+
+pub(crate) fn in_state(scheduler: &Scheduler, state: JobState) -> Vec<Job> {
+    scheduler.jobs(&JobFilter {
+        state: Some(state),
+        ..JobFilter::default()
+    })
+}
+
+/// The only job of a kind in a state.
+pub(crate) fn only(jobs: Vec<Job>) -> Job {
+    assert_eq!(jobs.len(), 1, "{jobs:#?}");
+    jobs.into_iter().next().expect("one")
+}

@@ -1,0 +1,328 @@
+//! What runs when.
+
+use std::time::Duration;
+
+use tideline_model::{Policy, SegmentId, Tier, Timestamp};
+use tideline_scheduler::{Chore, JobFilter, JobState, Scheduler, SchedulerError, Settings};
+
+use crate::fake::{DAY, FakeWork, HOUR, START, day, in_state, nightly, old_days, only, table};
+
+/// What was done, but for the catalog.
+fn moved(work: &FakeWork) -> Vec<String> {
+    work.log().into_iter().filter(|line| line != "Catalog").collect()
+}
+
+#[test]
+fn due_work_is_done_and_written_down() {
+    let work = FakeWork::new(Policy::default(), old_days(2));
+    let scheduler = work.scheduler();
+    assert_eq!(scheduler.run_due(), 3);
+    assert_eq!(moved(&work), ["Migrate [1]", "Migrate [2]"]);
+    let filter = JobFilter {
+        kind: Some(Chore::Migrate),
+        table: Some("default".into()),
+        state: Some(JobState::Done),
+    };
+    let done = scheduler.jobs(&filter);
+    assert_eq!(done.len(), 2);
+    assert!(done[0].id > done[1].id, "new jobs come first");
+    let job = &done[1];
+    assert_eq!(
+        job.outcome.as_deref(),
+        Some("1 segments became one: 1000 bytes read, 500 written")
+    );
+    assert_eq!(
+        job.reason,
+        "1 hot segments lie in a window that ended more than 7d ago"
+    );
+    assert_eq!(
+        (job.done.bytes, job.done.points, job.total.bytes),
+        (1_000, 1_000, 1_000)
+    );
+    assert_eq!((job.from, job.to), (Some(START + DAY), Some(START + 2 * DAY)));
+    assert_eq!((job.started, job.finished), (Some(work.now()), Some(work.now())));
+    assert_eq!(scheduler.run_due(), 0);
+}
+
+#[test]
+fn waiting_jobs_keep_their_ids_until_there_is_no_such_work() {
+    let work = FakeWork::new(
+        Policy {
+            migrate: nightly(),
+            ..Policy::default()
+        },
+        Vec::new(),
+    );
+    let scheduler = work.scheduler();
+    scheduler.run_due();
+    work.tables.lock()[0].segments = old_days(1);
+    scheduler.run_due();
+    let kind = |kind| JobFilter {
+        kind: Some(kind),
+        ..JobFilter::default()
+    };
+    let waiting = only(scheduler.jobs(&kind(Chore::Migrate)));
+    assert_eq!(
+        (waiting.state, waiting.due),
+        (JobState::Planned, Some(START + 20 * DAY + 3 * HOUR))
+    );
+    scheduler.run_due();
+    assert_eq!(only(scheduler.jobs(&kind(Chore::Migrate))), waiting);
+    work.tables.lock()[0].segments.clear();
+    scheduler.run_due();
+    assert_eq!(scheduler.jobs(&kind(Chore::Migrate)), []);
+    assert_eq!(scheduler.job(waiting.id), None);
+}
+
+#[test]
+fn a_nightly_schedule_moves_at_night_and_once() {
+    let work = FakeWork::new(
+        Policy {
+            migrate: nightly(),
+            ..Policy::default()
+        },
+        Vec::new(),
+    );
+    let scheduler = work.scheduler();
+    scheduler.run_due();
+    work.tables.lock()[0].segments = old_days(2);
+    scheduler.run_due();
+    assert_eq!(moved(&work), [] as [&str; 0]);
+    work.advance(3 * HOUR - 1);
+    scheduler.run_due();
+    assert_eq!(moved(&work), [] as [&str; 0]);
+    work.advance(1);
+    scheduler.run_due();
+    assert_eq!(moved(&work), ["Migrate [1]", "Migrate [2]"]);
+    // What becomes old during the day waits for the next night.
+    work.tables.lock()[0].segments.push(day(3, Tier::Hot, 3));
+    work.advance(20 * HOUR);
+    scheduler.run_due();
+    assert_eq!(moved(&work), [] as [&str; 0]);
+    work.advance(4 * HOUR);
+    scheduler.run_due();
+    assert_eq!(moved(&work), ["Migrate [3]"]);
+}
+
+#[test]
+fn work_can_be_asked_for_whatever_its_schedule_and_pauses_say() {
+    let work = FakeWork::new(
+        Policy {
+            migrate: nightly(),
+            ..Policy::default()
+        },
+        Vec::new(),
+    );
+    work.tables.lock().push(table(
+        2,
+        "other",
+        Policy {
+            migrate: nightly(),
+            ..Policy::default()
+        },
+        old_days(1),
+    ));
+    let scheduler = work.scheduler();
+    assert_eq!(scheduler.run(Chore::Migrate, Some("default")), Ok(Vec::new()));
+    scheduler.run_due();
+    work.log();
+    work.tables.lock()[0].segments = old_days(2);
+    scheduler
+        .pause_chore(Chore::Migrate, Some("default"))
+        .expect("a table");
+    let ids = scheduler.run(Chore::Migrate, Some("default")).expect("a table");
+    assert_eq!(ids.len(), 2);
+    assert_eq!(
+        scheduler.run(Chore::Migrate, Some("default")),
+        Ok(ids.clone()),
+        "asked for already"
+    );
+    assert!(
+        in_state(&scheduler, JobState::Planned)
+            .iter()
+            .filter(|job| job.by_hand)
+            .count()
+            == 2
+    );
+    scheduler.run_due();
+    assert_eq!(moved(&work), ["Migrate [1]", "Migrate [2]"]);
+    assert_eq!(scheduler.job(ids[1]).map(|job| job.state), Some(JobState::Done));
+    let missing = scheduler.run(Chore::Migrate, Some("nowhere"));
+    assert_eq!(missing, Err(SchedulerError::NoSuchTable("nowhere".into())));
+}
+
+#[test]
+fn a_seal_and_a_clean_up_can_be_asked_for() {
+    let work = FakeWork::new(Policy::default(), Vec::new());
+    let scheduler = work.scheduler();
+    scheduler.run_due();
+    work.log();
+    let seal = scheduler.run(Chore::Seal, None).expect("always");
+    let catalog = scheduler.run(Chore::Catalog, None).expect("always");
+    scheduler.run_due();
+    assert_eq!(work.log(), ["Seal", "Catalog"]);
+    let outcome = |ids: &[u64]| scheduler.job(ids[0]).and_then(|job| job.outcome);
+    assert_eq!(
+        outcome(&seal).as_deref(),
+        Some("everything written before is sealed")
+    );
+    assert_eq!(outcome(&catalog).as_deref(), Some("0 timelines removed"));
+}
+
+#[test]
+fn the_catalog_is_cleaned_every_ten_minutes_and_told_of_when_it_mattered() {
+    let work = FakeWork::new(Policy::default(), Vec::new());
+    let scheduler = work.scheduler();
+    for _ in 0..6 {
+        scheduler.run_due();
+        work.advance(5 * HOUR / 60);
+    }
+    assert_eq!(work.log().len(), 3);
+    assert_eq!(in_state(&scheduler, JobState::Done), []);
+    *work.catalog_finds.lock() = 7;
+    work.advance(HOUR);
+    scheduler.run_due();
+    let job = only(in_state(&scheduler, JobState::Done));
+    assert_eq!(
+        (job.kind, job.outcome.as_deref()),
+        (Chore::Catalog, Some("7 timelines removed"))
+    );
+}
+
+#[test]
+fn expired_segments_are_dropped_unless_the_clock_is_in_doubt() {
+    let policy = Policy {
+        retention: Some(10 * DAY),
+        ..Policy::default()
+    };
+    let work = FakeWork::new(
+        policy,
+        (0..4).map(|at| day(at + 1, Tier::Cold, 6 + at as i64)).collect(),
+    );
+    let scheduler = work.scheduler();
+    // Hidden are days 6 to 9; kept for a day more: day 9.
+    scheduler.run_due();
+    assert_eq!(moved(&work), ["Drop [1, 2, 3]"]);
+    work.clock
+        .hand
+        .set(Timestamp::from_nanos_clamped(work.now() + 300 * DAY));
+    work.advance(HOUR);
+    scheduler.run_due();
+    assert_eq!(moved(&work), [] as [&str; 0]);
+    let metrics = scheduler.metrics();
+    assert_eq!(metrics.clock_off_by, Some(300 * DAY));
+    assert!(
+        metrics
+            .clock_doubt
+            .is_some_and(|reason| reason.contains("300d ahead"))
+    );
+    scheduler.confirm_clock();
+    scheduler.run_due();
+    assert_eq!(moved(&work), ["Drop [4]"]);
+    assert_eq!(scheduler.metrics().clock_doubt, None);
+}
+
+#[test]
+fn deletes_are_applied_after_a_while() {
+    let work = FakeWork::new(Policy::default(), vec![day(1, Tier::Cold, 1)]);
+    let scheduler = work.scheduler();
+    scheduler.run_due();
+    work.tables.lock()[0].segments[0].has_deletes = true;
+    scheduler.run_due();
+    work.advance(HOUR / 6 - 1);
+    scheduler.run_due();
+    assert_eq!(moved(&work), [] as [&str; 0]);
+    work.advance(1);
+    scheduler.run_due();
+    assert_eq!(moved(&work), ["Purge [1]"]);
+    assert_eq!(work.tables.lock()[0].segments[0].id, SegmentId(1_001));
+}
+
+#[test]
+fn a_preview_looks_and_does_nothing() {
+    let work = FakeWork::new(
+        Policy {
+            hot_ttl: None,
+            ..Policy::default()
+        },
+        old_days(3),
+    );
+    let scheduler = work.scheduler();
+    let shown = scheduler
+        .preview("default", Some(Policy::default()))
+        .expect("a table");
+    assert_eq!(shown.migrates.segments, 3);
+    let as_it_is = scheduler.preview("default", None).expect("a table");
+    assert_eq!(as_it_is.migrates.segments, 0);
+    assert!(scheduler.preview("nowhere", None).is_err());
+    scheduler.run_due();
+    assert_eq!(moved(&work), [] as [&str; 0]);
+}
+
+#[test]
+fn figures_count_what_waits_and_what_was_moved() {
+    let work = FakeWork::new(Policy::default(), old_days(2));
+    work.tables.lock().push(table(
+        2,
+        "other",
+        Policy {
+            migrate: nightly(),
+            ..Policy::default()
+        },
+        Vec::new(),
+    ));
+    let scheduler = work.scheduler();
+    scheduler.run_due();
+    work.tables.lock()[1].segments = old_days(3);
+    scheduler
+        .pause_chore(Chore::Migrate, Some("other"))
+        .expect("a table");
+    scheduler.run_due();
+    let metrics = scheduler.metrics();
+    assert_eq!(metrics.waiting[&Chore::Migrate], 3);
+    assert_eq!(metrics.due.get(&Chore::Migrate), None);
+    assert_eq!(metrics.ended[&(Chore::Migrate, JobState::Done)], 2);
+    assert_eq!(
+        (
+            metrics.moved[&Chore::Migrate].bytes_read,
+            metrics.moved[&Chore::Migrate].bytes_written
+        ),
+        (2_000, 1_000)
+    );
+    assert_eq!(
+        (metrics.chores_paused, metrics.segments, metrics.segments_retired),
+        (1, 5, 3)
+    );
+    assert_eq!((metrics.running, metrics.clock_off_by), (None, None));
+}
+
+#[test]
+fn the_thread_works_by_itself_and_ends_when_told() {
+    let work = FakeWork::new(Policy::default(), Vec::new());
+    let settings = Settings {
+        tick_interval: Duration::from_millis(5),
+        ..Settings::default()
+    };
+    let scheduler = Scheduler::start(work.clone() as _, settings);
+    work.tables.lock()[0].segments = old_days(1);
+    let id = loop {
+        if let Some(job) = scheduler
+            .jobs(&JobFilter {
+                kind: Some(Chore::Migrate),
+                ..JobFilter::default()
+            })
+            .first()
+        {
+            break job.id;
+        }
+        std::thread::yield_now();
+    };
+    let job = scheduler.wait(id, Duration::from_secs(60)).expect("the job");
+    assert_eq!(job.state, JobState::Done);
+    let seal = scheduler.run(Chore::Seal, None).expect("always")[0];
+    let seal = scheduler.wait(seal, Duration::from_secs(60)).expect("the job");
+    assert_eq!(seal.state, JobState::Done);
+    scheduler.stop();
+    scheduler.stop();
+    assert!(!scheduler.tick());
+}
