@@ -1,30 +1,33 @@
-//! Wall and processor time of the questions whose figures are promised, on sealed points in fjall.
+//! Wall and processor time of the questions whose figures are promised, on sealed points in fjall, hot and cold.
 //!
 //! `cargo bench -p tideline-query --bench kernel [-- HOSTS STEPS]`: a fleet of machines (default 1,000) with ten
-//! integer fields every ten seconds (default 4,320 steps, twelve hours).
+//! integer fields every ten seconds (default 8,640 steps, a day). Questions about hours are about the first twelve.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_engine::{Engine, Settings, Table, WriteOptions};
 use tideline_model::{
-    ColumnData, Durability, ManualClock, Ordinal, PointBatch, PointGroup, SeriesResolver, TimeRange,
-    Timestamp,
+    ColumnData, Durability, ManualClock, Ordinal, PointBatch, PointGroup, SegmentId, SeriesResolver, Tier,
+    TimeRange, Timestamp,
 };
 use tideline_query::{
     Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, LatestQuery, PointQuery,
-    Querier, Rows, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
+    Querier, QuerySettings, Rows, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
 };
 use tideline_search_index::Condition;
+use tideline_series_store::{Pace, Rewrite, RewriteCause, RewriteCost};
 
 const FIELDS: usize = 10;
 const SECOND: i64 = 1_000_000_000;
 const STEP: i64 = 10 * SECOND;
 const HOUR: i64 = 3_600 * SECOND;
-/// A whole hour of the year 2023.
-const START: i64 = 1_700_002_800 * SECOND;
+/// A whole day of the year 2023.
+const START: i64 = 1_700_006_400 * SECOND;
 const RUNS: usize = 15;
 
 fn main() {
@@ -32,7 +35,7 @@ fn main() {
         .filter_map(|argument| argument.parse().ok())
         .collect();
     let hosts = numbers.first().copied().unwrap_or(1_000);
-    let steps = numbers.get(1).copied().unwrap_or(4_320);
+    let steps = numbers.get(1).copied().unwrap_or(8_640);
     let folder = tempfile::tempdir().expect("a folder");
     let backend = FjallBackend::open(&folder.path().join("store"), FjallOptions::default()).expect("a store");
     let clock = Arc::new(ManualClock::new(Timestamp::from_nanos_clamped(START)));
@@ -40,22 +43,45 @@ fn main() {
     let engine = Arc::new(Engine::open(Arc::new(backend), clock, settings).expect("it opens"));
     let table = engine.default_table().expect("it exists");
     load(&engine, &table, hosts, steps);
-    let querier = Querier::new(Arc::clone(&engine), None).expect("threads");
+    let querier = Querier::new(Arc::clone(&engine), &QuerySettings::default()).expect("threads");
+    let end = START + steps as i64 * STEP;
+    ask_all("hot", &querier, &table, end);
+    let started = Instant::now();
+    let bytes = move_to_cold(&engine, &table);
+    println!(
+        "moved to the cold tier, {bytes} bytes, in {:?}",
+        started.elapsed()
+    );
+    ask_all("cold", &querier, &table, end);
+    engine.close().expect("closed");
+}
+
+/// Asks everything of points that end at an instant.
+fn ask_all(tier: &str, querier: &Querier, table: &Table, end: i64) {
     let ask = |name: &str, query: &PointQuery| {
-        measure(name, || {
+        measure(&format!("{tier}: {name}"), || {
             let mut count = Count::default();
             let summary = querier
-                .points(&table, query, &Cancel::new(), &mut count)
+                .points(table, query, &Cancel::new(), &mut count)
                 .expect("answered");
-            (count.rows, summary.cost.values)
+            let cost = summary.cost.total();
+            (count.rows, cost.values, cost.summaries)
         });
     };
-    let end = START + steps as i64 * STEP;
-    let whole = TimeRange::new(START, end);
+    let half_day = TimeRange::new(START, end.min(START + 12 * HOUR));
     for function in [Function::Mean, Function::Max, Function::Increase] {
-        let query = aggregate(function, &[], whole, HOUR, GroupBy::Tags(vec!["host".into()]));
+        let query = aggregate(function, &[], half_day, HOUR, GroupBy::Tags(vec!["host".into()]));
         ask(&format!("{function} of all fields by host and hour"), &query);
     }
+    let ragged = TimeRange::new(START + HOUR / 3, end.min(START + 12 * HOUR + HOUR / 3));
+    let query = aggregate(
+        Function::Mean,
+        &[],
+        ragged,
+        HOUR,
+        GroupBy::Tags(vec!["host".into()]),
+    );
+    ask("the mean, twenty minutes later", &query);
     let last_hour = TimeRange::new(end - HOUR.min(end - START), end);
     let query = aggregate(Function::Mean, &["f3"], last_hour, 60 * SECOND, GroupBy::Nothing);
     ask("mean of one field by minute over all hosts, one hour", &query);
@@ -67,24 +93,53 @@ fn main() {
             limit: Some(1_000_000),
             ..Rows::default()
         }),
-        ..aggregate(Function::Mean, &[], whole, HOUR, GroupBy::Nothing)
+        ..aggregate(Function::Mean, &[], half_day, HOUR, GroupBy::Nothing)
     };
     ask("a million raw rows of ten fields", &rows);
-    measure("latest of all fields of all hosts", || {
+    measure(&format!("{tier}: latest of all fields of all hosts"), || {
         let query = LatestQuery {
             timelines: Selector::Condition(Condition::All),
             fields: Vec::new(),
+            tier: None,
             limit: None,
             after: None,
             budget: Budget::default(),
         };
         let mut count = Count::default();
         let summary = querier
-            .latest(&table, &query, &Cancel::new(), &mut count)
+            .latest(table, &query, &Cancel::new(), &mut count)
             .expect("answered");
-        (count.rows, summary.cost.values)
+        (count.rows, summary.cost.total().values, 0)
     });
-    engine.close().expect("closed");
+}
+
+/// Moves everything sealed; returns what was written.
+fn move_to_cold(engine: &Engine, table: &Table) -> u64 {
+    let id = table.points().id();
+    let mut days: BTreeMap<i64, Vec<SegmentId>> = BTreeMap::new();
+    for segment in engine.store().snapshot().manifest().of_table(id) {
+        let day = segment.first.div_euclid(24 * HOUR);
+        days.entry(day).or_default().push(segment.id);
+    }
+    let moved = days.into_values().map(|inputs| {
+        let rewrite = Rewrite {
+            table: id,
+            inputs,
+            tier: Tier::Cold,
+            cause: RewriteCause::Migrate,
+        };
+        let moved = engine.store().rewrite(&rewrite, &mut Hurry).expect("moved");
+        moved.cost.bytes_written
+    });
+    moved.sum()
+}
+
+struct Hurry;
+
+impl Pace for Hurry {
+    fn step(&mut self, _: &RewriteCost) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 fn aggregate(
@@ -98,6 +153,7 @@ fn aggregate(
         timelines: Selector::Condition(Condition::All),
         fields: fields.iter().map(|field| (*field).to_owned()).collect(),
         range,
+        tier: None,
         shape: Shape::Aggregate(Aggregate {
             functions: vec![function],
             window: Some(WindowSpec::aligned(width)),
@@ -165,8 +221,9 @@ fn load(engine: &Engine, table: &Table, hosts: usize, steps: usize) {
     println!("{values} values loaded and sealed in {:?}", started.elapsed());
 }
 
-fn measure(name: &str, mut ask: impl FnMut() -> (u64, u64)) {
-    let (rows, values) = ask();
+/// `ask` gives rows, values read and summaries taken.
+fn measure(name: &str, mut ask: impl FnMut() -> (u64, u64, u64)) {
+    let (rows, values, summaries) = ask();
     let mut walls = Vec::with_capacity(RUNS);
     let before = processor_seconds();
     for _ in 0..RUNS {
@@ -177,7 +234,8 @@ fn measure(name: &str, mut ask: impl FnMut() -> (u64, u64)) {
     let processor = (processor_seconds() - before) * 1e3 / RUNS as f64;
     walls.sort_by(f64::total_cmp);
     println!(
-        "{name}: median {:.2} ms, best {:.2} ms, processor {processor:.1} ms; {rows} rows of {values} values",
+        "{name}: median {:.2} ms, best {:.2} ms, processor {processor:.1} ms; {rows} rows of {values} values \
+         and {summaries} summaries",
         walls[RUNS / 2],
         walls[0]
     );

@@ -7,20 +7,20 @@
 use std::ops::{ControlFlow, Range};
 
 use rayon::prelude::*;
-use tideline_chunk::{Presence, Run, RunColumn};
 use tideline_model::{FieldId, TimelineId, Value};
+use tideline_series_store::scan::{Grid, Part};
 use tideline_series_store::{Order, ReadCost, Selection};
 
-use crate::accumulate::scalar::Scalar;
-use crate::accumulate::{Accumulator, Overflow, Slice};
+use crate::accumulate::{Accumulator, Overflow};
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::{rows_limit, within};
+use crate::cutter::{Cutter, GroupState, Lanes};
 use crate::error::{QueryError, Result};
 use crate::function::Function;
 use crate::plan::{AggregateSource, Columns, Group, Groups, MeasurementColumns, Scope, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Aggregate, Direction, GroupBy, PointQuery};
-use crate::window::{Segment, Windows};
+use crate::window::Windows;
 
 /// Most windows × columns × groups that are held at once, by each worker; a cell takes up to 48 bytes. One
 /// group alone may not need more.
@@ -50,10 +50,12 @@ pub(crate) fn run(
     sink.begin(&header(&scope, table, shape, &columns, sink.needs_tags()))?;
 
     let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
+    let takes_summaries = shape.functions.iter().all(|function| function.takes_summaries());
     let sweep = Sweep {
         context,
         query,
         windows,
+        grid: takes_summaries.then(|| windows.grid()),
         columns: &columns,
         by_field: &by_field,
     };
@@ -84,7 +86,7 @@ pub(crate) fn run(
         rows: output.rows,
         more: output.more,
         next: None,
-        cost: QueryCost::new(cost, watch.elapsed()),
+        cost: QueryCost::new(&cost, context.segments, watch.elapsed()),
     })
 }
 
@@ -186,30 +188,6 @@ fn members(scope: &Scope, groups: &Groups, batch: &Range<usize>) -> Vec<Member> 
         .collect()
 }
 
-/// Which columns of a measurement are made from which field.
-#[derive(Debug)]
-struct Lanes(Vec<(FieldId, Vec<usize>)>);
-
-impl Lanes {
-    fn new(columns: &MeasurementColumns<AggregateSource>) -> Self {
-        let mut lanes: Vec<(FieldId, Vec<usize>)> = Vec::new();
-        for (lane, source) in columns.sources.iter().enumerate() {
-            match lanes.binary_search_by_key(&source.field, |(field, _)| *field) {
-                Ok(at) => lanes[at].1.push(lane),
-                Err(at) => lanes.insert(at, (source.field, vec![lane])),
-            }
-        }
-        Self(lanes)
-    }
-
-    fn of(&self, field: FieldId) -> &[usize] {
-        let found = self.0.binary_search_by_key(&field, |(field, _)| *field);
-        found.map_or(&[], |at| &self.0[at].1)
-    }
-}
-
-/// The columns of one group, for every window.
-type GroupState = Vec<Accumulator>;
 /// What a worker has gathered: the state of each group of the batch that it met, and the cost.
 type Gathered = (Vec<Option<GroupState>>, ReadCost);
 
@@ -218,6 +196,8 @@ struct Sweep<'a> {
     context: &'a Context<'a>,
     query: &'a PointQuery,
     windows: Windows,
+    /// The same windows, where summaries may take the place of points.
+    grid: Option<Grid>,
     columns: &'a Columns<AggregateSource>,
     by_field: &'a [Lanes],
 }
@@ -264,8 +244,7 @@ impl Sweep<'_> {
             ..
         } = self.context;
         let ids: Vec<TimelineId> = members.iter().map(|member| member.id).collect();
-        let all = self.by_field.iter().flat_map(|lanes| &lanes.0);
-        let mut fields: Vec<FieldId> = all.map(|(field, _)| *field).collect();
+        let mut fields: Vec<FieldId> = self.by_field.iter().flat_map(Lanes::fields).collect();
         fields.sort_unstable();
         fields.dedup();
         let mut reader = snapshot.reader(Selection {
@@ -274,11 +253,12 @@ impl Sweep<'_> {
             range: self.query.range,
             fields: Some(&fields),
             order: Order::Ascending,
-            tier: None,
+            tier: self.query.tier,
         });
         let mut states: Vec<Option<GroupState>> = Vec::new();
         states.resize_with(groups, || None);
         let mut cutter = Cutter::new(self.windows);
+        let mut metered = 0;
         for member in members {
             watch.check()?;
             let lanes = &self.by_field[member.measurement as usize];
@@ -287,18 +267,34 @@ impl Sweep<'_> {
                 lane.begin_timeline();
             }
             let mut failure = None;
-            reader.timeline(member.id, &mut |run| {
-                if let Err(error) = watch.charge(run) {
-                    failure = Some(error);
-                    return Ok(ControlFlow::Break(()));
-                }
+            let mut summaries = 0;
+            let mut take = |part: Part<'_>| {
                 let state = state.get_or_insert_with(|| self.empty(member.measurement));
-                cutter.take(run, lanes, state);
+                match part {
+                    Part::Run(run) => {
+                        if let Err(error) = watch.charge(run) {
+                            failure = Some(error);
+                            return Ok(ControlFlow::Break(()));
+                        }
+                        cutter.take(run, lanes, state);
+                    }
+                    Part::Summaries(field, of_field) => {
+                        summaries += cutter.take_summaries(field, of_field, lanes, state);
+                    }
+                }
                 Ok(ControlFlow::Continue(()))
-            })?;
+            };
+            let before = reader.cost().total().summaries;
+            match self.grid {
+                Some(grid) => reader.timeline_summarized(member.id, grid, &mut take)?,
+                None => reader.timeline(member.id, &mut |run| take(Part::Run(run)))?,
+            }
             if let Some(error) = failure {
                 return Err(error);
             }
+            let cost = reader.cost();
+            watch.add(cost.total().summaries - before, summaries)?;
+            self.context.meter(&mut metered, &cost)?;
         }
         Ok((states, reader.cost()))
     }
@@ -312,86 +308,6 @@ impl Sweep<'_> {
             .map(|source| Accumulator::new(source.function, windows))
             .collect()
     }
-}
-
-/// Cuts runs at the windows; keeps its buffers from run to run.
-struct Cutter {
-    windows: Windows,
-    dense: Vec<Segment>,
-    sparse: Vec<Segment>,
-    times: Vec<i64>,
-}
-
-impl Cutter {
-    fn new(windows: Windows) -> Self {
-        Self {
-            windows,
-            dense: Vec::new(),
-            sparse: Vec::new(),
-            times: Vec::new(),
-        }
-    }
-
-    /// Hands the values of a run to the lanes of their fields.
-    fn take(&mut self, run: &Run, lanes: &Lanes, state: &mut GroupState) {
-        self.windows.cut(&run.timestamps, &mut self.dense);
-        for columns in run.columns.chunk_by(|a, b| a.field == b.field) {
-            let wanted = lanes.of(columns[0].field);
-            let is_mixed = columns.len() > 1;
-            for column in columns {
-                let slice = self.slice(run, column);
-                for lane in wanted {
-                    if !(is_mixed && state[*lane].needs_sequence()) {
-                        state[*lane].add(&slice);
-                    }
-                }
-            }
-            if is_mixed && wanted.iter().any(|lane| state[*lane].needs_sequence()) {
-                let sequence = sequence(run, columns);
-                let times: Vec<i64> = sequence.iter().map(|(time, _)| *time).collect();
-                self.windows.cut(&times, &mut self.sparse);
-                for lane in wanted {
-                    state[*lane].add_sequence(&sequence, &self.sparse);
-                }
-            }
-        }
-    }
-
-    fn slice<'a>(&'a mut self, run: &'a Run, column: &'a RunColumn) -> Slice<'a> {
-        match &column.presence {
-            Presence::All => Slice {
-                times: &run.timestamps,
-                values: &column.values,
-                segments: &self.dense,
-            },
-            Presence::Some(bitmap) => {
-                self.times.clear();
-                self.times
-                    .extend(bitmap.iter_ones().map(|row| run.timestamps[row]));
-                self.windows.cut(&self.times, &mut self.sparse);
-                Slice {
-                    times: &self.times,
-                    values: &column.values,
-                    segments: &self.sparse,
-                }
-            }
-        }
-    }
-}
-
-/// The values of a field's columns of several types, by time.
-fn sequence(run: &Run, columns: &[RunColumn]) -> Vec<(i64, Scalar)> {
-    let mut sequence: Vec<(i64, Scalar)> = Vec::new();
-    for column in columns {
-        let present = (0..run.rows()).filter(|row| column.presence.contains(*row));
-        for (at, row) in present.enumerate() {
-            if let Some(scalar) = Scalar::at(&column.values, at) {
-                sequence.push((run.timestamps[row], scalar));
-            }
-        }
-    }
-    sequence.sort_by_key(|(time, _)| *time);
-    sequence
 }
 
 /// The rows of an answer while they are written.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tideline_model::{TimelineId, Value};
+use tideline_model::{Tier, TimelineId, Value};
 use tideline_series_store::ReadCost;
 
 use crate::error::QueryError;
@@ -11,8 +11,8 @@ use crate::error::QueryError;
 ///
 /// Calls come in this order: [`begin`](Self::begin) once, then for each series that has a row
 /// [`series`](Self::series) once and [`row`](Self::row) for each of its rows. When a call fails the query stops.
-/// What is handed over is valid during the call only.
-pub trait AnswerSink {
+/// What is handed over is valid during the call only. Calls may come from another thread than the one that asked.
+pub trait AnswerSink: Send {
     /// Whether the header shall list tags; that costs a look at each timeline.
     fn needs_tags(&self) -> bool {
         false
@@ -123,7 +123,17 @@ pub struct Summary {
 pub struct QueryCost {
     /// Timelines looked at.
     pub timelines: u64,
-    /// Chunks, blocks and open rows decoded.
+    /// Time from the start of planning to the last row, waiting included.
+    pub elapsed: Duration,
+    tiers: [TierCost; 2],
+}
+
+/// What one tier, or all of them, have given to an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TierCost {
+    /// Segments with points in the range, of whichever timelines.
+    pub segments: u64,
+    /// Chunks, blocks and open rows that something was taken from.
     pub chunks: u64,
     /// Points decoded.
     pub points: u64,
@@ -131,26 +141,70 @@ pub struct QueryCost {
     pub values: u64,
     /// Encoded bytes of those chunks.
     pub bytes: u64,
-    /// Time from the start of planning to the last row.
-    pub elapsed: Duration,
+    /// Stretches of time that summaries stood for, in all fields or in some.
+    pub summaries: u64,
+    /// Points in those stretches.
+    pub summarized_points: u64,
 }
 
 impl QueryCost {
-    pub(crate) fn new(read: ReadCost, elapsed: Duration) -> Self {
-        let ReadCost {
-            timelines,
-            chunks,
-            points,
-            values,
-            bytes,
-        } = read;
+    pub(crate) fn new(read: &ReadCost, segments: Segments, elapsed: Duration) -> Self {
+        let of = |tier: Tier| {
+            let cost = read.of(tier);
+            TierCost {
+                segments: segments.of(tier),
+                chunks: cost.chunks,
+                points: cost.points,
+                values: cost.values,
+                bytes: cost.bytes,
+                summaries: cost.summaries,
+                summarized_points: cost.summarized_points,
+            }
+        };
         Self {
-            timelines,
-            chunks,
-            points,
-            values,
-            bytes,
+            timelines: read.timelines,
             elapsed,
+            tiers: Tier::ALL.map(of),
         }
+    }
+
+    /// What one tier has given; points that were not sealed yet, and newest values kept in memory, are hot.
+    pub fn of(&self, tier: Tier) -> TierCost {
+        self.tiers[tier as usize]
+    }
+
+    /// What all tiers have given.
+    pub fn total(&self) -> TierCost {
+        let mut total = TierCost::default();
+        for tier in &self.tiers {
+            total.segments += tier.segments;
+            total.chunks += tier.chunks;
+            total.points += tier.points;
+            total.values += tier.values;
+            total.bytes += tier.bytes;
+            total.summaries += tier.summaries;
+            total.summarized_points += tier.summarized_points;
+        }
+        total
+    }
+
+    /// Counts values that were at hand in memory.
+    pub(crate) fn add_kept_values(&mut self, values: u64) {
+        self.tiers[Tier::Hot as usize].values += values;
+    }
+}
+
+/// How many segments of each tier have points in the range of a query.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Segments([u64; 2]);
+
+impl Segments {
+    /// Counts one.
+    pub(crate) fn count(&mut self, tier: Tier) {
+        self.0[tier as usize] += 1;
+    }
+
+    pub(crate) fn of(self, tier: Tier) -> u64 {
+        self.0[tier as usize]
     }
 }

@@ -13,9 +13,9 @@ use crate::error::{QueryError, Result};
 pub struct Budget {
     /// Timelines selected. Default 1,000,000.
     pub timelines_max: u64,
-    /// Points decoded. Default 1,000,000,000.
+    /// Points decoded; a summary that stands for many counts as one. Default 1,000,000,000.
     pub points_max: u64,
-    /// Field values decoded. Default 10,000,000,000.
+    /// Field values decoded; a summary of many counts as one. Default 10,000,000,000.
     pub values_max: u64,
     /// Windows × groups × columns of an aggregate, empty ones included. Default 20,000,000.
     pub cells_max: u64,
@@ -104,20 +104,14 @@ impl Watch {
     /// Takes a run that was just decoded into account.
     pub(crate) fn charge(&self, run: &Run) -> Result<()> {
         self.check()?;
-        let add = |sum: &AtomicU64, more: usize| {
-            let more = more as u64;
-            sum.fetch_add(more, Ordering::Relaxed) + more
-        };
-        within(
-            "points read",
-            self.budget.points_max,
-            add(&self.points, run.rows()),
-        )?;
-        within(
-            "values read",
-            self.budget.values_max,
-            add(&self.values, run.values()),
-        )
+        self.add(run.rows() as u64, run.values() as u64)
+    }
+
+    /// Takes points and values into account.
+    pub(crate) fn add(&self, points: u64, values: u64) -> Result<()> {
+        let add = |sum: &AtomicU64, more: u64| sum.fetch_add(more, Ordering::Relaxed) + more;
+        within("points read", self.budget.points_max, add(&self.points, points))?;
+        within("values read", self.budget.values_max, add(&self.values, values))
     }
 }
 

@@ -68,6 +68,14 @@ pub enum QueryError {
         /// How long it had run.
         elapsed: Duration,
     },
+    /// Too many queries of cold points at once. Nothing was done; ask again later.
+    #[error("{running} queries of cold points run and {waiting} wait for their turn; ask again later")]
+    Overloaded {
+        /// How many run.
+        running: usize,
+        /// How many wait.
+        waiting: usize,
+    },
     /// A page token that this service did not write.
     #[error("the page token is damaged")]
     DamagedToken,
@@ -90,6 +98,7 @@ impl QueryError {
             | Self::Overflow { .. }
             | Self::DamagedToken
             | Self::ForeignToken => ErrorKind::Invalid,
+            Self::Overloaded { .. } => ErrorKind::Overloaded,
             Self::OverBudget { .. } | Self::TimedOut { .. } => ErrorKind::OverLimit,
             Self::Cancelled => ErrorKind::Unavailable,
         }

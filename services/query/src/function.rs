@@ -88,6 +88,11 @@ impl Function {
         Self::ALL.into_iter().find(|function| function.name() == name)
     }
 
+    /// Whether it can be computed from what stretches of time come to, instead of the points themselves.
+    pub const fn takes_summaries(self) -> bool {
+        !matches!(self, Self::Rate | Self::Increase)
+    }
+
     /// Whether it can be computed from values of a kind.
     pub const fn suits(self, kind: ValueKind) -> bool {
         match self {

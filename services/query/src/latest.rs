@@ -1,7 +1,7 @@
 //! The newest value of each field of any set of timelines.
 
-use tideline_model::{FieldId, TimeRange};
-use tideline_series_store::{LatestField, LatestRow, ReadCost};
+use tideline_model::{FieldId, Tier, TimeRange, TimelineId};
+use tideline_series_store::{LatestField, LatestRow, Order, ReadCost, Selection, SweepReader};
 
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::{Budget, rows_limit};
@@ -9,7 +9,8 @@ use crate::error::{QueryError, Result};
 use crate::plan::{Scope, TagBuffer};
 use crate::querier::Context;
 use crate::question::Selector;
-use crate::token::{PageToken, terms_hash};
+use crate::terms::{Terms, TermsOf};
+use crate::token::PageToken;
 
 /// A question for newest values.
 #[derive(Debug, Clone)]
@@ -18,6 +19,8 @@ pub struct LatestQuery {
     pub timelines: Selector,
     /// Names of the wanted fields; empty = all. A name that the table has never seen is an error.
     pub fields: Vec<String>,
+    /// The tier to look in; `None` = all. Points that are not sealed yet are hot.
+    pub tier: Option<Tier>,
     /// Most timelines of this page; `None` = as many as the budget allows rows.
     pub limit: Option<u64>,
     /// The token that ended the page before.
@@ -32,10 +35,18 @@ pub struct LatestQuery {
 /// fields was last written, newest first; each field has its value in one of them.
 ///
 /// A timeline that was written since the start costs a look into memory; any other reads its newest chunks, the
-/// first time that it is asked for.
+/// first time that it is asked for. In one tier alone, what memory has is of no use where it may lie in the other: then
+/// the newest chunks of the tier are read.
 pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn AnswerSink) -> Result<Summary> {
     let Context { table, watch, .. } = context;
-    let terms = terms_hash(&(table.points().id(), &query.timelines, &query.fields, "latest"));
+    let terms = Terms::new(
+        TermsOf::Latest,
+        table,
+        &query.timelines,
+        &query.fields,
+        query.tier,
+    )
+    .hash();
     if query.after.is_some_and(|after| after.terms != terms) {
         return Err(QueryError::ForeignToken);
     }
@@ -64,16 +75,16 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
             .partition_point(|timeline| timeline.id <= after.id)
     });
     let mut tags = TagBuffer::default();
-    let mut cost = ReadCost::default();
+    let asked = &scope.timelines[done..];
+    let ids: Vec<TimelineId> = asked.iter().map(|timeline| timeline.id).collect();
+    let mut newest = Newest::new(context, query.tier, &ids);
+    let (mut looked, mut kept) = (0, 0);
     let (mut timelines, mut rows, mut last, mut more) = (0, 0, None, false);
-    for timeline in &scope.timelines[done..] {
+    for timeline in asked {
         watch.check()?;
         let measurement = timeline.measurement as usize;
-        let latest = context
-            .engine
-            .store()
-            .latest(table.points(), timeline.id, &expected[measurement])?;
-        cost.timelines += 1;
+        let (latest, is_kept) = newest.of(timeline.id, &expected[measurement])?;
+        looked += 1;
         let columns = columns.of(timeline.measurement);
         let found: Vec<Option<&LatestField>> = columns
             .sources
@@ -88,7 +99,9 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
             more = true;
             break;
         }
-        cost.values += times.len() as u64;
+        if is_kept {
+            kept += times.len() as u64;
+        }
         times.sort_unstable_by(|a, b| b.cmp(a));
         times.dedup();
         tags.fill(table, timeline);
@@ -111,11 +124,133 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
         last = Some(timeline.id);
     }
     let next = last.filter(|_| more);
+    let mut cost = QueryCost::new(&newest.cost(), context.segments, watch.elapsed());
+    cost.timelines = looked;
+    cost.add_kept_values(kept);
     Ok(Summary {
         rows,
         more,
         next: next.map(|id| PageToken::new(id, 0, TimeRange::ALL, terms).to_string()),
-        cost: QueryCost::new(cost, watch.elapsed()),
+        cost,
+    })
+}
+
+/// Finds newest values: in memory, and where only one tier is asked for, in its chunks.
+struct Newest<'a> {
+    context: &'a Context<'a>,
+    /// `None` = all tiers, and memory has everything.
+    tier: Option<TierReader<'a>>,
+}
+
+/// Finds newest values in one tier.
+struct TierReader<'a> {
+    tier: Tier,
+    /// Values after this instant are certain to lie in it; `None` = no value is.
+    certain_after: Option<i64>,
+    /// Reads from the beginning of the tier's newest segment on, where nearly all timelines have everything.
+    newest: SweepReader<'a>,
+    /// The time before, from segment to segment, newest first.
+    older: Vec<TimeRange>,
+    /// What was read of that.
+    older_cost: ReadCost,
+    metered: u64,
+}
+
+impl<'a> Newest<'a> {
+    fn new(context: &'a Context<'a>, tier: Option<Tier>, ids: &'a [TimelineId]) -> Self {
+        let tier = tier.map(|tier| TierReader::new(context, tier, ids));
+        Self { context, tier }
+    }
+
+    /// The newest value of each field of a timeline, and whether memory had them all. Timelines come in the order of
+    /// their ids.
+    fn of(&mut self, id: TimelineId, expected: &[FieldId]) -> Result<(LatestRow, bool)> {
+        let Context { engine, table, .. } = self.context;
+        let kept = engine.store().latest(table.points(), id, expected)?;
+        let Some(reader) = &mut self.tier else {
+            return Ok((kept, true));
+        };
+        let is_certain =
+            |field: &LatestField| reader.certain_after.is_some_and(|after| field.timestamp > after);
+        if kept.iter().all(is_certain) {
+            return Ok((kept, true));
+        }
+        let expected: Vec<FieldId> = kept.iter().map(|field| field.field).collect();
+        Ok((reader.of(self.context, id, expected)?, false))
+    }
+
+    fn cost(&self) -> ReadCost {
+        let mut cost = ReadCost::default();
+        if let Some(reader) = &self.tier {
+            cost = reader.newest.cost();
+            cost.add(&reader.older_cost);
+        }
+        cost
+    }
+}
+
+impl<'a> TierReader<'a> {
+    fn new(context: &'a Context<'a>, tier: Tier, ids: &'a [TimelineId]) -> Self {
+        let table = context.table.points().id();
+        let segments = || context.snapshot.manifest().of_table(table);
+        let cold = segments().filter(|segment| segment.tier == Tier::Cold);
+        let certain_after = match tier {
+            Tier::Hot => Some(cold.map(|segment| segment.last).max().unwrap_or(i64::MIN)),
+            Tier::Cold => None,
+        };
+        let of_tier = segments().filter(|segment| segment.tier == tier);
+        let mut begins: Vec<i64> = of_tier.map(|segment| segment.first).collect();
+        begins.sort_unstable_by(|a, b| b.cmp(a));
+        begins.dedup();
+        let newest = TimeRange::new(begins.first().copied().unwrap_or(i64::MIN), i64::MAX);
+        begins.push(i64::MIN);
+        let older = begins.windows(2).map(|pair| TimeRange::new(pair[1], pair[0]));
+        Self {
+            tier,
+            certain_after,
+            newest: reader(context, tier, ids, newest, None),
+            older: older.filter(|range| !range.is_empty()).collect(),
+            older_cost: ReadCost::default(),
+            metered: 0,
+        }
+    }
+
+    /// The newest values of a timeline, until all that are expected are found.
+    fn of(&mut self, context: &Context<'_>, id: TimelineId, mut expected: Vec<FieldId>) -> Result<LatestRow> {
+        let mut row = self.newest.newest(id, &expected)?;
+        for range in &self.older {
+            expected.retain(|field| field_of(&row, *field).is_none());
+            if expected.is_empty() {
+                break;
+            }
+            context.watch.check()?;
+            let ids = [id];
+            let mut reader = reader(context, self.tier, &ids, *range, Some(&expected));
+            row.extend(reader.newest(id, &expected)?);
+            row.sort_by_key(|field| field.field);
+            self.older_cost.add(&reader.cost());
+        }
+        let mut cost = self.newest.cost();
+        cost.add(&self.older_cost);
+        context.meter(&mut self.metered, &cost)?;
+        Ok(row)
+    }
+}
+
+fn reader<'a>(
+    context: &'a Context<'_>,
+    tier: Tier,
+    timelines: &'a [TimelineId],
+    range: TimeRange,
+    fields: Option<&'a [FieldId]>,
+) -> SweepReader<'a> {
+    context.snapshot.reader(Selection {
+        table: context.table.points().id(),
+        timelines,
+        range,
+        fields,
+        order: Order::Descending,
+        tier: Some(tier),
     })
 }
 

@@ -12,7 +12,10 @@
 //!    [`aggregate`]: the ids are cut into one share a worker thread; each share is swept by one reader, and
 //!    every run is cut at the [`window`]s and handed to the [`accumulate`]rs as slices. Shares are put together
 //!    in the order of their ids, so that an answer is the same each time.
+//!    Where all functions allow it, summaries of cold chunks take the place of their rows.
 //! 3. [`answer`]: an [`AnswerSink`] receives columns, series and rows; formats implement it.
+//!
+//! Queries that reach into cold segments run in a [`lane`] of their own, beside the others.
 //!
 //! # What is absent
 //!
@@ -22,20 +25,24 @@ pub mod accumulate;
 pub mod aggregate;
 pub mod answer;
 pub mod budget;
+mod cutter;
 pub mod error;
 pub mod function;
+pub mod lane;
 pub mod latest;
 mod plan;
 pub mod querier;
 pub mod question;
 pub mod rows;
+mod terms;
 pub mod token;
 pub mod window;
 
-pub use answer::{AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, ValueRef};
+pub use answer::{AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, TierCost, ValueRef};
 pub use budget::{Budget, Cancel};
 pub use error::{QueryError, Result};
 pub use function::Function;
+pub use lane::{QuerySettings, QueryStats};
 pub use latest::LatestQuery;
 pub use querier::Querier;
 pub use question::{Aggregate, Direction, GroupBy, PointQuery, Rows, Selector, Shape, WindowSpec};

@@ -4,24 +4,26 @@ use std::sync::Arc;
 
 use rayon::ThreadPool;
 use tideline_engine::{Engine, Table};
-use tideline_model::TimeRange;
-use tideline_series_store::Snapshot;
+use tideline_model::{Tier, TimeRange};
+use tideline_series_store::{ReadCost, Snapshot};
 
-use crate::answer::{AnswerSink, Summary};
+use crate::answer::{AnswerSink, Segments, Summary};
 use crate::budget::{Budget, Cancel, Watch};
 use crate::error::{QueryError, Result};
+use crate::lane::{self, ColdLane, HotLane, QuerySettings, QueryStats, ReadMeter};
 use crate::latest::LatestQuery;
 use crate::question::{PointQuery, Shape};
 use crate::{aggregate, latest, rows};
 
 /// Answers queries over one engine.
 ///
-/// Calls block, for as long as the budget allows; large ones share a pool of worker threads, of which there is
-/// one however many queries run. How many may run at once is the caller's to bound.
+/// Calls block, for as long as the budget allows; large ones share pools of worker threads, of which there are two
+/// however many queries run: see [`lane`]. How many queries of hot points may run at once is the caller's to bound.
 #[derive(Debug)]
 pub struct Querier {
     engine: Arc<Engine>,
-    pool: ThreadPool,
+    hot: HotLane,
+    cold: ColdLane,
 }
 
 /// What the parts of one query have in common.
@@ -29,19 +31,22 @@ pub(crate) struct Context<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) table: &'a Table,
     pub(crate) snapshot: Snapshot,
+    /// The segments that the snapshot has of what is asked for.
+    pub(crate) segments: Segments,
     pub(crate) pool: &'a ThreadPool,
-    pub(crate) watch: Watch,
+    pub(crate) watch: &'a Watch,
+    meter: &'a ReadMeter,
 }
 
 impl Querier {
-    /// A querier with a number of worker threads; `None` = one for each core.
-    pub fn new(engine: Arc<Engine>, threads: Option<usize>) -> Result<Self> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads.unwrap_or(0))
-            .thread_name(|number| format!("query-{number}"))
-            .build()
-            .map_err(|error| QueryError::Invalid(format!("worker threads of queries: {error}")))?;
-        Ok(Self { engine, pool })
+    /// A querier with its own threads.
+    pub fn new(engine: Arc<Engine>, settings: &QuerySettings) -> Result<Self> {
+        let clock = Arc::clone(engine.clock());
+        Ok(Self {
+            engine,
+            hot: HotLane::new(settings)?,
+            cold: ColdLane::new(settings, clock)?,
+        })
     }
 
     /// The engine that it reads.
@@ -49,10 +54,16 @@ impl Querier {
         &self.engine
     }
 
+    /// What queries do now.
+    pub fn stats(&self) -> QueryStats {
+        lane::stats(&self.hot, &self.cold)
+    }
+
     /// Streams the answer of a query to `sink`.
     ///
     /// An error that could be foreseen comes before the sink hears anything; after that only budgets of reading,
-    /// sums that overflow, storage and a closed sink can fail, and what the sink has got is then incomplete.
+    /// sums that overflow, storage and a closed sink can fail, and what the sink has got is then incomplete. Where
+    /// the range reaches into cold segments, the query waits for its turn among those that do.
     pub fn points(
         &self,
         table: &Table,
@@ -61,11 +72,16 @@ impl Querier {
         sink: &mut dyn AnswerSink,
     ) -> Result<Summary> {
         check_range(query.range)?;
-        let context = self.context(table, query.budget, cancel);
-        match &query.shape {
-            Shape::Rows(shape) => rows::run(&context, query, shape, sink),
-            Shape::Aggregate(shape) => aggregate::run(&context, query, shape, sink),
-        }
+        let asked = Asked {
+            table,
+            range: query.range,
+            tier: query.tier,
+            budget: query.budget,
+        };
+        self.run(&asked, cancel, |context| match &query.shape {
+            Shape::Rows(shape) => rows::run(context, query, shape, sink),
+            Shape::Aggregate(shape) => aggregate::run(context, query, shape, sink),
+        })
     }
 
     /// Hands the newest value of each field of timelines to `sink`: one series a timeline, one row for each
@@ -77,17 +93,80 @@ impl Querier {
         cancel: &Cancel,
         sink: &mut dyn AnswerSink,
     ) -> Result<Summary> {
-        latest::run(&self.context(table, query.budget, cancel), query, sink)
+        let asked = Asked {
+            table,
+            // Newest values of all tiers are at hand in memory: no segment is read for them.
+            range: query.tier.map_or(TimeRange::new(0, 0), |_| TimeRange::ALL),
+            tier: query.tier,
+            budget: query.budget,
+        };
+        self.run(&asked, cancel, |context| latest::run(context, query, sink))
     }
 
-    fn context<'a>(&'a self, table: &'a Table, budget: Budget, cancel: &Cancel) -> Context<'a> {
-        Context {
+    /// Runs a query in its lane.
+    fn run(
+        &self,
+        asked: &Asked<'_>,
+        cancel: &Cancel,
+        work: impl FnOnce(&Context<'_>) -> Result<Summary> + Send,
+    ) -> Result<Summary> {
+        let watch = Watch::new(asked.budget, cancel.clone());
+        let snapshot = self.engine.store().snapshot();
+        let segments = asked.segments(&snapshot);
+        let is_cold = segments.of(Tier::Cold) > 0;
+        let context = |snapshot, segments, pool| Context {
             engine: &self.engine,
-            table,
-            snapshot: self.engine.store().snapshot(),
-            pool: &self.pool,
-            watch: Watch::new(budget, cancel.clone()),
+            table: asked.table,
+            snapshot,
+            segments,
+            pool,
+            watch: &watch,
+            meter: &self.cold.meter,
+        };
+        if !is_cold {
+            return self
+                .hot
+                .run(|| work(&context(snapshot, segments, &self.hot.pool)));
         }
+        // While it waits, a query must not keep heads in memory and dropped segments on disk.
+        drop(snapshot);
+        self.cold.run(&watch, || {
+            let snapshot = self.engine.store().snapshot();
+            let segments = asked.segments(&snapshot);
+            work(&context(snapshot, segments, &self.cold.pool))
+        })
+    }
+}
+
+impl Context<'_> {
+    /// Takes in what a reader has read since it was last seen; may wait where the rate of cold reads is limited.
+    pub(crate) fn meter(&self, seen: &mut u64, cost: &ReadCost) -> Result<()> {
+        let bytes = cost.of(Tier::Cold).bytes;
+        self.meter
+            .take(bytes - std::mem::replace(seen, bytes), self.watch)
+    }
+}
+
+/// What decides about the lane of a query.
+struct Asked<'a> {
+    table: &'a Table,
+    range: TimeRange,
+    tier: Option<Tier>,
+    budget: Budget,
+}
+
+impl Asked<'_> {
+    /// The segments that have points in the part of the range that has not expired.
+    fn segments(&self, snapshot: &Snapshot) -> Segments {
+        let table = self.table.points().id();
+        let range = snapshot.visible(table, self.range);
+        let mut segments = Segments::default();
+        for segment in snapshot.manifest().of_table(table) {
+            if segment.range().overlaps(&range) && self.tier.is_none_or(|tier| tier == segment.tier) {
+                segments.count(segment.tier);
+            }
+        }
+        segments
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can be asked of points.
 
-use tideline_model::{TimeRange, TimelineId};
+use tideline_model::{Tier, TimeRange, TimelineId};
 use tideline_search_index::Condition;
 
 use crate::budget::Budget;
@@ -16,6 +16,8 @@ pub struct PointQuery {
     pub fields: Vec<String>,
     /// Which instants, half-open; must not be empty.
     pub range: TimeRange,
+    /// The tier to read; `None` = all. Points that are not sealed yet are hot.
+    pub tier: Option<Tier>,
     /// What to make of the points.
     pub shape: Shape,
     /// What the query may cost.

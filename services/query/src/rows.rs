@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use tideline_chunk::{Presence, Run, RunColumn};
-use tideline_model::{ColumnData, FieldId, TimeRange, TimelineId};
+use tideline_model::{ColumnData, FieldId, Tier, TimeRange, TimelineId};
 use tideline_series_store::{Order, ReadCost, Selection};
 
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
@@ -12,7 +12,8 @@ use crate::error::{QueryError, Result};
 use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Direction, PointQuery, Rows};
-use crate::token::{PageToken, terms_hash};
+use crate::terms::{Terms, TermsOf};
+use crate::token::PageToken;
 
 /// Answers a query for raw rows.
 ///
@@ -25,13 +26,10 @@ pub(crate) fn run(
     sink: &mut dyn AnswerSink,
 ) -> Result<Summary> {
     let Context { table, watch, .. } = context;
-    let terms = terms_hash(&(
-        table.points().id(),
-        &query.timelines,
-        &query.fields,
-        query.range,
-        shape.order,
-    ));
+    let terms = Terms::new(TermsOf::Rows, table, &query.timelines, &query.fields, query.tier)
+        .range(query.range)
+        .direction(shape.order)
+        .hash();
     if shape.after.is_some_and(|after| after.terms != terms) {
         return Err(QueryError::ForeignToken);
     }
@@ -60,6 +58,7 @@ pub(crate) fn run(
         last: None,
         is_full: false,
         tags: TagBuffer::default(),
+        tier: query.tier,
         cost: ReadCost::default(),
     };
     let mut timelines = &scope.timelines[..];
@@ -78,7 +77,7 @@ pub(crate) fn run(
         rows: page.rows,
         more: page.is_full,
         next: next.map(|(id, time)| PageToken::new(id, time, query.range, terms).to_string()),
-        cost: QueryCost::new(page.cost, watch.elapsed()),
+        cost: QueryCost::new(&page.cost, context.segments, watch.elapsed()),
     })
 }
 
@@ -97,6 +96,7 @@ struct Page<'a> {
     /// Whether a row was met that has no place on it.
     is_full: bool,
     tags: TagBuffer,
+    tier: Option<Tier>,
     cost: ReadCost,
 }
 
@@ -117,15 +117,16 @@ impl Page<'_> {
                 Direction::Ascending => Order::Ascending,
                 Direction::Descending => Order::Descending,
             },
-            tier: None,
+            tier: self.tier,
         });
+        let mut metered = 0;
         for timeline in timelines {
             context.watch.check()?;
             let mut is_open = false;
             let mut failure = None;
             reader.timeline(timeline.id, &mut |run| {
                 Ok(
-                    match self.write(&context.watch, timeline, run, &mut is_open, sink) {
+                    match self.write(context.watch, timeline, run, &mut is_open, sink) {
                         Ok(flow) => flow,
                         Err(error) => {
                             failure = Some(error);
@@ -137,6 +138,7 @@ impl Page<'_> {
             if let Some(error) = failure {
                 return Err(error);
             }
+            context.meter(&mut metered, &reader.cost())?;
             if self.is_full {
                 break;
             }

@@ -1,7 +1,6 @@
 //! Page tokens: where a page of rows ended, opaque to those who pass them back.
 
 use std::fmt;
-use std::fmt::Write as _;
 
 use tideline_model::{TimeRange, TimelineId};
 use xxhash_rust::xxh3::xxh3_64;
@@ -80,15 +79,6 @@ impl fmt::Display for PageToken {
         bytes[BODY_BYTES..].copy_from_slice(&sum);
         bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
-}
-
-/// The hash of a query's terms: their debug text names everything that they are made of. Tokens therefore end
-/// with the build that wrote them where a term has changed its form.
-pub(crate) fn terms_hash(terms: &impl fmt::Debug) -> u64 {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{terms:?}");
-    xxh3_64(text.as_bytes())
 }
 
 fn checksum(body: &[u8]) -> [u8; 8] {

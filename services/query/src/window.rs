@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use tideline_model::TimeRange;
 use tideline_model::time::NANOS_PER_SECOND;
+use tideline_series_store::scan::Grid;
 
 use crate::error::{QueryError, Result};
 use crate::question::WindowSpec;
@@ -61,6 +62,21 @@ impl Windows {
     /// Where a window begins, clamped to what can be told; the first may begin before the range.
     pub fn start(&self, window: usize) -> i64 {
         self.bound(window as i128)
+    }
+
+    /// The window of an instant of the range.
+    pub fn at(&self, time: i64) -> usize {
+        // Instants lie in the range, so this is one of its windows.
+        self.spec
+            .map_or(0, |spec| number(&spec, time).wrapping_sub(self.first) as usize)
+    }
+
+    /// The same windows, for a reader.
+    pub fn grid(&self) -> Grid {
+        match self.spec {
+            None => Grid::Whole,
+            Some(WindowSpec { width, offset }) => Grid::Windows { width, offset },
+        }
     }
 
     /// Seconds of a window that lie in the range.

@@ -4,6 +4,8 @@
 mod agreement;
 #[path = "main/budgets.rs"]
 mod budgets;
+#[path = "main/lanes.rs"]
+mod lanes;
 #[path = "main/latest.rs"]
 mod latest;
 #[path = "main/naive.rs"]
@@ -14,3 +16,5 @@ mod pages;
 mod rules;
 #[path = "main/support.rs"]
 mod support;
+#[path = "main/tiers.rs"]
+mod tiers;

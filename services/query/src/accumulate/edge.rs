@@ -1,5 +1,6 @@
 //! First and last values, with the instant that makes them so.
 
+use tideline_chunk::ValueSummary;
 use tideline_model::{ColumnData, Value};
 
 use super::Slice;
@@ -40,6 +41,16 @@ impl Edges {
             if self.takes(segment.window, time) {
                 self.windows[segment.window] = Some((time, value_at(slice.values, at)));
             }
+        }
+    }
+
+    pub(super) fn add_summary(&mut self, window: usize, summary: &ValueSummary) {
+        let (time, found) = match self.edge {
+            Edge::First => summary.first,
+            Edge::Last => summary.last,
+        };
+        if self.takes(window, time) {
+            self.windows[window] = Some((time, Scalar::from(found).to_value()));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use tideline_chunk::ValueSummary;
 use tideline_model::{ColumnData, Value};
 
 use super::Slice;
@@ -42,6 +43,14 @@ impl Extremes {
             };
             self.offer(segment.window, found);
         }
+    }
+
+    pub(super) fn add_summary(&mut self, window: usize, summary: &ValueSummary) {
+        let found = match self.extreme {
+            Extreme::Lowest => summary.min,
+            Extreme::Highest => summary.max,
+        };
+        self.offer(window, Some(found.into()));
     }
 
     pub(super) fn merge(&mut self, other: &Self) {

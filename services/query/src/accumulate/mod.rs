@@ -18,6 +18,7 @@ pub mod extreme;
 pub mod scalar;
 pub mod sum;
 
+use tideline_chunk::ValueSummary;
 use tideline_model::{ColumnData, Value, ValueType};
 
 use self::counter::Counter;
@@ -107,6 +108,22 @@ impl Accumulator {
             Self::Extreme(extremes) => extremes.add(slice),
             Self::Edge(edges) => edges.add(slice),
             Self::Increase(counter) | Self::Rate(counter) => counter.add(slice),
+        }
+    }
+
+    /// Takes in what values of one timeline and type come to; all of them lie in the window. Only for functions that
+    /// [take summaries](Function::takes_summaries); summaries of a timeline come in any order.
+    pub fn add_summary(&mut self, window: usize, summary: &ValueSummary) {
+        match self {
+            Self::Count(counts) => counts[window] += summary.count,
+            Self::Sum(sums) => sums[window].merge(&summary.into()),
+            Self::Mean(means) => {
+                means[window].0.merge(&summary.into());
+                means[window].1 += summary.count;
+            }
+            Self::Extreme(extremes) => extremes.add_summary(window, summary),
+            Self::Edge(edges) => edges.add_summary(window, summary),
+            Self::Increase(_) | Self::Rate(_) => debug_assert!(false, "a summary has no steps"),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use tideline_chunk::Number;
 use tideline_model::{ColumnData, Value, ValueType};
 
 /// A value that is not text.
@@ -84,6 +85,16 @@ impl Scalar {
             (None, Some(b)) => compare_mixed(b, self.as_f64()).reverse(),
         };
         by_value.then(self.value_type().cmp(&other.value_type()))
+    }
+}
+
+impl From<Number> for Scalar {
+    fn from(number: Number) -> Self {
+        match number {
+            Number::Float(value) => Self::Float(value),
+            Number::Signed(value) => Self::Signed(value),
+            Number::Unsigned(value) => Self::Unsigned(value),
+        }
     }
 }
 

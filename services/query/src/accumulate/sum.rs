@@ -1,5 +1,6 @@
 //! Sums: integers exactly in 128 bits, floats with compensation.
 
+use tideline_chunk::ValueSummary;
 use tideline_model::{ColumnData, Value, ValueType};
 
 use super::scalar::Scalar;
@@ -103,6 +104,25 @@ impl Sum {
             (value - sum) + self.float
         };
         self.float = sum;
+    }
+}
+
+impl From<&ValueSummary> for Sum {
+    fn from(summary: &ValueSummary) -> Self {
+        let types = Types::of(Scalar::from(summary.min).value_type());
+        match summary.sum {
+            tideline_chunk::Sum::Integer(integers) => Self {
+                integers,
+                types,
+                ..Self::default()
+            },
+            tideline_chunk::Sum::Float { sum, correction } => Self {
+                float: sum,
+                compensation: correction,
+                types,
+                ..Self::default()
+            },
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use tideline_model::{TimeRange, TimelineId, Value};
-use tideline_query::{Budget, Cancel, Function, GroupBy, PointQuery, QueryError, Rows, Selector, Shape};
+use tideline_model::{Tier, TimeRange, TimelineId, Value};
+use tideline_query::{
+    Budget, Cancel, Function, GroupBy, PointQuery, QueryError, Rows, Selector, Shape, TierCost,
+};
 
 use crate::support::{Answer, World, aggregate_query, rows_query};
 
@@ -108,7 +110,7 @@ fn an_answer_larger_than_memory_allows_comes_in_batches_of_groups() {
     let answer = world.ask(&query).expect("answered");
     assert_eq!(answer.series.len(), 2);
     assert!(answer.series.iter().all(|series| series.rows.len() == 50));
-    assert_eq!(answer.summary().cost.points, 100);
+    assert_eq!(answer.summary().cost.total().points, 100);
 }
 
 #[test]
@@ -197,6 +199,16 @@ fn the_cost_says_what_was_read() {
         ..rows_query()
     };
     let cost = world.ask(&query).expect("answered").summary().cost;
-    assert_eq!((cost.timelines, cost.points, cost.values), (2, 50, 50));
-    assert!(cost.chunks == 1 && cost.bytes > 0 && cost.elapsed > Duration::ZERO);
+    assert_eq!(cost.of(Tier::Hot), cost.total());
+    assert_eq!(cost.of(Tier::Cold), TierCost::default());
+    let TierCost {
+        segments,
+        chunks,
+        points,
+        values,
+        bytes,
+        ..
+    } = cost.total();
+    assert_eq!((cost.timelines, points, values), (2, 50, 50));
+    assert!(segments == 1 && chunks == 1 && bytes > 0 && cost.elapsed > Duration::ZERO);
 }

@@ -14,6 +14,7 @@ fn all() -> LatestQuery {
     LatestQuery {
         timelines: Selector::Condition(Condition::All),
         fields: Vec::new(),
+        tier: None,
         limit: None,
         after: None,
         budget: Budget::default(),
@@ -60,7 +61,7 @@ fn each_field_has_its_own_newest_value() {
         assert_eq!(of_a["w"], (10, Value::Signed(2)));
         assert_eq!(found[&world.id("m,host=b")].len(), 1);
         assert_eq!(
-            (summary.rows, summary.cost.timelines, summary.cost.values),
+            (summary.rows, summary.cost.timelines, summary.cost.total().values),
             (3, 2, 3)
         );
         let only_v = LatestQuery {

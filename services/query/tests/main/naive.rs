@@ -36,6 +36,12 @@ impl Model {
         }
     }
 
+    pub(crate) fn delete(&mut self, id: TimelineId, range: TimeRange) {
+        if let Some(timeline) = self.timelines.get_mut(&id) {
+            timeline.points.retain(|time, _| !range.contains(*time));
+        }
+    }
+
     /// Columns are (function, field) of those fields that the group's measurement has.
     pub(crate) fn aggregate(
         &self,

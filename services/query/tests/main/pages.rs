@@ -1,6 +1,6 @@
 //! Tokens belong to one query.
 
-use tideline_model::{TimeRange, Value};
+use tideline_model::{Tier, TimeRange, Value};
 use tideline_query::{Direction, PageToken, PointQuery, QueryError, Rows, Selector, Shape};
 use tideline_search_index::Condition;
 
@@ -36,6 +36,10 @@ fn a_token_of_another_query_is_refused() {
         },
         PointQuery {
             fields: vec!["v".into()],
+            ..same.clone()
+        },
+        PointQuery {
+            tier: Some(Tier::Hot),
             ..same.clone()
         },
         PointQuery {

@@ -1,24 +1,30 @@
 //! An engine in memory, points written to it one by one, and a sink that keeps what it gets.
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_engine::{Engine, Settings, Table, WriteOptions};
+use tideline_model::time::NANOS_PER_DAY;
 use tideline_model::{
-    ColumnData, ManualClock, PointBatch, PointGroup, SeriesResolver, TimeRange, TimelineId, Timestamp, Value,
+    ColumnData, ManualClock, PointBatch, PointGroup, SegmentId, SeriesResolver, Tier, TimeRange, TimelineId,
+    Timestamp, Value,
 };
 use tideline_query::{
-    Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, PointQuery, Querier, Rows,
-    Selector, Series, Shape, SinkClosed, Summary, ValueRef, WindowSpec,
+    Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, PointQuery, Querier,
+    QuerySettings, Rows, Selector, Series, Shape, SinkClosed, Summary, ValueRef, WindowSpec,
 };
 use tideline_search_index::Condition;
+use tideline_series_store::{Delete, Pace, Rewrite, RewriteCause, RewriteCost};
 
 /// Everything that a test needs.
 pub(crate) struct World {
     pub(crate) engine: Arc<Engine>,
     pub(crate) table: Table,
     pub(crate) querier: Querier,
+    pub(crate) clock: ManualClock,
     _index: TempDir,
 }
 
@@ -27,18 +33,30 @@ pub(crate) type Point<'a> = (&'a str, i64, Vec<(&'a str, Value)>);
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::with_settings(&QuerySettings {
+            threads: Some(3),
+            ..QuerySettings::default()
+        })
+    }
+
+    pub(crate) fn with_settings(settings: &QuerySettings) -> Self {
         let disk = MemoryDisk::new(Character::Embedded);
         let backend = Arc::new(MemoryBackend::open(&disk));
         let index = tempfile::tempdir().expect("a folder");
-        let clock = Arc::new(ManualClock::new(Timestamp::EPOCH));
-        let settings = Settings::new(index.path().into());
-        let engine = Arc::new(Engine::open(backend, clock, settings).expect("it opens"));
+        let clock = ManualClock::new(Timestamp::EPOCH);
+        let engine = Engine::open(
+            backend,
+            Arc::new(clock.clone()),
+            Settings::new(index.path().into()),
+        );
+        let engine = Arc::new(engine.expect("it opens"));
         let table = engine.default_table().expect("it exists");
-        let querier = Querier::new(Arc::clone(&engine), Some(3)).expect("threads");
+        let querier = Querier::new(Arc::clone(&engine), settings).expect("threads");
         Self {
             engine,
             table,
             querier,
+            clock,
             _index: index,
         }
     }
@@ -76,6 +94,47 @@ impl World {
         self.engine.seal().expect("sealed");
     }
 
+    /// Seals, and moves each cold window into the cold tier that `chosen` takes, by its number.
+    pub(crate) fn seal_and_move(&self, mut chosen: impl FnMut(i64) -> bool) {
+        self.seal();
+        let store = self.engine.store();
+        let table = self.table.points().id();
+        let mut windows: BTreeMap<i64, Vec<SegmentId>> = BTreeMap::new();
+        let manifest = store.snapshot();
+        for segment in manifest.manifest().of_table(table) {
+            let window = segment.first.div_euclid(NANOS_PER_DAY);
+            assert_eq!(
+                window,
+                segment.last.div_euclid(NANOS_PER_DAY),
+                "seals cut at days"
+            );
+            windows.entry(window).or_default().push(segment.id);
+        }
+        for (window, inputs) in windows {
+            if chosen(window) {
+                let (tier, cause) = (Tier::Cold, RewriteCause::Migrate);
+                let rewrite = Rewrite {
+                    table,
+                    inputs,
+                    tier,
+                    cause,
+                };
+                store.rewrite(&rewrite, &mut Hurry).expect("moved");
+            }
+        }
+    }
+
+    /// Deletes the points of a timeline in a range.
+    pub(crate) fn delete(&self, key: &str, range: TimeRange) {
+        let delete = Delete {
+            timelines: vec![self.id(key)],
+            range,
+            removes_timelines: false,
+        };
+        let deleted = self.engine.store().delete(self.table.points(), delete);
+        deleted.expect("deleted");
+    }
+
     pub(crate) fn id(&self, key: &str) -> TimelineId {
         let ordinal = self.engine.resolver(&self.table).resolve(key.as_bytes());
         self.table.catalog().reader().id(ordinal.expect("a valid key"))
@@ -98,6 +157,15 @@ fn column(value: &Value) -> ColumnData {
         Value::Unsigned(value) => ColumnData::Unsigned(vec![*value]),
         Value::Boolean(value) => ColumnData::Boolean(vec![*value]),
         Value::String(value) => ColumnData::String([&**value].into_iter().collect()),
+    }
+}
+
+/// A rewrite that never waits.
+struct Hurry;
+
+impl Pace for Hurry {
+    fn step(&mut self, _: &RewriteCost) -> ControlFlow<()> {
+        ControlFlow::Continue(())
     }
 }
 
@@ -176,6 +244,7 @@ pub(crate) fn rows_query() -> PointQuery {
         timelines: Selector::Condition(Condition::All),
         fields: Vec::new(),
         range: TimeRange::ALL,
+        tier: None,
         shape: Shape::Rows(Rows::default()),
         budget: Budget::default(),
     }

@@ -1,0 +1,142 @@
+//! Cuts what a reader hands out at the windows of a query, and deals it out to the accumulators.
+
+use tideline_chunk::{ColumnSummary, Presence, Run, RunColumn};
+use tideline_model::FieldId;
+
+use crate::accumulate::scalar::Scalar;
+use crate::accumulate::{Accumulator, Slice};
+use crate::plan::{AggregateSource, MeasurementColumns};
+use crate::window::{Segment, Windows};
+
+/// The columns of one group, for every window.
+pub(crate) type GroupState = Vec<Accumulator>;
+
+/// Which columns of a measurement are made from which field.
+#[derive(Debug)]
+pub(crate) struct Lanes(Vec<(FieldId, Vec<usize>)>);
+
+impl Lanes {
+    pub(crate) fn new(columns: &MeasurementColumns<AggregateSource>) -> Self {
+        let mut lanes: Vec<(FieldId, Vec<usize>)> = Vec::new();
+        for (lane, source) in columns.sources.iter().enumerate() {
+            match lanes.binary_search_by_key(&source.field, |(field, _)| *field) {
+                Ok(at) => lanes[at].1.push(lane),
+                Err(at) => lanes.insert(at, (source.field, vec![lane])),
+            }
+        }
+        Self(lanes)
+    }
+
+    /// The fields that some column is made from.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = FieldId> {
+        self.0.iter().map(|(field, _)| *field)
+    }
+
+    fn of(&self, field: FieldId) -> &[usize] {
+        let found = self.0.binary_search_by_key(&field, |(field, _)| *field);
+        found.map_or(&[], |at| &self.0[at].1)
+    }
+}
+
+/// Cuts runs at the windows; keeps its buffers from run to run.
+#[derive(Debug)]
+pub(crate) struct Cutter {
+    windows: Windows,
+    dense: Vec<Segment>,
+    sparse: Vec<Segment>,
+    times: Vec<i64>,
+}
+
+impl Cutter {
+    pub(crate) fn new(windows: Windows) -> Self {
+        Self {
+            windows,
+            dense: Vec::new(),
+            sparse: Vec::new(),
+            times: Vec::new(),
+        }
+    }
+
+    /// Hands the values of a run to the lanes of their fields.
+    pub(crate) fn take(&mut self, run: &Run, lanes: &Lanes, state: &mut GroupState) {
+        self.windows.cut(&run.timestamps, &mut self.dense);
+        for columns in run.columns.chunk_by(|a, b| a.field == b.field) {
+            let wanted = lanes.of(columns[0].field);
+            let is_mixed = columns.len() > 1;
+            for column in columns {
+                let slice = self.slice(run, column);
+                for lane in wanted {
+                    if !(is_mixed && state[*lane].needs_sequence()) {
+                        state[*lane].add(&slice);
+                    }
+                }
+            }
+            if is_mixed && wanted.iter().any(|lane| state[*lane].needs_sequence()) {
+                let sequence = sequence(run, columns);
+                let times: Vec<i64> = sequence.iter().map(|(time, _)| *time).collect();
+                self.windows.cut(&times, &mut self.sparse);
+                for lane in wanted {
+                    state[*lane].add_sequence(&sequence, &self.sparse);
+                }
+            }
+        }
+    }
+
+    /// Hands summaries of a field to its lanes; returns how many there were.
+    pub(crate) fn take_summaries(
+        &self,
+        field: FieldId,
+        summaries: &[ColumnSummary],
+        lanes: &Lanes,
+        state: &mut GroupState,
+    ) -> u64 {
+        let wanted = lanes.of(field);
+        let mut known = 0;
+        for summary in summaries {
+            if let ColumnSummary::Known(summary) = summary {
+                let window = self.windows.at(summary.first.0);
+                wanted
+                    .iter()
+                    .for_each(|lane| state[*lane].add_summary(window, summary));
+                known += 1;
+            }
+        }
+        known
+    }
+
+    fn slice<'a>(&'a mut self, run: &'a Run, column: &'a RunColumn) -> Slice<'a> {
+        match &column.presence {
+            Presence::All => Slice {
+                times: &run.timestamps,
+                values: &column.values,
+                segments: &self.dense,
+            },
+            Presence::Some(bitmap) => {
+                self.times.clear();
+                self.times
+                    .extend(bitmap.iter_ones().map(|row| run.timestamps[row]));
+                self.windows.cut(&self.times, &mut self.sparse);
+                Slice {
+                    times: &self.times,
+                    values: &column.values,
+                    segments: &self.sparse,
+                }
+            }
+        }
+    }
+}
+
+/// The values of a field's columns of several types, by time.
+fn sequence(run: &Run, columns: &[RunColumn]) -> Vec<(i64, Scalar)> {
+    let mut sequence: Vec<(i64, Scalar)> = Vec::new();
+    for column in columns {
+        let present = (0..run.rows()).filter(|row| column.presence.contains(*row));
+        for (at, row) in present.enumerate() {
+            if let Some(scalar) = Scalar::at(&column.values, at) {
+                sequence.push((run.timestamps[row], scalar));
+            }
+        }
+    }
+    sequence.sort_by_key(|(time, _)| *time);
+    sequence
+}

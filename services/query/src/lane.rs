@@ -1,0 +1,296 @@
+//! The two lanes of queries: what reads only hot points, and what reads cold ones too.
+//!
+//! A query of a minute over years must not slow down one of a millisecond over the last hour. So queries that reach
+//! into cold segments run beside the others, never among them: each on a thread of its own and on a smaller pool of
+//! workers, all of low priority; only a few at once, the next in the order in which they came; and, where it is set,
+//! reading no more bytes a second than that.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use tideline_model::Clock;
+
+use crate::budget::Watch;
+use crate::error::{QueryError, Result};
+
+/// How much lower the priority of cold threads is: beside a busy hot thread they get about a tenth of a core.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
+/// The lowest priority there is.
+#[cfg(target_os = "linux")]
+const NICENESS_MAX: i32 = 19;
+/// How often a waiting query looks whether its client has left or its time is over.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Bytes that may be read ahead of the rate, in seconds of it.
+const BURST: Duration = Duration::from_secs(1);
+
+/// Threads and limits of queries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuerySettings {
+    /// Worker threads of queries of hot points. `None`, the default, = one for each core.
+    pub threads: Option<usize>,
+    /// Worker threads of queries that reach into cold segments. `None`, the default, = half as many as cores.
+    pub cold_threads: Option<usize>,
+    /// Queries of cold points that run at once, at least 1. `None`, the default, = twice their worker threads.
+    pub cold_queries_max: Option<usize>,
+    /// Queries of cold points that wait for their turn; the next one is refused. Default 64.
+    pub cold_waiting_max: usize,
+    /// Encoded bytes of cold chunks that all queries together read in a second. `None`, the default, = no limit.
+    pub cold_read_bytes_per_second: Option<u64>,
+}
+
+impl Default for QuerySettings {
+    fn default() -> Self {
+        Self {
+            threads: None,
+            cold_threads: None,
+            cold_queries_max: None,
+            cold_waiting_max: 64,
+            cold_read_bytes_per_second: None,
+        }
+    }
+}
+
+/// What queries do now, and what they have done since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueryStats {
+    /// Queries of hot points that run.
+    pub hot_running: usize,
+    /// Queries of cold points that run.
+    pub cold_running: usize,
+    /// Queries of cold points that wait for their turn.
+    pub cold_waiting: usize,
+    /// Queries of cold points refused because too many waited.
+    pub cold_refused: u64,
+    /// Encoded bytes of the cold chunks read.
+    pub cold_read_bytes: u64,
+}
+
+/// Where queries of hot points run: on the caller's thread, and on workers.
+#[derive(Debug)]
+pub(crate) struct HotLane {
+    pub(crate) pool: ThreadPool,
+    running: AtomicUsize,
+}
+
+/// Where queries of cold points run.
+#[derive(Debug)]
+pub(crate) struct ColdLane {
+    pub(crate) pool: ThreadPool,
+    gate: Gate,
+    pub(crate) meter: ReadMeter,
+}
+
+impl HotLane {
+    pub(crate) fn new(settings: &QuerySettings) -> Result<Self> {
+        Ok(Self {
+            pool: pool("query", settings.threads.unwrap_or(0), || {})?,
+            running: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _running = Running::begin(&self.running);
+        work()
+    }
+}
+
+impl ColdLane {
+    pub(crate) fn new(settings: &QuerySettings, clock: Arc<dyn Clock>) -> Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = settings.cold_threads.unwrap_or(cores / 2).max(1);
+        Ok(Self {
+            pool: pool("query-cold", threads, lower_priority)?,
+            gate: Gate {
+                running_max: settings.cold_queries_max.unwrap_or(2 * threads).max(1),
+                waiting_max: settings.cold_waiting_max,
+                state: Mutex::default(),
+                changed: Condvar::new(),
+            },
+            meter: ReadMeter {
+                clock,
+                rate: settings.cold_read_bytes_per_second,
+                state: Mutex::default(),
+                read: AtomicU64::new(0),
+            },
+        })
+    }
+
+    /// Runs a query when its turn has come. Fails when too many wait, the time of `watch` is over or its client has
+    /// left; waiting counts as time of the query.
+    pub(crate) fn run<T: Send>(&self, watch: &Watch, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let _turn = self.gate.turn(watch)?;
+        let ended = std::thread::scope(|scope| {
+            // The caller's thread cannot get its priority back, so it waits for one that need not.
+            let builder = std::thread::Builder::new().name("query-cold".into());
+            let running = builder.spawn_scoped(scope, || {
+                lower_priority();
+                work()
+            });
+            running.map(|running| running.join())
+        });
+        match ended {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => Err(self.gate.state.lock().overloaded()),
+        }
+    }
+}
+
+/// The counts of both lanes.
+pub(crate) fn stats(hot: &HotLane, cold: &ColdLane) -> QueryStats {
+    let gate = cold.gate.state.lock();
+    QueryStats {
+        hot_running: hot.running.load(Ordering::Relaxed),
+        cold_running: gate.running,
+        cold_waiting: gate.waiting.len(),
+        cold_refused: gate.refused,
+        cold_read_bytes: cold.meter.read.load(Ordering::Relaxed),
+    }
+}
+
+fn pool(name: &'static str, threads: usize, begin: fn()) -> Result<ThreadPool> {
+    ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(move |number| format!("{name}-{number}"))
+        .start_handler(move |_| begin())
+        .build()
+        .map_err(|error| QueryError::Invalid(format!("worker threads of queries: {error}")))
+}
+
+/// Lets other threads go before the calling one. Where the system does not let it, or would do so to the whole
+/// process, the calling one goes on as it is.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    {
+        let now = rustix::process::getpriority_process(None).unwrap_or(0);
+        let _refused = rustix::process::setpriority_process(None, (now + NICENESS).min(NICENESS_MAX));
+    }
+}
+
+/// Counts while it lives.
+struct Running<'a>(&'a AtomicUsize);
+
+impl<'a> Running<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Lets so many in at once, and the others in the order in which they came.
+#[derive(Debug)]
+struct Gate {
+    running_max: usize,
+    waiting_max: usize,
+    state: Mutex<GateState>,
+    /// Signalled when one has left, or has given up waiting.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    running: usize,
+    /// Tickets, oldest first.
+    waiting: VecDeque<u64>,
+    next_ticket: u64,
+    refused: u64,
+}
+
+/// A place among those who run; dropping it gives it back.
+#[derive(Debug)]
+struct Turn<'a>(&'a Gate);
+
+impl Gate {
+    fn turn(&self, watch: &Watch) -> Result<Turn<'_>> {
+        let mut state = self.state.lock();
+        if state.waiting.is_empty() && state.running < self.running_max {
+            state.running += 1;
+            return Ok(Turn(self));
+        }
+        if state.waiting.len() >= self.waiting_max {
+            state.refused += 1;
+            return Err(state.overloaded());
+        }
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push_back(ticket);
+        loop {
+            if state.waiting.front() == Some(&ticket) && state.running < self.running_max {
+                state.waiting.pop_front();
+                state.running += 1;
+                // There may be room for the next one too.
+                self.changed.notify_all();
+                return Ok(Turn(self));
+            }
+            if let Err(error) = watch.check() {
+                state.waiting.retain(|waiting| *waiting != ticket);
+                self.changed.notify_all();
+                return Err(error);
+            }
+            self.changed.wait_for(&mut state, LOOK_INTERVAL);
+        }
+    }
+}
+
+impl GateState {
+    fn overloaded(&self) -> QueryError {
+        QueryError::Overloaded {
+            running: self.running,
+            waiting: self.waiting.len(),
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().running -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Counts cold bytes, and slows down those who read more of them than the rate.
+#[derive(Debug)]
+pub(crate) struct ReadMeter {
+    clock: Arc<dyn Clock>,
+    /// Bytes a second.
+    rate: Option<u64>,
+    /// Monotonic time at which the rate has caught up with everything read so far.
+    state: Mutex<Duration>,
+    read: AtomicU64,
+}
+
+impl ReadMeter {
+    /// Takes in bytes just read; waits until the rate allows more.
+    pub(crate) fn take(&self, bytes: u64, watch: &Watch) -> Result<()> {
+        self.read.fetch_add(bytes, Ordering::Relaxed);
+        let Some(rate) = self.rate.filter(|_| bytes > 0) else {
+            return Ok(());
+        };
+        let mut caught_up = self.state.lock();
+        let now = self.clock.monotonic();
+        let cost = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+        *caught_up = (*caught_up).max(now.saturating_sub(BURST)) + cost;
+        let until = *caught_up;
+        drop(caught_up);
+        let (never, silence) = (Condvar::new(), Mutex::new(()));
+        loop {
+            let left = until.saturating_sub(self.clock.monotonic());
+            if left.is_zero() {
+                return Ok(());
+            }
+            watch.check()?;
+            never.wait_for(&mut silence.lock(), left.min(LOOK_INTERVAL));
+        }
+    }
+}

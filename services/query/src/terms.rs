@@ -1,0 +1,175 @@
+//! The terms of a query as bytes that every build writes alike: what page tokens are bound to.
+//!
+//! Every number has a fixed width, every text and list is preceded by its length, every choice by a number that
+//! stays its own. So two sets of terms are equal exactly if their bytes are.
+
+use tideline_engine::Table;
+use tideline_model::{Tier, TimeRange, TimelineId};
+use tideline_search_index::{Condition, Subject, Test};
+use tideline_timeline_catalog::AttributeValue;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::question::{Direction, Selector};
+
+/// Terms while they are written down.
+#[derive(Debug, Default)]
+pub(crate) struct Terms(Vec<u8>);
+
+/// A kind of query with pages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TermsOf {
+    Rows,
+    Latest,
+}
+
+impl Terms {
+    /// The terms that all kinds share.
+    pub(crate) fn new(
+        kind: TermsOf,
+        table: &Table,
+        timelines: &Selector,
+        fields: &[String],
+        tier: Option<Tier>,
+    ) -> Self {
+        Self::default()
+            .choice(match kind {
+                TermsOf::Rows => 0,
+                TermsOf::Latest => 1,
+            })
+            .number(table.points().id().0.into())
+            .selector(timelines)
+            .list(fields, |terms, field| terms.text(field))
+            .choice(match tier {
+                None => 0,
+                Some(Tier::Hot) => 1,
+                Some(Tier::Cold) => 2,
+            })
+    }
+
+    /// Their hash.
+    pub(crate) fn hash(&self) -> u64 {
+        xxh3_64(&self.0)
+    }
+
+    /// A choice by its number.
+    fn choice(mut self, number: u8) -> Self {
+        self.0.push(number);
+        self
+    }
+
+    /// A whole number.
+    fn number(mut self, number: u64) -> Self {
+        self.0.extend_from_slice(&number.to_le_bytes());
+        self
+    }
+
+    /// A text.
+    fn text(self, text: &str) -> Self {
+        let mut terms = self.number(text.len() as u64);
+        terms.0.extend_from_slice(text.as_bytes());
+        terms
+    }
+
+    /// Several of a kind.
+    fn list<T>(self, list: &[T], put: impl FnMut(Self, &T) -> Self) -> Self {
+        list.iter().fold(self.number(list.len() as u64), put)
+    }
+
+    /// A range of time.
+    pub(crate) fn range(self, range: TimeRange) -> Self {
+        self.number(range.start as u64).number(range.end as u64)
+    }
+
+    /// An order of time.
+    pub(crate) fn direction(self, direction: Direction) -> Self {
+        self.choice(match direction {
+            Direction::Ascending => 0,
+            Direction::Descending => 1,
+        })
+    }
+
+    /// Timelines.
+    fn selector(self, selector: &Selector) -> Self {
+        match selector {
+            Selector::Condition(condition) => self.choice(0).condition(condition),
+            Selector::Ids(ids) => self.choice(1).list(ids, |mut terms, TimelineId(id)| {
+                terms.0.extend_from_slice(id);
+                terms
+            }),
+        }
+    }
+
+    fn condition(self, condition: &Condition) -> Self {
+        match condition {
+            Condition::All => self.choice(0),
+            Condition::And(all) => self.choice(1).list(all, Self::condition),
+            Condition::Or(any) => self.choice(2).list(any, Self::condition),
+            Condition::Not(not) => self.choice(3).condition(not),
+            Condition::Leaf { subject, test } => self.choice(4).subject(subject).test(test),
+        }
+    }
+
+    fn subject(self, subject: &Subject) -> Self {
+        match subject {
+            Subject::Measurement => self.choice(0),
+            Subject::Source => self.choice(1),
+            Subject::Tag(key) => self.choice(2).text(key),
+            Subject::Attribute(key) => self.choice(3).text(key),
+            Subject::Id => self.choice(4),
+            Subject::FirstSeen => self.choice(5),
+            Subject::LastSeen => self.choice(6),
+        }
+    }
+
+    fn test(self, test: &Test) -> Self {
+        match test {
+            Test::Equals(value) => self.choice(0).value(value),
+            Test::NotEquals(value) => self.choice(1).value(value),
+            Test::In(values) => self.choice(2).list(values, Self::value),
+            Test::Prefix(text) => self.choice(3).text(text),
+            Test::Wildcard(pattern) => self.choice(4).text(pattern),
+            Test::Regex(pattern) => self.choice(5).text(pattern),
+            Test::Exists => self.choice(6),
+            Test::TimeRange(range) => self.choice(7).range(*range),
+        }
+    }
+
+    fn value(self, value: &AttributeValue) -> Self {
+        match value {
+            AttributeValue::Text(text) => self.choice(0).text(text),
+            AttributeValue::Number(number) => self.choice(1).number(number.to_bits()),
+            AttributeValue::Boolean(boolean) => self.choice(2).choice(u8::from(*boolean)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tokens outlive the build that wrote them: this hash must never change.
+    #[test]
+    fn terms_hash_alike_for_ever() {
+        let condition = Condition::And(vec![
+            Condition::tag("host", "a"),
+            Condition::Not(Box::new(Condition::leaf(
+                Subject::Attribute("floor".into()),
+                Test::In(vec![
+                    AttributeValue::Number(2.5),
+                    AttributeValue::Boolean(true),
+                    AttributeValue::Text("é".into()),
+                ]),
+            ))),
+            Condition::Or(vec![
+                Condition::All,
+                Condition::leaf(Subject::LastSeen, Test::TimeRange(TimeRange::new(-1, 9))),
+            ]),
+        ]);
+        let terms = Terms::default()
+            .number(7)
+            .selector(&Selector::Condition(condition))
+            .list(&["v".to_owned()], |terms, name| terms.text(name))
+            .direction(Direction::Descending);
+        assert_eq!(terms.hash(), 16_738_602_296_173_788_474);
+    }
+}
