@@ -1,0 +1,8 @@
+//! The scheduler from outside: against a store that only counts, and against the real one.
+
+mod control;
+mod fake;
+mod real_store;
+mod restarts;
+mod retries;
+mod schedules;

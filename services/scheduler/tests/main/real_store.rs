@@ -1,0 +1,344 @@
+//! The scheduler over the real store in memory: whatever it does, reads answer what a naive model says.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_chunk::{Delta, DeltaGroup, NewTimeline};
+use tideline_model::time::NANOS_PER_SECOND;
+use tideline_model::{
+    Clock, ColumnData, Durability, ManualClock, Ordinal, Policy, Schedule, SegmentId, TableId, Tier,
+    TimeRange, TimelineId, Timestamp, TrustedNow,
+};
+use tideline_scheduler::plan::Facts;
+use tideline_scheduler::{Chore, JobFilter, JobState, Scheduler, Settings, Work, WorkError};
+use tideline_series_store::{
+    Delete, Order, Pace, Recovery, Rewrite, RewriteCost, Selection, SeriesStore, StoreError, Table,
+    TimelineDirectory,
+};
+
+use crate::fake::{DAY, HOUR, START};
+
+const TIMELINES: u64 = 6;
+
+/// The store alone: there is no catalog to clean.
+struct StoreWork {
+    store: SeriesStore,
+    clock: ManualClock,
+}
+
+impl Work for StoreWork {
+    fn facts(&self) -> Facts {
+        Facts::from(&self.store.survey())
+    }
+
+    fn trusted_now(&self) -> TrustedNow {
+        self.store.trusted_now()
+    }
+
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<RewriteCost, WorkError> {
+        Ok(self.store.rewrite(rewrite, pace)?.cost)
+    }
+
+    fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64, WorkError> {
+        Ok(self.store.drop_segments(table, segments)?)
+    }
+
+    fn seal(&self) -> Result<(), WorkError> {
+        Ok(self.store.seal()?)
+    }
+
+    fn clean_catalog(&self, _table: TableId, _now: Timestamp) -> Result<u64, WorkError> {
+        Ok(0)
+    }
+
+    fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
+        self.store.job_rows()
+    }
+
+    fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<(), WorkError> {
+        Ok(self.store.edit_job_rows(put, remove)?)
+    }
+
+    fn confirm_clock(&self) {
+        self.store.confirm_clock();
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(self.clock.clone())
+    }
+}
+
+struct NoNames;
+
+impl TimelineDirectory for NoNames {
+    fn adopt(&self, _table: TableId, _timeline: &NewTimeline) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn announced(&self, _table: TableId, _timelines: &[NewTimeline]) {}
+
+    fn removed(&self, _table: TableId, _ids: &[TimelineId]) {}
+
+    fn save(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock) -> Arc<StoreWork> {
+    let settings = tideline_series_store::Settings {
+        head_bytes_max: 64 << 10,
+        ..tideline_series_store::Settings::default()
+    };
+    let backend = Arc::new(MemoryBackend::open(disk));
+    let recovery =
+        Recovery::begin(backend, Arc::new(clock.clone()), settings).expect("the store begins to open");
+    let (store, _) = recovery.finish(Arc::new(NoNames)).expect("the store opens");
+    let clock = clock.clone();
+    Arc::new(StoreWork { store, clock })
+}
+
+fn timeline(number: u64) -> TimelineId {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+    id[8..].copy_from_slice(&number.wrapping_mul(0xD6E8_FEB8_6659_FD93).to_be_bytes());
+    TimelineId(id)
+}
+
+fn write(store: &SeriesStore, table: &Arc<Table>, points: &[(u64, i64, i64)]) {
+    let ids: Vec<TimelineId> = (0..TIMELINES).map(timeline).collect();
+    let mut values = ColumnData::new(tideline_model::ValueType::Signed);
+    if let ColumnData::Signed(values) = &mut values {
+        values.extend(points.iter().map(|(.., value)| *value));
+    }
+    let group = DeltaGroup {
+        measurement: "m".into(),
+        fields: vec!["f".into()],
+        columns: vec![values],
+        timelines: points.iter().map(|(id, ..)| *id as u32).collect(),
+        timestamps: points.iter().map(|(_, at, _)| *at).collect(),
+    };
+    let shape = table
+        .schema()
+        .shape(&group.measurement, &group.fields, &group.columns)
+        .expect("a shape");
+    let new_timelines = ids.iter().map(|id| NewTimeline {
+        id: *id,
+        ordinal: Ordinal(0),
+        identity: id.0.to_vec(),
+    });
+    let delta = Delta {
+        table: table.id(),
+        request: None,
+        new_timelines: new_timelines.collect(),
+        timelines: ids.clone(),
+        groups: vec![group],
+        delete: None,
+    };
+    let generation = table.timeline_generation();
+    store
+        .commit(table, delta, vec![shape], Durability::Synced, generation)
+        .expect("a write");
+}
+
+type Model = BTreeMap<(TimelineId, i64), i64>;
+
+fn read(store: &SeriesStore, table: &Table) -> Model {
+    let mut ids: Vec<TimelineId> = (0..TIMELINES).map(timeline).collect();
+    ids.sort_unstable();
+    let snapshot = store.snapshot();
+    let mut reader = snapshot.reader(Selection {
+        table: table.id(),
+        timelines: &ids,
+        range: TimeRange::ALL,
+        fields: None,
+        order: Order::Ascending,
+        tier: None,
+    });
+    let mut found = Model::new();
+    for id in &ids {
+        let read = reader.timeline(*id, &mut |run| {
+            let ColumnData::Signed(values) = &run.columns[0].values else {
+                panic!("one signed field")
+            };
+            let rows = run.timestamps.iter().zip(values.iter());
+            for (at, value) in rows {
+                assert!(found.insert((*id, *at), *value).is_none(), "each point once");
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        read.expect("the timeline can be read");
+    }
+    found
+}
+
+/// xorshift64*, so that a seed replays a failure.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> i64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % end) as i64
+    }
+}
+
+/// Writes of one step: now, late by hours, by days, by years, and some of the future.
+fn some_points(chance: &mut Chance, now: i64) -> Vec<(u64, i64, i64)> {
+    let spans = [HOUR, HOUR, HOUR, 12 * HOUR, 9 * DAY, 700 * DAY, -20 * DAY];
+    let span = spans[chance.below(7) as usize];
+    let count = 1 + chance.below(300);
+    let point = |chance: &mut Chance| {
+        let back = chance.below(span.unsigned_abs() / 60_000_000_000) * 60_000_000_000 * span.signum();
+        (chance.below(TIMELINES) as u64, now - back, chance.below(1_000))
+    };
+    (0..count).map(|_| point(chance)).collect()
+}
+
+fn new_policy(chance: &mut Chance) -> Policy {
+    let days =
+        |chance: &mut Chance, least: i64| (chance.below(3) > 0).then(|| (least + chance.below(40)) * DAY);
+    let hot_ttl = days(chance, 1);
+    let nightly = Schedule::Cron {
+        expression: "30 2 * * *".into(),
+        time_zone: "Europe/Berlin".into(),
+    };
+    Policy {
+        hot_ttl,
+        retention: days(chance, 50),
+        migrate: if chance.below(3) == 0 {
+            nightly
+        } else {
+            Schedule::Continuous
+        },
+        ..Policy::default()
+    }
+}
+
+#[test]
+fn moves_change_no_answer() {
+    for seed in 1..=6 {
+        let mut chance = Chance(seed);
+        let disk = MemoryDisk::new(Character::Embedded);
+        let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+        let mut work = open(&disk, &clock);
+        let mut scheduler = Scheduler::without_thread(work.clone() as _, Settings::default());
+        let mut model = Model::new();
+        for step in 0..250 {
+            let now = clock.now().nanos();
+            let table = work.store.table("default").expect("the default table");
+            match chance.below(12) {
+                0..=6 => {
+                    let points = some_points(&mut chance, now);
+                    write(&work.store, &table, &points);
+                    model.extend(
+                        points
+                            .iter()
+                            .map(|(id, at, value)| ((timeline(*id), *at), *value)),
+                    );
+                }
+                7 => {
+                    let id = timeline(chance.below(TIMELINES) as u64);
+                    let start = now - chance.below(30) * DAY;
+                    let range = TimeRange::new(start, start + 5 * DAY);
+                    let delete = Delete {
+                        timelines: vec![id],
+                        range,
+                        removes_timelines: false,
+                    };
+                    work.store.delete(&table, delete).expect("a delete");
+                    model.retain(|(of, at), _| *of != id || !range.contains(*at));
+                }
+                8 => work.store.seal().expect("a seal"),
+                9 => {
+                    let hidden_before = work.store.visible_from(&table);
+                    let mut spec = (*table.spec()).clone();
+                    spec.policy = new_policy(&mut chance);
+                    work.store.alter_table("default", spec).expect("a policy");
+                    // A longer policy shows again what was hidden and is not freed yet: only the store knows.
+                    let (now_from, found) = (work.store.visible_from(&table), read(&work.store, &table));
+                    let is_freed = |point: &(TimelineId, i64)| {
+                        (now_from..hidden_before).contains(&point.1) && !found.contains_key(point)
+                    };
+                    model.retain(|point, _| !is_freed(point));
+                }
+                10 if chance.below(4) == 0 => {
+                    drop(scheduler);
+                    work.store.close().expect("it closes");
+                    work = open(&disk, &clock);
+                    scheduler = Scheduler::without_thread(work.clone() as _, Settings::default());
+                }
+                _ => clock.advance(chance.below(20) * HOUR),
+            }
+            clock.advance(10 * NANOS_PER_SECOND);
+            scheduler.run_due();
+            let table = work.store.table("default").expect("the default table");
+            let visible_from = work.store.visible_from(&table);
+            let expected = model.iter().filter(|((_, at), _)| *at >= visible_from);
+            let expected: Model = expected.map(|(point, value)| (*point, *value)).collect();
+            let found = read(&work.store, &table);
+            assert!(
+                found == expected,
+                "seed {seed} step {step}: {} points, not {}",
+                found.len(),
+                expected.len()
+            );
+        }
+        let jobs = scheduler.jobs(&JobFilter::default());
+        let bad = jobs
+            .iter()
+            .filter(|job| matches!(job.state, JobState::Failed | JobState::Cancelled));
+        assert_eq!(
+            bad.collect::<Vec<_>>(),
+            [] as [&tideline_scheduler::Job; 0],
+            "seed {seed}"
+        );
+        let done = |kind| {
+            jobs.iter()
+                .any(|job| job.kind == kind && job.state == JobState::Done)
+        };
+        assert!(done(Chore::Migrate) && done(Chore::Purge), "seed {seed}");
+        assert!(work.facts().tables[0].segments.len() < 300, "seed {seed}");
+    }
+}
+
+#[test]
+fn in_the_end_everything_old_is_cold_and_everything_expired_is_gone() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let work = open(&disk, &clock);
+    let scheduler = Scheduler::without_thread(work.clone() as _, Settings::default());
+    let table = work.store.table("default").expect("the default table");
+    let mut spec = (*table.spec()).clone();
+    spec.policy = Policy {
+        hot_ttl: Some(3 * DAY),
+        retention: Some(30 * DAY),
+        ..Policy::default()
+    };
+    work.store.alter_table("default", spec).expect("a policy");
+    for hour in 0..60 * 24 {
+        let now = clock.now().nanos();
+        let points: Vec<_> = (0..TIMELINES).map(|id| (id, now, hour)).collect();
+        write(&work.store, &table, &points);
+        clock.advance(HOUR);
+        if hour % 6 == 5 {
+            work.store.seal().expect("a seal");
+            scheduler.run_due();
+        }
+    }
+    let now = clock.now().nanos();
+    let facts = work.facts();
+    for segment in &facts.tables[0].segments {
+        assert!(
+            segment.last >= now - 32 * DAY,
+            "kept for {} days",
+            (now - segment.last) / DAY
+        );
+        assert!(segment.tier == Tier::Cold || segment.last >= now - 4 * DAY);
+        assert!(segment.tier == Tier::Hot || segment.last < now - 3 * DAY);
+    }
+    assert_eq!(read(&work.store, &table).len() as u64, 30 * 24 * TIMELINES);
+}
