@@ -45,6 +45,12 @@ impl CatalogReader<'_> {
         self.state.stage(ordinal) == Stage::Registered
     }
 
+    /// The timeline with this id, where a delta that uses it must carry its identity.
+    pub fn unannounced(&self, id: TimelineId) -> Option<Ordinal> {
+        let ordinal = self.state.ordinal_of(id)?;
+        self.needs_announcement(ordinal).then_some(ordinal)
+    }
+
     /// Appends the stored form of a timeline's identity ([`tideline_model::Identity`]), visible or not.
     ///
     /// # Panics

@@ -1,22 +1,34 @@
 //! The catalogs of all tables, as the store sees them: who takes in timelines found in a replayed journal, and
 //! makes them durable before that journal goes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 use tideline_backend::Backend;
 use tideline_chunk::NewTimeline;
-use tideline_model::{Clock, Ordinal, TableId};
+use tideline_model::{Clock, Ordinal, TableId, TimelineId};
 use tideline_series_store::{Stamps, StoreError, TimelineDirectory};
 use tideline_timeline_catalog::{Catalog, CatalogError};
 
-/// All catalogs by table.
+use crate::activity::Activity;
+
+/// All catalogs by table, and what goes on in each.
 #[derive(Debug)]
 pub(crate) struct Catalogs {
-    by_table: RwLock<HashMap<TableId, Arc<Catalog>>>,
+    by_table: RwLock<HashMap<TableId, Member>>,
     backend: OnceLock<Arc<dyn Backend>>,
     stamps: Stamps,
+    /// Whether the journal has been replayed.
+    replayed: AtomicBool,
+}
+
+/// What the engine keeps of one table.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) activity: Arc<Activity>,
 }
 
 impl Catalogs {
@@ -25,6 +37,26 @@ impl Catalogs {
             by_table: RwLock::default(),
             backend: OnceLock::new(),
             stamps: Stamps::new(clock),
+            replayed: AtomicBool::new(false),
+        }
+    }
+
+    /// The journal has been replayed: what comes from now on is new.
+    pub(crate) fn replayed(&self) {
+        self.replayed.store(true, Ordering::SeqCst);
+        for catalog in self.all() {
+            catalog.replayed();
+            if let Err(error) = self.save_removals(&catalog) {
+                tracing::warn!(%error, "rows of removed timelines are deleted later");
+            }
+        }
+    }
+
+    /// Deletes the rows of timelines that were removed, as is due before a removal is answered.
+    pub(crate) fn save_removals(&self, catalog: &Catalog) -> Result<(), CatalogError> {
+        match self.backend.get() {
+            Some(backend) => catalog.save_removals(backend.as_ref(), &mut || self.stamps.next()),
+            None => Ok(()),
         }
     }
 
@@ -33,16 +65,25 @@ impl Catalogs {
         let _ = self.backend.set(backend);
     }
 
-    pub(crate) fn get(&self, table: TableId) -> Option<Arc<Catalog>> {
+    pub(crate) fn get(&self, table: TableId) -> Option<Member> {
         self.by_table.read().get(&table).cloned()
     }
 
-    pub(crate) fn insert(&self, catalog: Arc<Catalog>) {
-        self.by_table.write().insert(catalog.table(), catalog);
+    /// What is kept of a table; `catalog` makes what is not there yet.
+    pub(crate) fn get_or_insert(&self, table: TableId, catalog: impl FnOnce() -> Catalog) -> Member {
+        if let Some(known) = self.get(table) {
+            return known;
+        }
+        let mut by_table = self.by_table.write();
+        let member = by_table.entry(table).or_insert_with(|| Member {
+            catalog: Arc::new(catalog()),
+            activity: Arc::default(),
+        });
+        member.clone()
     }
 
-    pub(crate) fn remove(&self, table: TableId) -> Option<Arc<Catalog>> {
-        self.by_table.write().remove(&table)
+    pub(crate) fn remove(&self, table: TableId) {
+        self.by_table.write().remove(&table);
     }
 
     pub(crate) fn stamps(&self) -> &Stamps {
@@ -50,14 +91,22 @@ impl Catalogs {
     }
 
     fn all(&self) -> Vec<Arc<Catalog>> {
-        self.by_table.read().values().cloned().collect()
+        let members = self.by_table.read();
+        members
+            .values()
+            .map(|member| Arc::clone(&member.catalog))
+            .collect()
+    }
+
+    fn catalog(&self, table: TableId) -> Option<Arc<Catalog>> {
+        Some(self.get(table)?.catalog)
     }
 }
 
 impl TimelineDirectory for Catalogs {
     fn adopt(&self, table: TableId, timeline: &NewTimeline) -> Result<(), String> {
         let catalog = self
-            .get(table)
+            .catalog(table)
             .ok_or_else(|| format!("table {table} has no catalog"))?;
         catalog
             .adopt(timeline.id, timeline.ordinal, &timeline.identity)
@@ -65,9 +114,19 @@ impl TimelineDirectory for Catalogs {
     }
 
     fn announced(&self, table: TableId, timelines: &[NewTimeline]) {
-        if let Some(catalog) = self.get(table).filter(|_| !timelines.is_empty()) {
+        if let Some(catalog) = self.catalog(table).filter(|_| !timelines.is_empty()) {
             let ordinals: Vec<Ordinal> = timelines.iter().map(|timeline| timeline.ordinal).collect();
             catalog.announced(&ordinals);
+        }
+    }
+
+    fn removed(&self, table: TableId, ids: &[TimelineId]) {
+        if let Some(catalog) = self.catalog(table) {
+            if self.replayed.load(Ordering::SeqCst) {
+                catalog.remove(ids);
+            } else {
+                catalog.remove_replayed(ids);
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
 use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreStats};
 use tideline_timeline_catalog::{Catalog, CatalogOptions};
 
-use crate::directory::Catalogs;
+use crate::directory::{Catalogs, Member};
 use crate::error::Result;
 
 /// The open database.
@@ -36,6 +37,9 @@ pub struct Settings {
     pub store: tideline_series_store::Settings,
     /// Budget of each table's cache of raw series keys, in bytes.
     pub raw_key_cache_bytes: usize,
+    /// How long after a change of its policy, or after a jump of the clock, no timeline of a table is removed by its
+    /// age: the time in which a mistake can be taken back.
+    pub purge_delay: Duration,
 }
 
 impl Settings {
@@ -45,6 +49,7 @@ impl Settings {
             index_dir,
             store: tideline_series_store::Settings::default(),
             raw_key_cache_bytes: 256 << 20,
+            purge_delay: Duration::from_secs(24 * 3_600),
         }
     }
 }
@@ -69,6 +74,8 @@ pub struct EngineStats {
     pub index: IndexStatus,
     /// Visible timelines of all tables.
     pub timelines: u64,
+    /// New timelines refused since the start, because their table takes only so many a minute.
+    pub timelines_refused: u64,
     /// Resident bytes of all catalogs.
     pub catalog_bytes: usize,
     /// Tables.
@@ -87,9 +94,11 @@ impl Engine {
         catalogs.use_backend(Arc::clone(backend));
         for table in recovery.tables() {
             let options = catalog_options(&settings, table.spec().source_tags.clone());
-            catalogs.insert(Arc::new(Catalog::load(backend.as_ref(), table.id(), options)?));
+            let catalog = Catalog::load(backend.as_ref(), table.id(), options)?;
+            catalogs.get_or_insert(table.id(), || catalog);
         }
         let (store, replayed) = recovery.finish(Arc::clone(&catalogs) as _)?;
+        catalogs.replayed();
         let index = SearchIndex::open(&settings.index_dir, IndexOptions::default())?;
         let running_requests = Mutex::default();
         let engine = Self {
@@ -102,8 +111,7 @@ impl Engine {
             replayed,
         };
         for table in engine.store.tables() {
-            let catalog = engine.catalog_or_new(&table);
-            engine.index.attach(catalog);
+            engine.index.attach(engine.member(&table).catalog);
         }
         // A table dropped just before a crash may still be in the index.
         engine.index.detach_others();
@@ -136,6 +144,9 @@ impl Engine {
                 false
             }
         };
+        if let Some(doubt) = self.store.trusted_now().doubt {
+            reasons.push(format!("the clock is in doubt: {}", doubt.reason()));
+        }
         if let Some(error) = self.store.seal_error() {
             reasons.push(format!("sealing fails and is tried again: {error}"));
         }
@@ -153,15 +164,19 @@ impl Engine {
     /// Counts and sizes.
     pub fn stats(&self) -> EngineStats {
         let tables = self.store.tables();
-        let catalogs: Vec<_> = tables
+        let members: Vec<Member> = tables
             .iter()
             .filter_map(|table| self.catalogs.get(table.id()))
             .collect();
         EngineStats {
             store: self.store.stats(),
             index: self.index.status(),
-            timelines: catalogs.iter().map(|catalog| catalog.len()).sum(),
-            catalog_bytes: catalogs.iter().map(|catalog| catalog.memory_bytes()).sum(),
+            timelines: members.iter().map(|member| member.catalog.len()).sum(),
+            timelines_refused: members
+                .iter()
+                .map(|member| member.activity.growth.refused())
+                .sum(),
+            catalog_bytes: members.iter().map(|member| member.catalog.memory_bytes()).sum(),
             tables: tables.len(),
             replayed: self.replayed,
         }
@@ -190,13 +205,11 @@ impl Engine {
         Ok(self.store.close()?)
     }
 
-    /// The catalog of a table; made when the table is new.
-    pub(crate) fn catalog_or_new(&self, table: &tideline_series_store::Table) -> Arc<Catalog> {
-        self.catalogs.get(table.id()).unwrap_or_else(|| {
+    /// What is kept of a table; made when the table is new.
+    pub(crate) fn member(&self, table: &tideline_series_store::Table) -> Member {
+        self.catalogs.get_or_insert(table.id(), || {
             let options = catalog_options(&self.settings, table.spec().source_tags.clone());
-            let catalog = Arc::new(Catalog::new(table.id(), options));
-            self.catalogs.insert(Arc::clone(&catalog));
-            catalog
+            Catalog::new(table.id(), options)
         })
     }
 }

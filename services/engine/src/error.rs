@@ -134,11 +134,15 @@ fn store_kind(error: &StoreError) -> ErrorKind {
     match error {
         StoreError::Backend(error) => backend_kind(error.kind()),
         StoreError::Append { kind, .. } => backend_kind(*kind),
-        StoreError::Overloaded { .. } => ErrorKind::Overloaded,
+        StoreError::Overloaded { .. } | StoreError::TimelinesRemoved(_) => ErrorKind::Overloaded,
         StoreError::NoSuchTable(_) | StoreError::TableDropped(_) => ErrorKind::NotFound,
-        StoreError::TableExists(_) | StoreError::SourceTagsFixed(_) | StoreError::DefaultTable(_) => {
-            ErrorKind::Conflict
-        }
+        StoreError::TableExists(_)
+        | StoreError::SourceTagsFixed(_)
+        | StoreError::DefaultTable(_)
+        | StoreError::Interleaved { .. }
+        | StoreError::NoCommonWindow
+        | StoreError::SegmentGone(_)
+        | StoreError::Cancelled => ErrorKind::Conflict,
         StoreError::TypeConflict { .. } | StoreError::BadDelta(_) => ErrorKind::Invalid,
         StoreError::Closed => ErrorKind::Unavailable,
         StoreError::Chunk { .. }

@@ -77,8 +77,9 @@ impl Engine {
         id: TimelineId,
         changes: &BTreeMap<String, Option<AttributeValue>>,
     ) -> Result<Timeline> {
-        let ordinal = self.visible(table, id)?;
         let stamps = self.catalogs.stamps();
+        let _timelines_stay = table.activity.writers.read();
+        let ordinal = self.visible(table, id)?;
         table
             .catalog
             .set_attributes(self.store.backend().as_ref(), ordinal, changes, &mut || {

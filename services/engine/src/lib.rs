@@ -14,23 +14,38 @@
 //! | [`resolve`] | raw series key → timeline |
 //! | [`write`] | batch → acknowledged points and rejects |
 //! | `line_order` | which line of one request wins |
+//! | [`growth`] | new timelines a minute, and which tag brings them |
 //! | [`find`] | timelines by conditions, names, attributes |
+//! | [`delete`] | points and timelines, gone at once |
+//! | [`clean`] | timelines that nobody can see anything of any more |
+//! | [`heat`], [`partitions`] | busy ranges of keys, large machines |
 //! | `warm` | reading ahead after a start |
+//! | `activity` | what is remembered of a table's writers and readers |
 //! | [`error`] | the few kinds of failure that services map to their protocols |
 
+mod activity;
+pub mod clean;
+pub mod delete;
 mod directory;
 pub mod engine;
 pub mod error;
 pub mod find;
+pub mod growth;
+pub mod heat;
 mod line_order;
+pub mod partitions;
 pub mod resolve;
 pub mod tables;
 mod warm;
 pub mod write;
 
+pub use clean::CatalogCleaned;
+pub use delete::{Deleted, TimelineSelector};
 pub use engine::{Engine, EngineStats, Readiness, Settings};
 pub use error::{EngineError, ErrorKind, Result};
 pub use find::{Timeline, TimelinePage};
+pub use heat::HotRange;
+pub use partitions::Partition;
 pub use resolve::BatchResolver;
-pub use tables::{Table, TableStats};
+pub use tables::{Table, TableStats, TierStats};
 pub use write::{WriteOptions, WriteOutcome};

@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
-use tideline_model::{TableName, TableSpec};
+use hashbrown::HashSet;
+use tideline_model::time::format_duration;
+use tideline_model::{Policy, TableName, TableSpec, Tier};
+use tideline_series_store::{SegmentSurvey, TableSurvey};
 use tideline_timeline_catalog::Catalog;
 
+use crate::activity::Activity;
+use crate::directory::Member;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 
 /// A table, joined with its catalog. A handle stays valid when the table is dropped; its writes are refused.
 #[derive(Debug, Clone)]
 pub struct Table {
     pub(crate) points: Arc<tideline_series_store::Table>,
     pub(crate) catalog: Arc<Catalog>,
+    pub(crate) activity: Arc<Activity>,
 }
 
 /// What a table holds.
@@ -30,6 +36,33 @@ pub struct TableStats {
     pub sealed_bytes: u64,
     /// Oldest and newest sealed instant, nanoseconds since the epoch.
     pub sealed_span: Option<(i64, i64)>,
+    /// What of it is in the hot tier.
+    pub hot: TierStats,
+    /// What of it is in the cold tier.
+    pub cold: TierStats,
+    /// Deletes that some segment still has to be cleared of.
+    pub deletes_waiting: u64,
+    /// Bytes of segments that some delete may hide points of: at most so many are rewritten to clear them.
+    pub bytes_with_deletes: u64,
+    /// Bytes of segments whose points have all expired: they are freed some time after.
+    pub expired_bytes: u64,
+}
+
+/// What one tier of a table holds, deleted and expired points included while their bytes are there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TierStats {
+    /// Published segments.
+    pub segments: u64,
+    /// Windows that they lie in.
+    pub windows: u64,
+    /// Points.
+    pub points: u64,
+    /// Field values.
+    pub values: u64,
+    /// Bytes of chunks and their keys.
+    pub bytes: u64,
+    /// Oldest and newest instant, nanoseconds since the epoch.
+    pub span: Option<(i64, i64)>,
 }
 
 impl Table {
@@ -82,6 +115,7 @@ impl Engine {
 
     /// Makes a table.
     pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
+        check_policy(&spec.policy)?;
         let table = self.joined(self.store.create_table(name, spec)?);
         self.index.attach(Arc::clone(&table.catalog));
         Ok(table)
@@ -90,6 +124,7 @@ impl Engine {
     /// Changes a table's settings; source tags are fixed by the first write.
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Table> {
         let table = self.table(name)?;
+        check_policy(&spec.policy)?;
         if table.spec().source_tags != spec.source_tags {
             table.catalog.set_source_tags(spec.source_tags.clone())?;
         }
@@ -108,25 +143,116 @@ impl Engine {
 
     /// What a table holds.
     pub fn table_stats(&self, table: &Table) -> TableStats {
-        let snapshot = self.store.snapshot();
-        let mut stats = TableStats {
-            timelines: table.catalog.len(),
-            ..TableStats::default()
+        let survey = self.store.survey();
+        let of_table = survey
+            .tables
+            .iter()
+            .find(|other| other.table.id() == table.points.id());
+        of_table.map_or_else(TableStats::default, |of_table| self.stats_of(table, of_table))
+    }
+
+    /// All tables, by name, with what they hold at one moment.
+    pub fn all_table_stats(&self) -> Vec<(Table, TableStats)> {
+        let survey = self.store.survey();
+        let joined = survey.tables.iter().map(|of_table| {
+            let table = self.joined(Arc::clone(&of_table.table));
+            let stats = self.stats_of(&table, of_table);
+            (table, stats)
+        });
+        let mut all: Vec<(Table, TableStats)> = joined.collect();
+        all.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
+        all
+    }
+
+    fn stats_of(&self, table: &Table, survey: &TableSurvey) -> TableStats {
+        let visible_from = self.store.visible_from(&table.points);
+        let bytes_of = |which: &dyn Fn(&SegmentSurvey) -> bool| -> u64 {
+            let segments = survey.segments.iter().filter(|segment| which(segment));
+            segments.map(|segment| segment.segment.bytes).sum()
         };
-        let segments = snapshot.manifest().segments.get(&table.points.id());
-        for segment in segments.into_iter().flat_map(|segments| segments.values()) {
-            stats.segments += 1;
-            stats.sealed_points += segment.points;
-            stats.sealed_values += segment.values;
-            stats.sealed_bytes += segment.bytes;
-            let (first, last) = stats.sealed_span.unwrap_or((segment.first, segment.last));
-            stats.sealed_span = Some((first.min(segment.first), last.max(segment.last)));
+        let (hot, cold) = (tier_stats(survey, Tier::Hot), tier_stats(survey, Tier::Cold));
+        TableStats {
+            timelines: table.catalog.len(),
+            segments: hot.segments + cold.segments,
+            sealed_points: hot.points + cold.points,
+            sealed_values: hot.values + cold.values,
+            sealed_bytes: hot.bytes + cold.bytes,
+            sealed_span: joined_span(hot.span, cold.span),
+            hot,
+            cold,
+            deletes_waiting: survey.deletes as u64,
+            bytes_with_deletes: bytes_of(&|segment| segment.has_deletes),
+            expired_bytes: bytes_of(&|segment| segment.segment.last < visible_from),
         }
-        stats
     }
 
     fn joined(&self, points: Arc<tideline_series_store::Table>) -> Table {
-        let catalog = self.catalog_or_new(&points);
-        Table { points, catalog }
+        let Member { catalog, activity } = self.member(&points);
+        Table {
+            points,
+            catalog,
+            activity,
+        }
     }
+}
+
+fn tier_stats(survey: &TableSurvey, tier: Tier) -> TierStats {
+    let mut stats = TierStats::default();
+    let mut windows = HashSet::new();
+    let segments = survey.segments.iter().map(|surveyed| &surveyed.segment);
+    for segment in segments.filter(|segment| segment.tier == tier) {
+        windows.insert((segment.window.level, segment.window.index));
+        stats.segments += 1;
+        stats.points += segment.points;
+        stats.values += segment.values;
+        stats.bytes += segment.bytes;
+        stats.span = joined_span(stats.span, Some((segment.first, segment.last)));
+    }
+    stats.windows = windows.len() as u64;
+    stats
+}
+
+fn joined_span(one: Option<(i64, i64)>, other: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Refuses a policy that cannot be meant, naming the field. Schedules are checked by whoever follows them.
+fn check_policy(policy: &Policy) -> Result<()> {
+    let refuse = |what: String| Err(EngineError::Invalid(what));
+    let ages = [
+        ("hot_ttl", policy.hot_ttl),
+        ("cold_ttl", policy.cold_ttl),
+        ("retention", policy.retention),
+        ("timeline_ttl", policy.timeline_ttl),
+    ];
+    for (field, age) in ages {
+        if age.is_some_and(|age| age <= 0) {
+            return refuse(format!("{field} is longer than 0s; leave it out for no limit"));
+        }
+    }
+    match (policy.hot_ttl, policy.cold_ttl) {
+        (None, Some(_)) => {
+            return refuse(
+                "cold_ttl needs a hot_ttl: without one, points never come to the cold tier".into(),
+            );
+        }
+        (Some(hot), Some(cold)) if cold <= hot => {
+            let (hot, cold) = (format_duration(hot), format_duration(cold));
+            return refuse(format!("cold_ttl of {cold} is not longer than hot_ttl of {hot}"));
+        }
+        _ => {}
+    }
+    let rates = [
+        ("move_bytes_per_second", policy.move_bytes_per_second),
+        ("timelines_per_minute", policy.timelines_per_minute),
+    ];
+    for (field, rate) in rates {
+        if rate == Some(0) {
+            return refuse(format!("{field} is at least 1; leave it out for no limit"));
+        }
+    }
+    Ok(())
 }

@@ -1,11 +1,12 @@
 //! From a decoded batch to acknowledged points.
 //!
 //! 1. Answer a repeated idempotency key from memory.
-//! 2. Drop rows outside the table's bounds of past and future, and groups whose types contradict the schema;
+//! 2. Drop rows outside the table's bounds of past and future or past its retention, and groups whose types contradict the schema;
 //!    each becomes a reject with its line.
 //! 3. Turn the rest into a delta ([`crate::line_order`] says when into several): timelines by id, new ones with
 //!    their identity.
-//! 4. Commit it: journal, sync, head; its timelines are visible from then on.
+//! 4. Commit it: journal, sync, head; its timelines are visible from then on. Where timelines were removed meanwhile,
+//!    step 3 says anew which identities the delta has to carry.
 //! 5. Wake the indexer if there are new ones, and answer.
 
 use std::sync::Arc;
@@ -14,17 +15,23 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use tideline_backend::Health;
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline, RequestRecord};
+use tideline_model::time::format_duration;
 use tideline_model::{Durability, LineReject, Ordinal, PointBatch, PointGroup, TableSpec, TimeRange};
 use tideline_series_store::{Shape, StoreError};
+use tideline_timeline_catalog::CatalogReader;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::growth::is_growth_refusal;
+use crate::heat::Kind;
 use crate::line_order::{in_line_order, keep_rows};
 use crate::tables::Table;
 
 /// Longest idempotency key, in bytes.
 pub const REQUEST_KEY_BYTES_MAX: usize = 255;
+/// Times that a write is committed anew because timelines were removed meanwhile.
+const NAMED_AGAIN_MAX: usize = 64;
 /// Rejects that a remembered outcome keeps word for word; the count is always exact.
 const REMEMBERED_REJECTS_MAX: usize = 100;
 
@@ -46,6 +53,9 @@ pub struct WriteOutcome {
     pub values: u64,
     /// Lines rejected, in all.
     pub rejected: u64,
+    /// Lines among them that may be stored when they are sent again later: their table takes only so many new
+    /// timelines a minute.
+    pub retryable: u64,
     /// The rejects, in line order; a remembered outcome keeps the first hundred.
     pub rejects: Vec<LineReject>,
     /// Whether this is the answer to an earlier request with the same key.
@@ -58,6 +68,8 @@ struct Remembered {
     points: u64,
     values: u64,
     rejected: u64,
+    #[serde(default)]
+    retryable: u64,
     rejects: Vec<(u32, String, String)>,
 }
 
@@ -104,10 +116,13 @@ impl Engine {
         self.check_writable()?;
         let spec = table.spec();
         let mut rejects = batch.rejects;
-        let bounds = bounds(&spec, self.clock.now().nanos());
+        let bounds = Bounds {
+            visible_from: self.store.visible_from(&table.points),
+            ..bounds(&spec, self.clock.now().nanos())
+        };
         let mut groups = Vec::with_capacity(batch.groups.len());
         for mut group in batch.groups {
-            reject_outside(&mut group, bounds, &mut rejects);
+            reject_outside(&mut group, &bounds, &mut rejects);
             if group.rows() == 0 {
                 continue;
             }
@@ -129,10 +144,12 @@ impl Engine {
             points,
             values,
             rejected: rejects.len() as u64,
+            retryable: retryable(&rejects),
             rejects,
             repeated: false,
         };
-        if points == 0 && key.is_none() {
+        // Where nothing is stored and the same may be stored later, the request is not done.
+        if points == 0 && (key.is_none() || outcome.retryable > 0) {
             return Ok(outcome);
         }
         let mut request = key.map(|key| RequestRecord {
@@ -162,21 +179,59 @@ impl Engine {
     ) -> Result<()> {
         let shapes = groups.iter().map(|group| self.shape(table, group));
         let shapes = shapes.collect::<std::result::Result<Vec<_>, _>>()?;
+        let _timelines_stay = table.activity.writers.read();
+        let generation = table.points.timeline_generation();
         let mut delta = Delta {
             table: table.points.id(),
             request,
-            new_timelines: Vec::new(),
-            timelines: Vec::new(),
             groups: Vec::with_capacity(groups.len()),
-            delete: None,
+            ..Delta::default()
         };
-        name_timelines(table, groups, &mut delta);
-        let introduces = !delta.new_timelines.is_empty();
-        self.store.commit(&table.points, delta, shapes, durability)?;
-        if introduces {
+        let rows = name_timelines(table, groups, &mut delta);
+        let written = delta.timelines.clone();
+        if self.commit_named(table, delta, shapes, durability, generation)? {
             self.index.notify();
         }
+        let weighted = written.iter().copied().zip(rows.iter().copied());
+        let now = self.clock.monotonic();
+        table.activity.heat.note(now, Kind::Write, weighted);
         Ok(())
+    }
+
+    /// Commits a delta; whether it has introduced timelines. `generation` is from before they were named.
+    fn commit_named(
+        &self,
+        table: &Table,
+        mut delta: Delta,
+        mut shapes: Vec<Arc<Shape>>,
+        durability: Durability,
+        mut generation: u64,
+    ) -> Result<bool> {
+        for _ in 0..NAMED_AGAIN_MAX {
+            let introduces = !delta.new_timelines.is_empty();
+            let committed = self
+                .store
+                .commit(&table.points, delta, shapes, durability, generation);
+            match committed {
+                Ok(_) => return Ok(introduces),
+                Err(StoreError::TimelinesRemoved(refused)) => {
+                    delta = *refused;
+                    generation = table.points.timeline_generation();
+                    introduce_again(table, &mut delta);
+                    let of_group = |group: &DeltaGroup| {
+                        let schema = table.points.schema();
+                        schema.shape(&group.measurement, &group.fields, &group.columns)
+                    };
+                    shapes = delta
+                        .groups
+                        .iter()
+                        .map(of_group)
+                        .collect::<std::result::Result<_, _>>()?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(StoreError::TimelinesRemoved(Box::new(delta)).into())
     }
 
     fn shape(&self, table: &Table, group: &PointGroup) -> std::result::Result<Arc<Shape>, StoreError> {
@@ -207,6 +262,7 @@ impl WriteOutcome {
             points: self.points,
             values: self.values,
             rejected: self.rejected,
+            retryable: self.retryable,
             rejects: kept
                 .map(|reject| (reject.line, reject.reason.clone(), reject.excerpt.clone()))
                 .collect(),
@@ -232,6 +288,7 @@ fn remembered(outcome: &[u8]) -> Result<WriteOutcome> {
         points: stored.points,
         values: stored.values,
         rejected: stored.rejected,
+        retryable: stored.retryable,
         rejects: rejects.collect(),
         repeated: true,
     })
@@ -252,36 +309,62 @@ fn request_key(key: &str) -> Result<[u8; 16]> {
     Ok(xxh3_128(key.as_bytes()).to_be_bytes())
 }
 
-/// The instants that a table takes at `now`.
-fn bounds(spec: &TableSpec, now: i64) -> TimeRange {
-    TimeRange {
-        start: spec.write_past.map_or(i64::MIN, |past| now.saturating_sub(past)),
-        end: spec
-            .write_future
-            .map_or(i64::MAX, |future| now.saturating_add(future).saturating_add(1)),
+/// Rejects that are only for now.
+fn retryable(rejects: &[LineReject]) -> u64 {
+    let for_now = rejects.iter().filter(|reject| is_growth_refusal(&reject.reason));
+    for_now.count() as u64
+}
+
+/// The instants that a table takes.
+struct Bounds {
+    /// By `write_past` and `write_future`.
+    accepted: TimeRange,
+    /// What lies before has expired.
+    visible_from: i64,
+    /// The age at which points expire.
+    visible_age: Option<i64>,
+}
+
+impl Bounds {
+    fn contains(&self, at: i64) -> bool {
+        self.accepted.contains(at) && at >= self.visible_from
+    }
+
+    /// What is wrong with an instant outside.
+    fn complaint(&self, at: i64) -> String {
+        let shown = tideline_model::Timestamp::from_nanos_clamped(at);
+        match self.visible_age {
+            Some(age) if at < self.visible_from => {
+                let age = format_duration(age);
+                format!("time {shown} is past the table's retention of {age}")
+            }
+            _ if at < self.accepted.start => format!("time {shown} is before write_past of the table"),
+            _ => format!("time {shown} is after write_future of the table"),
+        }
     }
 }
 
-fn reject_outside(group: &mut PointGroup, bounds: TimeRange, rejects: &mut Vec<LineReject>) {
+/// The instants that a table takes at `now`, but for what expires.
+fn bounds(spec: &TableSpec, now: i64) -> Bounds {
+    let past = spec.write_past.map_or(i64::MIN, |past| now.saturating_sub(past));
+    let end = |future: i64| now.saturating_add(future).saturating_add(1);
+    Bounds {
+        accepted: TimeRange::new(past, spec.write_future.map_or(i64::MAX, end)),
+        visible_from: i64::MIN,
+        visible_age: spec.policy.visible_age(),
+    }
+}
+
+fn reject_outside(group: &mut PointGroup, bounds: &Bounds, rejects: &mut Vec<LineReject>) {
     if group.timestamps.iter().all(|at| bounds.contains(*at)) {
         return;
     }
     let keep: Vec<bool> = group.timestamps.iter().map(|at| bounds.contains(*at)).collect();
-    for (row, at) in group
-        .timestamps
-        .iter()
-        .enumerate()
-        .filter(|(_, at)| !bounds.contains(**at))
-    {
-        let side = if *at < bounds.start {
-            "before write_past"
-        } else {
-            "after write_future"
-        };
-        let shown = tideline_model::Timestamp::from_nanos_clamped(*at);
+    let outside = keep.iter().enumerate().filter(|(_, keep)| !**keep);
+    for (row, _) in outside {
         rejects.push(LineReject {
             line: group.lines[row],
-            reason: format!("time {shown} is {side} of the table"),
+            reason: bounds.complaint(group.timestamps[row]),
             excerpt: group.measurement.chars().take(80).collect(),
         });
     }
@@ -298,25 +381,24 @@ fn reject_all(group: &PointGroup, error: &StoreError, rejects: &mut Vec<LineReje
 }
 
 /// Moves the groups into the delta: timelines by place in its list of ids, unannounced ones with their identity.
-fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) {
+/// Returns how many rows each timeline has.
+fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> Vec<u32> {
     let reader = table.catalog.reader();
     let mut places: HashMap<Ordinal, u32> = HashMap::new();
+    let mut rows: Vec<u32> = Vec::new();
     for group in groups {
         let place = |ordinal: &Ordinal| {
-            *places.entry(*ordinal).or_insert_with(|| {
+            let place = *places.entry(*ordinal).or_insert_with(|| {
                 let id = reader.id(*ordinal);
                 if reader.needs_announcement(*ordinal) {
-                    let mut identity = Vec::new();
-                    reader.encode_identity(*ordinal, &mut identity);
-                    delta.new_timelines.push(NewTimeline {
-                        id,
-                        ordinal: *ordinal,
-                        identity,
-                    });
+                    delta.new_timelines.push(introduced(&reader, *ordinal));
                 }
                 delta.timelines.push(id);
+                rows.push(0);
                 u32::try_from(delta.timelines.len() - 1).expect("rows of a request are bounded by its body")
-            })
+            });
+            rows[place as usize] += 1;
+            place
         };
         let timelines = group.timelines.iter().map(place).collect();
         let PointGroup {
@@ -333,5 +415,23 @@ fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) {
             timelines,
             timestamps,
         });
+    }
+    rows
+}
+
+/// Says anew which timelines of a delta need their identity: some of them were removed since they were named.
+fn introduce_again(table: &Table, delta: &mut Delta) {
+    let reader = table.catalog.reader();
+    let unannounced = delta.timelines.iter().filter_map(|id| reader.unannounced(*id));
+    delta.new_timelines = unannounced.map(|ordinal| introduced(&reader, ordinal)).collect();
+}
+
+fn introduced(reader: &CatalogReader<'_>, ordinal: Ordinal) -> NewTimeline {
+    let mut identity = Vec::new();
+    reader.encode_identity(ordinal, &mut identity);
+    NewTimeline {
+        id: reader.id(ordinal),
+        ordinal,
+        identity,
     }
 }

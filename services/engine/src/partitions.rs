@@ -1,0 +1,117 @@
+//! How large the largest machines of a table are: all points of a machine lie together and move together, so one that
+//! outgrows the others is worth knowing of early.
+
+use hashbrown::{HashMap, HashSet};
+use tideline_model::Ordinal;
+
+use crate::engine::Engine;
+use crate::heat::machine_of;
+use crate::tables::Table;
+
+/// Sealed bytes of one machine above which a warning is due.
+pub const PARTITION_WARNING_BYTES: u64 = 8 << 30;
+/// Machines that are listed.
+const PARTITIONS_MAX: usize = 20;
+/// Timelines that are looked at under one lock of the catalog.
+const LOOK_GROUP: usize = 8_192;
+
+/// All points of one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partition {
+    /// The machine; a timeline without one is shown by its measurement. `None` when its timelines were removed.
+    pub source: Option<String>,
+    /// What its keys begin with: 16 hexadecimal digits.
+    pub prefix: String,
+    /// Sealed bytes in all tiers: at least so many, since segments list only their largest machines.
+    pub bytes: u64,
+    /// What to do about it, where it is too large.
+    pub warning: Option<String>,
+}
+
+impl Engine {
+    /// The largest machines of a table, largest first, at most twenty.
+    ///
+    /// Costs a look at every timeline: a few milliseconds a million.
+    pub fn largest_partitions(&self, table: &Table) -> Vec<Partition> {
+        let snapshot = self.store.snapshot();
+        let mut bytes_of: HashMap<&str, u64> = HashMap::new();
+        let segments = snapshot.manifest().of_table(table.points.id());
+        for (prefix, bytes) in segments.flat_map(|segment| &segment.largest_sources) {
+            *bytes_of.entry(prefix).or_default() += bytes;
+        }
+        let mut largest: Vec<(u64, &str)> = bytes_of
+            .into_iter()
+            .map(|(prefix, bytes)| (bytes, prefix))
+            .collect();
+        largest.sort_unstable_by(|a, b| b.cmp(a));
+        largest.truncate(PARTITIONS_MAX);
+        let names = names(
+            table,
+            largest.iter().filter_map(|(_, prefix)| machine(prefix)).collect(),
+        );
+        let partition = |(bytes, prefix): (u64, &str)| {
+            let source = machine(prefix).and_then(|machine| names.get(&machine).cloned());
+            Partition {
+                warning: warning(source.as_deref().unwrap_or(prefix), bytes),
+                source,
+                prefix: prefix.to_owned(),
+                bytes,
+            }
+        };
+        largest.into_iter().map(partition).collect()
+    }
+}
+
+fn warning(name: &str, bytes: u64) -> Option<String> {
+    (bytes > PARTITION_WARNING_BYTES).then(|| {
+        let (size, mark) = (bytes as f64 / (1u64 << 30) as f64, PARTITION_WARNING_BYTES >> 30);
+        format!(
+            "{name} holds {size:.1} GiB, over the mark of {mark} GiB: all points of a machine lie together. Split it by \
+             a tag that tells its parts apart, first in the source_tags of a new table, or shorten its retention"
+        )
+    })
+}
+
+/// Names of machines, as far as a timeline of theirs is visible.
+fn names(table: &Table, mut wanted: HashSet<[u8; 8]>) -> HashMap<[u8; 8], String> {
+    let visible = table.catalog.reader().visible().clone();
+    let mut names = HashMap::new();
+    let mut rest = visible.iter().map(Ordinal);
+    while !wanted.is_empty() {
+        let group: Vec<Ordinal> = rest.by_ref().take(LOOK_GROUP).collect();
+        if group.is_empty() {
+            break;
+        }
+        let reader = table.catalog.reader();
+        for entry in group.iter().filter_map(|ordinal| reader.entry(*ordinal)) {
+            let machine = machine_of(entry.id());
+            if wanted.remove(&machine) {
+                let name = entry.source().unwrap_or(entry.measurement());
+                names.insert(machine, name.to_owned());
+            }
+        }
+    }
+    names
+}
+
+/// Reads what a segment lists.
+fn machine(prefix: &str) -> Option<[u8; 8]> {
+    u64::from_str_radix(prefix, 16).ok().map(u64::to_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_over_the_mark_comes_with_advice() {
+        assert_eq!(warning("web-1", PARTITION_WARNING_BYTES), None);
+        let said = warning("web-1", 9 << 30).expect("over the mark");
+        assert!(
+            said.starts_with("web-1 holds 9.0 GiB, over the mark of 8 GiB"),
+            "{said}"
+        );
+        assert_eq!(machine("00ff000000000001"), Some([0, 255, 0, 0, 0, 0, 0, 1]));
+        assert_eq!(machine("nonsense"), None);
+    }
+}
