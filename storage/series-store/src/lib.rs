@@ -56,6 +56,6 @@ pub use schema::{FieldInfo, Shape, TableSchema};
 pub use settings::Settings;
 pub use shared::Stamps;
 pub use store::{Committed, SeriesStore, StoreStats, TimelineDirectory};
-pub use survey::{SegmentSurvey, Survey, TableSurvey};
+pub use survey::{HeadSurvey, SegmentSurvey, Survey, TableSurvey};
 pub use tables::Table;
 pub use tideline_chunk::{DELETE_TIMELINES_MAX, DeleteRecord as Delete};

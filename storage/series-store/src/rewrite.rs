@@ -17,7 +17,6 @@
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tideline_backend::{Backend, BackendError, PageLimit, Row, SegmentRef};
 use tideline_chunk::{Chunk, SequenceSpan};
@@ -189,7 +188,12 @@ impl Shared {
             }
             return Err(error);
         }
-        self.counters.rewritten_bytes[rewrite.tier as usize].fetch_add(cost.bytes_written, Ordering::Relaxed);
+        self.count_loaded(
+            &self.counters.rewritten_bytes,
+            rewrite.table,
+            rewrite.tier,
+            cost.bytes_written,
+        );
         around(name, "drop", || self.free())?;
         Ok(Rewritten {
             output: output.map(Arc::new),

@@ -303,7 +303,7 @@ fn load_table(
             .backend
             .load(place, bucket, &mut draft.writer.take_rows().map(Ok))?;
         let totals = draft.writer.totals();
-        shared.counters.sealed_bytes[tier as usize].fetch_add(totals.bytes, Ordering::Relaxed);
+        shared.count_loaded(&shared.counters.sealed_bytes, table, tier, totals.bytes);
         let written = WriteSpan::of(WriteRank {
             sequence: end.0 - 1,
             seal: place.segment.0,

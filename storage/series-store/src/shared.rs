@@ -203,7 +203,15 @@ impl Shared {
         self.retired.lock().push((Arc::downgrade(last), segments));
     }
 
-    /// Bytes of segments that wait for their last reader.
+    /// Counts what a seal or a rewrite has loaded.
+    pub(crate) fn count_loaded(&self, counters: &[AtomicU64; 2], table: TableId, tier: Tier, bytes: u64) {
+        counters[tier as usize].fetch_add(bytes, Ordering::Relaxed);
+        if let Some(table) = self.tables.read().by_id.get(&table) {
+            table.loaded(bytes);
+        }
+    }
+
+    /// Segments that wait for their last reader.
     pub(crate) fn retired_segments(&self) -> usize {
         self.retired
             .lock()

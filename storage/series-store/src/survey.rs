@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tideline_model::TrustedNow;
+use tideline_model::{TableId, TrustedNow};
 
 use crate::manifest::Segment;
-use crate::shared::Shared;
+use crate::shared::{Shared, State};
 use crate::tables::Table;
 
 /// The facts that plans are made from.
@@ -30,8 +30,23 @@ pub struct TableSurvey {
     pub table: Arc<Table>,
     /// Its segments, by id.
     pub segments: Vec<SegmentSurvey>,
+    /// Its unsealed points.
+    pub head: HeadSurvey,
+    /// Bytes that seals and rewrites of the table have loaded since the start.
+    pub loaded_bytes: u64,
     /// Deletes that some segment or frozen head still has to be cleared of.
     pub deletes: usize,
+}
+
+/// The unsealed points of a table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeadSurvey {
+    /// Rows taken in, overwritten and deleted ones included.
+    pub points: u64,
+    /// Bytes of memory.
+    pub bytes: u64,
+    /// The oldest and the newest instant.
+    pub span: Option<(i64, i64)>,
 }
 
 /// The facts of one segment.
@@ -43,6 +58,23 @@ pub struct SegmentSurvey {
     pub has_deletes: bool,
     /// Whether a rewrite is at work on it.
     pub is_moving: bool,
+}
+
+impl HeadSurvey {
+    fn of(state: &State, table: TableId) -> Self {
+        let heads = state.frozen.iter().chain([&state.active]);
+        let mut all = Self::default();
+        for head in heads.filter_map(|head| head.table(table)) {
+            all.points += head.points();
+            all.bytes += head.bytes() as u64;
+            let spans = [all.span, head.span()];
+            all.span = spans
+                .into_iter()
+                .flatten()
+                .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        }
+        all
+    }
 }
 
 impl Shared {
@@ -61,6 +93,8 @@ impl Shared {
             });
             TableSurvey {
                 segments: segments.collect(),
+                head: HeadSurvey::of(&state, table.id()),
+                loaded_bytes: table.loaded_bytes(),
                 deletes: deletes.map_or(0, |deletes| deletes.len()),
                 table,
             }

@@ -19,6 +19,7 @@ pub struct Table {
     spec: RwLock<Arc<TableSpec>>,
     policy_changed: AtomicI64,
     timeline_generation: AtomicU64,
+    loaded_bytes: AtomicU64,
     schema: TableSchema,
     latest: TableLatest,
 }
@@ -32,6 +33,7 @@ impl Table {
             spec: RwLock::new(Arc::new(row.spec.clone())),
             policy_changed: AtomicI64::new(row.policy_changed),
             timeline_generation: AtomicU64::new(0),
+            loaded_bytes: AtomicU64::new(0),
             schema,
             latest: TableLatest::default(),
         }
@@ -65,6 +67,16 @@ impl Table {
     /// Counts removals of timelines: a write that took timelines for known at another count has to look again.
     pub fn timeline_generation(&self) -> u64 {
         self.timeline_generation.load(Ordering::SeqCst)
+    }
+
+    /// Bytes that seals and rewrites have loaded since the start.
+    pub fn loaded_bytes(&self) -> u64 {
+        self.loaded_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A load has written this much.
+    pub(crate) fn loaded(&self, bytes: u64) {
+        self.loaded_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Timelines were removed.

@@ -2,6 +2,8 @@
 //!
 //! How rows find their shard is in [`crate::sharding`].
 
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
 use parking_lot::Mutex;
 use tideline_chunk::Delta;
 use tideline_model::{SequenceNumber, TimeRange, TimelineId};
@@ -17,6 +19,10 @@ const UNKNOWN: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct TableHead {
     shards: Box<[Mutex<Shard>]>,
+    points: AtomicU64,
+    bytes: AtomicUsize,
+    first: AtomicI64,
+    last: AtomicI64,
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +35,10 @@ impl Default for TableHead {
     fn default() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            points: AtomicU64::new(0),
+            bytes: AtomicUsize::new(0),
+            first: AtomicI64::new(i64::MAX),
+            last: AtomicI64::new(i64::MIN),
         }
     }
 }
@@ -43,8 +53,41 @@ impl TableHead {
                 let mut shard = self.shards[shard].lock();
                 growth.add(shard.append(sharded.delta, group, rows, &mut slots, sequence));
             }
+            let timestamps = &group.group.timestamps;
+            self.points.fetch_add(timestamps.len() as u64, Ordering::Relaxed);
+            if let Some((first, last)) = timestamps.iter().min().zip(timestamps.iter().max()) {
+                self.first.fetch_min(*first, Ordering::Relaxed);
+                self.last.fetch_max(*last, Ordering::Relaxed);
+            }
         }
+        self.count(growth);
         growth
+    }
+
+    /// Rows taken in, overwritten and deleted ones included.
+    pub fn points(&self) -> u64 {
+        self.points.load(Ordering::Relaxed)
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The oldest and the newest instant taken in.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        let (first, last) = (
+            self.first.load(Ordering::Relaxed),
+            self.last.load(Ordering::Relaxed),
+        );
+        (first <= last).then_some((first, last))
+    }
+
+    fn count(&self, growth: Growth) {
+        self.bytes
+            .fetch_add(growth.open + growth.blocks, Ordering::Relaxed);
+        self.bytes
+            .fetch_sub(growth.closed + growth.dropped, Ordering::Relaxed);
     }
 
     pub(crate) fn close_open_rows(&self) -> Growth {
@@ -56,6 +99,7 @@ impl TableHead {
                 series.shrink();
             }
         }
+        self.count(growth);
         growth
     }
 
@@ -69,6 +113,7 @@ impl TableHead {
                 growth.add(deleted.map_err(|cause| StoreError::chunk(*id, cause))?);
             }
         }
+        self.count(growth);
         Ok(growth)
     }
 
