@@ -15,15 +15,18 @@
 //! | [`job`] | jobs as people see them |
 //! | `agenda` | what is next: ids, what was asked for, what waits after a failure |
 //! | `runner` | the thread |
+//! | `lookup` | finding jobs |
 //! | [`pace`] | rate, pause and cancel of a running rewrite |
 //! | `journal` | what survives a restart |
-//! | [`work`] | the trait behind which the database is |
+//! | [`work`] | the trait behind which the database is; `database` implements it for the engine |
 //! | [`metrics`] | figures |
 
 mod agenda;
 pub mod chore;
+mod database;
 pub mod job;
 mod journal;
+mod lookup;
 pub mod metrics;
 pub mod pace;
 pub mod plan;

@@ -6,6 +6,7 @@ use tideline_series_store::RewriteCost;
 
 use crate::chore::Chore;
 use crate::job::{Job, JobState};
+use crate::runner::State;
 
 /// Figures of one moment; counts are since the start.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,6 +31,34 @@ pub struct Metrics {
     pub clock_off_by: Option<i64>,
     /// Why the clock is in doubt.
     pub clock_doubt: Option<String>,
+}
+
+impl Metrics {
+    /// Figures of a state.
+    pub(crate) fn of(state: &State) -> Self {
+        let mut metrics = Self {
+            running: state.running.as_ref().map(|running| running.entry.work.chore),
+            chores_paused: state.journal.paused_count() as u64,
+            ended: state.totals.ended.clone(),
+            moved: state.totals.moved.clone(),
+            ..Self::default()
+        };
+        let Some(facts) = &state.facts else { return metrics };
+        for entry in state.agenda.by_hand.iter().chain(&state.agenda.planned) {
+            let is_due = entry.by_hand || entry.work.is_due(facts.now());
+            let counts = if is_due {
+                &mut metrics.due
+            } else {
+                &mut metrics.waiting
+            };
+            *counts.entry(entry.work.chore).or_default() += 1;
+        }
+        metrics.segments = facts.tables.iter().map(|table| table.segments.len() as u64).sum();
+        metrics.segments_retired = facts.retired_segments as u64;
+        metrics.clock_off_by = facts.clock.doubt.map(|doubt| doubt.off_by);
+        metrics.clock_doubt = facts.clock.doubt.map(|doubt| doubt.reason());
+        metrics
+    }
 }
 
 /// Counts that only grow.

@@ -186,7 +186,7 @@ impl Shared {
 
     fn execute(&self, entry: Entry, facts: &Facts, budget: Option<Budget>) {
         let mut pace = JobPace::new(&self.control, self.clock.as_ref(), budget);
-        let done = catch_unwind(AssertUnwindSafe(|| self.perform(&entry, facts, &mut pace)));
+        let done = catch_unwind(AssertUnwindSafe(|| self.perform(&entry, &mut pace)));
         let ended = match done {
             Ok(Ok(ended)) => ended,
             Ok(Err(WorkError::GivenUp)) => Ended::GivenUp(pace.ended_by.unwrap_or(Wish::Cancel)),
@@ -199,7 +199,7 @@ impl Shared {
     }
 
     /// Does the work itself.
-    fn perform(&self, entry: &Entry, facts: &Facts, pace: &mut JobPace<'_>) -> Result<Ended, WorkError> {
+    fn perform(&self, entry: &Entry, pace: &mut JobPace<'_>) -> Result<Ended, WorkError> {
         let work = &entry.work;
         let done = |outcome: String| Ended::Done {
             outcome,
@@ -214,12 +214,7 @@ impl Shared {
                 Ok(done(format!("{dropped} segments dropped")))
             }
             (Chore::Catalog, Some(table)) => {
-                let Some(now) = facts.clock.expire_now else {
-                    return Err(WorkError::Overtaken(
-                        "the clock is in doubt, or nothing is stored".into(),
-                    ));
-                };
-                let removed = self.work.clean_catalog(table, now)?;
+                let removed = self.work.clean_catalog(table, self.work.trusted_now())?;
                 Ok(Ended::Done {
                     outcome: format!("{removed} timelines removed"),
                     is_news: removed > 0,

@@ -6,14 +6,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tideline_model::Policy;
 
-use crate::agenda::Entry;
 use crate::chore::Chore;
-use crate::job::{Job, JobFilter, JobProgress, JobState};
+use crate::job::{Job, JobFilter, JobState};
 use crate::journal::Edit;
 use crate::metrics::Metrics;
 use crate::pace::Wish;
 use crate::plan::{Facts, Preview, TableFacts, preview};
-use crate::runner::{Running, Shared, State};
+use crate::runner::{Shared, State};
 use crate::work::Work;
 
 /// What can be set about the scheduler.
@@ -103,20 +102,7 @@ impl Scheduler {
     /// Jobs: the running one, then waiting ones in the order in which they would be done, then past ones from new to
     /// old.
     pub fn jobs(&self, filter: &JobFilter) -> Vec<Job> {
-        let state = self.shared.state.lock();
-        let running = state.running.as_ref().map(|running| self.shared.shown(running));
-        let id = running.as_ref().map(|job| job.id);
-        let waiting = state.agenda.by_hand.iter().chain(&state.agenda.planned);
-        let past = state
-            .journal
-            .jobs
-            .values()
-            .rev()
-            .filter(|job| Some(job.id) != id)
-            .cloned();
-        let waiting = waiting.map(|entry| entry.job(&state.journal));
-        let all = running.into_iter().chain(waiting).chain(past);
-        all.filter(|job| filter.wants(job)).collect()
+        self.shared.list(filter)
     }
 
     /// One job.
@@ -286,7 +272,7 @@ impl Scheduler {
 
     /// Figures of this moment.
     pub fn metrics(&self) -> Metrics {
-        self.shared.metrics()
+        Metrics::of(&self.shared.state.lock())
     }
 
     /// Ends the thread after giving up the running rewrite, and waits for it. Repeatable.
@@ -322,75 +308,6 @@ impl Scheduler {
 impl Drop for Scheduler {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-impl Shared {
-    /// A job, wherever it is.
-    fn find(&self, state: &mut State, id: u64) -> Option<Job> {
-        if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
-            return Some(self.shown(running));
-        }
-        let entry = state.agenda.find(id).cloned();
-        entry.map_or_else(
-            || state.journal.jobs.get(&id).cloned(),
-            |entry| Some(entry.job(&state.journal)),
-        )
-    }
-
-    /// A job that has not ended.
-    fn live(&self, state: &mut State, id: u64) -> Result<Entry, SchedulerError> {
-        if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
-            return Ok(running.entry.clone());
-        }
-        if let Some(entry) = state.agenda.find(id) {
-            return Ok(entry.clone());
-        }
-        let ended = state.journal.jobs.get(&id);
-        Err(
-            ended.map_or(SchedulerError::NoSuchJob(id), |job| SchedulerError::Ended {
-                id,
-                state: job.state,
-            }),
-        )
-    }
-
-    /// The running job with its progress.
-    fn shown(&self, running: &Running) -> Job {
-        let (wish, cost) = self.control.current();
-        let lasting = self.clock.monotonic().saturating_sub(running.began);
-        let mut job = running.job.clone();
-        job.done = JobProgress::of(&cost, job.total.bytes, lasting);
-        if wish == Wish::Pause {
-            job.state = JobState::Paused;
-        }
-        job
-    }
-
-    fn metrics(&self) -> Metrics {
-        let state = self.state.lock();
-        let mut metrics = Metrics {
-            running: state.running.as_ref().map(|running| running.entry.work.chore),
-            chores_paused: state.journal.paused_count() as u64,
-            ended: state.totals.ended.clone(),
-            moved: state.totals.moved.clone(),
-            ..Metrics::default()
-        };
-        let Some(facts) = &state.facts else { return metrics };
-        for entry in state.agenda.by_hand.iter().chain(&state.agenda.planned) {
-            let is_due = entry.by_hand || entry.work.is_due(facts.now());
-            let counts = if is_due {
-                &mut metrics.due
-            } else {
-                &mut metrics.waiting
-            };
-            *counts.entry(entry.work.chore).or_default() += 1;
-        }
-        metrics.segments = facts.tables.iter().map(|table| table.segments.len() as u64).sum();
-        metrics.segments_retired = facts.retired_segments as u64;
-        metrics.clock_off_by = facts.clock.doubt.map(|doubt| doubt.off_by);
-        metrics.clock_doubt = facts.clock.doubt.map(|doubt| doubt.reason());
-        metrics
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_model::{Clock, SegmentId, TableId, Timestamp, TrustedNow};
+use tideline_model::{Clock, SegmentId, TableId, TrustedNow};
 use tideline_series_store::{Pace, Rewrite, RewriteCost, StoreError};
 
 use crate::plan::Facts;
@@ -26,9 +26,9 @@ pub trait Work: Send + Sync + 'static {
     /// Seals everything written so far.
     fn seal(&self) -> Result<(), WorkError>;
 
-    /// Takes timelines without points out of a table's catalog, and those that were silent for too long before
-    /// `now`; how many.
-    fn clean_catalog(&self, table: TableId, now: Timestamp) -> Result<u64, WorkError>;
+    /// Takes timelines without points out of a table's catalog, and those that are silent for too long `now`; how
+    /// many.
+    fn clean_catalog(&self, table: TableId, now: TrustedNow) -> Result<u64, WorkError>;
 
     /// The rows kept about jobs, by name.
     fn job_rows(&self) -> Vec<(Bytes, Bytes)>;

@@ -18,7 +18,7 @@ pub(super) fn plan(facts: &Facts, table: &TableFacts, past: &Past, planned: &mut
         .filter(|at| *at <= now)
         .map_or(now, |at| at.saturating_add(CATALOG_EVERY));
     // Silence is counted by the clock: while that is in doubt nobody has been silent.
-    let at = begins(facts, table, past, Chore::Catalog, ready).filter(|_| facts.clock.expire_now.is_some());
+    let at = begins(facts, table, past, Chore::Catalog, ready).filter(|_| facts.clock.doubt.is_none());
     planned.push(Planned {
         chore: Chore::Catalog,
         table: Some(table.id),

@@ -205,7 +205,7 @@ impl Work for FakeWork {
         Ok(())
     }
 
-    fn clean_catalog(&self, _table: TableId, _now: Timestamp) -> Result<u64, WorkError> {
+    fn clean_catalog(&self, _table: TableId, _now: TrustedNow) -> Result<u64, WorkError> {
         self.log.lock().push("Catalog".into());
         Ok(*self.catalog_finds.lock())
     }

@@ -1,6 +1,7 @@
 //! The scheduler from outside: against a store that only counts, and against the real one.
 
 mod control;
+mod database;
 mod fake;
 mod real_store;
 mod restarts;

@@ -50,7 +50,7 @@ impl Work for StoreWork {
         Ok(self.store.seal()?)
     }
 
-    fn clean_catalog(&self, _table: TableId, _now: Timestamp) -> Result<u64, WorkError> {
+    fn clean_catalog(&self, _table: TableId, _now: TrustedNow) -> Result<u64, WorkError> {
         Ok(0)
     }
 

@@ -400,7 +400,7 @@ fn the_catalog_is_cleaned_now_and_then_and_never_by_a_doubtful_clock() {
         plans(Chore::Catalog, &facts, &past)[0].at,
         Some(now - 1 + CATALOG_EVERY)
     );
-    facts.clock.expire_now = None;
+    facts.clock.doubt = Some(hour_of_doubt());
     assert_eq!(plans(Chore::Catalog, &facts, &past)[0].at, None);
 }
 

@@ -1,0 +1,65 @@
+//! The real database behind [`Work`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_engine::{Engine, EngineError};
+use tideline_model::{Clock, SegmentId, TableId, TrustedNow};
+use tideline_series_store::{Pace, Rewrite, RewriteCost};
+
+use crate::plan::Facts;
+use crate::work::{Work, WorkError};
+
+impl Work for Engine {
+    fn facts(&self) -> Facts {
+        Facts::from(&self.store().survey())
+    }
+
+    fn trusted_now(&self) -> TrustedNow {
+        self.store().trusted_now()
+    }
+
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<RewriteCost, WorkError> {
+        Ok(self.store().rewrite(rewrite, pace)?.cost)
+    }
+
+    fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64, WorkError> {
+        Ok(self.store().drop_segments(table, segments)?)
+    }
+
+    fn seal(&self) -> Result<(), WorkError> {
+        Ok(Self::seal(self)?)
+    }
+
+    fn clean_catalog(&self, table: TableId, now: TrustedNow) -> Result<u64, WorkError> {
+        let tables = self.tables();
+        let found = tables.iter().find(|found| found.points().id() == table);
+        let found = found.ok_or_else(|| WorkError::Overtaken(format!("table {table} was dropped")))?;
+        Ok(Self::clean_catalog(self, found, now)?.removed)
+    }
+
+    fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
+        self.store().job_rows()
+    }
+
+    fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<(), WorkError> {
+        Ok(self.store().edit_job_rows(put, remove)?)
+    }
+
+    fn confirm_clock(&self) {
+        self.store().confirm_clock();
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(Self::clock(self))
+    }
+}
+
+impl From<EngineError> for WorkError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Store(error) => error.into(),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}

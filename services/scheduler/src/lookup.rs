@@ -1,0 +1,68 @@
+//! Finding jobs wherever they are: running, waiting or past.
+
+use crate::agenda::Entry;
+use crate::job::{Job, JobFilter, JobProgress, JobState};
+use crate::pace::Wish;
+use crate::runner::{Running, Shared, State};
+use crate::scheduler::SchedulerError;
+
+impl Shared {
+    /// The running job, then waiting ones, then past ones from new to old.
+    pub(crate) fn list(&self, filter: &JobFilter) -> Vec<Job> {
+        let state = self.state.lock();
+        let running = state.running.as_ref().map(|running| self.shown(running));
+        let id = running.as_ref().map(|job| job.id);
+        let waiting = state.agenda.by_hand.iter().chain(&state.agenda.planned);
+        let past = state
+            .journal
+            .jobs
+            .values()
+            .rev()
+            .filter(|job| Some(job.id) != id)
+            .cloned();
+        let waiting = waiting.map(|entry| entry.job(&state.journal));
+        let all = running.into_iter().chain(waiting).chain(past);
+        all.filter(|job| filter.wants(job)).collect()
+    }
+
+    /// A job, wherever it is.
+    pub(crate) fn find(&self, state: &mut State, id: u64) -> Option<Job> {
+        if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
+            return Some(self.shown(running));
+        }
+        let entry = state.agenda.find(id).cloned();
+        entry.map_or_else(
+            || state.journal.jobs.get(&id).cloned(),
+            |entry| Some(entry.job(&state.journal)),
+        )
+    }
+
+    /// A job that has not ended.
+    pub(crate) fn live(&self, state: &mut State, id: u64) -> Result<Entry, SchedulerError> {
+        if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
+            return Ok(running.entry.clone());
+        }
+        if let Some(entry) = state.agenda.find(id) {
+            return Ok(entry.clone());
+        }
+        let ended = state.journal.jobs.get(&id);
+        Err(
+            ended.map_or(SchedulerError::NoSuchJob(id), |job| SchedulerError::Ended {
+                id,
+                state: job.state,
+            }),
+        )
+    }
+
+    /// The running job with its progress.
+    pub(crate) fn shown(&self, running: &Running) -> Job {
+        let (wish, cost) = self.control.current();
+        let lasting = self.clock.monotonic().saturating_sub(running.began);
+        let mut job = running.job.clone();
+        job.done = JobProgress::of(&cost, job.total.bytes, lasting);
+        if wish == Wish::Pause {
+            job.state = JobState::Paused;
+        }
+        job
+    }
+}
