@@ -188,13 +188,14 @@ impl Engine {
             ..Delta::default()
         };
         let rows = name_timelines(table, groups, &mut delta);
-        let written = delta.timelines.clone();
+        let weighted = delta.timelines.iter().copied().zip(rows.iter().copied());
+        table
+            .activity
+            .heat
+            .note(self.clock.monotonic(), Kind::Write, weighted);
         if self.commit_named(table, delta, shapes, durability, generation)? {
             self.index.notify();
         }
-        let weighted = written.iter().copied().zip(rows.iter().copied());
-        let now = self.clock.monotonic();
-        table.activity.heat.note(now, Kind::Write, weighted);
         Ok(())
     }
 

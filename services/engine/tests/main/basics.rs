@@ -1,0 +1,181 @@
+//! Writing, finding and describing, over restarts.
+
+use tideline_engine::{ErrorKind, WriteOptions};
+use tideline_model::{PointBatch, TableName, TableSpec, Value};
+use tideline_search_index::{Condition, FindRequest};
+
+use crate::support::{Fixture, decode, hosts, owned, set_owner, write};
+
+#[test]
+fn a_write_is_findable_and_readable_at_once_and_after_a_restart() {
+    let fixture = Fixture::new();
+    for _ in 0..2 {
+        let engine = fixture.open();
+        let table = engine.default_table().expect("the default table");
+        let outcome = write(
+            &engine,
+            &table,
+            "cpu,host=a,dc=x usage=1.5 7\ncpu,host=b,dc=y usage=2 8\n",
+        );
+        assert_eq!((outcome.points, outcome.rejected), (2, 0));
+        assert_eq!(hosts(&engine, &table, Condition::tag("dc", "x")), ["a"]);
+        engine.close().expect("a clean close");
+    }
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    assert_eq!(hosts(&engine, &table, Condition::All), ["a", "b"]);
+    engine.seal().expect("a seal");
+    let request = FindRequest {
+        condition: Condition::tag("host", "b"),
+        sort: Vec::new(),
+        after: None,
+        limit: 1,
+    };
+    let found = engine.find(&table, &request).expect("a page").timelines.remove(0);
+    assert_eq!(found.seen.map(|seen| seen.last.nanos()), Some(8));
+    let fields = table.points().schema().fields_of("cpu");
+    let latest = engine
+        .store()
+        .latest(table.points(), found.id, &fields)
+        .expect("latest");
+    assert_eq!(latest[0].value, Value::Float(2.0));
+}
+
+#[test]
+fn good_lines_are_stored_and_bad_ones_named() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    let outcome = write(
+        &engine,
+        &table,
+        "m,host=a f=1 1\nm,host=a f=\"text\" 2\nnonsense\nm,host=a f=2i 3\n",
+    );
+    assert_eq!(outcome.points, 2);
+    let lines: Vec<u32> = outcome.rejects.iter().map(|reject| reject.line).collect();
+    assert_eq!(lines, [2, 3]);
+    let conflict = r#"field type conflict: input field "f" on measurement "m" is type string, already exists as type float"#;
+    assert_eq!(outcome.rejects[0].reason, conflict);
+}
+
+#[test]
+fn a_table_takes_points_within_its_bounds_only() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let spec = TableSpec {
+        write_past: Some(100),
+        write_future: Some(10),
+        ..TableSpec::default()
+    };
+    let table = engine
+        .create_table(TableName::new("narrow").expect("valid"), spec)
+        .expect("a table");
+    let now = engine.clock().now().nanos();
+    let lines: Vec<String> = [-101, -100, 0, 10, 11]
+        .iter()
+        .map(|at| format!("m,host=a f=1 {}", now + at))
+        .collect();
+    let outcome = write(&engine, &table, &lines.join("\n"));
+    assert_eq!(outcome.points, 3);
+    let refused: Vec<u32> = outcome.rejects.iter().map(|reject| reject.line).collect();
+    assert_eq!(refused, [1, 5]);
+}
+
+#[test]
+fn a_repeated_request_is_answered_and_not_done() {
+    let fixture = Fixture::new();
+    let options = WriteOptions {
+        request_key: Some("order-7".into()),
+        ..WriteOptions::default()
+    };
+    let first = {
+        let engine = fixture.open();
+        let table = engine.default_table().expect("the default table");
+        let batch = decode(&engine, &table, "m,host=a f=1 1\nbad\n");
+        engine.write(&table, batch, &options).expect("a write")
+    };
+    for sealed in [false, true] {
+        let engine = fixture.open();
+        let table = engine.default_table().expect("the default table");
+        let batch = decode(&engine, &table, "m,host=other f=2 1\n");
+        let again = engine.write(&table, batch, &options).expect("an answer");
+        assert!(
+            again.repeated && again.points == first.points && again.rejects == first.rejects,
+            "{sealed}"
+        );
+        assert_eq!(hosts(&engine, &table, Condition::All), ["a"]);
+        engine.seal().expect("a seal");
+    }
+}
+
+#[test]
+fn attributes_are_durable_and_findable() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    write(&engine, &table, "m,host=a f=1 1\nm,host=b f=1 1\n");
+    let request = FindRequest {
+        condition: Condition::tag("host", "a"),
+        sort: Vec::new(),
+        after: None,
+        limit: 1,
+    };
+    let id = engine.find(&table, &request).expect("a page").timelines[0].id;
+    set_owner(&engine, &table, id, "ops");
+    drop((table, engine));
+
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    assert_eq!(hosts(&engine, &table, owned("ops")), ["a"]);
+}
+
+#[test]
+fn a_dropped_table_is_gone_and_its_name_is_free() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let name = || TableName::new("events").expect("valid");
+    let table = engine
+        .create_table(name(), TableSpec::default())
+        .expect("a table");
+    write(&engine, &table, "m,host=a f=1 1\n");
+    engine.seal().expect("a seal");
+    engine.drop_table("events").expect("a drop");
+    assert_eq!(
+        engine.table("events").expect_err("gone").kind(),
+        ErrorKind::NotFound
+    );
+    let batch = PointBatch::default();
+    engine
+        .write(&table, batch, &WriteOptions::default())
+        .expect("nothing to store is no error");
+    let batch = decode(&engine, &table, "m,host=a f=1 1\n");
+    let refused = engine
+        .write(&table, batch, &WriteOptions::default())
+        .expect_err("a dropped table");
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
+
+    let table = engine
+        .create_table(name(), TableSpec::default())
+        .expect("the name again");
+    assert!(hosts(&engine, &table, Condition::All).is_empty());
+    let source_tags = vec!["rack".to_owned()];
+    engine
+        .alter_table(
+            "events",
+            TableSpec {
+                source_tags,
+                ..TableSpec::default()
+            },
+        )
+        .expect("nothing written yet");
+    write(&engine, &table, "m,rack=r1,host=a f=1 1\n");
+    assert_eq!(hosts(&engine, &table, Condition::All), ["r1"]);
+    let refused = engine
+        .alter_table("events", TableSpec::default())
+        .expect_err("tags are fixed");
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert_eq!(
+        engine.drop_table("default").expect_err("always there").kind(),
+        ErrorKind::Conflict
+    );
+}

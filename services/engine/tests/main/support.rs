@@ -1,0 +1,140 @@
+//! A database whose backend outlives it, a clock that the test moves, and short ways to ask.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_engine::{Engine, Settings, Table, Timeline, TimelineSelector, WriteOptions, WriteOutcome};
+use tideline_ingest_protocols::{DecodeOptions, line_protocol};
+use tideline_model::{
+    ManualClock, PointBatch, Policy, TableName, TableSpec, TimeRange, TimelineId, Timestamp,
+};
+use tideline_search_index::{Condition, FindRequest};
+use tideline_series_store::{Order, Selection};
+use tideline_timeline_catalog::AttributeValue;
+
+pub(crate) const SECOND: i64 = 1_000_000_000;
+pub(crate) const HOUR: i64 = 3_600 * SECOND;
+pub(crate) const DAY: i64 = 24 * HOUR;
+/// When tests begin.
+pub(crate) const START: i64 = 1_800_000_000 * SECOND;
+
+pub(crate) struct Fixture {
+    disk: Arc<MemoryDisk>,
+    pub(crate) clock: ManualClock,
+    index: tempfile::TempDir,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self {
+            disk: MemoryDisk::new(Character::Embedded),
+            clock: ManualClock::new(Timestamp::from_nanos_clamped(START)),
+            index: tempfile::tempdir().expect("a temporary folder"),
+        }
+    }
+
+    pub(crate) fn open(&self) -> Engine {
+        let backend = Arc::new(MemoryBackend::open(&self.disk));
+        let settings = Settings::new(self.index.path().join("index"));
+        Engine::open(backend, Arc::new(self.clock.clone()), settings).expect("the engine opens")
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        tideline_model::Clock::now(&self.clock).nanos()
+    }
+
+    /// Lets time pass as it does beside a running server, which looks at its clock every minute.
+    pub(crate) fn pass(&self, engine: &Engine, nanos: i64) {
+        let mut left = nanos;
+        while left > 0 {
+            let step = left.min(HOUR / 2);
+            self.clock.advance(step);
+            engine.store().trusted_now();
+            left -= step;
+        }
+    }
+}
+
+pub(crate) fn table_with(engine: &Engine, name: &str, policy: Policy) -> Table {
+    let spec = TableSpec {
+        policy,
+        ..TableSpec::default()
+    };
+    let name = TableName::new(name).expect("valid");
+    engine.create_table(name, spec).expect("a table")
+}
+
+pub(crate) fn decode(engine: &Engine, table: &Table, lines: &str) -> PointBatch {
+    let options = DecodeOptions::new(engine.clock().now());
+    line_protocol::decode(lines.as_bytes(), options, &mut engine.resolver(table))
+}
+
+pub(crate) fn write(engine: &Engine, table: &Table, lines: &str) -> WriteOutcome {
+    let batch = decode(engine, table, lines);
+    engine
+        .write(table, batch, &WriteOptions::default())
+        .expect("a write")
+}
+
+/// Every timeline that meets a condition, by its machine.
+pub(crate) fn found(engine: &Engine, table: &Table, condition: Condition) -> BTreeMap<String, Timeline> {
+    let request = FindRequest {
+        condition,
+        sort: Vec::new(),
+        after: None,
+        limit: 10_000,
+    };
+    let page = engine.find(table, &request).expect("a page");
+    assert_eq!(page.total, page.timelines.len() as u64);
+    let named = page
+        .timelines
+        .into_iter()
+        .map(|timeline| (timeline.source.clone().unwrap_or_default(), timeline));
+    named.collect()
+}
+
+pub(crate) fn hosts(engine: &Engine, table: &Table, condition: Condition) -> Vec<String> {
+    found(engine, table, condition).into_keys().collect()
+}
+
+pub(crate) fn host(name: &str) -> TimelineSelector {
+    TimelineSelector::Condition(Condition::tag("host", name))
+}
+
+/// The instants at which a timeline has points.
+pub(crate) fn instants(engine: &Engine, table: &Table, id: TimelineId) -> Vec<i64> {
+    let snapshot = engine.store().snapshot();
+    let timelines = [id];
+    let mut reader = snapshot.reader(Selection {
+        table: table.points().id(),
+        timelines: &timelines,
+        range: TimeRange::ALL,
+        fields: None,
+        order: Order::Ascending,
+        tier: None,
+    });
+    let mut all = Vec::new();
+    reader
+        .timeline(id, &mut |run| {
+            all.extend_from_slice(&run.timestamps);
+            Ok(ControlFlow::Continue(()))
+        })
+        .expect("readable");
+    all
+}
+
+pub(crate) fn set_owner(engine: &Engine, table: &Table, id: TimelineId, owner: &str) {
+    let owner = Some(AttributeValue::Text(owner.into()));
+    let changes = BTreeMap::from([("owner".to_owned(), owner)]);
+    engine.set_attributes(table, id, &changes).expect("an edit");
+}
+
+/// The timelines that somebody owns.
+pub(crate) fn owned(owner: &str) -> Condition {
+    Condition::leaf(
+        tideline_search_index::Subject::Attribute("owner".into()),
+        tideline_search_index::Test::Equals(AttributeValue::Text(owner.into())),
+    )
+}
