@@ -336,7 +336,7 @@ impl Shared {
                 return Vec::new();
             }
             let id = TableId(manifest.cursor.next_table);
-            let created = self.clock.now().nanos();
+            let created = self.trusted_now().now.nanos();
             let row = TableRow::new(id, name.clone(), spec, created, created);
             manifest.tables.insert(id, row.clone());
             manifest.cursor.next_table += 1;
