@@ -2,7 +2,8 @@
 //!
 //! One index serves all tables. It is disposable: nothing is in it that the catalogs do not hold, a damaged or
 //! missing folder is rebuilt from them while searches and writes go on, and an answer never depends on how far
-//! the index has come. What it has not reached yet is *fresh*, and is evaluated timeline by timeline.
+//! the index has come. What it has not reached yet is *fresh*, and is evaluated timeline by timeline; what has been
+//! removed since is left out of its hits.
 //!
 //! ```text
 //!  catalogs ──► indexer thread ──► tantivy commit ──► snapshot ──┐

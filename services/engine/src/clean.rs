@@ -21,7 +21,7 @@ use crate::tables::Table;
 
 /// Timelines that writers are held up for at once: about 25 ms.
 const CLEANED_GROUP: usize = 16_384;
-/// How long running writes are waited for; beyond it the group stays for another time.
+/// How long running writes are waited for; beyond it the rest stays for another time.
 const WRITERS_WAIT: Duration = Duration::from_millis(100);
 
 /// What a clean-up has done.
@@ -63,7 +63,9 @@ impl Engine {
             if perhaps.is_empty() {
                 continue;
             }
-            let removed = self.remove_while_nobody_writes(table, &perhaps, terms)?;
+            let Some(removed) = self.remove_while_nobody_writes(table, &perhaps, terms)? else {
+                break;
+            };
             if removed > 0 {
                 self.forget_removed(table)?;
                 cleaned.removed += removed;
@@ -72,10 +74,16 @@ impl Engine {
         Ok(cleaned)
     }
 
-    /// Removes those of `perhaps` that may still go once nobody can write them; how many.
-    fn remove_while_nobody_writes(&self, table: &Table, perhaps: &[TimelineId], terms: Terms) -> Result<u64> {
+    /// Removes those of `perhaps` that may still go once nobody can write them; how many. `None` when writers would
+    /// have to be held up for too long.
+    fn remove_while_nobody_writes(
+        &self,
+        table: &Table,
+        perhaps: &[TimelineId],
+        terms: Terms,
+    ) -> Result<Option<u64>> {
         let Some(_nobody_writes) = table.activity.writers.try_write_for(WRITERS_WAIT) else {
-            return Ok(0);
+            return Ok(None);
         };
         let surely = self.removable(table, perhaps, terms)?;
         let removed = surely.len() as u64;
@@ -85,7 +93,7 @@ impl Engine {
             let range = TimeRange::new(i64::MIN, silent_before.max(terms.visible_from));
             self.remove_timelines(table, surely, range)?;
         }
-        Ok(removed)
+        Ok(Some(removed))
     }
 
     fn terms(&self, table: &Table, now: TrustedNow) -> Option<Terms> {

@@ -48,4 +48,5 @@ pub use heat::HotRange;
 pub use partitions::Partition;
 pub use resolve::BatchResolver;
 pub use tables::{Table, TableStats, TierStats};
+pub use tideline_series_store::HeadSurvey;
 pub use write::{WriteOptions, WriteOutcome};

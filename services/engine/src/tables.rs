@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use tideline_model::time::format_duration;
 use tideline_model::{Policy, TableName, TableSpec, Tier};
-use tideline_series_store::{SegmentSurvey, TableSurvey};
+use tideline_series_store::{HeadSurvey, SegmentSurvey, TableSurvey};
 use tideline_timeline_catalog::Catalog;
 
 use crate::activity::Activity;
@@ -28,7 +28,7 @@ pub struct TableStats {
     pub timelines: u64,
     /// Published segments.
     pub segments: u64,
-    /// Sealed points; unsealed ones are counted for the whole store.
+    /// Sealed points.
     pub sealed_points: u64,
     /// Sealed field values.
     pub sealed_values: u64,
@@ -36,10 +36,14 @@ pub struct TableStats {
     pub sealed_bytes: u64,
     /// Oldest and newest sealed instant, nanoseconds since the epoch.
     pub sealed_span: Option<(i64, i64)>,
-    /// What of it is in the hot tier.
+    /// What is not sealed yet.
+    pub head: HeadSurvey,
+    /// What is sealed and in the hot tier.
     pub hot: TierStats,
-    /// What of it is in the cold tier.
+    /// What is sealed and in the cold tier.
     pub cold: TierStats,
+    /// Bytes that seals and rewrites have loaded since the start: over what is kept of them, the write amplification.
+    pub loaded_bytes: u64,
     /// Deletes that some segment still has to be cleared of.
     pub deletes_waiting: u64,
     /// Bytes of segments that some delete may hide points of: at most so many are rewritten to clear them.
@@ -178,8 +182,10 @@ impl Engine {
             sealed_values: hot.values + cold.values,
             sealed_bytes: hot.bytes + cold.bytes,
             sealed_span: joined_span(hot.span, cold.span),
+            head: survey.head,
             hot,
             cold,
+            loaded_bytes: survey.loaded_bytes,
             deletes_waiting: survey.deletes as u64,
             bytes_with_deletes: bytes_of(&|segment| segment.has_deletes),
             expired_bytes: bytes_of(&|segment| segment.segment.last < visible_from),

@@ -144,8 +144,12 @@ fn a_table_reports_its_tiers() {
     let line = |at: i64| format!("m,host=a f=1,g=2 {at}\n");
     let lines: String = [0, 1, 2, 100, 101].map(|days| line(START - days * DAY)).concat();
     write(&engine, &table, &lines);
+    let stats = engine.table_stats(&table);
+    assert_eq!((stats.head.points, stats.sealed_points), (5, 0));
+    assert_eq!(stats.head.span, Some((START - 101 * DAY, START)));
     engine.seal().expect("a seal");
     let stats = engine.table_stats(&table);
+    assert_eq!((stats.head.points, stats.loaded_bytes), (0, stats.sealed_bytes));
     assert_eq!((stats.sealed_points, stats.sealed_values), (5, 10));
     assert_eq!((stats.hot.points, stats.cold.points), (3, 2));
     assert_eq!(stats.hot.bytes + stats.cold.bytes, stats.sealed_bytes);
