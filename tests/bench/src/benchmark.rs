@@ -8,7 +8,8 @@ use tideline_fleet::Random;
 use tideline_model::{Clock, SystemClock};
 
 use crate::error::{BenchError, Result};
-use crate::folder;
+use crate::folder::{self, Usage};
+use crate::group::Group;
 use crate::latency::{Latencies, answer_time};
 use crate::load::load;
 use crate::question::{Ask, Questions, count};
@@ -26,7 +27,9 @@ pub(crate) struct Benchmark {
     /// Where the data folders of the servers are made.
     pub(crate) folder: PathBuf,
     pub(crate) scale: Scale,
-    /// The sets to load, in this order.
+    /// What is measured, in this order.
+    pub(crate) groups: Vec<Group>,
+    /// The sets of the spine, in this order.
     pub(crate) kinds: Vec<Kind>,
     /// Connections that write at the same time.
     pub(crate) connections: usize,
@@ -36,16 +39,16 @@ pub(crate) struct Benchmark {
 
 /// How often a question is asked, and which of its figures is judged.
 #[derive(Debug, Clone, Copy)]
-struct Timing {
-    name: &'static str,
-    rounds: usize,
-    wanted: Wanted,
-    judged: Judged,
+pub(crate) struct Timing {
+    pub(crate) name: &'static str,
+    pub(crate) rounds: usize,
+    pub(crate) wanted: Wanted,
+    pub(crate) judged: Judged,
 }
 
 /// The percentile that a goal is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Judged {
+pub(crate) enum Judged {
     Median,
     Percentile99,
 }
@@ -53,26 +56,38 @@ enum Judged {
 /// Full rounds of questions that are answered in about a millisecond.
 const QUICK_ROUNDS: usize = 1_000;
 /// Full rounds of questions that read millions of values.
-const WIDE_ROUNDS: usize = 100;
+pub(crate) const WIDE_ROUNDS: usize = 100;
 /// What a round is divided by at [`Scale::Quick`].
 const QUICK_SCALE: usize = 5;
 /// Parts of the data folder that take less are not named.
 const SHOWN_BYTES_PER_VALUE: f64 = 0.005;
-const MEBIBYTE: f64 = 1_048_576.0;
+pub(crate) const MEBIBYTE: f64 = 1_048_576.0;
 
 impl Benchmark {
     /// Runs everything; figures and notes go into `report` as they come, so that a failure keeps what there is.
     pub(crate) fn run(&self, report: &mut Report) -> Result<()> {
+        for group in &self.groups {
+            match group {
+                Group::Spine => self.run_spine(report)?,
+                Group::Tiers => self.run_tiers(report)?,
+                Group::Backfill => self.run_backfill(report)?,
+                Group::Million => self.run_million(report)?,
+            }
+        }
+        if !self.keep {
+            // It stays where somebody else has put something into it.
+            let _ = fs::remove_dir(&self.folder);
+        }
+        Ok(())
+    }
+
+    fn run_spine(&self, report: &mut Report) -> Result<()> {
         for kind in &self.kinds {
             match kind {
                 Kind::S => self.run_s(report)?,
                 Kind::M => self.run_m(report)?,
                 Kind::C => self.run_c(report)?,
             }
-        }
-        if !self.keep {
-            // It stays where somebody else has put something into it.
-            let _ = fs::remove_dir(&self.folder);
         }
         Ok(())
     }
@@ -175,7 +190,7 @@ impl Benchmark {
     /// Loads a set into a fresh folder, seals it, waits for quiet, and weighs. The server still runs.
     fn loaded_and_sealed(&self, set: &Set, report: &mut Report) -> Result<(Server, PathBuf)> {
         let kind = set.kind;
-        let (mut server, data) = self.fresh(&kind.to_string(), set)?;
+        let (mut server, data) = self.fresh(&kind.to_string(), &set.to_string())?;
         let before = server.cpu_time()?;
         let loaded = load(server.address(), set, self.connections)?;
         let after_load = server.cpu_time()? - before;
@@ -208,19 +223,12 @@ impl Benchmark {
             Unit::Mebibytes,
             wanted::peak_memory(kind),
         );
-        let parts = usage.parts.iter().map(|(name, bytes)| (name, *bytes as f64));
-        let parts = parts
-            .filter(|(_, bytes)| bytes / values >= SHOWN_BYTES_PER_VALUE)
-            .map(|(name, bytes)| {
-                let (mebibytes, per_value) = (bytes / MEBIBYTE, bytes / values);
-                format!("{name} {mebibytes:.1} MiB = {per_value:.3} B/value")
-            });
         report.note(format!(
             "{kind}: CPU {:.2} s until the last acknowledgement, {:.2} s with seal and merges; {} refusals; disk: {}",
             after_load.as_secs_f64(),
             cpu.as_secs_f64(),
             loaded.refusals,
-            parts.collect::<Vec<_>>().join(", "),
+            parts(&usage, values),
         ));
         answer_time(&mut server.connect()?, &count(set))?;
         Ok((server, data))
@@ -229,7 +237,7 @@ impl Benchmark {
     /// Loads S without a seal, kills, starts, and counts.
     fn replay(&self, set: &Set, questions: &Questions<'_>, report: &mut Report) -> Result<()> {
         let name = "ready after kill -9, S unsealed";
-        let (server, data) = self.fresh("S-unsealed", set)?;
+        let (server, data) = self.fresh("S-unsealed", &set.to_string())?;
         load(server.address(), set, self.connections)?;
         server.kill();
         let mut server = Server::spawn(&self.server, &data)?;
@@ -264,7 +272,7 @@ impl Benchmark {
     }
 
     /// Asks one kind of question over and over; latencies at the client, and what an answer costs the server.
-    fn time<'a>(
+    pub(crate) fn time<'a>(
         &self,
         server: &Server,
         timing: Timing,
@@ -306,7 +314,7 @@ impl Benchmark {
     }
 
     /// A server on a folder of its own that did not exist.
-    fn fresh(&self, name: &str, set: &Set) -> Result<(Server, PathBuf)> {
+    pub(crate) fn fresh(&self, name: &str, content: &str) -> Result<(Server, PathBuf)> {
         let data = self.folder.join(name);
         if data.exists() {
             return Err(BenchError::Usage(format!(
@@ -314,17 +322,12 @@ impl Benchmark {
                 data.display()
             )));
         }
-        eprintln!(
-            "{name}: {} hosts, {} rows each, {} values",
-            set.hosts,
-            set.steps,
-            set.values()
-        );
+        eprintln!("{name}: {content}");
         Ok((Server::start(&self.server, &data)?, data))
     }
 
     /// Removes the data folder of a server that has ended, and its log.
-    fn forget(&self, data: &Path) -> Result<()> {
+    pub(crate) fn forget(&self, data: &Path) -> Result<()> {
         if self.keep {
             return Ok(());
         }
@@ -342,6 +345,18 @@ impl Benchmark {
     }
 }
 
-fn milliseconds(duration: Duration) -> f64 {
+/// The parts of a data folder that matter, each with its bytes a value.
+pub(crate) fn parts(usage: &Usage, values: f64) -> String {
+    let parts = usage.parts.iter().map(|(name, bytes)| (name, *bytes as f64));
+    let parts = parts
+        .filter(|(_, bytes)| bytes / values >= SHOWN_BYTES_PER_VALUE)
+        .map(|(name, bytes)| {
+            let (mebibytes, per_value) = (bytes / MEBIBYTE, bytes / values);
+            format!("{name} {mebibytes:.1} MiB = {per_value:.3} B/value")
+        });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }

@@ -48,6 +48,9 @@ pub(crate) enum BenchError {
     /// The server's answer differs from what the generator wrote.
     #[error("wrong answer to {question}: {difference}")]
     Wrong { question: String, difference: String },
+    /// Work in the background did not end well.
+    #[error("a job did not end well: {job}")]
+    Job { job: String },
     /// The command line asks for something that cannot be.
     #[error("{0}")]
     Usage(String),

@@ -50,6 +50,17 @@ impl Latencies {
         Ok(Self { first, asked, sorted })
     }
 
+    /// Latencies that were measured elsewhere.
+    pub(crate) fn of(mut took: Vec<Duration>) -> Self {
+        let first = took.first().copied().unwrap_or_default();
+        took.sort_unstable();
+        Self {
+            first,
+            asked: took.len(),
+            sorted: took,
+        }
+    }
+
     /// The time that so many of a hundred answers did not exceed (nearest rank).
     pub(crate) fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.sorted.len() * percent).div_ceil(100).max(1);
@@ -60,7 +71,7 @@ impl Latencies {
 /// Asks once and checks the answer; how long it took.
 pub(crate) fn answer_time(connection: &mut Connection, ask: &Ask<'_>) -> Result<Duration> {
     let begun = Instant::now();
-    let answer = connection.ask("POST", ask.path, CONTENT_TYPE, ask.body.as_bytes());
+    let answer = connection.ask("POST", &ask.path, CONTENT_TYPE, ask.body.as_bytes());
     let took = begun.elapsed();
     let answer = answer.map_err(|source| BenchError::Connection {
         what: "asking a question",
@@ -69,7 +80,7 @@ pub(crate) fn answer_time(connection: &mut Connection, ask: &Ask<'_>) -> Result<
     if answer.status != 200 {
         return Err(BenchError::Refused {
             method: "POST",
-            path: ask.path.to_owned(),
+            path: ask.path.clone(),
             status: answer.status,
             body: crate::http::excerpt(&answer.body),
         });

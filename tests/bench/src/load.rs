@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::error::{BenchError, Result};
 use crate::http::{Connection, excerpt};
-use crate::set::Set;
+use crate::set::{DEFAULT_TABLE, Set};
 use crate::wait::pause;
 
 /// What the client saw of a load.
@@ -18,14 +18,21 @@ pub(crate) struct Loaded {
     pub(crate) wall: Duration,
     /// Batches that were refused for now (429, 503) and sent again.
     pub(crate) refusals: u64,
+    /// Bytes of line protocol.
+    pub(crate) bytes: u64,
+}
+
+/// What one sender has done.
+#[derive(Debug, Default)]
+struct Sent {
+    refusals: u64,
+    bytes: u64,
 }
 
 /// Rows in a request.
 pub(crate) const BATCH_ROWS: u64 = 10_000;
 /// Batches that are made ahead, so that making them never holds up sending.
 const BATCHES_AHEAD: usize = 8;
-/// Where line protocol with nanoseconds goes: the route that agents use.
-const PATH: &str = "/write?precision=ns";
 /// How long a refused batch waits where the server does not say.
 const REFUSED_WAIT: Duration = Duration::from_millis(100);
 /// Refusals in a row of one batch that end the run.
@@ -33,64 +40,90 @@ const REFUSALS_MAX: u32 = 300;
 
 /// Sends all rows of a set over so many connections; only 200 and 204 count as stored.
 pub(crate) fn load(address: SocketAddr, set: &Set, connections: usize) -> Result<Loaded> {
+    let mut fleet = set.fleet();
+    let mut left = set.rows();
+    load_batches(address, set.table, connections, move |batch| {
+        let rows = left.min(BATCH_ROWS);
+        fleet.write_rows(rows as usize, batch);
+        left -= rows;
+    })
+}
+
+/// Sends batches over so many connections until `make` leaves one empty. It gets them empty and runs on a thread of
+/// its own, ahead of the senders.
+pub(crate) fn load_batches(
+    address: SocketAddr,
+    table: &str,
+    connections: usize,
+    make: impl FnMut(&mut Vec<u8>) + Send,
+) -> Result<Loaded> {
+    let path = write_path(table);
     let (full_out, full_in) = bounded::<Vec<u8>>(BATCHES_AHEAD);
     let (empty_out, empty_in) = bounded::<Vec<u8>>(BATCHES_AHEAD + connections);
     thread::scope(|scope| {
-        scope.spawn(move || make_batches(set, &full_out, &empty_in));
+        let maker = scope.spawn(move || make_batches(make, &full_out, &empty_in));
         // The first batches are made before the clock starts.
-        while full_in.len() < BATCHES_AHEAD.min(batches(set)) {
+        while full_in.len() < BATCHES_AHEAD && !maker.is_finished() {
             pause(Duration::from_millis(1));
         }
         let start = Instant::now();
         let senders: Vec<_> = (0..connections)
             .map(|_| {
-                let (full_in, empty_out) = (full_in.clone(), empty_out.clone());
-                scope.spawn(move || send_batches(address, &full_in, &empty_out))
+                let (full_in, empty_out, path) = (full_in.clone(), empty_out.clone(), &path);
+                scope.spawn(move || send_batches(address, path, &full_in, &empty_out))
             })
             .collect();
         // Where all senders have failed, the maker must find its channel closed.
         drop((full_in, empty_out));
-        let mut refusals = 0;
+        let mut all = Sent::default();
         for sender in senders {
-            refusals += sender
+            let sent = sender
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            all.refusals += sent.refusals;
+            all.bytes += sent.bytes;
         }
         Ok(Loaded {
             wall: start.elapsed(),
-            refusals,
+            refusals: all.refusals,
+            bytes: all.bytes,
         })
     })
 }
 
-fn batches(set: &Set) -> usize {
-    usize::try_from(set.rows().div_ceil(BATCH_ROWS)).unwrap_or(usize::MAX)
+/// Where line protocol with nanoseconds goes: the route that agents use.
+fn write_path(table: &str) -> String {
+    match table {
+        DEFAULT_TABLE => "/write?precision=ns".into(),
+        table => format!("/write?precision=ns&db={table}"),
+    }
 }
 
-fn make_batches(set: &Set, full: &Sender<Vec<u8>>, empty: &Receiver<Vec<u8>>) {
-    let mut fleet = set.fleet();
-    let mut left = set.rows();
-    while left > 0 {
-        let rows = left.min(BATCH_ROWS);
+fn make_batches(mut make: impl FnMut(&mut Vec<u8>), full: &Sender<Vec<u8>>, empty: &Receiver<Vec<u8>>) {
+    loop {
         let mut batch = empty.try_recv().unwrap_or_default();
         batch.clear();
-        fleet.write_rows(rows as usize, &mut batch);
-        left -= rows;
-        if full.send(batch).is_err() {
+        make(&mut batch);
+        if batch.is_empty() || full.send(batch).is_err() {
             return;
         }
     }
 }
 
-fn send_batches(address: SocketAddr, full: &Receiver<Vec<u8>>, empty: &Sender<Vec<u8>>) -> Result<u64> {
+fn send_batches(
+    address: SocketAddr,
+    path: &str,
+    full: &Receiver<Vec<u8>>,
+    empty: &Sender<Vec<u8>>,
+) -> Result<Sent> {
     let broken = |what| move |source| BenchError::Connection { what, source };
     let mut connection = Connection::open(address).map_err(broken("connecting to write"))?;
-    let mut refusals = 0;
+    let mut sent = Sent::default();
     for batch in full {
         let mut refused = 0;
         loop {
             let answer = connection
-                .ask("POST", PATH, "text/plain; charset=utf-8", &batch)
+                .ask("POST", path, "text/plain; charset=utf-8", &batch)
                 .map_err(broken("writing a batch"))?;
             match answer.status {
                 200 | 204 => break,
@@ -101,16 +134,17 @@ fn send_batches(address: SocketAddr, full: &Receiver<Vec<u8>>, empty: &Sender<Ve
                 status => {
                     return Err(BenchError::Refused {
                         method: "POST",
-                        path: PATH.into(),
+                        path: path.to_owned(),
                         status,
                         body: excerpt(&answer.body),
                     });
                 }
             }
         }
-        refusals += u64::from(refused);
+        sent.refusals += u64::from(refused);
+        sent.bytes += batch.len() as u64;
         // Nobody takes it back once the last batch is made.
         let _ = empty.try_send(batch);
     }
-    Ok(refusals)
+    Ok(sent)
 }

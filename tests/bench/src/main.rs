@@ -12,18 +12,24 @@
 //! - CPU is that of all threads of the server, user and system, from before the first byte until everything is sealed
 //!   and the server has fallen quiet.
 //! - Disk is the whole data folder after that, as `du` counts it.
+//! - Bytes written are those that Linux counts for the process, less those that its journal files grew to.
+//! - What one kind of work costs another is measured in slices of time with and without it, in turn.
 //! - Latencies are those of one client with one kept-alive connection on the same machine, files in the page cache;
 //!   the first answer after a start is shown beside them.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`benchmark`] | the sequence of a run |
+//! | [`group`] | what is measured together |
+//! | [`benchmark`] | the sequence of a run; figures of the spine |
+//! | [`tiers`], [`beside`] | a day's way from hot to cold, and what it costs others |
+//! | [`backfill`], [`million`] | five years in random order; a million timelines |
 //! | [`wanted`] | the goals |
-//! | [`set`], [`load`] | what is written, and writing it |
+//! | [`set`], [`plain`], [`load`] | what is written, and writing it |
 //! | [`question`], [`truth`], [`latency`] | what is asked, what is right, how long it took |
 //! | [`server`], [`interrupt`] | the process under test, never left behind |
+//! | [`control`] | what an operator asks of it |
 //! | [`http`] | the client |
-//! | [`process`], [`folder`], [`machine`], [`wait`] | what the operating system says |
+//! | [`process`], [`folder`], [`journal`], [`machine`], [`wait`] | what the operating system says |
 //! | [`report`] | figures, as a table and as JSON |
 
 use std::fs;
@@ -34,25 +40,34 @@ use std::time::Instant;
 use clap::Parser;
 use serde_json::json;
 
+mod backfill;
 mod benchmark;
+mod beside;
+mod control;
 mod error;
 mod folder;
+mod group;
 mod http;
 mod interrupt;
+mod journal;
 mod latency;
 mod load;
 mod machine;
+mod million;
+mod plain;
 mod process;
 mod question;
 mod report;
 mod server;
 mod set;
+mod tiers;
 mod truth;
 mod wait;
 mod wanted;
 
 use benchmark::Benchmark;
 use error::{BenchError, Result};
+use group::Group;
 use machine::Machine;
 use report::Report;
 use set::{Kind, Scale};
@@ -65,7 +80,10 @@ struct Arguments {
     /// Small sets and few rounds: tells in about a minute whether everything works.
     #[arg(long)]
     quick: bool,
-    /// The data sets, of S, M and C.
+    /// What is measured, of spine, tiers, backfill and million. The last two take many minutes.
+    #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
+    groups: Vec<Group>,
+    /// The data sets of the spine, of S, M and C.
     #[arg(long, value_delimiter = ',', default_value = "S,M,C")]
     sets: Vec<Kind>,
     /// Where data folders are made; not a RAM disk, where a sync costs nothing. Default: beside this program.
@@ -163,6 +181,7 @@ fn benchmark(arguments: &Arguments) -> Result<Benchmark> {
         } else {
             Scale::Full
         },
+        groups: arguments.groups.clone(),
         kinds: arguments.sets.clone(),
         connections: usize::from(arguments.connections),
         keep: arguments.keep,

@@ -1,4 +1,4 @@
-//! What Linux says about a process: the CPU time it has used and the most memory it has held.
+//! What Linux says about a process: the CPU time it has used, the memory it holds and has held, what it has written.
 
 use std::fs;
 use std::time::Duration;
@@ -36,6 +36,31 @@ pub(crate) fn peak_resident_bytes(pid: u32) -> Result<u64> {
     kibibytes(&status, "VmHWM:").ok_or(BenchError::Proc { path })
 }
 
+/// The resident memory that a process holds now (`VmRSS`), in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = read(&path)?;
+    kibibytes(&status, "VmRSS:").ok_or(BenchError::Proc { path })
+}
+
+/// Lets [`peak_resident_bytes`] begin anew with what the process holds now.
+pub(crate) fn forget_peak(pid: u32) -> Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").map_err(|source| BenchError::File {
+        path: path.into(),
+        source,
+    })
+}
+
+/// Bytes that a process has given to file systems on disks so far, in whole pages (`write_bytes`).
+pub(crate) fn written_bytes(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/io");
+    let io = read(&path)?;
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"));
+    let count = line.and_then(|count| count.trim().parse().ok());
+    count.ok_or(BenchError::Proc { path })
+}
+
 /// The value in bytes of a line such as `VmHWM:   1234 kB`.
 pub(crate) fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -53,6 +78,19 @@ fn read(path: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_forgotten_peak_begins_with_what_is_held() {
+        let pid = std::process::id();
+        let before = peak_resident_bytes(pid).expect("own status is readable");
+        drop(std::hint::black_box(vec![1u8; 64 << 20]));
+        let grown = peak_resident_bytes(pid).expect("own status is readable");
+        assert!(grown >= before + (32 << 20), "{before} grew to {grown}");
+        forget_peak(pid).expect("a process may forget its own peak");
+        assert!(peak_resident_bytes(pid).expect("own status is readable") < grown);
+        assert!(resident_bytes(pid).expect("own status is readable") < grown);
+        written_bytes(pid).expect("own io is readable");
+    }
 
     #[test]
     fn this_process_has_used_memory_and_time_does_not_go_back() {

@@ -12,7 +12,7 @@ use crate::truth::Truth;
 
 /// One question with its check.
 pub(crate) struct Ask<'a> {
-    pub(crate) path: &'static str,
+    pub(crate) path: String,
     pub(crate) body: String,
     /// Says what is wrong with an answer.
     pub(crate) check: Check<'a>,
@@ -37,9 +37,9 @@ const TOLERANCE: f64 = 1e-12;
 const PAGE: usize = 100;
 /// Hours that the widest question covers.
 const WIDE_HOURS: usize = 12;
-const QUERY: &str = "/v1/tables/default/query";
-const LATEST: &str = "/v1/tables/default/latest";
-const SEARCH: &str = "/v1/tables/default/timelines/search";
+pub(crate) const QUERY: &str = "query";
+const LATEST: &str = "latest";
+const SEARCH: &str = "timelines/search";
 
 impl<'a> Questions<'a> {
     pub(crate) fn new(set: &'a Set, truth: &'a Truth) -> Self {
@@ -71,7 +71,7 @@ impl<'a> Questions<'a> {
         });
         let truth = self.truth;
         let starts = self.windows(&steps, STEPS_A_MINUTE);
-        ask(QUERY, &body, move |answer| {
+        ask(self.set.table, QUERY, &body, move |answer| {
             let cells = cells(answer, None, &FIELDS[field..=field])?;
             same_rows(&cells, starts.len())?;
             starts.iter().try_for_each(|(time, steps)| {
@@ -93,7 +93,7 @@ impl<'a> Questions<'a> {
         });
         let (truth, hosts) = (self.truth, self.tags.len());
         let starts = self.windows(&steps, STEPS_A_MINUTE);
-        ask(QUERY, &body, move |answer| {
+        ask(self.set.table, QUERY, &body, move |answer| {
             let cells = cells(answer, None, &FIELDS[field..=field])?;
             same_rows(&cells, starts.len())?;
             starts.iter().try_for_each(|(time, steps)| {
@@ -122,7 +122,7 @@ impl<'a> Questions<'a> {
         let names = self.hostnames();
         // Every row is counted; the means of some hosts are computed again.
         let checked: Vec<usize> = (0..8).map(|_| random.index(names.len())).collect();
-        ask(QUERY, &body, move |answer| {
+        ask(self.set.table, QUERY, &body, move |answer| {
             let cells = cells(answer, Some("hostname"), &FIELDS)?;
             same_rows(&cells, starts.len() * names.len())?;
             checked.iter().try_for_each(|host| {
@@ -141,7 +141,7 @@ impl<'a> Questions<'a> {
         let (truth, step) = (self.truth, self.set.steps as usize - 1);
         let time = self.instant(step);
         let names = self.hostnames();
-        ask(LATEST, &body, move |answer| {
+        ask(self.set.table, LATEST, &body, move |answer| {
             let cells = cells(answer, Some("hostname"), &FIELDS)?;
             same_rows(&cells, names.len())?;
             names.iter().enumerate().try_for_each(|(host, name)| {
@@ -162,7 +162,7 @@ impl<'a> Questions<'a> {
         let body = json!({ "where": {"and": conditions}, "limit": PAGE });
         let is_hit = |tags: &&BTreeMap<&str, String>| wanted.iter().all(|(key, value)| &tags[key] == value);
         let total = self.tags.iter().filter(is_hit).count();
-        ask(SEARCH, &body, move |answer| {
+        ask(self.set.table, SEARCH, &body, move |answer| {
             let found = list(&answer["timelines"], "timelines")?;
             if answer["total"] != json!(total) || found.len() != total.min(PAGE) {
                 let (pages, page) = (&answer["total"], found.len());
@@ -212,7 +212,7 @@ pub(crate) fn count(set: &Set) -> Ask<'static> {
         "range": {"start": set.start, "end": set.end()},
         "aggregate": {"functions": ["count"]},
     });
-    ask(QUERY, &body, move |answer| {
+    ask(set.table, QUERY, &body, move |answer| {
         let cells = cells(answer, None, &FIELDS[..1])?;
         match cells.values().next() {
             Some(row) if cells.len() == 1 && row == &[rows as f64] => Ok(()),
@@ -222,18 +222,24 @@ pub(crate) fn count(set: &Set) -> Ask<'static> {
 }
 
 /// The rows of an answer by group and time; the columns in the order of the fields.
-type Cells = BTreeMap<(String, i64), Vec<f64>>;
+pub(crate) type Cells = BTreeMap<(String, i64), Vec<f64>>;
 
-fn ask<'a>(path: &'static str, body: &Value, check: impl Fn(&Value) -> Result<(), String> + 'a) -> Ask<'a> {
+/// A question to one of the resources of a table.
+pub(crate) fn ask<'a>(
+    table: &str,
+    resource: &str,
+    body: &Value,
+    check: impl Fn(&Value) -> Result<(), String> + 'a,
+) -> Ask<'a> {
     Ask {
-        path,
+        path: format!("/v1/tables/{table}/{resource}"),
         body: body.to_string(),
         check: Box::new(check),
     }
 }
 
 /// Reads an answer: the group is the value of a tag, or empty; the values come in the order of `fields`.
-fn cells(answer: &Value, group: Option<&str>, fields: &[&str]) -> Result<Cells, String> {
+pub(crate) fn cells(answer: &Value, group: Option<&str>, fields: &[&str]) -> Result<Cells, String> {
     let mut cells = Cells::new();
     for series in list(&answer["series"], "series")? {
         let name = match group {

@@ -33,6 +33,12 @@ pub(crate) enum Unit {
     Mebibytes,
     Seconds,
     Milliseconds,
+    /// Bytes for each byte.
+    BytesPerByte,
+    /// So many times as much.
+    Times,
+    Percent,
+    Segments,
 }
 
 /// What a number should be.
@@ -105,12 +111,16 @@ impl Unit {
             Self::Mebibytes => "MiB",
             Self::Seconds => "s",
             Self::Milliseconds => "ms",
+            Self::BytesPerByte => "B/B",
+            Self::Times => "×",
+            Self::Percent => "%",
+            Self::Segments => "segments",
         }
     }
 
     fn show(self, number: f64) -> String {
         let places = match self {
-            Self::Mebibytes => 0,
+            Self::Mebibytes | Self::Percent | Self::Segments => 0,
             _ => 2,
         };
         format!("{number:.places$} {}", self.name())

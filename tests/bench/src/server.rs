@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::control::Control;
 use crate::error::{BenchError, Result};
 use crate::http::Connection;
 use crate::interrupt;
-use crate::process::{cpu_time, peak_resident_bytes};
+use crate::process::{cpu_time, forget_peak, peak_resident_bytes, resident_bytes, written_bytes};
 use crate::wait::pause;
 
 /// A running server. It is killed when this goes out of scope, on errors too.
@@ -33,6 +34,12 @@ const QUIET_LIMIT: Duration = Duration::from_secs(120);
 const QUIET_SPAN: Duration = Duration::from_secs(2);
 /// … which is room for timers and for looking at it.
 const QUIET_CPU: Duration = Duration::from_millis(20);
+/// The longest that work in the background may take.
+const DRAIN_LIMIT: Duration = Duration::from_secs(3_600);
+/// Work in the background is over when this many looks in a row find none; the service looks for work every 5 s, so
+/// they take longer than that.
+const IDLE_LOOKS: usize = 6;
+const IDLE_POLL: Duration = Duration::from_secs(1);
 /// The longest that a server may take to end when asked; it promises 5 s.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes of the log that an error shows.
@@ -133,11 +140,42 @@ impl Server {
         peak_resident_bytes(self.child.id())
     }
 
+    /// Lets the peak begin anew; the memory held now, in bytes.
+    pub(crate) fn forget_peak(&self) -> Result<u64> {
+        forget_peak(self.child.id())?;
+        resident_bytes(self.child.id())
+    }
+
+    /// Bytes written to disks since the start.
+    pub(crate) fn written_bytes(&self) -> Result<u64> {
+        written_bytes(self.child.id())
+    }
+
     /// Seals what is in memory and waits until the server has nothing more to do.
     pub(crate) fn seal_and_settle(&mut self) -> Result<()> {
-        self.connect()?
-            .ask_well("POST", "/v1/jobs", br#"{"kind":"seal"}"#)?;
+        Control::open(self)?.seal()?;
         self.settle()
+    }
+
+    /// Waits until no work in the background is due, and then until the server uses no CPU any more.
+    pub(crate) fn drain(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        let mut idle = 0;
+        while begun.elapsed() < DRAIN_LIMIT {
+            self.check_alive()?;
+            idle = match Control::open(self)?.is_busy()? {
+                true => 0,
+                false => idle + 1,
+            };
+            if idle > IDLE_LOOKS {
+                return self.settle();
+            }
+            pause(IDLE_POLL);
+        }
+        Err(BenchError::Late {
+            what: "the end of all work in the background".into(),
+            limit: DRAIN_LIMIT,
+        })
     }
 
     /// Waits until the server uses no CPU any more: merges and clean-up are done.

@@ -10,6 +10,8 @@ use tideline_model::time::NANOS_PER_SECOND;
 #[derive(Debug, Clone)]
 pub(crate) struct Set {
     pub(crate) kind: Kind,
+    /// The table that it is written to.
+    pub(crate) table: &'static str,
     pub(crate) hosts: u32,
     /// Rows of every machine.
     pub(crate) steps: u32,
@@ -43,6 +45,12 @@ pub(crate) const STEP: i64 = 10 * NANOS_PER_SECOND;
 pub(crate) const MINUTE: i64 = 60 * NANOS_PER_SECOND;
 /// Nanoseconds of an hour.
 pub(crate) const HOUR: i64 = 60 * MINUTE;
+/// Nanoseconds of a day.
+pub(crate) const DAY: i64 = 24 * HOUR;
+/// How many days ago a set of the past begins: young enough to be sealed into the hot tier.
+const DAYS_AGO: i64 = 3;
+/// The table that is always there.
+pub(crate) const DEFAULT_TABLE: &str = "default";
 /// Steps in a minute.
 pub(crate) const STEPS_A_MINUTE: usize = (MINUTE / STEP) as usize;
 /// Steps in an hour.
@@ -53,22 +61,45 @@ const SEED: u64 = 20_260_101;
 impl Set {
     /// The set of this kind that ends on the last whole minute before `now` (nanoseconds).
     pub(crate) fn new(kind: Kind, scale: Scale, now: i64) -> Self {
-        let (hosts, steps) = match (kind, scale) {
+        let (hosts, steps) = Self::size(kind, scale);
+        // C's ten rows do not fill its second minute.
+        let minutes = (i64::from(steps) * STEP + MINUTE - 1) / MINUTE;
+        Self {
+            kind,
+            table: DEFAULT_TABLE,
+            hosts,
+            steps,
+            start: (now.div_euclid(MINUTE) - minutes) * MINUTE,
+        }
+    }
+
+    /// The set of this kind that begins with a whole day, so long before `now` that the day is over; a day of M is
+    /// one window of the cold tier.
+    pub(crate) fn of_the_past(kind: Kind, scale: Scale, now: i64) -> Self {
+        let start = (now.div_euclid(DAY) - DAYS_AGO) * DAY;
+        Self {
+            start,
+            ..Self::new(kind, scale, now)
+        }
+    }
+
+    /// The same in another table.
+    pub(crate) fn in_table(&self, table: &'static str) -> Self {
+        Self {
+            table,
+            ..self.clone()
+        }
+    }
+
+    /// Machines, and rows of each.
+    const fn size(kind: Kind, scale: Scale) -> (u32, u32) {
+        match (kind, scale) {
             (Kind::S, Scale::Full) => (4_000, 360),
             (Kind::S, Scale::Quick) => (4_000, 60),
             (Kind::M, Scale::Full) => (1_000, 8_640),
             (Kind::M, Scale::Quick) => (1_000, 1_440),
             (Kind::C, Scale::Full) => (200_000, 10),
             (Kind::C, Scale::Quick) => (20_000, 10),
-        };
-        // C's ten rows do not fill its second minute.
-        let minutes = (i64::from(steps) * STEP + MINUTE - 1) / MINUTE;
-        let start = (now.div_euclid(MINUTE) - minutes) * MINUTE;
-        Self {
-            kind,
-            hosts,
-            steps,
-            start,
         }
     }
 
@@ -88,6 +119,13 @@ impl Set {
     /// The instant after the last, in nanoseconds.
     pub(crate) fn end(&self) -> i64 {
         self.start + i64::from(self.steps) * STEP
+    }
+}
+
+impl fmt::Display for Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hosts, steps, values) = (self.hosts, self.steps, self.values());
+        write!(f, "{hosts} hosts, {steps} rows each, {values} values")
     }
 }
 

@@ -43,3 +43,29 @@ pub(crate) const ALL_FIELDS_BY_HOUR: Wanted = Wanted::AtMost(100.0);
 pub(crate) const LATEST: Wanted = Wanted::AtMost(3.0);
 /// Milliseconds, 99th percentile: two tag conditions among the timelines of C.
 pub(crate) const SEARCH: Wanted = Wanted::AtMost(3.0);
+/// Bytes for each value of M on disk, everything in, after all has moved to the cold tier.
+pub(crate) const COLD_BYTES_PER_VALUE: Wanted = Wanted::AtMost(0.38);
+/// Millions of values that a move takes to the cold tier for each second of the server's CPU time.
+pub(crate) const MIGRATION: Wanted = Wanted::AtLeast(15.0);
+/// Mebibytes by which resident memory may grow in a move.
+pub(crate) const MIGRATION_MEMORY: Wanted = Wanted::AtMost(256.0);
+/// Bytes written for each byte that is cold in the end, the journal apart.
+pub(crate) const WRITE_AMPLIFICATION: Wanted = Wanted::AtMost(4.0);
+/// Milliseconds, median: all ten fields by host and hour, twelve hours of M, cold.
+pub(crate) const ALL_FIELDS_BY_HOUR_COLD: Wanted = Wanted::AtMost(40.0);
+/// Ingest beside a move, in hundredths of that without.
+pub(crate) const INGEST_BESIDE_MOVE: Wanted = Wanted::AtLeast(85.0);
+/// The 99th percentile of a hot question beside a move, in times that without.
+pub(crate) const QUESTIONS_BESIDE_MOVE: Wanted = Wanted::AtMost(1.5);
+/// The same beside cold questions.
+pub(crate) const BESIDE_FLOOD: Wanted = Wanted::AtMost(1.5);
+/// Segments after five years in random order.
+pub(crate) const BACKFILL_SEGMENTS: Wanted = Wanted::AtMost(1_000.0);
+/// Millions of its values for each second of the server's CPU time, folds included.
+pub(crate) const BACKFILL: Wanted = Wanted::AtLeast(1.0);
+/// Mebibytes of resident memory meanwhile: as much as while loading M.
+pub(crate) const BACKFILL_MEMORY: Wanted = Wanted::AtMost(500.0);
+/// Bytes for each value of a million timelines.
+pub(crate) const MILLION_BYTES_PER_VALUE: Wanted = Wanted::AtMost(3.0);
+/// Mebibytes of resident memory with a million timelines, loading and moving.
+pub(crate) const MILLION_MEMORY: Wanted = Wanted::AtMost(1_024.0);

@@ -1,0 +1,324 @@
+//! What one kind of work costs another: slices of time with and without it, in turn, on the same server.
+//!
+//! The slices alternate, so that whatever else the machine does weighs on both alike. A move that runs during a slice is
+//! cancelled after it, which leaves all as it was: the same points move again in the next one.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tideline_fleet::{Fleet, Random};
+use tideline_model::{Clock, SystemClock};
+
+use crate::benchmark::{Benchmark, milliseconds};
+use crate::control::{Control, has_ended, moves_by_hand};
+use crate::error::{BenchError, Result};
+use crate::http::Connection;
+use crate::latency::{Latencies, answer_time};
+use crate::load::{BATCH_ROWS, load, load_batches};
+use crate::question::{CONTENT_TYPE, Questions, count};
+use crate::report::{Report, Unit, Wanted};
+use crate::server::Server;
+use crate::set::{DAY, Kind, STEP, Scale, Set};
+use crate::truth::Truth;
+use crate::wanted;
+
+/// Clients of the cold flood, each with one question at a time.
+const FLOOD_CLIENTS: usize = 4;
+/// The table of young points that are asked for.
+const LIVE: &str = "live";
+/// The table that moves.
+const MOVING: &str = "moving";
+/// The table that is written to.
+const TAKEN: &str = "taken";
+/// Machines that write to it, and the seed of what they write.
+const TAKEN_HOSTS: u32 = 1_000;
+const TAKEN_SEED: u64 = 20_260_102;
+/// How many days ago their first row lies: what they write in a run must not lie in the future.
+const TAKEN_DAYS_AGO: i64 = 5;
+/// Bytes a second that a move of the cut set may read: it would be over in less than a slice.
+const QUICK_MOVE_BYTES: u64 = 1 << 20;
+
+/// Slices of time, of each kind as many.
+#[derive(Debug, Clone, Copy)]
+struct Slices {
+    rounds: usize,
+    each: Duration,
+}
+
+/// What a slice beside a move came to.
+struct Beside<T> {
+    value: T,
+    /// The job as it was cancelled.
+    job: Value,
+}
+
+/// What clients of the flood saw.
+#[derive(Debug, Default)]
+struct Flood {
+    answered: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Benchmark {
+    /// Hot questions beside cold ones; hot questions and ingest beside a move. The day of `cold` is in the cold tier.
+    pub(crate) fn run_beside(
+        &self,
+        server: &mut Server,
+        cold: &Questions<'_>,
+        report: &mut Report,
+    ) -> Result<()> {
+        let live = Set::new(Kind::S, self.scale, SystemClock.now().nanos()).in_table(LIVE);
+        let stay = json!({ "hot_ttl": null });
+        Control::open(server)?.create_table(LIVE, &stay)?;
+        Control::open(server)?.create_table(TAKEN, &stay)?;
+        load(server.address(), &live, self.connections)?;
+        server.seal_and_settle()?;
+        let truth = Truth::of(&live);
+        let hot = Questions::new(&live, &truth);
+        self.beside_flood(server, &hot, cold, report)?;
+        let moving = cold.set().in_table(MOVING);
+        Control::open(server)?.create_table(MOVING, &moves_by_hand())?;
+        load(server.address(), &moving, self.connections)?;
+        server.seal_and_settle()?;
+        let limit = match self.scale {
+            Scale::Full => None,
+            Scale::Quick => Some(QUICK_MOVE_BYTES),
+        };
+        let policy = json!({ "hot_ttl": "1h", "move_bytes_per_second": limit });
+        Control::open(server)?.set_policy(MOVING, &policy)?;
+        self.questions_beside_move(server, &hot, report)?;
+        self.ingest_beside_move(server, report)?;
+        answer_time(&mut server.connect()?, &count(&moving))?;
+        Ok(())
+    }
+
+    fn beside_flood(
+        &self,
+        server: &Server,
+        hot: &Questions<'_>,
+        cold: &Questions<'_>,
+        report: &mut Report,
+    ) -> Result<()> {
+        let slices = self.slices();
+        let (mut without, mut with) = (Vec::new(), Vec::new());
+        let (mut random, flood) = (Random::new(7), Flood::default());
+        for _ in 0..slices.rounds {
+            without.extend(ask_for(server, hot, &mut random, slices.each)?);
+            with.extend(flood.beside(server, cold, || ask_for(server, hot, &mut random, slices.each))?);
+        }
+        let name = "one timeline of S, 1 h by minute, beside cold questions";
+        compare(name, without, with, wanted::BESIDE_FLOOD, report);
+        report.note(format!(
+            "cold questions: {FLOOD_CLIENTS} clients without a pause asked for all fields by host and hour, 12 h of M; {} \
+             answered, {} refused, in {} slices of {:?}",
+            flood.answered.into_inner(),
+            flood.refused.into_inner(),
+            slices.rounds,
+            slices.each,
+        ));
+        Ok(())
+    }
+
+    fn questions_beside_move(&self, server: &Server, hot: &Questions<'_>, report: &mut Report) -> Result<()> {
+        let slices = self.slices();
+        let (mut without, mut with) = (Vec::new(), Vec::new());
+        let mut random = Random::new(11);
+        let mut jobs = Vec::new();
+        for _ in 0..slices.rounds {
+            without.extend(ask_for(server, hot, &mut random, slices.each)?);
+            let slice = beside_move(server, || ask_for(server, hot, &mut random, slices.each))?;
+            let Some(slice) = slice else { break };
+            with.extend(slice.value);
+            jobs.push(slice.job);
+        }
+        let name = "one timeline of S, 1 h by minute, beside a move";
+        compare(name, without, with, wanted::QUESTIONS_BESIDE_MOVE, report);
+        report.note(self.moves("questions", &jobs));
+        Ok(())
+    }
+
+    fn ingest_beside_move(&self, server: &Server, report: &mut Report) -> Result<()> {
+        let slices = self.slices();
+        let today = SystemClock.now().nanos().div_euclid(DAY) * DAY;
+        let mut fleet = Fleet::new(TAKEN_SEED, TAKEN_HOSTS, today - TAKEN_DAYS_AGO * DAY, STEP);
+        let (mut without, mut with) = ((0, Duration::ZERO), (0, Duration::ZERO));
+        let mut jobs = Vec::new();
+        // The first slice makes the timelines.
+        self.take(server, &mut fleet, slices.each)?;
+        for _ in 0..slices.rounds {
+            let (rows, wall) = self.take(server, &mut fleet, slices.each)?;
+            without = (without.0 + rows, without.1 + wall);
+            let slice = beside_move(server, || self.take(server, &mut fleet, slices.each))?;
+            let Some(Beside { value, job }) = slice else { break };
+            with = (with.0 + value.0, with.1 + value.1);
+            jobs.push(job);
+        }
+        let rate = |(rows, wall): (u64, Duration)| rows as f64 * 10.0 / wall.as_secs_f64() / 1e6;
+        let (without, with) = (rate(without), rate(with));
+        let shown = [("without a move", without), ("beside a move", with)];
+        for (name, rate) in shown {
+            let name = format!("ingest by the clock, {name}");
+            report.add(name, rate, Unit::MillionValuesPerSecond, Wanted::Nothing);
+        }
+        report.add(
+            "ingest beside a move, of that without",
+            with / without * 100.0,
+            Unit::Percent,
+            wanted::INGEST_BESIDE_MOVE,
+        );
+        report.note(self.moves("ingest", &jobs));
+        Ok(())
+    }
+
+    /// Writes rows of a fleet for so long; how many rows, and how long it took to the last acknowledgement.
+    fn take(&self, server: &Server, fleet: &mut Fleet, span: Duration) -> Result<(u64, Duration)> {
+        let mut rows = 0;
+        let begun = Instant::now();
+        let loaded = load_batches(server.address(), TAKEN, self.connections, |batch| {
+            if begun.elapsed() < span {
+                fleet.write_rows(BATCH_ROWS as usize, batch);
+                rows += BATCH_ROWS;
+            }
+        })?;
+        Ok((rows, loaded.wall))
+    }
+
+    fn slices(&self) -> Slices {
+        match self.scale {
+            Scale::Full => Slices {
+                rounds: 6,
+                each: Duration::from_secs(2),
+            },
+            Scale::Quick => Slices {
+                rounds: 2,
+                each: Duration::from_millis(500),
+            },
+        }
+    }
+
+    /// What moved meanwhile, in words.
+    fn moves(&self, beside: &str, jobs: &[Value]) -> String {
+        let values: u64 = jobs.iter().filter_map(|job| job["done"]["values"].as_u64()).sum();
+        format!(
+            "moves beside {beside}: {} slices of {:?}, {:.2} M values/s, {}",
+            jobs.len(),
+            self.slices().each,
+            values as f64 / 1e6 / (self.slices().each.as_secs_f64() * jobs.len() as f64),
+            match self.scale {
+                Scale::Full => "without a limit of their rate".to_owned(),
+                Scale::Quick => format!("limited to {QUICK_MOVE_BYTES} bytes a second"),
+            },
+        )
+    }
+}
+
+impl Flood {
+    /// Runs `slice` while all clients of the flood ask.
+    fn beside<T>(
+        &self,
+        server: &Server,
+        cold: &Questions<'_>,
+        slice: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let clients: Vec<_> = (0..FLOOD_CLIENTS)
+                .map(|client| {
+                    let is_over = &is_over;
+                    scope.spawn(move || {
+                        let mut connection = server.connect()?;
+                        let mut random = Random::new(client as u64);
+                        while !is_over.load(Ordering::Acquire) {
+                            self.ask(&mut connection, cold, &mut random)?;
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            let value = slice();
+            is_over.store(true, Ordering::Release);
+            for client in clients {
+                client
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            value
+        })
+    }
+
+    /// Asks once. The answer is read and not looked into: that would take the server's time on a small machine.
+    fn ask(&self, connection: &mut Connection, cold: &Questions<'_>, random: &mut Random) -> Result<()> {
+        let ask = cold.all_fields_by_hour(random);
+        let answer = connection
+            .ask("POST", &ask.path, CONTENT_TYPE, ask.body.as_bytes())
+            .map_err(|source| BenchError::Connection {
+                what: "asking a cold question",
+                source,
+            })?;
+        let counter = match answer.status {
+            200 => &self.answered,
+            429 | 503 => &self.refused,
+            status => {
+                return Err(BenchError::Refused {
+                    method: "POST",
+                    path: ask.path,
+                    status,
+                    body: crate::http::excerpt(&answer.body),
+                });
+            }
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Runs `slice` while a move runs and cancels that; `None` where the move was over before the slice.
+fn beside_move<T>(server: &Server, slice: impl FnOnce() -> Result<T>) -> Result<Option<Beside<T>>> {
+    let mut control = Control::open(server)?;
+    let Some(id) = control.begin("migrate", MOVING)?.first().copied() else {
+        return Ok(None);
+    };
+    control.wait_until(id, |job| job["state"] == "running" || has_ended(job))?;
+    let value = slice()?;
+    let (job, had_ended) = control.cancel(id)?;
+    Ok((!had_ended).then_some(Beside { value, job }))
+}
+
+/// Asks about single timelines for so long, on a connection of its own; how long each answer took.
+fn ask_for(
+    server: &Server,
+    questions: &Questions<'_>,
+    random: &mut Random,
+    span: Duration,
+) -> Result<Vec<Duration>> {
+    let mut connection = server.connect()?;
+    let begun = Instant::now();
+    let mut took = Vec::new();
+    while begun.elapsed() < span {
+        took.push(answer_time(&mut connection, &questions.one_timeline(random))?);
+    }
+    Ok(took)
+}
+
+/// Reports two sets of latencies and how many times the 99th percentile of the first the second has.
+fn compare(name: &str, without: Vec<Duration>, with: Vec<Duration>, wanted: Wanted, report: &mut Report) {
+    let asked = [without.len(), with.len()];
+    let both = [("without", Latencies::of(without)), ("with", Latencies::of(with))];
+    for (which, latencies) in &both {
+        for percent in [50, 99] {
+            let shown = milliseconds(latencies.percentile(percent));
+            let name = format!("{name}, {which}, p{percent}");
+            report.add(name, shown, Unit::Milliseconds, Wanted::Nothing);
+        }
+    }
+    let [without, with] = both.map(|(_, latencies)| milliseconds(latencies.percentile(99)));
+    report.add(
+        format!("{name}, p99 with / without"),
+        with / without,
+        Unit::Times,
+        wanted,
+    );
+    report.note(format!("{name}: {} and {} questions", asked[0], asked[1]));
+}

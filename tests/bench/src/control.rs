@@ -1,0 +1,192 @@
+//! What the benchmark asks of the server beside points: tables, work in the background, its own figures.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::error::{BenchError, Result};
+use crate::http::{Connection, excerpt};
+use crate::server::Server;
+use crate::wait::pause;
+
+/// A connection to the routes of an operator.
+#[derive(Debug)]
+pub(crate) struct Control {
+    connection: Connection,
+}
+
+/// From one look at a job to the next.
+const JOB_POLL: Duration = Duration::from_millis(20);
+
+/// A policy under which nothing moves unless it is asked for, so that it is known when a move begins.
+pub(crate) fn moves_by_hand() -> Value {
+    json!({ "migrate": {"cron": "0 0 1 1 *"} })
+}
+
+impl Control {
+    pub(crate) fn open(server: &Server) -> Result<Self> {
+        let connection = server.connect()?;
+        Ok(Self { connection })
+    }
+
+    pub(crate) fn create_table(&mut self, name: &str, policy: &Value) -> Result<()> {
+        self.ask("POST", "/v1/tables", &json!({"name": name, "policy": policy}))?;
+        Ok(())
+    }
+
+    /// Changes the policy of a table; what `policy` does not name stays.
+    pub(crate) fn set_policy(&mut self, table: &str, policy: &Value) -> Result<()> {
+        self.ask(
+            "PATCH",
+            &format!("/v1/tables/{table}"),
+            &json!({ "policy": policy }),
+        )?;
+        Ok(())
+    }
+
+    /// What a table holds.
+    pub(crate) fn statistics(&mut self, table: &str) -> Result<Value> {
+        let mut answer = self.get(&format!("/v1/tables/{table}"))?;
+        Ok(answer["statistics"].take())
+    }
+
+    /// Seals what is in memory.
+    pub(crate) fn seal(&mut self) -> Result<()> {
+        self.ask("POST", "/v1/jobs", &json!({"kind": "seal"}))?;
+        Ok(())
+    }
+
+    /// Begins all work of a kind on a table; the ids of the jobs.
+    pub(crate) fn begin(&mut self, kind: &str, table: &str) -> Result<Vec<u64>> {
+        let body = json!({"kind": kind, "table": table, "wait": false});
+        let answer = self.ask("POST", "/v1/jobs", &body)?;
+        let jobs = answer["jobs"].as_array().map_or(&[][..], Vec::as_slice);
+        Ok(jobs.iter().filter_map(|job| job["id"].as_u64()).collect())
+    }
+
+    /// Does all work of a kind on a table and waits for its end; what the jobs say when they have ended.
+    pub(crate) fn run(&mut self, kind: &str, table: &str) -> Result<Vec<Value>> {
+        let mut ended = Vec::new();
+        loop {
+            let jobs = self.begin(kind, table)?;
+            if jobs.is_empty() {
+                return Ok(ended);
+            }
+            for job in jobs {
+                let job = self.wait_until(job, has_ended)?;
+                if job["state"] != "done" {
+                    return Err(BenchError::Job { job: job.to_string() });
+                }
+                ended.push(job);
+            }
+        }
+    }
+
+    /// Waits until a job is as wished.
+    pub(crate) fn wait_until(&mut self, id: u64, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
+        loop {
+            let job = self.job(id)?;
+            if is_so(&job) {
+                return Ok(job);
+            }
+            pause(JOB_POLL);
+        }
+    }
+
+    pub(crate) fn job(&mut self, id: u64) -> Result<Value> {
+        self.get(&format!("/v1/jobs/{id}"))
+    }
+
+    /// Ends a job that runs, so that all is as before; what it says of itself, and whether it had ended already.
+    pub(crate) fn cancel(&mut self, id: u64) -> Result<(Value, bool)> {
+        let path = format!("/v1/jobs/{id}/cancel");
+        let answer = self
+            .connection
+            .ask("POST", &path, "application/json", b"")
+            .map_err(|source| BenchError::Connection {
+                what: "cancelling a job",
+                source,
+            })?;
+        let had_ended = match answer.status {
+            200 => false,
+            409 => true,
+            status => {
+                return Err(BenchError::Refused {
+                    method: "POST",
+                    path,
+                    status,
+                    body: excerpt(&answer.body),
+                });
+            }
+        };
+        let job = self.wait_until(id, has_ended)?;
+        Ok((job, had_ended))
+    }
+
+    /// One of the figures of `/metrics`: the sum over all labels.
+    pub(crate) fn metric(&mut self, name: &str) -> Result<f64> {
+        let text = self.connection.ask_well("GET", "/metrics", b"")?;
+        Ok(sum_of(&String::from_utf8_lossy(&text), name))
+    }
+
+    /// Whether some work in the background runs or could begin.
+    pub(crate) fn is_busy(&mut self) -> Result<bool> {
+        let text = self.connection.ask_well("GET", "/metrics", b"")?;
+        let text = String::from_utf8_lossy(&text);
+        let running = sum_of(&text, "tideline_jobs{state=\"running\"}");
+        let retired = sum_of(&text, "tideline_segments_retired");
+        Ok(running + retired + sum_of(&text, "tideline_jobs_due") > 0.0)
+    }
+
+    fn get(&mut self, path: &str) -> Result<Value> {
+        let answer = self.connection.ask_well("GET", path, b"")?;
+        parse(path, &answer)
+    }
+
+    fn ask(&mut self, method: &'static str, path: &str, body: &Value) -> Result<Value> {
+        let answer = self
+            .connection
+            .ask_well(method, path, body.to_string().as_bytes())?;
+        parse(path, &answer)
+    }
+}
+
+/// Whether a job will do no more.
+pub(crate) fn has_ended(job: &Value) -> bool {
+    ["done", "failed", "cancelled"]
+        .iter()
+        .any(|state| job["state"] == *state)
+}
+
+/// The sum of the samples of a name, or of a name with its labels, in the text format of Prometheus.
+fn sum_of(text: &str, name: &str) -> f64 {
+    let sample = |line: &str| {
+        let rest = line.strip_prefix(name)?;
+        let is_whole = rest.starts_with(['{', ' ']);
+        let value = line.rsplit(' ').next()?;
+        is_whole.then(|| value.parse::<f64>().ok()).flatten()
+    };
+    text.lines().filter_map(sample).sum()
+}
+
+fn parse(path: &str, answer: &[u8]) -> Result<Value> {
+    serde_json::from_slice(answer).map_err(|error| BenchError::Wrong {
+        question: path.to_owned(),
+        difference: format!("{error} in {}", excerpt(answer)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_of_one_name_are_summed_and_others_left_out() {
+        let text = "# HELP jobs_due Work\njobs_due{kind=\"seal\"} 2\njobs_due{kind=\"fold\"} 1.5\njobs_due_more 7\n\
+                    jobs{state=\"running\"} 1\njobs{state=\"planned\"} 4\nbytes 12\n";
+        assert_eq!(sum_of(text, "jobs_due"), 3.5);
+        assert_eq!(sum_of(text, "jobs{state=\"running\"}"), 1.0);
+        assert_eq!(sum_of(text, "bytes"), 12.0);
+        assert_eq!(sum_of(text, "absent"), 0.0);
+    }
+}

@@ -1,0 +1,32 @@
+//! Figures that are measured together, on servers of their own.
+
+use std::str::FromStr;
+
+/// A group of figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// Ingest, disk, questions and starts of the sets S, M and C.
+    Spine,
+    /// A day of M moved to the cold tier.
+    Tiers,
+    /// Five years of a hundred timelines in random order.
+    Backfill,
+    /// A million timelines.
+    Million,
+}
+
+impl FromStr for Group {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "spine" => Ok(Self::Spine),
+            "tiers" => Ok(Self::Tiers),
+            "backfill" => Ok(Self::Backfill),
+            "million" => Ok(Self::Million),
+            _ => Err(format!(
+                "{text:?} is not one of the groups spine, tiers, backfill and million"
+            )),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Sets of one integer field whose every value can be computed by itself, so that points can be written in any order
+//! and checked without keeping them.
+
+use serde_json::{Value, json};
+use tideline_fleet::Random;
+
+use crate::question::{Ask, QUERY, ask, cells};
+use crate::set::DEFAULT_TABLE;
+
+/// One field of many machines, a point at each step.
+#[derive(Debug, Clone)]
+pub(crate) struct Plain {
+    pub(crate) hosts: u64,
+    /// Points of each machine.
+    pub(crate) steps: u64,
+    /// The first instant in nanoseconds, at the start of a window.
+    pub(crate) start: i64,
+    /// Nanoseconds from one point to the next.
+    pub(crate) step: i64,
+    /// Steps in a window that is asked for.
+    pub(crate) window: u64,
+    /// How many windows are asked for.
+    pub(crate) windows: u64,
+}
+
+/// The field.
+const FIELD: &str = "usage";
+/// Machines are spread over so many regions.
+const REGIONS: u64 = 9;
+/// The field rises and falls by so much in so many steps, from a level of its machine; noise is added.
+const WAVE_HEIGHT: u64 = 40;
+const WAVE_STEPS: u64 = 1_440;
+const LEVELS: u64 = 50;
+const NOISE: u64 = 4;
+
+impl Plain {
+    /// Points of the whole set, each of one value.
+    pub(crate) const fn points(&self) -> u64 {
+        self.hosts * self.steps
+    }
+
+    /// The value of a machine at a step.
+    pub(crate) const fn value(&self, host: u64, step: u64) -> u64 {
+        let level = Random::new(host).bits() % LEVELS;
+        let phase = (step + host * 37) % WAVE_STEPS;
+        let half = WAVE_STEPS / 2;
+        let height = if phase < half { phase } else { WAVE_STEPS - phase };
+        let noise = Random::new(host * self.steps + step).bits() % NOISE;
+        level + height * WAVE_HEIGHT / half + noise
+    }
+
+    /// Appends a point as line protocol; its value.
+    pub(crate) fn write(&self, host: u64, step: u64, out: &mut Vec<u8>) -> u64 {
+        let value = self.value(host, step);
+        out.extend_from_slice(b"cpu,host=h");
+        push_number(out, host);
+        out.extend_from_slice(b",region=r");
+        push_number(out, host % REGIONS);
+        out.extend_from_slice(b" usage=");
+        push_number(out, value);
+        out.extend_from_slice(b"i ");
+        push_number(out, self.instant(step).unsigned_abs());
+        out.push(b'\n');
+        value
+    }
+
+    /// How many points there are in all.
+    pub(crate) fn count(&self) -> Ask<'static> {
+        self.total("count", self.points())
+    }
+
+    /// What all values come to.
+    pub(crate) fn sum(&self, expected: u64) -> Ask<'static> {
+        self.total("sum", expected)
+    }
+
+    /// Some windows of one machine.
+    pub(crate) fn one_host(&self, random: &mut Random) -> Ask<'_> {
+        let host = random.index(self.hosts as usize) as u64;
+        let begin = self.steps / self.window - self.windows;
+        let first = random.index(begin as usize + 1) as u64 * self.window;
+        let end = first + self.windows * self.window;
+        let seconds = self.window as i64 * self.step / 1_000_000_000;
+        let body = json!({
+            "timelines": {"where": {"tag": "host", "equals": format!("h{host}")}},
+            "fields": [FIELD],
+            "range": {"start": self.instant(first), "end": self.instant(end)},
+            "aggregate": {"functions": ["sum"], "window": format!("{seconds}s")},
+        });
+        ask(DEFAULT_TABLE, QUERY, &body, move |answer| {
+            let found: Vec<f64> = cells(answer, None, &[FIELD])?.into_values().flatten().collect();
+            let starts = (first..end).step_by(self.window as usize);
+            let sum = |start| {
+                (start..start + self.window)
+                    .map(|step| self.value(host, step))
+                    .sum::<u64>()
+            };
+            let expected: Vec<f64> = starts.map(|start| sum(start) as f64).collect();
+            match found == expected {
+                true => Ok(()),
+                false => Err(format!("{expected:?} expected, {found:?} found")),
+            }
+        })
+    }
+
+    fn total(&self, function: &str, expected: u64) -> Ask<'static> {
+        let body = json!({
+            "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
+            "fields": [FIELD],
+            "range": {"start": self.start, "end": self.instant(self.steps)},
+            "aggregate": {"functions": [function]},
+        });
+        ask(DEFAULT_TABLE, QUERY, &body, move |answer: &Value| {
+            let cells = cells(answer, None, &[FIELD])?;
+            match cells.values().next() {
+                Some(row) if cells.len() == 1 && row == &[expected as f64] => Ok(()),
+                _ => Err(format!("{expected} expected, {cells:?} found")),
+            }
+        })
+    }
+
+    fn instant(&self, step: u64) -> i64 {
+        self.start + step as i64 * self.step
+    }
+}
+
+fn push_number(out: &mut Vec<u8>, number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut left = number;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_the_value_and_the_instant() {
+        let plain = Plain {
+            hosts: 12,
+            steps: 100,
+            start: 1_790_000_000_000_000_000,
+            step: 60_000_000_000,
+            window: 10,
+            windows: 2,
+        };
+        let mut line = Vec::new();
+        let value = plain.write(11, 7, &mut line);
+        let expected = format!("cpu,host=h11,region=r2 usage={value}i 1790000420000000000\n");
+        assert_eq!(String::from_utf8_lossy(&line), expected);
+        assert!(value < LEVELS + WAVE_HEIGHT + NOISE);
+    }
+
+    #[test]
+    fn numbers_are_written_in_full() {
+        for number in [0, 9, 10, 305, u64::MAX] {
+            let mut text = Vec::new();
+            push_number(&mut text, number);
+            assert_eq!(String::from_utf8_lossy(&text), number.to_string());
+        }
+    }
+}
