@@ -33,7 +33,7 @@ use crate::scan::cursor::Walk;
 use crate::scan::piece::{Buffer, Piece, Wanted, clusters};
 use crate::segment_writer::{SegmentWriter, chunk_rows_max};
 use crate::shared::Shared;
-use crate::window::{LEVEL_MAX, Window};
+use crate::window::{COLD_LEVEL, LEVEL_MAX, Window};
 
 /// Pages of all inputs together.
 const PAGES_BYTES: usize = 32 << 20;
@@ -41,8 +41,6 @@ const PAGES_BYTES: usize = 32 << 20;
 const PAGE_BYTES_MIN: usize = 64 << 10;
 /// Values that are decoded and merged at once; pieces that overlap beyond it are merged in slices of time.
 const SLICE_VALUES: usize = 1 << 20;
-/// Doublings of the base window that a cold window has at least: a day.
-const COLD_LEVEL: u8 = 3;
 
 /// A rewrite to do.
 #[derive(Debug, Clone, PartialEq, Eq)]

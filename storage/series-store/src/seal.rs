@@ -1,6 +1,6 @@
 //! Sealing: a frozen head becomes segments.
 //!
-//! 1. Choose the windows that its points go to ([`crate::window::choose`]).
+//! 1. Choose the windows that its points go to ([`crate::window::choose_tiers`]).
 //! 2. For each table, walk its timelines in id order; merge what the head has of each, cut it at the windows,
 //!    encode chunks.
 //! 3. Load one segment a window.
@@ -32,7 +32,7 @@ use crate::manifest::{Segment, WriteRank, WriteSpan, put_cursor, put_segment};
 use crate::merge::{Part, Priority, concat, merge, slice};
 use crate::segment_writer::SegmentWriter;
 use crate::shared::{SHARD, Shared, group_window};
-use crate::window::{Window, choose};
+use crate::window::{Window, choose_tiers};
 
 /// How often the trusted time is stored while nothing else is: what passes between storing it and a crash looks like
 /// a jump of the clock to the next start.
@@ -264,12 +264,14 @@ fn load_table(
     let state = shared.state.read().clone();
     let base = shared.settings.window_nanos;
     let occupied = occupied_windows(points, base)?;
-    let windows = choose(
-        occupied.into_iter().collect(),
-        shared.settings.windows_per_seal_max,
-    );
     let policy = state.manifest.tables.get(&table).map(|row| &row.spec.policy);
     let cold_to = cold_to(policy, shared.trusted_now().now.nanos());
+    let windows = choose_tiers(
+        occupied.into_iter().collect(),
+        base,
+        cold_to,
+        shared.settings.windows_per_seal_max,
+    );
     let mut drafts: Vec<Draft> = windows
         .into_iter()
         .map(|window| Draft::new(window, base, cold_to))

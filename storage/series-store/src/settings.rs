@@ -19,7 +19,7 @@ pub struct Settings {
     pub group_bytes_max: usize,
     /// Width of the narrowest window, in nanoseconds; windows are aligned to the epoch and double from here.
     pub window_nanos: i64,
-    /// Most windows that one seal writes; beyond it neighbours are joined into wider ones.
+    /// Most windows of each tier that one seal writes; beyond it neighbours are joined into wider ones.
     pub windows_per_seal_max: usize,
     /// Outcomes of requests with an idempotency key that are remembered, oldest dropped first.
     pub requests_max: usize,

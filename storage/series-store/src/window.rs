@@ -16,6 +16,9 @@ pub struct Window {
     pub index: i64,
 }
 
+/// Doublings of the base window that a cold window has at least: a day.
+pub const COLD_LEVEL: u8 = 3;
+
 /// At this level one window of any base width of a second or more spans all of time around the epoch.
 pub const LEVEL_MAX: u8 = 34;
 
@@ -78,9 +81,71 @@ pub fn choose(mut occupied: Vec<Window>, count_max: usize) -> Vec<Window> {
     chosen
 }
 
+/// The windows that a seal writes where some of them are cold already: those that end by `cold_to`.
+///
+/// Cold windows are a day at least, as those that migrations write; of hot and cold ones there are at most
+/// `count_max` each.
+pub fn choose_tiers(occupied: Vec<Window>, base: i64, cold_to: i64, count_max: usize) -> Vec<Window> {
+    let (mut cold, mut hot) = (Vec::new(), Vec::new());
+    for window in occupied {
+        let mut day = window;
+        while day.level < COLD_LEVEL {
+            day = day.parent();
+        }
+        if day.range(base).end <= cold_to {
+            cold.push(day);
+        } else {
+            hot.push(window);
+        }
+    }
+    let mut cold = choose(cold, count_max);
+    // One that was widened may hold its neighbours of the other tier.
+    hot.retain(|window| !cold.iter().any(|wide| wide.holds(*window)));
+    let hot = choose(hot, count_max);
+    cold.retain(|window| {
+        !hot.iter()
+            .any(|wide| wide.level >= window.level && wide.holds(*window))
+    });
+    let mut chosen: Vec<Window> = cold.into_iter().chain(hot).collect();
+    chosen.sort_unstable_by_key(|window| i128::from(window.index) << window.level);
+    chosen
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_cold_at_the_seal_goes_to_whole_days() {
+        let base = 3 * HOUR;
+        let occupied: Vec<_> = (0..80).map(|index| Window { level: 0, index }).collect();
+        // Seven days and a part are cold; the part's day is not.
+        let cold_to = 7 * 24 * HOUR + 5 * HOUR;
+        let chosen = choose_tiers(occupied.clone(), base, cold_to, 24);
+        let cold = chosen.iter().filter(|window| window.range(base).end <= cold_to);
+        assert_eq!(
+            cold.clone().count(),
+            7 + 1,
+            "seven days, and the hot window of the eighth that is old too"
+        );
+        assert_eq!(cold.filter(|window| window.level == COLD_LEVEL).count(), 7);
+        for seed in 0..200i64 {
+            let spread: Vec<_> = (0..60)
+                .map(|at| Window {
+                    level: 0,
+                    index: at * (seed % 17 + 1) - seed * 3,
+                })
+                .collect();
+            let chosen = choose_tiers(spread.clone(), base, seed * 40 * HOUR, 8);
+            assert!(chosen.len() <= 16);
+            for window in spread {
+                let holding = chosen
+                    .iter()
+                    .filter(|wide| wide.level >= window.level && wide.holds(window));
+                assert_eq!(holding.count(), 1, "{seed} {window:?}");
+            }
+        }
+    }
 
     const HOUR: i64 = 3_600_000_000_000;
 
