@@ -7,7 +7,7 @@
 use std::ops::{ControlFlow, Range};
 
 use rayon::prelude::*;
-use tideline_model::{FieldId, TimelineId, Value};
+use tideline_model::{FieldId, TimelineId};
 use tideline_series_store::scan::{Grid, Part};
 use tideline_series_store::{Order, ReadCost, Selection};
 
@@ -71,6 +71,7 @@ pub(crate) fn run(
     let mut cost = ReadCost::default();
     for batch in batches(&sizes) {
         let members = members(&scope, &groups, &batch);
+        context.note_read(&members.iter().map(|member| member.id).collect::<Vec<_>>());
         let (states, read) = sweep.run(&batch, &members)?;
         cost.add(&read);
         for (group, state) in groups.groups[batch].iter().zip(states) {
@@ -327,13 +328,14 @@ impl Output<'_> {
         let columns = self.sweep.columns.of(group.measurement);
         let mut is_open = false;
         let mut windows = 0..self.sweep.windows.count() as usize;
+        let mut values = Vec::with_capacity(state.len());
         while let Some(window) = match self.order {
             Direction::Ascending => windows.next(),
             Direction::Descending => windows.next_back(),
         } {
-            let Some(values) = self.values(columns, state, window)? else {
+            if !self.values(columns, state, window, &mut values)? {
                 continue;
-            };
+            }
             if self.rows == self.limit {
                 self.more = true;
                 return Ok(());
@@ -345,24 +347,21 @@ impl Output<'_> {
                 is_open = true;
                 self.open(group, columns, sink)?;
             }
-            let shown: Vec<Option<ValueRef<'_>>> = values
-                .iter()
-                .map(|value| value.as_ref().map(ValueRef::from))
-                .collect();
-            sink.row(self.sweep.windows.start(window), &shown)?;
+            sink.row(self.sweep.windows.start(window), &values)?;
             self.rows += 1;
         }
         Ok(())
     }
 
-    /// The columns of a window; `None` where nothing lies in it.
-    fn values(
+    /// Replaces `values` by the columns of a window; `false` where nothing lies in it.
+    fn values<'s>(
         &self,
         columns: &MeasurementColumns<AggregateSource>,
-        state: &GroupState,
+        state: &'s GroupState,
         window: usize,
-    ) -> Result<Option<Vec<Option<Value>>>> {
-        let mut values = Vec::with_capacity(state.len());
+        values: &mut Vec<Option<ValueRef<'s>>>,
+    ) -> Result<bool> {
+        values.clear();
         for (lane, position) in state.iter().zip(&columns.positions) {
             let value = lane.finish(window, &self.sweep.windows);
             values.push(value.map_err(|Overflow(value_type)| QueryError::Overflow {
@@ -372,14 +371,14 @@ impl Output<'_> {
             })?);
         }
         if values.iter().all(Option::is_none) {
-            return Ok(None);
+            return Ok(false);
         }
         for (value, source) in values.iter_mut().zip(&columns.sources) {
             if source.function == Function::Count {
-                value.get_or_insert(Value::Unsigned(0));
+                value.get_or_insert(ValueRef::Unsigned(0));
             }
         }
-        Ok(Some(values))
+        Ok(true)
     }
 
     fn open(

@@ -123,9 +123,10 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
         timelines += 1;
         last = Some(timeline.id);
     }
+    context.note_read(&ids[..looked]);
     let next = last.filter(|_| more);
     let mut cost = QueryCost::new(&newest.cost(), context.segments, watch.elapsed());
-    cost.timelines = looked;
+    cost.timelines = looked as u64;
     cost.add_kept_values(kept);
     Ok(Summary {
         rows,

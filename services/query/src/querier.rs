@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rayon::ThreadPool;
 use tideline_engine::{Engine, Table};
-use tideline_model::{Tier, TimeRange};
+use tideline_model::{Tier, TimeRange, TimelineId};
 use tideline_series_store::{ReadCost, Snapshot};
 
 use crate::answer::{AnswerSink, Segments, Summary};
@@ -57,6 +57,13 @@ impl Querier {
     /// What queries do now.
     pub fn stats(&self) -> QueryStats {
         lane::stats(&self.hot, &self.cold)
+    }
+
+    /// Whether a question about points of a range and tier (`None` = all) reaches into cold segments now: then it runs in
+    /// the lane of those that do, where it may have to wait.
+    pub fn reaches_cold(&self, table: &Table, range: TimeRange, tier: Option<Tier>) -> bool {
+        let segments = segments(table, range, tier, &self.engine.store().snapshot());
+        segments.of(Tier::Cold) > 0
     }
 
     /// Streams the answer of a query to `sink`.
@@ -139,6 +146,11 @@ impl Querier {
 }
 
 impl Context<'_> {
+    /// Tells the engine which timelines are read.
+    pub(crate) fn note_read(&self, ids: &[TimelineId]) {
+        self.engine.note_read(self.table, ids);
+    }
+
     /// Takes in what a reader has read since it was last seen; may wait where the rate of cold reads is limited.
     pub(crate) fn meter(&self, seen: &mut u64, cost: &ReadCost) -> Result<()> {
         let bytes = cost.of(Tier::Cold).bytes;
@@ -156,18 +168,22 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The segments that have points in the part of the range that has not expired.
     fn segments(&self, snapshot: &Snapshot) -> Segments {
-        let table = self.table.points().id();
-        let range = snapshot.visible(table, self.range);
-        let mut segments = Segments::default();
-        for segment in snapshot.manifest().of_table(table) {
-            if segment.range().overlaps(&range) && self.tier.is_none_or(|tier| tier == segment.tier) {
-                segments.count(segment.tier);
-            }
-        }
-        segments
+        segments(self.table, self.range, self.tier, snapshot)
     }
+}
+
+/// The segments of a tier that have points in the part of a range that has not expired.
+fn segments(table: &Table, range: TimeRange, tier: Option<Tier>, snapshot: &Snapshot) -> Segments {
+    let table = table.points().id();
+    let range = snapshot.visible(table, range);
+    let mut segments = Segments::default();
+    for segment in snapshot.manifest().of_table(table) {
+        if segment.range().overlaps(&range) && tier.is_none_or(|tier| tier == segment.tier) {
+            segments.count(segment.tier);
+        }
+    }
+    segments
 }
 
 fn check_range(range: TimeRange) -> Result<()> {

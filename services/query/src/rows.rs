@@ -119,9 +119,10 @@ impl Page<'_> {
             },
             tier: self.tier,
         });
-        let mut metered = 0;
+        let (mut looked, mut metered) = (0, 0);
         for timeline in timelines {
             context.watch.check()?;
+            looked += 1;
             let mut is_open = false;
             let mut failure = None;
             reader.timeline(timeline.id, &mut |run| {
@@ -144,6 +145,7 @@ impl Page<'_> {
             }
         }
         self.cost.add(&reader.cost());
+        context.note_read(&ids[..looked]);
         self.fields = fields;
         Ok(())
     }

@@ -3,11 +3,12 @@
 //! The rules stand with [`Function`](crate::Function): a step belongs to the window of its later point, a drop
 //! is a restart from zero, nothing is extrapolated.
 
-use tideline_model::{ColumnData, Value, ValueType};
+use tideline_model::{ColumnData, ValueType};
 
 use super::scalar::Scalar;
 use super::sum::Sum;
 use super::{Overflow, Slice};
+use crate::answer::ValueRef;
 
 /// The growth in each window.
 #[derive(Debug, Clone)]
@@ -91,7 +92,7 @@ impl Counter {
         pairs.for_each(|(sum, other)| sum.merge(other));
     }
 
-    pub(super) fn total(&self, window: usize) -> Result<Option<Value>, Overflow> {
+    pub(super) fn total(&self, window: usize) -> Result<Option<ValueRef<'static>>, Overflow> {
         self.windows[window].total()
     }
 
@@ -139,7 +140,7 @@ fn float_step(from: f64, to: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn growth(values: &[Scalar]) -> Option<Value> {
+    fn growth(values: &[Scalar]) -> Option<ValueRef<'static>> {
         let mut counter = Counter::new(1);
         values.iter().for_each(|value| counter.add_one(0, *value));
         counter.total(0).expect("it fits")
@@ -150,18 +151,18 @@ mod tests {
         let signed = |values: &[i64]| growth(&values.iter().map(|v| Scalar::Signed(*v)).collect::<Vec<_>>());
         assert_eq!(signed(&[]), None);
         assert_eq!(signed(&[9]), None);
-        assert_eq!(signed(&[9, 9]), Some(Value::Signed(0)));
-        assert_eq!(signed(&[9, 12, 2, 5]), Some(Value::Signed(3 + 2 + 3)));
-        assert_eq!(signed(&[5, -3, 1]), Some(Value::Signed(4)));
+        assert_eq!(signed(&[9, 9]), Some(ValueRef::Signed(0)));
+        assert_eq!(signed(&[9, 12, 2, 5]), Some(ValueRef::Signed(3 + 2 + 3)));
+        assert_eq!(signed(&[5, -3, 1]), Some(ValueRef::Signed(4)));
     }
 
     #[test]
     fn nan_is_not_seen_and_types_mix_into_float() {
         let floats = [1.0, f64::NAN, 4.0].map(Scalar::Float);
-        assert_eq!(growth(&floats), Some(Value::Float(3.0)));
+        assert_eq!(growth(&floats), Some(ValueRef::Float(3.0)));
         let mixed = [Scalar::Signed(1), Scalar::Unsigned(5)];
-        assert_eq!(growth(&mixed), Some(Value::Float(4.0)));
+        assert_eq!(growth(&mixed), Some(ValueRef::Float(4.0)));
         let mixed = [Scalar::Signed(1), Scalar::Float(5.5)];
-        assert_eq!(growth(&mixed), Some(Value::Float(4.5)));
+        assert_eq!(growth(&mixed), Some(ValueRef::Float(4.5)));
     }
 }

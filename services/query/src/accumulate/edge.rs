@@ -5,6 +5,7 @@ use tideline_model::{ColumnData, Value};
 
 use super::Slice;
 use super::scalar::Scalar;
+use crate::answer::ValueRef;
 
 /// Which end of time is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +65,8 @@ impl Edges {
         }
     }
 
-    pub(super) fn get(&self, window: usize) -> Option<Value> {
-        self.windows[window].as_ref().map(|(_, value)| value.clone())
+    pub(super) fn get(&self, window: usize) -> Option<ValueRef<'_>> {
+        self.windows[window].as_ref().map(|(_, value)| value.into())
     }
 
     fn takes(&self, window: usize, time: i64) -> bool {

@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 
 use tideline_chunk::ValueSummary;
-use tideline_model::{ColumnData, Value};
+use tideline_model::ColumnData;
 
 use super::Slice;
 use super::scalar::Scalar;
+use crate::answer::ValueRef;
 
 /// Which end is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +60,8 @@ impl Extremes {
         }
     }
 
-    pub(super) fn get(&self, window: usize) -> Option<Value> {
-        self.windows[window].map(Scalar::to_value)
+    pub(super) fn get(&self, window: usize) -> Option<ValueRef<'static>> {
+        self.windows[window].map(ValueRef::from)
     }
 
     fn offer(&mut self, window: usize, found: Option<Scalar>) {
@@ -117,7 +118,7 @@ mod tests {
         extremes.offer(0, Some(Scalar::Float(nan)));
         extremes.offer(0, Some(Scalar::Signed(-7)));
         extremes.offer(0, Some(Scalar::Float(nan)));
-        assert_eq!(extremes.get(0), Some(Value::Signed(-7)));
+        assert_eq!(extremes.get(0), Some(ValueRef::Signed(-7)));
     }
 
     #[test]

@@ -19,13 +19,14 @@ pub mod scalar;
 pub mod sum;
 
 use tideline_chunk::ValueSummary;
-use tideline_model::{ColumnData, Value, ValueType};
+use tideline_model::{ColumnData, ValueType};
 
 use self::counter::Counter;
 use self::edge::{Edge, Edges};
 use self::extreme::{Extreme, Extremes};
 use self::scalar::Scalar;
 use self::sum::Sum;
+use crate::answer::ValueRef;
 use crate::function::Function;
 use crate::window::{Segment, Windows};
 
@@ -169,20 +170,20 @@ impl Accumulator {
     }
 
     /// The value of a window; `None` where there is none, also for a count of zero.
-    pub fn finish(&self, window: usize, windows: &Windows) -> Result<Option<Value>, Overflow> {
+    pub fn finish(&self, window: usize, windows: &Windows) -> Result<Option<ValueRef<'_>>, Overflow> {
         Ok(match self {
-            Self::Count(counts) => (counts[window] > 0).then_some(Value::Unsigned(counts[window])),
+            Self::Count(counts) => (counts[window] > 0).then_some(ValueRef::Unsigned(counts[window])),
             Self::Sum(sums) => sums[window].total()?,
             Self::Mean(means) => {
                 let (sum, count) = &means[window];
-                (*count > 0).then(|| Value::Float(sum.as_f64() / *count as f64))
+                (*count > 0).then(|| ValueRef::Float(sum.as_f64() / *count as f64))
             }
             Self::Extreme(extremes) => extremes.get(window),
             Self::Edge(edges) => edges.get(window),
             Self::Increase(counter) => counter.total(window)?,
             Self::Rate(counter) => counter
                 .as_f64(window)
-                .map(|total| Value::Float(total / windows.seconds(window))),
+                .map(|total| ValueRef::Float(total / windows.seconds(window))),
         })
     }
 }

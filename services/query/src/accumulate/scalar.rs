@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 use tideline_chunk::Number;
 use tideline_model::{ColumnData, Value, ValueType};
 
+use crate::answer::ValueRef;
+
 /// A value that is not text.
 #[derive(Debug, Clone, Copy)]
 pub enum Scalar {
@@ -85,6 +87,17 @@ impl Scalar {
             (None, Some(b)) => compare_mixed(b, self.as_f64()).reverse(),
         };
         by_value.then(self.value_type().cmp(&other.value_type()))
+    }
+}
+
+impl From<Scalar> for ValueRef<'_> {
+    fn from(scalar: Scalar) -> Self {
+        match scalar {
+            Scalar::Float(value) => Self::Float(value),
+            Scalar::Signed(value) => Self::Signed(value),
+            Scalar::Unsigned(value) => Self::Unsigned(value),
+            Scalar::Boolean(value) => Self::Boolean(value),
+        }
     }
 }
 

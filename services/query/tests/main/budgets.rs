@@ -212,3 +212,18 @@ fn the_cost_says_what_was_read() {
     assert_eq!((cost.timelines, points, values), (2, 50, 50));
     assert!(segments == 1 && chunks == 1 && bytes > 0 && cost.elapsed > Duration::ZERO);
 }
+
+#[test]
+fn the_engine_hears_which_timelines_are_read() {
+    let world = world();
+    let query = PointQuery {
+        timelines: Selector::Ids(vec![world.id("m,host=a")]),
+        ..rows_query()
+    };
+    assert_eq!(world.engine.hot_ranges(&world.table), []);
+    for _ in 0..1_100 {
+        world.ask(&query).expect("answered");
+    }
+    let hot = world.engine.hot_ranges(&world.table);
+    assert_eq!((hot.len(), hot[0].share_of_reads), (1, 1.0));
+}
