@@ -67,10 +67,14 @@ pub enum ErrorCode {
     Overloaded,
     /// The disk is nearly full. Nothing was done.
     DiskFull,
+    /// All points of a write are of new timelines, of which the table takes only so many a minute. Nothing was stored.
+    TooManyTimelines,
     /// Promises cannot be kept just now. The outcome of a write is unknown; sending it again is safe.
     Unavailable,
     /// A query needed more than its budget of time or memory.
     OverBudget,
+    /// A job that was waited for failed. Its work is planned again by itself.
+    JobFailed,
     /// A fault of the service.
     Internal,
 }

@@ -1,44 +1,87 @@
-//! Jobs that an operator starts.
+//! Jobs: work in the background, planned, running and past, and what an operator asks of it.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
-/// A job to run.
+use crate::preview::Amount;
+use crate::query::Tier;
+use crate::statistics::Span;
+use crate::time::DurationText;
+
+/// Work to be done now, whatever its schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"kind": "seal"}))]
-pub struct StartJob {
+#[schema(example = json!({"kind": "migrate", "table": "default"}))]
+pub struct StartJobs {
     /// What to do.
     pub kind: JobKind,
+    /// Of this table only; without it of all. A seal is always of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    /// Whether the answer comes when the work is done. Default `true` for `seal`, `false` for all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<bool>,
 }
 
-/// Kinds of job.
+/// Kinds of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
     /// Moves every unsealed point into segments and brings the search index up to date.
     Seal,
+    /// Makes one segment of several that hold the same time.
+    Fold,
+    /// Moves the points of a window from the hot to the cold tier.
+    Migrate,
+    /// Drops segments whose points have all expired.
+    Expire,
+    /// Frees the bytes of deleted points.
+    Purge,
+    /// Takes timelines without points, or that were silent for longer than `timeline_ttl`, out of the catalog.
+    CleanCatalog,
 }
 
-/// A job that is done.
+/// How a job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// It waits for its turn, for its schedule, or to be asked for.
+    Planned,
+    /// It runs.
+    Running,
+    /// Somebody paused it, or all work of its kind and table.
+    Paused,
+    /// Finished, and well.
+    Done,
+    /// It failed; the same work is planned again after a while.
+    Failed,
+    /// It ended before its end: by somebody's wish, by the end of the process, or overtaken by other work.
+    Cancelled,
+}
+
+/// What was begun, and what holds at the time of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "kind": "seal",
     "state": "done",
     "duration_ms": 412,
+    "jobs": [],
     "head_points": 0,
     "segments": 4,
     "segment_bytes": 77_760_000,
     "request_id": "01jd3k5w8v-000002a1"
 }))]
-pub struct JobView {
-    /// What was done.
+pub struct StartedJobs {
+    /// What was asked for.
     pub kind: JobKind,
-    /// How it stands.
+    /// How the jobs stand together; `done` also where there was nothing to do.
     pub state: JobState,
-    /// How long it ran, in milliseconds.
+    /// Milliseconds from the request to the answer.
     pub duration_ms: u64,
-    /// Points that arrived meanwhile and wait for the next seal.
+    /// The jobs. None where there was nothing to do, and for a seal that was waited for: it is done at once, beside
+    /// whatever job runs.
+    pub jobs: Vec<JobView>,
+    /// Unsealed points; after a seal those that arrived meanwhile.
     pub head_points: u64,
     /// Segments of all tables.
     pub segments: u64,
@@ -48,10 +91,128 @@ pub struct JobView {
     pub request_id: String,
 }
 
-/// How a job stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum JobState {
-    /// Finished, and well.
-    Done,
+/// A piece of work in the background.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "id": 17,
+    "kind": "migrate",
+    "table": "default",
+    "state": "running",
+    "by_hand": false,
+    "reason": "8 hot segments lie in a window that ended more than 7d ago",
+    "created": "2026-11-20T12:00:00Z",
+    "due": "2026-11-20T12:00:00Z",
+    "started": "2026-11-20T12:00:05Z",
+    "finished": null,
+    "span": {"start": "2026-11-12T00:00:00Z", "end": "2026-11-13T00:00:00Z"},
+    "tier": "cold",
+    "total": {
+        "windows": 1, "segments": 8, "timelines": 36_000, "points": 12_960_000, "values": 129_600_000,
+        "bytes": 77_760_000
+    },
+    "done": {
+        "timelines": 9_000, "points": 3_240_000, "values": 32_400_000, "bytes": 19_440_000, "bytes_written": 9_720_000
+    },
+    "bytes_per_second": 9_720_000,
+    "time_left": "6s",
+    "outcome": null,
+    "error": null
+}))]
+pub struct JobView {
+    /// Rises from job to job.
+    pub id: u64,
+    /// What kind of work.
+    pub kind: JobKind,
+    /// The table that it is about; `null` = all.
+    pub table: Option<String>,
+    /// How it stands.
+    pub state: JobState,
+    /// Whether somebody asked for it, whatever its schedule.
+    pub by_hand: bool,
+    /// Why there is such work.
+    pub reason: String,
+    /// When it was planned, RFC 3339.
+    pub created: String,
+    /// When it may begin, RFC 3339; `null` = when somebody asks for it.
+    pub due: Option<String>,
+    /// When it began, RFC 3339.
+    pub started: Option<String>,
+    /// When it ended, RFC 3339.
+    pub finished: Option<String>,
+    /// The windows that it is about; `null` = none in particular.
+    pub span: Option<Span>,
+    /// The tier of what it makes.
+    pub tier: Tier,
+    /// How much there is to do.
+    pub total: Amount,
+    /// How much of it is done.
+    pub done: JobProgress,
+    /// Bytes that it reads in a second, over all of its time.
+    pub bytes_per_second: Option<u64>,
+    /// How long the rest takes at this rate.
+    pub time_left: Option<DurationText>,
+    /// What came of it, for people.
+    pub outcome: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobProgress {
+    /// Timelines gone through.
+    pub timelines: u64,
+    /// Points read.
+    pub points: u64,
+    /// Field values read.
+    pub values: u64,
+    /// Bytes of chunks and keys read.
+    pub bytes: u64,
+    /// Bytes of chunks and keys written.
+    pub bytes_written: u64,
+}
+
+/// One job, described.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobDetail {
+    /// The job.
+    #[serde(flatten)]
+    pub job: JobView,
+    /// Names the request in the log.
+    pub request_id: String,
+}
+
+/// Which jobs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct JobQuery {
+    /// In this state.
+    #[serde(default)]
+    pub state: Option<JobState>,
+    /// About this table.
+    #[serde(default)]
+    #[param(example = "default")]
+    pub table: Option<String>,
+    /// Of this kind.
+    #[serde(default)]
+    pub kind: Option<JobKind>,
+    /// Most jobs of the page, 1 to 1,000. Default 100.
+    #[serde(default)]
+    #[param(example = 10)]
+    pub limit: Option<usize>,
+    /// `next` of the page before.
+    #[serde(default)]
+    pub page: Option<String>,
+}
+
+/// A page of jobs: the running one, then waiting ones from old to new, then past ones from new to old.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobList {
+    /// The jobs.
+    pub jobs: Vec<JobView>,
+    /// Pass it as `page` to get what follows; `null` after the last page.
+    pub next: Option<String>,
+    /// Names the request in the log.
+    pub request_id: String,
 }

@@ -12,23 +12,33 @@
 //! | [`condition`] | [`Condition`]: the tree that finds timelines |
 //! | [`error`] | [`ErrorBody`]: the one body of every failure of our own routes |
 //! | [`time`] | [`TimeInput`], [`DurationText`] |
-//! | [`table`] | tables and their statistics |
+//! | [`table`] | tables and what a user sets about them |
+//! | [`policy`] | how the points of a table age |
+//! | [`preview`] | what a policy would do |
+//! | [`statistics`] | what a table holds, where its load lies, which machines are large |
 //! | [`points`] | the answer to a write |
 //! | [`query`] | questions about points and their answers |
 //! | [`timeline`] | search, description, attributes |
 //! | [`name`] | measurements, tags, fields |
-//! | [`job`] | jobs that an operator starts |
+//! | [`delete`] | deletes of points and of timelines |
+//! | [`job`] | work in the background |
+//! | [`clock`] | the time that points age by |
 //! | [`operation`] | health and readiness |
 //! | [`influx`] | bodies that InfluxDB clients expect |
 
+pub mod clock;
 pub mod condition;
+pub mod delete;
 pub mod error;
 pub mod influx;
 pub mod job;
 pub mod name;
 pub mod operation;
 pub mod points;
+pub mod policy;
+pub mod preview;
 pub mod query;
+pub mod statistics;
 pub mod table;
 pub mod time;
 pub mod timeline;

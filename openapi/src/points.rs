@@ -14,6 +14,7 @@ use utoipa::ToSchema;
         "reason": "invalid number",
         "excerpt": "cpu,host=web-1 usage=abc"
     }],
+    "retryable": 0,
     "repeated": false,
     "request_id": "01jd3k5w8v-000002a1"
 }))]
@@ -26,6 +27,9 @@ pub struct WriteReport {
     pub rejected: u64,
     /// What was wrong with them, in their order; at most the first thousand.
     pub rejects: Vec<Reject>,
+    /// How many of them may be stored when they are sent again later: their table takes only so many new timelines a
+    /// minute.
+    pub retryable: u64,
     /// Whether an earlier request with the same `Idempotency-Key` had this outcome, and this one stored nothing.
     pub repeated: bool,
     /// Names the request in the log.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tideline_model::Tier as ModelTier;
 use utoipa::ToSchema;
 
 use crate::condition::{Condition, TimeSpan};
@@ -31,6 +32,9 @@ pub struct PointQuery {
     /// left away.
     #[serde(default)]
     pub range: TimeSpan,
+    /// Which tiers to read.
+    #[serde(default)]
+    pub tier: TierChoice,
     /// What to compute; without it the points themselves are the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
@@ -66,6 +70,9 @@ pub struct LatestQuery {
     /// Which fields; empty or missing = all. A field that the table has never seen is an error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
+    /// Which tiers to read: with one of them, the newest values that it holds.
+    #[serde(default)]
+    pub tier: TierChoice,
     /// Most timelines of the page, at least 1; without it all that the query's budget allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
@@ -78,6 +85,48 @@ pub struct LatestQuery {
     /// How integers beyond 2⁵³ are written in JSON.
     #[serde(default)]
     pub int64: IntegerForm,
+}
+
+/// A part of a table, by the age of its points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// Young points, unsealed ones included.
+    Hot,
+    /// Old points.
+    Cold,
+}
+
+impl From<ModelTier> for Tier {
+    fn from(tier: ModelTier) -> Self {
+        match tier {
+            ModelTier::Hot => Self::Hot,
+            ModelTier::Cold => Self::Cold,
+        }
+    }
+}
+
+/// Which tiers a question reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TierChoice {
+    /// Both, as if they were one.
+    #[default]
+    All,
+    /// Young points only, unsealed ones included.
+    Hot,
+    /// Old points only.
+    Cold,
+}
+
+impl From<TierChoice> for Option<ModelTier> {
+    fn from(choice: TierChoice) -> Self {
+        match choice {
+            TierChoice::All => None,
+            TierChoice::Hot => Some(ModelTier::Hot),
+            TierChoice::Cold => Some(ModelTier::Cold),
+        }
+    }
 }
 
 /// Names timelines: exactly one of `where` and `ids`.
@@ -210,7 +259,18 @@ pub enum IntegerForm {
     }],
     "more": false,
     "next": null,
-    "cost": {"timelines": 1, "chunks": 1, "points": 12, "values": 12, "bytes": 75, "elapsed_ms": 0.21}
+    "cost": {
+        "timelines": 1, "chunks": 1, "points": 12, "values": 12, "bytes": 75, "elapsed_ms": 0.21,
+        "tiers": {
+            "hot": {
+                "segments": 1, "chunks": 1, "points": 12, "values": 12, "bytes": 75, "summaries": 0,
+                "summarized_points": 0
+            },
+            "cold": {
+                "segments": 0, "chunks": 0, "points": 0, "values": 0, "bytes": 0, "summaries": 0, "summarized_points": 0
+            }
+        }
+    }
 }))]
 pub struct PointAnswer {
     /// Names the request in the log.
@@ -245,7 +305,6 @@ pub struct Series {
 
 /// What a query has read.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({"timelines": 1, "chunks": 1, "points": 12, "values": 12, "bytes": 75, "elapsed_ms": 0.21}))]
 pub struct QueryCost {
     /// Timelines looked at.
     pub timelines: u64,
@@ -259,6 +318,36 @@ pub struct QueryCost {
     pub bytes: u64,
     /// Milliseconds from the start of planning to the last row.
     pub elapsed_ms: f64,
+    /// The same of each tier.
+    pub tiers: TierCosts,
+}
+
+/// What each tier has given to an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TierCosts {
+    /// Young points, unsealed ones included.
+    pub hot: TierCost,
+    /// Old points.
+    pub cold: TierCost,
+}
+
+/// What a tier has given to an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TierCost {
+    /// Segments with points in the range, of whichever timelines.
+    pub segments: u64,
+    /// Chunks and blocks that something was taken from.
+    pub chunks: u64,
+    /// Points decoded.
+    pub points: u64,
+    /// Field values decoded.
+    pub values: u64,
+    /// Encoded bytes of those chunks.
+    pub bytes: u64,
+    /// Stretches of time for which a stored summary took the place of the points.
+    pub summaries: u64,
+    /// Points in those stretches.
+    pub summarized_points: u64,
 }
 
 impl PointQuery {

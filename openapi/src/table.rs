@@ -1,10 +1,12 @@
-//! Tables: what a user sets about them, and what they hold.
+//! Tables: what a user sets about them.
 
 use serde::{Deserialize, Serialize};
 use tideline_model::Durability as ModelDurability;
 use utoipa::ToSchema;
 
+use crate::policy::{Policy, PolicyChanges};
 use crate::present::present;
+use crate::statistics::TableStatistics;
 use crate::time::DurationText;
 
 /// A table.
@@ -15,7 +17,11 @@ use crate::time::DurationText;
     "source_tags": ["host", "hostname", "instance", "machine", "device"],
     "durability": "synced",
     "write_past": null,
-    "write_future": "365d"
+    "write_future": "365d",
+    "policy": {
+        "hot_ttl": "7d", "cold_ttl": null, "retention": "90d", "timeline_ttl": null,
+        "migrate": "continuous", "expire": "continuous", "move_bytes_per_second": null, "timelines_per_minute": null
+    }
 }))]
 pub struct TableView {
     /// Its name.
@@ -30,6 +36,8 @@ pub struct TableView {
     pub write_past: Option<DurationText>,
     /// How far after now a point may lie; `null` = any future.
     pub write_future: Option<DurationText>,
+    /// How its points age.
+    pub policy: Policy,
 }
 
 /// Every table.
@@ -42,7 +50,7 @@ pub struct TableList {
 }
 
 /// One table with what it holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TableDetail {
     /// The table.
     #[serde(flatten)]
@@ -53,83 +61,40 @@ pub struct TableDetail {
     pub request_id: String,
 }
 
-/// What a table holds. Sealed points only: the newest ones are counted for the whole store, in `/metrics`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({
-    "timelines": 36_000,
-    "segments": 4,
-    "sealed_points": 12_960_000,
-    "sealed_values": 129_600_000,
-    "sealed_bytes": 77_760_000,
-    "sealed_from": "2026-11-20T12:00:00Z",
-    "sealed_to": "2026-11-20T12:59:50Z"
-}))]
-pub struct TableStatistics {
-    /// Timelines.
-    pub timelines: u64,
-    /// Published segments.
-    pub segments: u64,
-    /// Sealed points.
-    pub sealed_points: u64,
-    /// Field values in them.
-    pub sealed_values: u64,
-    /// Bytes of their chunks and keys.
-    pub sealed_bytes: u64,
-    /// Oldest sealed instant, RFC 3339.
-    pub sealed_from: Option<String>,
-    /// Newest sealed instant, RFC 3339.
-    pub sealed_to: Option<String>,
-}
-
-/// A new table.
+/// A new table. What is left away has its default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"name": "devices", "source_tags": ["device"], "durability": "buffered", "write_past": "30d"}))]
+#[schema(example = json!({
+    "name": "devices",
+    "source_tags": ["device"],
+    "durability": "buffered",
+    "write_past": "30d",
+    "policy": {
+        "hot_ttl": "3d",
+        "retention": "90d",
+        "migrate": {"cron": "0 3 * * *", "time_zone": "Europe/Berlin"}
+    }
+}))]
 pub struct CreateTable {
     /// 1 to 64 characters of `a-z`, `0-9`, `_` and `-`.
     pub name: String,
-    /// Tags that name the machine, the first one present wins. Cannot be changed after the first write. Default:
-    /// `host`, `hostname`, `instance`, `machine`, `device`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_tags: Option<Vec<String>>,
-    /// What the acknowledgement of a write promises. Default `synced`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub durability: Option<Durability>,
-    /// How far before now a point may lie; `null` = any past, the default.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schema(value_type = Option<DurationText>)]
-    pub write_past: Option<Option<DurationText>>,
-    /// How far after now a point may lie; `null` = any future. Default `365d`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schema(value_type = Option<DurationText>)]
-    pub write_future: Option<Option<DurationText>>,
+    /// What is set about it.
+    #[serde(flatten)]
+    pub settings: TableSettings,
 }
 
-impl CreateTable {
-    /// The name, and the settings that are not defaults.
-    pub fn into_parts(self) -> (String, TableSettings) {
-        let settings = TableSettings {
-            source_tags: self.source_tags,
-            durability: self.durability,
-            write_past: self.write_past,
-            write_future: self.write_future,
-        };
-        (self.name, settings)
-    }
-}
-
-/// Changes of a table's settings. What is left away stays as it is.
+/// Changes of a table. What is left away stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"durability": "synced", "write_future": "1h"}))]
+#[schema(example = json!({"durability": "synced", "write_future": "1h", "policy": {"hot_ttl": "3d", "retention": "90d"}}))]
+pub struct AlterTable {
+    /// What is set anew.
+    #[serde(flatten)]
+    pub settings: TableSettings,
+}
+
+/// What a user sets about a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TableSettings {
     /// Tags that name the machine, the first one present wins. Cannot be changed after the first write. Default:
     /// `host`, `hostname`, `instance`, `machine`, `device`.
@@ -154,6 +119,9 @@ pub struct TableSettings {
     )]
     #[schema(value_type = Option<DurationText>)]
     pub write_future: Option<Option<DurationText>>,
+    /// How its points age. Only the members that are named change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyChanges>,
 }
 
 /// What an acknowledgement promises.
@@ -181,5 +149,39 @@ impl From<ModelDurability> for Durability {
             ModelDurability::Synced => Self::Synced,
             ModelDurability::Buffered => Self::Buffered,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_refuses_what_it_does_not_know() {
+        let create =
+            |json: &str| serde_json::from_str::<CreateTable>(json).map_err(|error| error.to_string());
+        let created =
+            create(r#"{"name": "a", "write_past": null, "policy": {"hot_ttl": "1d"}}"#).expect("right");
+        assert_eq!(created.settings.write_past, Some(None));
+        assert_eq!(created.settings.write_future, None);
+        for (json, said) in [
+            (
+                r#"{"name": "a", "durabilty": "synced"}"#,
+                "unknown field `durabilty`",
+            ),
+            (r#"{"name": "a", "policy": {"hot": "1d"}}"#, "unknown field `hot`"),
+            (
+                r#"{"name": "a", "policy": {"hot_ttl": "soon"}}"#,
+                "policy.hot_ttl: \"soon\" is no age",
+            ),
+            (r#"{"name": "a", "write_past": "soon"}"#, "expected a duration"),
+            (r#"{"durability": "synced"}"#, "missing field `name`"),
+        ] {
+            let error = create(json).expect_err(json);
+            assert!(error.contains(said), "{json}: {error}");
+        }
+        let renamed =
+            serde_json::from_str::<AlterTable>(r#"{"name": "b"}"#).expect_err("a table keeps its name");
+        assert!(renamed.to_string().contains("unknown field `name`"), "{renamed}");
     }
 }

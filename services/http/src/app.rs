@@ -1,13 +1,15 @@
 //! What every handler shares: the engine, the budgets, the metrics.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tideline_engine::{Engine, Table};
 use tideline_model::Timestamp;
 use tideline_openapi::ErrorCode;
 use tideline_query::Querier;
+use tideline_scheduler::Scheduler;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::context::RequestIds;
@@ -18,13 +20,18 @@ use crate::settings::HttpSettings;
 /// Changes of tables and attributes, and jobs, that run at once: rare, and each may take long.
 const CHANGES_IN_FLIGHT_MAX: usize = 8;
 
+/// Requests that wait for the end of jobs at once, each on a thread.
+const WAITS_IN_FLIGHT_MAX: usize = 32;
+/// Queries of cold points that the querier lets run at most; see [`HttpSettings::query`].
+const COLD_QUERIES_MAX: usize = 64;
+
 /// The state behind all routes. A handle: clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct App(Arc<Shared>);
 
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
+    pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) querier: Querier,
     pub(crate) settings: HttpSettings,
     pub(crate) metrics: Metrics,
@@ -34,10 +41,16 @@ pub(crate) struct Shared {
     pub(crate) body_bytes: Arc<Semaphore>,
     /// Turns of writes.
     pub(crate) writes: Turns,
-    /// Turns of queries, searches and everything else that asks the engine.
+    /// Turns of queries, searches and everything else that asks the engine, but for queries of cold points.
     pub(crate) queries: Turns,
+    /// Turns of queries of cold points. The querier bounds them more closely; here they only stay apart from the others.
+    pub(crate) cold_queries: Turns,
+    /// Turns of requests that wait for jobs.
+    pub(crate) waits: Turns,
     /// Turns of changes of tables and attributes, and of jobs.
     changes: Turns,
+    /// Held while a table is altered: the changes of a request begin from the table as it is.
+    pub(crate) altering: Mutex<()>,
     draining: AtomicBool,
 }
 
@@ -50,7 +63,7 @@ impl std::ops::Deref for App {
 }
 
 impl App {
-    pub(crate) fn new(engine: Arc<Engine>, settings: HttpSettings) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, scheduler: Arc<Scheduler>, settings: HttpSettings) -> Self {
         let started = engine.clock().now();
         let turns = |what, count| Turns {
             what,
@@ -58,7 +71,8 @@ impl App {
             timeout: settings.turn_timeout,
             free: Arc::new(Semaphore::new(count)),
         };
-        let querier = Querier::new(Arc::clone(&engine), None);
+        let querier = Querier::new(Arc::clone(&engine), &settings.query);
+        let cold_queries_max = COLD_QUERIES_MAX + settings.query.cold_waiting_max;
         Self(Arc::new(Shared {
             querier: querier.expect("the system has threads left at start"),
             metrics: Metrics::new(),
@@ -67,9 +81,13 @@ impl App {
             body_bytes: Arc::new(Semaphore::new(settings.bodies_in_flight_bytes_max)),
             writes: turns("writes", settings.writes_in_flight_max),
             queries: turns("queries", settings.queries_in_flight_max),
+            cold_queries: turns("queries of cold points", cold_queries_max),
+            waits: turns("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),
             changes: turns("changes", CHANGES_IN_FLIGHT_MAX),
+            altering: Mutex::default(),
             draining: AtomicBool::new(false),
             engine,
+            scheduler,
             settings,
         }))
     }
@@ -123,6 +141,12 @@ impl App {
     /// From now on readiness is red.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,9 @@
 //! From a condition as people write it to one that the index answers.
 
-use tideline_model::{TimeRange, Timestamp};
+use tideline_engine::TimelineSelector;
+use tideline_model::{TimeRange, TimelineId, Timestamp};
 use tideline_openapi::condition::{Condition, Property, Scalar, Subject, Test, TimeSpan};
+use tideline_openapi::query as wire;
 use tideline_openapi::timeline::{SortKey, SortOrder};
 use tideline_search_index as index;
 use tideline_search_index::{Order, Sort};
@@ -54,6 +56,21 @@ pub(crate) fn to_range(span: TimeSpan, now: Timestamp) -> TimeRange {
     TimeRange {
         start: span.start.map_or(i64::MIN, |start| start.resolve(now).nanos()),
         end: span.end.map_or(i64::MAX, |end| end.resolve(now).nanos()),
+    }
+}
+
+/// Named timelines; relative times of a condition count from `now`.
+pub(crate) fn to_selector(selector: wire::TimelineSelector, now: Timestamp) -> Result<TimelineSelector> {
+    match (selector.condition, selector.ids) {
+        (Some(condition), None) => Ok(TimelineSelector::Condition(to_index(condition, now))),
+        (None, Some(ids)) => {
+            let ids = ids.iter().map(|id| id.parse::<TimelineId>());
+            let ids = ids.collect::<std::result::Result<_, _>>();
+            Ok(TimelineSelector::Ids(ids.map_err(Failure::invalid)?))
+        }
+        _ => Err(Failure::invalid(
+            "timelines are named by exactly one of where and ids",
+        )),
     }
 }
 

@@ -10,6 +10,7 @@ use tideline_engine::{EngineError, ErrorKind};
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::points::Reject;
 use tideline_openapi::{ErrorBody, ErrorCode};
+use tideline_scheduler::SchedulerError;
 
 use crate::context::{Dialect, RequestContext};
 
@@ -68,7 +69,11 @@ impl Failure {
         self.retry_after.is_some()
             || matches!(
                 self.code,
-                ErrorCode::Overloaded | ErrorCode::DiskFull | ErrorCode::Unavailable | ErrorCode::BodyTooSlow
+                ErrorCode::Overloaded
+                    | ErrorCode::TooManyTimelines
+                    | ErrorCode::DiskFull
+                    | ErrorCode::Unavailable
+                    | ErrorCode::BodyTooSlow
             )
     }
 }
@@ -92,11 +97,13 @@ fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::MethodNotAllowed, _) => StatusCode::METHOD_NOT_ALLOWED,
         (ErrorCode::Conflict, Native) => StatusCode::CONFLICT,
         (ErrorCode::Conflict, InfluxV1 | InfluxV2) => StatusCode::SERVICE_UNAVAILABLE,
+        (ErrorCode::TooManyTimelines, Native | InfluxV2) => StatusCode::TOO_MANY_REQUESTS,
+        (ErrorCode::TooManyTimelines, InfluxV1) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::Overloaded | ErrorCode::Unavailable, _) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::DiskFull, Native) => StatusCode::INSUFFICIENT_STORAGE,
         (ErrorCode::DiskFull, InfluxV1 | InfluxV2) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::OverBudget, _) => StatusCode::UNPROCESSABLE_ENTITY,
-        (ErrorCode::Internal, _) => StatusCode::INTERNAL_SERVER_ERROR,
+        (ErrorCode::Internal | ErrorCode::JobFailed, _) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -113,12 +120,13 @@ fn influx_v2_code(code: ErrorCode) -> &'static str {
         ErrorCode::NotFound => "not found",
         ErrorCode::MethodNotAllowed => "method not allowed",
         ErrorCode::OverBudget => "unprocessable entity",
+        ErrorCode::TooManyTimelines => "too many requests",
         ErrorCode::Conflict
         | ErrorCode::BodyTooSlow
         | ErrorCode::Overloaded
         | ErrorCode::DiskFull
         | ErrorCode::Unavailable => "unavailable",
-        ErrorCode::Internal => "internal error",
+        ErrorCode::Internal | ErrorCode::JobFailed => "internal error",
     }
 }
 
@@ -198,6 +206,16 @@ impl From<EngineError> for Failure {
             retry_after: error.is_retryable().then(|| error.retry_after()).flatten(),
             ..Self::new(code, error.to_string())
         }
+    }
+}
+
+impl From<SchedulerError> for Failure {
+    fn from(error: SchedulerError) -> Self {
+        let code = match &error {
+            SchedulerError::NoSuchJob(_) | SchedulerError::NoSuchTable(_) => ErrorCode::NotFound,
+            SchedulerError::Ended { .. } | SchedulerError::NotPaused(_) => ErrorCode::Conflict,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

@@ -17,6 +17,7 @@
 //! | `extract`, `stream` | extractors; answers that are streamed |
 //! | `condition` | conditions of the interface into those of the index |
 //! | `ingest`, `database` | a write; what `db` and `bucket` mean |
+//! | `policy` | changes of a policy, applied and checked |
 //! | `metrics` | our own figures |
 //! | `resources` | the handlers |
 
@@ -32,6 +33,7 @@ mod failure;
 mod ingest;
 mod metrics;
 mod observe;
+mod policy;
 mod resources;
 mod router;
 mod serve;

@@ -29,7 +29,8 @@ use crate::{auth, observe, resources};
         (name = "tables", description = "Tables and what they hold"),
         (name = "points", description = "Write and read points"),
         (name = "timelines", description = "Find and describe timelines; their names"),
-        (name = "operation", description = "Health, readiness, metrics, jobs"),
+        (name = "jobs", description = "The life of data: work in the background, policies tried out, the clock"),
+        (name = "operation", description = "Health, readiness, metrics"),
         (name = "influx", description = "What InfluxDB agents and clients speak")
     )
 )]
@@ -44,12 +45,15 @@ pub fn document() -> utoipa::openapi::OpenApi {
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(resources::tables::router())
+        .merge(resources::statistics::router())
         .merge(resources::points::router())
         .merge(resources::query::router())
         .merge(resources::latest::router())
         .merge(resources::timelines::router())
         .merge(resources::names::router())
         .merge(resources::jobs::router())
+        .merge(resources::policies::router())
+        .merge(resources::clock::router())
         .merge(resources::operation::router())
         .merge(resources::influx_v1::router())
         .merge(resources::influx_v2::router())

@@ -12,6 +12,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tideline_engine::Engine;
+use tideline_scheduler::Scheduler;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -35,7 +36,8 @@ const ACCEPT_BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// Answers requests on `listener` until `shutdown` ends; then takes no new connection, lets running requests finish
 /// within the drain timeout, and returns. Idle connections close at once.
 ///
-/// The engine stays open; close it afterwards: that waits for writes that outlived the drain.
+/// Scheduler and engine stay as they are; stop the one and close the other afterwards: that waits for writes that
+/// outlived the drain.
 ///
 /// # Errors
 ///
@@ -43,12 +45,13 @@ const ACCEPT_BACKOFF_MAX: Duration = Duration::from_secs(1);
 pub async fn serve(
     listener: TcpListener,
     engine: Arc<Engine>,
+    scheduler: Arc<Scheduler>,
     settings: HttpSettings,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
     let drain_timeout = settings.drain_timeout;
-    let app = App::new(engine, settings);
+    let app = App::new(engine, scheduler, settings);
     let router = router(&app);
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use tideline_query::QuerySettings;
+
 /// Settings of [`serve`](crate::serve).
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
@@ -32,8 +34,10 @@ pub struct HttpSettings {
     pub connections_max: usize,
     /// Writes that are decoded and committed at once, each on a thread. Default 32.
     pub writes_in_flight_max: usize,
-    /// Queries and searches that run at once, each on a thread. Default 16.
+    /// Queries and searches that run at once, each on a thread, but for queries of cold points. Default 16.
     pub queries_in_flight_max: usize,
+    /// Threads and limits of queries; at most 64 of cold points run at once.
+    pub query: QuerySettings,
     /// How long a request waits for its turn before it is refused as overload. Default 5 s.
     pub turn_timeout: Duration,
     /// How long requests may take to finish after the shutdown signal. Default 4 s.
@@ -56,6 +60,7 @@ impl Default for HttpSettings {
             connections_max: 10_000,
             writes_in_flight_max: 32,
             queries_in_flight_max: 16,
+            query: QuerySettings::default(),
             turn_timeout: Duration::from_secs(5),
             drain_timeout: Duration::from_secs(4),
         }

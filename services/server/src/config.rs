@@ -45,6 +45,8 @@ pub struct Config {
     pub backend: FjallOptions,
     /// The engine, but for the folder of its index, which follows [`Self::data_dir`].
     pub engine: tideline_engine::Settings,
+    /// The work in the background.
+    pub scheduler: tideline_scheduler::Settings,
     /// The HTTP service, but for the token, which is [`Self::token`].
     pub http: HttpSettings,
 }
@@ -72,6 +74,7 @@ impl Default for Config {
             log_filter: "info".to_owned(),
             backend: FjallOptions::default(),
             engine: tideline_engine::Settings::new(PathBuf::new()),
+            scheduler: tideline_scheduler::Settings::default(),
             http: HttpSettings {
                 drain_timeout: DRAIN_TIMEOUT,
                 ..HttpSettings::default()
@@ -81,10 +84,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The engine's settings, with the index inside the data folder.
+    /// The engine's settings, with the index inside the data folder and the delay of background work.
     pub fn engine_settings(&self) -> tideline_engine::Settings {
         tideline_engine::Settings {
             index_dir: self.data_dir.join("index"),
+            purge_delay: self.scheduler.purge_delay,
             ..self.engine.clone()
         }
     }

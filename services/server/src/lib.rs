@@ -2,7 +2,8 @@
 //!
 //! Only this crate names a concrete backend. It joins what the others offer (store, engine, HTTP) and decides
 //! nothing about data. The order of a start: configuration → logging → listen → open the store → open the engine →
-//! serve. The order of a stop: no new connections → running requests end → engine closes → exit.
+//! begin background work → serve. The order of a stop: no new connections → running requests end → background work is
+//! given up → engine closes → exit.
 //!
 //! | module | holds |
 //! |---|---|
@@ -15,6 +16,8 @@ pub mod config;
 pub mod error;
 pub mod logging;
 pub mod server;
+#[cfg(feature = "fail-points")]
+mod test_clock;
 
 pub use config::{Config, LogFormat, Origin, Problem, Resolved, Secret, Sources, reference};
 pub use error::{Result, ServerError};

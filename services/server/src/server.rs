@@ -14,6 +14,7 @@ use std::time::Duration;
 use tideline_backend_fjall::FjallBackend;
 use tideline_engine::Engine;
 use tideline_model::Clock;
+use tideline_scheduler::Scheduler;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -27,6 +28,7 @@ use crate::error::{Result, ServerError};
 pub struct Server {
     address: SocketAddr,
     engine: Arc<Engine>,
+    scheduler: Arc<Scheduler>,
     runtime: Runtime,
     stop: Stop,
     /// Ends when the server does not listen any more and all requests have been answered.
@@ -37,7 +39,7 @@ pub struct Server {
 #[derive(Debug, Clone)]
 pub struct Stop(watch::Sender<bool>);
 
-/// How long the engine may take to close.
+/// How long background work may take to stop, and the engine to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long threads that still work for nobody are waited for.
 const THREADS_TIMEOUT: Duration = Duration::from_millis(200);
@@ -45,8 +47,8 @@ const THREADS_TIMEOUT: Duration = Duration::from_millis(200);
 const EXIT_IMPATIENT: i32 = 130;
 
 impl Server {
-    /// Listens, opens the database, and serves. From now on SIGTERM and SIGINT stop it, and a second one ends the
-    /// process at once.
+    /// Listens, opens the database, begins background work, and serves. From now on SIGTERM and SIGINT stop it, and a
+    /// second one ends the process at once.
     ///
     /// Connections that come while the database opens wait. Blocks until it answers; not to be called from async
     /// code.
@@ -68,7 +70,16 @@ impl Server {
             .block_on(TcpListener::bind(config.listen))
             .map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
+        #[cfg(feature = "fail-points")]
+        let clock = {
+            tideline_series_store::fail_points::from_environment();
+            crate::test_clock::from_environment(clock)
+        };
         let engine = Arc::new(open_engine(config, clock)?);
+        let scheduler = Arc::new(Scheduler::start(
+            Arc::clone(&engine) as _,
+            config.scheduler.clone(),
+        ));
         let ahead = Arc::downgrade(&engine);
         // Detached: it keeps nothing alive between its steps, and closing the database ends it.
         let warmer = std::thread::Builder::new().name("warmer".to_owned());
@@ -78,12 +89,14 @@ impl Server {
         let serving = runtime.spawn(tideline_http::serve(
             listener,
             Arc::clone(&engine),
+            Arc::clone(&scheduler),
             config.http_settings(),
             stop.asked(),
         ));
         Ok(Self {
             address,
             engine,
+            scheduler,
             runtime,
             stop,
             serving,
@@ -100,13 +113,15 @@ impl Server {
         self.stop.clone()
     }
 
-    /// Serves until it is asked to stop, then lets running requests end, and closes the database.
+    /// Serves until it is asked to stop, then lets running requests end, gives up background work, and closes the
+    /// database.
     ///
     /// Returns within the drain timeout and 1.7 s of being asked, so by default within 5 s. What was acknowledged as
     /// synced is safe whatever this returns.
     pub fn wait(self) -> Result<()> {
         let Self {
             engine,
+            scheduler,
             runtime,
             stop,
             serving,
@@ -119,7 +134,7 @@ impl Server {
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        let closed = close(engine);
+        let closed = close(scheduler, engine);
         runtime.shutdown_timeout(THREADS_TIMEOUT);
         served.map_err(|reason| ServerError::Serve { reason }).and(closed)
     }
@@ -200,14 +215,15 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str 
     }
 }
 
-/// Closes in a thread of its own, so that a store that hangs cannot hold the process.
-fn close(engine: Arc<Engine>) -> Result<()> {
+/// Stops background work, then closes, in a thread of its own, so that a store that hangs cannot hold the process.
+fn close(scheduler: Arc<Scheduler>, engine: Arc<Engine>) -> Result<()> {
     let (done, closed) = mpsc::channel();
     thread::Builder::new()
         .name("tideline-close".to_owned())
         .spawn(move || {
+            scheduler.stop();
             let outcome = engine.close();
-            drop(engine);
+            drop((scheduler, engine));
             // Nobody listens after the timeout, and then the outcome is of no use.
             let _ = done.send(outcome);
         })

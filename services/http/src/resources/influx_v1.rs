@@ -5,11 +5,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderName, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use tideline_engine::{Engine, WriteOptions};
+use tideline_engine::Engine;
 use tideline_ingest_protocols::influx_query::{self, Statement};
-use tideline_ingest_protocols::line_protocol::{partial_write, unable_to_parse};
-use tideline_model::Precision;
-use tideline_openapi::ErrorCode;
 use tideline_openapi::influx::{InfluxV1Error, QueryAnswer, ResultSeries, StatementResult};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -19,7 +16,7 @@ use crate::app::App;
 use crate::body::{self, BodyLimits};
 use crate::extract::{Query, content_type};
 use crate::failure::{Failure, Result};
-use crate::ingest::{self, Format, Target, Write, Written};
+use crate::resources::influx;
 
 /// The InfluxDB whose ways these routes follow; some clients refuse to work without it.
 const VERSION: &str = "1.8.10";
@@ -27,8 +24,6 @@ const VERSION_HEADERS: [(HeaderName, &str); 2] = [
     (HeaderName::from_static("x-influxdb-version"), VERSION),
     (HeaderName::from_static("x-influxdb-build"), "tideline"),
 ];
-/// Rejects that an error text names.
-const REJECTS_SHOWN_MAX: usize = 100;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -76,64 +71,8 @@ async fn write(
     Query(query): Query<WriteQuery>,
     request: Request,
 ) -> Result<Response> {
-    let precision = query.precision.as_deref().filter(|name| !name.is_empty());
-    let write = Write {
-        protocol: "influx_v1",
-        format: Format::Lines,
-        precision: precision.map(parse_precision).transpose()?.unwrap_or_default(),
-        target: Target::Database(query.db),
-        options: WriteOptions {
-            durability: None,
-            request_key: ingest::request_key(request.headers())?,
-        },
-    };
-    let received = body::receive(request, &app, BodyLimits::writes(&app.settings)).await?;
-    let written = ingest::write(&app, received, write).await?;
-    refusal(&written).map_or_else(
-        || Ok((StatusCode::NO_CONTENT, VERSION_HEADERS).into_response()),
-        Err,
-    )
-}
-
-pub(crate) fn parse_precision(name: &str) -> Result<Precision> {
-    Precision::parse(name)
-        .ok_or_else(|| Failure::invalid(format!("invalid precision {name:?} (use n, u, ms, s, m or h)")))
-}
-
-/// What InfluxDB answers to a write that was not stored in full; `None` when it was. Agents look for `partial write`
-/// and `unable to parse`.
-pub(crate) fn refusal(written: &Written) -> Option<Failure> {
-    let outcome = &written.outcome;
-    if outcome.rejected == 0 {
-        return None;
-    }
-    let is_unreadable = |line: u32| written.unreadable.binary_search(&line).is_ok();
-    let shown = outcome.rejects.iter().take(REJECTS_SHOWN_MAX);
-    let mut texts: Vec<String> = shown
-        .map(|reject| {
-            if is_unreadable(reject.line) {
-                unable_to_parse(&reject.excerpt, &reject.reason)
-            } else {
-                reject.reason.clone()
-            }
-        })
-        .collect();
-    let hidden = outcome.rejected.saturating_sub(texts.len() as u64);
-    if hidden > 0 {
-        texts.push(format!("{hidden} more lines"));
-    }
-    let texts = texts.join("\n");
-    let unreadable = written.unreadable.len().min(outcome.rejected as usize);
-    let dropped = outcome.rejected as usize - unreadable;
-    if outcome.points == 0 && dropped == 0 {
-        return Some(Failure::new(ErrorCode::AllRejected, texts));
-    }
-    let code = if outcome.points == 0 {
-        ErrorCode::AllRejected
-    } else {
-        ErrorCode::Invalid
-    };
-    Some(Failure::new(code, partial_write(&texts, dropped)))
+    influx::write(&app, request, "influx_v1", query.db, query.precision).await?;
+    Ok((StatusCode::NO_CONTENT, VERSION_HEADERS).into_response())
 }
 
 /// Parameters of a query.

@@ -4,18 +4,15 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
-use tideline_engine::WriteOptions;
 use tideline_openapi::influx::{Bucket, BucketList, InfluxV2Error};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::body::{self, BodyLimits};
 use crate::extract::Query;
 use crate::failure::Result;
-use crate::ingest::{self, Format, Target, Write};
-use crate::resources::influx_v1::{parse_precision, refusal};
+use crate::resources::influx;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -53,6 +50,7 @@ struct WriteQuery {
         (status = 401, description = "The token is missing or wrong", body = InfluxV2Error),
         (status = 413, description = "The body is too large", body = InfluxV2Error),
         (status = 415, description = "The encoding is not read here", body = InfluxV2Error),
+        (status = 429, description = "The table takes no more new timelines just now: send it again after `Retry-After`", body = InfluxV2Error),
         (status = 503, description = "Too much at once, or the disk is nearly full: send it again after `Retry-After`", body = InfluxV2Error)
     )
 )]
@@ -61,21 +59,9 @@ async fn write(
     Query(query): Query<WriteQuery>,
     request: Request,
 ) -> Result<StatusCode> {
-    let precision = query.precision.as_deref().filter(|name| !name.is_empty());
-    let database = query.bucket.split('/').next().unwrap_or_default();
-    let write = Write {
-        protocol: "influx_v2",
-        format: Format::Lines,
-        precision: precision.map(parse_precision).transpose()?.unwrap_or_default(),
-        target: Target::Database(database.to_owned()),
-        options: WriteOptions {
-            durability: None,
-            request_key: ingest::request_key(request.headers())?,
-        },
-    };
-    let received = body::receive(request, &app, BodyLimits::writes(&app.settings)).await?;
-    let written = ingest::write(&app, received, write).await?;
-    refusal(&written).map_or(Ok(StatusCode::NO_CONTENT), Err)
+    let bucket = query.bucket.split('/').next().unwrap_or_default();
+    influx::write(&app, request, "influx_v2", bucket.to_owned(), query.precision).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Which buckets.

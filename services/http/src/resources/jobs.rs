@@ -1,52 +1,390 @@
-//! `/v1/jobs`: work that an operator starts.
+//! `/v1/jobs`: work in the background, listed, run, paused, resumed and cancelled.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
-use tideline_openapi::job::{JobKind, JobState, JobView, StartJob};
+use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use tideline_model::time::NANOS_PER_SECOND;
+use tideline_openapi::job::{
+    JobDetail, JobKind, JobList, JobProgress, JobQuery, JobState, JobView, StartJobs, StartedJobs,
+};
+use tideline_openapi::{DurationText, ErrorBody, ErrorCode};
+use tideline_scheduler::{Chore, Job, JobFilter, Scheduler, SchedulerError};
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::{App, blocking};
 use crate::context::RequestId;
-use crate::extract::Json as JsonBody;
-use crate::failure::Result;
-use crate::resources::Failures;
+use crate::extract::{Json as JsonBody, Path, Query};
+use crate::failure::{Failure, Result};
+use crate::resources::policies::amount;
+use crate::resources::{Failures, instant, page_limit, span};
+
+/// Jobs of a page where the request does not say.
+const PAGE_DEFAULT: usize = 100;
+/// Most jobs of a page.
+const PAGE_MAX: usize = 1_000;
+/// After so long a request that waits for jobs looks whether its client is still there.
+const WAIT_SLICE: Duration = Duration::from_millis(500);
 
 pub(crate) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(start))
+    OpenApiRouter::new()
+        .routes(routes!(list, start))
+        .routes(routes!(read))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(cancel))
 }
 
-/// Run a job and wait for it
+/// The path of routes about a job.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct JobPath {
+    /// Number of the job
+    #[param(example = 2)]
+    job: u64,
+}
+
+/// List jobs
 ///
-/// `seal` moves every unsealed point into segments and brings the search index up to date. It happens by itself; ask
-/// for it before a measurement or a copy of the data folder.
+/// The running one, then waiting ones from old to new, then past ones from new to old; the last 200 are remembered.
 #[utoipa::path(
-    post, path = "/v1/jobs", tag = "operation",
-    request_body = StartJob,
-    responses((status = 200, description = "The job is done", body = JobView), Failures)
+    get, path = "/v1/jobs", tag = "jobs",
+    params(JobQuery),
+    responses((status = 200, description = "A page of jobs", body = JobList), Failures)
+)]
+async fn list(State(app): State<App>, id: RequestId, Query(query): Query<JobQuery>) -> Result<Json<JobList>> {
+    let limit = page_limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
+    let after = query.page.as_deref().map(Place::decode).transpose()?;
+    let filter = JobFilter {
+        kind: query.kind.map(to_chore),
+        table: query.table,
+        state: query.state.map(to_state),
+    };
+    let mut jobs = app.scheduler.jobs(&filter);
+    jobs.sort_by_key(Place::of);
+    jobs.retain(|job| after.is_none_or(|after| Place::of(job) > after));
+    let more = jobs.len() > limit;
+    jobs.truncate(limit);
+    let next = jobs.last().filter(|_| more).map(|job| Place::of(job).encode());
+    Ok(Json(JobList {
+        jobs: jobs.into_iter().map(view).collect(),
+        next,
+        request_id: id.into(),
+    }))
+}
+
+/// Run jobs
+///
+/// Does at once what there is to do of a kind, whatever the schedules of the tables say. It happens by itself; ask for
+/// it before a measurement, a copy of the data folder, or to see the effect of a policy.
+///
+/// With `wait` the answer is 200 when all is done, and an error when a job failed; it comes as soon as the service stops.
+/// Without it the answer is 202, and `GET /v1/jobs/{job}` tells how far a job is. A `seal` is short and is waited for
+/// unless `wait` is `false`; other work may take hours and is waited for only when `wait` is `true`.
+#[utoipa::path(
+    post, path = "/v1/jobs", tag = "jobs",
+    request_body = StartJobs,
+    responses(
+        (status = 200, description = "All is done, or there was nothing to do", body = StartedJobs),
+        (status = 202, description = "The jobs wait for their turn, or run", body = StartedJobs),
+        Failures
+    )
 )]
 async fn start(
     State(app): State<App>,
     id: RequestId,
-    JsonBody(StartJob { kind }): JsonBody<StartJob>,
-) -> Result<Json<JobView>> {
-    let done = app.change(move |engine| {
-        let started = Instant::now();
-        match kind {
-            JobKind::Seal => engine.seal()?,
+    JsonBody(StartJobs { kind, table, wait }): JsonBody<StartJobs>,
+) -> Result<(StatusCode, Json<StartedJobs>)> {
+    let begun = Instant::now();
+    if kind == JobKind::Seal && table.is_some() {
+        return Err(Failure::invalid("a seal is of all tables; leave table away"));
+    }
+    let wait = wait.unwrap_or(kind == JobKind::Seal);
+    let jobs = match kind {
+        // It may not have to wait behind a long move, and has nothing in common with one.
+        JobKind::Seal if wait => {
+            app.change(|engine| Ok(engine.seal()?)).await?;
+            Vec::new()
         }
-        let stats = engine.stats().store;
-        Ok(JobView {
-            kind,
-            state: JobState::Done,
-            duration_ms: started.elapsed().as_millis() as u64,
-            head_points: stats.head_points,
-            segments: stats.segments as u64,
-            segment_bytes: stats.segment_bytes,
-            request_id: id.into(),
-        })
-    });
-    done.await.map(Json)
+        _ => run(&app, to_chore(kind), table, wait).await?,
+    };
+    let state = together(&jobs);
+    let stats = app.read(|engine| Ok(engine.stats().store)).await?;
+    let answer = StartedJobs {
+        kind,
+        state,
+        duration_ms: begun.elapsed().as_millis() as u64,
+        jobs: jobs.into_iter().map(view).collect(),
+        head_points: stats.head_points,
+        segments: stats.segments as u64,
+        segment_bytes: stats.segment_bytes,
+        request_id: id.into(),
+    };
+    let status = match state {
+        JobState::Planned | JobState::Running | JobState::Paused => StatusCode::ACCEPTED,
+        JobState::Done | JobState::Failed | JobState::Cancelled => StatusCode::OK,
+    };
+    Ok((status, Json(answer)))
+}
+
+/// Read a job
+#[utoipa::path(
+    get, path = "/v1/jobs/{job}", tag = "jobs",
+    params(JobPath),
+    responses((status = 200, description = "The job", body = JobDetail), Failures)
+)]
+async fn read(
+    State(app): State<App>,
+    id: RequestId,
+    Path(JobPath { job }): Path<JobPath>,
+) -> Result<Json<JobDetail>> {
+    let found = app.scheduler.job(job).ok_or(SchedulerError::NoSuchJob(job))?;
+    Ok(detail(found, id))
+}
+
+/// Pause a job
+///
+/// Pauses all work of its kind and table, over restarts, until it is resumed; a job that somebody asked for is paused by
+/// itself. A running move stops where it is, and after a minute gives way to other work.
+#[utoipa::path(
+    post, path = "/v1/jobs/{job}/pause", tag = "jobs",
+    params(JobPath),
+    responses(
+        (status = 200, description = "The paused job", body = JobDetail),
+        (status = 409, description = "It has ended", body = ErrorBody),
+        Failures
+    )
+)]
+async fn pause(
+    State(app): State<App>,
+    id: RequestId,
+    Path(JobPath { job }): Path<JobPath>,
+) -> Result<Json<JobDetail>> {
+    tell(&app, id, move |scheduler| scheduler.pause(job)).await
+}
+
+/// Resume a job
+///
+/// Lets a paused job, and the work that was paused with it, go on.
+#[utoipa::path(
+    post, path = "/v1/jobs/{job}/resume", tag = "jobs",
+    params(JobPath),
+    responses(
+        (status = 200, description = "The resumed job", body = JobDetail),
+        (status = 409, description = "It is not paused", body = ErrorBody),
+        Failures
+    )
+)]
+async fn resume(
+    State(app): State<App>,
+    id: RequestId,
+    Path(JobPath { job }): Path<JobPath>,
+) -> Result<Json<JobDetail>> {
+    tell(&app, id, move |scheduler| scheduler.resume(job)).await
+}
+
+/// Cancel a job
+///
+/// A running move leaves everything as it was. The same work is planned again when its schedule comes, or after an hour.
+#[utoipa::path(
+    post, path = "/v1/jobs/{job}/cancel", tag = "jobs",
+    params(JobPath),
+    responses(
+        (status = 200, description = "The job; where it runs, it ends in a moment", body = JobDetail),
+        (status = 409, description = "It has ended", body = ErrorBody),
+        Failures
+    )
+)]
+async fn cancel(
+    State(app): State<App>,
+    id: RequestId,
+    Path(JobPath { job }): Path<JobPath>,
+) -> Result<Json<JobDetail>> {
+    tell(&app, id, move |scheduler| scheduler.cancel(job)).await
+}
+
+/// Tells the scheduler something about a job.
+async fn tell<F>(app: &App, id: RequestId, tell: F) -> Result<Json<JobDetail>>
+where
+    F: FnOnce(&Scheduler) -> std::result::Result<Job, SchedulerError> + Send + 'static,
+{
+    let scheduler = app.scheduler.clone();
+    let job = app.change(move |_| Ok(tell(&scheduler)?)).await?;
+    Ok(detail(job, id))
+}
+
+/// Runs what there is to do of a kind; with `wait` until it has ended.
+async fn run(app: &App, chore: Chore, table: Option<String>, wait: bool) -> Result<Vec<Job>> {
+    let scheduler = app.scheduler.clone();
+    let ids = app
+        .change(move |_| Ok(scheduler.run(chore, table.as_deref())?))
+        .await?;
+    if !wait {
+        return Ok(ids.into_iter().filter_map(|id| app.scheduler.job(id)).collect());
+    }
+    let _turn = app.waits.take().await?;
+    let mut jobs = Vec::with_capacity(ids.len());
+    for id in ids {
+        jobs.extend(ended(app, id).await?);
+    }
+    match jobs
+        .iter()
+        .find(|job| job.state == tideline_scheduler::JobState::Failed)
+    {
+        None => Ok(jobs),
+        Some(failed) => Err(Failure::new(
+            ErrorCode::JobFailed,
+            format!(
+                "job {} ({chore}) failed and is planned again: {}",
+                failed.id,
+                failed.error.as_deref().unwrap_or("it does not say why")
+            ),
+        )),
+    }
+}
+
+/// A job when it has ended, or as it is when the service stops; `None` where it is forgotten already.
+async fn ended(app: &App, id: u64) -> Result<Option<Job>> {
+    loop {
+        let scheduler = app.scheduler.clone();
+        let job = blocking(move || Ok(scheduler.wait(id, WAIT_SLICE))).await?;
+        let goes_on = job.as_ref().is_some_and(|job| !job.state.is_final());
+        if !goes_on || app.is_draining() {
+            return Ok(job);
+        }
+    }
+}
+
+/// The state of jobs as of one: what is worst, then what is least far.
+fn together(jobs: &[Job]) -> JobState {
+    let has = |state| jobs.iter().any(|job| from_state(job.state) == state);
+    [
+        JobState::Failed,
+        JobState::Running,
+        JobState::Paused,
+        JobState::Planned,
+        JobState::Cancelled,
+    ]
+    .into_iter()
+    .find(|state| has(*state))
+    .unwrap_or(JobState::Done)
+}
+
+/// Where a job stands in a list: the running one, then waiting ones by number, then past ones from the highest number
+/// down. A job only ever moves back, so a list that is read page by page misses none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place(u8, u64);
+
+impl Place {
+    fn of(job: &Job) -> Self {
+        match from_state(job.state) {
+            JobState::Running => Self(0, job.id),
+            JobState::Planned | JobState::Paused => Self(1, job.id),
+            JobState::Done | JobState::Failed | JobState::Cancelled => Self(2, u64::MAX - job.id),
+        }
+    }
+
+    fn encode(self) -> String {
+        URL_SAFE_NO_PAD.encode(format!("{}.{}", self.0, self.1))
+    }
+
+    fn decode(token: &str) -> Result<Self> {
+        let read = || {
+            let text = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
+            let (part, number) = text.split_once('.')?;
+            Some(Self(part.parse().ok()?, number.parse().ok()?))
+        };
+        read().ok_or_else(|| Failure::invalid("the page token is damaged"))
+    }
+}
+
+fn detail(job: Job, id: RequestId) -> Json<JobDetail> {
+    Json(JobDetail {
+        job: view(job),
+        request_id: id.into(),
+    })
+}
+
+fn view(job: Job) -> JobView {
+    let left = |seconds: u64| {
+        i64::try_from(seconds)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(NANOS_PER_SECOND)
+    };
+    JobView {
+        id: job.id,
+        kind: from_chore(job.kind),
+        table: job.table.map(|table| table.name),
+        state: from_state(job.state),
+        by_hand: job.by_hand,
+        reason: job.reason,
+        created: instant(job.created),
+        due: job.due.map(instant),
+        started: job.started.map(instant),
+        finished: job.finished.map(instant),
+        span: job.from.zip(job.to).map(span),
+        tier: job.tier.into(),
+        total: amount(job.total),
+        done: JobProgress {
+            timelines: job.done.timelines,
+            points: job.done.points,
+            values: job.done.values,
+            bytes: job.done.bytes,
+            bytes_written: job.done.bytes_written,
+        },
+        bytes_per_second: job.done.bytes_per_second,
+        time_left: job.done.seconds_left.map(|seconds| DurationText(left(seconds))),
+        outcome: job.outcome,
+        error: job.error,
+    }
+}
+
+fn to_chore(kind: JobKind) -> Chore {
+    match kind {
+        JobKind::Seal => Chore::Seal,
+        JobKind::Fold => Chore::Fold,
+        JobKind::Migrate => Chore::Migrate,
+        JobKind::Expire => Chore::Expire,
+        JobKind::Purge => Chore::Purge,
+        JobKind::CleanCatalog => Chore::Catalog,
+    }
+}
+
+fn from_chore(chore: Chore) -> JobKind {
+    match chore {
+        Chore::Seal => JobKind::Seal,
+        Chore::Fold => JobKind::Fold,
+        Chore::Migrate => JobKind::Migrate,
+        Chore::Expire => JobKind::Expire,
+        Chore::Purge => JobKind::Purge,
+        Chore::Catalog => JobKind::CleanCatalog,
+    }
+}
+
+fn to_state(state: JobState) -> tideline_scheduler::JobState {
+    match state {
+        JobState::Planned => tideline_scheduler::JobState::Planned,
+        JobState::Running => tideline_scheduler::JobState::Running,
+        JobState::Paused => tideline_scheduler::JobState::Paused,
+        JobState::Done => tideline_scheduler::JobState::Done,
+        JobState::Failed => tideline_scheduler::JobState::Failed,
+        JobState::Cancelled => tideline_scheduler::JobState::Cancelled,
+    }
+}
+
+fn from_state(state: tideline_scheduler::JobState) -> JobState {
+    match state {
+        tideline_scheduler::JobState::Planned => JobState::Planned,
+        tideline_scheduler::JobState::Running => JobState::Running,
+        tideline_scheduler::JobState::Paused => JobState::Paused,
+        tideline_scheduler::JobState::Done => JobState::Done,
+        tideline_scheduler::JobState::Failed => JobState::Failed,
+        tideline_scheduler::JobState::Cancelled => JobState::Cancelled,
+    }
 }

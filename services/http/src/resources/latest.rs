@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use tideline_model::TimeRange;
 use tideline_openapi::query::{LatestQuery, PointAnswer};
 use tideline_query::{Budget, PageToken};
 use utoipa_axum::router::OpenApiRouter;
@@ -12,8 +13,8 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
-use crate::resources::Failures;
-use crate::resources::query::{self, Format, Options};
+use crate::resources::query::{self, Options};
+use crate::resources::{QueryFailures, TablePath};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(latest))
@@ -26,7 +27,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// newest first, and each field stands in one of them.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/latest", tag = "points",
-    params(("table" = String, Path, description = "Name of the table", example = "default")),
+    params(TablePath),
     request_body = LatestQuery,
     responses(
         (status = 200, description = "The newest values", content(
@@ -34,35 +35,31 @@ pub(crate) fn router() -> OpenApiRouter<App> {
             (String = "application/x-ndjson", example = ndjson_example),
             (String = "text/csv", example = csv_example)
         )),
-        (status = 406, description = "None of the accepted content types can be written", body = tideline_openapi::ErrorBody),
-        (status = 422, description = "The query needs more than its budget", body = tideline_openapi::ErrorBody),
-        Failures
+        QueryFailures
     )
 )]
 async fn latest(
     State(app): State<App>,
     request_id: RequestId,
-    Path(table): Path<String>,
+    Path(TablePath { table }): Path<TablePath>,
     headers: HeaderMap,
     Json(question): Json<LatestQuery>,
 ) -> Result<Response> {
-    let format = Format::accepted(&headers)?;
-    let options = Options {
-        times: question.times,
-        integers: question.int64,
-        request_id: request_id.into(),
-    };
+    let options = Options::new(&headers, question.times, question.int64, request_id)?;
     let question = tideline_query::LatestQuery {
         timelines: query::to_selector(question.timelines, app.engine.clock().now())?,
         fields: question.fields,
+        tier: question.tier.into(),
         limit: question.limit,
         after: question.page.as_deref().map(PageToken::parse).transpose()?,
         budget: Budget::default(),
     };
+    // Newest values of all tiers together are at hand in memory.
+    let reach = question.tier.map(|tier| (TimeRange::ALL, Some(tier)));
     query::answer(
         &app,
         table,
-        format,
+        reach,
         options,
         move |querier, table, cancel, sink| querier.latest(table, &question, cancel, sink),
     )
@@ -70,7 +67,7 @@ async fn latest(
 }
 
 fn ndjson_example() -> &'static str {
-    "{\"id\":\"3f2a9c017bde45a18c40f1e29d3b6a57\",\"measurement\":\"cpu\",\"host\":\"sim-001\",\"time\":\"2026-11-20T12:00:00Z\",\"usage_user\":41.5}\n{\"more\":false,\"next\":null,\"cost\":{\"timelines\":1,\"chunks\":0,\"points\":0,\"values\":1,\"bytes\":0,\"elapsed_ms\":0.05}}\n"
+    "{\"id\":\"3f2a9c017bde45a18c40f1e29d3b6a57\",\"measurement\":\"cpu\",\"host\":\"sim-001\",\"time\":\"2026-11-20T12:00:00Z\",\"usage_user\":41.5}\n{\"more\":false,\"next\":null,\"cost\":{\"timelines\":1,\"chunks\":0,\"points\":0,\"values\":1,\"bytes\":0,\"elapsed_ms\":0.05,\"tiers\":{\"hot\":{\"segments\":0,\"chunks\":0,\"points\":0,\"values\":1,\"bytes\":0,\"summaries\":0,\"summarized_points\":0},\"cold\":{\"segments\":0,\"chunks\":0,\"points\":0,\"values\":0,\"bytes\":0,\"summaries\":0,\"summarized_points\":0}}}}\n"
 }
 
 fn csv_example() -> &'static str {

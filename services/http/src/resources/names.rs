@@ -5,7 +5,6 @@ use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tideline_engine::{Engine, Table};
-use tideline_openapi::ErrorCode;
 use tideline_openapi::name::{CountedName, Field, FieldList, FieldQuery, NameList, NameQuery};
 use tideline_timeline_catalog::NameSelection;
 use utoipa_axum::router::OpenApiRouter;
@@ -15,7 +14,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Path, Query};
 use crate::failure::{Failure, Result};
-use crate::resources::Failures;
+use crate::resources::{Failures, TablePath, page_limit};
 
 /// Names of a page where the request does not say.
 const PAGE_DEFAULT: usize = 1_000;
@@ -33,13 +32,13 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// List measurements
 #[utoipa::path(
     get, path = "/v1/tables/{table}/measurements", tag = "timelines",
-    params(("table" = String, Path, description = "Name of the table", example = "default"), NameQuery),
+    params(TablePath, NameQuery),
     responses((status = 200, description = "A page of measurements", body = NameList), Failures)
 )]
 async fn measurements(
     State(app): State<App>,
     id: RequestId,
-    Path(table): Path<String>,
+    Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<NameQuery>,
 ) -> Result<Json<NameList>> {
     list(&app, table, query, id, |engine, table, selection| {
@@ -51,13 +50,13 @@ async fn measurements(
 /// List tag keys
 #[utoipa::path(
     get, path = "/v1/tables/{table}/tags", tag = "timelines",
-    params(("table" = String, Path, description = "Name of the table", example = "default"), NameQuery),
+    params(TablePath, NameQuery),
     responses((status = 200, description = "A page of tag keys", body = NameList), Failures)
 )]
 async fn tag_keys(
     State(app): State<App>,
     id: RequestId,
-    Path(table): Path<String>,
+    Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<NameQuery>,
 ) -> Result<Json<NameList>> {
     list(&app, table, query, id, |engine, table, selection| {
@@ -72,7 +71,7 @@ async fn tag_keys(
 #[utoipa::path(
     get, path = "/v1/tables/{table}/tags/{key}/values", tag = "timelines",
     params(
-        ("table" = String, Path, description = "Name of the table", example = "default"),
+        TablePath,
         ("key" = String, Path, description = "The tag key", example = "host"),
         NameQuery
     ),
@@ -93,13 +92,13 @@ async fn tag_values(
 /// List fields with their types
 #[utoipa::path(
     get, path = "/v1/tables/{table}/fields", tag = "timelines",
-    params(("table" = String, Path, description = "Name of the table", example = "default"), FieldQuery),
+    params(TablePath, FieldQuery),
     responses((status = 200, description = "Every field", body = FieldList), Failures)
 )]
 async fn fields(
     State(app): State<App>,
     id: RequestId,
-    Path(table): Path<String>,
+    Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<FieldQuery>,
 ) -> Result<Json<FieldList>> {
     let found = app
@@ -140,18 +139,7 @@ where
         + Send
         + 'static,
 {
-    let limit = query.limit.unwrap_or(PAGE_DEFAULT);
-    if limit == 0 {
-        return Err(Failure::invalid("a page holds at least one name"));
-    }
-    if limit > PAGE_MAX {
-        return Err(Failure::over(
-            ErrorCode::OverLimit,
-            "limit",
-            PAGE_MAX as u64,
-            limit as u64,
-        ));
-    }
+    let limit = page_limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let after = query.page.as_deref().map(decode_token).transpose()?;
     let mut found = app
         .read_table(table, move |engine, table| {

@@ -1,10 +1,10 @@
-//! `/v1/tables/{table}/points`: write points.
+//! `/v1/tables/{table}/points`: write and delete points.
 
-use axum::Json;
 use axum::extract::{Request, State};
 use serde::Deserialize;
 use tideline_engine::{WriteOptions, WriteOutcome};
 use tideline_model::Precision;
+use tideline_openapi::delete::{DeletePoints, DeleteReport};
 use tideline_openapi::points::{PointsBody, Reject, WriteReport};
 use tideline_openapi::table::Durability;
 use tideline_openapi::{ErrorBody, ErrorCode};
@@ -14,17 +14,20 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::body::{self, BodyLimits};
+use crate::condition::{to_range, to_selector};
 use crate::context::RequestId;
-use crate::extract::{Path, Query, content_type};
+use crate::extract::{Json, Path, Query, content_type};
 use crate::failure::{Failure, Result};
 use crate::ingest::{self, Format, Target, Write};
-use crate::resources::Failures;
+use crate::resources::{Failures, TablePath};
 
 /// Rejects that an answer names; the count is always exact.
 const REJECTS_SHOWN_MAX: usize = 1_000;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(write))
+    OpenApiRouter::new()
+        .routes(routes!(write))
+        .routes(routes!(delete))
 }
 
 /// How a write is to be read and kept.
@@ -54,7 +57,7 @@ struct WriteQuery {
 #[utoipa::path(
     post, path = "/v1/tables/{table}/points", tag = "points",
     params(
-        ("table" = String, Path, description = "Name of the table", example = "default"),
+        TablePath,
         WriteQuery,
         ("Idempotency-Key" = Option<String>, Header, description = "Names the request; at most 255 bytes")
     ),
@@ -71,6 +74,7 @@ struct WriteQuery {
         (status = 413, description = "The body is too large", body = ErrorBody),
         (status = 415, description = "Content type or encoding is not read here", body = ErrorBody),
         (status = 422, description = "Every point was bad", body = ErrorBody),
+        (status = 429, description = "Every point is of a new timeline, of which the table takes no more just now", body = ErrorBody),
         (status = 507, description = "The disk is nearly full", body = ErrorBody),
         Failures
     )
@@ -78,10 +82,10 @@ struct WriteQuery {
 async fn write(
     State(app): State<App>,
     id: RequestId,
-    Path(table): Path<String>,
+    Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<WriteQuery>,
     request: Request,
-) -> Result<Json<WriteReport>> {
+) -> Result<axum::Json<WriteReport>> {
     let content_type = content_type(request.headers());
     let Some((format, protocol)) = format_of(&content_type) else {
         body::discard(request, &app).await;
@@ -107,7 +111,38 @@ async fn write(
         },
     };
     let written = ingest::write(&app, received, write).await?;
-    report(written.outcome, id).map(Json)
+    report(written.outcome, id).map(axum::Json)
+}
+
+/// Delete points
+///
+/// Of the timelines that are selected at that moment, in a range. Whoever means everything says so: the condition
+/// `{"and": []}`, and `null` for both ends.
+///
+/// After the answer no read sees them, in whatever tier they lie; their bytes are freed in time. Timelines stay, also
+/// without points. A point that is written afterwards is visible. Deleting twice harms nothing.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/points/delete", tag = "points",
+    params(TablePath),
+    request_body = DeletePoints,
+    responses((status = 200, description = "They are gone", body = DeleteReport), Failures)
+)]
+async fn delete(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    Json(DeletePoints { timelines, range }): Json<DeletePoints>,
+) -> Result<axum::Json<DeleteReport>> {
+    let now = app.engine.clock().now();
+    let (selector, range) = (to_selector(timelines, now)?, to_range(range.into(), now));
+    let deleted = app.change(move |engine| {
+        let table = engine.table(&table)?;
+        Ok(engine.delete_points(&table, &selector, range)?)
+    });
+    Ok(axum::Json(DeleteReport {
+        timelines: deleted.await?.timelines,
+        request_id: id.into(),
+    }))
 }
 
 /// The format that a content type names, and the protocol's label.
@@ -143,9 +178,14 @@ fn report(outcome: WriteOutcome, id: RequestId) -> Result<WriteReport> {
     if let (0, Some(first)) = (outcome.points, rejects.first()) {
         let (rejected, line, reason) = (outcome.rejected, first.line, &first.reason);
         let message = format!("none of {rejected} points could be stored; the first, line {line}: {reason}");
+        let code = if outcome.retryable == rejected {
+            ErrorCode::TooManyTimelines
+        } else {
+            ErrorCode::AllRejected
+        };
         return Err(Failure {
             rejects,
-            ..Failure::new(ErrorCode::AllRejected, message)
+            ..Failure::new(code, message)
         });
     }
     Ok(WriteReport {
@@ -153,6 +193,7 @@ fn report(outcome: WriteOutcome, id: RequestId) -> Result<WriteReport> {
         values: outcome.values,
         rejected: outcome.rejected,
         rejects,
+        retryable: outcome.retryable,
         repeated: outcome.repeated,
         request_id: id.into(),
     })

@@ -13,9 +13,9 @@ use std::io::Write as _;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use tideline_engine::Table;
-use tideline_model::{TimeRange, TimelineId, Timestamp};
-use tideline_openapi::query::{Function, GroupBy, PointAnswer, PointQuery, TimeOrder, TimelineSelector};
+use tideline_engine::{Table, TimelineSelector};
+use tideline_model::{Tier, TimeRange, Timestamp};
+use tideline_openapi::query::{Function, GroupBy, PointAnswer, PointQuery, TimeOrder};
 use tideline_openapi::{ErrorCode, query as wire};
 use tideline_query::{
     AnswerSink, Budget, Cancel, Direction, PageToken, Querier, QueryError, Rows, Selector, Shape, Summary,
@@ -26,14 +26,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::condition::{to_index, to_range};
+use crate::condition::{self, to_range};
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
-use crate::resources::Failures;
+use crate::resources::{QueryFailures, TablePath};
 use crate::stream;
 
-pub(crate) use self::format::{Format, Options};
+pub(crate) use self::format::Options;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(query))
@@ -54,7 +54,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// chunked encoding. When the client leaves, the query stops.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/query", tag = "points",
-    params(("table" = String, Path, description = "Name of the table", example = "default")),
+    params(TablePath),
     request_body = PointQuery,
     responses(
         (status = 200, description = "The rows", content(
@@ -62,29 +62,23 @@ pub(crate) fn router() -> OpenApiRouter<App> {
             (String = "application/x-ndjson", example = ndjson_example),
             (String = "text/csv", example = csv_example)
         )),
-        (status = 406, description = "None of the accepted content types can be written", body = tideline_openapi::ErrorBody),
-        (status = 422, description = "The query needs more than its budget", body = tideline_openapi::ErrorBody),
-        Failures
+        QueryFailures
     )
 )]
 async fn query(
     State(app): State<App>,
     request_id: RequestId,
-    Path(table): Path<String>,
+    Path(TablePath { table }): Path<TablePath>,
     headers: HeaderMap,
     Json(question): Json<PointQuery>,
 ) -> Result<Response> {
-    let format = Format::accepted(&headers)?;
-    let options = Options {
-        times: question.times,
-        integers: question.int64,
-        request_id: request_id.into(),
-    };
+    let options = Options::new(&headers, question.times, question.int64, request_id)?;
     let question = to_question(question, app.engine.clock().now())?;
+    let reach = Some((question.range, question.tier));
     answer(
         &app,
         table,
-        format,
+        reach,
         options,
         move |querier, table, cancel, sink| querier.points(table, &question, cancel, sink),
     )
@@ -92,18 +86,19 @@ async fn query(
 }
 
 fn ndjson_example() -> &'static str {
-    "{\"measurement\":\"cpu\",\"host\":\"sim-001\",\"time\":\"2026-11-20T12:00:00Z\",\"mean(usage_user)\":41.5}\n{\"more\":false,\"next\":null,\"cost\":{\"timelines\":1,\"chunks\":1,\"points\":6,\"values\":6,\"bytes\":75,\"elapsed_ms\":0.21}}\n"
+    "{\"measurement\":\"cpu\",\"host\":\"sim-001\",\"time\":\"2026-11-20T12:00:00Z\",\"mean(usage_user)\":41.5}\n{\"more\":false,\"next\":null,\"cost\":{\"timelines\":1,\"chunks\":1,\"points\":6,\"values\":6,\"bytes\":75,\"elapsed_ms\":0.21,\"tiers\":{\"hot\":{\"segments\":1,\"chunks\":1,\"points\":6,\"values\":6,\"bytes\":75,\"summaries\":0,\"summarized_points\":0},\"cold\":{\"segments\":0,\"chunks\":0,\"points\":0,\"values\":0,\"bytes\":0,\"summaries\":0,\"summarized_points\":0}}}}\n"
 }
 
 fn csv_example() -> &'static str {
     "measurement,host,time,mean(usage_user)\r\ncpu,sim-001,2026-11-20T12:00:00Z,41.5\r\n"
 }
 
-/// Streams what `ask` hands to its sink, when the turn of this query has come.
+/// Streams what `ask` hands to its sink, when the turn of this query has come. `reach` is what it may read from segments,
+/// if anything: queries of cold points have turns of their own, so that no flood of them takes those of the others.
 pub(crate) async fn answer<F>(
     app: &App,
     table: String,
-    format: Format,
+    reach: Option<(TimeRange, Option<Tier>)>,
     options: Options,
     ask: F,
 ) -> Result<Response>
@@ -112,14 +107,19 @@ where
         + Send
         + 'static,
 {
-    let turn = app.queries.take().await?;
+    // Who asks for a table that is not there is told when the turn has come.
+    let is_cold = reach
+        .zip(app.engine.table(&table).ok())
+        .is_some_and(|((range, tier), table)| app.querier.reaches_cold(&table, range, tier));
+    let turns = if is_cold { &app.cold_queries } else { &app.queries };
+    let turn = turns.take().await?;
     let cancel = Cancel::new();
     let mut waiting = Waiting(Some(cancel.clone()));
     let running = app.clone();
-    let response = stream::answer(format.content_type(), move |writer| {
+    let response = stream::answer(options.format.content_type(), move |writer| {
         let _turn = turn;
         let table = running.engine.table(&table)?;
-        let mut sink = format.sink(&mut *writer, options);
+        let mut sink = options.sink(&mut *writer);
         let summary = ask(&running.querier, &table, &cancel, &mut *sink)?;
         sink.end(&summary).map_err(stream::client_left)?;
         drop(sink);
@@ -175,6 +175,7 @@ fn to_question(question: PointQuery, now: Timestamp) -> Result<tideline_query::P
         timelines: to_selector(question.timelines, now)?,
         fields: question.fields,
         range,
+        tier: question.tier.into(),
         shape,
         budget: Budget::default(),
     })
@@ -219,21 +220,13 @@ fn bounded(range: TimeRange, now: Timestamp) -> Result<TimeRange> {
 }
 
 /// The timelines of a question; all where it names none.
-pub(crate) fn to_selector(selector: Option<TimelineSelector>, now: Timestamp) -> Result<Selector> {
-    let Some(selector) = selector else {
-        return Ok(Selector::Condition(Condition::All));
-    };
-    match (selector.condition, selector.ids) {
-        (Some(condition), None) => Ok(Selector::Condition(to_index(condition, now))),
-        (None, Some(ids)) => {
-            let ids = ids.iter().map(|id| id.parse::<TimelineId>());
-            let ids = ids.collect::<std::result::Result<_, _>>();
-            Ok(Selector::Ids(ids.map_err(Failure::invalid)?))
-        }
-        _ => Err(Failure::invalid(
-            "timelines are named by exactly one of where and ids",
-        )),
-    }
+pub(crate) fn to_selector(selector: Option<wire::TimelineSelector>, now: Timestamp) -> Result<Selector> {
+    let selector = selector.map(|selector| condition::to_selector(selector, now));
+    Ok(match selector.transpose()? {
+        None => Selector::Condition(Condition::All),
+        Some(TimelineSelector::Condition(condition)) => Selector::Condition(condition),
+        Some(TimelineSelector::Ids(ids)) => Selector::Ids(ids),
+    })
 }
 
 fn to_function(function: Function) -> tideline_query::Function {
@@ -254,6 +247,7 @@ impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
         let code = match &error {
             QueryError::OverBudget { .. } | QueryError::TimedOut { .. } => ErrorCode::OverBudget,
+            QueryError::Overloaded { .. } => ErrorCode::Overloaded,
             QueryError::Cancelled => ErrorCode::Internal,
             QueryError::Invalid(_)
             | QueryError::NoSuchField { .. }

@@ -1,13 +1,14 @@
 //! `/v1/tables`: create, list, read, alter, drop.
 
+use std::sync::PoisonError;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use tideline_engine::{Engine, Table};
-use tideline_model::{TableName, TableSpec, Timestamp};
-use tideline_openapi::table::{
-    CreateTable, TableDetail, TableList, TableSettings, TableStatistics, TableView,
-};
+use tideline_model::{TableName, TableSpec};
+use tideline_openapi::policy::Policy;
+use tideline_openapi::table::{AlterTable, CreateTable, TableDetail, TableList, TableSettings, TableView};
 use tideline_openapi::{DurationText, ErrorBody};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -16,7 +17,8 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
-use crate::resources::Failures;
+use crate::policy;
+use crate::resources::{Failures, TablePath, instant, statistics};
 
 /// Most source tags of a table.
 const SOURCE_TAGS_MAX: usize = 16;
@@ -61,9 +63,8 @@ async fn create(
     id: RequestId,
     JsonBody(body): JsonBody<CreateTable>,
 ) -> Result<(StatusCode, Json<TableDetail>)> {
-    let (name, settings) = body.into_parts();
-    let name = TableName::new(&name).map_err(Failure::invalid)?;
-    let spec = with_changes(TableSpec::default(), settings)?;
+    let name = TableName::new(&body.name).map_err(Failure::invalid)?;
+    let spec = with_changes(TableSpec::default(), body.settings)?;
     let created = app.change(move |engine| {
         let table = engine.create_table(name, spec)?;
         Ok(detail(engine, &table, id))
@@ -74,11 +75,15 @@ async fn create(
 /// Read a table with its statistics
 #[utoipa::path(
     get, path = "/v1/tables/{table}", tag = "tables",
-    params(("table" = String, Path, description = "Name of the table", example = "default")),
+    params(TablePath),
     responses((status = 200, description = "The table", body = TableDetail), Failures)
 )]
-async fn read(State(app): State<App>, id: RequestId, Path(name): Path<String>) -> Result<Json<TableDetail>> {
-    let found = app.read_table(name, |engine, table| Ok(detail(engine, table, id)));
+async fn read(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+) -> Result<Json<TableDetail>> {
+    let found = app.read_table(table, |engine, table| Ok(detail(engine, table, id)));
     found.await.map(Json)
 }
 
@@ -87,8 +92,8 @@ async fn read(State(app): State<App>, id: RequestId, Path(name): Path<String>) -
 /// What the body does not name stays as it is. `source_tags` cannot be changed after the first write.
 #[utoipa::path(
     patch, path = "/v1/tables/{table}", tag = "tables",
-    params(("table" = String, Path, description = "Name of the table", example = "default")),
-    request_body = TableSettings,
+    params(TablePath),
+    request_body = AlterTable,
     responses(
         (status = 200, description = "The altered table", body = TableDetail),
         (status = 409, description = "`source_tags` are fixed", body = ErrorBody),
@@ -98,12 +103,15 @@ async fn read(State(app): State<App>, id: RequestId, Path(name): Path<String>) -
 async fn alter(
     State(app): State<App>,
     id: RequestId,
-    Path(name): Path<String>,
-    JsonBody(changes): JsonBody<TableSettings>,
+    Path(TablePath { table }): Path<TablePath>,
+    JsonBody(AlterTable { settings }): JsonBody<AlterTable>,
 ) -> Result<Json<TableDetail>> {
+    let altering = app.clone();
     let altered = app.change(move |engine| {
-        let spec = TableSpec::clone(&engine.table(&name)?.spec());
-        let table = engine.alter_table(&name, with_changes(spec, changes)?)?;
+        // What another request alters at the same time must not be set back.
+        let _alone = altering.altering.lock().unwrap_or_else(PoisonError::into_inner);
+        let spec = TableSpec::clone(&engine.table(&table)?.spec());
+        let table = engine.alter_table(&table, with_changes(spec, settings)?)?;
         Ok(detail(engine, &table, id))
     });
     altered.await.map(Json)
@@ -141,6 +149,9 @@ fn with_changes(mut spec: TableSpec, settings: TableSettings) -> Result<TableSpe
     if let Some(future) = settings.write_future {
         spec.write_future = future.map(|DurationText(nanos)| nanos);
     }
+    if let Some(changes) = settings.policy {
+        spec.policy = policy::changed(spec.policy, changes)?;
+    }
     Ok(spec)
 }
 
@@ -172,26 +183,14 @@ fn view(table: &Table) -> TableView {
         durability: spec.durability.into(),
         write_past: spec.write_past.map(DurationText),
         write_future: spec.write_future.map(DurationText),
+        policy: Policy::from(&spec.policy),
     }
 }
 
 fn detail(engine: &Engine, table: &Table, id: RequestId) -> TableDetail {
-    let stats = engine.table_stats(table);
     TableDetail {
         table: view(table),
-        statistics: TableStatistics {
-            timelines: stats.timelines,
-            segments: stats.segments,
-            sealed_points: stats.sealed_points,
-            sealed_values: stats.sealed_values,
-            sealed_bytes: stats.sealed_bytes,
-            sealed_from: stats.sealed_span.map(|(first, _)| instant(first)),
-            sealed_to: stats.sealed_span.map(|(_, last)| instant(last)),
-        },
+        statistics: statistics::of(engine, table),
         request_id: id.into(),
     }
-}
-
-fn instant(nanos: i64) -> String {
-    Timestamp::from_nanos_clamped(nanos).to_rfc3339()
 }

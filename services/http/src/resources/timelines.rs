@@ -1,12 +1,14 @@
-//! `/v1/tables/{table}/timelines`: find, describe, set attributes.
+//! `/v1/tables/{table}/timelines`: find, describe, set attributes, delete.
 
 use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
-use tideline_engine::{Timeline, TimelinePage};
+use axum::http::StatusCode;
+use tideline_engine::{Deleted, Timeline, TimelinePage, TimelineSelector};
 use tideline_model::{TimelineId, Timestamp};
 use tideline_openapi::condition::{Property, Subject, Test};
+use tideline_openapi::delete::{DeleteReport, DeleteTimelines};
 use tideline_openapi::timeline::{
     AttributeChanges, TimelineDetail, TimelineList, TimelineQuery, TimelineSearch, TimelineView,
 };
@@ -16,11 +18,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::condition::{from_attribute, to_attribute, to_index, to_sort};
+use crate::condition::{from_attribute, to_attribute, to_index, to_selector, to_sort};
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
-use crate::resources::Failures;
+use crate::resources::{Failures, TablePath, TimelinePath};
 
 /// Timelines of a page where the request does not say.
 const PAGE_DEFAULT: usize = 100;
@@ -29,7 +31,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(search))
-        .routes(routes!(read))
+        .routes(routes!(delete))
+        .routes(routes!(read, delete_one))
         .routes(routes!(set_attributes))
 }
 
@@ -38,13 +41,13 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// A short form of the search: all of the given conditions must hold. In the order of ids.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/timelines", tag = "timelines",
-    params(("table" = String, Path, description = "Name of the table", example = "default"), TimelineQuery),
+    params(TablePath, TimelineQuery),
     responses((status = 200, description = "A page of timelines", body = TimelineList), Failures)
 )]
 async fn list(
     State(app): State<App>,
     id: RequestId,
-    Path(table): Path<String>,
+    Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<TimelineQuery>,
 ) -> Result<Json<TimelineList>> {
     let equals =
@@ -68,32 +71,77 @@ async fn list(
 /// is found as soon as the write is acknowledged.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/timelines/search", tag = "timelines",
-    params(("table" = String, Path, description = "Name of the table", example = "default")),
+    params(TablePath),
     request_body = TimelineSearch,
     responses((status = 200, description = "A page of timelines", body = TimelineList), Failures)
 )]
 async fn search(
     State(app): State<App>,
     id: RequestId,
-    Path(table): Path<String>,
+    Path(TablePath { table }): Path<TablePath>,
     JsonBody(search): JsonBody<TimelineSearch>,
 ) -> Result<Json<TimelineList>> {
     find(&app, table, search, id).await
 }
 
+/// Delete timelines
+///
+/// Those that are selected at that moment, with all their points and attributes. After the answer no read and no search
+/// sees them. One that is written again afterwards comes back with its id. Deleting twice harms nothing.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/timelines/delete", tag = "timelines",
+    params(TablePath),
+    request_body = DeleteTimelines,
+    responses((status = 200, description = "They are gone", body = DeleteReport), Failures)
+)]
+async fn delete(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    JsonBody(DeleteTimelines { timelines }): JsonBody<DeleteTimelines>,
+) -> Result<Json<DeleteReport>> {
+    let selector = to_selector(timelines, app.engine.clock().now())?;
+    Ok(Json(DeleteReport {
+        timelines: delete_selected(&app, table, selector).await?.timelines,
+        request_id: id.into(),
+    }))
+}
+
+/// Delete a timeline
+///
+/// With all its points and attributes. One that is written again afterwards comes back with its id.
+#[utoipa::path(
+    delete, path = "/v1/tables/{table}/timelines/{id}", tag = "timelines",
+    params(TimelinePath),
+    responses((status = 204, description = "It is gone"), Failures)
+)]
+async fn delete_one(
+    State(app): State<App>,
+    Path(TimelinePath { table, id }): Path<TimelinePath>,
+) -> Result<StatusCode> {
+    let selector = TimelineSelector::Ids(vec![parse_id(&id)?]);
+    delete_selected(&app, table, selector).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn delete_selected(app: &App, table: String, selector: TimelineSelector) -> Result<Deleted> {
+    let deleted = app.change(move |engine| {
+        let table = engine.table(&table)?;
+        Ok(engine.delete_timelines(&table, &selector)?)
+    });
+    deleted.await
+}
+
 /// Describe a timeline
 #[utoipa::path(
     get, path = "/v1/tables/{table}/timelines/{id}", tag = "timelines",
-    params(
-        ("table" = String, Path, description = "Name of the table", example = "default"),
-        ("id" = String, Path, description = "32 hexadecimal digits", example = "3f2a9c017bde45a18c40f1e29d3b6a57")
-    ),
+    params(TimelinePath),
     responses((status = 200, description = "The timeline", body = TimelineDetail), Failures)
 )]
 async fn read(
     State(app): State<App>,
     request_id: RequestId,
-    Path((table, id)): Path<(String, String)>,
+    Path(TimelinePath { table, id }): Path<TimelinePath>,
 ) -> Result<Json<TimelineDetail>> {
     let id = parse_id(&id)?;
     let timeline = app
@@ -107,17 +155,14 @@ async fn read(
 /// A value sets, `null` removes, what is not named stays. Durable and findable with the answer.
 #[utoipa::path(
     patch, path = "/v1/tables/{table}/timelines/{id}/attributes", tag = "timelines",
-    params(
-        ("table" = String, Path, description = "Name of the table", example = "default"),
-        ("id" = String, Path, description = "32 hexadecimal digits", example = "3f2a9c017bde45a18c40f1e29d3b6a57")
-    ),
+    params(TimelinePath),
     request_body = AttributeChanges,
     responses((status = 200, description = "The timeline after the change", body = TimelineDetail), Failures)
 )]
 async fn set_attributes(
     State(app): State<App>,
     request_id: RequestId,
-    Path((table, id)): Path<(String, String)>,
+    Path(TimelinePath { table, id }): Path<TimelinePath>,
     JsonBody(AttributeChanges(changes)): JsonBody<AttributeChanges>,
 ) -> Result<Json<TimelineDetail>> {
     let id = parse_id(&id)?;

@@ -12,6 +12,7 @@ use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_engine::{Engine, Settings};
 use tideline_http::HttpSettings;
 use tideline_model::{ManualClock, Timestamp};
+use tideline_scheduler::Scheduler;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -26,6 +27,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) disk: Arc<MemoryDisk>,
+    pub(crate) clock: Arc<ManualClock>,
+    scheduler: Arc<Scheduler>,
     runtime: Runtime,
     stop: Option<oneshot::Sender<()>>,
     serving: Option<JoinHandle<std::io::Result<()>>>,
@@ -43,10 +46,16 @@ impl Server {
 
     pub(crate) fn on(disk: Arc<MemoryDisk>, settings: HttpSettings) -> Self {
         let index = tempfile::tempdir().expect("a folder for the index");
-        let clock = ManualClock::new(Timestamp::parse_rfc3339(NOW).expect("a time"));
+        let clock = Arc::new(ManualClock::new(Timestamp::parse_rfc3339(NOW).expect("a time")));
         let backend = Arc::new(MemoryBackend::open(&disk));
-        let engine = Engine::open(backend, Arc::new(clock), Settings::new(index.path().to_owned()));
+        let engine = Engine::open(
+            backend,
+            Arc::clone(&clock) as _,
+            Settings::new(index.path().to_owned()),
+        );
         let engine = Arc::new(engine.expect("opens"));
+        let scheduler = Scheduler::start(Arc::clone(&engine) as _, tideline_scheduler::Settings::default());
+        let scheduler = Arc::new(scheduler);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -60,10 +69,13 @@ impl Server {
         let shutdown = async {
             let _ = stopped.await;
         };
-        let serving = runtime.spawn(tideline_http::serve(listener, engine, settings, shutdown));
+        let serving = tideline_http::serve(listener, engine, Arc::clone(&scheduler), settings, shutdown);
+        let serving = runtime.spawn(serving);
         Self {
             address,
             disk,
+            clock,
+            scheduler,
             runtime,
             stop: Some(stop),
             serving: Some(serving),
@@ -84,6 +96,7 @@ impl Server {
         if let Some(serving) = self.serving.take() {
             let served = self.runtime.block_on(serving).expect("no panic");
             served.expect("served to its end");
+            self.scheduler.stop();
         }
     }
 

@@ -4,6 +4,8 @@ mod client;
 mod document;
 mod finding;
 mod influx;
+mod jobs;
+mod lifecycle;
 mod limits;
 mod service;
 mod writing;

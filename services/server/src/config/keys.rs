@@ -285,4 +285,47 @@ pub(crate) const KEYS: &[Key] = &[
         "Most such outcomes that are remembered, oldest dropped first.",
         |config| Slot::Count(&mut config.engine.store.requests_max),
     ),
+    Key::new(
+        "query.threads",
+        "Threads that large queries of hot points share. Not set: one for each core.",
+        |config| Slot::OptionalCount(&mut config.http.query.threads),
+    )
+    .within(1, 256),
+    Key::new(
+        "query.cold_threads",
+        "Threads that large queries of cold points share; they yield to all others. Not set: half as many as cores.",
+        |config| Slot::OptionalCount(&mut config.http.query.cold_threads),
+    )
+    .within(1, 256),
+    Key::new(
+        "query.cold_queries_max",
+        "Queries of cold points that run at once; further ones wait. Not set: twice their threads.",
+        |config| Slot::OptionalCount(&mut config.http.query.cold_queries_max),
+    )
+    .within(1, 64),
+    Key::new(
+        "query.cold_waiting_max",
+        "Queries of cold points that wait for their turn; a further one is refused as overload.",
+        |config| Slot::Count(&mut config.http.query.cold_waiting_max),
+    )
+    .within(0, 256),
+    Key::new(
+        "query.cold_read_bytes_per_second",
+        "Bytes that all queries together read from the cold tier, each second. Not set: no limit.",
+        |config| Slot::OptionalBytes64(&mut config.http.query.cold_read_bytes_per_second),
+    )
+    .within(KIB, u64::MAX),
+    Key::new(
+        "lifecycle.purge_delay",
+        "How long points that a policy has hidden are kept before their bytes are freed; until then a longer policy\n\
+         shows them again.",
+        |config| Slot::Duration(&mut config.scheduler.purge_delay),
+    )
+    .within(0, 8_760 * HOUR_MILLIS),
+    Key::new(
+        "lifecycle.interval",
+        "Time between two looks for work in the background: what to fold, move, purge and drop.",
+        |config| Slot::Duration(&mut config.scheduler.tick_interval),
+    )
+    .within(100, HOUR_MILLIS),
 ];

@@ -24,6 +24,10 @@ pub(crate) enum Slot<'a> {
     Bytes64(&'a mut u64),
     Count(&'a mut usize),
     Count64(&'a mut u64),
+    /// A number that need not be set; an empty text unsets it.
+    OptionalCount(&'a mut Option<usize>),
+    /// Bytes that need not be set; an empty text unsets them.
+    OptionalBytes64(&'a mut Option<u64>),
     Duration(&'a mut Duration),
     Secret(&'a mut Option<Secret>),
     LogFormat(&'a mut LogFormat),
@@ -72,6 +76,10 @@ impl Slot<'_> {
             Self::Bytes64(place) => *place = read_bytes(text, &range)?,
             Self::Count(place) => *place = whole(read_count(text, &range)?)?,
             Self::Count64(place) => *place = read_count(text, &range)?,
+            Self::OptionalCount(place) if text.is_empty() => *place = None,
+            Self::OptionalCount(place) => *place = Some(whole(read_count(text, &range)?)?),
+            Self::OptionalBytes64(place) if text.is_empty() => *place = None,
+            Self::OptionalBytes64(place) => *place = Some(read_bytes(text, &range)?),
             Self::Duration(place) => *place = Duration::from_nanos(read_nanos(text, &range)?),
             Self::Secret(place) => *place = Some(Secret::new(text)?),
             Self::LogFormat(place) => {
@@ -103,6 +111,8 @@ impl Slot<'_> {
             Self::Bytes64(place) => quoted(&format_bytes(*place)),
             Self::Count(place) => place.to_string(),
             Self::Count64(place) => place.to_string(),
+            Self::OptionalCount(place) => place.as_ref()?.to_string(),
+            Self::OptionalBytes64(place) => quoted(&format_bytes(*place.as_ref()?)),
             Self::Duration(place) => quoted(&format_duration(
                 i64::try_from(place.as_nanos()).unwrap_or(i64::MAX),
             )),
@@ -119,8 +129,8 @@ impl Slot<'_> {
             Self::Address(_) => "address:port",
             Self::Path(_) | Self::OptionalPath(_) => "path",
             Self::Switch(_) => "true or false",
-            Self::Bytes(_) | Self::Bytes64(_) => "bytes, such as 64MiB",
-            Self::Count(_) | Self::Count64(_) => "a number",
+            Self::Bytes(_) | Self::Bytes64(_) | Self::OptionalBytes64(_) => "bytes, such as 64MiB",
+            Self::Count(_) | Self::Count64(_) | Self::OptionalCount(_) => "a number",
             Self::Duration(_) => "duration, such as 10s or 2h",
             Self::Secret(_) => "text",
             Self::LogFormat(_) => "text or json",

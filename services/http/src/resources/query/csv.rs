@@ -8,7 +8,7 @@ use super::format::{FormatSink, Options, flat_column, flat_tag, hand_on, put_pla
 
 /// Writes every row in the columns of the whole answer. What is absent is an empty cell, an empty text is `""`.
 pub(super) struct CsvAnswer<'w> {
-    out: &'w mut dyn Write,
+    out: &'w mut (dyn Write + Send),
     options: Options,
     header: Header,
     /// What every row of the open series begins with, up to its time.
@@ -19,7 +19,7 @@ pub(super) struct CsvAnswer<'w> {
 }
 
 impl<'w> CsvAnswer<'w> {
-    pub(super) fn new(out: &'w mut dyn Write, options: Options) -> Self {
+    pub(super) fn new(out: &'w mut (dyn Write + Send), options: Options) -> Self {
         Self {
             out,
             options,
@@ -129,12 +129,14 @@ fn put_text(text: &str, out: &mut Vec<u8>) {
 mod tests {
     use tideline_openapi::query::{IntegerForm, TimeForm};
 
+    use super::super::format::Format;
     use super::*;
 
     #[test]
     fn a_reader_of_csv_gets_back_what_was_written() {
         let mut out = Vec::new();
         let options = Options {
+            format: Format::Csv,
             times: TimeForm::Nanos,
             integers: IntegerForm::Number,
             request_id: String::new(),

@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use axum::http::{HeaderMap, header};
+use tideline_model::Tier;
 use tideline_openapi::ErrorCode;
 use tideline_openapi::query::{IntegerForm, TimeForm};
-use tideline_query::{AnswerSink, QueryCost, SinkClosed, Summary, ValueRef};
+use tideline_query::{AnswerSink, QueryCost, SinkClosed, Summary, TierCost, ValueRef};
 
 use super::csv::CsvAnswer;
 use super::json::JsonAnswer;
 use super::ndjson::NdjsonAnswer;
+use crate::context::RequestId;
 use crate::failure::{Failure, Result};
 
 /// A format that answers are written in.
@@ -24,6 +26,7 @@ pub(crate) enum Format {
 /// How an answer is written.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
+    pub(crate) format: Format,
     pub(crate) times: TimeForm,
     pub(crate) integers: IntegerForm,
     pub(crate) request_id: String,
@@ -78,18 +81,39 @@ impl Format {
             Self::Csv => "text/csv; charset=utf-8; header=present",
         }
     }
+}
 
-    pub(crate) fn sink<'w>(self, out: &'w mut dyn Write, options: Options) -> Box<dyn FormatSink + 'w> {
-        match self {
-            Self::Json => Box::new(JsonAnswer::new(out, options)),
-            Self::Ndjson => Box::new(NdjsonAnswer::new(out, options)),
-            Self::Csv => Box::new(CsvAnswer::new(out, options)),
+impl Options {
+    /// What the question and its headers ask for.
+    pub(crate) fn new(
+        headers: &HeaderMap,
+        times: TimeForm,
+        integers: IntegerForm,
+        request_id: RequestId,
+    ) -> Result<Self> {
+        Ok(Self {
+            format: Format::accepted(headers)?,
+            times,
+            integers,
+            request_id: request_id.into(),
+        })
+    }
+
+    /// The sink that writes it.
+    pub(crate) fn sink<'w>(self, out: &'w mut (dyn Write + Send)) -> Box<dyn FormatSink + 'w> {
+        match self.format {
+            Format::Json => Box::new(JsonAnswer::new(out, self)),
+            Format::Ndjson => Box::new(NdjsonAnswer::new(out, self)),
+            Format::Csv => Box::new(CsvAnswer::new(out, self)),
         }
     }
 }
 
 /// Hands a finished piece of text on and keeps its buffer.
-pub(super) fn hand_on(out: &mut dyn Write, buffer: &mut Vec<u8>) -> std::result::Result<(), SinkClosed> {
+pub(super) fn hand_on(
+    out: &mut (dyn Write + Send),
+    buffer: &mut Vec<u8>,
+) -> std::result::Result<(), SinkClosed> {
     let written = out.write_all(buffer);
     buffer.clear();
     written.map_err(|_| SinkClosed)
@@ -174,13 +198,15 @@ pub(super) fn put_plain_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
 /// `"more":…,"next":…,"cost":{…}`.
 pub(super) fn put_summary(summary: &Summary, out: &mut Vec<u8>) {
     let QueryCost {
-        timelines,
+        timelines, elapsed, ..
+    } = summary.cost;
+    let TierCost {
         chunks,
         points,
         values,
         bytes,
-        elapsed,
-    } = summary.cost;
+        ..
+    } = summary.cost.total();
     let more = summary.more;
     let micros = elapsed.as_micros() as f64;
     // Writing to memory cannot fail.
@@ -192,8 +218,33 @@ pub(super) fn put_summary(summary: &Summary, out: &mut Vec<u8>) {
     let _ = write!(
         out,
         ",\"cost\":{{\"timelines\":{timelines},\"chunks\":{chunks},\"points\":{points},\"values\":{values},\
-         \"bytes\":{bytes},\"elapsed_ms\":{}}}",
+         \"bytes\":{bytes},\"elapsed_ms\":{},\"tiers\":{{",
         micros / 1_000.0
+    );
+    for (at, tier) in Tier::ALL.into_iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        put_tier_cost(tier, summary.cost.of(tier), out);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+fn put_tier_cost(tier: Tier, cost: TierCost, out: &mut Vec<u8>) {
+    let TierCost {
+        segments,
+        chunks,
+        points,
+        values,
+        bytes,
+        summaries,
+        summarized_points,
+    } = cost;
+    // Writing to memory cannot fail.
+    let _ = write!(
+        out,
+        "\"{tier}\":{{\"segments\":{segments},\"chunks\":{chunks},\"points\":{points},\"values\":{values},\
+         \"bytes\":{bytes},\"summaries\":{summaries},\"summarized_points\":{summarized_points}}}"
     );
 }
 

@@ -10,7 +10,7 @@ use super::format::{
 
 /// Writes `tideline_openapi::query::PointAnswer` as it comes.
 pub(super) struct JsonAnswer<'w> {
-    out: &'w mut dyn Write,
+    out: &'w mut (dyn Write + Send),
     options: Options,
     columns: Vec<String>,
     /// Series begun.
@@ -21,7 +21,7 @@ pub(super) struct JsonAnswer<'w> {
 }
 
 impl<'w> JsonAnswer<'w> {
-    pub(super) fn new(out: &'w mut dyn Write, options: Options) -> Self {
+    pub(super) fn new(out: &'w mut (dyn Write + Send), options: Options) -> Self {
         Self {
             out,
             options,

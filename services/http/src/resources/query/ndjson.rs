@@ -11,7 +11,7 @@ use super::format::{
 
 /// Writes a line for each row.
 pub(super) struct NdjsonAnswer<'w> {
-    out: &'w mut dyn Write,
+    out: &'w mut (dyn Write + Send),
     options: Options,
     columns: Vec<String>,
     /// What every row of the open series begins with, up to its time.
@@ -22,7 +22,7 @@ pub(super) struct NdjsonAnswer<'w> {
 }
 
 impl<'w> NdjsonAnswer<'w> {
-    pub(super) fn new(out: &'w mut dyn Write, options: Options) -> Self {
+    pub(super) fn new(out: &'w mut (dyn Write + Send), options: Options) -> Self {
         Self {
             out,
             options,

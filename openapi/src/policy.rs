@@ -1,0 +1,412 @@
+//! How the points of a table age, as it holds and as it is changed.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use tideline_model::{Policy as ModelPolicy, Schedule as ModelSchedule};
+use utoipa::ToSchema;
+
+use crate::time::DurationText;
+
+/// Characters of a wrong value that a message repeats.
+const SHOWN_CHARS_MAX: usize = 80;
+
+/// How the points of a table age. Ages count back from now; `null` = for ever, or without limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "hot_ttl": "7d",
+    "cold_ttl": null,
+    "retention": "90d",
+    "timeline_ttl": null,
+    "migrate": {"cron": "0 3 * * *", "time_zone": "Europe/Berlin"},
+    "expire": "continuous",
+    "move_bytes_per_second": 33_554_432,
+    "timelines_per_minute": 100_000
+}))]
+pub struct Policy {
+    /// Age at which points move from the hot to the cold tier.
+    pub hot_ttl: Option<DurationText>,
+    /// Age at which points leave the cold tier for good; above `hot_ttl`.
+    pub cold_ttl: Option<DurationText>,
+    /// Age at which points are gone from every tier: hidden at once, their bytes freed some time later.
+    pub retention: Option<DurationText>,
+    /// Silence after which a timeline is removed with all its points.
+    pub timeline_ttl: Option<DurationText>,
+    /// When points move from hot to cold.
+    pub migrate: Schedule,
+    /// When the bytes of expired points and timelines are freed.
+    pub expire: Schedule,
+    /// Most bytes that moves of this table read in a second.
+    pub move_bytes_per_second: Option<u64>,
+    /// Most timelines that writes may add in a minute; lines that would add more are rejected with the tag that grows.
+    pub timelines_per_minute: Option<u64>,
+}
+
+/// When a kind of move may begin: `"continuous"`, or the instants of a cron expression.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+#[schema(example = json!({"cron": "0 3 * * *", "time_zone": "Europe/Berlin"}))]
+pub enum Schedule {
+    /// As soon as there is something to move.
+    Word(ScheduleWord),
+    /// At the instants of a cron expression, and after a start if one of them was missed.
+    Cron(CronSchedule),
+}
+
+/// A schedule in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScheduleWord {
+    /// As soon as there is something to move.
+    Continuous,
+}
+
+/// The instants of a cron expression.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"cron": "0 3 * * *", "time_zone": "Europe/Berlin"}))]
+pub struct CronSchedule {
+    /// Five fields (minute, hour, day of month, month, day of week), or six with seconds first.
+    pub cron: String,
+    /// Name in the IANA time zone database. Default `UTC`.
+    #[serde(default = "utc")]
+    pub time_zone: String,
+}
+
+fn utc() -> String {
+    "UTC".into()
+}
+
+/// Changes of a policy. What is left away stays as it is; `null` takes a setting away.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(example = json!({"hot_ttl": "3d", "retention": "90d", "timeline_ttl": null}))]
+pub struct PolicyChanges {
+    /// Age at which points move from the hot to the cold tier. Default `7d`; `null` = never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DurationText>)]
+    pub hot_ttl: Option<Option<DurationText>>,
+    /// Age at which points leave the cold tier for good; above `hot_ttl`. Default `null` = never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DurationText>)]
+    pub cold_ttl: Option<Option<DurationText>>,
+    /// Age at which points are gone from every tier: hidden at once, their bytes freed some time later. Default `null` =
+    /// never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DurationText>)]
+    pub retention: Option<Option<DurationText>>,
+    /// Silence after which a timeline is removed with all its points. Default `null` = never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DurationText>)]
+    pub timeline_ttl: Option<Option<DurationText>>,
+    /// When points move from hot to cold. Default `continuous`, which `null` means too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migrate: Option<Schedule>,
+    /// When the bytes of expired points and timelines are freed. Default `continuous`, which `null` means too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expire: Option<Schedule>,
+    /// Most bytes that moves of this table read in a second, at least 1. Default `null` = no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub move_bytes_per_second: Option<Option<u64>>,
+    /// Most timelines that writes may add in a minute, at least 1. Default `null` = no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub timelines_per_minute: Option<Option<u64>>,
+}
+
+/// A member of a policy that cannot be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyError {
+    /// Which.
+    pub member: &'static str,
+    /// Why, with an example of what is right.
+    pub reason: String,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "policy.{}: {}", self.member, self.reason)
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+/// The members as they were sent, so that an error can name the one that is wrong.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Form {
+    #[serde(default, deserialize_with = "sent")]
+    hot_ttl: Option<Value>,
+    #[serde(default, deserialize_with = "sent")]
+    cold_ttl: Option<Value>,
+    #[serde(default, deserialize_with = "sent")]
+    retention: Option<Value>,
+    #[serde(default, deserialize_with = "sent")]
+    timeline_ttl: Option<Value>,
+    #[serde(default, deserialize_with = "sent")]
+    migrate: Option<Value>,
+    #[serde(default, deserialize_with = "sent")]
+    expire: Option<Value>,
+    #[serde(default, deserialize_with = "sent")]
+    move_bytes_per_second: Option<Value>,
+    #[serde(default, deserialize_with = "sent")]
+    timelines_per_minute: Option<Value>,
+}
+
+/// A member that was sent, `null` or not.
+fn sent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+impl<'de> Deserialize<'de> for PolicyChanges {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let form = Form::deserialize(deserializer)?;
+        Self::try_from(form).map_err(serde::de::Error::custom)
+    }
+}
+
+impl TryFrom<Form> for PolicyChanges {
+    type Error = PolicyError;
+
+    fn try_from(form: Form) -> Result<Self, PolicyError> {
+        Ok(Self {
+            hot_ttl: age("hot_ttl", form.hot_ttl)?,
+            cold_ttl: age("cold_ttl", form.cold_ttl)?,
+            retention: age("retention", form.retention)?,
+            timeline_ttl: age("timeline_ttl", form.timeline_ttl)?,
+            migrate: schedule("migrate", form.migrate)?,
+            expire: schedule("expire", form.expire)?,
+            move_bytes_per_second: limit("move_bytes_per_second", form.move_bytes_per_second)?,
+            timelines_per_minute: limit("timelines_per_minute", form.timelines_per_minute)?,
+        })
+    }
+}
+
+fn age(member: &'static str, sent: Option<Value>) -> Result<Option<Option<DurationText>>, PolicyError> {
+    nullable(sent, |value| {
+        let duration = value
+            .as_str()
+            .map(str::to_owned)
+            .and_then(|text| text.try_into().ok());
+        let duration = duration.filter(|DurationText(nanos)| *nanos > 0);
+        duration.ok_or_else(|| PolicyError {
+            member,
+            reason: format!(
+                "{} is no age; write one above zero and below 292 years such as \"7d\" or \"12h\", or null for none",
+                shown(value)
+            ),
+        })
+    })
+}
+
+fn limit(member: &'static str, sent: Option<Value>) -> Result<Option<Option<u64>>, PolicyError> {
+    nullable(sent, |value| {
+        value
+            .as_u64()
+            .filter(|limit| *limit > 0)
+            .ok_or_else(|| PolicyError {
+                member,
+                reason: format!(
+                    "{} is no limit; write a whole number from 1 such as 1000000, or null for none",
+                    shown(value)
+                ),
+            })
+    })
+}
+
+fn schedule(member: &'static str, sent: Option<Value>) -> Result<Option<Schedule>, PolicyError> {
+    let read = nullable(sent, |value| {
+        Schedule::deserialize(value).map_err(|_| PolicyError {
+            member,
+            reason: format!(
+                "{} is no schedule; write \"continuous\", or an object such as \
+                 {{\"cron\": \"0 3 * * *\", \"time_zone\": \"Europe/Berlin\"}}",
+                shown(value)
+            ),
+        })
+    })?;
+    Ok(read.map(|schedule| schedule.unwrap_or(Schedule::Word(ScheduleWord::Continuous))))
+}
+
+/// Not sent, `null`, or what `read` makes of it.
+fn nullable<T>(
+    sent: Option<Value>,
+    read: impl FnOnce(&Value) -> Result<T, PolicyError>,
+) -> Result<Option<Option<T>>, PolicyError> {
+    match sent {
+        None => Ok(None),
+        Some(Value::Null) => Ok(Some(None)),
+        Some(value) => read(&value).map(|value| Some(Some(value))),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+impl PolicyChanges {
+    /// `policy` with these changes. Whether its members go together is checked elsewhere.
+    pub fn applied_to(self, mut policy: ModelPolicy) -> ModelPolicy {
+        let nanos = |age: Option<DurationText>| age.map(|DurationText(nanos)| nanos);
+        let Self {
+            hot_ttl,
+            cold_ttl,
+            retention,
+            timeline_ttl,
+            migrate,
+            expire,
+            move_bytes_per_second,
+            timelines_per_minute,
+        } = self;
+        set(&mut policy.hot_ttl, hot_ttl.map(nanos));
+        set(&mut policy.cold_ttl, cold_ttl.map(nanos));
+        set(&mut policy.retention, retention.map(nanos));
+        set(&mut policy.timeline_ttl, timeline_ttl.map(nanos));
+        set(&mut policy.migrate, migrate.map(Into::into));
+        set(&mut policy.expire, expire.map(Into::into));
+        set(&mut policy.move_bytes_per_second, move_bytes_per_second);
+        set(&mut policy.timelines_per_minute, timelines_per_minute);
+        policy
+    }
+}
+
+fn set<T>(place: &mut T, change: Option<T>) {
+    if let Some(value) = change {
+        *place = value;
+    }
+}
+
+impl From<Schedule> for ModelSchedule {
+    fn from(schedule: Schedule) -> Self {
+        match schedule {
+            Schedule::Word(ScheduleWord::Continuous) => Self::Continuous,
+            Schedule::Cron(CronSchedule { cron, time_zone }) => Self::Cron {
+                expression: cron,
+                time_zone,
+            },
+        }
+    }
+}
+
+impl From<&ModelSchedule> for Schedule {
+    fn from(schedule: &ModelSchedule) -> Self {
+        match schedule {
+            ModelSchedule::Continuous => Self::Word(ScheduleWord::Continuous),
+            ModelSchedule::Cron {
+                expression,
+                time_zone,
+            } => Self::Cron(CronSchedule {
+                cron: expression.clone(),
+                time_zone: time_zone.clone(),
+            }),
+        }
+    }
+}
+
+impl From<&ModelPolicy> for Policy {
+    fn from(policy: &ModelPolicy) -> Self {
+        Self {
+            hot_ttl: policy.hot_ttl.map(DurationText),
+            cold_ttl: policy.cold_ttl.map(DurationText),
+            retention: policy.retention.map(DurationText),
+            timeline_ttl: policy.timeline_ttl.map(DurationText),
+            migrate: Schedule::from(&policy.migrate),
+            expire: Schedule::from(&policy.expire),
+            move_bytes_per_second: policy.move_bytes_per_second,
+            timelines_per_minute: policy.timelines_per_minute,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_model::time::NANOS_PER_DAY;
+
+    use super::*;
+
+    fn changes(json: &str) -> Result<PolicyChanges, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_named_members_change_and_null_takes_away() {
+        let before = ModelPolicy {
+            cold_ttl: Some(30 * NANOS_PER_DAY),
+            migrate: ModelSchedule::Cron {
+                expression: "0 3 * * *".into(),
+                time_zone: "UTC".into(),
+            },
+            timelines_per_minute: Some(5),
+            ..ModelPolicy::default()
+        };
+        let same = changes("{}")
+            .expect("nothing is named")
+            .applied_to(before.clone());
+        assert_eq!(same, before);
+        let json = r#"{"hot_ttl": null, "retention": "1d12h", "migrate": null, "expire": {"cron": "*/5 * * * *"},
+            "timelines_per_minute": 7}"#;
+        let after = changes(json).expect("all are right").applied_to(before.clone());
+        let expected = ModelPolicy {
+            hot_ttl: None,
+            retention: Some(NANOS_PER_DAY / 2 * 3),
+            migrate: ModelSchedule::Continuous,
+            expire: ModelSchedule::Cron {
+                expression: "*/5 * * * *".into(),
+                time_zone: "UTC".into(),
+            },
+            timelines_per_minute: Some(7),
+            ..before
+        };
+        assert_eq!(after, expected);
+        let shown = serde_json::to_value(Policy::from(&after)).expect("plain data");
+        assert_eq!(
+            changes(&shown.to_string())
+                .expect("it reads back")
+                .applied_to(ModelPolicy::default()),
+            after
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_reason_and_example() {
+        for (json, member, reason) in [
+            (r#"{"hot_ttl": "7 days"}"#, "hot_ttl", "\"7 days\" is no age"),
+            (r#"{"hot_ttl": 7}"#, "hot_ttl", "7 is no age"),
+            (r#"{"cold_ttl": "0s"}"#, "cold_ttl", "above zero"),
+            (r#"{"retention": "300y"}"#, "retention", "below 292 years"),
+            (r#"{"timeline_ttl": ["1d"]}"#, "timeline_ttl", "such as \"7d\""),
+            (r#"{"migrate": "nightly"}"#, "migrate", "\"continuous\""),
+            (r#"{"expire": {"crom": "* * * * *"}}"#, "expire", "0 3 * * *"),
+            (
+                r#"{"move_bytes_per_second": 0}"#,
+                "move_bytes_per_second",
+                "from 1",
+            ),
+            (
+                r#"{"timelines_per_minute": -1.5}"#,
+                "timelines_per_minute",
+                "-1.5 is no limit",
+            ),
+        ] {
+            let error = changes(json).expect_err(json);
+            assert!(
+                error.starts_with(&format!("policy.{member}: ")),
+                "{json}: {error}"
+            );
+            assert!(error.contains(reason), "{json}: {error}");
+        }
+        let unknown = changes(r#"{"hot_tll": "7d"}"#).expect_err("a typing error");
+        assert!(
+            unknown.contains("`hot_tll`") && unknown.contains("`hot_ttl`"),
+            "{unknown}"
+        );
+        let long = changes(&format!("{{\"hot_ttl\": \"{}\"}}", "x".repeat(10_000))).expect_err("long");
+        assert!(long.len() < 300, "{long}");
+    }
+}

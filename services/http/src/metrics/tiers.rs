@@ -1,0 +1,163 @@
+//! What each tier holds, what writing it has cost, and what waits to be freed.
+
+use std::fmt;
+
+use tideline_backend::CacheUsage;
+use tideline_engine::{Engine, EngineStats, TableStats, TierStats};
+use tideline_model::Tier;
+use tideline_model::time::NANOS_PER_SECOND;
+
+use super::figures::Figures;
+
+const LABEL: &str = "tier";
+
+pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &EngineStats) -> fmt::Result {
+    let tables: Vec<TableStats> = engine
+        .all_table_stats()
+        .into_iter()
+        .map(|(_, stats)| stats)
+        .collect();
+    all(figures, stats)?;
+    held(figures, &tables)?;
+    loaded(figures, stats)?;
+    waiting(figures, &tables)?;
+    caches(figures, stats)
+}
+
+/// All segments together.
+fn all(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
+    let store = &stats.store;
+    figures.gauge("segments", "Published segments", store.segments as f64)?;
+    figures.gauge(
+        "segment_points",
+        "Points in segments",
+        store.segment_points as f64,
+    )?;
+    figures.gauge(
+        "segment_values",
+        "Field values in segments",
+        store.segment_values as f64,
+    )?;
+    figures.gauge(
+        "segment_bytes",
+        "Chunks and keys in segments",
+        store.segment_bytes as f64,
+    )
+}
+
+/// The segments of each tier.
+fn held(figures: &mut Figures<'_>, tables: &[TableStats]) -> fmt::Result {
+    let of = |tier: Tier| {
+        let tables = tables.iter().map(move |table| match tier {
+            Tier::Hot => table.hot,
+            Tier::Cold => table.cold,
+        });
+        tables.fold(TierStats::default(), |mut sum, table| {
+            sum.segments += table.segments;
+            sum.windows += table.windows;
+            sum.points += table.points;
+            sum.bytes += table.bytes;
+            sum.span = match (sum.span, table.span) {
+                (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+                (one, other) => one.or(other),
+            };
+            sum
+        })
+    };
+    let tiers = Tier::ALL.map(|tier| (tier.name(), of(tier)));
+    let mut each = |name, help, figure: fn(&TierStats) -> f64| {
+        let values = tiers.each_ref().map(|(tier, stats)| (*tier, figure(stats)));
+        figures.gauges(name, help, (LABEL, &values))
+    };
+    each("tier_segments", "Published segments", |stats| {
+        stats.segments as f64
+    })?;
+    each(
+        "tier_windows",
+        "Windows of all tables that have segments",
+        |stats| stats.windows as f64,
+    )?;
+    each("tier_points", "Points in segments", |stats| stats.points as f64)?;
+    each("tier_bytes", "Chunks and keys in segments", |stats| {
+        stats.bytes as f64
+    })?;
+    let seconds = |at: fn(&(i64, i64)) -> i64| {
+        let spans = tiers
+            .iter()
+            .filter_map(|(tier, stats)| Some((*tier, stats.span.as_ref().map(at)?)));
+        spans
+            .map(|(tier, nanos)| (tier, nanos as f64 / NANOS_PER_SECOND as f64))
+            .collect::<Vec<_>>()
+    };
+    let (oldest, newest) = (seconds(|span| span.0), seconds(|span| span.1));
+    figures.gauges(
+        "tier_oldest_timestamp_seconds",
+        "Time of the oldest sealed point",
+        (LABEL, &oldest),
+    )?;
+    figures.gauges(
+        "tier_newest_timestamp_seconds",
+        "Time of the newest sealed point",
+        (LABEL, &newest),
+    )
+}
+
+/// What was written so that they hold what they hold: over the bytes that stay, this is write amplification.
+fn loaded(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
+    let of_tiers = |bytes: [u64; 2]| Tier::ALL.map(|tier| (tier.name(), bytes[tier as usize] as f64));
+    figures.counters(
+        "seal_loaded_bytes",
+        "Bytes that seals have loaded",
+        (LABEL, &of_tiers(stats.store.sealed_bytes)),
+    )?;
+    figures.counters(
+        "rewrite_loaded_bytes",
+        "Bytes that folds, migrations and purges have loaded",
+        (LABEL, &of_tiers(stats.store.rewritten_bytes)),
+    )
+}
+
+/// What is invisible, and waits to be freed.
+fn waiting(figures: &mut Figures<'_>, tables: &[TableStats]) -> fmt::Result {
+    let sum = |figure: fn(&TableStats) -> u64| tables.iter().map(figure).sum::<u64>() as f64;
+    figures.gauge(
+        "deletes_waiting",
+        "Deletes that some segment still has to be cleared of",
+        sum(|table| table.deletes_waiting),
+    )?;
+    figures.gauge(
+        "bytes_with_deletes",
+        "Segments that some delete may hide points of",
+        sum(|table| table.bytes_with_deletes),
+    )?;
+    figures.gauge(
+        "expired_bytes",
+        "Segments whose points have all expired",
+        sum(|table| table.expired_bytes),
+    )
+}
+
+/// The cache of each tier.
+fn caches(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
+    let usage = &stats.store.usage;
+    let caches = [
+        (Tier::Hot.name(), usage.hot_cache),
+        (Tier::Cold.name(), usage.cold_cache),
+    ];
+    let of = |figure: fn(&CacheUsage) -> u64| caches.map(|(tier, cache)| (tier, figure(&cache) as f64));
+    figures.gauges(
+        "cache_capacity_bytes",
+        "Most bytes that the cache of blocks may hold",
+        (LABEL, &of(|cache| cache.capacity_bytes)),
+    )?;
+    figures.gauges(
+        "cache_bytes",
+        "Bytes that the cache of blocks holds",
+        (LABEL, &of(|cache| cache.used_bytes)),
+    )?;
+    figures.counters(
+        "cache_misses",
+        "Blocks that had to be read",
+        (LABEL, &of(|cache| cache.misses)),
+    )
+}

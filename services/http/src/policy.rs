@@ -1,0 +1,151 @@
+//! Changes of a policy: applied, and refused where the outcome cannot be kept.
+
+use chrono_tz::TZ_VARIANTS;
+use tideline_model::time::format_duration;
+use tideline_model::{Policy, Schedule};
+use tideline_openapi::policy::{PolicyChanges, PolicyError};
+use tideline_scheduler::ScheduleError;
+use tideline_scheduler::schedule::validate;
+
+use crate::failure::{Failure, Result};
+
+/// Fewest letters of a place for which one typing error is allowed; each so many more allow one more.
+const LETTERS_PER_ERROR: usize = 3;
+
+/// `policy` with changes, checked as a whole.
+pub(crate) fn changed(policy: Policy, changes: PolicyChanges) -> Result<Policy> {
+    let policy = changes.applied_to(policy);
+    check(&policy).map_err(Failure::invalid)?;
+    Ok(policy)
+}
+
+fn check(policy: &Policy) -> std::result::Result<(), PolicyError> {
+    let cold_ttl = |reason| PolicyError {
+        member: "cold_ttl",
+        reason,
+    };
+    match (policy.hot_ttl, policy.cold_ttl) {
+        (None, Some(_)) => {
+            return Err(cold_ttl(
+                "without a hot_ttl no point ever becomes cold; set hot_ttl too, to an age such as \"7d\", or retention \
+                 instead"
+                    .into(),
+            ));
+        }
+        (Some(hot), Some(cold)) if cold <= hot => {
+            return Err(cold_ttl(format!(
+                "{} is not above hot_ttl, which is {}: points go from hot to cold at the one age and leave cold at the \
+                 other; write more, such as {:?}, or null for never",
+                format_duration(cold),
+                format_duration(hot),
+                format_duration(hot.saturating_mul(4))
+            )));
+        }
+        _ => {}
+    }
+    check_schedule("migrate", &policy.migrate)?;
+    check_schedule("expire", &policy.expire)
+}
+
+fn check_schedule(member: &'static str, schedule: &Schedule) -> std::result::Result<(), PolicyError> {
+    let Schedule::Cron {
+        expression,
+        time_zone,
+    } = schedule
+    else {
+        return Ok(());
+    };
+    validate(expression, time_zone).map_err(|error| PolicyError {
+        member,
+        reason: match &error {
+            ScheduleError::TimeZone(_) => match similar_zone(time_zone) {
+                Some(zone) => format!("{error}; did you mean {zone}?"),
+                None => error.to_string(),
+            },
+            ScheduleError::Expression { .. } | ScheduleError::Never(_) => {
+                format!("{error}; write one such as \"0 3 * * *\", every night at three")
+            }
+        },
+    })
+}
+
+/// The time zone that is spelled like a text, or whose place is: `berlin` means `Europe/Berlin`.
+fn similar_zone(text: &str) -> Option<&'static str> {
+    if text.len() > 64 {
+        return None;
+    }
+    let text = text.to_ascii_lowercase().replace(' ', "_");
+    let distance = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        let place = name.rsplit('/').next().unwrap_or(&name);
+        let by_place = strsim::damerau_levenshtein(place, &text);
+        strsim::damerau_levenshtein(&name, &text).min(by_place)
+    };
+    let zones = TZ_VARIANTS.iter().map(|zone| zone.name());
+    let nearest = zones.map(|name| (distance(name), name.len(), name)).min()?;
+    (nearest.0 <= text.len() / LETTERS_PER_ERROR).then_some(nearest.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(json: &str) -> String {
+        let changes = serde_json::from_str(json).expect(json);
+        changed(Policy::default(), changes).expect_err(json).message
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_kept_is_refused_by_member() {
+        for (json, member, said) in [
+            (
+                r#"{"cold_ttl": "7d"}"#,
+                "cold_ttl",
+                "7d is not above hot_ttl, which is 7d",
+            ),
+            (r#"{"hot_ttl": "30d", "cold_ttl": "3d"}"#, "cold_ttl", "\"120d\""),
+            (
+                r#"{"hot_ttl": null, "cold_ttl": "3d"}"#,
+                "cold_ttl",
+                "without a hot_ttl",
+            ),
+            (
+                r#"{"migrate": {"cron": "every night"}}"#,
+                "migrate",
+                "\"0 3 * * *\"",
+            ),
+            (r#"{"expire": {"cron": "0 0 30 2 *"}}"#, "expire", "never comes"),
+            (
+                r#"{"expire": {"cron": "0 3 * * *", "time_zone": "Europe/Berlim"}}"#,
+                "expire",
+                "did you mean Europe/Berlin?",
+            ),
+        ] {
+            let message = refused(json);
+            assert!(
+                message.starts_with(&format!("policy.{member}: ")),
+                "{json}: {message}"
+            );
+            assert!(message.contains(said), "{json}: {message}");
+        }
+        let changes = serde_json::from_str(r#"{"hot_ttl": null, "retention": "1d"}"#).expect("right");
+        assert_eq!(
+            changed(Policy::default(), changes).expect("never cold").hot_ttl,
+            None
+        );
+    }
+
+    #[test]
+    fn a_time_zone_is_guessed_by_its_place() {
+        for (text, zone) in [
+            ("berlin", Some("Europe/Berlin")),
+            ("america/new york", Some("America/New_York")),
+            ("Asia/Tokio", Some("Asia/Tokyo")),
+            ("utc", Some("UTC")),
+            ("middle of nowhere", None),
+            ("", None),
+        ] {
+            assert_eq!(similar_zone(text), zone, "{text}");
+        }
+    }
+}

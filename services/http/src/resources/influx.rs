@@ -1,0 +1,104 @@
+//! What the writes of both InfluxDB protocols share.
+
+use std::time::Duration;
+
+use axum::extract::Request;
+use tideline_engine::growth::is_growth_refusal;
+use tideline_engine::{WriteOptions, WriteOutcome};
+use tideline_ingest_protocols::line_protocol::{partial_write, unable_to_parse};
+use tideline_model::Precision;
+use tideline_openapi::ErrorCode;
+
+use crate::app::App;
+use crate::body::{self, BodyLimits};
+use crate::failure::{Failure, Result};
+use crate::ingest::{self, Format, Target, Write, Written};
+
+/// Rejects that an error text names.
+const REJECTS_SHOWN_MAX: usize = 100;
+/// When lines of new timelines are worth sending again: some of a minute's have been forgotten by then.
+const GROWTH_RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// Stores the lines of a request where a `db` or `bucket` of this name leads. A failure unless all were stored; good
+/// lines are stored either way.
+pub(super) async fn write(
+    app: &App,
+    request: Request,
+    protocol: &'static str,
+    database: String,
+    precision: Option<String>,
+) -> Result<()> {
+    let precision = precision.as_deref().filter(|name| !name.is_empty());
+    let write = Write {
+        protocol,
+        format: Format::Lines,
+        precision: precision.map(parse_precision).transpose()?.unwrap_or_default(),
+        target: Target::Database(database),
+        options: WriteOptions {
+            durability: None,
+            request_key: ingest::request_key(request.headers())?,
+        },
+    };
+    let received = body::receive(request, app, BodyLimits::writes(&app.settings)).await?;
+    let written = ingest::write(app, received, write).await?;
+    refusal(&written).map_or(Ok(()), Err)
+}
+
+/// The refusal of lines that may be stored later. It says nothing of what is wrong for good: agents that read
+/// `partial write` drop the batch.
+fn later(outcome: &WriteOutcome) -> Failure {
+    let for_now = outcome
+        .rejects
+        .iter()
+        .find(|reject| is_growth_refusal(&reject.reason));
+    let reason = for_now.map_or("too many new timelines", |reject| &reject.reason);
+    let message = format!("{} lines are refused for now: {reason}", outcome.retryable);
+    Failure {
+        retry_after: Some(GROWTH_RETRY_AFTER),
+        ..Failure::new(ErrorCode::TooManyTimelines, message)
+    }
+}
+
+fn parse_precision(name: &str) -> Result<Precision> {
+    Precision::parse(name)
+        .ok_or_else(|| Failure::invalid(format!("invalid precision {name:?} (use n, u, ms, s, m or h)")))
+}
+
+/// What InfluxDB answers to a write that was not stored in full; `None` when it was. Agents look for `partial write`
+/// and `unable to parse`.
+fn refusal(written: &Written) -> Option<Failure> {
+    let outcome = &written.outcome;
+    if outcome.rejected == 0 {
+        return None;
+    }
+    if outcome.retryable > 0 {
+        return Some(later(outcome));
+    }
+    let is_unreadable = |line: u32| written.unreadable.binary_search(&line).is_ok();
+    let shown = outcome.rejects.iter().take(REJECTS_SHOWN_MAX);
+    let mut texts: Vec<String> = shown
+        .map(|reject| {
+            if is_unreadable(reject.line) {
+                unable_to_parse(&reject.excerpt, &reject.reason)
+            } else {
+                reject.reason.clone()
+            }
+        })
+        .collect();
+    let hidden = outcome.rejected.saturating_sub(texts.len() as u64);
+    if hidden > 0 {
+        texts.push(format!("{hidden} more lines"));
+    }
+    let texts = texts.join("\n");
+    let unreadable = written.unreadable.len().min(outcome.rejected as usize);
+    let dropped = outcome.rejected as usize - unreadable;
+    if outcome.points == 0 && dropped == 0 {
+        return Some(Failure::new(ErrorCode::AllRejected, texts));
+    }
+    let code = if outcome.points == 0 {
+        ErrorCode::AllRejected
+    } else {
+        ErrorCode::Invalid
+    };
+    Some(Failure::new(code, partial_write(&texts, dropped)))
+}

@@ -1,0 +1,78 @@
+//! `/v1/policies/preview`: what a policy would do.
+
+use axum::Json;
+use axum::extract::State;
+use tideline_model::Policy;
+use tideline_openapi::policy;
+use tideline_openapi::preview::{Amount, PlannedMove, PolicyPreview, PreviewPolicy};
+use tideline_scheduler::Preview;
+use tideline_scheduler::plan;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::Json as JsonBody;
+use crate::failure::Result;
+use crate::policy::changed;
+use crate::resources::{Failures, instant, span};
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(preview))
+}
+
+/// Preview a policy
+///
+/// What the policy of a table would move, hide and free if it held from now on: as it is, or with changes. Nothing is
+/// done.
+#[utoipa::path(
+    post, path = "/v1/policies/preview", tag = "jobs",
+    request_body = PreviewPolicy,
+    responses((status = 200, description = "What it would do", body = PolicyPreview), Failures)
+)]
+async fn preview(
+    State(app): State<App>,
+    id: RequestId,
+    JsonBody(PreviewPolicy { table, policy }): JsonBody<PreviewPolicy>,
+) -> Result<Json<PolicyPreview>> {
+    let scheduler = app.scheduler.clone();
+    let preview = app.read_table(table, move |_, table| {
+        let held = Policy::clone(&table.spec().policy);
+        let policy = policy.map(|changes| changed(held, changes)).transpose()?;
+        Ok(scheduler.preview(table.name().as_str(), policy)?)
+    });
+    Ok(Json(view(preview.await?, id)))
+}
+
+fn view(preview: Preview, id: RequestId) -> PolicyPreview {
+    let planned = |amount: plan::Amount, at: Option<i64>, windows: Vec<_>| PlannedMove {
+        amount: self::amount(amount),
+        begins: at.map(instant),
+        first_windows: windows
+            .into_iter()
+            .map(|window: tideline_model::TimeRange| span((window.start, window.end)))
+            .collect(),
+    };
+    PolicyPreview {
+        now: instant(preview.now),
+        policy: policy::Policy::from(&preview.policy),
+        migrate: planned(preview.migrates, preview.migrates_at, preview.migrating),
+        hide: amount(preview.hides),
+        free: planned(preview.drops, preview.drops_at, preview.dropping),
+        visible_from: preview.visible_from.map(instant),
+        paused: preview.expiry_paused,
+        request_id: id.into(),
+    }
+}
+
+/// How much something is about, as answers say it.
+pub(super) fn amount(amount: plan::Amount) -> Amount {
+    Amount {
+        windows: amount.windows,
+        segments: amount.segments,
+        timelines: amount.timelines,
+        points: amount.points,
+        values: amount.values,
+        bytes: amount.bytes,
+    }
+}

@@ -1,0 +1,122 @@
+//! `/v1/tables/{table}/hot-ranges`, `/partitions`: where the load of a table lies; and the statistics of its description.
+
+use axum::Json;
+use axum::extract::State;
+use tideline_engine::{Engine, Table, TierStats};
+use tideline_openapi::statistics::{
+    HeldPoints, HotRange, HotRangeList, Partition, PartitionList, TableStatistics, TierStatistics,
+    UnsealedPoints,
+};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::Path;
+use crate::failure::Result;
+use crate::resources::{Failures, TablePath, instant};
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(hot_ranges))
+        .routes(routes!(partitions))
+}
+
+/// List hot ranges
+///
+/// Ranges of keys that took more than four times their fair share of the last minute's writes or reads, with the machines
+/// that do it. None where load is even, or below 1,000 points or timelines a minute.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/hot-ranges", tag = "tables",
+    params(TablePath),
+    responses((status = 200, description = "The ranges, in the order of keys", body = HotRangeList), Failures)
+)]
+async fn hot_ranges(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+) -> Result<Json<HotRangeList>> {
+    let ranges = app.read_table(table, |engine, table| Ok(engine.hot_ranges(table)));
+    let view = |range: tideline_engine::HotRange| HotRange {
+        from: range.from,
+        to: range.to,
+        share_of_writes: range.share_of_writes,
+        share_of_reads: range.share_of_reads,
+        sources: range.sources,
+    };
+    Ok(Json(HotRangeList {
+        hot_ranges: ranges.await?.into_iter().map(view).collect(),
+        request_id: id.into(),
+    }))
+}
+
+/// List the largest machines
+///
+/// All points of a machine lie together and move together. One with more than 8 GiB comes with a warning, and with what
+/// to do about it.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/partitions", tag = "tables",
+    params(TablePath),
+    responses((status = 200, description = "The largest machines", body = PartitionList), Failures)
+)]
+async fn partitions(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+) -> Result<Json<PartitionList>> {
+    let largest = app.read_table(table, |engine, table| Ok(engine.largest_partitions(table)));
+    let view = |partition: tideline_engine::Partition| Partition {
+        source: partition.source,
+        prefix: partition.prefix,
+        bytes: partition.bytes,
+        warning: partition.warning,
+    };
+    Ok(Json(PartitionList {
+        partitions: largest.await?.into_iter().map(view).collect(),
+        request_id: id.into(),
+    }))
+}
+
+/// What a table holds.
+pub(super) fn of(engine: &Engine, table: &Table) -> TableStatistics {
+    let stats = engine.table_stats(table);
+    let visible_from = engine.store().visible_from(table.points());
+    TableStatistics {
+        timelines: stats.timelines,
+        segments: stats.segments,
+        sealed_points: stats.sealed_points,
+        sealed_values: stats.sealed_values,
+        sealed_bytes: stats.sealed_bytes,
+        sealed_from: stats.sealed_span.map(|(first, _)| instant(first)),
+        sealed_to: stats.sealed_span.map(|(_, last)| instant(last)),
+        tiers: TierStatistics {
+            head: UnsealedPoints {
+                points: stats.head.points,
+                bytes: stats.head.bytes,
+                oldest: stats.head.span.map(|(first, _)| instant(first)),
+                newest: stats.head.span.map(|(_, last)| instant(last)),
+            },
+            hot: held(stats.hot),
+            cold: held(stats.cold),
+        },
+        visible_from: (visible_from > i64::MIN).then(|| instant(visible_from)),
+        deletes_waiting: stats.deletes_waiting,
+        bytes_with_deletes: stats.bytes_with_deletes,
+        expired_bytes: stats.expired_bytes,
+        loaded_bytes: stats.loaded_bytes,
+        write_amplification: (stats.sealed_bytes > 0)
+            .then(|| stats.loaded_bytes as f64 / stats.sealed_bytes as f64),
+    }
+}
+
+fn held(tier: TierStats) -> HeldPoints {
+    HeldPoints {
+        segments: tier.segments,
+        windows: tier.windows,
+        points: tier.points,
+        values: tier.values,
+        bytes: tier.bytes,
+        oldest: tier.span.map(|(first, _)| instant(first)),
+        newest: tier.span.map(|(_, last)| instant(last)),
+    }
+}
