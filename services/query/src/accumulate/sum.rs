@@ -91,7 +91,8 @@ impl Sum {
         let mut floats = *self;
         if self.integers != 0 {
             // Nearly every sum fits 64 bits, and converts there at a tenth of the cost.
-            let rounded = i64::try_from(self.integers).map_or(self.integers as f64, |small| small as f64);
+            let small = i64::try_from(self.integers);
+            let rounded = small.map_or_else(|_| self.integers as f64, |small| small as f64);
             floats.add_float(rounded);
         }
         if floats.float.is_finite() {
