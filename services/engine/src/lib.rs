@@ -13,6 +13,7 @@
 //! | [`tables`] | create, list, alter, drop |
 //! | [`resolve`] | raw series key → timeline |
 //! | [`write`] | batch → acknowledged points and rejects |
+//! | `bounds` | which instants a table takes |
 //! | `line_order` | which line of one request wins |
 //! | [`growth`] | new timelines a minute, and which tag brings them |
 //! | [`find`] | timelines by conditions, names, attributes |
@@ -24,6 +25,7 @@
 //! | [`error`] | the few kinds of failure that services map to their protocols |
 
 mod activity;
+mod bounds;
 pub mod clean;
 pub mod delete;
 mod directory;

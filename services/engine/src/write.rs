@@ -15,17 +15,17 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use tideline_backend::Health;
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline, RequestRecord};
-use tideline_model::time::format_duration;
-use tideline_model::{Durability, LineReject, Ordinal, PointBatch, PointGroup, TableSpec, TimeRange};
+use tideline_model::{Durability, LineReject, Ordinal, PointBatch, PointGroup};
 use tideline_series_store::{Shape, StoreError};
 use tideline_timeline_catalog::CatalogReader;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::bounds::Bounds;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::growth::is_growth_refusal;
 use crate::heat::Kind;
-use crate::line_order::{in_line_order, keep_rows};
+use crate::line_order::in_line_order;
 use crate::tables::Table;
 
 /// Longest idempotency key, in bytes.
@@ -116,13 +116,11 @@ impl Engine {
         self.check_writable()?;
         let spec = table.spec();
         let mut rejects = batch.rejects;
-        let bounds = Bounds {
-            visible_from: self.store.visible_from(&table.points),
-            ..bounds(&spec, self.clock.now().nanos())
-        };
+        let visible_from = self.store.visible_from(&table.points);
+        let bounds = Bounds::new(&spec, self.clock.now().nanos(), visible_from);
         let mut groups = Vec::with_capacity(batch.groups.len());
         for mut group in batch.groups {
-            reject_outside(&mut group, &bounds, &mut rejects);
+            bounds.reject_outside(&mut group, &mut rejects);
             if group.rows() == 0 {
                 continue;
             }
@@ -314,62 +312,6 @@ fn request_key(key: &str) -> Result<[u8; 16]> {
 fn retryable(rejects: &[LineReject]) -> u64 {
     let for_now = rejects.iter().filter(|reject| is_growth_refusal(&reject.reason));
     for_now.count() as u64
-}
-
-/// The instants that a table takes.
-struct Bounds {
-    /// By `write_past` and `write_future`.
-    accepted: TimeRange,
-    /// What lies before has expired.
-    visible_from: i64,
-    /// The age at which points expire.
-    visible_age: Option<i64>,
-}
-
-impl Bounds {
-    fn contains(&self, at: i64) -> bool {
-        self.accepted.contains(at) && at >= self.visible_from
-    }
-
-    /// What is wrong with an instant outside.
-    fn complaint(&self, at: i64) -> String {
-        let shown = tideline_model::Timestamp::from_nanos_clamped(at);
-        match self.visible_age {
-            Some(age) if at < self.visible_from => {
-                let age = format_duration(age);
-                format!("time {shown} is past the table's retention of {age}")
-            }
-            _ if at < self.accepted.start => format!("time {shown} is before write_past of the table"),
-            _ => format!("time {shown} is after write_future of the table"),
-        }
-    }
-}
-
-/// The instants that a table takes at `now`, but for what expires.
-fn bounds(spec: &TableSpec, now: i64) -> Bounds {
-    let past = spec.write_past.map_or(i64::MIN, |past| now.saturating_sub(past));
-    let end = |future: i64| now.saturating_add(future).saturating_add(1);
-    Bounds {
-        accepted: TimeRange::new(past, spec.write_future.map_or(i64::MAX, end)),
-        visible_from: i64::MIN,
-        visible_age: spec.policy.visible_age(),
-    }
-}
-
-fn reject_outside(group: &mut PointGroup, bounds: &Bounds, rejects: &mut Vec<LineReject>) {
-    if group.timestamps.iter().all(|at| bounds.contains(*at)) {
-        return;
-    }
-    let keep: Vec<bool> = group.timestamps.iter().map(|at| bounds.contains(*at)).collect();
-    let outside = keep.iter().enumerate().filter(|(_, keep)| !**keep);
-    for (row, _) in outside {
-        rejects.push(LineReject {
-            line: group.lines[row],
-            reason: bounds.complaint(group.timestamps[row]),
-            excerpt: group.measurement.chars().take(80).collect(),
-        });
-    }
-    keep_rows(group, &keep);
 }
 
 fn reject_all(group: &PointGroup, error: &StoreError, rejects: &mut Vec<LineReject>) {

@@ -1,0 +1,62 @@
+//! Which instants a table takes: those that its owner allows, and that have not expired already.
+
+use tideline_model::time::format_duration;
+use tideline_model::{LineReject, PointGroup, TableSpec, TimeRange, Timestamp};
+
+use crate::line_order::keep_rows;
+
+/// The instants that a table takes at one moment.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    /// By `write_past` and `write_future`.
+    accepted: TimeRange,
+    /// What lies before has expired.
+    visible_from: i64,
+    /// The age at which points expire.
+    visible_age: Option<i64>,
+}
+
+impl Bounds {
+    /// The bounds at `now`, when points before `visible_from` have expired.
+    pub(crate) fn new(spec: &TableSpec, now: i64, visible_from: i64) -> Self {
+        let past = spec.write_past.map_or(i64::MIN, |past| now.saturating_sub(past));
+        let end = |future: i64| now.saturating_add(future).saturating_add(1);
+        Self {
+            accepted: TimeRange::new(past, spec.write_future.map_or(i64::MAX, end)),
+            visible_from,
+            visible_age: spec.policy.visible_age(),
+        }
+    }
+
+    /// Takes the rows outside out of a group; each becomes a reject with its line.
+    pub(crate) fn reject_outside(&self, group: &mut PointGroup, rejects: &mut Vec<LineReject>) {
+        if group.timestamps.iter().all(|at| self.contains(*at)) {
+            return;
+        }
+        let keep: Vec<bool> = group.timestamps.iter().map(|at| self.contains(*at)).collect();
+        let outside = keep.iter().enumerate().filter(|(_, keep)| !**keep);
+        rejects.extend(outside.map(|(row, _)| LineReject {
+            line: group.lines[row],
+            reason: self.complaint(group.timestamps[row]),
+            excerpt: group.measurement.chars().take(80).collect(),
+        }));
+        keep_rows(group, &keep);
+    }
+
+    fn contains(&self, at: i64) -> bool {
+        self.accepted.contains(at) && at >= self.visible_from
+    }
+
+    /// What is wrong with an instant outside.
+    fn complaint(&self, at: i64) -> String {
+        let shown = Timestamp::from_nanos_clamped(at);
+        match self.visible_age {
+            Some(age) if at < self.visible_from => {
+                let age = format_duration(age);
+                format!("time {shown} is past the table's retention of {age}")
+            }
+            _ if at < self.accepted.start => format!("time {shown} is before write_past of the table"),
+            _ => format!("time {shown} is after write_future of the table"),
+        }
+    }
+}
