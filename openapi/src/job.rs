@@ -41,6 +41,20 @@ pub enum JobKind {
     CleanCatalog,
 }
 
+impl JobKind {
+    /// Its name in requests, answers and figures.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Seal => "seal",
+            Self::Fold => "fold",
+            Self::Migrate => "migrate",
+            Self::Expire => "expire",
+            Self::Purge => "purge",
+            Self::CleanCatalog => "clean_catalog",
+        }
+    }
+}
+
 /// How a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -80,6 +80,7 @@ fn utc() -> String {
 
 /// Changes of a policy. What is left away stays as it is; `null` takes a setting away.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"hot_ttl": "3d", "retention": "90d", "timeline_ttl": null}))]
 pub struct PolicyChanges {
     /// Age at which points move from the hot to the cold tier. Default `7d`; `null` = never.

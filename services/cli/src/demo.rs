@@ -125,6 +125,7 @@ fn show(
     );
     println!("  API            {}/v1", poster.base());
     println!("  documentation  {}/docs", poster.base());
+    println!("  tiers          {}/v1/tables/default", poster.base());
     println!("  data           {}\n", config.data_dir.display());
     if poster.needs_token() {
         println!("Set TIDELINE_TOKEN to the token of this server first.\n");

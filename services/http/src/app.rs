@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) request_ids: RequestIds,
     pub(crate) started: Timestamp,
+    /// Monotonic time of the start.
+    pub(crate) began: Duration,
     /// Bytes that further request bodies may take.
     pub(crate) body_bytes: Arc<Semaphore>,
     /// Turns of writes.
@@ -64,7 +66,7 @@ impl std::ops::Deref for App {
 
 impl App {
     pub(crate) fn new(engine: Arc<Engine>, scheduler: Arc<Scheduler>, settings: HttpSettings) -> Self {
-        let started = engine.clock().now();
+        let (started, began) = (engine.clock().now(), engine.clock().monotonic());
         let turns = |what, count| Turns {
             what,
             count,
@@ -78,6 +80,7 @@ impl App {
             metrics: Metrics::new(),
             request_ids: RequestIds::new(started),
             started,
+            began,
             body_bytes: Arc::new(Semaphore::new(settings.bodies_in_flight_bytes_max)),
             writes: turns("writes", settings.writes_in_flight_max),
             queries: turns("queries", settings.queries_in_flight_max),

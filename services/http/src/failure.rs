@@ -236,6 +236,9 @@ mod tests {
                 assert_eq!(status(code, dialect), 503, "{code:?} {dialect:?}");
             }
         }
+        // These agents know what 429 means.
+        assert_eq!(status(ErrorCode::TooManyTimelines, Dialect::InfluxV1), 503);
+        assert_eq!(status(ErrorCode::TooManyTimelines, Dialect::InfluxV2), 429);
         assert_eq!(status(ErrorCode::DiskFull, Dialect::Native), 507);
         assert_eq!(status(ErrorCode::AllRejected, Dialect::Native), 422);
         assert_eq!(status(ErrorCode::AllRejected, Dialect::InfluxV1), 400);

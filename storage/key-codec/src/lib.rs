@@ -31,7 +31,7 @@
 
 use md5::{Digest, Md5};
 use tideline_backend::{KeyRange, Partition, Space};
-use tideline_model::{SegmentId, TableId, TimeRange, TimelineId};
+use tideline_model::{SegmentId, SequenceNumber, TableId, TimeRange, TimelineId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The numbers of the key spaces; the table is in the crate's first page.
@@ -157,6 +157,23 @@ pub fn named_key(table: TableId, name: &[u8]) -> Vec<u8> {
     key.extend_from_slice(&table.0.to_be_bytes());
     key.extend_from_slice(name);
     key
+}
+
+/// The key of a delete: its place in the journal orders the rows of a table.
+pub fn delete_key(table: TableId, sequence: SequenceNumber) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..4].copy_from_slice(&table.0.to_be_bytes());
+    key[4..].copy_from_slice(&sequence.0.to_be_bytes());
+    key
+}
+
+/// Reads the key of a delete; `None` when it has another length.
+pub fn parse_delete_key(key: &[u8]) -> Option<(TableId, SequenceNumber)> {
+    let (table, sequence) = key.split_first_chunk::<4>()?;
+    Some((
+        TableId(u32::from_be_bytes(*table)),
+        SequenceNumber(u64::from_be_bytes(sequence.try_into().ok()?)),
+    ))
 }
 
 /// Reads a named key; `None` when it is too short.

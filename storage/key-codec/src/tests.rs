@@ -66,3 +66,15 @@ fn timelines_of_one_machine_lie_together() {
     assert_eq!(of("cpu").0[..8], of("mem").0[..8]);
     assert_ne!(of("cpu").low(), of("mem").low());
 }
+
+#[test]
+fn deletes_of_a_table_are_in_the_order_of_the_journal() {
+    let keys = [(1, 5), (1, 300), (2, 0)]
+        .map(|(table, sequence)| delete_key(TableId(table), SequenceNumber(sequence)));
+    assert!(keys.is_sorted());
+    assert_eq!(
+        parse_delete_key(&keys[1]),
+        Some((TableId(1), SequenceNumber(300)))
+    );
+    assert_eq!(parse_delete_key(&keys[1][..11]), None);
+}

@@ -92,7 +92,8 @@ impl TrustedClock {
     /// A clock at a start. `restored` is the last [`TrustedNow::now`] that was stored, in nanoseconds; it should be
     /// stored every few minutes, since what passes between storing and a crash counts as a jump.
     pub fn new(restored: Option<i64>, wall: Timestamp, monotonic: Duration) -> Self {
-        let stopped = |restored: &i64| (0..=TOLERANCE_NANOS).contains(&wall.nanos().saturating_sub(*restored));
+        let stopped =
+            |restored: &i64| (0..=TOLERANCE_NANOS).contains(&wall.nanos().saturating_sub(*restored));
         let now = restored
             .filter(|restored| !stopped(restored))
             .map_or(wall, Timestamp::from_nanos_clamped);

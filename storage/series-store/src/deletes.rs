@@ -14,7 +14,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use tideline_backend::{Backend, Direction, PageLimit, RowChange};
 use tideline_chunk::{DeleteRecord, Delta, Run};
-use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
+use tideline_key_codec::{delete_key, parse_delete_key, space, table_rows};
 use tideline_model::{SequenceNumber, TableId, TimeRange, TimelineId};
 
 use crate::error::{Result, StoreError};
@@ -130,11 +130,11 @@ impl Deletes {
                     what: "delete row",
                     reason,
                 };
-                let name = parse_named_key(&row.key).and_then(|(_, name)| <[u8; 8]>::try_from(name).ok());
-                let name = name.ok_or_else(|| damaged("key of a wrong length".into()))?;
+                let (_, sequence) =
+                    parse_delete_key(&row.key).ok_or_else(|| damaged("key of a wrong length".into()))?;
                 let delta = Delta::decode(&row.value).map_err(|cause| damaged(cause.to_string()))?;
                 let record = delta.delete.ok_or_else(|| damaged("it deletes nothing".into()))?;
-                self.add(table, SequenceNumber(u64::from_be_bytes(name)), &record);
+                self.add(table, sequence, &record);
             }
             match page.next {
                 Some(next) => range = next,
@@ -192,7 +192,7 @@ impl Entry {
 /// The row that keeps a delete; `delta` is its journal entry.
 pub(crate) fn row(table: TableId, sequence: SequenceNumber, delta: Option<Bytes>) -> RowChange {
     RowChange {
-        key: named_key(table, &sequence.0.to_be_bytes()).into(),
+        key: Bytes::copy_from_slice(&delete_key(table, sequence)),
         value: delta,
     }
 }

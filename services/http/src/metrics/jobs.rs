@@ -4,11 +4,17 @@ use std::fmt;
 
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_scheduler::{Chore, JobFilter, JobState};
+use tideline_series_store::RewriteCost;
 
 use super::figures::Figures;
 use crate::app::App;
+use crate::resources::jobs::from_chore;
 
 const KIND: &str = "kind";
+
+fn kind(chore: Chore) -> &'static str {
+    from_chore(chore).name()
+}
 
 pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     let metrics = app.scheduler.metrics();
@@ -30,27 +36,25 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Jobs that ended since the start",
         ("state", &past.map(|state| (state.name(), ended(state)))),
     )?;
-    let of_kinds = |figure: &dyn Fn(Chore) -> f64| Chore::ALL.map(|chore| (chore.name(), figure(chore)));
-    let count = |counts: &std::collections::BTreeMap<Chore, u64>, chore| {
-        counts.get(&chore).copied().unwrap_or_default() as f64
-    };
+    let due = |chore: Chore| metrics.due.get(&chore).copied().unwrap_or_default() as f64;
     figures.gauges(
         "jobs_due",
         "Work that may begin and waits for its turn",
-        (KIND, &of_kinds(&|chore| count(&metrics.due, chore))),
+        (KIND, &Chore::ALL.map(|chore| (kind(chore), due(chore)))),
     )?;
-    let moved = |chore, figure: fn(&tideline_series_store::RewriteCost) -> u64| {
-        metrics.moved.get(&chore).map_or(0, figure) as f64
+    let moved = |figure: fn(&RewriteCost) -> u64| {
+        let of = |chore| metrics.moved.get(&chore).map_or(0, figure) as f64;
+        [Chore::Fold, Chore::Migrate, Chore::Purge].map(|chore| (kind(chore), of(chore)))
     };
     figures.counters(
         "moved_points",
-        "Points that rewrites have read",
-        (KIND, &of_kinds(&|chore| moved(chore, |cost| cost.points_read))),
+        "Points that moves have read",
+        (KIND, &moved(|cost| cost.points_read)),
     )?;
     figures.counters(
         "moved_bytes",
-        "Bytes of chunks that rewrites have read",
-        (KIND, &of_kinds(&|chore| moved(chore, |cost| cost.bytes_read))),
+        "Bytes of chunks that moves have read",
+        (KIND, &moved(|cost| cost.bytes_read)),
     )?;
     figures.gauge(
         "segments_retired",

@@ -1,11 +1,8 @@
 //! `/v1/clock`: the time that points age by.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::State;
 use tideline_engine::Engine;
-use tideline_openapi::DurationText;
 use tideline_openapi::clock::{ClockDoubt, ClockView};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -13,7 +10,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::context::RequestId;
 use crate::failure::Result;
-use crate::resources::{Failures, instant};
+use crate::resources::{Failures, instant, whole_seconds};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -52,15 +49,14 @@ async fn confirm(State(app): State<App>, id: RequestId) -> Result<Json<ClockView
 
 fn view(engine: &Engine, id: RequestId) -> ClockView {
     let trusted = engine.store().trusted_now();
-    let lasting = |time: Duration| DurationText(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
     ClockView {
         wall: instant(engine.clock().now().nanos()),
         trusted: instant(trusted.now.nanos()),
         expires_by: trusted.expire_now.map(|now| instant(now.nanos())),
         doubt: trusted.doubt.map(|doubt| ClockDoubt {
             reason: doubt.reason(),
-            since: lasting(doubt.since),
-            steady_for: lasting(doubt.steady_for),
+            since: whole_seconds(doubt.since),
+            steady_for: whole_seconds(doubt.steady_for),
         }),
         request_id: id.into(),
     }

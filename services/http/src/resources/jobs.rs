@@ -8,11 +8,10 @@ use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
-use tideline_model::time::NANOS_PER_SECOND;
 use tideline_openapi::job::{
     JobDetail, JobKind, JobList, JobProgress, JobQuery, JobState, JobView, StartJobs, StartedJobs,
 };
-use tideline_openapi::{DurationText, ErrorBody, ErrorCode};
+use tideline_openapi::{ErrorBody, ErrorCode};
 use tideline_scheduler::{Chore, Job, JobFilter, Scheduler, SchedulerError};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -23,14 +22,14 @@ use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::policies::amount;
-use crate::resources::{Failures, instant, page_limit, span};
+use crate::resources::{Failures, instant, page_limit, span, whole_seconds};
 
 /// Jobs of a page where the request does not say.
 const PAGE_DEFAULT: usize = 100;
 /// Most jobs of a page.
 const PAGE_MAX: usize = 1_000;
-/// After so long a request that waits for jobs looks whether its client is still there.
-const WAIT_SLICE: Duration = Duration::from_millis(500);
+/// After so long a request that waits for jobs looks whether its client is still there, and the service.
+const WAIT_SLICE: Duration = Duration::from_millis(250);
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -241,8 +240,9 @@ async fn run(app: &App, chore: Chore, table: Option<String>, wait: bool) -> Resu
         Some(failed) => Err(Failure::new(
             ErrorCode::JobFailed,
             format!(
-                "job {} ({chore}) failed and is planned again: {}",
+                "job {} ({}) failed and is planned again: {}",
                 failed.id,
+                from_chore(chore).name(),
                 failed.error.as_deref().unwrap_or("it does not say why")
             ),
         )),
@@ -251,14 +251,14 @@ async fn run(app: &App, chore: Chore, table: Option<String>, wait: bool) -> Resu
 
 /// A job when it has ended, or as it is when the service stops; `None` where it is forgotten already.
 async fn ended(app: &App, id: u64) -> Result<Option<Job>> {
-    loop {
+    while !app.is_draining() {
         let scheduler = app.scheduler.clone();
         let job = blocking(move || Ok(scheduler.wait(id, WAIT_SLICE))).await?;
-        let goes_on = job.as_ref().is_some_and(|job| !job.state.is_final());
-        if !goes_on || app.is_draining() {
+        if job.as_ref().is_none_or(|job| job.state.is_final()) {
             return Ok(job);
         }
     }
+    Ok(app.scheduler.job(id))
 }
 
 /// The state of jobs as of one: what is worst, then what is least far.
@@ -312,11 +312,6 @@ fn detail(job: Job, id: RequestId) -> Json<JobDetail> {
 }
 
 fn view(job: Job) -> JobView {
-    let left = |seconds: u64| {
-        i64::try_from(seconds)
-            .unwrap_or(i64::MAX)
-            .saturating_mul(NANOS_PER_SECOND)
-    };
     JobView {
         id: job.id,
         kind: from_chore(job.kind),
@@ -339,7 +334,7 @@ fn view(job: Job) -> JobView {
             bytes_written: job.done.bytes_written,
         },
         bytes_per_second: job.done.bytes_per_second,
-        time_left: job.done.seconds_left.map(|seconds| DurationText(left(seconds))),
+        time_left: job.done.seconds_left.map(|seconds| whole_seconds(Duration::from_secs(seconds))),
         outcome: job.outcome,
         error: job.error,
     }
@@ -356,7 +351,8 @@ fn to_chore(kind: JobKind) -> Chore {
     }
 }
 
-fn from_chore(chore: Chore) -> JobKind {
+/// The kind of a chore, as answers name it.
+pub(crate) fn from_chore(chore: Chore) -> JobKind {
     match chore {
         Chore::Seal => JobKind::Seal,
         Chore::Fold => JobKind::Fold,

@@ -17,11 +17,13 @@ pub(crate) mod tables;
 pub(crate) mod timelines;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tideline_model::Timestamp;
+use tideline_model::time::NANOS_PER_SECOND;
 use tideline_openapi::statistics::Span;
-use tideline_openapi::{ErrorBody, ErrorCode};
+use tideline_openapi::{DurationText, ErrorBody, ErrorCode};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
@@ -106,6 +108,12 @@ fn page_limit(asked: Option<usize>, default: usize, most: usize) -> Result<usize
         )),
         limit => Ok(limit),
     }
+}
+
+/// A span of time as answers write it, without the part of a second.
+fn whole_seconds(time: Duration) -> DurationText {
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    DurationText(seconds.saturating_mul(NANOS_PER_SECOND))
 }
 
 /// An instant as answers write it, RFC 3339.

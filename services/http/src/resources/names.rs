@@ -4,9 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
 use tideline_engine::{Engine, Table};
 use tideline_openapi::name::{CountedName, Field, FieldList, FieldQuery, NameList, NameQuery};
 use tideline_timeline_catalog::NameSelection;
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -65,22 +67,30 @@ async fn tag_keys(
     .await
 }
 
+/// The path of the route about a tag.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct TagPath {
+    /// Name of the table
+    #[param(example = "default")]
+    table: String,
+    /// The tag key
+    #[param(example = "host")]
+    key: String,
+}
+
 /// List values of a tag
 ///
 /// A key that no timeline has gives an empty list.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/tags/{key}/values", tag = "timelines",
-    params(
-        TablePath,
-        ("key" = String, Path, description = "The tag key", example = "host"),
-        NameQuery
-    ),
+    params(TagPath, NameQuery),
     responses((status = 200, description = "A page of tag values", body = NameList), Failures)
 )]
 async fn tag_values(
     State(app): State<App>,
     id: RequestId,
-    Path((table, key)): Path<(String, String)>,
+    Path(TagPath { table, key }): Path<TagPath>,
     Query(query): Query<NameQuery>,
 ) -> Result<Json<NameList>> {
     let values = move |engine: &Engine, table: &Table, selection: &NameSelection<'_>| {

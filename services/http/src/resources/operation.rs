@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use tideline_model::time::{NANOS_PER_SECOND, format_duration};
 use tideline_openapi::ErrorCode;
 use tideline_openapi::operation::{Health, Readiness};
 use utoipa_axum::router::OpenApiRouter;
@@ -16,7 +15,7 @@ use crate::app::{App, blocking};
 use crate::context::RequestId;
 use crate::failure::{Failure, Result};
 use crate::metrics;
-use crate::resources::Failures;
+use crate::resources::{Failures, whole_seconds};
 use crate::stream::{self, AnswerWriter};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -62,19 +61,14 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
         readiness.reasons.push("shutting down".into());
     }
     let is_ready = readiness.reads && readiness.writes;
-    let up = app
-        .engine
-        .clock()
-        .now()
-        .nanos()
-        .saturating_sub(app.started.nanos());
+    let up = app.engine.clock().monotonic().saturating_sub(app.began);
     let body = Readiness {
         status: if is_ready { "ready" } else { "not ready" }.into(),
         reads: readiness.reads,
         writes: readiness.writes,
         reasons: readiness.reasons,
         started: app.started.to_rfc3339(),
-        up: format_duration(up - up.rem_euclid(NANOS_PER_SECOND)),
+        up: String::from(whole_seconds(up)),
         request_id: id.into(),
     };
     let status = if is_ready {
