@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::preview::Amount;
-use crate::query::Tier;
 use crate::statistics::Span;
+use crate::tier::Tier;
 use crate::time::DurationText;
 
 /// Work to be done now, whatever its schedule.

@@ -18,6 +18,7 @@
 //! | [`statistics`] | what a table holds, where its load lies, which machines are large |
 //! | [`points`] | the answer to a write |
 //! | [`query`] | questions about points and their answers |
+//! | [`tier`] | the parts of a table by the age of its points |
 //! | [`timeline`] | search, description, attributes |
 //! | [`name`] | measurements, tags, fields |
 //! | [`delete`] | deletes of points and of timelines |
@@ -40,6 +41,7 @@ pub mod preview;
 pub mod query;
 pub mod statistics;
 pub mod table;
+pub mod tier;
 pub mod time;
 pub mod timeline;
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tideline_model::Tier as ModelTier;
 use utoipa::ToSchema;
 
 use crate::condition::{Condition, TimeSpan};
+use crate::tier::{TierChoice, TierCosts};
 use crate::time::{DurationText, TimeInput};
 
 /// Points as they are, or values computed from them.
@@ -85,48 +85,6 @@ pub struct LatestQuery {
     /// How integers beyond 2⁵³ are written in JSON.
     #[serde(default)]
     pub int64: IntegerForm,
-}
-
-/// A part of a table, by the age of its points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Tier {
-    /// Young points, unsealed ones included.
-    Hot,
-    /// Old points.
-    Cold,
-}
-
-impl From<ModelTier> for Tier {
-    fn from(tier: ModelTier) -> Self {
-        match tier {
-            ModelTier::Hot => Self::Hot,
-            ModelTier::Cold => Self::Cold,
-        }
-    }
-}
-
-/// Which tiers a question reads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum TierChoice {
-    /// Both, as if they were one.
-    #[default]
-    All,
-    /// Young points only, unsealed ones included.
-    Hot,
-    /// Old points only.
-    Cold,
-}
-
-impl From<TierChoice> for Option<ModelTier> {
-    fn from(choice: TierChoice) -> Self {
-        match choice {
-            TierChoice::All => None,
-            TierChoice::Hot => Some(ModelTier::Hot),
-            TierChoice::Cold => Some(ModelTier::Cold),
-        }
-    }
 }
 
 /// Names timelines: exactly one of `where` and `ids`.
@@ -320,34 +278,6 @@ pub struct QueryCost {
     pub elapsed_ms: f64,
     /// The same of each tier.
     pub tiers: TierCosts,
-}
-
-/// What each tier has given to an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct TierCosts {
-    /// Young points, unsealed ones included.
-    pub hot: TierCost,
-    /// Old points.
-    pub cold: TierCost,
-}
-
-/// What a tier has given to an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct TierCost {
-    /// Segments with points in the range, of whichever timelines.
-    pub segments: u64,
-    /// Chunks and blocks that something was taken from.
-    pub chunks: u64,
-    /// Points decoded.
-    pub points: u64,
-    /// Field values decoded.
-    pub values: u64,
-    /// Encoded bytes of those chunks.
-    pub bytes: u64,
-    /// Stretches of time for which a stored summary took the place of the points.
-    pub summaries: u64,
-    /// Points in those stretches.
-    pub summarized_points: u64,
 }
 
 impl PointQuery {

@@ -1,16 +1,14 @@
 //! `/v1/jobs`: work in the background, listed, run, paused, resumed and cancelled.
 
+mod view;
+
 use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
-use tideline_openapi::job::{
-    JobDetail, JobKind, JobList, JobProgress, JobQuery, JobState, JobView, StartJobs, StartedJobs,
-};
+use tideline_openapi::job::{JobDetail, JobKind, JobList, JobQuery, JobState, StartJobs, StartedJobs};
 use tideline_openapi::{ErrorBody, ErrorCode};
 use tideline_scheduler::{Chore, Job, JobFilter, Scheduler, SchedulerError};
 use utoipa::IntoParams;
@@ -21,8 +19,10 @@ use crate::app::{App, blocking};
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
-use crate::resources::policies::amount;
-use crate::resources::{Failures, instant, page_limit, span, whole_seconds};
+use crate::resources::{Failures, page_limit};
+
+pub(crate) use self::view::from_chore;
+use self::view::{Place, detail, to_chore, to_state, together, view};
 
 /// Jobs of a page where the request does not say.
 const PAGE_DEFAULT: usize = 100;
@@ -259,128 +259,4 @@ async fn ended(app: &App, id: u64) -> Result<Option<Job>> {
         }
     }
     Ok(app.scheduler.job(id))
-}
-
-/// The state of jobs as of one: what is worst, then what is least far.
-fn together(jobs: &[Job]) -> JobState {
-    let has = |state| jobs.iter().any(|job| from_state(job.state) == state);
-    [
-        JobState::Failed,
-        JobState::Running,
-        JobState::Paused,
-        JobState::Planned,
-        JobState::Cancelled,
-    ]
-    .into_iter()
-    .find(|state| has(*state))
-    .unwrap_or(JobState::Done)
-}
-
-/// Where a job stands in a list: the running one, then waiting ones by number, then past ones from the highest number
-/// down. A job only ever moves back, so a list that is read page by page misses none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place(u8, u64);
-
-impl Place {
-    fn of(job: &Job) -> Self {
-        match from_state(job.state) {
-            JobState::Running => Self(0, job.id),
-            JobState::Planned | JobState::Paused => Self(1, job.id),
-            JobState::Done | JobState::Failed | JobState::Cancelled => Self(2, u64::MAX - job.id),
-        }
-    }
-
-    fn encode(self) -> String {
-        URL_SAFE_NO_PAD.encode(format!("{}.{}", self.0, self.1))
-    }
-
-    fn decode(token: &str) -> Result<Self> {
-        let read = || {
-            let text = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
-            let (part, number) = text.split_once('.')?;
-            Some(Self(part.parse().ok()?, number.parse().ok()?))
-        };
-        read().ok_or_else(|| Failure::invalid("the page token is damaged"))
-    }
-}
-
-fn detail(job: Job, id: RequestId) -> Json<JobDetail> {
-    Json(JobDetail {
-        job: view(job),
-        request_id: id.into(),
-    })
-}
-
-fn view(job: Job) -> JobView {
-    JobView {
-        id: job.id,
-        kind: from_chore(job.kind),
-        table: job.table.map(|table| table.name),
-        state: from_state(job.state),
-        by_hand: job.by_hand,
-        reason: job.reason,
-        created: instant(job.created),
-        due: job.due.map(instant),
-        started: job.started.map(instant),
-        finished: job.finished.map(instant),
-        span: job.from.zip(job.to).map(span),
-        tier: job.tier.into(),
-        total: amount(job.total),
-        done: JobProgress {
-            timelines: job.done.timelines,
-            points: job.done.points,
-            values: job.done.values,
-            bytes: job.done.bytes,
-            bytes_written: job.done.bytes_written,
-        },
-        bytes_per_second: job.done.bytes_per_second,
-        time_left: job.done.seconds_left.map(|seconds| whole_seconds(Duration::from_secs(seconds))),
-        outcome: job.outcome,
-        error: job.error,
-    }
-}
-
-fn to_chore(kind: JobKind) -> Chore {
-    match kind {
-        JobKind::Seal => Chore::Seal,
-        JobKind::Fold => Chore::Fold,
-        JobKind::Migrate => Chore::Migrate,
-        JobKind::Expire => Chore::Expire,
-        JobKind::Purge => Chore::Purge,
-        JobKind::CleanCatalog => Chore::Catalog,
-    }
-}
-
-/// The kind of a chore, as answers name it.
-pub(crate) fn from_chore(chore: Chore) -> JobKind {
-    match chore {
-        Chore::Seal => JobKind::Seal,
-        Chore::Fold => JobKind::Fold,
-        Chore::Migrate => JobKind::Migrate,
-        Chore::Expire => JobKind::Expire,
-        Chore::Purge => JobKind::Purge,
-        Chore::Catalog => JobKind::CleanCatalog,
-    }
-}
-
-fn to_state(state: JobState) -> tideline_scheduler::JobState {
-    match state {
-        JobState::Planned => tideline_scheduler::JobState::Planned,
-        JobState::Running => tideline_scheduler::JobState::Running,
-        JobState::Paused => tideline_scheduler::JobState::Paused,
-        JobState::Done => tideline_scheduler::JobState::Done,
-        JobState::Failed => tideline_scheduler::JobState::Failed,
-        JobState::Cancelled => tideline_scheduler::JobState::Cancelled,
-    }
-}
-
-fn from_state(state: tideline_scheduler::JobState) -> JobState {
-    match state {
-        tideline_scheduler::JobState::Planned => JobState::Planned,
-        tideline_scheduler::JobState::Running => JobState::Running,
-        tideline_scheduler::JobState::Paused => JobState::Paused,
-        tideline_scheduler::JobState::Done => JobState::Done,
-        tideline_scheduler::JobState::Failed => JobState::Failed,
-        tideline_scheduler::JobState::Cancelled => JobState::Cancelled,
-    }
 }

@@ -1,11 +1,14 @@
 //! The HTTP service over real connections, on the in-memory backend.
 
+mod ages;
 mod client;
+mod deletes;
 mod document;
 mod finding;
 mod influx;
 mod jobs;
-mod lifecycle;
 mod limits;
+mod policies;
 mod service;
+mod statistics;
 mod writing;
