@@ -203,6 +203,18 @@ impl Server {
         self.child.wait().expect("the server is our child");
     }
 
+    /// Waits until it has gone by itself; how it ended, or itself when it still runs after `patience`.
+    ///
+    /// # Errors
+    ///
+    /// The server, when it still runs.
+    pub fn wait_gone(mut self, patience: Duration) -> Result<ExitStatus, Self> {
+        let gone = wait::until(patience, || {
+            self.child.try_wait().expect("the server is our child")
+        });
+        gone.ok_or(self)
+    }
+
     /// SIGTERM, and waits until it has gone by itself. It gets three times the promised time, so that a test can
     /// say by how much it was late.
     ///

@@ -1,6 +1,8 @@
 //! Everything that is proved about the whole process: see `tests/README.md`.
 
+mod aging;
 mod bad_input;
+mod cold_flood;
 mod crash;
 mod drain;
 mod house;

@@ -239,6 +239,20 @@ fn encoded(text: &str) -> String {
 
 impl Example {
     /// What is wrong, if anything.
+    /// The path, with the id of a job that can be paused, resumed or cancelled in place of the example's.
+    fn path_now(&self, client: &Client) -> String {
+        let parts: Vec<&str> = self.path.split('/').collect();
+        let ["", "v1", "jobs", _, verb] = parts.as_slice() else {
+            return self.path.clone();
+        };
+        // What the example before has paused is what can be resumed.
+        let state = if *verb == "resume" { "paused" } else { "planned" };
+        let found = client.get(&format!("/v1/jobs?state={state}"));
+        let found = found.expect_status(200).json();
+        let id = &found["jobs"][0]["id"];
+        format!("/v1/jobs/{id}/{verb}")
+    }
+
     fn fails(&self, client: &Client) -> Option<String> {
         let headers: Vec<(&str, &str)> = self
             .headers
@@ -251,7 +265,8 @@ impl Example {
             let name = self.path.rsplit('/').next().unwrap_or_default();
             let _ = client.post_json("/v1/tables", &json!({"name": name}));
         }
-        match client.send(&self.method, &self.path, &headers, self.body.as_bytes()) {
+        let path = self.path_now(client);
+        match client.send(&self.method, &path, &headers, self.body.as_bytes()) {
             Ok(answer) if self.statuses.contains(&answer.status) => None,
             Ok(answer) => Some(format!(
                 "{request}\n  wanted one of {:?}: {answer:?}",

@@ -39,6 +39,40 @@ fn a_store_of_the_first_format_opens_and_answers_in_full() {
     check(&server.client(), &expected, "after a restart");
 }
 
+#[test]
+fn a_store_of_the_first_format_moves_and_answers_in_full() {
+    let folder = unpacked();
+    let mut expected = answers();
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    for kind in [
+        "migrate",
+        "fold",
+        "seal",
+        "migrate",
+        "purge",
+        "expire",
+        "clean_catalog",
+    ] {
+        job(&client, kind);
+        check(&client, &expected, &format!("after {kind}"));
+    }
+    check_all_cold(&client, &expected);
+    assert!(server.terminate().status.success());
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    check(&client, &expected, "moved and opened again");
+    write_more(&client, &mut expected);
+    check(&client, &expected, "written over what is cold");
+    for kind in ["seal", "fold", "migrate"] {
+        job(&client, kind);
+        check(&client, &expected, &format!("written over what is cold, {kind}"));
+    }
+    server.kill();
+    let server = folder.start(&Launch::default());
+    check(&server.client(), &expected, "at the end");
+}
+
 /// The committed answers are those that follow from the steps.
 #[test]
 fn the_answers_of_the_fixture_follow_from_its_story() {
@@ -134,6 +168,29 @@ fn seal(client: &Client) {
     client
         .post_json("/v1/jobs", &json!({"kind": "seal"}))
         .expect_status(200);
+}
+
+/// Runs a move of every table to its end.
+fn job(client: &Client, kind: &str) {
+    if kind == "seal" {
+        return seal(client);
+    }
+    for table in ["default", "devices"] {
+        let body = json!({"kind": kind, "table": table, "wait": true});
+        let answer = client.post_json("/v1/jobs", &body);
+        assert!(answer.is_success(), "{body}: {answer:?}");
+    }
+}
+
+/// Everything was written long ago, so nothing is hot.
+fn check_all_cold(client: &Client, expected: &Expected) {
+    for (table, timelines) in &expected.0 {
+        let hot = reading::rows(client, table, json!({"tier": "hot"})).expect("an answer");
+        assert_eq!(hot, [], "{table}");
+        let cold = reading::rows(client, table, json!({"tier": "cold"})).expect("an answer");
+        let points: usize = timelines.values().map(|timeline| timeline.points.len()).sum();
+        assert_eq!(cold.len(), points, "{table}");
+    }
 }
 
 fn timeline_id(client: &Client, host: &str) -> String {
