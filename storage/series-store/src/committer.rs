@@ -328,7 +328,7 @@ impl Worker {
         self.unsynced = false;
         // It is in the journal: whatever fails from here on, a restart would find it, so it is applied to the end.
         let head = Arc::clone(&shared.state.read().active);
-        head.delete(table.id(), &record.timelines, record.range, sequence)?;
+        let deleted = head.delete(table.id(), &record.timelines, record.range, sequence);
         shared
             .waiting_rows
             .lock()
@@ -343,6 +343,7 @@ impl Worker {
             shared.directory.removed(table.id(), &record.timelines);
             table.timelines_removed();
         }
+        deleted?;
         pass("delete", "apply", When::After)?;
         Ok(Committed { sequence })
     }

@@ -150,6 +150,11 @@ impl TableDeletes {
         self.entries.len()
     }
 
+    /// Their sequences, rising.
+    pub(crate) fn sequences(&self) -> Vec<SequenceNumber> {
+        self.entries.iter().map(|entry| entry.sequence).collect()
+    }
+
     /// What is hidden of a timeline, by sequence.
     pub(crate) fn masks(&self, id: TimelineId) -> &[Mask] {
         let start = self.masks.partition_point(|mask| mask.timeline < id);

@@ -34,6 +34,7 @@ pub mod manifest;
 mod merge;
 pub mod recovery;
 pub mod requests;
+mod retired;
 pub mod rewrite;
 pub mod scan;
 pub mod schema;

@@ -4,13 +4,13 @@
 //! 2. Read the manifest, the tables' schemas and the remembered requests; make the default table if missing.
 //! 3. The caller loads what it keeps about timelines (it needs to know the tables for that).
 //! 4. Replay the journals of older epochs from the published cursor on into a new head, and close them.
-//! 5. Start the threads. The sealer first sweeps segments that no manifest names: loads that a crash cut off.
+//! 5. Start the threads. The sealer frees the segments that no manifest named in step 2: loads that a crash cut off.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_backend::{Backend, Epoch};
+use tideline_backend::{Backend, Epoch, SegmentRef};
 use tideline_chunk::Delta;
 use tideline_model::{Clock, SequenceNumber, TableId, TableName, TableSpec};
 
@@ -37,6 +37,8 @@ pub struct Recovery {
     tables: Tables,
     deletes: Deletes,
     requests: Requests,
+    /// Segments that no manifest names: loads that a crash cut off.
+    orphans: Vec<SegmentRef>,
 }
 
 /// What a replay found.
@@ -53,13 +55,19 @@ impl Recovery {
     pub fn begin(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
         let epoch = backend.take(SHARD)?;
         let mut manifest = ManifestState::read(&backend.manifest(SHARD)?)?;
-        let highest = backend
-            .segments()?
+        let held = backend.segments()?;
+        let highest = held
             .iter()
             .map(|at| at.segment.0.max(at.group.0))
             .max()
             .unwrap_or(0);
         manifest.cursor.next_segment = manifest.cursor.next_segment.max(highest + 1);
+        // Looked for before anybody loads: a load that runs must not be taken for one.
+        let is_published = |at: &SegmentRef| {
+            let mut tables = manifest.segments.values();
+            tables.any(|segments| segments.contains_key(&at.segment))
+        };
+        let orphans = held.iter().filter(|at| !is_published(at)).copied().collect();
         let mut tables = Tables::default();
         let mut deletes = Deletes::default();
         let requests = Requests::default();
@@ -80,6 +88,7 @@ impl Recovery {
             tables,
             deletes,
             requests,
+            orphans,
         })
     }
 
@@ -148,6 +157,7 @@ impl Recovery {
             state,
             self.tables,
             self.requests,
+            self.orphans,
         ));
         *shared.waiting_rows.lock() = waiting_rows;
         if let Some(newest) = newest {

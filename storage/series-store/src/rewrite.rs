@@ -149,9 +149,7 @@ impl Shared {
         }
         let name = rewrite.cause.name();
         let window = target_window(&inputs, rewrite.tier).ok_or(StoreError::NoCommonWindow)?;
-        let mut place = self.place(&state.manifest, rewrite.table, rewrite.tier, window);
-        // A group never holds both tiers, and a new one is not shared before it is published.
-        place.tier = rewrite.tier;
+        let place = self.place(&state.manifest, rewrite.table, rewrite.tier, window);
         let mut stream = Stream::new(self.backend.as_ref(), &inputs, deletes, rewrite.tier, pace);
         let loaded = around(name, "load", || stream.load(self.backend.as_ref(), place));
         let Stream { mut writer, cost, .. } = stream;
@@ -192,6 +190,8 @@ impl Shared {
             rewrite.tier,
             cost.bytes_written,
         );
+        // Else this would be the reader that the inputs wait for.
+        drop(state);
         around(name, "drop", || self.free())?;
         Ok(Rewritten {
             output: output.map(Arc::new),
@@ -208,6 +208,7 @@ impl Shared {
             .filter(|segment| segments.contains(&segment.id))
             .cloned()
             .collect();
+        drop(manifest);
         around("expire", "edit", || self.replace(&found, None))?;
         around("expire", "drop", || self.free())?;
         Ok(found.len() as u64)
@@ -222,7 +223,7 @@ impl Shared {
     /// Publishes the output in place of the inputs.
     fn replace(&self, inputs: &[Arc<Segment>], output: Option<&Segment>) -> Result<()> {
         let gone: Vec<SegmentRef> = inputs.iter().map(|segment| segment.reference()).collect();
-        let before = self.edit_and(
+        let version = self.edit_and(
             |manifest| {
                 let mut changes = Vec::with_capacity(inputs.len() + 2);
                 for input in inputs {
@@ -242,7 +243,7 @@ impl Shared {
             },
             |_| {},
         )?;
-        self.retire(&before, gone);
+        self.retired.add(version, gone);
         Ok(())
     }
 

@@ -113,7 +113,6 @@ impl Shared {
 }
 
 fn run(shared: &Shared) {
-    sweep_orphans(shared);
     let mut stored = Instant::now();
     loop {
         if stored.elapsed() >= TRUSTED_INTERVAL {
@@ -162,33 +161,6 @@ fn seal_and_report(shared: &Shared, head: &Arc<Head>) -> Result<()> {
     }
     shared.sealing_changed.notify_all();
     sealed
-}
-
-/// Frees segments that hold bytes but that no manifest names: what a crash left of a load.
-fn sweep_orphans(shared: &Shared) {
-    let published: BTreeSet<u64> = {
-        let manifest = Arc::clone(&shared.state.read().manifest);
-        manifest
-            .segments
-            .values()
-            .flat_map(|segments| segments.keys().map(|id| id.0))
-            .collect()
-    };
-    let held = match shared.backend.segments() {
-        Ok(held) => held,
-        Err(error) => {
-            tracing::warn!(%error, "orphaned segments could not be listed; the next start tries again");
-            return;
-        }
-    };
-    for orphan in held
-        .into_iter()
-        .filter(|held| !published.contains(&held.segment.0))
-    {
-        if let Err(error) = shared.backend.reclaim(orphan) {
-            tracing::warn!(%error, ?orphan, "sweeping an orphaned segment failed; the next start tries again");
-        }
-    }
 }
 
 fn seal(shared: &Shared, head: &Arc<Head>) -> Result<()> {

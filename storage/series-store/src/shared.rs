@@ -1,8 +1,8 @@
 //! What committer, sealer and readers share: the state that a snapshot pins, and the one way to change it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,11 +16,12 @@ use tideline_model::{
     Clock, GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier, TrustedClock, TrustedNow,
 };
 
-use crate::deletes::{self, Deletes};
+use crate::deletes::{self, Deletes, TableDeletes};
 use crate::error::{Result, StoreError};
 use crate::head::Head;
 use crate::manifest::{Cursor, ManifestState, TableRow, put_cursor, put_table, remove_segment, remove_table};
 use crate::requests::Requests;
+use crate::retired::Retired;
 use crate::schema::TableSchema;
 use crate::settings::Settings;
 use crate::store::TimelineDirectory;
@@ -58,8 +59,8 @@ pub(crate) struct Shared {
     /// Held while a manifest edit is made and taken into `state`.
     edit: Mutex<()>,
     next_id: AtomicU64,
-    /// Segments out of the manifest, with the manifest that last named them: reclaimed when nobody reads it.
-    retired: Mutex<Vec<(Weak<ManifestState>, Vec<SegmentRef>)>>,
+    /// Segments out of the manifest, until nobody reads them.
+    pub(crate) retired: Retired,
     pub(crate) sealing: Mutex<SealProgress>,
     /// Signalled when a head is frozen or sealed, when a seal fails, and at the end.
     pub(crate) sealing_changed: Condvar,
@@ -142,6 +143,7 @@ impl Shared {
         state: State,
         tables: Tables,
         requests: Requests,
+        orphans: Vec<SegmentRef>,
     ) -> Self {
         let restored = state.manifest.cursor.trusted_now;
         let mut trusted = TrustedClock::new(restored, clock.now(), clock.monotonic());
@@ -167,7 +169,7 @@ impl Shared {
             trusted: Mutex::new(trusted),
             edit: Mutex::default(),
             next_id,
-            retired: Mutex::default(),
+            retired: Retired::new(orphans),
             sealing_changed: Condvar::new(),
         }
     }
@@ -180,27 +182,23 @@ impl Shared {
     }
 
     /// As [`edit`](Self::edit), where `change` may find that it cannot be made; `follow` alters the rest of the
-    /// state in the same instant for readers. Returns the manifest before the edit: who holds it may still read what
-    /// the edit took out.
+    /// state in the same instant for readers. Returns the version of the manifest after the edit.
     pub(crate) fn edit_and(
         &self,
         change: impl FnOnce(&mut ManifestState) -> Result<Vec<ManifestChange>>,
         follow: impl FnOnce(&mut State),
-    ) -> Result<Arc<ManifestState>> {
+    ) -> Result<u64> {
         let _one_at_a_time = self.edit.lock();
         let current = Arc::clone(&self.state.read().manifest);
         let mut next = ManifestState::clone(&current);
         let changes = change(&mut next)?;
         next.version = self.applied_version(&current, &changes)?;
+        let version = next.version;
         let mut state = self.state.write();
         state.manifest = Arc::new(next);
         follow(&mut state);
-        Ok(current)
-    }
-
-    /// Sees to it that segments taken out of a manifest are reclaimed when its last reader is done.
-    pub(crate) fn retire(&self, last: &Arc<ManifestState>, segments: Vec<SegmentRef>) {
-        self.retired.lock().push((Arc::downgrade(last), segments));
+        self.retired.replaced(&current);
+        Ok(version)
     }
 
     /// Counts what a seal or a rewrite has loaded.
@@ -209,15 +207,6 @@ impl Shared {
         if let Some(table) = self.tables.read().by_id.get(&table) {
             table.loaded(bytes);
         }
-    }
-
-    /// Segments that wait for their last reader.
-    pub(crate) fn retired_segments(&self) -> usize {
-        self.retired
-            .lock()
-            .iter()
-            .map(|(_, segments)| segments.len())
-            .sum()
     }
 
     /// What time it is, as far as it can be trusted.
@@ -298,12 +287,13 @@ impl Shared {
     /// Only this owner can have moved the version, so a read tells whether an edit of unknown outcome is in.
     /// Where even that fails, the next edit is refused at our own epoch: then the manifest is read anew, and
     /// the caller does its work again on what it says.
-    fn applied_version(&self, current: &ManifestState, changes: &[ManifestChange]) -> Result<u64> {
+    fn applied_version(&self, current: &Arc<ManifestState>, changes: &[ManifestChange]) -> Result<u64> {
         match self.backend.edit(SHARD, self.epoch, current.version, changes) {
             Ok(EditOutcome::Applied { version }) => Ok(version),
             Ok(EditOutcome::Refused { epoch, version }) if epoch == self.epoch => {
                 let manifest = ManifestState::read(&self.backend.manifest(SHARD)?)?;
                 self.state.write().manifest = Arc::new(manifest);
+                self.retired.replaced(current);
                 let reason = format!("an earlier edit had moved the manifest to version {version}");
                 Err(BackendError::Unavailable {
                     reason,
@@ -355,7 +345,8 @@ impl Shared {
     pub(crate) fn drop_table(&self, table: &Table) -> Result<()> {
         let id = table.id();
         let mut gone: Vec<SegmentRef> = Vec::new();
-        let before = self.edit_and(
+        let deletes = self.state.read().deletes.of(id).map(TableDeletes::sequences);
+        let version = self.edit_and(
             |manifest| {
                 manifest.tables.remove(&id);
                 let segments = manifest.segments.remove(&id).unwrap_or_default();
@@ -373,25 +364,18 @@ impl Shared {
             },
         )?;
         self.tables.write().remove(table);
-        self.retire(&before, gone);
+        self.retired.add(version, gone);
         self.waiting_rows.lock().retain(|_, (of, _)| *of != id);
-        Ok(())
+        let rows = deletes.into_iter().flatten();
+        let rows: Vec<_> = rows.map(|sequence| deletes::row(id, sequence, None)).collect();
+        deletes::write_rows(self.backend.as_ref(), &self.stamps, &rows)
     }
 
     /// Reclaims segments that nobody can be reading any more.
     pub(crate) fn reclaim_retired(&self) {
-        let ready: Vec<SegmentRef> = {
-            let mut retired = self.retired.lock();
-            let (done, waiting) = std::mem::take(&mut *retired)
-                .into_iter()
-                .partition(|(last, _)| last.strong_count() == 0);
-            *retired = waiting;
-            let done: Vec<(Weak<ManifestState>, Vec<SegmentRef>)> = done;
-            done.into_iter().flat_map(|(_, segments)| segments).collect()
-        };
-        for segment in ready {
+        for segment in self.retired.take_free() {
             if let Err(error) = self.backend.reclaim(segment) {
-                tracing::warn!(%error, ?segment, "reclaiming a dropped segment failed; the next start sweeps it");
+                tracing::warn!(%error, ?segment, "reclaiming a segment failed; the next start tries again");
             }
         }
     }

@@ -103,7 +103,7 @@ impl Shared {
             now: self.trusted_now(),
             tables: tables.into_iter().map(of_table).collect(),
             frozen_heads: state.frozen.len(),
-            retired_segments: self.retired_segments(),
+            retired_segments: self.retired.len(),
             window_nanos: self.settings.window_nanos,
         }
     }

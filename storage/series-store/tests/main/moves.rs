@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_model::{SegmentId, Tier, TimeRange, TimelineId, Value};
 use tideline_series_store::{
-    Delete, Order, Pace, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, StoreError, Table,
+    Delete, Order, Pace, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, Snapshot, StoreError,
+    Table,
 };
 
 use crate::fixture::{Place, Point, read, timeline, tiny, write};
@@ -70,8 +71,16 @@ fn rewrite(table: &Table, inputs: Vec<SegmentId>, tier: Tier) -> Rewrite {
     }
 }
 
+fn held_segments(store: &SeriesStore) -> usize {
+    store.backend().segments().expect("they can be listed").len()
+}
+
 fn count(store: &SeriesStore, table: &Table, tier: Option<Tier>) -> usize {
-    let (ids, snapshot) = (ids(), store.snapshot());
+    count_in(&store.snapshot(), table, tier)
+}
+
+fn count_in(snapshot: &Snapshot, table: &Table, tier: Option<Tier>) -> usize {
+    let ids = ids();
     let mut reader = snapshot.reader(Selection {
         table: table.id(),
         timelines: &ids,
@@ -120,6 +129,42 @@ fn readers_see_every_point_once_before_during_and_after_moves() {
         assert_eq!(count(&store, &table, Some(Tier::Cold)), expected, "{name}");
         assert_eq!(count(&store, &table, Some(Tier::Hot)), 0, "{name}");
         assert!(before.manifest().of_table(table.id()).count() >= 6, "{name}");
+    }
+}
+
+#[test]
+fn a_reader_keeps_its_segments_over_many_edits() {
+    for (name, place) in Place::all() {
+        let (store, _) = place.open(&tiny());
+        filled(&store, 3);
+        let table = store.table("default").expect("the default table");
+        // The late point too: the head that the reader holds is still open when it comes.
+        let expected = TIMELINES as usize * POINTS as usize + 1;
+        let held = store.snapshot();
+        let inputs = segments(&store);
+        // Another edit comes first: the move takes its inputs out of a manifest that nobody holds.
+        let late: Point = (timeline(0), POINTS, vec![("value", Value::Signed(POINTS))]);
+        write(&store, &table, &[late], &[]).expect("a write");
+        store.seal().expect("a seal");
+        let moved = store.rewrite(&rewrite(&table, inputs, Tier::Cold), &mut all_steps());
+        moved.expect("a move");
+        store.seal().expect("a seal");
+        assert_eq!(count_in(&held, &table, None), expected, "{name}");
+        assert_eq!(
+            held_segments(&store),
+            5,
+            "{name}: the reader's three and the two that there are now"
+        );
+        drop(held);
+        filled(&store, 1);
+        let inputs = segments(&store);
+        let moved = store.rewrite(&rewrite(&table, inputs, Tier::Cold), &mut all_steps());
+        moved.expect("a move");
+        assert_eq!(
+            held_segments(&store),
+            1,
+            "{name}: what nobody reads any more is freed"
+        );
     }
 }
 

@@ -1,0 +1,64 @@
+//! Segments that are out of the manifest, until nobody reads them any more.
+//!
+//! A reader pins the manifest of one moment, and may hold it over many edits. A segment is free when every manifest
+//! that names it is gone: not only the last one before the edit that took it out.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tideline_backend::SegmentRef;
+
+use crate::manifest::ManifestState;
+
+/// The retired segments of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Retired(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Manifests that an edit has replaced and that somebody may still hold.
+    replaced: Vec<Weak<ManifestState>>,
+    /// The version of the first manifest without them, and segments.
+    waiting: Vec<(u64, Vec<SegmentRef>)>,
+}
+
+impl Retired {
+    /// Begins with segments that no manifest names: what a crash left of a load.
+    pub(crate) fn new(orphans: Vec<SegmentRef>) -> Self {
+        let waiting = vec![(0, orphans)];
+        Self(Mutex::new(State {
+            replaced: Vec::new(),
+            waiting,
+        }))
+    }
+
+    /// Takes note of a manifest that is not the current one any more.
+    pub(crate) fn replaced(&self, manifest: &Arc<ManifestState>) {
+        self.0.lock().replaced.push(Arc::downgrade(manifest));
+    }
+
+    /// Adds segments that manifests name no more from `version` on.
+    pub(crate) fn add(&self, version: u64, segments: Vec<SegmentRef>) {
+        self.0.lock().waiting.push((version, segments));
+    }
+
+    /// Hands out what nobody can be reading any more.
+    pub(crate) fn take_free(&self) -> Vec<SegmentRef> {
+        let mut state = self.0.lock();
+        state.replaced.retain(|manifest| manifest.strong_count() > 0);
+        let held = state.replaced.iter().filter_map(Weak::upgrade);
+        let oldest = held.map(|manifest| manifest.version).min();
+        let (free, waiting) = std::mem::take(&mut state.waiting)
+            .into_iter()
+            .partition(|(version, _)| oldest.is_none_or(|oldest| oldest >= *version));
+        state.waiting = waiting;
+        let free: Vec<(u64, Vec<SegmentRef>)> = free;
+        free.into_iter().flat_map(|(_, segments)| segments).collect()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        let state = self.0.lock();
+        state.waiting.iter().map(|(_, segments)| segments.len()).sum()
+    }
+}
