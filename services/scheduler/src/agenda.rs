@@ -112,6 +112,8 @@ impl Agenda {
     ) {
         let known = self.planned.drain(..).map(|entry| (entry.identity(), entry));
         let mut known: HashMap<Identity, Entry> = known.collect();
+        // A seal that runs does not hold what was written since it began: another may be asked for.
+        let running = running.filter(|entry| entry.work.chore != Chore::Seal);
         let spoken_for: Vec<Identity> = self.by_hand.iter().chain(running).map(Entry::identity).collect();
         for work in planned {
             if self.planned.len() == PLANNED_MAX {
@@ -138,7 +140,7 @@ impl Agenda {
 
     /// Moves planned work of a kind to the front, whatever its schedule; the ids.
     pub(crate) fn ask_for(&mut self, chore: Chore, table: Option<TableId>) -> Vec<u64> {
-        let is_meant = |work: &Planned| work.chore == chore && (table.is_none() || work.table == table);
+        let is_meant = |work: &Planned| work.is_of(chore, table);
         let (meant, rest) = self.planned.drain(..).partition(|entry| is_meant(&entry.work));
         self.planned = rest;
         let meant: Vec<Entry> = meant;

@@ -266,6 +266,20 @@ impl Shared {
 }
 
 impl State {
+    /// Puts work of a kind in front; the ids of all that there is of it.
+    pub(crate) fn ask_for(&mut self, chore: Chore, table: Option<TableId>) -> Vec<u64> {
+        // A seal that runs does not hold what was written since it began.
+        let running = self.running.as_ref().map(|running| &running.entry);
+        let is_meant = |entry: &&Entry| chore != Chore::Seal && entry.work.is_of(chore, table);
+        let mut ids: Vec<u64> = running
+            .filter(is_meant)
+            .map(|entry| entry.id)
+            .into_iter()
+            .collect();
+        ids.extend(self.agenda.ask_for(chore, table));
+        ids
+    }
+
     fn renew(&mut self, look: &mut Look) {
         let running = self.running.as_ref().map(|running| &running.entry);
         let planned = std::mem::take(&mut look.planned);

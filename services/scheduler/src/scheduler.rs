@@ -111,13 +111,13 @@ impl Scheduler {
     }
 
     /// Looks for work of a kind, and puts it in front of all other work, whatever its schedule and pauses say. Returns
-    /// the ids of the jobs; none where there is nothing to do.
+    /// the ids of the jobs, one that runs already included; none where there is nothing to do.
     pub fn run(&self, chore: Chore, table: Option<&str>) -> Result<Vec<u64>, SchedulerError> {
         let facts = self.shared.refresh();
         let table = table.map(|name| find_table(&facts, name)).transpose()?;
         let ids = {
             let mut state = self.shared.state.lock();
-            state.agenda.ask_for(chore, table.map(|table| table.id))
+            state.ask_for(chore, table.map(|table| table.id))
         };
         self.shared.wake_up();
         Ok(ids)

@@ -80,6 +80,11 @@ impl Planned {
     pub fn is_due(&self, now: i64) -> bool {
         self.at.is_some_and(|at| at <= now)
     }
+
+    /// Whether it is work of a kind, and of a table where one is given.
+    pub fn is_of(&self, chore: Chore, table: Option<TableId>) -> bool {
+        self.chore == chore && (table.is_none() || self.table == table)
+    }
 }
 
 /// All work that there is, what should come first in front. Work that waits for its schedule is at the end.

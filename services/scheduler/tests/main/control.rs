@@ -59,6 +59,23 @@ fn a_running_job_shows_progress_rate_and_time_left() {
 }
 
 #[test]
+fn who_asks_for_work_that_runs_is_told_its_job_too() {
+    let work = FakeWork::new(Policy::default(), old_days(2));
+    let scheduler = work.scheduler();
+    let (tell, hear) = mpsc::channel();
+    at_step(&work, &scheduler, 3, move |scheduler, job| {
+        let of_all = scheduler.run(Chore::Migrate, None).expect("there is such work");
+        let others = scheduler.run(Chore::Purge, None).expect("there is such work");
+        tell.send((job.id, of_all, others)).expect("the test hears");
+    });
+    scheduler.run_due();
+    let (running, of_all, others) = hear.recv().expect("it ran");
+    assert_eq!(of_all.first(), Some(&running));
+    assert_eq!(of_all.len(), 2, "the other day too: {of_all:?}");
+    assert!(others.is_empty(), "{others:?}");
+}
+
+#[test]
 fn a_cancelled_job_leaves_everything_and_comes_again_after_an_hour() {
     let work = FakeWork::new(Policy::default(), old_days(2));
     let scheduler = work.scheduler();
