@@ -30,8 +30,10 @@ use crate::tables::Table;
 
 /// How long buffered writes stay unsynced at most, and how often the head's age is looked at.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-/// How far the head may grow past its budget while an older one is still being sealed; then writers wait.
-const OVERFULL: usize = 2;
+/// Budgets of a head that the active one and those which are still being sealed may take together; then writers wait.
+const HEADS_MAX: usize = 2;
+/// Part of its budget that the active head may take however large the others are, as one from a long journal is.
+const ACTIVE_SHARE: usize = 2;
 
 /// The handle of the committer thread.
 #[derive(Debug)]
@@ -358,21 +360,25 @@ impl Worker {
     }
 
     fn freeze_if_due(&mut self) {
-        let settings = &self.shared.settings;
-        let (active, waiting) = {
+        let max = self.shared.settings.head_bytes_max;
+        let (active, frozen) = {
             let state = self.shared.state.read();
-            (Arc::clone(&state.active), state.frozen.len())
+            let frozen: usize = state.frozen.iter().map(|head| head.bytes()).sum();
+            (
+                Arc::clone(&state.active),
+                (!state.frozen.is_empty()).then_some(frozen),
+            )
         };
-        let full = active.bytes() >= settings.head_bytes_max;
-        let old = !active.is_empty() && active.started().elapsed() >= settings.head_age_max;
-        if !full && !old {
-            return;
-        }
-        if waiting > 0 {
-            if active.bytes() < settings.head_bytes_max * OVERFULL {
+        if let Some(frozen) = frozen {
+            let room = (max * HEADS_MAX).saturating_sub(frozen);
+            if active.bytes() < room.max(max / ACTIVE_SHARE) {
                 return;
             }
             self.wait_for_sealer();
+        }
+        let old = !active.is_empty() && active.started().elapsed() >= self.shared.settings.head_age_max;
+        if active.bytes() < max && !old {
+            return;
         }
         if let Err(error) = self.freeze() {
             tracing::warn!(%error, "freezing the head failed; it grows until the next try");

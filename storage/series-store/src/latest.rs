@@ -47,11 +47,12 @@ pub(crate) struct TableLatest {
 
 type Shard = TimelineMap<TimelineLatest>;
 
+/// Kept small: there may be millions.
 #[derive(Debug, Default)]
 struct TimelineLatest {
     lanes: Vec<Lane>,
     /// What was found in chunks, for fields that no lane is newer in.
-    stored: Vec<LatestField>,
+    stored: Box<[LatestField]>,
     seen: Option<Seen>,
     /// Whether `seen` counts the chunks as well.
     spanned: bool,
@@ -149,7 +150,7 @@ impl TableLatest {
             return;
         }
         let latest = shard.entry(id).or_default();
-        latest.stored = stored;
+        latest.stored = stored.into();
         latest.complete = true;
     }
 
@@ -188,6 +189,8 @@ impl TimelineLatest {
             Some(at) => &mut self.lanes[at],
             None => {
                 let words = vec![0; shape.fields.len()].into();
+                // Nearly every timeline has one shape for all its life.
+                self.lanes.reserve_exact(1);
                 self.lanes.push(Lane {
                     shape: Arc::clone(shape),
                     timestamp,

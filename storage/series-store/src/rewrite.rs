@@ -149,7 +149,8 @@ impl Shared {
         }
         let name = rewrite.cause.name();
         let window = target_window(&inputs, rewrite.tier).ok_or(StoreError::NoCommonWindow)?;
-        let place = self.place(&state.manifest, rewrite.table, rewrite.tier, window);
+        let bytes = inputs.iter().map(|segment| segment.bytes).sum();
+        let place = self.place(&state.manifest, rewrite.table, rewrite.tier, window, bytes);
         let mut stream = Stream::new(self.backend.as_ref(), &inputs, deletes, rewrite.tier, pace);
         let loaded = around(name, "load", || stream.load(self.backend.as_ref(), place));
         let Stream { mut writer, cost, .. } = stream;

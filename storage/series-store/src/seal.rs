@@ -37,6 +37,8 @@ use crate::window::{Window, choose_tiers};
 /// How often the trusted time is stored while nothing else is: what passes between storing it and a crash looks like
 /// a jump of the clock to the next start.
 const TRUSTED_INTERVAL: Duration = Duration::from_secs(60);
+/// Bytes of a segment, for the choice of its group: what comes from one head is loaded in a moment.
+const SMALL: u64 = 0;
 /// Pause before a failed seal is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -262,7 +264,7 @@ fn load_table(
     let mut segments = Vec::with_capacity(drafts.len());
     for mut draft in drafts.into_iter().filter(|draft| !draft.writer.is_empty()) {
         let Draft { window, tier, .. } = draft;
-        let mut place = shared.place(&state.manifest, table, tier, window);
+        let mut place = shared.place(&state.manifest, table, tier, window, SMALL);
         // Two new windows of one group in one seal share the group that the first of them made.
         let wide = group_window(tier, window);
         match places

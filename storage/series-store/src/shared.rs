@@ -39,6 +39,15 @@ const fn group_level(tier: Tier) -> u8 {
     }
 }
 
+/// Bytes from which a segment has a group of its own. Loads of a group take turns, and a seal should not have to wait
+/// for a long move; the cold tier keeps for years what it has, so its groups are fewer.
+const fn bytes_alone(tier: Tier) -> u64 {
+    match tier {
+        Tier::Hot => 64 << 20,
+        Tier::Cold => 1 << 30,
+    }
+}
+
 /// What committer, sealer and readers share.
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
@@ -394,18 +403,22 @@ impl Shared {
         cursor
     }
 
-    /// A place for a new segment: the group of its table and tier around its window.
+    /// A place for a new segment of so many bytes: the group of its table and tier around its window, if it is small.
     pub(crate) fn place(
         &self,
         manifest: &ManifestState,
         table: TableId,
         tier: Tier,
         window: Window,
+        bytes: u64,
     ) -> SegmentRef {
+        let is_small = |bytes| bytes < bytes_alone(tier);
         let wide = group_window(tier, window);
         let mut segments = manifest.of_table(table);
-        let known =
-            segments.find(|segment| segment.tier == tier && group_window(tier, segment.window) == wide);
+        let known = segments.find(|segment| {
+            segment.tier == tier && is_small(segment.bytes) && group_window(tier, segment.window) == wide
+        });
+        let known = known.filter(|_| is_small(bytes));
         let group = known.map_or_else(|| GroupId(self.next_id()), |segment| segment.group);
         SegmentRef {
             segment: SegmentId(self.next_id()),

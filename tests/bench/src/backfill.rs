@@ -118,6 +118,7 @@ impl Benchmark {
         };
         Plain {
             hosts: HOSTS,
+            fields: 1,
             steps: (span / step) as u64,
             start: today - span,
             step,

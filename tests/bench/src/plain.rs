@@ -1,5 +1,5 @@
-//! Sets of one integer field whose every value can be computed by itself, so that points can be written in any order
-//! and checked without keeping them.
+//! Sets of integer fields whose every value can be computed by itself, so that points can be written in any order and
+//! checked without keeping them.
 
 use serde_json::{Value, json};
 use tideline_fleet::Random;
@@ -7,10 +7,12 @@ use tideline_fleet::Random;
 use crate::question::{Ask, QUERY, ask, cells};
 use crate::set::DEFAULT_TABLE;
 
-/// One field of many machines, a point at each step.
+/// Fields of many machines, a point at each step.
 #[derive(Debug, Clone)]
 pub(crate) struct Plain {
     pub(crate) hosts: u64,
+    /// Values of each point.
+    pub(crate) fields: u64,
     /// Points of each machine.
     pub(crate) steps: u64,
     /// The first instant in nanoseconds, at the start of a window.
@@ -23,7 +25,7 @@ pub(crate) struct Plain {
     pub(crate) windows: u64,
 }
 
-/// The field.
+/// The first field, which questions are about; the others are numbered.
 const FIELD: &str = "usage";
 /// Machines are spread over so many regions.
 const REGIONS: u64 = 9;
@@ -39,7 +41,12 @@ impl Plain {
         self.hosts * self.steps
     }
 
-    /// The value of a machine at a step.
+    /// Values of the whole set.
+    pub(crate) const fn values(&self) -> u64 {
+        self.points() * self.fields
+    }
+
+    /// The value of a machine's first field at a step.
     pub(crate) const fn value(&self, host: u64, step: u64) -> u64 {
         let level = Random::new(host).bits() % LEVELS;
         let phase = (step + host * 37) % WAVE_STEPS;
@@ -49,7 +56,12 @@ impl Plain {
         level + height * WAVE_HEIGHT / half + noise
     }
 
-    /// Appends a point as line protocol; its value.
+    /// The value of a field: each is as that of a machine of its own.
+    const fn value_of(&self, host: u64, field: u64, step: u64) -> u64 {
+        self.value(host + field * self.hosts, step)
+    }
+
+    /// Appends a point as line protocol; the value of its first field.
     pub(crate) fn write(&self, host: u64, step: u64, out: &mut Vec<u8>) -> u64 {
         let value = self.value(host, step);
         out.extend_from_slice(b"cpu,host=h");
@@ -58,6 +70,12 @@ impl Plain {
         push_number(out, host % REGIONS);
         out.extend_from_slice(b" usage=");
         push_number(out, value);
+        for field in 1..self.fields {
+            out.extend_from_slice(b"i,usage_");
+            push_number(out, field);
+            out.push(b'=');
+            push_number(out, self.value_of(host, field, step));
+        }
         out.extend_from_slice(b"i ");
         push_number(out, self.instant(step).unsigned_abs());
         out.push(b'\n');
@@ -143,21 +161,31 @@ fn push_number(out: &mut Vec<u8>, number: u64) {
 mod tests {
     use super::*;
 
+    const PLAIN: Plain = Plain {
+        hosts: 12,
+        fields: 1,
+        steps: 100,
+        start: 1_790_000_000_000_000_000,
+        step: 60_000_000_000,
+        window: 10,
+        windows: 2,
+    };
+
     #[test]
-    fn a_line_says_the_value_and_the_instant() {
-        let plain = Plain {
-            hosts: 12,
-            steps: 100,
-            start: 1_790_000_000_000_000_000,
-            step: 60_000_000_000,
-            window: 10,
-            windows: 2,
-        };
+    fn a_line_says_the_values_and_the_instant() {
         let mut line = Vec::new();
-        let value = plain.write(11, 7, &mut line);
+        let value = PLAIN.write(11, 7, &mut line);
         let expected = format!("cpu,host=h11,region=r2 usage={value}i 1790000420000000000\n");
         assert_eq!(String::from_utf8_lossy(&line), expected);
         assert!(value < LEVELS + WAVE_HEIGHT + NOISE);
+
+        let two = Plain { fields: 2, ..PLAIN };
+        line.clear();
+        two.write(11, 7, &mut line);
+        let other = two.value_of(11, 1, 7);
+        let expected =
+            format!("cpu,host=h11,region=r2 usage={value}i,usage_1={other}i 1790000420000000000\n");
+        assert_eq!(String::from_utf8_lossy(&line), expected);
     }
 
     #[test]

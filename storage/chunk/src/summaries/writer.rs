@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tideline_model::ColumnData;
 
-use super::{BITS, CORRECTION_SHIFT, ROWS_PER_BUCKET_MIN, flag, state};
+use super::{BITS, CORRECTION_SHIFT, ROWS_MIN, ROWS_PER_BUCKET_MIN, flag, state};
 use crate::chunk::directory::Entry;
 use crate::floats::{choose_exponent, near, power_of, restored};
 use crate::integers::{IntegerEncoder, Lane};
@@ -86,6 +86,9 @@ impl SummaryEncoder {
     /// Finds the buckets; whether they are few enough for their rows.
     fn cut(&mut self, times: &[i64], width: i64) -> bool {
         self.buckets.clear();
+        if times.len() < ROWS_MIN {
+            return false;
+        }
         let mut start = 0;
         while start < times.len() {
             if (self.buckets.len() + 1) * ROWS_PER_BUCKET_MIN > times.len() {
