@@ -116,8 +116,7 @@ impl Engine {
         self.check_writable()?;
         let spec = table.spec();
         let mut rejects = batch.rejects;
-        let visible_from = self.store.visible_from(&table.points);
-        let bounds = Bounds::new(&spec, self.clock.now().nanos(), visible_from);
+        let bounds = Bounds::new(&spec, self.clock.now().nanos(), self.refused_before(table));
         let mut groups = Vec::with_capacity(batch.groups.len());
         for mut group in batch.groups {
             bounds.reject_outside(&mut group, &mut rejects);
@@ -166,6 +165,15 @@ impl Engine {
             self.commit(table, groups, request, durability)?;
         }
         Ok(outcome)
+    }
+
+    /// Points before this instant are refused, since they have expired. None are while the clock is unsure: what a
+    /// wrong one hides shows again, but what is refused is lost.
+    fn refused_before(&self, table: &Table) -> i64 {
+        match self.store.trusted_now().is_unsure(self.settings.purge_delay) {
+            true => i64::MIN,
+            false => self.store.visible_from(&table.points),
+        }
     }
 
     fn commit(

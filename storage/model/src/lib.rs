@@ -27,5 +27,5 @@ pub use id::{FieldId, GroupId, Ordinal, SegmentId, SequenceNumber, TableId, Time
 pub use identity::Identity;
 pub use table::{Durability, Policy, Schedule, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
-pub use trusted_clock::{ClockDoubt, TrustedClock, TrustedNow};
+pub use trusted_clock::{ClockDoubt, StoredClock, TrustedClock, TrustedNow};
 pub use value::{Value, ValueKind, ValueType};

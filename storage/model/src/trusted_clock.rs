@@ -14,7 +14,21 @@
 //! At a start within the tolerance after the stored value the wall clock is taken at once: the time between was spent
 //! stopped. Beyond it a start is a reading like any other, so a machine that was off for a weekend is in doubt until
 //! it settles or somebody confirms. The very first start has nothing to compare with and believes the wall
-//! clock. Doubt itself is not stored: a start within it begins to settle anew.
+//! clock. Doubt itself is not stored: a start within it begins to settle anew. That a clock was believed only for
+//! being steady is stored.
+//!
+//! # How far it can be ahead
+//!
+//! Its *lead* is by how much the trusted time is ahead of the true one. A lead only grows towards a wall clock that is
+//! itself ahead, and never beyond that one. From any moment on it grows
+//!
+//! - while running by at most one [`SLEW_PARTS`]th of the time that passes,
+//! - at a start by at most [`TOLERANCE`] less the time since the stored value was right,
+//! - by more only at the very first start, when the clock settles, or when an operator confirms a wrong one.
+//!
+//! So a wall clock that jumps once leads a trusted time that was right by an hour at most, whatever is restarted. It
+//! takes wall clocks that go wrong by another hour from there to lead it further, one start or a hundred hours for each.
+//! A wall clock that is right again, and within the tolerance, takes a lead back in twice as long as it is.
 //!
 //! The guard is only as good as monotonic time, which stands still while a machine is suspended; waking up is then
 //! a jump of the wall clock, with the same outcome.
@@ -45,8 +59,18 @@ pub struct TrustedClock {
     /// The newest stored instant.
     newest_stored: Option<i64>,
     doubt: Option<Doubt>,
-    /// Monotonic instant at which a jumped wall clock was last believed because it was steady.
-    settled: Option<Duration>,
+    /// The trusted time at which a jumped wall clock was last believed because it was steady.
+    settled: Option<i64>,
+}
+
+/// What a start knows of the clock of the run before. Nanoseconds since the epoch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoredClock {
+    /// The last [`TrustedNow::now`] that was stored; `None` at the very first start. It should be stored every few
+    /// minutes, since what passes between storing and a crash counts as a jump.
+    pub now: Option<i64>,
+    /// [`TrustedNow::settled`] of that moment.
+    pub settled: Option<i64>,
 }
 
 /// A wall clock that is too far away.
@@ -71,10 +95,25 @@ pub struct TrustedNow {
     pub expire_now: Option<Timestamp>,
     /// Why the wall clock is not believed.
     pub doubt: Option<ClockDoubt>,
-    /// Monotonic time since a jumped wall clock was believed only because it was steady; `None` if that never
-    /// happened since the start, or if an operator has confirmed the clock since. Points that became invisible by
-    /// it should be kept a while, in case the clock was wrong after all.
-    pub settled_for: Option<Duration>,
+    /// When a jumped wall clock was last believed only because it was steady, in trusted time; `None` if that never
+    /// happened, or if an operator has confirmed the clock since. Points that became invisible by it should be kept
+    /// a while, in case the clock was wrong after all.
+    pub settled: Option<Timestamp>,
+}
+
+impl TrustedNow {
+    /// Trusted time since [`settled`](Self::settled).
+    pub fn settled_for(&self) -> Option<Duration> {
+        let since = |settled: Timestamp| self.now.nanos().saturating_sub(settled.nanos());
+        self.settled
+            .map(|settled| Duration::from_nanos(u64::try_from(since(settled)).unwrap_or(0)))
+    }
+
+    /// Whether points that are hidden now may show again because the clock was wrong: it is in doubt, or was believed
+    /// for being steady less than `delay` ago.
+    pub fn is_unsure(&self, delay: Duration) -> bool {
+        self.doubt.is_some() || self.settled_for().is_some_and(|settled| settled < delay)
+    }
 }
 
 /// The wall clock and the time that should have come disagree.
@@ -89,23 +128,27 @@ pub struct ClockDoubt {
 }
 
 impl TrustedClock {
-    /// A clock at a start. `restored` is the last [`TrustedNow::now`] that was stored, in nanoseconds; it should be
-    /// stored every few minutes, since what passes between storing and a crash counts as a jump.
-    pub fn new(restored: Option<i64>, wall: Timestamp, monotonic: Duration) -> Self {
-        let stopped =
-            |restored: &i64| (0..=TOLERANCE_NANOS).contains(&wall.nanos().saturating_sub(*restored));
-        let now = restored
-            .filter(|restored| !stopped(restored))
+    /// A clock at a start.
+    pub fn new(stored: StoredClock, wall: Timestamp, monotonic: Duration) -> Self {
+        let stopped = |stored: &i64| (0..=TOLERANCE_NANOS).contains(&wall.nanos().saturating_sub(*stored));
+        let now = stored
+            .now
+            .filter(|stored| !stopped(stored))
             .map_or(wall, Timestamp::from_nanos_clamped);
         let mut clock = Self {
             now: now.nanos(),
             monotonic,
             newest_stored: None,
             doubt: None,
-            settled: None,
+            settled: stored.settled,
         };
         clock.observe(wall, monotonic);
         clock
+    }
+
+    /// The trusted time of the latest reading.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_nanos_clamped(self.now)
     }
 
     /// Takes a reading of both clocks. Cheap; any number of times, at least every few minutes.
@@ -161,12 +204,12 @@ impl TrustedClock {
         if self.monotonic.saturating_sub(doubt.steady_since) >= SETTLE {
             self.now = wall.nanos();
             self.doubt = None;
-            self.settled = Some(self.monotonic);
+            self.settled = Some(self.now);
         }
     }
 
     fn shown(&self, wall: Timestamp) -> TrustedNow {
-        let now = Timestamp::from_nanos_clamped(self.now);
+        let now = self.now();
         let after_newest =
             |newest: i64| Timestamp::from_nanos_clamped(newest.saturating_add(TOLERANCE_NANOS));
         let expire_now = self.newest_stored.map(|newest| now.min(after_newest(newest)));
@@ -179,7 +222,7 @@ impl TrustedClock {
                 off_by: wall.nanos().saturating_sub(self.now),
                 steady_for: passed_since(doubt.steady_since),
             }),
-            settled_for: self.settled.map(passed_since),
+            settled: self.settled.map(Timestamp::from_nanos_clamped),
         }
     }
 }
@@ -253,9 +296,21 @@ mod tests {
             (Timestamp::from_nanos_clamped(wall), monotonic)
         }
 
-        fn start(&self, restored: Option<i64>) -> TrustedClock {
+        fn start(&self, now: Option<i64>) -> TrustedClock {
             let (wall, monotonic) = self.reading();
-            TrustedClock::new(restored, wall, monotonic)
+            TrustedClock::new(StoredClock { now, settled: None }, wall, monotonic)
+        }
+
+        /// The process ends after a reading was stored, and starts again after `nanos`.
+        fn restart(&mut self, shown: TrustedNow, nanos: i64) -> TrustedClock {
+            self.truth += nanos;
+            self.monotonic = 0;
+            let stored = StoredClock {
+                now: Some(shown.now.nanos()),
+                settled: shown.settled.map(Timestamp::nanos),
+            };
+            let (wall, monotonic) = self.reading();
+            TrustedClock::new(stored, wall, monotonic)
         }
 
         /// Lets time pass in steps of at most five minutes; what the clock shows at the end.
@@ -287,7 +342,7 @@ mod tests {
         let shown = machine.run(&mut clock, 2 * NANOS_PER_DAY);
         assert_eq!(shown.now.nanos(), machine.truth);
         assert_eq!(shown.expire_now, Some(shown.now));
-        assert_eq!((shown.doubt, shown.settled_for), (None, None));
+        assert_eq!((shown.doubt, shown.settled), (None, None));
     }
 
     #[test]
@@ -345,10 +400,59 @@ mod tests {
         assert!(before.doubt.is_some());
         let after = machine.run(&mut clock, 2 * HOUR);
         assert_eq!((after.now, after.doubt), (machine.reading().0, None));
-        assert_eq!(after.settled_for, Some(Duration::from_secs(2 * 3_600 - 300)));
+        assert_eq!(after.settled_for(), Some(Duration::from_secs(2 * 3_600 - 300)));
+        let mut clock = machine.restart(after, 5 * MINUTE);
+        let restarted = machine.observe(&mut clock);
+        assert_eq!(restarted.settled_for(), Some(Duration::from_secs(2 * 3_600)));
+        let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+        assert!(restarted.is_unsure(hours(3)) && !restarted.is_unsure(hours(2)));
         let (wall, monotonic) = machine.reading();
         clock.confirm(wall, monotonic);
-        assert_eq!(machine.observe(&mut clock).settled_for, None);
+        let confirmed = machine.observe(&mut clock);
+        assert_eq!(confirmed.settled, None);
+        assert!(!confirmed.is_unsure(hours(3)));
+    }
+
+    /// Whoever plays with the wall clock sees to it that each reading is believed and is as far ahead as that allows.
+    #[test]
+    fn its_lead_is_what_it_is_said_to_be_at_most_and_can_be_that() {
+        let mut machine = Machine::at(START);
+        let mut clock = machine.start(None);
+        let mut most = 0;
+        for round in 0..200 {
+            let mut shown = machine.observe(&mut clock);
+            for _ in 0..round % 7 {
+                machine.wall = Wall::OffBy(shown.now.nanos() - machine.truth + HOUR);
+                shown = machine.run(&mut clock, 5 * MINUTE);
+                most += 5 * MINUTE / SLEW_PARTS;
+                assert_eq!(shown.now.nanos() - machine.truth, most, "round {round}");
+            }
+            let stopped = (round % 3) * 20 * MINUTE;
+            machine.wall = Wall::OffBy(shown.now.nanos() - machine.truth + HOUR - stopped);
+            clock = machine.restart(shown, stopped);
+            most += HOUR - stopped;
+            let shown = machine.observe(&mut clock);
+            assert_eq!((shown.doubt, shown.now.nanos() - machine.truth), (None, most));
+        }
+    }
+
+    #[test]
+    fn one_jump_leads_by_an_hour_at_most_however_often_it_starts() {
+        for ahead in [MINUTE, 30 * MINUTE, HOUR, HOUR + 1, 2 * HOUR, YEAR] {
+            let mut machine = Machine::at(START);
+            let mut clock = machine.start(None);
+            let mut shown = machine.run(&mut clock, HOUR);
+            machine.wall = Wall::OffBy(ahead);
+            for start in 0..40 {
+                clock = machine.restart(shown, (start % 4) * MINUTE);
+                shown = machine.run(&mut clock, 20 * HOUR);
+                let lead = shown.now.nanos() - machine.truth;
+                assert!(lead <= ahead.min(HOUR), "{ahead}: {lead} after {start} starts");
+            }
+            machine.wall = Wall::OffBy(0);
+            shown = machine.run(&mut clock, 2 * HOUR);
+            assert!(shown.now.nanos() <= machine.truth, "{ahead}");
+        }
     }
 
     #[test]
@@ -409,7 +513,11 @@ mod tests {
 
     #[test]
     fn readings_out_of_order_and_at_the_ends_of_time_are_taken() {
-        let mut clock = TrustedClock::new(Some(START), Timestamp::MAX, Duration::from_secs(10));
+        let stored = StoredClock {
+            now: Some(START),
+            settled: Some(i64::MIN),
+        };
+        let mut clock = TrustedClock::new(stored, Timestamp::MAX, Duration::from_secs(10));
         for (wall, monotonic) in [
             (Timestamp::MIN, Duration::from_secs(5)),
             (Timestamp::MAX, Duration::MAX),
@@ -477,15 +585,12 @@ mod tests {
                     left -= step;
                     if chance.below(10) == 0 {
                         let off = chance.below(2 * HOUR);
-                        machine.truth += off;
-                        machine.monotonic = 0;
                         starts += 1;
                         left -= off;
-                        clock = machine.start(Some(shown.now.nanos()));
+                        clock = machine.restart(shown, off);
                         clock.note_stored(START + 50 * YEAR);
                         shown = machine.observe(&mut clock);
                     }
-                    // Each start may take up to the tolerance of a wall clock that is a little ahead.
                     let slewed = (machine.truth - START) / SLEW_PARTS + starts * TOLERANCE_NANOS;
                     let bound = machine.truth + slewed + NANOS_PER_SECOND;
                     let reached = shown.expire_now.map_or(0, Timestamp::nanos);

@@ -43,6 +43,8 @@ pub struct Seen {
 pub(crate) struct TableLatest {
     shards: Box<[Mutex<Shard>]>,
     generation: AtomicU64,
+    /// The clock's turns that what is here has followed.
+    turns: AtomicU64,
 }
 
 type Shard = TimelineMap<TimelineLatest>;
@@ -83,6 +85,7 @@ impl Default for TableLatest {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             generation: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
         }
     }
 }
@@ -168,6 +171,14 @@ impl TableLatest {
     pub(crate) fn forget_all(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.shards.iter().for_each(|shard| shard.lock().clear());
+    }
+
+    /// Forgets all timelines if the clock has gone back since: what was found in chunks left out points that are visible
+    /// again.
+    pub(crate) fn follow(&self, clock_turns: u64) {
+        if self.turns.fetch_max(clock_turns, Ordering::SeqCst) < clock_turns {
+            self.forget_all();
+        }
     }
 
     /// Counts what was forgotten: what was read from chunks at another generation must not be kept.

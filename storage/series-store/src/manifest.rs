@@ -264,6 +264,9 @@ pub struct Cursor {
     /// The trusted time of the last edit, nanoseconds since the epoch: a start compares the clock with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_now: Option<i64>,
+    /// When a jumped clock was last believed only because it was steady, in trusted time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trusted_settled: Option<i64>,
 }
 
 impl Default for Cursor {
@@ -274,6 +277,7 @@ impl Default for Cursor {
             next_segment: 1,
             next_table: 1,
             trusted_now: None,
+            trusted_settled: None,
         }
     }
 }

@@ -119,7 +119,7 @@ fn run(shared: &Shared) {
     loop {
         if stored.elapsed() >= TRUSTED_INTERVAL {
             stored = Instant::now();
-            store_trusted(shared);
+            shared.store_trusted();
         }
         shared.reclaim_retired();
         if let Err(error) = shared.forget_done_deletes() {
@@ -136,16 +136,6 @@ fn run(shared: &Shared) {
             // A dropped table waits for its last reader; look again now and then.
             shared.sealing_changed.wait_for(&mut progress, RETRY_INTERVAL);
         }
-    }
-}
-
-fn store_trusted(shared: &Shared) {
-    let stored = shared.edit(|manifest| {
-        manifest.cursor = shared.cursor(manifest.cursor, manifest.cursor.sealed_to);
-        vec![put_cursor(&manifest.cursor)]
-    });
-    if let Err(error) = stored {
-        tracing::warn!(%error, "the trusted time could not be stored; it is tried again");
     }
 }
 

@@ -13,7 +13,8 @@ use tideline_backend::{
 };
 use tideline_chunk::Delta;
 use tideline_model::{
-    Clock, GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier, TrustedClock, TrustedNow,
+    Clock, GroupId, SegmentId, SequenceNumber, StoredClock, TableId, TableName, TableSpec, Tier, Timestamp,
+    TrustedClock, TrustedNow,
 };
 
 use crate::deletes::{self, Deletes, TableDeletes};
@@ -65,6 +66,7 @@ pub(crate) struct Shared {
     /// Inputs of rewrites that run.
     pub(crate) moving: Mutex<HashSet<SegmentId>>,
     trusted: Mutex<TrustedClock>,
+    clock_turns: AtomicU64,
     /// Held while a manifest edit is made and taken into `state`.
     edit: Mutex<()>,
     next_id: AtomicU64,
@@ -154,8 +156,11 @@ impl Shared {
         requests: Requests,
         orphans: Vec<SegmentRef>,
     ) -> Self {
-        let restored = state.manifest.cursor.trusted_now;
-        let mut trusted = TrustedClock::new(restored, clock.now(), clock.monotonic());
+        let stored = StoredClock {
+            now: state.manifest.cursor.trusted_now,
+            settled: state.manifest.cursor.trusted_settled,
+        };
+        let mut trusted = TrustedClock::new(stored, clock.now(), clock.monotonic());
         let segments = state.manifest.segments.values().flat_map(BTreeMap::values);
         if let Some(newest) = segments.map(|segment| segment.last).max() {
             trusted.note_stored(newest);
@@ -176,6 +181,7 @@ impl Shared {
             waiting_rows: Mutex::default(),
             moving: Mutex::default(),
             trusted: Mutex::new(trusted),
+            clock_turns: AtomicU64::new(0),
             edit: Mutex::default(),
             next_id,
             retired: Retired::new(orphans),
@@ -221,13 +227,44 @@ impl Shared {
     /// What time it is, as far as it can be trusted.
     pub(crate) fn trusted_now(&self) -> TrustedNow {
         let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
-        self.trusted.lock().observe(wall, monotonic)
+        let mut trusted = self.trusted.lock();
+        let before = trusted.now();
+        let shown = trusted.observe(wall, monotonic);
+        self.count_turn(before, &trusted);
+        shown
     }
 
-    /// An operator says that the wall clock is right.
+    /// An operator says that the wall clock is right. That is stored at once: else a crash would bring the doubt back.
     pub(crate) fn confirm_clock(&self) {
         let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
-        self.trusted.lock().confirm(wall, monotonic);
+        let mut trusted = self.trusted.lock();
+        let before = trusted.now();
+        trusted.confirm(wall, monotonic);
+        self.count_turn(before, &trusted);
+        drop(trusted);
+        self.store_trusted();
+    }
+
+    /// How often the trusted time went back since the start: points that had been hidden were visible again after it.
+    pub(crate) fn clock_turns(&self) -> u64 {
+        self.clock_turns.load(Ordering::SeqCst)
+    }
+
+    fn count_turn(&self, before: Timestamp, trusted: &TrustedClock) {
+        if trusted.now() < before {
+            self.clock_turns.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Stores the trusted time, for the next start to compare the wall clock with.
+    pub(crate) fn store_trusted(&self) {
+        let stored = self.edit(|manifest| {
+            manifest.cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
+            vec![put_cursor(&manifest.cursor)]
+        });
+        if let Err(error) = stored {
+            tracing::warn!(%error, "the trusted time could not be stored; it is tried again");
+        }
     }
 
     /// Takes note of the newest point of a delta: expiry never goes beyond what the points themselves say.
@@ -399,7 +436,9 @@ impl Shared {
         let mut cursor = current;
         cursor.sealed_to = sealed_to;
         cursor.next_segment = self.next_id.load(Ordering::Relaxed);
-        cursor.trusted_now = Some(self.trusted_now().now.nanos());
+        let trusted = self.trusted_now();
+        cursor.trusted_now = Some(trusted.now.nanos());
+        cursor.trusted_settled = trusted.settled.map(|settled| settled.nanos());
         cursor
     }
 

@@ -279,6 +279,7 @@ impl SeriesStore {
     /// From memory, but for a timeline that was last written before the start: then its newest chunks are read
     /// once. `expected` names the fields of its measurement: reading stops when all are found.
     pub fn latest(&self, table: &Table, id: TimelineId, expected: &[FieldId]) -> Result<LatestRow> {
+        self.follow_clock(table);
         loop {
             let generation = table.latest().generation();
             if let Some(mut known) = table.latest().known(id).filter(|known| known.complete) {
@@ -299,7 +300,7 @@ impl SeriesStore {
     /// read once, in one sweep for all of them.
     pub fn seen(&self, table: &Table, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
         let known = |id: &TimelineId| table.latest().seen(*id);
-        let visible = self.visible_from(table);
+        let visible = self.follow_clock(table);
         loop {
             let generation = table.latest().generation();
             let mut unknown: Vec<TimelineId> = ids.iter().filter(|id| known(id).is_none()).copied().collect();
@@ -319,6 +320,14 @@ impl SeriesStore {
             let found = unknown.iter().zip(spans);
             found.for_each(|(id, span)| table.latest().widen(*id, span, generation));
         }
+    }
+
+    /// The first instant at which points of a table are visible now; what was remembered of it by a later clock is
+    /// forgotten.
+    fn follow_clock(&self, table: &Table) -> i64 {
+        let visible = self.visible_from(table);
+        table.latest().follow(self.shared.clock_turns());
+        visible
     }
 
     /// The first instant at which points of a table are visible now; `i64::MIN` where nothing expires.

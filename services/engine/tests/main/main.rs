@@ -2,6 +2,7 @@
 
 mod basics;
 mod cleaning;
+mod clock;
 mod deletes;
 mod growth;
 mod heat;

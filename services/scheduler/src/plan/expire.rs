@@ -60,7 +60,7 @@ pub(super) fn paused(facts: &Facts, settings: &PlanSettings) -> Option<String> {
         return Some(doubt.reason());
     }
     let delay = Duration::from_nanos(settings.purge_delay.max(0).unsigned_abs());
-    match facts.clock.settled_for {
+    match facts.clock.settled_for() {
         Some(settled) if settled < delay => {
             let left = (delay - settled).as_secs();
             Some(format!(

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 use tideline_model::{
-    Clock, ManualClock, Policy, Schedule, SegmentId, TableId, Tier, Timestamp, TrustedClock, TrustedNow,
+    Clock, ManualClock, Policy, Schedule, SegmentId, StoredClock, TableId, Tier, Timestamp, TrustedClock,
+    TrustedNow,
 };
 use tideline_scheduler::plan::{Facts, SegmentFacts, TableFacts};
 use tideline_scheduler::{Job, JobFilter, JobState, Scheduler, Settings, Work, WorkError};
@@ -67,7 +68,7 @@ impl FakeWork {
             hand: hand.clone(),
             passes: AtomicI64::new(0),
         };
-        let mut trusted = TrustedClock::new(None, hand.now(), hand.monotonic());
+        let mut trusted = TrustedClock::new(StoredClock::default(), hand.now(), hand.monotonic());
         trusted.note_stored(START + 10_000 * DAY);
         Arc::new(Self {
             clock: Arc::new(clock),

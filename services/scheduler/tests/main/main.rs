@@ -1,5 +1,7 @@
 //! The scheduler from outside: against a store that only counts, and against the real one.
 
+mod chance;
+mod clock_jumps;
 mod control;
 mod database;
 mod fake;

@@ -19,6 +19,7 @@ use tideline_series_store::{
     TimelineDirectory,
 };
 
+use crate::chance::Chance;
 use crate::fake::{DAY, HOUR, START};
 
 const TIMELINES: u64 = 6;
@@ -172,18 +173,6 @@ fn read(store: &SeriesStore, table: &Table) -> Model {
         read.expect("the timeline can be read");
     }
     found
-}
-
-/// xorshift64*, so that a seed replays a failure.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> i64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % end) as i64
-    }
 }
 
 /// Writes of one step: now, late by hours, by days, by years, and some of the future.

@@ -1,7 +1,5 @@
 //! What the planner chooses, case by case.
 
-use std::time::Duration;
-
 use tideline_model::{Policy, Schedule, SegmentId, TableId, Tier, Timestamp};
 
 use super::simulated::written;
@@ -330,12 +328,9 @@ fn nothing_is_dropped_while_policy_or_clock_may_be_wrong() {
     assert!(dropped(&|facts| facts.tables[0].policy_changed = now - DAY));
     assert!(!dropped(&|facts| facts.clock.expire_now = None));
     assert!(!dropped(&|facts| facts.clock.doubt = Some(hour_of_doubt())));
-    assert!(!dropped(
-        &|facts| facts.clock.settled_for = Some(Duration::from_secs(86_399))
-    ));
-    assert!(dropped(
-        &|facts| facts.clock.settled_for = Some(Duration::from_secs(86_400))
-    ));
+    let settled = |at: i64| Some(Timestamp::from_nanos_clamped(at));
+    assert!(!dropped(&|facts| facts.clock.settled = settled(now - DAY + 1)));
+    assert!(dropped(&|facts| facts.clock.settled = settled(now - DAY)));
     // The newest stored point holds it back.
     assert!(!dropped(
         &|facts| facts.clock.expire_now = Some(Timestamp::from_nanos_clamped(START + 5 * DAY))

@@ -27,7 +27,7 @@ pub(super) fn trusted(now: i64) -> TrustedNow {
         now,
         expire_now: Some(now),
         doubt: None,
-        settled_for: None,
+        settled: None,
     }
 }
 

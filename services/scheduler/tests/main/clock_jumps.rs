@@ -1,0 +1,327 @@
+//! A wall clock that jumps, by seconds and by a century, and stands still: nothing expires early, nothing that lies in
+//! the future goes, and once the clock is right again everything is as if it had never been wrong.
+//!
+//! Engine and scheduler run on a clock of the test's own, so that a year of jumps takes seconds. Agents have clocks
+//! that are right, and write all the while.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_engine::{Engine, Table, Timeline, WriteOptions};
+use tideline_ingest_protocols::{DecodeOptions, line_protocol};
+use tideline_model::time::NANOS_PER_SECOND;
+use tideline_model::{ManualClock, Policy, TableSpec, TimeRange, Timestamp};
+use tideline_scheduler::{Scheduler, Settings};
+use tideline_search_index::{Condition, FindRequest};
+use tideline_series_store::{Order, Selection};
+
+use crate::chance::{Chance, number, seed};
+use crate::fake::{DAY, HOUR, START};
+
+/// Jumps of one run.
+const JUMPS: u64 = 500;
+const SECOND: i64 = NANOS_PER_SECOND;
+const MINUTE: i64 = 60 * SECOND;
+const YEAR: i64 = 365 * DAY;
+/// The first second of 2106 after 32 bits of seconds are used up.
+const END_OF_32_BITS: i64 = 4_294_967_296 * SECOND;
+const RETENTION: i64 = 30 * DAY;
+/// How far from its expected time a wall clock is followed.
+const TOLERANCE: i64 = HOUR;
+/// What is certainly freed: past retention and purge delay, with the windows that it lies in.
+const FREED_AFTER: i64 = RETENTION + 4 * DAY;
+/// The machine that always speaks writes for every instant that this divides.
+const POINT_STEP: i64 = 3 * HOUR;
+
+/// What the wall clock shows.
+#[derive(Debug, Clone, Copy)]
+enum Wall {
+    OffBy(i64),
+    Stuck(i64),
+}
+
+/// A machine with the database on it: true time passes, the wall clock shows what it shows.
+struct Machine {
+    truth: i64,
+    wall: Wall,
+    /// By how much the trusted time can be ahead of the true one, and the most that it could be.
+    lead: i64,
+    longest_lead: i64,
+    clock: ManualClock,
+    disk: Arc<MemoryDisk>,
+    index: TempDir,
+    engine: Arc<Engine>,
+    scheduler: Scheduler,
+    /// All points that were written, those of the future included: instant and machine.
+    written: BTreeSet<(i64, String)>,
+}
+
+#[test]
+fn nothing_expires_early_however_the_clock_jumps() {
+    let mut chance = Chance(seed("clock_jumps"));
+    let jumps = number("TIDELINE_JUMPS").unwrap_or(JUMPS);
+    let mut machine = Machine::start();
+    // Points of the future: what is newest in the store holds back no expiry.
+    for days in [1, 40, 400, 4_000, 60_000] {
+        machine.write(START + days * DAY, "future");
+    }
+    let (mut doubted, mut believed) = (0, 0);
+    for jump in 1..=jumps {
+        machine.write(machine.truth, &format!("once-{jump}"));
+        machine.wall = machine.draw_wall(&mut chance);
+        let context = format!("jump {jump} to {:?}", machine.wall);
+        // Most are mended within a day; a few are believed first, but not for so long that points are freed by them.
+        let is_long = chance.below(20) == 0;
+        let lasting = match is_long {
+            true => DAY + chance.below(23 * 60) * MINUTE,
+            false => chance.below(23 * 60) * MINUTE,
+        };
+        machine.run(lasting, &mut chance);
+        let trusted = machine.engine.store().trusted_now();
+        doubted += usize::from(trusted.doubt.is_some());
+        believed += usize::from(trusted.settled.is_some());
+        if !is_long {
+            machine.check_nothing_is_early(&context);
+        }
+        if chance.below(25) == 0 {
+            machine.restart();
+        }
+        machine.wall = Wall::OffBy(0);
+        machine.look();
+        let confirms = is_long || chance.below(4) == 0;
+        if confirms {
+            machine.confirm();
+            machine.check_all_is_right(&context);
+        }
+        if chance.below(25) == 0 {
+            machine.restart();
+        }
+        machine.run(MINUTE + chance.below(12 * 60) * MINUTE, &mut chance);
+        machine.check_nothing_is_early(&format!("{context}, mended"));
+    }
+    machine.run(5 * DAY, &mut chance);
+    machine.confirm();
+    machine.check_all_is_right("at the end");
+    machine.check_what_is_over_is_freed();
+    println!(
+        "{jumps} jumps in {} days, {doubted} in doubt, {believed} believed, {} points, lead up to {} min",
+        (machine.truth - START) / DAY,
+        machine.written.len(),
+        machine.longest_lead / MINUTE
+    );
+}
+
+impl Machine {
+    fn start() -> Self {
+        let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+        let disk = MemoryDisk::new(Character::Embedded);
+        let index = tempfile::tempdir().expect("the temporary folder can be written");
+        let (engine, scheduler) = open(&disk, &clock, &index);
+        let spec = TableSpec {
+            write_future: None,
+            policy: Policy {
+                hot_ttl: Some(2 * DAY),
+                retention: Some(RETENTION),
+                ..Policy::default()
+            },
+            ..TableSpec::default()
+        };
+        engine.alter_table("default", spec).expect("a right policy");
+        Self {
+            truth: START,
+            wall: Wall::OffBy(0),
+            lead: 0,
+            longest_lead: 0,
+            clock,
+            disk,
+            index,
+            engine,
+            scheduler,
+            written: BTreeSet::new(),
+        }
+    }
+
+    /// Lets time pass: agents write, the service seals, moves and drops, and now and then it is restarted.
+    fn run(&mut self, lasting: i64, chance: &mut Chance) {
+        let end = self.truth + lasting;
+        while self.truth < end {
+            let step = (end - self.truth).min((10 + chance.below(170)) * MINUTE);
+            let next_point = (self.truth / POINT_STEP + 1) * POINT_STEP;
+            self.pass(step);
+            if next_point <= self.truth {
+                self.write(next_point, "always");
+                if chance.below(3) == 0 {
+                    self.engine.seal().expect("a seal");
+                }
+            }
+            if chance.below(400) == 0 {
+                self.restart();
+            }
+            self.scheduler.run_due();
+        }
+        // A clock that is right takes back what it had led by, at half speed.
+        if matches!(self.wall, Wall::OffBy(0)) && self.lead <= TOLERANCE {
+            self.lead = (self.lead - lasting / 2 + SECOND).clamp(0, self.lead);
+        }
+    }
+
+    /// True and monotonic time pass; the wall clock shows what it is set to.
+    fn pass(&mut self, nanos: i64) {
+        self.clock.advance(nanos);
+        self.truth += nanos;
+        self.look();
+    }
+
+    /// The service looks at the wall clock, which it follows where that is near to what it expects.
+    fn look(&mut self) {
+        let shown = match self.wall {
+            Wall::OffBy(nanos) => self.truth.saturating_add(nanos),
+            Wall::Stuck(at) => at,
+        };
+        self.clock.set(Timestamp::from_nanos_clamped(shown));
+        self.engine.store().trusted_now();
+        let ahead = shown.saturating_sub(self.truth);
+        if ahead <= self.lead + TOLERANCE {
+            self.lead = self.lead.max(ahead);
+            self.longest_lead = self.longest_lead.max(self.lead);
+        }
+    }
+
+    /// An operator sees that the clock is right.
+    fn confirm(&mut self) {
+        self.scheduler.confirm_clock();
+        self.lead = 0;
+    }
+
+    fn write(&mut self, at: i64, host: &str) {
+        let table = self.table();
+        let line = format!("truth,host={host} at={at}i {at}");
+        let options = DecodeOptions::new(self.engine.clock().now());
+        let batch = line_protocol::decode(line.as_bytes(), options, &mut self.engine.resolver(&table));
+        let outcome = self.engine.write(&table, batch, &WriteOptions::default());
+        assert_eq!(outcome.expect("a write").rejects, [], "{:?}", self.wall);
+        self.written.insert((at, host.to_owned()));
+    }
+
+    /// The process ends and starts again, at once.
+    fn restart(&mut self) {
+        self.scheduler.stop();
+        self.engine.close().expect("it closes");
+        (self.engine, self.scheduler) = open(&self.disk, &self.clock, &self.index);
+        self.look();
+    }
+
+    fn table(&self) -> Table {
+        self.engine.default_table().expect("the default table")
+    }
+
+    /// The points that are seen of the timelines that are found.
+    fn seen(&self) -> BTreeSet<(i64, String)> {
+        let table = self.table();
+        let mut timelines = timelines(&self.engine, &table);
+        timelines.sort_unstable_by_key(|timeline| timeline.id);
+        let ids: Vec<_> = timelines.iter().map(|timeline| timeline.id).collect();
+        let snapshot = self.engine.store().snapshot();
+        let mut reader = snapshot.reader(Selection {
+            table: table.points().id(),
+            timelines: &ids,
+            range: TimeRange::ALL,
+            fields: None,
+            order: Order::Ascending,
+            tier: None,
+        });
+        let mut seen = BTreeSet::new();
+        for timeline in timelines {
+            let host = timeline.source.expect("every point has a host");
+            let mut newest = None;
+            let read = reader.timeline(timeline.id, &mut |run| {
+                for at in &run.timestamps {
+                    assert!(seen.insert((*at, host.clone())), "{host} at {at} is there twice");
+                }
+                newest = newest.max(run.timestamps.last().copied());
+                Ok(ControlFlow::Continue(()))
+            });
+            read.expect("the timeline can be read");
+            let last = timeline.seen.map(|seen| seen.last.nanos());
+            assert_eq!(last, newest, "the span of {host} ends with its newest point");
+        }
+        seen
+    }
+
+    /// Whatever is younger than the retention, by the true time, is seen.
+    fn check_nothing_is_early(&self, context: &str) {
+        self.compare(self.truth - RETENTION + self.lead, context);
+    }
+
+    /// With a clock that is right nothing younger than the retention is missing, so nothing was freed early; and nothing
+    /// older shows.
+    fn check_all_is_right(&self, context: &str) {
+        self.compare(self.truth - RETENTION, context);
+        let oldest = self.seen().into_iter().next();
+        let over = oldest.filter(|(at, _)| *at < self.truth - RETENTION);
+        assert_eq!(over, None, "{context}");
+    }
+
+    /// Everything from an instant on is seen.
+    fn compare(&self, from: i64, context: &str) {
+        let seen = self.seen();
+        let young = self.written.range((from, String::new())..);
+        let gone: Vec<_> = young.filter(|point| !seen.contains(point)).collect();
+        assert!(
+            gone.is_empty(),
+            "{context}: {} points are gone early: {:?}, the first {} min; lead {} min, {:?}",
+            gone.len(),
+            &gone[..gone.len().min(5)],
+            (gone[0].0 - from) / MINUTE,
+            self.lead / MINUTE,
+            self.engine.store().trusted_now()
+        );
+    }
+
+    /// Expiry went on all the while.
+    fn check_what_is_over_is_freed(&self) {
+        self.engine.seal().expect("a seal");
+        self.scheduler.run_due();
+        let kept = self.engine.table_stats(&self.table()).sealed_points;
+        let not_over = (self.truth - FREED_AFTER, String::new());
+        let young = self.written.range(not_over..).count() as u64;
+        assert!(kept <= young, "{kept} points are kept, {young} are not over");
+    }
+
+    /// From a second to a year, forwards and back, each magnitude as likely as the next; 1970, 2106, and standing still.
+    fn draw_wall(&self, chance: &mut Chance) -> Wall {
+        let magnitudes = [SECOND, MINUTE, HOUR, 2 * HOUR, DAY, YEAR];
+        let largest = magnitudes[chance.below(6) as usize];
+        let distance = SECOND.max(chance.below(largest.unsigned_abs()) + 1);
+        let distance = if chance.below(2) == 0 { distance } else { -distance };
+        match chance.below(10) {
+            0 => Wall::OffBy(-self.truth),
+            1 => Wall::OffBy(END_OF_32_BITS - self.truth),
+            2 => Wall::Stuck(self.truth),
+            3 => Wall::Stuck(self.truth + distance),
+            _ => Wall::OffBy(distance),
+        }
+    }
+}
+
+fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock, index: &TempDir) -> (Arc<Engine>, Scheduler) {
+    let backend = Arc::new(MemoryBackend::open(disk));
+    let settings = tideline_engine::Settings::new(index.path().join("index"));
+    let engine = Engine::open(backend, Arc::new(clock.clone()), settings).expect("the engine opens");
+    let engine = Arc::new(engine);
+    let scheduler = Scheduler::without_thread(Arc::clone(&engine) as _, Settings::default());
+    (engine, scheduler)
+}
+
+fn timelines(engine: &Engine, table: &Table) -> Vec<Timeline> {
+    let request = FindRequest {
+        condition: Condition::All,
+        sort: Vec::new(),
+        after: None,
+        limit: 10_000,
+    };
+    engine.find(table, &request).expect("a page").timelines
+}
