@@ -1,9 +1,10 @@
-//! Random writes, overwrites, late points, seals and restarts against a naive model in memory: whatever the order of
-//! things was, the service answers as the model does.
+//! Random writes, overwrites, late points, deletes, policies, seals, moves and restarts against a naive model in memory:
+//! whatever the order of things was, the service answers as the model does.
 //!
 //! One step is one thing a user could do. The seed is printed and replays the steps, though not the moments at which
 //! the service works in the background.
 
+mod ages;
 mod naive;
 mod writes;
 
@@ -15,15 +16,19 @@ use tideline_tests::reading::{self, Row};
 use tideline_tests::server::{DataFolder, Server};
 use tideline_tests::{Client, Launch, rounds, seed};
 
+use ages::Purge;
 use naive::{Model, Span, same_rows};
 
 /// What happens in a step, and how often in a hundred.
-const STEPS: [(Step, usize); 7] = [
-    (Step::Write, 52),
-    (Step::ReadRows, 18),
-    (Step::Aggregate, 14),
+const STEPS: [(Step, usize); 10] = [
+    (Step::Write, 42),
+    (Step::ReadRows, 16),
+    (Step::Aggregate, 12),
     (Step::Latest, 6),
+    (Step::Delete, 5),
+    (Step::Policy, 3),
     (Step::Seal, 6),
+    (Step::Move, 6),
     (Step::Kill, 2),
     (Step::Stop, 2),
 ];
@@ -34,7 +39,10 @@ enum Step {
     ReadRows,
     Aggregate,
     Latest,
+    Delete,
+    Policy,
     Seal,
+    Move,
     Kill,
     Stop,
 }
@@ -46,8 +54,11 @@ fn the_service_answers_as_a_naive_model_does() {
     let mut random = Random::new(seed);
     let mut model = Model::default();
     let folder = DataFolder::new();
-    let mut server = folder.start(&launch());
+    let purge = Purge::draw(&mut random);
+    let launch = launch(purge);
+    let mut server = folder.start(&launch);
     let mut client = server.client();
+    ages::write_now(&client);
     let mut done: BTreeMap<String, u32> = BTreeMap::new();
     for number in 1..=steps {
         let step = pick(&mut random);
@@ -58,25 +69,30 @@ fn the_service_answers_as_a_naive_model_does() {
             Step::ReadRows => read_rows(&client, &model, &mut random, &context),
             Step::Aggregate => aggregate(&client, &model, &mut random, &context),
             Step::Latest => latest(&client, &model, &mut random, &context),
+            Step::Delete => ages::delete(&client, &mut model, &mut random, &context),
+            Step::Policy => ages::set_policy(&client, &mut model, &mut random, purge, &context),
+            Step::Move => ages::start_move(&client, &mut random, &context),
             Step::Seal => {
                 client
                     .post_json("/v1/jobs", &json!({"kind": "seal"}))
                     .expect_status(200);
             }
             Step::Kill | Step::Stop => {
-                server = restart(server, step, &folder);
+                server = restart(server, step, &folder, &launch);
                 client = server.client();
                 read_all(&client, &model, &context);
             }
         }
     }
     read_all(&client, &model, &format!("seed {seed}, at the end"));
-    println!("{steps} steps, {done:?}, {} points", model.points());
+    println!("{steps} steps, {done:?}, {purge:?}, {} points", model.points());
 }
 
 /// Small heads, so that the service also seals by itself.
-fn launch() -> Launch {
-    Launch::default().environment("TIDELINE__STORAGE__HEAD_BYTES_MAX", "1MiB")
+fn launch(purge: Purge) -> Launch {
+    Launch::default()
+        .environment("TIDELINE__STORAGE__HEAD_BYTES_MAX", "1MiB")
+        .environment("TIDELINE__LIFECYCLE__PURGE_DELAY", purge.delay())
 }
 
 fn pick(random: &mut Random) -> Step {
@@ -90,12 +106,12 @@ fn pick(random: &mut Random) -> Step {
     Step::Write
 }
 
-fn restart(server: Server, step: Step, folder: &DataFolder) -> Server {
+fn restart(server: Server, step: Step, folder: &DataFolder, launch: &Launch) -> Server {
     match step {
         Step::Kill => server.kill(),
         _ => assert!(server.terminate().status.success()),
     }
-    folder.start(&launch())
+    folder.start(launch)
 }
 
 fn read_all(client: &Client, model: &Model, context: &str) {
@@ -104,6 +120,7 @@ fn read_all(client: &Client, model: &Model, context: &str) {
         let actual = reading::all_if_known(client, "default", measurement);
         same_rows(&expected, &actual, context);
     }
+    ages::check_timelines(client, model, context);
 }
 
 /// Raw rows of some timelines in some range, in either order, page by page.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 use tideline_fleet::Random;
-use tideline_model::Value;
+use tideline_model::{Timestamp, Value};
 use tideline_tests::reading::{Fields, Row};
 
 use super::place;
@@ -15,10 +15,14 @@ const WINDOWS_MAX: i64 = 2_000;
 /// Relative to the sum of absolute values: what the order of additions may change.
 const SUM_TOLERANCE: f64 = 1e-12;
 
-/// Everything that was written.
-#[derive(Debug, Default)]
+/// Everything that was written and not deleted.
+#[derive(Debug)]
 pub(super) struct Model {
     timelines: BTreeMap<(String, String), BTreeMap<i64, Fields>>,
+    /// Measurements and fields that were ever written.
+    fields: BTreeSet<(String, String)>,
+    /// Older points are there, but not to be seen.
+    visible_from: i64,
 }
 
 /// Some timelines of a measurement in a range of time, half-open.
@@ -30,9 +34,21 @@ pub(super) struct Span {
     end: i64,
 }
 
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            timelines: BTreeMap::new(),
+            fields: BTreeSet::new(),
+            visible_from: i64::MIN,
+        }
+    }
+}
+
 impl Model {
     /// Fields merge, newest wins.
     pub(super) fn write(&mut self, measurement: &str, host: &str, time: i64, fields: Fields) {
+        let named = fields.keys().map(|name| (measurement.to_owned(), name.clone()));
+        self.fields.extend(named);
         let timeline = self.timelines.entry((measurement.to_owned(), host.to_owned()));
         timeline.or_default().entry(time).or_default().extend(fields);
     }
@@ -41,25 +57,76 @@ impl Model {
         self.timelines.values().map(BTreeMap::len).sum()
     }
 
+    /// Points of these timelines in this range go.
+    pub(super) fn delete(&mut self, span: &Span) {
+        let timelines = self.timelines.iter_mut();
+        for (_, points) in timelines.filter(|(timeline, _)| span.means(timeline)) {
+            points.retain(|time, _| !(span.start..span.end).contains(time));
+        }
+    }
+
+    /// These timelines go, with all their points.
+    pub(super) fn remove_timelines(&mut self, span: &Span) {
+        self.timelines.retain(|timeline, _| !span.means(timeline));
+    }
+
+    /// Hides what is older, and shows what is not; returns the first instant that was shown before.
+    pub(super) fn show_from(&mut self, instant: i64) -> i64 {
+        std::mem::replace(&mut self.visible_from, instant)
+    }
+
+    /// Points of a measurement in a range were hidden, and had no right to be kept: what is left of them is in `rows`.
+    pub(super) fn keep_of_hidden(&mut self, measurement: &str, (start, end): (i64, i64), rows: Vec<Row>) {
+        let mut left: BTreeMap<_, Fields> = rows
+            .into_iter()
+            .map(|row| {
+                let (_, host, time) = place(&row);
+                ((host, time), row.fields)
+            })
+            .collect();
+        for ((name, host), points) in &mut self.timelines {
+            if name == measurement {
+                points.retain(|time, fields| {
+                    let was_hidden = (start..end).contains(time);
+                    let kept = left.remove(&(host.clone(), *time)).filter(|_| was_hidden);
+                    kept.map(|kept| *fields = kept).is_some() || !was_hidden
+                });
+            }
+        }
+        left.retain(|(_, time), _| (start..end).contains(time));
+        assert!(left.is_empty(), "never written, or deleted: {left:?}");
+    }
+
+    /// Whether a point of this instant can be written.
+    pub(super) fn takes(&self, time: i64) -> bool {
+        time >= self.visible_from
+    }
+
     /// Whether a field was ever written.
     pub(super) fn knows(&self, measurement: &str, field: &str) -> bool {
-        let mut points = self
-            .timelines
-            .iter()
-            .filter(|((name, _), _)| name == measurement)
-            .flat_map(|(_, points)| points.values());
-        points.any(|fields| fields.contains_key(field))
+        self.fields.contains(&(measurement.to_owned(), field.to_owned()))
+    }
+
+    /// The machines of a measurement that were written and not removed; with whether any of their points is seen.
+    pub(super) fn hosts(&self, measurement: &str) -> BTreeMap<String, bool> {
+        let span = Span::all(measurement);
+        let is_seen =
+            |points: &BTreeMap<i64, Fields>| self.visible(points, i64::MIN, i64::MAX).next().is_some();
+        self.within(&span)
+            .map(|(host, points)| (host.to_owned(), is_seen(points)))
+            .collect()
     }
 
     pub(super) fn rows(&self, span: &Span) -> Vec<Row> {
         self.within(span)
             .flat_map(|(host, points)| {
-                points.range(span.start..span.end).map(|(time, fields)| Row {
-                    measurement: span.measurement.clone(),
-                    tags: [("host".to_owned(), host.to_owned())].into(),
-                    time: *time,
-                    fields: fields.clone(),
-                })
+                self.visible(points, span.start, span.end)
+                    .map(|(time, fields)| Row {
+                        measurement: span.measurement.clone(),
+                        tags: [("host".to_owned(), host.to_owned())].into(),
+                        time: *time,
+                        fields: fields.clone(),
+                    })
             })
             .collect()
     }
@@ -77,7 +144,7 @@ impl Model {
         let width = seconds * SECOND;
         let mut expected: BTreeMap<(String, i64), Vec<(i64, Value)>> = BTreeMap::new();
         for (host, points) in self.within(span) {
-            for (time, fields) in points.range(start..end) {
+            for (time, fields) in self.visible(points, start, end) {
                 if let Some(value) = fields.get(field) {
                     let window = time.div_euclid(width) * width;
                     let values = expected.entry((host.to_owned(), window)).or_default();
@@ -102,7 +169,7 @@ impl Model {
     pub(super) fn compare_latest(&self, span: &Span, actual: &[Row], context: &str) {
         let mut expected: BTreeMap<(String, String), (i64, Value)> = BTreeMap::new();
         for (host, points) in self.within(span) {
-            for (time, fields) in points {
+            for (time, fields) in self.visible(points, i64::MIN, i64::MAX) {
                 for (field, value) in fields {
                     expected.insert((host.to_owned(), field.clone()), (*time, value.clone()));
                 }
@@ -127,11 +194,18 @@ impl Model {
     fn within<'m>(&'m self, span: &'m Span) -> impl Iterator<Item = (&'m str, &'m BTreeMap<i64, Fields>)> {
         self.timelines
             .iter()
-            .filter(|((measurement, host), _)| {
-                *measurement == span.measurement
-                    && span.hosts.as_ref().is_none_or(|hosts| hosts.contains(host))
-            })
+            .filter(|(timeline, _)| span.means(timeline))
             .map(|((_, host), points)| (host.as_str(), points))
+    }
+
+    fn visible<'m>(
+        &self,
+        points: &'m BTreeMap<i64, Fields>,
+        start: i64,
+        end: i64,
+    ) -> impl Iterator<Item = (&'m i64, &'m Fields)> + use<'m> {
+        let start = start.max(self.visible_from);
+        points.range(start..end.max(start))
     }
 }
 
@@ -162,11 +236,34 @@ impl Span {
         }
         if random.index(4) > 0 {
             let instants: Vec<i64> = model.rows(&span).iter().map(|row| row.time).collect();
+            if instants.is_empty() {
+                return None;
+            }
             let mut ends = [0, 0].map(|_| instants[random.index(instants.len())]);
             ends.sort_unstable();
             (span.start, span.end) = (ends[0], ends[1].max(ends[0] + 1));
         }
         Some(span)
+    }
+
+    /// Means one of its machines only.
+    pub(super) fn keep_one_host(&mut self, random: &mut Random) {
+        if let Some(hosts) = &mut self.hosts {
+            let kept = hosts.iter().nth(random.index(hosts.len())).cloned();
+            hosts.retain(|host| Some(host) == kept.as_ref());
+        }
+    }
+
+    /// Its first instant and the one after its last.
+    pub(super) fn range(&self) -> (i64, i64) {
+        (
+            self.start.max(Timestamp::MIN.nanos()),
+            self.end.min(Timestamp::MAX.nanos()),
+        )
+    }
+
+    fn means(&self, (measurement, host): &(String, String)) -> bool {
+        *measurement == self.measurement && self.hosts.as_ref().is_none_or(|hosts| hosts.contains(host))
     }
 
     pub(super) fn condition(&self) -> Json {

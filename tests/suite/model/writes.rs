@@ -15,9 +15,9 @@ pub(super) const MEASUREMENTS: [&str; 2] = ["alpha", "beta"];
 const HOSTS: usize = 8;
 /// Few instants, so that most writes meet points that are there.
 const INSTANTS: usize = 300;
-const FIRST_INSTANT: i64 = 1_700_000_000_000_000_000;
+pub(super) const FIRST_INSTANT: i64 = 1_700_000_000_000_000_000;
 const SECOND: i64 = 1_000_000_000;
-const DAY: i64 = 86_400 * SECOND;
+pub(super) const DAY: i64 = 86_400 * SECOND;
 
 /// A point before it is written.
 struct Draft {
@@ -58,10 +58,20 @@ pub(super) fn write(client: &Client, model: &mut Model, random: &mut Random, con
     let headers = [("content-type", content_type), ("content-encoding", encoding)];
     let answer = client
         .send("POST", "/v1/tables/default/points", &headers, &body)
-        .expect("an answer")
-        .expect_status(200);
-    assert_eq!(answer.json()["points"], count, "{context}: {answer:?}");
-    for draft in drafts {
+        .expect("an answer");
+    // What has expired is refused, line by line.
+    let taken: Vec<Draft> = drafts
+        .into_iter()
+        .filter(|draft| model.takes(draft.time))
+        .collect();
+    if taken.is_empty() {
+        assert_eq!(answer.status, 422, "{context}: {answer:?}");
+        return;
+    }
+    let answer = answer.expect_status(200).json();
+    assert_eq!(answer["points"], taken.len(), "{context}: {answer}");
+    assert_eq!(answer["rejected"], count - taken.len(), "{context}: {answer}");
+    for draft in taken {
         model.write(draft.measurement, &draft.host, draft.time, draft.fields);
     }
 }

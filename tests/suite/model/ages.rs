@@ -1,0 +1,177 @@
+//! How points age and go: moves between the tiers, policies, deletes.
+
+use serde_json::{Value as Json, json};
+use tideline_fleet::Random;
+use tideline_model::time::format_duration;
+use tideline_model::{Clock as _, SystemClock};
+use tideline_tests::{Client, reading};
+
+use super::naive::{Model, Span};
+use super::writes::{DAY, FIRST_INSTANT, MEASUREMENTS};
+
+/// Moves of the default table, and whether to wait for their end.
+const MOVES: [&str; 5] = ["migrate", "fold", "purge", "expire", "clean_catalog"];
+
+/// How long hidden points are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purge {
+    /// For a day, which no run lasts: a longer policy shows them all again.
+    NextDay,
+    /// Not at all: a longer policy shows what is left.
+    AtOnce,
+}
+
+impl Purge {
+    pub(super) fn draw(random: &mut Random) -> Self {
+        [Self::NextDay, Self::AtOnce][random.index(2)]
+    }
+
+    pub(super) fn delay(self) -> &'static str {
+        match self {
+            Self::NextDay => "24h",
+            Self::AtOnce => "0s",
+        }
+    }
+}
+
+/// A point of now, in a table of its own: expiry goes no further than the newest point.
+pub(super) fn write_now(client: &Client) {
+    client
+        .post_json("/v1/tables", &json!({"name": "now"}))
+        .expect_status(201);
+    client
+        .post_lines("/v1/tables/now/points", "now,host=now is=1i")
+        .expect_status(200);
+}
+
+/// Begins a move; half of them go on beside the next steps.
+pub(super) fn start_move(client: &Client, random: &mut Random, context: &str) {
+    let kind = MOVES[random.index(MOVES.len())];
+    run_move(client, kind, random.index(2) == 0, context);
+}
+
+fn run_move(client: &Client, kind: &str, wait: bool, context: &str) {
+    let body = json!({"kind": kind, "table": "default", "wait": wait});
+    let answer = client.post_json("/v1/jobs", &body);
+    assert!(answer.is_success(), "{context}, {body}: {answer:?}");
+}
+
+/// Points of some timelines in some range go, or timelines with all their points.
+pub(super) fn delete(client: &Client, model: &mut Model, random: &mut Random, context: &str) {
+    let Some(mut span) = Span::draw(model, random) else {
+        return;
+    };
+    match random.index(8) {
+        0 => {
+            span.keep_one_host(random);
+            let body = json!({"timelines": {"where": span.condition()}});
+            post_delete(client, random, "timelines", &body, context);
+            model.remove_timelines(&span);
+        }
+        1 => {
+            span.keep_one_host(random);
+            delete_by_id(client, &span, context);
+            model.remove_timelines(&span);
+        }
+        _ => {
+            let (start, end) = span.range();
+            let range = json!({"start": start, "end": end});
+            let body = json!({"timelines": {"where": span.condition()}, "range": range});
+            post_delete(client, random, "points", &body, context);
+            model.delete(&span);
+        }
+    }
+    check_timelines(client, model, &format!("{context}, {span:?}"));
+}
+
+/// Once or twice: the second time harms nothing.
+fn post_delete(client: &Client, random: &mut Random, what: &str, body: &Json, context: &str) {
+    for _ in 0..=random.index(2) {
+        let answer = client.post_json(&format!("/v1/tables/default/{what}/delete"), body);
+        assert!(answer.is_success(), "{context}, {body}: {answer:?}");
+    }
+}
+
+/// The second time there is no such timeline.
+fn delete_by_id(client: &Client, span: &Span, context: &str) {
+    let found = reading::search(
+        client,
+        "default",
+        &json!({"where": span.condition(), "limit": 100}),
+    );
+    for timeline in found["timelines"].as_array().expect("a page has timelines") {
+        let id = timeline["id"].as_str().expect("a timeline has an id");
+        for status in [204, 404] {
+            let path = format!("/v1/tables/default/timelines/{id}");
+            let answer = client.send("DELETE", &path, &[], b"").expect("an answer");
+            assert_eq!(answer.status, status, "{context}, {path}: {answer:?}");
+        }
+    }
+}
+
+/// Another policy. What was hidden shows again when it becomes longer, unless it was swept meanwhile; nothing is within
+/// the purge delay.
+pub(super) fn set_policy(
+    client: &Client,
+    model: &mut Model,
+    random: &mut Random,
+    purge: Purge,
+    context: &str,
+) {
+    let now = SystemClock.now().nanos();
+    // Between days of points, so that the time that passes meanwhile hides none.
+    let cut = |random: &mut Random| FIRST_INSTANT - random.index(41) as i64 * DAY - DAY / 2;
+    let visible_from = (random.index(3) > 0).then(|| cut(random));
+    let hot_from = match random.index(4) {
+        0 => None,
+        1 => Some(now - DAY),
+        _ => Some(cut(random).max(visible_from.unwrap_or(i64::MIN) + DAY)),
+    };
+    let age = |from: Option<i64>| from.map_or(Json::Null, |from| json!(format_duration(now - from)));
+    let name = match hot_from {
+        None => "retention",
+        Some(_) => ["retention", "cold_ttl"][random.index(2)],
+    };
+    let mut policy = json!({"retention": null, "cold_ttl": null, "hot_ttl": age(hot_from)});
+    policy[name] = age(visible_from);
+    let body = json!({"policy": policy}).to_string();
+    let headers = [("content-type", "application/json")];
+    let answer = client
+        .send("PATCH", "/v1/tables/default", &headers, body.as_bytes())
+        .expect("an answer");
+    assert!(answer.is_success(), "{context}, {body}: {answer:?}");
+    let visible_from = visible_from.unwrap_or(i64::MIN);
+    let hidden_before = model.show_from(visible_from);
+    if purge == Purge::AtOnce && visible_from < hidden_before {
+        // Sweeps that began under the shorter policy are done after these.
+        for kind in ["expire", "clean_catalog"] {
+            run_move(client, kind, true, context);
+        }
+        for measurement in MEASUREMENTS {
+            let rows = reading::all_if_known(client, "default", measurement);
+            model.keep_of_hidden(measurement, (visible_from, hidden_before), rows);
+        }
+    }
+}
+
+/// Whoever has a point that is seen is found, and nobody who was removed or never written. Who has none is found until
+/// the catalog is cleaned.
+pub(super) fn check_timelines(client: &Client, model: &Model, context: &str) {
+    for measurement in MEASUREMENTS {
+        let condition = json!({"property": "measurement", "equals": measurement});
+        let found = reading::sources(client, "default", &condition);
+        let mut known = model.hosts(measurement);
+        for host in &found {
+            let once = known.remove(host).is_some();
+            assert!(
+                once,
+                "{context}: {measurement} of {host} is found twice, or was removed"
+            );
+        }
+        let lost: Vec<_> = known.iter().filter(|(_, is_seen)| **is_seen).collect();
+        assert!(
+            lost.is_empty(),
+            "{context}: {measurement} of {lost:?} is not found"
+        );
+    }
+}
