@@ -38,7 +38,7 @@ pub(crate) use enabled::pass;
 
 #[cfg(feature = "fail-points")]
 mod enabled {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::sync::Once;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
@@ -72,6 +72,8 @@ mod enabled {
     /// | `TIDELINE_FAIL_AT` | the step fails, once |
     /// | `TIDELINE_KILL_AT` | the process kills itself |
     /// | `TIDELINE_PAUSE_AT` | the thread waits until the file named by `TIDELINE_PAUSE_UNTIL` is there |
+    ///
+    /// Who waits says so by a file beside the awaited one, its name followed by `.reached`.
     ///
     /// A name may end in `:N`: at its N-th passage.
     pub fn from_environment() {
@@ -119,7 +121,10 @@ mod enabled {
         clippy::disallowed_methods,
         reason = "a paused process is woken from outside, by a file"
     )]
-    fn wait_for(file: &std::path::Path) {
+    fn wait_for(file: &Path) {
+        let mut reached = file.as_os_str().to_owned();
+        reached.push(".reached");
+        std::fs::write(reached, b"").expect("the folder of TIDELINE_PAUSE_UNTIL can be written");
         while !file.exists() {
             std::thread::sleep(Duration::from_millis(5));
         }
