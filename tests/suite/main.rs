@@ -4,6 +4,7 @@ mod aging;
 mod bad_input;
 mod cold_flood;
 mod crash;
+mod crash_matrix;
 mod drain;
 mod house;
 mod model;

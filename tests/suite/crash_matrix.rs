@@ -1,0 +1,120 @@
+//! Error, pause and kill at every step of every move, before it and after it: hot and cold together hold each point
+//! once, in rows and in aggregates, and what was deleted is nowhere.
+//!
+//! A case is a step, a side and a blow. It starts on a copy of a prepared store, makes the work begin that passes the
+//! step, and looks: while the work waits, after it failed, after a restart; then it lets everything move to its end,
+//! and looks again after each move and after another restart.
+//!
+//! The binary needs its feature `fail-points`; see `tests/README.md`.
+
+mod case;
+mod life;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use tideline_fleet::Random;
+use tideline_tests::{rounds, seed};
+
+use case::{Blow, Case, Prepared};
+
+/// The steps of each work. Before `delete.apply` is where `delete.append` is done: it has that side only once.
+const STEPS: [&str; 17] = [
+    "delete.append",
+    "delete.apply",
+    "seal.load",
+    "seal.save",
+    "seal.edit",
+    "seal.forget",
+    "mig.load",
+    "mig.edit",
+    "mig.drop",
+    "fold.load",
+    "fold.edit",
+    "fold.drop",
+    "purge.load",
+    "purge.edit",
+    "purge.drop",
+    "expire.edit",
+    "expire.drop",
+];
+/// Servers at once.
+const WORKERS: usize = 2;
+
+#[test]
+fn every_point_is_there_once_whatever_step_of_a_move_fails() {
+    let seed = seed("crash_matrix");
+    let seeds = rounds("TIDELINE_SEEDS", 0);
+    let picked = std::env::var("TIDELINE_CASES").ok();
+    let started = Instant::now();
+    let mut count = 0;
+    for offset in 0..seeds.max(1) as u64 {
+        let seed = seed.wrapping_add(offset);
+        let cases = match (&picked, seeds) {
+            (Some(picked), _) => all_named(picked),
+            (None, 0) => sample(seed),
+            (None, _) => all(),
+        };
+        count += cases.len();
+        run(&Prepared::new(seed), &cases);
+    }
+    println!("{count} cases in {:?}", started.elapsed());
+}
+
+/// Every step, its sides, every blow.
+fn all() -> Vec<Case> {
+    STEPS.into_iter().flat_map(of_step).collect()
+}
+
+/// The cases whose names hold a text, such as `mig.edit`.
+fn all_named(picked: &str) -> Vec<Case> {
+    let mut cases = all();
+    cases.retain(|case| case.to_string().contains(picked));
+    assert!(!cases.is_empty(), "no case is named {picked:?}");
+    cases
+}
+
+/// One case of every step.
+fn sample(seed: u64) -> Vec<Case> {
+    let mut random = Random::new(seed);
+    let of_step = STEPS.into_iter().map(of_step);
+    of_step
+        .map(|mut cases| cases.swap_remove(random.index(cases.len())))
+        .collect()
+}
+
+fn of_step(step: &'static str) -> Vec<Case> {
+    let sides: &[&'static str] = match step {
+        "delete.apply" => &["after"],
+        _ => &["before", "after"],
+    };
+    let of_side = |side: &&'static str| Blow::ALL.map(|blow| Case::new(step, side, blow));
+    sides.iter().flat_map(of_side).collect()
+}
+
+/// Runs cases on a few servers at once; tells all that fail.
+fn run(prepared: &Prepared, cases: &[Case]) {
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let started = Instant::now();
+                    let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case.run(prepared)));
+                    println!("seed {}, {case}: {:?}", prepared.seed(), started.elapsed());
+                    if run.is_err() {
+                        failed
+                            .lock()
+                            .expect("nobody panics with it")
+                            .push(case.to_string());
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("nobody panics with it");
+    assert!(failed.is_empty(), "seed {}: {failed:#?}", prepared.seed());
+}

@@ -1,0 +1,332 @@
+//! A table whose points age, and the ledger of what was done to it.
+//!
+//! Every point carries the number of its write in all of its fields, so a reader can tell which write it sees and
+//! whether it sees one whole. The ledger keeps what a place may hold: one possibility when the outcome is known, the
+//! old and the new one after a request that got no answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use serde_json::{Value as Json, json};
+use tideline_fleet::Random;
+use tideline_model::time::format_duration;
+use tideline_model::{Clock as _, SystemClock, Value};
+use tideline_tests::points::json_point;
+use tideline_tests::reading::{self, Fields, Row};
+use tideline_tests::{Client, Response};
+
+/// The table.
+pub(super) const TABLE: &str = "life";
+const MEASUREMENT: &str = "pulse";
+pub(super) const HOSTS: usize = 6;
+const MINUTE: i64 = 60_000_000_000;
+const HOUR: i64 = 60 * MINUTE;
+pub(super) const DAY: i64 = 24 * HOUR;
+/// Age at which points are gone. Nothing is written within half a day of it.
+const RETENTION: i64 = 30 * DAY;
+/// Segments of one window that are surely folded.
+const STACK: usize = 14;
+/// Points of one request.
+const REQUEST_POINTS: usize = 500;
+
+/// A machine and an instant in nanoseconds.
+pub(super) type Place = (String, i64);
+
+/// What is known of the table.
+#[derive(Debug, Clone)]
+pub(super) struct Life {
+    random: Random,
+    /// When it began: ages are counted from here.
+    now: i64,
+    /// The number of the last write.
+    written: i64,
+    /// The writes that a place may show; `None` for nothing.
+    places: BTreeMap<Place, Vec<Option<i64>>>,
+    /// Places that were written more than once: several tiers may have them.
+    rewritten: BTreeSet<Place>,
+}
+
+/// A delete of points.
+#[derive(Debug, Clone)]
+pub(super) struct Delete {
+    hosts: Vec<String>,
+    range: Range<i64>,
+}
+
+impl Life {
+    /// A life that begins now.
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            random: Random::new(seed),
+            now: SystemClock.now().nanos(),
+            written: 0,
+            places: BTreeMap::new(),
+            rewritten: BTreeSet::new(),
+        }
+    }
+
+    /// The table as it is made: moves happen on demand only.
+    pub(super) fn table() -> Json {
+        let never = json!({"cron": "0 0 29 2 *", "time_zone": "UTC"});
+        json!({"name": TABLE, "policy": {"migrate": never, "expire": never}})
+    }
+
+    /// Sets the age at which points become cold.
+    pub(super) fn set_hot_ttl(client: &Client, hot_ttl: &str) {
+        Self::set_policy(client, &json!({"hot_ttl": hot_ttl}));
+    }
+
+    /// Lets old points expire: a table that has a retention refuses to take them.
+    pub(super) fn set_retention(client: &Client) {
+        Self::set_policy(client, &json!({"retention": format_duration(RETENTION)}));
+    }
+
+    fn set_policy(client: &Client, policy: &Json) {
+        let body = json!({"policy": policy}).to_string();
+        let headers = [("content-type", "application/json")];
+        client
+            .send("PATCH", &format!("/v1/tables/{TABLE}"), &headers, body.as_bytes())
+            .expect("an answer")
+            .expect_status(200);
+    }
+
+    /// Every machine every half hour of some days, counted back from the beginning.
+    pub(super) fn write_days(&mut self, client: &Client, days: Range<i64>) {
+        let start = self.now.div_euclid(DAY) * DAY;
+        let instants = (-days.end * 48..-days.start * 48).map(|half| start + half * HOUR / 2);
+        let places: Vec<Place> = instants
+            .flat_map(|time| (0..HOSTS).map(move |host| (host_name(host), time)))
+            .collect();
+        self.write(client, &places);
+    }
+
+    /// Every machine now: old points expire only beside young ones.
+    pub(super) fn write_now(&mut self, client: &Client) {
+        let places: Vec<Place> = (0..HOSTS).map(|host| (host_name(host), self.now)).collect();
+        self.write(client, &places);
+    }
+
+    /// Writes over points of any age, and beside them.
+    pub(super) fn write_again(&mut self, client: &Client, count: usize) {
+        let taken = |(_, time): &&Place| *time >= self.now - RETENTION + HOUR;
+        let known: Vec<Place> = self.places.keys().filter(taken).cloned().collect();
+        let mut places = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (host, time) = known[self.random.index(known.len())].clone();
+            let beside = self.random.index(10) as i64 * MINUTE;
+            places.push((host, time + [0, beside][self.random.index(2)]));
+        }
+        self.write(client, &places);
+    }
+
+    /// Writes some half hours of every machine over and over, with a seal after each time: as many segments of one
+    /// window as a fold needs.
+    pub(super) fn write_stack(&mut self, client: &Client, seal: impl Fn(&Client)) {
+        let age = [12 * HOUR, 4 * DAY][self.random.index(2)];
+        let start = (self.now - age).div_euclid(DAY) * DAY;
+        let halves = (0..4).map(|half| start + half * HOUR / 2);
+        let places: Vec<Place> = halves
+            .flat_map(|time| (0..HOSTS).map(move |host| (host_name(host), time)))
+            .collect();
+        for _ in 0..STACK {
+            self.write(client, &places);
+            seal(client);
+        }
+    }
+
+    /// Every write is acknowledged.
+    pub(super) fn write(&mut self, client: &Client, places: &[Place]) {
+        for places in places.chunks(REQUEST_POINTS) {
+            let mut points = Vec::with_capacity(places.len());
+            for (host, time) in places {
+                self.written += 1;
+                let tags = [("host".to_owned(), host.clone())].into();
+                points.push(json_point(MEASUREMENT, &tags, *time, &fields(self.written)));
+                let place = (host.clone(), *time);
+                let is_visible = *time >= self.now - RETENTION;
+                let known = vec![is_visible.then_some(self.written)];
+                if self.places.insert(place.clone(), known).is_some() {
+                    self.rewritten.insert(place);
+                }
+            }
+            let answer = client.post_json(&format!("/v1/tables/{TABLE}/points"), &json!({"points": points}));
+            answer.expect_status(200);
+        }
+    }
+
+    /// A delete over some machines and some hours to days.
+    pub(super) fn draw_delete(&mut self) -> Delete {
+        let count = 1 + self.random.index(HOSTS - 1);
+        let hosts: BTreeSet<usize> = (0..count).map(|_| self.random.index(HOSTS)).collect();
+        let start = self.now - 5 * DAY + self.random.index(5 * 24) as i64 * HOUR;
+        Delete {
+            hosts: hosts.into_iter().map(host_name).collect(),
+            range: start..start + (1 + self.random.index(30)) as i64 * HOUR,
+        }
+    }
+
+    /// Deletes, and it is acknowledged.
+    pub(super) fn delete(&mut self, client: &Client) {
+        let delete = self.draw_delete();
+        self.begin_delete(&delete);
+        let answer = delete.send(client);
+        assert!(answer.is_success(), "{answer:?}");
+        self.finish_delete(&delete);
+    }
+
+    /// A delete is on its way: its points may be gone.
+    pub(super) fn begin_delete(&mut self, delete: &Delete) {
+        for (_, known) in self.places.iter_mut().filter(|(place, _)| delete.holds(place)) {
+            if !known.contains(&None) {
+                known.push(None);
+            }
+        }
+    }
+
+    /// A delete was acknowledged: its points are gone.
+    pub(super) fn finish_delete(&mut self, delete: &Delete) {
+        for (_, known) in self.places.iter_mut().filter(|(place, _)| delete.holds(place)) {
+            *known = vec![None];
+        }
+    }
+
+    /// Reads everything and compares: rows, hours, and the two tiers with their union. Sound while nothing moves or
+    /// is deleted between the questions.
+    pub(super) fn check(&self, client: &Client, context: &str) {
+        let all = self.check_rows(client, context);
+        check_hours(client, &all, context);
+        self.check_tiers(client, &all, context);
+    }
+
+    /// Which write every place shows, compared with what is known; sound also while points move.
+    pub(super) fn check_rows(&self, client: &Client, context: &str) -> BTreeMap<Place, i64> {
+        let all = self.read(client, "all", context);
+        for (place, known) in &self.places {
+            let seen = all.get(place).copied();
+            assert!(
+                known.contains(&seen),
+                "{context}: {place:?} shows write {seen:?}, wanted one of {known:?}"
+            );
+        }
+        all
+    }
+
+    /// Each point lies in one tier; where a place was written again, the newest write of both tiers counts.
+    fn check_tiers(&self, client: &Client, all: &BTreeMap<Place, i64>, context: &str) {
+        let mut union = self.read(client, "hot", context);
+        for (place, cold) in self.read(client, "cold", context) {
+            let hot = union.get(&place).copied();
+            assert!(
+                hot.is_none() || self.rewritten.contains(&place),
+                "{context}: {place:?} is in both tiers"
+            );
+            union.insert(place, hot.map_or(cold, |hot| hot.max(cold)));
+        }
+        if union != *all {
+            let odd = |place: &&Place| union.get(*place) != all.get(*place);
+            let places: BTreeSet<&Place> = union.keys().chain(all.keys()).filter(odd).collect();
+            let (odd, count) = (places.first(), places.len());
+            panic!("{context}: hot and cold together differ from all at {count} places, first {odd:?}");
+        }
+    }
+
+    /// Which write every place shows in a tier; panics at what was never written or is there twice.
+    fn read(&self, client: &Client, tier: &str, context: &str) -> BTreeMap<Place, i64> {
+        let rows = reading::rows(client, TABLE, json!({"tier": tier})).expect("an answer");
+        let mut seen = BTreeMap::new();
+        for row in rows {
+            let (place, write) = self.recognise(&row, context);
+            let before = seen.insert(place, write);
+            assert!(before.is_none(), "{context}: there twice in {tier}: {row:?}");
+        }
+        seen
+    }
+
+    fn recognise(&self, row: &Row, context: &str) -> (Place, i64) {
+        let Some(Value::Signed(write)) = row.fields.get("write") else {
+            panic!("{context}: no number of a write in {row:?}");
+        };
+        assert_eq!(
+            row.fields,
+            fields(*write),
+            "{context}: not one whole write: {row:?}"
+        );
+        let place = (row.tags.get("host").cloned().unwrap_or_default(), row.time);
+        assert!(
+            self.places.contains_key(&place),
+            "{context}: never written: {row:?}"
+        );
+        (place, *write)
+    }
+
+    /// How many points are surely there.
+    pub(super) fn points(&self) -> usize {
+        let is_there = |known: &&Vec<Option<i64>>| known.len() == 1 && known[0].is_some();
+        self.places.values().filter(is_there).count()
+    }
+}
+
+impl Delete {
+    /// Sends it.
+    pub(super) fn send(&self, client: &Client) -> Response {
+        client.post_json(&format!("/v1/tables/{TABLE}/points/delete"), &self.body())
+    }
+
+    pub(super) fn body(&self) -> Json {
+        json!({
+            "timelines": {"where": {"tag": "host", "in": self.hosts}},
+            "range": {"start": self.range.start, "end": self.range.end},
+        })
+    }
+
+    fn holds(&self, (host, time): &Place) -> bool {
+        self.hosts.contains(host) && self.range.contains(time)
+    }
+}
+
+fn host_name(host: usize) -> String {
+    format!("host-{host}")
+}
+
+fn fields(write: i64) -> Fields {
+    [
+        ("write", Value::Signed(write)),
+        ("float", Value::Float(write as f64 + 0.5)),
+        ("odd", Value::Boolean(write & 1 == 1)),
+        ("text", Value::String(format!("t{}", write % 50).into())),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// Count and sum by machine and hour follow from the rows. Whole numbers and halves: sums are exact.
+fn check_hours(client: &Client, all: &BTreeMap<Place, i64>, context: &str) {
+    let mut expected: BTreeMap<Place, (i64, i64, f64)> = BTreeMap::new();
+    for ((host, time), write) in all {
+        let hour = (host.clone(), time.div_euclid(HOUR) * HOUR);
+        let (count, sum, floats) = expected.entry(hour).or_default();
+        *count += 1;
+        *sum += write;
+        *floats += *write as f64 + 0.5;
+    }
+    let question = json!({
+        "fields": ["write", "float"],
+        "range": {"start": "now-50d", "end": "now+1d"},
+        "times": "nanos",
+        "aggregate": {"functions": ["count", "sum"], "window": "1h", "group_by": ["host"]},
+    });
+    let answer = client
+        .post_json(&format!("/v1/tables/{TABLE}/query"), &question)
+        .expect_status(200);
+    for row in reading::rows_of(&answer) {
+        let place = (row.tags.get("host").cloned().unwrap_or_default(), row.time);
+        let Some((count, sum, floats)) = expected.remove(&place) else {
+            panic!("{context}: an hour without rows: {row:?}");
+        };
+        let cell = |function: &str, field: &str| row.fields.get(&reading::column(function, field)).cloned();
+        let told = [cell("count", "write"), cell("sum", "write"), cell("sum", "float")];
+        let known = [Value::Signed(count), Value::Signed(sum), Value::Float(floats)].map(Some);
+        assert_eq!(told, known, "{context}: {place:?}");
+    }
+    assert!(expected.is_empty(), "{context}: hours are missing: {expected:?}");
+}
