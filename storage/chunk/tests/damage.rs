@@ -102,7 +102,7 @@ proptest! {
 
 #[test]
 fn every_changed_byte_of_a_chunk_is_noticed() {
-    let whole = encoded_with(&cpu_run(3, 20), &COLD);
+    let whole = encoded_with(&cpu_run(3, 130), &COLD);
     assert_eq!(whole[2], 2);
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
