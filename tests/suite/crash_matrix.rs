@@ -10,12 +10,16 @@
 mod case;
 mod life;
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use tideline_fleet::Random;
+use tideline_tests::corpora::workspace;
 use tideline_tests::{rounds, seed};
 
 use case::{Blow, Case, Prepared};
@@ -40,6 +44,8 @@ const STEPS: [&str; 17] = [
     "expire.edit",
     "expire.drop",
 ];
+/// The works that share the steps of a rewrite.
+const REWRITES: [&str; 3] = ["mig", "fold", "purge"];
 /// Servers at once.
 const WORKERS: usize = 2;
 
@@ -61,6 +67,44 @@ fn every_point_is_there_once_whatever_step_of_a_move_fails() {
         run(&Prepared::new(seed), &cases);
     }
     println!("{count} cases in {:?}", started.elapsed());
+}
+
+#[test]
+fn every_step_of_the_code_is_in_the_matrix() {
+    let mut unknown = BTreeSet::new();
+    let mut found = 0;
+    for path in sources(&workspace().join("storage/series-store/src")) {
+        let text = fs::read_to_string(&path).expect("a source can be read");
+        for call in ["around(", "pass("] {
+            for arguments in text.split(call).skip(1) {
+                let mut arguments = arguments.split(',').map(str::trim);
+                let (work, step) = (arguments.next().unwrap_or_default(), arguments.next());
+                let Some(step) = step.and_then(literal) else {
+                    continue;
+                };
+                found += 1;
+                let works = literal(work).map_or(REWRITES.to_vec(), |work| vec![work]);
+                let steps = works.iter().map(|work| format!("{work}.{step}"));
+                unknown.extend(steps.filter(|step| !STEPS.contains(&step.as_str())));
+            }
+        }
+    }
+    assert!(found > 10, "the code has steps");
+    assert!(unknown.is_empty(), "steps that no case fails at: {unknown:?}");
+}
+
+/// The text of a literal.
+fn literal(argument: &str) -> Option<&str> {
+    argument.strip_prefix('"')?.strip_suffix('"')
+}
+
+/// The files of a folder and below.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the sources are there");
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths
+        .flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] })
+        .collect()
 }
 
 /// Every step, its sides, every blow.
