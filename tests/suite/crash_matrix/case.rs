@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use tideline_tests::server::{DataFolder, Server, binary};
 use tideline_tests::{Client, Launch, archive, wait};
 
-use super::life::{Delete, Life, TABLE};
+use super::life::{COLD_DAYS, Delete, Life, TABLE};
 
 /// How long a step may take to be reached, and a process to be gone.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -88,7 +88,7 @@ impl Prepared {
         client.post_json("/v1/tables", &Life::table()).expect_status(201);
         // Sealed when it is old: cold from the beginning.
         Life::set_hot_ttl(&client, "2d");
-        life.write_days(&client, 5..6);
+        life.write_days(&client, COLD_DAYS);
         life.write_days(&client, 40..42);
         let refused = client.post_json("/v1/jobs", &json!({"kind": "seal"}));
         let is_told = || server.log().contains("fail point").then_some(());
@@ -235,8 +235,10 @@ impl Case {
 
     /// What the work needs; and what is deleted, where it is a delete.
     fn begin(&self, client: &Client, life: &mut Life) -> Option<Delete> {
-        if self.work == "fold" {
-            life.write_stack(client, seal);
+        match self.work {
+            "fold" => life.write_stack(client, seal),
+            "purge" => life.delete_cold(client),
+            _ => {}
         }
         (self.work == "delete").then(|| {
             let delete = life.draw_delete();

@@ -24,6 +24,8 @@ const HOUR: i64 = 60 * MINUTE;
 pub(super) const DAY: i64 = 24 * HOUR;
 /// Age at which points are gone. Nothing is written within half a day of it.
 const RETENTION: i64 = 30 * DAY;
+/// Days before the first one that are cold from the beginning.
+pub(super) const COLD_DAYS: Range<i64> = 5..6;
 /// Segments of one window that are surely folded.
 const STACK: usize = 14;
 /// Points of one request.
@@ -168,10 +170,24 @@ impl Life {
     /// Deletes, and it is acknowledged.
     pub(super) fn delete(&mut self, client: &Client) {
         let delete = self.draw_delete();
-        self.begin_delete(&delete);
+        self.send_delete(client, &delete);
+    }
+
+    /// Deletes some of what was cold from the beginning: its segment waits for nothing but a purge.
+    pub(super) fn delete_cold(&mut self, client: &Client) {
+        let start = (self.now.div_euclid(DAY) - COLD_DAYS.end) * DAY;
+        let delete = Delete {
+            range: start..start + DAY / 2,
+            ..self.draw_delete()
+        };
+        self.send_delete(client, &delete);
+    }
+
+    fn send_delete(&mut self, client: &Client, delete: &Delete) {
+        self.begin_delete(delete);
         let answer = delete.send(client);
         assert!(answer.is_success(), "{answer:?}");
-        self.finish_delete(&delete);
+        self.finish_delete(delete);
     }
 
     /// A delete is on its way: its points may be gone.
@@ -268,7 +284,7 @@ impl Life {
 
 impl Delete {
     /// Sends it.
-    pub(super) fn send(&self, client: &Client) -> Response {
+    fn send(&self, client: &Client) -> Response {
         client.post_json(&format!("/v1/tables/{TABLE}/points/delete"), &self.body())
     }
 
