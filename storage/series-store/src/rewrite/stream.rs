@@ -1,0 +1,233 @@
+//! The chunks of a rewrite's output, made while they are asked for.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tideline_backend::{Backend, BackendError, PageLimit, Row, SegmentRef};
+use tideline_chunk::{Chunk, SequenceSpan};
+use tideline_key_codec::chunk_bucket;
+use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId};
+
+use super::{Pace, RewriteCost};
+use crate::deletes::TableDeletes;
+use crate::error::{Result, StoreError};
+use crate::manifest::Segment;
+use crate::merge::concat;
+use crate::scan::chunk_piece;
+use crate::scan::cursor::Walk;
+use crate::scan::piece::{Buffer, Piece, Wanted, clusters};
+use crate::segment_writer::{SegmentWriter, chunk_rows_max};
+
+/// Pages of all inputs together.
+const PAGES_BYTES: usize = 32 << 20;
+/// The smallest page of one input that still reads well.
+const PAGE_BYTES_MIN: usize = 64 << 10;
+/// Values that are decoded and merged at once; pieces that overlap beyond it are merged in slices of time.
+const SLICE_VALUES: usize = 1 << 20;
+
+/// The chunks of the output, made while they are asked for.
+pub(super) struct Stream<'a> {
+    backend: &'a dyn Backend,
+    sources: Vec<Input>,
+    deletes: Option<&'a TableDeletes>,
+    tier: Tier,
+    pace: &'a mut dyn Pace,
+    pub(super) writer: SegmentWriter,
+    ready: VecDeque<Row>,
+    buffer: Buffer,
+    pub(super) cost: RewriteCost,
+    /// Why it ended early.
+    failure: Option<StoreError>,
+}
+
+/// One input on its way.
+struct Input {
+    walk: Walk,
+    tier: Tier,
+    deletes_from: SequenceNumber,
+}
+
+impl<'a> Stream<'a> {
+    /// What comes of `inputs`, oldest write first, in `tier`.
+    pub(super) fn new(
+        backend: &'a dyn Backend,
+        inputs: &[Arc<Segment>],
+        deletes: Option<&'a TableDeletes>,
+        tier: Tier,
+        pace: &'a mut dyn Pace,
+    ) -> Self {
+        let advice = backend.capabilities().page_advice;
+        let bytes =
+            (PAGES_BYTES / inputs.len().max(1)).clamp(PAGE_BYTES_MIN, advice.bytes_max.max(PAGE_BYTES_MIN));
+        let page = PageLimit {
+            bytes_max: bytes,
+            ..advice
+        };
+        let sources = inputs.iter().map(|segment| Input {
+            walk: Walk::all(segment, page),
+            tier: segment.tier,
+            deletes_from: segment.deletes_from(),
+        });
+        Self {
+            backend,
+            sources: sources.collect(),
+            deletes,
+            tier,
+            pace,
+            writer: SegmentWriter::new(tier),
+            ready: VecDeque::new(),
+            buffer: Buffer::default(),
+            cost: RewriteCost::default(),
+            failure: None,
+        }
+    }
+
+    /// Streams everything into a new segment.
+    pub(super) fn load(&mut self, backend: &dyn Backend, place: SegmentRef) -> Result<()> {
+        let bucket = chunk_bucket(TimelineId::MIN);
+        let loaded = backend.load(place, bucket, self);
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(loaded?),
+        }
+    }
+
+    /// Makes the chunks of the next timeline; `false` after the last.
+    fn advance(&mut self) -> Result<bool> {
+        let mut next: Option<TimelineId> = None;
+        for source in &mut self.sources {
+            if let Some(id) = source.walk.peek(self.backend)? {
+                next = Some(next.map_or(id, |lowest| lowest.min(id)));
+            }
+        }
+        let Some(id) = next else { return Ok(false) };
+        let mut pieces = Vec::new();
+        let mut sequences: Option<SequenceSpan> = None;
+        let mut columns = 0;
+        for (rank, source) in (0..).zip(&mut self.sources) {
+            let (tier, deletes_from) = (source.tier, source.deletes_from);
+            let mut damage = None;
+            let cost = &mut self.cost;
+            source
+                .walk
+                .chunks(self.backend, id, &mut |bytes| match Chunk::open(&bytes) {
+                    Ok(chunk) => {
+                        cost.bytes_read += bytes.len() as u64;
+                        cost.points_read += chunk.rows() as u64;
+                        cost.values_read += chunk.columns().map(|column| column.count() as u64).sum::<u64>();
+                        columns = columns.max(chunk.columns().len());
+                        sequences = Some(union(sequences, chunk.sequences()));
+                        match chunk_piece(bytes.clone(), rank, tier, deletes_from) {
+                            Ok(piece) => pieces.push((piece, chunk.rows())),
+                            Err(cause) => damage = Some(cause),
+                        }
+                    }
+                    Err(cause) => damage = Some(cause),
+                })?;
+            if let Some(cause) = damage {
+                return Err(StoreError::chunk(id, cause));
+            }
+        }
+        if let Some(sequences) = sequences {
+            self.timeline(id, pieces, columns.max(1), sequences)?;
+        }
+        self.ready.extend(self.writer.take_rows());
+        self.cost.timelines += 1;
+        let totals = self.writer.totals_so_far();
+        self.cost.points_written = totals.points;
+        self.cost.values_written = totals.values;
+        self.cost.bytes_written = totals.bytes;
+        Ok(true)
+    }
+
+    /// Puts the pieces of a timeline together, oldest first, and adds them to the output in runs of even length.
+    fn timeline(
+        &mut self,
+        id: TimelineId,
+        mut pieces: Vec<(Piece, usize)>,
+        columns: usize,
+        sequences: SequenceSpan,
+    ) -> Result<()> {
+        pieces.sort_by_key(|(piece, _)| (piece.first, piece.rank));
+        let rows: usize = pieces.iter().map(|(_, rows)| rows).sum();
+        let slice_rows = (SLICE_VALUES / columns).max(1);
+        let (pieces, lengths): (Vec<Piece>, Vec<usize>) = pieces.into_iter().unzip();
+        let rows_max = chunk_rows_max(self.tier).min(slice_rows);
+        // All chunks alike: nine thousand rows are one chunk or two halves, never one and a rest.
+        let even = rows.div_ceil(rows.div_ceil(rows_max).max(1));
+        let masks = self.deletes.map_or(&[][..], |deletes| deletes.masks(id));
+        let mut whole = tideline_chunk::Run::default();
+        for cluster in clusters(&pieces) {
+            let in_cluster: usize = lengths[cluster.clone()].iter().sum();
+            for range in slices(&pieces[cluster.clone()], in_cluster.div_ceil(slice_rows)) {
+                let wanted = Wanted {
+                    range,
+                    fields: None::<&[FieldId]>,
+                    masks,
+                };
+                let damaged = |cause| StoreError::chunk(id, cause);
+                let run = match &pieces[cluster.clone()] {
+                    [piece] => match self.buffer.take(piece, wanted).map_err(damaged)? {
+                        true => &self.buffer.run,
+                        false => continue,
+                    },
+                    several => {
+                        self.buffer.run = self.buffer.merge(several, wanted, |_, _| {}).map_err(damaged)?;
+                        &self.buffer.run
+                    }
+                };
+                concat(&mut whole, run);
+                if whole.rows() >= even {
+                    self.writer.add(id, &whole, sequences)?;
+                    whole = tideline_chunk::Run::default();
+                }
+            }
+        }
+        self.writer.add(id, &whole, sequences)
+    }
+}
+
+impl Iterator for Stream<'_> {
+    type Item = tideline_backend::Result<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(row) = self.ready.pop_front() {
+                return Some(Ok(row));
+            }
+            let failure = match self.advance() {
+                Ok(false) => return None,
+                Ok(true) if self.pace.step(&self.cost).is_break() => StoreError::Cancelled,
+                Ok(true) => continue,
+                Err(error) => error,
+            };
+            let reason = failure.to_string();
+            self.failure = Some(failure);
+            return Some(Err(BackendError::corrupt(reason)));
+        }
+    }
+}
+
+fn union(sequences: Option<SequenceSpan>, more: SequenceSpan) -> SequenceSpan {
+    let all = sequences.unwrap_or(more);
+    SequenceSpan {
+        lowest: all.lowest.min(more.lowest),
+        highest: all.highest.max(more.highest),
+    }
+}
+
+/// Cuts the span of pieces into ranges of even length.
+fn slices(pieces: &[Piece], count: usize) -> impl Iterator<Item = TimeRange> + use<> {
+    let first = pieces.iter().map(|piece| piece.first).min().unwrap_or(0);
+    let last = pieces.iter().map(|piece| piece.last).max().unwrap_or(0);
+    let count = count.max(1) as i128;
+    let width = (i128::from(last) - i128::from(first)) / count + 1;
+    let at = move |step: i128| {
+        let instant = (i128::from(first) + step * width).min(i128::from(last) + 1);
+        i64::try_from(instant).unwrap_or(i64::MAX)
+    };
+    let cuts: Range<i128> = 0..count;
+    cuts.map(move |step| TimeRange::new(at(step), at(step + 1)))
+        .filter(|range| !range.is_empty())
+}
