@@ -109,7 +109,12 @@ fn pick(random: &mut Random) -> Step {
 fn restart(server: Server, step: Step, folder: &DataFolder, launch: &Launch) -> Server {
     match step {
         Step::Kill => server.kill(),
-        _ => assert!(server.terminate().status.success()),
+        _ => {
+            let ended = server.terminate();
+            // A move that a busy disk holds up may end the process before it is closed: as safe as a kill.
+            let is_closed = ended.status.success() || ended.log.contains("did not close within");
+            assert!(is_closed, "after {:?}: {}", ended.took, ended.log);
+        }
     }
     folder.start(launch)
 }

@@ -70,7 +70,10 @@ fn nothing_expires_early_however_the_clock_jumps() {
     }
     let (mut doubted, mut believed) = (0, 0);
     for jump in 1..=jumps {
-        machine.write(machine.truth, &format!("once-{jump}"));
+        // Some speak once and never again.
+        if jump % 4 == 0 {
+            machine.write(machine.truth, &format!("once-{jump}"));
+        }
         machine.wall = machine.draw_wall(&mut chance);
         let context = format!("jump {jump} to {:?}", machine.wall);
         // Most are mended within a day; a few are believed first, but not for so long that points are freed by them.
