@@ -103,9 +103,9 @@ impl Engine {
         let policy = &table.spec().policy;
         let delay = self.settings.purge_delay;
         let delay_nanos = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX);
-        let kept_since_change = |at: i64| table.points.policy_changed().saturating_add(delay_nanos) <= at;
+        let kept_since_change = table.points.policy_changed().saturating_add(delay_nanos) <= now.now.nanos();
         let expire_now = now.expire_now.map(|at| at.nanos());
-        let expire_now = expire_now.filter(|at| !now.is_unsure(delay) && kept_since_change(*at));
+        let expire_now = expire_now.filter(|_| !now.is_unsure(delay) && kept_since_change);
         let terms = Terms {
             // Where points expire, no visible one may mean one that expires only by a time that expiry does not go by.
             empty: policy.visible_age().is_none() || expire_now == Some(now.now.nanos()),

@@ -48,10 +48,14 @@ pub(super) fn freed_before(facts: &Facts, table: &TableFacts, settings: &PlanSet
     if paused(facts, settings).is_some() {
         return None;
     }
-    let now = facts.clock.expire_now?.nanos();
+    let expire_now = facts.clock.expire_now?.nanos();
     let age = table.policy.visible_age()?;
-    let kept_since_change = table.policy_changed.saturating_add(settings.purge_delay) <= now;
-    kept_since_change.then(|| now.saturating_sub(age).saturating_sub(settings.purge_delay))
+    let kept_since_change = table.policy_changed.saturating_add(settings.purge_delay) <= facts.now();
+    kept_since_change.then(|| {
+        expire_now
+            .saturating_sub(age)
+            .saturating_sub(settings.purge_delay)
+    })
 }
 
 /// Why nothing expires just now in any table, where that is so.

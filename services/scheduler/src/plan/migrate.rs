@@ -5,12 +5,15 @@
 
 use hashbrown::HashMap;
 use tideline_model::Tier;
-use tideline_model::time::format_duration;
+use tideline_model::time::{NANOS_PER_SECOND, format_duration};
 use tideline_series_store::window::Window;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
 use super::{Planned, Taken, Urgency, begins, work, writes};
 use crate::chore::Chore;
+
+/// A move that begins within this time keeps its segments from folds and purges: it does their work too. Nanoseconds.
+const SOON: i64 = 3_600 * NANOS_PER_SECOND;
 
 pub(super) fn plan(
     facts: &Facts,
@@ -24,6 +27,7 @@ pub(super) fn plan(
         return;
     }
     let at = begins(facts, table, past, Chore::Migrate, facts.now());
+    let is_soon = at.is_some_and(|at| at <= facts.now().saturating_add(SOON));
     let age = format_duration(table.policy.hot_ttl.unwrap_or_default());
     for (window, segments) in groups {
         for run in writes::runs(segments, &table.segments) {
@@ -37,7 +41,9 @@ pub(super) fn plan(
                 urgency: Urgency::Moves,
                 ..work(Chore::Migrate, table, &run.segments, window, facts.window_nanos)
             };
-            taken.take(&work);
+            if is_soon {
+                taken.take(&work);
+            }
             planned.push(work);
         }
     }

@@ -336,6 +336,11 @@ fn nothing_is_dropped_while_policy_or_clock_may_be_wrong() {
         &|facts| facts.clock.expire_now = Some(Timestamp::from_nanos_clamped(START + 5 * DAY))
     ));
     assert!(!dropped(&|facts| facts.tables[0].policy.retention = None));
+    // It does not hold a policy back that was changed after it.
+    assert!(dropped(&|facts| {
+        facts.tables[0].policy_changed = now - DAY;
+        facts.clock.expire_now = Some(Timestamp::from_nanos_clamped(now - 2 * DAY));
+    }));
 }
 
 #[test]
@@ -371,6 +376,21 @@ fn a_segment_with_deletes_that_migrates_is_not_purged_as_well() {
     let facts = of(Policy::default(), START + 8 * DAY, segments);
     assert_eq!(plans(Chore::Purge, &facts, &Past::default()), []);
     assert_eq!(plans(Chore::Migrate, &facts, &Past::default()).len(), 1);
+}
+
+#[test]
+fn what_migrates_much_later_is_purged_meanwhile() {
+    let mut segments = a_hot_day();
+    segments[3].has_deletes = true;
+    let policy = Policy {
+        migrate: cron("0 3 * * *"),
+        ..Policy::default()
+    };
+    let now = START + 9 * DAY + 2 * HOUR;
+    let mut past = Past::default();
+    past.served.insert((TableId(1), Chore::Migrate), START + 9 * DAY);
+    let purges = |now| plans(Chore::Purge, &of(policy.clone(), now, segments.clone()), &past).len();
+    assert_eq!((purges(now - 1), purges(now)), (1, 0));
 }
 
 #[test]
