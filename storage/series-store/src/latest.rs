@@ -7,11 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hashbrown::hash_map::Entry;
 use parking_lot::Mutex;
 use tideline_chunk::{DeltaGroup, Run};
 use tideline_model::{ColumnData, FieldId, SequenceNumber, TimelineId, Value, ValueType};
 
 use crate::merge::value_at;
+use crate::pages::Pages;
 use crate::schema::Shape;
 use crate::sharding::{SHARDS, ShardedDelta, TimelineMap, shard_of};
 
@@ -47,7 +49,13 @@ pub(crate) struct TableLatest {
     turns: AtomicU64,
 }
 
-type Shard = TimelineMap<TimelineLatest>;
+#[derive(Debug, Default)]
+struct Shard {
+    index: TimelineMap<u32>,
+    timelines: Pages<TimelineLatest>,
+    /// Places of timelines that were forgotten.
+    free: Vec<u32>,
+}
 
 /// Kept small: there may be millions.
 #[derive(Debug, Default)]
@@ -98,11 +106,10 @@ impl TableLatest {
         if first_writes {
             for timeline in &delta.new_timelines {
                 let mut shard = self.shard(timeline.id);
-                shard.entry(timeline.id).or_insert_with(|| TimelineLatest {
-                    spanned: true,
-                    complete: true,
-                    ..Default::default()
-                });
+                if shard.get(timeline.id).is_none() {
+                    let latest = shard.entry(timeline.id);
+                    (latest.spanned, latest.complete) = (true, true);
+                }
             }
         }
         for group in sharded.groups() {
@@ -111,10 +118,7 @@ impl TableLatest {
                 for &row in rows {
                     let row = row as usize;
                     let id = delta.timelines[group.group.timelines[row] as usize];
-                    shard
-                        .entry(id)
-                        .or_default()
-                        .take(group.group, group.shape, row, sequence);
+                    shard.entry(id).take(group.group, group.shape, row, sequence);
                 }
             }
         }
@@ -123,7 +127,7 @@ impl TableLatest {
     /// What is known of a timeline; `None` when it was not written since the start.
     pub(crate) fn known(&self, id: TimelineId) -> Option<Known> {
         let shard = self.shard(id);
-        let latest = shard.get(&id)?;
+        let latest = shard.get(id)?;
         Some(Known {
             row: latest.row(),
             complete: latest.complete,
@@ -133,7 +137,7 @@ impl TableLatest {
     /// The span of a timeline, if all of it is known; the outer `None` says that chunks have to be asked.
     pub(crate) fn seen(&self, id: TimelineId) -> Option<Option<Seen>> {
         self.shard(id)
-            .get(&id)
+            .get(id)
             .filter(|latest| latest.spanned)
             .map(|latest| latest.seen)
     }
@@ -142,7 +146,7 @@ impl TableLatest {
     pub(crate) fn widen(&self, id: TimelineId, stored: Option<Seen>, generation: u64) {
         let mut shard = self.shard(id);
         if generation == self.generation() {
-            shard.entry(id).or_default().span(stored);
+            shard.entry(id).span(stored);
         }
     }
 
@@ -152,7 +156,7 @@ impl TableLatest {
         if generation != self.generation() {
             return;
         }
-        let latest = shard.entry(id).or_default();
+        let latest = shard.entry(id);
         latest.stored = stored.into();
         latest.complete = true;
     }
@@ -163,14 +167,16 @@ impl TableLatest {
     pub(crate) fn forget(&self, ids: &[TimelineId]) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         for id in ids {
-            self.shard(*id).remove(id);
+            self.shard(*id).remove(*id);
         }
     }
 
     /// Forgets all timelines.
     pub(crate) fn forget_all(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
-        self.shards.iter().for_each(|shard| shard.lock().clear());
+        self.shards
+            .iter()
+            .for_each(|shard| *shard.lock() = Shard::default());
     }
 
     /// Forgets all timelines if the clock has gone back since: what was found in chunks left out points that are visible
@@ -188,6 +194,36 @@ impl TableLatest {
 
     fn shard(&self, id: TimelineId) -> parking_lot::MutexGuard<'_, Shard> {
         self.shards[shard_of(id)].lock()
+    }
+}
+
+impl Shard {
+    fn get(&self, id: TimelineId) -> Option<&TimelineLatest> {
+        let slot = self.index.get(&id)?;
+        Some(&self.timelines[*slot as usize])
+    }
+
+    /// What is known of a timeline, to alter; nothing yet where it was not known.
+    fn entry(&mut self, id: TimelineId) -> &mut TimelineLatest {
+        let slot = match self.index.entry(id) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(vacant) => {
+                let slot = self.free.pop().unwrap_or_else(|| {
+                    let next = self.timelines.len();
+                    self.timelines.push(TimelineLatest::default());
+                    u32::try_from(next).expect("timelines of a shard are bounded by memory")
+                });
+                *vacant.insert(slot)
+            }
+        };
+        &mut self.timelines[slot as usize]
+    }
+
+    fn remove(&mut self, id: TimelineId) {
+        if let Some(slot) = self.index.remove(&id) {
+            self.timelines[slot as usize] = TimelineLatest::default();
+            self.free.push(slot);
+        }
     }
 }
 

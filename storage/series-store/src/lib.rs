@@ -32,6 +32,7 @@ pub mod head;
 pub mod latest;
 pub mod manifest;
 mod merge;
+mod pages;
 pub mod recovery;
 pub mod requests;
 mod retired;

@@ -16,6 +16,8 @@ use crate::merge::slice;
 
 /// Encoded bytes at which a run is cut in halves instead of stored as one chunk; text can be long.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Encoded bytes of a block, what a segment of many chunks waits in: a little less than where a vector would double.
+const BLOCK_BYTES: usize = (1 << 20) - (16 << 10);
 /// Spans of cold summaries: what dashboards ask for over long ranges is a multiple of an hour.
 const SUMMARY_WIDTH: i64 = 3_600 * NANOS_PER_SECOND;
 /// The largest machines that a segment remembers.
@@ -38,14 +40,22 @@ pub(crate) struct SegmentWriter {
     options: ChunkOptions,
     rows_max: usize,
     encoder: ChunkEncoder,
-    /// Timeline, first instant and end in `encoded` of each chunk.
-    chunks: Vec<(TimelineId, i64, usize)>,
-    /// The chunks one after another: one allocation for all of them.
-    encoded: Vec<u8>,
+    /// Full blocks of chunks that wait to be taken.
+    full: Vec<Block>,
+    /// The block that is being filled.
+    block: Block,
     totals: SegmentTotals,
     timeline: Option<TimelineId>,
     /// Bytes of the source that is being written.
     source_bytes: u64,
+}
+
+/// Chunks one after another: one allocation for many.
+#[derive(Debug, Default)]
+struct Block {
+    /// Timeline, first instant and end in `encoded` of each chunk.
+    chunks: Vec<(TimelineId, i64, usize)>,
+    encoded: Vec<u8>,
 }
 
 impl SegmentWriter {
@@ -70,8 +80,8 @@ impl SegmentWriter {
             options,
             rows_max: chunk_rows_max(tier),
             encoder: ChunkEncoder::default(),
-            chunks: Vec::new(),
-            encoded: Vec::new(),
+            full: Vec::new(),
+            block: Block::default(),
             totals,
             timeline: None,
             source_bytes: 0,
@@ -112,17 +122,9 @@ impl SegmentWriter {
 
     /// Hands out the chunks added since the last call, in the order of their keys.
     pub(crate) fn take_rows(&mut self) -> impl Iterator<Item = Row> + use<> {
-        let encoded = Bytes::from(std::mem::take(&mut self.encoded));
-        let mut start = 0;
-        std::mem::take(&mut self.chunks)
-            .into_iter()
-            .map(move |(id, first, end)| {
-                let value = encoded.slice(std::mem::replace(&mut start, end)..end);
-                Row {
-                    key: Bytes::copy_from_slice(&chunk_key(id, first)),
-                    value,
-                }
-            })
+        let full = std::mem::take(&mut self.full);
+        let last = std::mem::take(&mut self.block);
+        full.into_iter().chain([last]).flat_map(Block::into_rows)
     }
 
     fn begin(&mut self, id: TimelineId) {
@@ -150,19 +152,23 @@ impl SegmentWriter {
     }
 
     fn encode(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
-        let start = self.encoded.len();
+        let Block { chunks, encoded } = &mut self.block;
+        let start = encoded.len();
         self.encoder
-            .encode(run, sequences, &self.options, &mut self.encoded)
+            .encode(run, sequences, &self.options, encoded)
             .map_err(|cause| StoreError::chunk(id, cause))?;
-        let bytes = self.encoded.len() - start;
+        let bytes = encoded.len() - start;
         if bytes > CHUNK_BYTES_MAX && run.rows() > 1 {
-            self.encoded.truncate(start);
+            encoded.truncate(start);
             let half = run.rows() / 2;
             self.encode(id, &slice(run, 0..half), sequences)?;
             return self.encode(id, &slice(run, half..run.rows()), sequences);
         }
         let (first, last) = (run.timestamps[0], run.timestamps[run.rows() - 1]);
-        self.chunks.push((id, first, self.encoded.len()));
+        chunks.push((id, first, encoded.len()));
+        if encoded.len() >= BLOCK_BYTES {
+            self.full.push(std::mem::take(&mut self.block));
+        }
         let stored = (CHUNK_KEY_BYTES + bytes) as u64;
         self.source_bytes += stored;
         let totals = &mut self.totals;
@@ -173,6 +179,17 @@ impl SegmentWriter {
         totals.values += run.values() as u64;
         totals.bytes += stored;
         Ok(())
+    }
+}
+
+impl Block {
+    fn into_rows(self) -> impl Iterator<Item = Row> {
+        let encoded = Bytes::from(self.encoded);
+        let mut start = 0;
+        self.chunks.into_iter().map(move |(id, first, end)| Row {
+            key: Bytes::copy_from_slice(&chunk_key(id, first)),
+            value: encoded.slice(std::mem::replace(&mut start, end)..end),
+        })
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            head_bytes_max: 96 << 20,
+            head_bytes_max: 80 << 20,
             head_age_max: Duration::from_secs(2 * 3_600),
             pending_bytes_max: 64 << 20,
             group_bytes_max: 8 << 20,

@@ -11,9 +11,12 @@ use tideline_model::{SequenceNumber, TimeRange, TimelineId};
 use super::Growth;
 use super::series::{HeadPieces, SeriesHead};
 use crate::error::{Result, StoreError};
+use crate::pages::Pages;
 use crate::sharding::{SHARDS, ShardedDelta, ShardedGroup, TimelineMap, shard_of};
 
 const UNKNOWN: u32 = u32::MAX;
+/// Bytes that a timeline takes in the index, which is half full on average.
+const INDEX_BYTES: usize = 2 * size_of::<(TimelineId, u32)>();
 
 /// The unsealed points of one table.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ pub struct TableHead {
 #[derive(Debug, Default)]
 struct Shard {
     index: TimelineMap<u32>,
-    series: Vec<SeriesHead>,
+    series: Pages<SeriesHead>,
 }
 
 impl Default for TableHead {
@@ -94,7 +97,7 @@ impl TableHead {
         let mut growth = Growth::default();
         for shard in &self.shards {
             let mut shard = shard.lock();
-            for series in &mut shard.series {
+            for series in shard.series.iter_mut() {
                 growth.add(series.close());
                 series.shrink();
             }
@@ -172,7 +175,7 @@ impl Shard {
         if slot == next {
             self.series.push(SeriesHead::default());
             growth.timelines += 1;
-            growth.blocks += size_of::<SeriesHead>() + size_of::<(TimelineId, u32)>();
+            growth.blocks += size_of::<SeriesHead>() + INDEX_BYTES;
         }
         slot
     }

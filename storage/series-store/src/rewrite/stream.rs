@@ -21,6 +21,10 @@ use crate::segment_writer::{SegmentWriter, chunk_rows_max};
 
 /// Pages of all inputs together.
 const PAGES_BYTES: usize = 32 << 20;
+/// Rows of all pages together: what a short chunk takes in memory is mostly the row around it.
+const PAGES_ROWS: usize = 32_768;
+/// Fewest rows of a page, so that looking for its start is a small part of reading it.
+const PAGE_ROWS_MIN: usize = 256;
 /// The smallest page of one input that still reads well.
 const PAGE_BYTES_MIN: usize = 64 << 10;
 /// Values that are decoded and merged at once; pieces that overlap beyond it are merged in slices of time.
@@ -60,9 +64,11 @@ impl<'a> Stream<'a> {
         let advice = backend.capabilities().page_advice;
         let bytes =
             (PAGES_BYTES / inputs.len().max(1)).clamp(PAGE_BYTES_MIN, advice.bytes_max.max(PAGE_BYTES_MIN));
+        let rows =
+            (PAGES_ROWS / inputs.len().max(1)).clamp(PAGE_ROWS_MIN, advice.rows_max.max(PAGE_ROWS_MIN));
         let page = PageLimit {
             bytes_max: bytes,
-            ..advice
+            rows_max: rows,
         };
         let sources = inputs.iter().map(|segment| Input {
             walk: Walk::all(segment, page),
