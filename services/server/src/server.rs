@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tideline_backend_fjall::FjallBackend;
 use tideline_engine::Engine;
@@ -33,13 +33,15 @@ pub struct Server {
     stop: Stop,
     /// Ends when the server does not listen any more and all requests have been answered.
     serving: JoinHandle<io::Result<()>>,
+    /// From being asked to stop to the end.
+    end_timeout: Duration,
 }
 
 /// Asks a [`Server`] to stop, from any thread and any number of times.
 #[derive(Debug, Clone)]
-pub struct Stop(watch::Sender<bool>);
+pub struct Stop(watch::Sender<Option<Instant>>);
 
-/// How long background work may take to stop, and the engine to close.
+/// How long background work may take to stop, and the engine to close, beside what requests have left of their time.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long threads that still work for nobody are waited for.
 const THREADS_TIMEOUT: Duration = Duration::from_millis(200);
@@ -58,7 +60,7 @@ impl Server {
             .thread_name("tideline")
             .build()
             .map_err(ServerError::Threads)?;
-        let stop = Stop(watch::Sender::new(false));
+        let stop = Stop(watch::Sender::new(None));
         runtime
             .block_on(async { stop_on_signals(&stop) })
             .map_err(ServerError::Threads)?;
@@ -100,6 +102,7 @@ impl Server {
             runtime,
             stop,
             serving,
+            end_timeout: config.http.drain_timeout.saturating_add(CLOSE_TIMEOUT),
         })
     }
 
@@ -125,6 +128,7 @@ impl Server {
             runtime,
             stop,
             serving,
+            end_timeout,
             ..
         } = self;
         let end = runtime.block_on(serving);
@@ -134,7 +138,8 @@ impl Server {
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        let closed = close(scheduler, engine);
+        let left = end_timeout.saturating_sub(stop.asked_for());
+        let closed = close(scheduler, engine, left.max(CLOSE_TIMEOUT));
         runtime.shutdown_timeout(THREADS_TIMEOUT);
         served.map_err(|reason| ServerError::Serve { reason }).and(closed)
     }
@@ -152,12 +157,21 @@ impl fmt::Debug for Server {
 impl Stop {
     /// Asks. Returns at once.
     pub fn ask(&self) {
-        self.0.send_replace(true);
+        self.0.send_if_modified(|asked| {
+            let is_first = asked.is_none();
+            asked.get_or_insert_with(Instant::now);
+            is_first
+        });
     }
 
     /// Whether somebody has asked.
     pub fn is_asked(&self) -> bool {
-        *self.0.borrow()
+        self.0.borrow().is_some()
+    }
+
+    /// How long ago somebody first asked.
+    fn asked_for(&self) -> Duration {
+        self.0.borrow().map_or(Duration::ZERO, |asked| asked.elapsed())
     }
 
     /// Resolves when somebody has asked.
@@ -165,7 +179,7 @@ impl Stop {
         let mut asked = self.0.subscribe();
         async move {
             // Fails only when no sender is left, and then nobody can ask any more.
-            let _ = asked.wait_for(|asked| *asked).await;
+            let _ = asked.wait_for(Option::is_some).await;
         }
     }
 }
@@ -216,7 +230,7 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str 
 }
 
 /// Stops background work, then closes, in a thread of its own, so that a store that hangs cannot hold the process.
-fn close(scheduler: Arc<Scheduler>, engine: Arc<Engine>) -> Result<()> {
+fn close(scheduler: Arc<Scheduler>, engine: Arc<Engine>, timeout: Duration) -> Result<()> {
     let (done, closed) = mpsc::channel();
     thread::Builder::new()
         .name("tideline-close".to_owned())
@@ -228,8 +242,8 @@ fn close(scheduler: Arc<Scheduler>, engine: Arc<Engine>) -> Result<()> {
             let _ = done.send(outcome);
         })
         .map_err(ServerError::Threads)?;
-    match closed.recv_timeout(CLOSE_TIMEOUT) {
+    match closed.recv_timeout(timeout) {
         Ok(outcome) => outcome.map_err(ServerError::Close),
-        Err(_) => Err(ServerError::CloseTimeout(CLOSE_TIMEOUT)),
+        Err(_) => Err(ServerError::CloseTimeout(timeout)),
     }
 }
