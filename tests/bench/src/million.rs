@@ -72,7 +72,7 @@ impl Benchmark {
         self.weigh_crowd(&data, &format!("{name}, hot"), values, report)?;
         let moved = self.migrate(&mut server, DEFAULT_TABLE)?;
         let cold: Value = Control::open(&server)?.statistics(DEFAULT_TABLE)?;
-        all_cold(&cold, plain.points())?;
+        all_cold(&cold, plain.values())?;
         report.note(moved.note(name));
         self.weigh_crowd(&data, &format!("{name}, cold"), values, report)?;
         report.add(
