@@ -16,8 +16,6 @@ pub mod config;
 pub mod error;
 pub mod logging;
 pub mod server;
-#[cfg(feature = "fail-points")]
-mod test_clock;
 
 pub use config::{Config, LogFormat, Origin, Problem, Resolved, Secret, Sources, reference};
 pub use error::{Result, ServerError};

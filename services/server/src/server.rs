@@ -73,10 +73,7 @@ impl Server {
             .map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
         #[cfg(feature = "fail-points")]
-        let clock = {
-            tideline_series_store::fail_points::from_environment();
-            crate::test_clock::from_environment(clock)
-        };
+        tideline_series_store::fail_points::from_environment();
         let engine = Arc::new(open_engine(config, clock)?);
         let scheduler = Arc::new(Scheduler::start(
             Arc::clone(&engine) as _,

@@ -92,13 +92,16 @@ impl Life {
             .expect_status(200);
     }
 
-    /// Every machine every half hour of some days, counted back from the beginning.
+    /// Every machine every half hour of some days, counted back from the beginning; the first one every three minutes,
+    /// so that its cold chunks have summaries.
     pub(super) fn write_days(&mut self, client: &Client, days: Range<i64>) {
         let start = self.now.div_euclid(DAY) * DAY;
-        let instants = (-days.end * 48..-days.start * 48).map(|half| start + half * HOUR / 2);
-        let places: Vec<Place> = instants
-            .flat_map(|time| (0..HOSTS).map(move |host| (host_name(host), time)))
-            .collect();
+        let steps = |span: i64| {
+            (-days.end * DAY / span..-days.start * DAY / span).map(move |step| start + step * span)
+        };
+        let often = steps(3 * MINUTE).map(|time| (host_name(0), time));
+        let seldom = steps(HOUR / 2).flat_map(|time| (1..HOSTS).map(move |host| (host_name(host), time)));
+        let places: Vec<Place> = often.chain(seldom).collect();
         self.write(client, &places);
     }
 

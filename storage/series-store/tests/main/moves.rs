@@ -30,6 +30,16 @@ impl Pace for Steps {
     }
 }
 
+/// Does something at each step of a rewrite.
+struct Meanwhile<F>(F);
+
+impl<F: FnMut()> Pace for Meanwhile<F> {
+    fn step(&mut self, _cost: &RewriteCost) -> ControlFlow<()> {
+        (self.0)();
+        ControlFlow::Continue(())
+    }
+}
+
 /// Lets a rewrite go on to its end.
 fn all_steps() -> Steps {
     Steps(usize::MAX)
@@ -165,6 +175,33 @@ fn a_reader_keeps_its_segments_over_many_edits() {
             1,
             "{name}: what nobody reads any more is freed"
         );
+    }
+}
+
+#[test]
+fn what_one_move_left_is_freed_while_the_next_one_runs() {
+    for (name, place) in Place::all() {
+        let (store, _) = place.open(&tiny());
+        filled(&store, 3);
+        let table = store.table("default").expect("the default table");
+        let reader = store.snapshot();
+        let inputs = segments(&store);
+        let moved = store.rewrite(&rewrite(&table, inputs, Tier::Hot), &mut all_steps());
+        moved.expect("a move");
+        filled(&store, 2);
+        assert_eq!(held_segments(&store), 6, "{name}: the reader's three, and three");
+        let inputs = segments(&store);
+        let mut reader = Some(reader);
+        let mut meanwhile = Meanwhile(|| {
+            if reader.take().is_some() {
+                // The sealer frees what it can before each seal.
+                filled(&store, 2);
+                let held = held_segments(&store);
+                assert!(held <= 6, "{name}: {held}, the reader's three among them");
+            }
+        });
+        let moved = store.rewrite(&rewrite(&table, inputs, Tier::Cold), &mut meanwhile);
+        moved.expect("a move");
     }
 }
 
