@@ -279,11 +279,10 @@ impl SeriesStore {
     /// From memory, but for a timeline that was last written before the start: then its newest chunks are read
     /// once. `expected` names the fields of its measurement: reading stops when all are found.
     pub fn latest(&self, table: &Table, id: TimelineId, expected: &[FieldId]) -> Result<LatestRow> {
-        self.follow_clock(table);
+        let visible = self.follow_clock(table);
         loop {
             let generation = table.latest().generation();
             if let Some(mut known) = table.latest().known(id).filter(|known| known.complete) {
-                let visible = self.visible_from(table);
                 known.row.retain(|field| field.timestamp >= visible);
                 return Ok(known.row);
             }
