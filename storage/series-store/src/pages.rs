@@ -1,4 +1,4 @@
-//! An array that grows by pages: what is in it never moves, and no room is kept for as much again.
+//! An array that grows by pages: beyond the first nothing is ever moved, and no room is kept for as much again.
 
 use std::ops::{Index, IndexMut};
 

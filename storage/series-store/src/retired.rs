@@ -48,12 +48,9 @@ impl Retired {
         state.replaced.retain(|manifest| manifest.strong_count() > 0);
         let held = state.replaced.iter().filter_map(Weak::upgrade);
         let oldest = held.map(|manifest| manifest.version).min();
-        let (free, waiting) = std::mem::take(&mut state.waiting)
-            .into_iter()
-            .partition(|(version, _)| oldest.is_none_or(|oldest| oldest >= *version));
-        state.waiting = waiting;
-        let free: Vec<(u64, Vec<SegmentRef>)> = free;
-        free.into_iter().flat_map(|(_, segments)| segments).collect()
+        let is_free = |version: u64| oldest.is_none_or(|oldest| oldest >= version);
+        let free = state.waiting.extract_if(.., |(version, _)| is_free(*version));
+        free.flat_map(|(_, segments)| segments).collect()
     }
 
     /// How many wait.

@@ -25,8 +25,8 @@ pub struct ChunkOptions {
     /// How hard it tries.
     pub effort: Effort,
     /// The width in nanoseconds of the buckets that numbers are summed up in, aligned to the epoch; `None` for
-    /// no summaries. They are left out of chunks of fewer than 128 rows, and where a bucket
-    /// holds fewer than 16 on average.
+    /// no summaries. They are left out of chunks of fewer than 128 rows, and where a bucket holds fewer than 16 on
+    /// average.
     pub summaries: Option<i64>,
 }
 

@@ -14,7 +14,8 @@ use std::ops::Range;
 
 /// Fewest rows a bucket, on average, for which summaries are written: below, they save too little work.
 const ROWS_PER_BUCKET_MIN: usize = 16;
-/// Fewest rows of a chunk: those of one block are decoded in the time that its summaries take, and are half their size.
+/// Fewest rows of a chunk: of sixty rows of one small integer, summaries were a third of the chunk, and rows of one block
+/// are decoded together anyway.
 const ROWS_MIN: usize = 128;
 
 /// States of a column in a bucket.

@@ -172,7 +172,9 @@ impl Reader<'_> {
                 let count = usize::from(self.byte());
                 let mut bits = [0; 8];
                 bits[..count].copy_from_slice(self.bytes(count));
-                values.push(f64::from_bits(u64::from_le_bytes(bits).swap_bytes()));
+                let unused = 64 - 8 * count as u32;
+                let bits = u64::from_le_bytes(bits).checked_shl(unused).unwrap_or(0);
+                values.push(f64::from_bits(bits));
             }
             ColumnData::Signed(values) => values.push(unzigzag(self.number())),
             ColumnData::Unsigned(values) => values.push(self.number()),
@@ -199,7 +201,8 @@ fn put_float(value: f64, out: &mut Vec<u8>) {
     let bits = value.to_bits();
     let count = 8 - bits.trailing_zeros().min(64) as usize / 8;
     out.push(count as u8);
-    out.extend_from_slice(&bits.swap_bytes().to_le_bytes()[..count]);
+    let significant = bits.checked_shr(64 - 8 * count as u32).unwrap_or(0);
+    out.extend_from_slice(&significant.to_le_bytes()[..count]);
 }
 
 const fn zigzag(value: i64) -> u64 {
