@@ -28,7 +28,7 @@ pub const CELLS_AT_ONCE_MAX: u64 = 1 << 20;
 /// Fewer timelines than this are not shared out: waking a worker costs as much as reading some.
 const SHARE_TIMELINES_MIN: usize = 8;
 /// Rows between two looks at the clock.
-const ROWS_PER_CHECK: u64 = 1_024;
+const ROWS_PER_CHECK: u64 = 128;
 
 /// Answers a query for aggregates.
 pub(crate) fn run(

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tideline_chunk::Run;
+use tideline_model::background;
 
 use crate::error::{QueryError, Result};
 
@@ -88,8 +89,9 @@ impl Watch {
         self.started.elapsed()
     }
 
-    /// Fails when time is over or the client has left.
+    /// Fails when time is over or the client has left. A query in the background gives way here.
     pub(crate) fn check(&self) -> Result<()> {
+        background::give_way();
         if self.cancel.is_cancelled() {
             return Err(QueryError::Cancelled);
         }

@@ -2,7 +2,7 @@
 //!
 //! A query of a minute over years must not slow down one of a millisecond over the last hour. So queries that reach
 //! into cold segments run beside the others, never among them: each on a thread of its own and on a smaller pool of
-//! workers, all of low priority; only a few at once, the next in the order in which they came; and, where it is set,
+//! workers, all in the background; only a few at once, the next in the order in which they came; and, where it is set,
 //! reading no more bytes a second than that.
 
 use std::collections::VecDeque;
@@ -12,17 +12,11 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use tideline_model::Clock;
+use tideline_model::{Clock, background};
 
 use crate::budget::Watch;
 use crate::error::{QueryError, Result};
 
-/// How much lower the priority of cold threads is: beside a busy hot thread they get about a tenth of a core.
-#[cfg(target_os = "linux")]
-const NICENESS: i32 = 10;
-/// The lowest priority there is.
-#[cfg(target_os = "linux")]
-const NICENESS_MAX: i32 = 19;
 /// How often a waiting query looks whether its client has left or its time is over.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes that may be read ahead of the rate, in seconds of it.
@@ -104,7 +98,7 @@ impl ColdLane {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = settings.cold_threads.unwrap_or(cores / 2).max(1);
         Ok(Self {
-            pool: pool("query-cold", threads, lower_priority)?,
+            pool: pool("query-cold", threads, background::enter)?,
             gate: Gate {
                 running_max: settings.cold_queries_max.unwrap_or(2 * threads).max(1),
                 waiting_max: settings.cold_waiting_max,
@@ -128,7 +122,7 @@ impl ColdLane {
             // The caller's thread cannot get its priority back, so it waits for one that need not.
             let builder = std::thread::Builder::new().name("query-cold".into());
             let running = builder.spawn_scoped(scope, || {
-                lower_priority();
+                background::enter();
                 work()
             });
             running.map(|running| running.join())
@@ -160,16 +154,6 @@ fn pool(name: &'static str, threads: usize, begin: fn()) -> Result<ThreadPool> {
         .start_handler(move |_| begin())
         .build()
         .map_err(|error| QueryError::Invalid(format!("worker threads of queries: {error}")))
-}
-
-/// Lets other threads go before the calling one. Where the system does not let it, or would do so to the whole
-/// process, the calling one goes on as it is.
-fn lower_priority() {
-    #[cfg(target_os = "linux")]
-    {
-        let now = rustix::process::getpriority_process(None).unwrap_or(0);
-        let _refused = rustix::process::setpriority_process(None, (now + NICENESS).min(NICENESS_MAX));
-    }
 }
 
 /// Counts while it lives.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tideline_model::Policy;
+use tideline_model::{Policy, background};
 
 use crate::chore::Chore;
 use crate::job::{Job, JobFilter, JobState};
@@ -72,7 +72,7 @@ impl Scheduler {
         let thread = std::thread::Builder::new()
             .name("scheduler".into())
             .spawn(move || {
-                lower_priority();
+                background::enter();
                 shared.run();
             });
         *scheduler.thread.lock() = Some(thread.expect("the system has a thread left at start"));
@@ -314,12 +314,4 @@ impl Drop for Scheduler {
 fn find_table<'a>(facts: &'a Facts, name: &str) -> Result<&'a TableFacts, SchedulerError> {
     let found = facts.tables.iter().find(|table| table.name == name);
     found.ok_or_else(|| SchedulerError::NoSuchTable(name.to_owned()))
-}
-
-/// Lets writers and readers win over background work: on Linux a thread has a priority of its own.
-fn lower_priority() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, 10) {
-        tracing::warn!(%error, "the priority of background work could not be lowered");
-    }
 }

@@ -4,8 +4,7 @@
 //! log. Ingestions of one keyspace take turns. Only the end of the last table is written while fjall's log is locked,
 //! so commits to the same store wait for that long, and those to the other store not at all. When no row of a group is
 //! left its keyspace is dropped whole, else the segment's own tables are, which is nearly always everything it has.
-//! fjall 3.1 keeps the files of such tables with the older versions of the keyspace until it next moves or flushes
-//! something there, or starts: their bytes may come back late, though nobody reads them any more.
+//! The files of such tables go with the keeper's next round.
 
 use std::collections::HashMap;
 use std::ops::Bound;

@@ -12,8 +12,10 @@
 //! | [`identity`] | [`Identity`]: measurement and sorted tags, and its stored form |
 //! | [`batch`] | [`PointBatch`]: what every decoder ends in, and [`SeriesResolver`] that it asks |
 //! | [`table`] | [`TableSpec`]: what a user sets about a table |
+//! | [`background`] | threads whose work lets other work go first |
 //! | [`trusted_clock`] | [`TrustedClock`]: a time that data may expire by, whoever sets the wall clock |
 
+pub mod background;
 pub mod batch;
 pub mod id;
 pub mod identity;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tideline_backend::{BackendError, Result};
 
 use super::open::open_engine;
-use super::{Slot, Store};
+use super::{EngineGuard, Slot, Store};
 use crate::engine::Engine;
 use crate::error::{During, from_fjall};
 use crate::safety;
@@ -37,13 +37,19 @@ impl Store {
         }
     }
 
-    /// One round of the keeper: notices a failure, and reopens what has failed, if it is time. `reopened` sees the
-    /// engine before anybody else.
+    /// One round of the keeper: frees what was dropped, notices a failure, and reopens what has failed, if it is time.
+    /// `reopened` sees the engine before anybody else.
     pub(crate) fn tend(&self, reopened: impl FnOnce(&Engine) -> Result<()>) {
         self.drop_safety();
-        let engine = self.engine();
-        let failure = engine.ok().flatten().and_then(|engine| engine.check().err());
-        if let Some(failure) = failure {
+        let is_poisoned = self.poison.lock().is_some();
+        let round = |engine: EngineGuard<'_>| {
+            engine.check()?;
+            if is_poisoned {
+                return Ok(());
+            }
+            engine.free_dropped_tables()
+        };
+        if let Some(Err(failure)) = self.engine().ok().flatten().map(round) {
             self.poison(&failure.to_string());
         }
         let is_due = self.poison.lock().as_ref().is_some_and(|poison| {

@@ -1,9 +1,17 @@
 //! Groups come and go over many starts: what is there stays there.
 
-use tideline_backend::{Backend, SegmentRef};
+use std::fs;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tideline_backend::{Backend, Row, SegmentRef};
+use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_model::{GroupId, SegmentId, Tier};
 
 use crate::place::*;
+
+/// Bytes of one segment of [`fill`], which no compression makes fewer.
+const FILLED_BYTES: u64 = 1 << 20;
 
 #[test]
 fn groups_that_come_and_go_over_many_starts_never_take_another_with_them() {
@@ -40,4 +48,79 @@ fn groups_that_come_and_go_over_many_starts_never_take_another_with_them() {
         }
         backend.close().expect("close");
     }
+}
+
+#[test]
+fn bytes_of_a_freed_segment_go_while_others_of_its_group_stay() {
+    for tier in Tier::ALL {
+        let place = Place::new();
+        let backend = place.open_with(quick()).expect("open");
+        let segments = [1, 2, 3].map(|segment| in_group(segment, tier));
+        for segment in segments {
+            fill(&backend, segment);
+        }
+        assert!(segment_bytes(&place) >= 3 * FILLED_BYTES);
+        for (left, segment) in [(2, segments[0]), (1, segments[2])] {
+            backend.reclaim(segment).expect("reclaim");
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while segment_bytes(&place) >= (left + 1) * FILLED_BYTES {
+                assert!(
+                    Instant::now() < deadline,
+                    "{tier}: the bytes of {segment:?} are still there"
+                );
+                std::thread::yield_now();
+            }
+        }
+        backend.close().expect("close");
+        let backend = place.open().expect("open again");
+        assert_eq!(backend.segments().expect("segments"), [segments[1]]);
+        backend.close().expect("close");
+    }
+}
+
+/// Whose keeper does its rounds often.
+fn quick() -> FjallOptions {
+    FjallOptions {
+        high_water_interval: Duration::from_millis(20),
+        ..options()
+    }
+}
+
+fn in_group(segment: u64, tier: Tier) -> SegmentRef {
+    SegmentRef {
+        segment: SegmentId(segment),
+        group: GroupId(7),
+        tier,
+    }
+}
+
+fn fill(backend: &FjallBackend, segment: SegmentRef) {
+    let mut state = segment.segment.0;
+    let mut noise = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    let rows: Vec<Row> = (0..256u64)
+        .map(|key| Row {
+            key: Bytes::copy_from_slice(&key.to_be_bytes()),
+            value: (0..FILLED_BYTES / 256).map(|_| noise()).collect(),
+        })
+        .collect();
+    backend
+        .load(segment, 0, &mut rows.into_iter().map(Ok))
+        .expect("load");
+}
+
+/// Bytes of all files of tables.
+fn segment_bytes(place: &Place) -> u64 {
+    let tables = files(place.path());
+    let tables = tables
+        .iter()
+        .filter(|path| path.parent().is_some_and(|folder| folder.ends_with("tables")));
+    // A table may go between the look at its folder and the look at it.
+    tables
+        .map(|path| fs::metadata(path).map_or(0, |found| found.len()))
+        .sum()
 }

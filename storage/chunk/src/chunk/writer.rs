@@ -1,5 +1,7 @@
 //! Writes a chunk: timestamps, summaries and bodies behind a directory, then the checksum.
 
+use tideline_model::background;
+
 use super::directory::Entry;
 use super::{ChunkError, MAGIC, PREFIX_BYTES, SequenceSpan, VERSION, VERSION_PLAIN, checksum};
 use crate::column::ColumnEncoder;
@@ -114,6 +116,7 @@ impl ChunkEncoder {
                 PresenceView::encode(bitmap, bodies);
             }
             encoder.encode(&column.values, bodies);
+            background::give_way_after(run.rows());
             let entry = Entry {
                 field: column.field,
                 value_type: column.values.value_type(),

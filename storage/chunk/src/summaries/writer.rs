@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tideline_model::ColumnData;
+use tideline_model::{ColumnData, background};
 
 use super::{BITS, CORRECTION_SHIFT, ROWS_MIN, ROWS_PER_BUCKET_MIN, flag, state};
 use crate::chunk::directory::Entry;
@@ -80,6 +80,7 @@ impl SummaryEncoder {
             entry.put(previous, out);
             previous = column.field.0;
             out.extend_from_slice(&self.body);
+            background::give_way_after(run.rows());
         }
     }
 

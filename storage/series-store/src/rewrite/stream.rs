@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tideline_backend::{Backend, BackendError, PageLimit, Row, SegmentRef};
 use tideline_chunk::{Chunk, SequenceSpan};
 use tideline_key_codec::chunk_bucket;
-use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId};
+use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId, background};
 
 use super::{Pace, RewriteCost};
 use crate::deletes::TableDeletes;
@@ -165,6 +165,7 @@ impl<'a> Stream<'a> {
         let masks = self.deletes.map_or(&[][..], |deletes| deletes.masks(id));
         let mut whole = tideline_chunk::Run::default();
         for cluster in clusters(&pieces) {
+            background::give_way();
             let in_cluster: usize = lengths[cluster.clone()].iter().sum();
             for range in slices(&pieces[cluster.clone()], in_cluster.div_ceil(slice_rows)) {
                 let wanted = Wanted {

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use tideline_chunk::{Bitmap, Chunk, ChunkError, Presence, Run, RunColumn};
-use tideline_model::{ColumnData, FieldId, SequenceNumber, Tier, TimeRange, ValueType};
+use tideline_model::{ColumnData, FieldId, SequenceNumber, Tier, TimeRange, ValueType, background};
 
 use crate::deletes::{Mask, apply, rows_in};
 use crate::merge::{Part, Priority, merge, slice};
@@ -136,6 +136,7 @@ impl Buffer {
                 Presence::Some(std::mem::take(bitmap))
             };
             filled += 1;
+            background::give_way_after(rows.len());
         }
         run.columns.truncate(filled);
         Ok(true)
