@@ -4,6 +4,8 @@
 //! {"and": [
 //!   {"property": "measurement", "equals": "cpu"},
 //!   {"tag": "host", "prefix": "web-"},
+//!   {"attribute": "cores", "gte": 8, "lt": 64},
+//!   {"attribute": "title", "text": "backup store", "distance": 1},
 //!   {"or": [{"tag": "dc", "in": ["fra", "ams"]}, {"attribute": "owner", "equals": "team-storage"}]},
 //!   {"not": {"property": "last_seen", "range": {"end": "now-1d"}}}
 //! ]}
@@ -19,7 +21,8 @@ use crate::time::TimeInput;
 /// Which timelines are meant: `{"and": […]}`, `{"or": […]}`, `{"not": …}`, or one test of one subject.
 ///
 /// A test names its subject (`tag`, `attribute` or `property`) and exactly one of `equals`, `not_equals`, `in`,
-/// `prefix`, `wildcard`, `regex`, `exists`, `range`. A missing tag or attribute equals the empty text.
+/// `prefix`, `suffix`, `wildcard`, `regex`, `fuzzy`, `text`, `phrase`, `exists`, `range`, or bounds of a number (`gt` or
+/// `gte`, `lt` or `lte`). A missing tag or attribute equals the empty text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ConditionForm", into = "ConditionForm")]
 pub enum Condition {
@@ -71,14 +74,52 @@ pub enum Test {
     In(Vec<Scalar>),
     /// It begins with this.
     Prefix(String),
+    /// It ends with this.
+    Suffix(String),
     /// All of it fits; `*` stands for any text, `?` for any one character.
     Wildcard(String),
     /// All of it fits the regular expression.
     Regex(String),
+    /// Few edits make it of this text.
+    Fuzzy {
+        /// What it is close to.
+        text: String,
+        /// Most edits.
+        distance: u8,
+    },
+    /// It says all of these words, in any order.
+    Text {
+        /// The words.
+        text: String,
+        /// Most edits in each.
+        distance: u8,
+    },
+    /// It says these words one after the other.
+    Phrase {
+        /// The words.
+        text: String,
+        /// Most edits in each.
+        distance: u8,
+    },
+    /// It is a number within the bounds.
+    Number(NumberBounds),
     /// It is there, or not.
     Exists(bool),
     /// It lies in the range.
     Range(TimeSpan),
+}
+
+/// Bounds of a number: at most one on each side, at least one in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct NumberBounds {
+    /// It is above this.
+    pub gt: Option<f64>,
+    /// It is this or above.
+    pub gte: Option<f64>,
+    /// It is below this.
+    pub lt: Option<f64>,
+    /// It is this or below.
+    pub lte: Option<f64>,
 }
 
 /// The value of an attribute, or of a comparison: text, number or boolean.
@@ -107,7 +148,8 @@ pub struct TimeSpan {
 }
 
 /// Which timelines are meant: exactly one of `and`, `or`, `not`, or a subject (`tag`, `attribute` or `property`) with
-/// exactly one test (`equals`, `not_equals`, `in`, `prefix`, `wildcard`, `regex`, `exists`, `range`).
+/// exactly one test (`equals`, `not_equals`, `in`, `prefix`, `suffix`, `wildcard`, `regex`, `fuzzy`, `text`, `phrase`,
+/// `exists`, `range`, or bounds of a number: `gt` or `gte`, `lt` or `lte`).
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Condition, example = json!({"and": [
@@ -148,12 +190,42 @@ struct ConditionForm {
     /// Test: it begins with this.
     #[serde(skip_serializing_if = "Option::is_none")]
     prefix: Option<String>,
+    /// Test: it ends with this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suffix: Option<String>,
     /// Test: all of it fits; `*` stands for any text, `?` for any one character.
     #[serde(skip_serializing_if = "Option::is_none")]
     wildcard: Option<String>,
     /// Test: all of it fits this regular expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     regex: Option<String>,
+    /// Test: it is not empty, and at most `distance` edits make it of this text of at most 64 characters. An edit inserts,
+    /// removes or replaces a character, or swaps two neighbours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fuzzy: Option<String>,
+    /// Test: it says all of these words, at most 32, in any order. Words are letters and digits without a break, capital
+    /// or small.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    /// Test: it says these words one after the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phrase: Option<String>,
+    /// Beside `fuzzy`, `text` or `phrase`: most edits, 0 to 2, in the latter two in each word. Default 1 for `fuzzy`, else
+    /// 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    distance: Option<u8>,
+    /// Test: it is a number above this. An attribute that is a number, or a tag that reads as one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gt: Option<f64>,
+    /// Test: it is this number or above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gte: Option<f64>,
+    /// Test: it is a number below this. May stand beside `gt` or `gte`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lt: Option<f64>,
+    /// Test: it is this number or below. May stand beside `gt` or `gte`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lte: Option<f64>,
     /// Test: it is there (`true`) or not (`false`).
     #[serde(skip_serializing_if = "Option::is_none")]
     exists: Option<bool>,
@@ -168,6 +240,8 @@ enum ConditionError {
     Kinds,
     Subjects,
     Tests,
+    Bounds,
+    Distance,
 }
 
 impl fmt::Display for ConditionError {
@@ -178,8 +252,11 @@ impl fmt::Display for ConditionError {
             }
             Self::Subjects => "a test has exactly one subject: tag, attribute or property",
             Self::Tests => {
-                "a subject has exactly one test: equals, not_equals, in, prefix, wildcard, regex, exists or range"
+                "a subject has exactly one test: equals, not_equals, in, prefix, suffix, wildcard, regex, fuzzy, text, \
+                 phrase, exists, range or bounds of a number"
             }
+            Self::Bounds => "a number has at most one bound on each side: gt or gte, lt or lte",
+            Self::Distance => "distance belongs to fuzzy, text or phrase",
         })
     }
 }
@@ -193,13 +270,32 @@ impl TryFrom<ConditionForm> for Condition {
             form.attribute.map(Subject::Attribute),
             form.property.map(Subject::Property),
         ];
+        let bounds = NumberBounds {
+            gt: form.gt,
+            gte: form.gte,
+            lt: form.lt,
+            lte: form.lte,
+        };
+        let words = form.text.is_some() || form.phrase.is_some();
+        if form.distance.is_some() && !words && form.fuzzy.is_none() {
+            return Err(ConditionError::Distance);
+        }
+        let distance = form.distance.unwrap_or(0);
         let tests = [
             form.equals.map(Test::Equals),
             form.not_equals.map(Test::NotEquals),
             form.one_of.map(Test::In),
             form.prefix.map(Test::Prefix),
+            form.suffix.map(Test::Suffix),
             form.wildcard.map(Test::Wildcard),
             form.regex.map(Test::Regex),
+            form.fuzzy.map(|text| Test::Fuzzy {
+                text,
+                distance: form.distance.unwrap_or(1),
+            }),
+            form.text.map(|text| Test::Text { text, distance }),
+            form.phrase.map(|text| Test::Phrase { text, distance }),
+            bounds.read()?.map(Test::Number),
             form.exists.map(Test::Exists),
             form.range.map(Test::Range),
         ];
@@ -218,6 +314,16 @@ impl TryFrom<ConditionForm> for Condition {
             }
             _ => Err(ConditionError::Kinds),
         }
+    }
+}
+
+impl NumberBounds {
+    /// Itself, if it has a bound.
+    fn read(self) -> Result<Option<Self>, ConditionError> {
+        if self.gt.is_some() && self.gte.is_some() || self.lt.is_some() && self.lte.is_some() {
+            return Err(ConditionError::Bounds);
+        }
+        Ok((self != Self::default()).then_some(self))
     }
 }
 
@@ -245,8 +351,22 @@ impl From<Condition> for ConditionForm {
                     Test::NotEquals(value) => form.not_equals = Some(value),
                     Test::In(values) => form.one_of = Some(values),
                     Test::Prefix(text) => form.prefix = Some(text),
+                    Test::Suffix(text) => form.suffix = Some(text),
                     Test::Wildcard(text) => form.wildcard = Some(text),
                     Test::Regex(text) => form.regex = Some(text),
+                    Test::Fuzzy { text, distance } => {
+                        (form.fuzzy, form.distance) = (Some(text), Some(distance));
+                    }
+                    Test::Text { text, distance } => {
+                        (form.text, form.distance) = (Some(text), Some(distance));
+                    }
+                    Test::Phrase { text, distance } => {
+                        (form.phrase, form.distance) = (Some(text), Some(distance));
+                    }
+                    Test::Number(bounds) => {
+                        (form.gt, form.gte) = (bounds.gt, bounds.gte);
+                        (form.lt, form.lte) = (bounds.lt, bounds.lte);
+                    }
                     Test::Exists(exists) => form.exists = Some(exists),
                     Test::Range(span) => form.range = Some(span),
                 }
@@ -280,6 +400,11 @@ mod tests {
             r#"{"property":"measurement","wildcard":"cpu*"}"#,
             r#"{"property":"last_seen","range":{"start":"now-1h"}}"#,
             r#"{"tag":"dc","exists":false}"#,
+            r#"{"tag":"host","suffix":"-1"}"#,
+            r#"{"tag":"host","fuzzy":"wbe-1","distance":2}"#,
+            r#"{"attribute":"title","text":"backup store","distance":0}"#,
+            r#"{"attribute":"title","phrase":"backup store","distance":1}"#,
+            r#"{"attribute":"cores","gte":8.0,"lt":64.0}"#,
         ] {
             let read: Condition = serde_json::from_str(json).expect(json);
             assert_eq!(serde_json::to_string(&read).expect("plain data"), json);
@@ -300,6 +425,9 @@ mod tests {
                 "exactly one subject",
             ),
             (r#"{"tag":"a","equalz":"b"}"#, "unknown field `equalz`"),
+            (r#"{"tag":"a","gt":1,"gte":2}"#, "at most one bound on each side"),
+            (r#"{"tag":"a","gt":1,"equals":"b"}"#, "exactly one test"),
+            (r#"{"tag":"a","equals":"b","distance":1}"#, "distance belongs to"),
             (
                 r#"{"property":"colour","equals":"b"}"#,
                 "unknown variant `colour`",

@@ -1,5 +1,7 @@
 //! The condition tree, as a caller states it.
 
+use std::ops::Bound;
+
 use tideline_model::TimeRange;
 use tideline_timeline_catalog::AttributeValue;
 
@@ -9,6 +11,12 @@ pub const DEPTH_MAX: usize = 64;
 pub const NODES_MAX: usize = 10_000;
 /// Longest prefix, wildcard or regular expression, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 1_024;
+/// Most words of a text search.
+pub const WORDS_MAX: usize = 32;
+/// Most edits of a fuzzy search.
+pub const DISTANCE_MAX: u8 = 2;
+/// Longest text of a fuzzy search, in characters: its automaton has some dozens of states for each.
+pub const FUZZY_CHARS_MAX: usize = 64;
 /// Most memory that a compiled regular expression may take, in bytes.
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
 
@@ -62,14 +70,43 @@ pub enum Test {
     In(Vec<AttributeValue>),
     /// It begins with this.
     Prefix(String),
+    /// It ends with this.
+    Suffix(String),
     /// All of it fits the pattern: `*` stands for any text, `?` for any one character.
     Wildcard(String),
     /// All of it fits the regular expression (syntax of the `regex` crate; a dot also takes a line break).
     Regex(String),
+    /// It is not empty, and few edits make it of `text`: characters inserted, removed or replaced, or neighbours swapped.
+    Fuzzy {
+        /// What it is close to.
+        text: String,
+        /// Most edits, at most [`DISTANCE_MAX`].
+        distance: u8,
+    },
+    /// It says all the words of `text`. Words are letters and digits without a break; capital or small is the same.
+    Words {
+        /// The words.
+        text: String,
+        /// Most edits in each, at most [`DISTANCE_MAX`].
+        distance: u8,
+        /// Whether they must follow each other in this order.
+        is_phrase: bool,
+    },
+    /// It is a number in the range: an attribute that is a number, or another text that reads as one.
+    Number(NumberRange),
     /// It is there.
     Exists,
     /// It lies in the range; a timeline without points lies in none.
     TimeRange(TimeRange),
+}
+
+/// A range of numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NumberRange {
+    /// Where it begins.
+    pub low: Bound<f64>,
+    /// Where it ends.
+    pub high: Bound<f64>,
 }
 
 impl Condition {

@@ -27,6 +27,9 @@ pub enum SearchError {
     /// A regular expression that cannot be compiled.
     #[error("regular expression: {0}")]
     InvalidRegex(Box<regex::Error>),
+    /// A text search without a letter or digit.
+    #[error("a text search needs at least one word: letters or digits")]
+    NoWords,
     /// A page token that this service did not write.
     #[error("the page token is damaged")]
     DamagedToken,

@@ -19,6 +19,7 @@
 //! | [`find`] | [`FindRequest`] and [`FindPage`]: order and paging |
 //! | `search` | the answer: committed hits and fresh timelines |
 //! | `segment` | the tree on one tantivy segment, as sets of documents |
+//! | `text` | tests of a text: patterns, closeness, words |
 //! | `mapping` | the schema, and the tokens of a timeline |
 //! | `indexer` | the thread that writes |
 //! | `positions` | how far the index has come, as stored with each commit |
@@ -34,8 +35,9 @@ mod mapping;
 mod positions;
 mod search;
 mod segment;
+mod text;
 
-pub use condition::{Condition, Subject, Test};
+pub use condition::{Condition, NumberRange, Subject, Test};
 pub use error::SearchError;
 pub use find::{FindPage, FindRequest, Order, Sort};
 pub use index::{IndexOptions, IndexStatus, SearchIndex};

@@ -130,6 +130,11 @@ impl Token {
         Self::attribute_of(table, key, TYPE_TEXT, text.as_bytes())
     }
 
+    /// What the tokens of all numbers begin with; [`number_of`] reads the rest.
+    pub(crate) fn attribute_numbers(table: TableId, key: &str) -> Self {
+        Self::attribute_of(table, key, TYPE_NUMBER, &[])
+    }
+
     fn attribute_of(table: TableId, key: &str, kind: u8, value: &[u8]) -> Self {
         Self::of(
             table,
@@ -145,6 +150,12 @@ impl Token {
         rest.iter().for_each(|part| bytes.extend_from_slice(part));
         Self(bytes)
     }
+}
+
+/// The number of an attribute's token, from what follows its prefix.
+pub(crate) fn number_of(value: &[u8]) -> Option<f64> {
+    let bits = value.try_into().ok()?;
+    Some(f64::from_bits(u64::from_be_bytes(bits)))
 }
 
 /// Keys of timelines are far below 64 KiB; a longer one can only be asked for, and no token may equal it.

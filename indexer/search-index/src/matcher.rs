@@ -3,11 +3,11 @@
 //! This evaluation is the meaning of a condition: it serves fresh timelines and verifies candidates, and what
 //! `segment` finds in the index must be the same.
 
-use regex::bytes::{Regex, RegexBuilder};
 use tideline_model::{Ordinal, TimeRange, TimelineId, Timestamp};
 use tideline_timeline_catalog::{AttributeValue, Entry};
 
-use crate::condition::{Condition, DEPTH_MAX, NODES_MAX, PATTERN_BYTES_MAX, REGEX_BYTES_MAX, Subject, Test};
+use crate::condition::{Condition, DEPTH_MAX, NODES_MAX, NumberRange, PATTERN_BYTES_MAX, Subject, Test};
+use crate::text::TextTest;
 use crate::{Result, SearchError};
 
 /// A checked condition.
@@ -41,6 +41,8 @@ pub(crate) enum Node {
     Text(TextSubject, TextTest),
     /// An attribute that is one of these numbers or booleans.
     Value(String, Vec<AttributeValue>),
+    /// An attribute that is a number in the range.
+    Number(String, NumberRange),
     Exists(TextSubject),
     /// Sorted.
     Ids(Vec<TimelineId>),
@@ -54,19 +56,6 @@ pub(crate) enum TextSubject {
     Source,
     Tag(String),
     Attribute(String),
-}
-
-/// A test of a text.
-#[derive(Debug, Clone)]
-pub(crate) enum TextTest {
-    /// Sorted, without repetition.
-    OneOf(Vec<String>),
-    Prefix(String),
-    /// The whole text fits; every text that does begins with `prefix`.
-    Pattern {
-        regex: Regex,
-        prefix: String,
-    },
 }
 
 /// One end of a timeline.
@@ -110,6 +99,10 @@ impl Node {
             Self::Value(key, values) => {
                 let value = entry.attributes().and_then(|attributes| attributes.get(key));
                 value.is_some_and(|value| values.contains(value))
+            }
+            Self::Number(key, range) => {
+                let value = entry.attributes().and_then(|attributes| attributes.get(key));
+                matches!(value, Some(AttributeValue::Number(number)) if range.contains(*number))
             }
             Self::Exists(subject) => !matches!(subject.text(entry), Found::Missing),
             Self::Ids(ids) => ids.binary_search(&entry.id()).is_ok(),
@@ -166,24 +159,6 @@ impl TextSubject {
     }
 }
 
-impl TextTest {
-    /// Whether a text passes.
-    pub(crate) fn matches(&self, text: &str) -> bool {
-        self.matches_bytes(text.as_bytes())
-    }
-
-    /// As `matches`, for the bytes of a text.
-    pub(crate) fn matches_bytes(&self, text: &[u8]) -> bool {
-        match self {
-            Self::OneOf(values) => values
-                .binary_search_by(|value| value.as_bytes().cmp(text))
-                .is_ok(),
-            Self::Prefix(prefix) => text.starts_with(prefix.as_bytes()),
-            Self::Pattern { regex, prefix } => text.starts_with(prefix.as_bytes()) && regex.is_match(text),
-        }
-    }
-}
-
 fn compile(condition: &Condition, depth: usize, nodes: &mut usize) -> Result<Node> {
     limit("depth of the condition", DEPTH_MAX, depth)?;
     count(nodes, 1)?;
@@ -229,8 +204,25 @@ fn leaf(subject: &Subject, test: &Test, nodes: &mut usize) -> Result<Node> {
             limit("bytes of a prefix", PATTERN_BYTES_MAX, prefix.len())?;
             text(TextTest::Prefix(prefix.clone()))
         }
-        Test::Wildcard(pattern) => text(wildcard(pattern)?),
-        Test::Regex(pattern) => text(regular_expression(pattern)?),
+        Test::Suffix(suffix) => {
+            limit("bytes of a suffix", PATTERN_BYTES_MAX, suffix.len())?;
+            text(TextTest::Suffix(suffix.clone()))
+        }
+        Test::Wildcard(pattern) => text(TextTest::wildcard(pattern)?),
+        Test::Regex(pattern) => text(TextTest::regular_expression(pattern)?),
+        Test::Fuzzy {
+            text: close,
+            distance,
+        } => text(TextTest::close(close, *distance)?),
+        Test::Words {
+            text: words,
+            distance,
+            is_phrase,
+        } => text(TextTest::words(words, *distance, *is_phrase)?),
+        Test::Number(range) => match text_subject {
+            TextSubject::Attribute(key) => Node::Number(key, *range),
+            text_subject => Node::Text(text_subject, TextTest::Number(*range)),
+        },
         Test::Exists => Node::Exists(text_subject),
         Test::TimeRange(_) => return Err(unsupported(subject, test)),
     })
@@ -288,74 +280,12 @@ fn seen_leaf(seen: SeenSubject, subject: &Subject, test: &Test) -> Result<Node> 
     }
 }
 
-fn wildcard(pattern: &str) -> Result<TextTest> {
-    limit("bytes of a wildcard pattern", PATTERN_BYTES_MAX, pattern.len())?;
-    let prefix = pattern.split(['*', '?']).next().unwrap_or_default();
-    let mut expression = String::new();
-    for part in pattern.split_inclusive(['*', '?']) {
-        match part.strip_suffix(['*', '?']) {
-            Some(literal) => {
-                expression.push_str(&regex::escape(literal));
-                expression.push_str(if part.ends_with('*') { ".*" } else { "." });
-            }
-            None => expression.push_str(&regex::escape(part)),
-        }
-    }
-    whole(&expression, prefix.to_owned())
-}
-
-fn regular_expression(pattern: &str) -> Result<TextTest> {
-    limit("bytes of a regular expression", PATTERN_BYTES_MAX, pattern.len())?;
-    let is_plain = |c: char| c.is_alphanumeric() || "_-:/ @,;=%~\"'!<>".contains(c);
-    if pattern.chars().all(|c| is_plain(c) || c == '|') {
-        // Dashboards spell lists like this; terms are found faster than patterns.
-        let mut values: Vec<String> = pattern.split('|').map(str::to_owned).collect();
-        values.sort_unstable();
-        values.dedup();
-        return Ok(TextTest::OneOf(values));
-    }
-    let mut prefix = String::new();
-    if !pattern.contains('|') {
-        let rest = pattern.trim_start_matches(is_plain);
-        prefix.push_str(&pattern[..pattern.len() - rest.len()]);
-        if rest.starts_with(['*', '?', '{']) {
-            // The last character is repeated, perhaps zero times.
-            prefix.pop();
-        }
-    }
-    whole(pattern, prefix)
-}
-
-/// A regular expression that must take the whole text.
-fn whole(expression: &str, prefix: String) -> Result<TextTest> {
-    // Alone first: an unbalanced bracket must not pair with one of the frame.
-    build(expression)?;
-    let regex = build(&format!(r"\A(?:{expression})\z"))?;
-    Ok(TextTest::Pattern { regex, prefix })
-}
-
-fn build(expression: &str) -> Result<Regex> {
-    let built = RegexBuilder::new(expression)
-        .dot_matches_new_line(true)
-        .size_limit(REGEX_BYTES_MAX)
-        .dfa_size_limit(REGEX_BYTES_MAX)
-        .build();
-    built.map_err(|error| match error {
-        regex::Error::CompiledTooBig(limit) => SearchError::OverLimit {
-            what: "bytes of a compiled regular expression",
-            limit,
-            actual: limit + 1,
-        },
-        other => SearchError::InvalidRegex(Box::new(other)),
-    })
-}
-
 fn count(nodes: &mut usize, more: usize) -> Result<()> {
     *nodes += more;
     limit("number of conditions and values", NODES_MAX, *nodes)
 }
 
-fn limit(what: &'static str, limit: usize, actual: usize) -> Result<()> {
+pub(crate) fn limit(what: &'static str, limit: usize, actual: usize) -> Result<()> {
     if actual > limit {
         return Err(SearchError::OverLimit { what, limit, actual });
     }
@@ -367,7 +297,11 @@ fn unsupported(subject: &Subject, test: &Test) -> SearchError {
         Test::Equals(_) | Test::NotEquals(_) | Test::In(_) => "equality with this kind of value",
         Test::Prefix(_) => "a prefix",
         Test::Wildcard(_) => "a wildcard pattern",
+        Test::Suffix(_) => "a suffix",
         Test::Regex(_) => "a regular expression",
+        Test::Fuzzy { .. } => "closeness",
+        Test::Words { .. } => "words",
+        Test::Number(_) => "a range of numbers",
         Test::Exists => "existence",
         Test::TimeRange(_) => "a time range",
     };

@@ -16,8 +16,9 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::{InvertedIndexReader, Searcher, SegmentReader};
 use tideline_model::{Ordinal, TableId, TimelineId};
 
-use crate::mapping::{Fields, KEY_FIELD, Token, ordinal_of};
-use crate::matcher::{Node, TextSubject, TextTest};
+use crate::mapping::{Fields, KEY_FIELD, Token, number_of, ordinal_of};
+use crate::matcher::{Node, TextSubject};
+use crate::text::TextTest;
 
 /// Documents whose keys are read in one call.
 const KEY_GROUP: usize = 256;
@@ -138,6 +139,11 @@ impl<'a> SegmentView<'a> {
                     .map(|value| Token::attribute(self.table, key, value));
                 Bounded::exact(self.terms(tokens)?)
             }
+            Node::Number(key, range) => {
+                let prefix = Token::attribute_numbers(self.table, key);
+                let is_inside = |value: &[u8]| number_of(value).is_some_and(|number| range.contains(number));
+                Bounded::exact(self.passing(&prefix, "", &is_inside)?)
+            }
             Node::Exists(subject) => Bounded::exact(self.exists(subject)?),
             Node::Ids(ids) => Bounded::exact(self.identified(ids)),
             Node::Seen(..) => Bounded {
@@ -184,7 +190,7 @@ impl<'a> SegmentView<'a> {
                 _ => every.min(values.len() as u64 * LISTED_ESTIMATE),
             },
             Node::Ids(ids) => ids.len() as u64,
-            Node::Text(..) | Node::Value(..) => every + 1,
+            Node::Text(..) | Node::Value(..) | Node::Number(..) => every + 1,
             Node::And(nodes) => {
                 let costs = nodes.iter().map(|node| self.estimate(node));
                 costs
@@ -275,13 +281,20 @@ impl<'a> SegmentView<'a> {
 
     /// Documents with a value, behind `prefix`, that passes the test.
     fn values(&self, prefix: &Token, test: &TextTest) -> tantivy::Result<RoaringBitmap> {
-        let literal = match test {
-            TextTest::OneOf(values) => {
-                let tokens = values.iter().map(|value| with_value(prefix.clone(), value));
-                return self.terms(tokens);
-            }
-            TextTest::Prefix(literal) | TextTest::Pattern { prefix: literal, .. } => literal,
-        };
+        if let TextTest::OneOf(values) = test {
+            let tokens = values.iter().map(|value| with_value(prefix.clone(), value));
+            return self.terms(tokens);
+        }
+        self.passing(prefix, test.literal_prefix(), &|value| test.matches_bytes(value))
+    }
+
+    /// Documents with a value, behind `prefix` and beginning with `literal`, that passes. Looks at all those values.
+    fn passing(
+        &self,
+        prefix: &Token,
+        literal: &str,
+        passes: &dyn Fn(&[u8]) -> bool,
+    ) -> tantivy::Result<RoaringBitmap> {
         let first = with_value(prefix.clone(), literal);
         let range = self.terms.terms().range().ge(&first.0);
         let mut stream = match end_of_prefix(&first.0) {
@@ -290,7 +303,7 @@ impl<'a> SegmentView<'a> {
         };
         let mut infos = Vec::new();
         while let Some((token, info)) = stream.next() {
-            if test.matches_bytes(&token[prefix.0.len()..]) {
+            if passes(&token[prefix.0.len()..]) {
                 infos.push(info.clone());
             }
         }

@@ -180,6 +180,7 @@ fn search_kind(error: &SearchError) -> ErrorKind {
         SearchError::Unsupported { .. }
         | SearchError::InvalidId(_)
         | SearchError::InvalidRegex(_)
+        | SearchError::NoWords
         | SearchError::DamagedToken
         | SearchError::ForeignToken
         | SearchError::EmptyPage => ErrorKind::Invalid,

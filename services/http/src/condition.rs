@@ -1,5 +1,7 @@
 //! From a condition as people write it to one that the index answers.
 
+use std::ops::Bound;
+
 use tideline_engine::TimelineSelector;
 use tideline_model::{TimeRange, TimelineId, Timestamp};
 use tideline_openapi::condition::{Condition, Property, Scalar, Subject, Test, TimeSpan};
@@ -112,9 +114,34 @@ fn to_test(test: Test, now: Timestamp) -> index::Test {
         Test::NotEquals(value) => index::Test::NotEquals(to_attribute(value)),
         Test::In(values) => index::Test::In(values.into_iter().map(to_attribute).collect()),
         Test::Prefix(text) => index::Test::Prefix(text),
+        Test::Suffix(text) => index::Test::Suffix(text),
         Test::Wildcard(text) => index::Test::Wildcard(text),
         Test::Regex(text) => index::Test::Regex(text),
+        Test::Fuzzy { text, distance } => index::Test::Fuzzy { text, distance },
+        Test::Text { text, distance } => index::Test::Words {
+            text,
+            distance,
+            is_phrase: false,
+        },
+        Test::Phrase { text, distance } => index::Test::Words {
+            text,
+            distance,
+            is_phrase: true,
+        },
+        Test::Number(bounds) => index::Test::Number(index::NumberRange {
+            low: bound(bounds.gt, bounds.gte),
+            high: bound(bounds.lt, bounds.lte),
+        }),
         Test::Exists(_) => index::Test::Exists,
         Test::Range(span) => index::Test::TimeRange(to_range(span, now)),
+    }
+}
+
+/// One end of a range of numbers.
+fn bound(excluded: Option<f64>, included: Option<f64>) -> Bound<f64> {
+    match (excluded, included) {
+        (Some(excluded), _) => Bound::Excluded(excluded),
+        (None, Some(included)) => Bound::Included(included),
+        (None, None) => Bound::Unbounded,
     }
 }

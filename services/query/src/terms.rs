@@ -3,6 +3,8 @@
 //! Every number has a fixed width, every text and list is preceded by its length, every choice by a number that
 //! stays its own. So two sets of terms are equal exactly if their bytes are.
 
+use std::ops::Bound;
+
 use tideline_engine::Table;
 use tideline_model::{Tier, TimeRange, TimelineId};
 use tideline_search_index::{Condition, Subject, Test};
@@ -131,6 +133,26 @@ impl Terms {
             Test::Regex(pattern) => self.choice(5).text(pattern),
             Test::Exists => self.choice(6),
             Test::TimeRange(range) => self.choice(7).range(*range),
+            Test::Suffix(text) => self.choice(8).text(text),
+            Test::Fuzzy { text, distance } => self.choice(9).choice(*distance).text(text),
+            Test::Words {
+                text,
+                distance,
+                is_phrase,
+            } => {
+                let terms = self.choice(10).choice(*distance).choice(u8::from(*is_phrase));
+                terms.text(text)
+            }
+            Test::Number(range) => self.choice(11).bound(range.low).bound(range.high),
+        }
+    }
+
+    /// One end of a range of numbers.
+    fn bound(self, bound: Bound<f64>) -> Self {
+        match bound {
+            Bound::Unbounded => self.choice(0),
+            Bound::Included(number) => self.choice(1).number(number.to_bits()),
+            Bound::Excluded(number) => self.choice(2).number(number.to_bits()),
         }
     }
 

@@ -1,17 +1,32 @@
 //! Whatever the index has reached, an answer is what the model says.
 
+use std::ops::Bound;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 use tideline_model::{Ordinal, TableId, TimeRange, TimelineId};
-use tideline_search_index::{Condition, Subject, Test};
+use tideline_search_index::{Condition, NumberRange, Subject, Test};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::harness::Database;
 
 const MEASUREMENTS: [&str; 3] = ["cpu", "mem", "disk io"];
 const TAG_KEYS: [&str; 5] = ["host", "dc", "rack", "a", "a\0b"];
-const VALUES: [&str; 10] = [
-    "a", "b", "ab", "b\0c", "web-1", "web-2", "web-10", "ü", "x\ny", "*",
+const VALUES: [&str; 14] = [
+    "a",
+    "b",
+    "ab",
+    "b\0c",
+    "web-1",
+    "web-2",
+    "web-10",
+    "ü",
+    "x\ny",
+    "*",
+    "1.5",
+    "-7",
+    "Web 1 Über",
+    "nan",
 ];
 const ATTRIBUTE_KEYS: [&str; 2] = ["owner", "rack"];
 const WILDCARDS: [&str; 8] = ["*", "web-*", "*b*", "?", "w?b-1*", "", "ü*", "x?y"];
@@ -29,6 +44,9 @@ const REGEXES: [&str; 12] = [
     "b\\x00c",
     "ü+",
 ];
+
+const FUZZY: [&str; 9] = ["", "a", "ba", "wbe-1", "web-1", "we-10", "Ü", "1.6", "web1"];
+const WORDS: [&str; 8] = ["web", "1 web", "WEB 1", "wbe 1", "über", "uber web", "b c", "10"];
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -64,6 +82,18 @@ fn range() -> impl Strategy<Value = TimeRange> {
     (0..100i64, 0..100i64).prop_map(|(start, end)| TimeRange::new(start, end))
 }
 
+fn numbers() -> impl Strategy<Value = NumberRange> {
+    let bound = || {
+        let number = select(vec![-7.0, -0.0, 0.0, 1.0, 1.5, 12.0]);
+        prop_oneof![
+            1 => Just(Bound::Unbounded),
+            2 => number.clone().prop_map(Bound::Included),
+            2 => number.prop_map(Bound::Excluded),
+        ]
+    };
+    (bound(), bound()).prop_map(|(low, high)| NumberRange { low, high })
+}
+
 fn leaf() -> impl Strategy<Value = Condition> {
     let tag = select(TAG_KEYS.to_vec()).prop_map(|key| Subject::Tag(key.to_owned()));
     let attribute_key = select(ATTRIBUTE_KEYS.to_vec()).prop_map(|key| Subject::Attribute(key.to_owned()));
@@ -81,11 +111,17 @@ fn leaf() -> impl Strategy<Value = Condition> {
         2 => select(WILDCARDS.to_vec()).prop_map(|text| Test::Wildcard(text.to_owned())),
         2 => select(REGEXES.to_vec()).prop_map(|text| Test::Regex(text.to_owned())),
         2 => Just(Test::Exists),
+        2 => select(vec!["", "1", "-1", "b", "ü"]).prop_map(|text| Test::Suffix(text.to_owned())),
+        3 => (select(FUZZY.to_vec()), 0..=2u8).prop_map(|(text, distance)| Test::Fuzzy { text: text.to_owned(), distance }),
+        3 => (select(WORDS.to_vec()), 0..=2u8, any::<bool>())
+            .prop_map(|(text, distance, is_phrase)| Test::Words { text: text.to_owned(), distance, is_phrase }),
+        2 => numbers().prop_map(Test::Number),
     ];
     let typed = prop_oneof![
         attribute().prop_map(Test::Equals),
         attribute().prop_map(Test::NotEquals),
         prop::collection::vec(attribute(), 0..4).prop_map(Test::In),
+        numbers().prop_map(Test::Number),
     ];
     let time = prop_oneof![Just(Subject::FirstSeen), Just(Subject::LastSeen)];
     prop_oneof![
@@ -214,6 +250,27 @@ fn large_tables_are_searched_exactly() {
             tag("dc", "odd"),
         ]),
         of(owner.clone(), Test::Equals(AttributeValue::Number(1.0))),
+        of(
+            owner.clone(),
+            Test::Number(NumberRange {
+                low: Bound::Excluded(0.0),
+                high: Bound::Unbounded,
+            }),
+        ),
+        of(
+            Subject::Tag("rack".into()),
+            Test::Number(NumberRange {
+                low: Bound::Included(17.0),
+                high: Bound::Excluded(19.0),
+            }),
+        ),
+        of(
+            Subject::Source,
+            Test::Fuzzy {
+                text: "hots-7".into(),
+                distance: 2,
+            },
+        ),
         not(of(owner, Test::Exists)),
         named.clone(),
         not(named.clone()),

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeBounds;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -272,6 +273,37 @@ impl Modelled {
             Test::NotEquals(other) => value != *other,
             Test::In(others) => others.contains(&value),
             Test::Prefix(prefix) => as_text.is_some_and(|text| text.starts_with(prefix)),
+            Test::Suffix(suffix) => as_text.is_some_and(|text| text.ends_with(suffix)),
+            Test::Fuzzy {
+                text: close,
+                distance,
+            } => as_text.is_some_and(|text| !text.is_empty() && edits(close, text) <= (*distance).into()),
+            Test::Words {
+                text: asked,
+                distance,
+                is_phrase,
+            } => as_text.is_some_and(|text| {
+                let (asked, found) = (words(asked), words(text));
+                let is = |asked: &String, found: &String| edits(asked, found) <= (*distance).into();
+                if *is_phrase {
+                    let mut places = found.windows(asked.len());
+                    places.any(|found| asked.iter().zip(found).all(|(asked, found)| is(asked, found)))
+                } else {
+                    asked
+                        .iter()
+                        .all(|asked| found.iter().any(|found| is(asked, found)))
+                }
+            }),
+            Test::Number(range) => {
+                let number = match &value {
+                    AttributeValue::Number(number) => Some(*number),
+                    AttributeValue::Text(text) if !matches!(subject, Subject::Attribute(_)) => {
+                        text.parse().ok().filter(|number: &f64| number.is_finite())
+                    }
+                    _ => None,
+                };
+                number.is_some_and(|number| (range.low, range.high).contains(&number))
+            }
             Test::Wildcard(pattern) => {
                 let pattern: Vec<char> = pattern.chars().collect();
                 as_text.is_some_and(|text| fits(&pattern, &text.chars().collect::<Vec<_>>()))
@@ -281,6 +313,43 @@ impl Modelled {
             Test::TimeRange(_) => panic!("ranges are asked of times only"),
         }
     }
+}
+
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for c in text.chars() {
+        if c.is_alphanumeric() {
+            words.last_mut().expect("one at least").extend(c.to_lowercase());
+        } else {
+            words.push(String::new());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Characters inserted, removed, replaced, and neighbours swapped, none of them twice.
+fn edits(one: &str, other: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            table[i][j] = match (i, j) {
+                (0, _) | (_, 0) => i + j,
+                _ => {
+                    let replaced = table[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                    let least = replaced.min(table[i - 1][j] + 1).min(table[i][j - 1] + 1);
+                    let is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                    if is_swap {
+                        least.min(table[i - 2][j - 2] + 1)
+                    } else {
+                        least
+                    }
+                }
+            };
+        }
+    }
+    table[a.len()][b.len()]
 }
 
 fn fits(pattern: &[char], text: &[char]) -> bool {

@@ -49,6 +49,30 @@ fn limits_name_the_limit_and_what_was_given() {
 }
 
 #[test]
+fn fuzzy_and_word_searches_are_bounded() {
+    let fuzzy = |text: String, distance| host(Test::Fuzzy { text, distance });
+    let words = |text: String| {
+        host(Test::Words {
+            text,
+            distance: 0,
+            is_phrase: false,
+        })
+    };
+    for (condition, said) in [
+        (
+            fuzzy("a".into(), 3),
+            "distance of a fuzzy search of 3 is over the limit of 2",
+        ),
+        (fuzzy("a".repeat(65), 1), "characters of a fuzzy search of 65"),
+        (words("a ".repeat(33)), "words of a text search of 33"),
+        (words("- /".into()), "at least one word"),
+    ] {
+        let refusal = refusal(&condition);
+        assert!(refusal.contains(said), "{refusal}");
+    }
+}
+
+#[test]
 fn broken_patterns_are_refused() {
     for pattern in ["(", "a)|(b", "[z-a]", "(?x)a # comment", "\\"] {
         assert!(

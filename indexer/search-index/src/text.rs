@@ -1,0 +1,274 @@
+//! Tests of a text, checked and compiled: what a subject's value must be, begin or end with, fit, say or be close to.
+//!
+//! A test is asked of every distinct value of a subject, once for each search, and of the values of fresh timelines. So
+//! it borrows, and allocates only to look at words.
+
+use std::ops::Bound;
+use std::sync::{Arc, LazyLock};
+
+use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder};
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::condition::{
+    DISTANCE_MAX, FUZZY_CHARS_MAX, NumberRange, PATTERN_BYTES_MAX, REGEX_BYTES_MAX, WORDS_MAX,
+};
+use crate::matcher::limit;
+use crate::{Result, SearchError};
+
+/// A test of a text.
+#[derive(Debug, Clone)]
+pub(crate) enum TextTest {
+    /// Sorted, without repetition.
+    OneOf(Vec<String>),
+    Prefix(String),
+    Suffix(String),
+    /// The whole text fits; every text that does begins with `prefix`.
+    Pattern {
+        regex: Regex,
+        prefix: String,
+    },
+    /// The whole text is close to another, and not empty.
+    Close(Close),
+    /// All of these are among the words of the text.
+    Words(Vec<Word>),
+    /// These are words of the text, one after the other.
+    Phrase(Vec<Word>),
+    /// The text reads as a number in the range.
+    Number(NumberRange),
+}
+
+/// A word that is asked for, in small letters.
+#[derive(Debug, Clone)]
+pub(crate) enum Word {
+    Same(String),
+    Close(Close),
+}
+
+/// A text that few edits make of another. An edit inserts, removes or replaces a character, or swaps two neighbours.
+#[derive(Clone)]
+pub(crate) struct Close {
+    automaton: Arc<DFA>,
+    edits_max: u8,
+}
+
+impl TextTest {
+    /// All of `text` fits; `*` stands for any text, `?` for any one character.
+    pub(crate) fn wildcard(pattern: &str) -> Result<Self> {
+        wildcard(pattern)
+    }
+
+    /// All of it fits the regular expression.
+    pub(crate) fn regular_expression(pattern: &str) -> Result<Self> {
+        regular_expression(pattern)
+    }
+
+    /// It is not empty, and within so many edits of `text`.
+    pub(crate) fn close(text: &str, edits_max: u8) -> Result<Self> {
+        Ok(match edits_max {
+            0 if text.is_empty() => Self::OneOf(Vec::new()),
+            0 => Self::OneOf(vec![text.to_owned()]),
+            _ => Self::Close(Close::new(text, edits_max)?),
+        })
+    }
+
+    /// It says all the words of `asked`, each within so many edits; as a phrase if they must follow each other.
+    pub(crate) fn words(asked: &str, edits_max: u8, is_phrase: bool) -> Result<Self> {
+        limit("bytes of a text search", PATTERN_BYTES_MAX, asked.len())?;
+        let asked: Vec<String> = words(asked).collect();
+        limit("words of a text search", WORDS_MAX, asked.len())?;
+        if asked.is_empty() {
+            return Err(SearchError::NoWords);
+        }
+        let compiled = asked.into_iter().map(|word| match edits_max {
+            0 => Ok(Word::Same(word)),
+            _ => Close::new(&word, edits_max).map(Word::Close),
+        });
+        let compiled = compiled.collect::<Result<Vec<_>>>()?;
+        Ok(match is_phrase {
+            false => Self::Words(compiled),
+            true => Self::Phrase(compiled),
+        })
+    }
+
+    /// What every text that passes begins with.
+    pub(crate) fn literal_prefix(&self) -> &str {
+        match self {
+            Self::Prefix(prefix) | Self::Pattern { prefix, .. } => prefix,
+            _ => "",
+        }
+    }
+
+    /// Whether a text passes.
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        self.matches_bytes(text.as_bytes())
+    }
+
+    /// As `matches`, for the bytes of a text.
+    pub(crate) fn matches_bytes(&self, text: &[u8]) -> bool {
+        match self {
+            Self::OneOf(values) => values
+                .binary_search_by(|value| value.as_bytes().cmp(text))
+                .is_ok(),
+            Self::Prefix(prefix) => text.starts_with(prefix.as_bytes()),
+            Self::Suffix(suffix) => text.ends_with(suffix.as_bytes()),
+            Self::Pattern { regex, prefix } => text.starts_with(prefix.as_bytes()) && regex.is_match(text),
+            Self::Close(close) => !text.is_empty() && close.to(text),
+            Self::Words(asked) => {
+                let found: Vec<String> = read(text).map(words).into_iter().flatten().collect();
+                asked.iter().all(|word| found.iter().any(|found| word.is(found)))
+            }
+            Self::Phrase(asked) => {
+                let found: Vec<String> = read(text).map(words).into_iter().flatten().collect();
+                found.windows(asked.len()).any(|found| {
+                    let mut pairs = asked.iter().zip(found);
+                    pairs.all(|(word, found)| word.is(found))
+                })
+            }
+            Self::Number(range) => read(text)
+                .and_then(number)
+                .is_some_and(|number| range.contains(number)),
+        }
+    }
+}
+
+impl NumberRange {
+    /// Whether a number lies in it.
+    pub fn contains(&self, number: f64) -> bool {
+        let is_above = match self.low {
+            Bound::Included(low) => low <= number,
+            Bound::Excluded(low) => low < number,
+            Bound::Unbounded => true,
+        };
+        let is_below = match self.high {
+            Bound::Included(high) => number <= high,
+            Bound::Excluded(high) => number < high,
+            Bound::Unbounded => true,
+        };
+        is_above && is_below
+    }
+}
+
+impl Word {
+    fn is(&self, word: &str) -> bool {
+        match self {
+            Self::Same(asked) => asked == word,
+            Self::Close(close) => close.to(word.as_bytes()),
+        }
+    }
+}
+
+impl Close {
+    fn new(text: &str, edits_max: u8) -> Result<Self> {
+        /// What the automata of each number of edits are made with; making these takes milliseconds.
+        static BUILDERS: [LazyLock<LevenshteinAutomatonBuilder>; DISTANCE_MAX as usize] = [
+            LazyLock::new(|| LevenshteinAutomatonBuilder::new(1, true)),
+            LazyLock::new(|| LevenshteinAutomatonBuilder::new(2, true)),
+        ];
+        limit(
+            "distance of a fuzzy search",
+            DISTANCE_MAX.into(),
+            edits_max.into(),
+        )?;
+        limit(
+            "characters of a fuzzy search",
+            FUZZY_CHARS_MAX,
+            text.chars().count(),
+        )?;
+        let builder = &BUILDERS[usize::from(edits_max) - 1];
+        Ok(Self {
+            automaton: Arc::new(builder.build_dfa(text)),
+            edits_max,
+        })
+    }
+
+    fn to(&self, text: &[u8]) -> bool {
+        matches!(self.automaton.eval(text), Distance::Exact(edits) if edits <= self.edits_max)
+    }
+}
+
+impl std::fmt::Debug for Close {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Close")
+            .field("edits_max", &self.edits_max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The words of a text: letters and digits without a break, in small letters.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let parts = text.split(|c: char| !c.is_alphanumeric());
+    parts.filter(|part| !part.is_empty()).map(str::to_lowercase)
+}
+
+/// Values in the index are texts; what is not cannot pass.
+fn read(text: &[u8]) -> Option<&str> {
+    std::str::from_utf8(text).ok()
+}
+
+/// The finite number that a text reads as.
+fn number(text: &str) -> Option<f64> {
+    let number: f64 = text.parse().ok()?;
+    number.is_finite().then_some(number)
+}
+
+fn wildcard(pattern: &str) -> Result<TextTest> {
+    limit("bytes of a wildcard pattern", PATTERN_BYTES_MAX, pattern.len())?;
+    let prefix = pattern.split(['*', '?']).next().unwrap_or_default();
+    let mut expression = String::new();
+    for part in pattern.split_inclusive(['*', '?']) {
+        match part.strip_suffix(['*', '?']) {
+            Some(literal) => {
+                expression.push_str(&regex::escape(literal));
+                expression.push_str(if part.ends_with('*') { ".*" } else { "." });
+            }
+            None => expression.push_str(&regex::escape(part)),
+        }
+    }
+    whole(&expression, prefix.to_owned())
+}
+
+fn regular_expression(pattern: &str) -> Result<TextTest> {
+    limit("bytes of a regular expression", PATTERN_BYTES_MAX, pattern.len())?;
+    let is_plain = |c: char| c.is_alphanumeric() || "_-:/ @,;=%~\"'!<>".contains(c);
+    if pattern.chars().all(|c| is_plain(c) || c == '|') {
+        // Dashboards spell lists like this; terms are found faster than patterns.
+        let mut values: Vec<String> = pattern.split('|').map(str::to_owned).collect();
+        values.sort_unstable();
+        values.dedup();
+        return Ok(TextTest::OneOf(values));
+    }
+    let mut prefix = String::new();
+    if !pattern.contains('|') {
+        let rest = pattern.trim_start_matches(is_plain);
+        prefix.push_str(&pattern[..pattern.len() - rest.len()]);
+        if rest.starts_with(['*', '?', '{']) {
+            // The last character is repeated, perhaps zero times.
+            prefix.pop();
+        }
+    }
+    whole(pattern, prefix)
+}
+
+/// A regular expression that must take the whole text.
+fn whole(expression: &str, prefix: String) -> Result<TextTest> {
+    // Alone first: an unbalanced bracket must not pair with one of the frame.
+    build(expression)?;
+    let regex = build(&format!(r"\A(?:{expression})\z"))?;
+    Ok(TextTest::Pattern { regex, prefix })
+}
+
+fn build(expression: &str) -> Result<Regex> {
+    let built = RegexBuilder::new(expression)
+        .dot_matches_new_line(true)
+        .size_limit(REGEX_BYTES_MAX)
+        .dfa_size_limit(REGEX_BYTES_MAX)
+        .build();
+    built.map_err(|error| match error {
+        regex::Error::CompiledTooBig(limit) => SearchError::OverLimit {
+            what: "bytes of a compiled regular expression",
+            limit,
+            actual: limit + 1,
+        },
+        other => SearchError::InvalidRegex(Box::new(other)),
+    })
+}
