@@ -31,6 +31,7 @@ pub mod clock;
 pub mod condition;
 pub mod delete;
 pub mod error;
+pub mod facet;
 pub mod influx;
 pub mod job;
 pub mod name;

@@ -39,6 +39,9 @@ pub enum SearchError {
     /// A page of no timelines.
     #[error("a page holds at least one timeline")]
     EmptyPage,
+    /// A facet without a key or of no groups.
+    #[error("a facet has at least one key and one group")]
+    EmptyFacet,
     /// The folder of the index cannot be made.
     #[error("index folder {path}: {source}")]
     Folder {

@@ -17,6 +17,7 @@
 //! | [`matcher`] | [`Matcher`]: the tree as checked, and its evaluation on one timeline |
 //! | [`index`] | [`SearchIndex`]: open, attach, notify, flush, close |
 //! | [`find`] | [`FindRequest`] and [`FindPage`]: order and paging |
+//! | [`facet`] | [`FacetRequest`] and [`Facets`]: counts by value |
 //! | `search` | the answer: committed hits and fresh timelines |
 //! | `segment` | the tree on one tantivy segment, as sets of documents |
 //! | `text` | tests of a text: patterns, closeness, words |
@@ -26,6 +27,7 @@
 
 pub mod condition;
 pub mod error;
+pub mod facet;
 pub mod find;
 pub mod index;
 pub mod matcher;
@@ -39,6 +41,7 @@ mod text;
 
 pub use condition::{Condition, NumberRange, Subject, Test};
 pub use error::SearchError;
+pub use facet::{FacetGroup, FacetOrder, FacetRequest, Facets};
 pub use find::{FindPage, FindRequest, Order, Sort};
 pub use index::{IndexOptions, IndexStatus, SearchIndex};
 pub use matcher::{Matcher, Seen, SeenLookup};

@@ -183,6 +183,7 @@ fn search_kind(error: &SearchError) -> ErrorKind {
         | SearchError::NoWords
         | SearchError::DamagedToken
         | SearchError::ForeignToken
+        | SearchError::EmptyFacet
         | SearchError::EmptyPage => ErrorKind::Invalid,
         SearchError::Closed => ErrorKind::Unavailable,
         SearchError::Folder { .. } | SearchError::Thread(_) | SearchError::Commit(_) => ErrorKind::Internal,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use roaring::RoaringBitmap;
 use tideline_model::{Ordinal, TimelineId, Timestamp};
-use tideline_search_index::{Condition, FindRequest, Seen, SeenLookup};
+use tideline_search_index::{Condition, FacetRequest, Facets, FindRequest, Seen, SeenLookup};
 use tideline_series_store::FieldInfo;
 use tideline_timeline_catalog::{AttributeValue, CatalogReader, CountedName, NameSelection};
 
@@ -52,6 +52,13 @@ impl Engine {
             total: page.total,
             next: page.next,
         })
+    }
+
+    /// How many of the timelines that meet a condition have which values.
+    pub fn facets(&self, table: &Table, request: &FacetRequest) -> Result<Facets> {
+        Ok(self
+            .index
+            .facets(&table.catalog, request, &self.seen_lookup(table))?)
     }
 
     /// All timelines that meet a condition, as ordinals.

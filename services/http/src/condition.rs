@@ -34,23 +34,29 @@ pub(crate) fn to_index(condition: Condition, now: Timestamp) -> index::Condition
 
 /// A sort key for the index.
 pub(crate) fn to_sort(key: SortKey) -> Result<Sort> {
-    let subject = match (key.tag, key.attribute, key.property) {
-        (Some(tag), None, None) => Subject::Tag(tag),
-        (None, Some(attribute), None) => Subject::Attribute(attribute),
-        (None, None, Some(property)) => Subject::Property(property),
-        _ => {
-            return Err(Failure::invalid(
-                "a sort key is exactly one of tag, attribute and property",
-            ));
-        }
-    };
+    let subject = one_subject(key.tag, key.attribute, key.property)
+        .ok_or_else(|| Failure::invalid("a sort key is exactly one of tag, attribute and property"))?;
     Ok(Sort {
-        subject: to_subject(subject),
+        subject,
         order: match key.order {
             SortOrder::Ascending => Order::Ascending,
             SortOrder::Descending => Order::Descending,
         },
     })
+}
+
+/// The one subject that is named; `None` where none or several are.
+pub(crate) fn one_subject(
+    tag: Option<String>,
+    attribute: Option<String>,
+    property: Option<Property>,
+) -> Option<index::Subject> {
+    Some(to_subject(match (tag, attribute, property) {
+        (Some(tag), None, None) => Subject::Tag(tag),
+        (None, Some(attribute), None) => Subject::Attribute(attribute),
+        (None, None, Some(property)) => Subject::Property(property),
+        _ => return None,
+    }))
 }
 
 /// A half-open range; what is left away is open.

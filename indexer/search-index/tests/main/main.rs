@@ -1,6 +1,7 @@
 //! The search index against a naive model that knows neither tantivy nor the catalog's matcher.
 
 mod exactness;
+mod facets;
 mod harness;
 mod limits;
 mod paging;

@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod docs;
+pub(crate) mod facets;
 mod influx;
 pub(crate) mod influx_v1;
 pub(crate) mod influx_v2;

@@ -1,0 +1,290 @@
+//! Facets: how many of the timelines that meet a condition have which values, and within each value which others.
+//!
+//! Timelines are counted by the values of all keys at once, in one pass over the hits; the tree is made of those counts
+//! afterwards. So sub-groups cost no further pass, and memory depends on how many combinations there are, which is
+//! limited.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+
+use tideline_model::Ordinal;
+use tideline_timeline_catalog::{AttributeValue, Catalog, Entry};
+
+use crate::matcher::SeenLookup;
+use crate::{Condition, Result, SearchError, SearchIndex, Subject};
+
+/// Most keys of a request, which is the depth of its tree.
+pub const FACET_KEYS_MAX: usize = 4;
+/// Most groups of each level.
+pub const FACET_GROUPS_MAX: usize = 10_000;
+/// Most combinations of values that are counted.
+pub const FACET_COMBINATIONS_MAX: usize = 1_000_000;
+/// Timelines that are counted under one lock of the catalog.
+const COUNT_GROUP: usize = 4_096;
+/// The number of the value that is missing, in each [`Values`].
+const MISSING: u32 = 0;
+
+/// Which timelines are counted, by which keys.
+#[derive(Debug, Clone)]
+pub struct FacetRequest {
+    /// Which timelines.
+    pub condition: Condition,
+    /// What they are counted by, 1 to [`FACET_KEYS_MAX`]: measurement, source, tags or attributes.
+    pub by: Vec<Subject>,
+    /// Most groups of each level, 1 to [`FACET_GROUPS_MAX`].
+    pub limit: usize,
+    /// Which groups come first.
+    pub order: FacetOrder,
+}
+
+/// The order of groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FacetOrder {
+    /// Most timelines first; equal ones by value.
+    #[default]
+    Count,
+    /// By value: missing, booleans, numbers, texts by bytes.
+    Value,
+}
+
+/// The counts of one level.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Facets {
+    /// Timelines in all groups, also in those beyond the limit.
+    pub timelines: u64,
+    /// How many groups there are, also beyond the limit.
+    pub distinct: u64,
+    /// The groups, in order, up to the limit.
+    pub groups: Vec<FacetGroup>,
+}
+
+/// The timelines with one value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FacetGroup {
+    /// The value; `None` where timelines have none.
+    pub value: Option<AttributeValue>,
+    /// What is within, by the next key; on the last level only its count of timelines.
+    pub within: Facets,
+}
+
+impl SearchIndex {
+    /// Counts the timelines that meet a condition, by the values of some keys.
+    ///
+    /// Costs a search, and about 0.2 µs a hit and key.
+    pub fn facets(&self, catalog: &Catalog, request: &FacetRequest, seen: &dyn SeenLookup) -> Result<Facets> {
+        check(request)?;
+        let hits = self.search(catalog, &request.condition, seen)?;
+        let mut count = Count::new(&request.by);
+        let mut rest = hits.iter().map(Ordinal);
+        loop {
+            let mut group = rest.by_ref().take(COUNT_GROUP).peekable();
+            if group.peek().is_none() {
+                break;
+            }
+            let reader = catalog.reader();
+            for entry in group.filter_map(|ordinal| reader.entry(ordinal)) {
+                count.take(&entry)?;
+            }
+        }
+        Ok(count.tree(request))
+    }
+}
+
+fn check(request: &FacetRequest) -> Result<()> {
+    let limit = |what, limit, actual| {
+        if actual > limit {
+            return Err(SearchError::OverLimit { what, limit, actual });
+        }
+        Ok(())
+    };
+    limit("number of facet keys", FACET_KEYS_MAX, request.by.len())?;
+    limit("groups of a facet", FACET_GROUPS_MAX, request.limit)?;
+    if request.by.is_empty() || request.limit == 0 {
+        return Err(SearchError::EmptyFacet);
+    }
+    for subject in &request.by {
+        let subject = match subject {
+            Subject::Id => "the timeline id",
+            Subject::FirstSeen => "first seen",
+            Subject::LastSeen => "last seen",
+            _ => continue,
+        };
+        return Err(SearchError::Unsupported {
+            test: "a count of values",
+            subject: subject.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// The numbers of the values of all keys of one timeline; what is beyond the keys is zero.
+type Combination = [u32; FACET_KEYS_MAX];
+
+/// Timelines while they are counted.
+struct Count<'a> {
+    by: &'a [Subject],
+    values: Vec<Values>,
+    combinations: HashMap<Combination, u64>,
+}
+
+/// The values of one key, numbered as they are met; number 0 is the missing one.
+#[derive(Default)]
+struct Values {
+    texts: HashMap<String, u32>,
+    /// By the bits of the double; both zeros are one.
+    numbers: HashMap<u64, u32>,
+    booleans: [Option<u32>; 2],
+    all: Vec<AttributeValue>,
+}
+
+impl<'a> Count<'a> {
+    fn new(by: &'a [Subject]) -> Self {
+        Self {
+            by,
+            values: by.iter().map(|_| Values::default()).collect(),
+            combinations: HashMap::new(),
+        }
+    }
+
+    fn take(&mut self, entry: &Entry<'_>) -> Result<()> {
+        let mut combination = [0; FACET_KEYS_MAX];
+        for ((number, subject), values) in combination.iter_mut().zip(self.by).zip(&mut self.values) {
+            let text = match subject {
+                Subject::Measurement => Some(entry.measurement()),
+                Subject::Source => entry.source(),
+                Subject::Tag(key) => entry.tag(key),
+                Subject::Attribute(key) => {
+                    let value = entry.attributes().and_then(|attributes| attributes.get(key));
+                    *number = value.map_or(MISSING, |value| values.attribute(value));
+                    continue;
+                }
+                Subject::Id | Subject::FirstSeen | Subject::LastSeen => None,
+            };
+            *number = text.map_or(MISSING, |text| values.text(text));
+        }
+        let actual = self.combinations.len() + 1;
+        match self.combinations.entry(combination) {
+            Slot::Occupied(mut count) => *count.get_mut() += 1,
+            Slot::Vacant(_) if actual > FACET_COMBINATIONS_MAX => {
+                return Err(SearchError::OverLimit {
+                    what: "number of groups and sub-groups of a facet",
+                    limit: FACET_COMBINATIONS_MAX,
+                    actual,
+                });
+            }
+            Slot::Vacant(count) => {
+                count.insert(1);
+            }
+        }
+        Ok(())
+    }
+
+    fn tree(self, request: &FacetRequest) -> Facets {
+        let mut counts: Vec<(Combination, u64)> = self.combinations.into_iter().collect();
+        counts.sort_unstable();
+        level(&self.values, &counts, 0, request)
+    }
+}
+
+/// The groups of sorted counts that are alike in the keys before `depth`.
+fn level(values: &[Values], counts: &[(Combination, u64)], depth: usize, request: &FacetRequest) -> Facets {
+    let timelines = counts.iter().map(|(_, count)| count).sum();
+    let Some(of_key) = values.get(depth) else {
+        return Facets {
+            timelines,
+            ..Facets::default()
+        };
+    };
+    let by_value = counts.chunk_by(|(one, _), (other, _)| one[depth] == other[depth]);
+    let mut groups: Vec<(u64, u32, &[(Combination, u64)])> = by_value
+        .map(|alike| {
+            let timelines = alike.iter().map(|(_, count)| count).sum();
+            (timelines, alike[0].0[depth], alike)
+        })
+        .collect();
+    let distinct = groups.len() as u64;
+    groups.sort_by(|(count, value, _), (other_count, other, _)| {
+        let values = of_key.get(*value).cmp_by_kind(of_key.get(*other));
+        match request.order {
+            FacetOrder::Count => other_count.cmp(count).then(values),
+            FacetOrder::Value => values,
+        }
+    });
+    groups.truncate(request.limit);
+    let groups = groups.into_iter().map(|(_, value, alike)| FacetGroup {
+        value: of_key.get(value).cloned(),
+        within: level(values, alike, depth + 1, request),
+    });
+    Facets {
+        timelines,
+        distinct,
+        groups: groups.collect(),
+    }
+}
+
+/// Values in the order in which groups are shown.
+trait ByKind {
+    fn cmp_by_kind(self, other: Self) -> std::cmp::Ordering;
+}
+
+impl ByKind for Option<&AttributeValue> {
+    fn cmp_by_kind(self, other: Self) -> std::cmp::Ordering {
+        let rank = |value: Option<&AttributeValue>| match value {
+            None => 0,
+            Some(AttributeValue::Boolean(_)) => 1,
+            Some(AttributeValue::Number(_)) => 2,
+            Some(AttributeValue::Text(_)) => 3,
+        };
+        match (self, other) {
+            (Some(AttributeValue::Boolean(a)), Some(AttributeValue::Boolean(b))) => a.cmp(b),
+            (Some(AttributeValue::Number(a)), Some(AttributeValue::Number(b))) => a.total_cmp(b),
+            (Some(AttributeValue::Text(a)), Some(AttributeValue::Text(b))) => a.cmp(b),
+            _ => rank(self).cmp(&rank(other)),
+        }
+    }
+}
+
+impl Values {
+    /// The value of a number; `None` for the missing one.
+    fn get(&self, number: u32) -> Option<&AttributeValue> {
+        self.all.get((number as usize).checked_sub(1)?)
+    }
+
+    fn text(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.texts.get(text) {
+            return *number;
+        }
+        let number = self.add(AttributeValue::Text(text.to_owned()));
+        self.texts.insert(text.to_owned(), number);
+        number
+    }
+
+    fn attribute(&mut self, value: &AttributeValue) -> u32 {
+        match value {
+            AttributeValue::Text(text) => self.text(text),
+            AttributeValue::Boolean(boolean) => match self.booleans[usize::from(*boolean)] {
+                Some(number) => number,
+                None => {
+                    let number = self.add(value.clone());
+                    *self.booleans[usize::from(*boolean)].insert(number)
+                }
+            },
+            AttributeValue::Number(double) => {
+                let double = if *double == 0.0 { 0.0 } else { *double };
+                match self.numbers.get(&double.to_bits()) {
+                    Some(number) => *number,
+                    None => {
+                        let number = self.add(AttributeValue::Number(double));
+                        self.numbers.insert(double.to_bits(), number);
+                        number
+                    }
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, value: AttributeValue) -> u32 {
+        self.all.push(value);
+        u32::try_from(self.all.len()).expect("a table has fewer than 2³² timelines")
+    }
+}

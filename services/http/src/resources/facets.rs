@@ -1,0 +1,76 @@
+//! `/v1/tables/{table}/timelines/facets`: how many timelines have which values.
+
+use axum::Json;
+use axum::extract::State;
+use tideline_openapi::facet::{FacetGroup, FacetKey, FacetList, FacetOrder, FacetSearch};
+use tideline_search_index as index;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::condition::{from_attribute, one_subject, to_index};
+use crate::context::RequestId;
+use crate::extract::{Json as JsonBody, Path};
+use crate::failure::{Failure, Result};
+use crate::resources::{Failures, TablePath};
+
+/// Groups of a level where the request does not say.
+const GROUPS_DEFAULT: usize = 10;
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(facets))
+}
+
+/// Count timelines by values
+///
+/// How many of the timelines that meet a condition have which value of a tag, an attribute, the measurement or the
+/// source; and within each value which values of the next key.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/timelines/facets", tag = "timelines",
+    params(TablePath),
+    request_body = FacetSearch,
+    responses((status = 200, description = "The counts", body = FacetList), Failures)
+)]
+async fn facets(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    JsonBody(search): JsonBody<FacetSearch>,
+) -> Result<Json<FacetList>> {
+    let now = app.engine.clock().now();
+    let condition = search.condition;
+    let request = index::FacetRequest {
+        condition: condition.map_or(index::Condition::All, |condition| to_index(condition, now)),
+        by: search.by.into_iter().map(to_subject).collect::<Result<_>>()?,
+        limit: search.limit.unwrap_or(GROUPS_DEFAULT),
+        order: match search.order {
+            FacetOrder::Count => index::FacetOrder::Count,
+            FacetOrder::Value => index::FacetOrder::Value,
+        },
+    };
+    let depth = request.by.len();
+    let facets = app.read_table(table, move |engine, table| Ok(engine.facets(table, &request)?));
+    let facets = facets.await?;
+    Ok(Json(FacetList {
+        timelines: facets.timelines,
+        distinct: facets.distinct,
+        groups: shown(facets.groups, depth - 1),
+        request_id: id.into(),
+    }))
+}
+
+fn to_subject(key: FacetKey) -> Result<index::Subject> {
+    one_subject(key.tag, key.attribute, key.property)
+        .ok_or_else(|| Failure::invalid("a facet key is exactly one of tag, attribute and property"))
+}
+
+/// Groups as they are shown, with so many levels within.
+fn shown(groups: Vec<index::FacetGroup>, levels: usize) -> Vec<FacetGroup> {
+    let groups = groups.into_iter().map(|group| FacetGroup {
+        value: group.value.map(from_attribute),
+        timelines: group.within.timelines,
+        distinct: (levels > 0).then_some(group.within.distinct),
+        groups: (levels > 0).then(|| shown(group.within.groups, levels.saturating_sub(1))),
+    });
+    groups.collect()
+}
