@@ -5,7 +5,17 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tideline_server::{Resolved, Sources};
 
+use crate::commands::delete::DeleteArguments;
+use crate::commands::export::ExportArguments;
+use crate::commands::find::FindArguments;
+use crate::commands::jobs::JobsCommand;
+use crate::commands::latest::LatestArguments;
+use crate::commands::names::{FieldsArguments, TagsArguments};
+use crate::commands::query::QueryArguments;
+use crate::commands::shell::{CompletionsArguments, ManArguments};
+use crate::commands::tables::TablesCommand;
 use crate::error::Result;
+use crate::write::WriteArguments;
 
 /// Time series and timelines on wide-table storage.
 #[derive(Debug, Parser)]
@@ -24,6 +34,32 @@ pub(crate) enum Command {
     /// Check, show or explain the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Write files, folders or standard input into a running server.
+    Write(WriteArguments),
+    /// Read points, or compute from them: tables, charts, CSV, JSON.
+    Query(QueryArguments),
+    /// Find timelines by conditions.
+    Find(FindArguments),
+    /// List the keys of tags, or the values of one.
+    Tags(TagsArguments),
+    /// List fields with their types.
+    Fields(FieldsArguments),
+    /// Show the newest value of each field.
+    Latest(LatestArguments),
+    /// List, create, show, alter and drop tables.
+    #[command(subcommand)]
+    Tables(TablesCommand),
+    /// List, watch and steer the work in the background.
+    #[command(subcommand)]
+    Jobs(JobsCommand),
+    /// Delete points by selection and range.
+    Delete(DeleteArguments),
+    /// Write points to a file that `write` reads back.
+    Export(ExportArguments),
+    /// Print the completions of a shell.
+    Completions(CompletionsArguments),
+    /// Write the manual pages to a folder.
+    Man(ManArguments),
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,5 +1,8 @@
 //! What ends a command before its time.
 
+use std::io;
+use std::path::{Path, PathBuf};
+
 use tideline_server::ServerError;
 
 pub(crate) type Result<T> = std::result::Result<T, CliError>;
@@ -12,7 +15,7 @@ pub(crate) enum CliError {
     Server(#[from] ServerError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
-    Thread(#[source] std::io::Error),
+    Thread(#[source] io::Error),
     /// This machine does not tell about itself.
     #[error("cannot read the figures of this machine: {0}")]
     Sampler(String),
@@ -33,6 +36,52 @@ pub(crate) enum CliError {
     /// The demo's data did not arrive.
     #[error("the demo is not ready after {seconds} s: {reason}")]
     NotReady { seconds: u64, reason: String },
+    /// What was asked for on the command line or in the profiles cannot be right.
+    #[error("{0}")]
+    Usage(String),
+    /// The server answered that it will not.
+    #[error("{0}")]
+    Refused(Box<Refusal>),
+    /// No answer, or a broken one.
+    #[error("cannot reach {server}: {reason}")]
+    Unreachable { server: String, reason: String },
+    /// The server answered something that this version does not understand.
+    #[error("{server} answered something else than expected: {reason}")]
+    Strange { server: String, reason: String },
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    /// What was to be shown could not be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    /// The command did what it could, and that was not all.
+    #[error("{0}")]
+    Incomplete(String),
+}
+
+/// An error answer, as the server words it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) code: String,
+    pub(crate) message: String,
+    /// The part of the request that is wrong, where the server names it.
+    pub(crate) field: Option<String>,
+    pub(crate) request_id: Option<String>,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.message)?;
+        if let Some(field) = &self.field {
+            write!(f, "\n  field    {field}")?;
+        }
+        write!(f, "\n  answer   {} {}", self.status, self.code)?;
+        match &self.request_id {
+            Some(id) => write!(f, "\n  request  {id}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl CliError {
@@ -40,7 +89,26 @@ impl CliError {
     pub(crate) const fn exit_status(&self) -> u8 {
         match self {
             Self::Server(error) if error.is_config() => 2,
+            Self::Usage(_) => 2,
             _ => 1,
+        }
+    }
+
+    /// Whether nobody reads the output any more, as when `head` has seen enough: no failure of ours.
+    pub(crate) fn is_closed_output(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// A usage error.
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::Usage(text.into())
+    }
+
+    /// What went wrong with a file.
+    pub(crate) fn file(path: &Path, source: io::Error) -> Self {
+        Self::File {
+            path: path.to_owned(),
+            source,
         }
     }
 }

@@ -1,18 +1,24 @@
 //! The binary `tideline`: it reads the command line, and the crates behind it do the work.
 //!
-//! Exit status: 0 after a clean end, 1 when something failed while running, 2 when the command line or the
-//! configuration is wrong, 130 when a second signal cut an orderly end short.
+//! Exit status: 0 after a clean end, 1 when something failed while running or the server refused, 2 when the command
+//! line or the configuration is wrong, 130 when a second signal cut an orderly end short.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 mod arguments;
+mod client;
+mod commands;
+mod condition;
 mod demo;
 mod error;
+mod output;
 mod serve;
+mod write;
 
 use arguments::{Arguments, Command, ConfigCommand};
+use commands::{delete, export, find, jobs, latest, names, query, shell, tables};
 use error::Result;
 
 /// Long-lived blocks of many sizes and threads that free what others allocated: jemalloc holds less memory there.
@@ -23,6 +29,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(&arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {
             for line in error.to_string().lines() {
                 eprintln!("tideline: {line}");
@@ -49,5 +56,17 @@ fn run(command: &Command) -> Result<()> {
             print!("{}", tideline_server::reference());
             Ok(())
         }
+        Command::Write(arguments) => write::run(arguments),
+        Command::Query(arguments) => query::run(arguments),
+        Command::Find(arguments) => find::run(arguments),
+        Command::Tags(arguments) => names::tags(arguments),
+        Command::Fields(arguments) => names::fields(arguments),
+        Command::Latest(arguments) => latest::run(arguments),
+        Command::Tables(command) => tables::run(command),
+        Command::Jobs(command) => jobs::run(command),
+        Command::Delete(arguments) => delete::run(arguments),
+        Command::Export(arguments) => export::run(arguments),
+        Command::Completions(arguments) => shell::completions(arguments),
+        Command::Man(arguments) => shell::man(arguments),
     }
 }

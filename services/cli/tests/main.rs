@@ -1,6 +1,10 @@
-//! The binary as a whole process: exit statuses, signals, restarts, the demo.
+//! The binary as a whole process: exit statuses, signals, restarts, the demo, and the command line of a running server.
 
+mod ask;
 mod config;
 mod demo;
+mod lab;
+mod operate;
 mod process;
 mod serve;
+mod write;

@@ -1,0 +1,233 @@
+//! Which server a command speaks to, and how it shows who it is.
+//!
+//! The server is the first of: `--server`, `--profile`, `TIDELINE_SERVER`, the default profile, this machine. The token
+//! comes from a file and from nowhere else: that of the profile goes to the server of the profile only, that of
+//! `TIDELINE_TOKEN_FILE` to whichever server was chosen. It is never shown.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::Client;
+use crate::error::{CliError, Result};
+
+/// Where a server listens that nobody said anything about.
+const DEFAULT_SERVER: &str = "http://127.0.0.1:8490";
+/// The table that a server has from the start.
+const DEFAULT_TABLE: &str = "default";
+
+/// How a server is reached, on the command line.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ConnectionArguments {
+    /// Where the server is, such as http://db-1:8490 [env: TIDELINE_SERVER] [default: http://127.0.0.1:8490]
+    #[arg(help_heading = "Server", long, value_name = "URL", conflicts_with = "profile")]
+    server: Option<String>,
+    /// A profile of ~/.config/tideline/profiles.toml: its server, token file and table [env file: TIDELINE_PROFILES]
+    ///
+    /// The file looks like this; a token is read from the profile's file or from that of TIDELINE_TOKEN_FILE:
+    ///
+    ///   default = "lab"
+    ///   [profiles.lab]
+    ///   server = "http://10.0.0.5:8490"
+    ///   token_file = "~/.config/tideline/lab.token"
+    ///   table = "default"
+    #[arg(help_heading = "Server", long, value_name = "NAME", verbatim_doc_comment)]
+    profile: Option<String>,
+    /// Answer in JSON, for programs
+    #[arg(help_heading = "Server", long)]
+    pub(crate) json: bool,
+}
+
+/// How a table of a server is reached.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TableArguments {
+    #[command(flatten)]
+    pub(crate) server: ConnectionArguments,
+    /// The table [default: that of the profile, else `default`]
+    #[arg(long, value_name = "NAME", help_heading = "Server")]
+    pub(crate) table: Option<String>,
+}
+
+impl TableArguments {
+    /// The client that they mean.
+    pub(crate) fn client(&self) -> Result<Client> {
+        self.client_of(1)
+    }
+
+    /// A client with so many connections at once.
+    pub(crate) fn client_of(&self, connections: usize) -> Result<Client> {
+        self.server.connect(self.table.as_deref(), connections)
+    }
+}
+
+/// The file of profiles.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profiles {
+    /// The profile that holds where none is named.
+    default: Option<String>,
+    #[serde(default)]
+    profiles: BTreeMap<String, Profile>,
+}
+
+/// One server.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profile {
+    server: String,
+    token_file: Option<String>,
+    table: Option<String>,
+}
+
+impl ConnectionArguments {
+    /// The client that they mean, of what is no table's own.
+    pub(crate) fn client(&self) -> Result<Client> {
+        self.connect(None, 1)
+    }
+
+    fn connect(&self, table: Option<&str>, connections: usize) -> Result<Client> {
+        let environment = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let profile = match (&self.server, &self.profile) {
+            (Some(_), _) => None,
+            (None, Some(name)) => Some(load()?.named(name)?),
+            (None, None) if environment("TIDELINE_SERVER").is_some() => None,
+            (None, None) => load()?.chosen()?,
+        };
+        let server = self.server.clone();
+        let server = server.or_else(|| profile.as_ref().map(|profile| profile.server.clone()));
+        let server = server.or_else(|| environment("TIDELINE_SERVER"));
+        let token_file = environment("TIDELINE_TOKEN_FILE")
+            .or_else(|| profile.as_ref().and_then(|profile| profile.token_file.clone()));
+        let token = token_file.map(|path| read_token(&at_home(&path))).transpose()?;
+        let table = table.map(str::to_owned);
+        let table = table.or_else(|| profile.and_then(|profile| profile.table));
+        Ok(Client::new(
+            checked(server.as_deref().unwrap_or(DEFAULT_SERVER))?,
+            token.as_deref(),
+            table.unwrap_or_else(|| DEFAULT_TABLE.to_owned()),
+            connections,
+        ))
+    }
+}
+
+impl Profiles {
+    fn named(mut self, name: &str) -> Result<Profile> {
+        self.profiles.remove(name).ok_or_else(|| {
+            let known: Vec<&str> = self.profiles.keys().map(String::as_str).collect();
+            let known = if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            };
+            CliError::usage(format!(
+                "there is no profile {name:?} in {}; it has: {known}",
+                file().map_or_else(
+                    || "~/.config/tideline/profiles.toml".to_owned(),
+                    |path| path.display().to_string()
+                )
+            ))
+        })
+    }
+
+    fn chosen(self) -> Result<Option<Profile>> {
+        match self.default.clone() {
+            Some(name) => self.named(&name).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Where the profiles are.
+fn file() -> Option<PathBuf> {
+    match std::env::var_os("TIDELINE_PROFILES") {
+        Some(path) if !path.is_empty() => Some(PathBuf::from(path)),
+        _ => {
+            let folder = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty());
+            let folder = folder.map(PathBuf::from);
+            let folder = folder.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")));
+            Some(folder?.join("tideline").join("profiles.toml"))
+        }
+    }
+}
+
+/// The profiles; none where there is no file.
+fn load() -> Result<Profiles> {
+    let Some(path) = file() else {
+        return Ok(Profiles::default());
+    };
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Profiles::default()),
+        Err(error) => return Err(CliError::file(&path, error)),
+    };
+    // The message of the parser shows the line; a profile holds the name of a token's file, never a token.
+    toml::from_str(&text).map_err(|error| CliError::usage(format!("{}: {error}", path.display())))
+}
+
+/// A path in which `~/` stands for the home folder.
+fn at_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+fn read_token(path: &Path) -> Result<String> {
+    let text = fs::read_to_string(path).map_err(|error| CliError::file(path, error))?;
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(CliError::usage(format!(
+            "{}: a token file holds one token of visible ASCII characters",
+            path.display()
+        )));
+    }
+    Ok(token.to_owned())
+}
+
+/// The address of a server, without a slash at its end.
+fn checked(server: &str) -> Result<String> {
+    let host = server.strip_prefix("http://").unwrap_or_default();
+    if host.trim_matches('/').is_empty() || host.contains(['?', '#', ' ', '@']) {
+        return Err(CliError::usage(format!(
+            "{server:?} is no address of a server; write one such as {DEFAULT_SERVER} (TLS is the work of a proxy)"
+        )));
+    }
+    Ok(server.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_checked() {
+        assert_eq!(checked("http://a:1/").expect("right"), "http://a:1");
+        assert_eq!(checked("http://a/below").expect("right"), "http://a/below");
+        for wrong in ["", "a:1", "https://a", "http://", "http://user@a", "http://a?b"] {
+            assert_eq!(checked(wrong).expect_err(wrong).exit_status(), 2);
+        }
+    }
+
+    #[test]
+    fn profiles_are_read_and_what_is_unknown_is_named() {
+        let read: Profiles = toml::from_str(
+            "default = \"a\"\n[profiles.a]\nserver = \"http://a:1\"\n[profiles.b]\nserver = \"http://b:2\"\ntable = \"t\"\n",
+        )
+        .expect("profiles");
+        assert_eq!(
+            read.chosen().expect("it is there").expect("it is named").server,
+            "http://a:1"
+        );
+        let wrong = toml::from_str::<Profiles>("[profiles.a]\nserver = \"x\"\ntoken = \"y\"\n");
+        assert!(
+            wrong
+                .expect_err("no tokens here")
+                .to_string()
+                .contains("unknown field `token`")
+        );
+    }
+}

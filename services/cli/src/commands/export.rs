@@ -1,0 +1,291 @@
+//! `tideline export`: the points of a selection and a range as a file that `tideline write` reads back.
+//!
+//! Points come page by page, so a table of any size goes through in flat memory and within the server's budgets. Numbers
+//! are handed on as the server spelled them; what it does not spell, integer or unsigned, the list of fields says.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, json};
+use tideline_ingest_protocols::line_protocol;
+use tideline_model::{Timestamp, Value};
+
+use super::selection::{RangeArguments, output_to, timelines};
+use crate::client::{Client, TableArguments};
+use crate::condition::WhereArguments;
+use crate::error::{CliError, Result};
+use crate::output::{self, CopyError};
+
+/// Points of a page.
+const PAGE_POINTS: u64 = 20_000;
+
+/// What `export` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tideline export > all.lp
+  tideline export -m cpu --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z --out november.lp
+  tideline export -m room --format ndjson | tideline write - --format ndjson --server http://other:8490
+
+Line protocol cannot hold NaN, infinities and some odd names; ndjson can. Values that were left out are counted, and the
+exit status is 1. CSV is for other programs: it tells neither tags from fields nor integers from unsigned ones.")]
+pub(crate) struct ExportArguments {
+    #[command(flatten)]
+    connection: TableArguments,
+    #[command(flatten)]
+    timelines: WhereArguments,
+    #[command(flatten)]
+    range: RangeArguments,
+    /// A field to export [default: all]
+    #[arg(long = "field", short = 'f', value_name = "NAME")]
+    fields: Vec<String>,
+    /// The format
+    #[arg(long, value_enum, default_value = "lp")]
+    format: ExportFormat,
+    /// Where to write [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// A format that points are exported in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ExportFormat {
+    /// InfluxDB line protocol
+    Lp,
+    /// One JSON object a line
+    Ndjson,
+    /// A header line, then a line a row
+    Csv,
+}
+
+/// A page of points; names and values borrow from its text.
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow)]
+    series: Vec<Series<'a>>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Series<'a> {
+    measurement: String,
+    tags: BTreeMap<String, String>,
+    columns: Vec<String>,
+    #[serde(borrow)]
+    points: Vec<Vec<&'a RawValue>>,
+}
+
+/// Every type that a field was written with, by measurement and name.
+type Types = HashMap<(String, String), Vec<String>>;
+
+/// What was written.
+#[derive(Default)]
+struct Written {
+    points: u64,
+    left_out: u64,
+}
+
+/// Exports; an error where some value could not be written in the format.
+pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let mut question = Map::new();
+    if let Some(timelines) = timelines(arguments.timelines.tree()?) {
+        question.insert("timelines".into(), timelines);
+    }
+    if !arguments.fields.is_empty() {
+        question.insert("fields".into(), json!(arguments.fields));
+    }
+    question.insert("range".into(), arguments.range.range().into());
+    let failed = |error: std::io::Error| match &arguments.out {
+        Some(path) => CliError::file(path, error),
+        None => CliError::Output(error),
+    };
+    let mut answer_of_csv = None;
+    if arguments.format == ExportFormat::Csv {
+        // Asked before the file is made: what is refused leaves no empty file behind.
+        let question = serde_json::Value::from(question.clone()).to_string();
+        answer_of_csv = Some(client.stream(&client.of_table("/query"), "text/csv", &question)?);
+    }
+    let types = types(&client)?;
+    let mut out = output_to(arguments.out.as_ref())?;
+    if let Some(mut answer) = answer_of_csv {
+        return output::copy(&mut answer, &mut out).map_err(|error| match error {
+            CopyError::Write(error) => failed(error),
+            CopyError::Read(error) => client.strange(&format!("the answer was cut off: {error}")),
+        });
+    }
+    question.insert("times".into(), "nanos".into());
+    question.insert("limit".into(), PAGE_POINTS.into());
+    let written = pages(&client, question, &types, arguments.format, &mut *out, &failed)?;
+    out.flush().map_err(&failed)?;
+    tell(arguments, &written)
+}
+
+/// Goes through all pages.
+fn pages(
+    client: &Client,
+    mut question: Map<String, serde_json::Value>,
+    types: &Types,
+    format: ExportFormat,
+    out: &mut dyn Write,
+    failed: &dyn Fn(std::io::Error) -> CliError,
+) -> Result<Written> {
+    let mut written = Written::default();
+    let mut text = Vec::new();
+    loop {
+        let answer = client.post(&client.of_table("/query"), &question.clone().into())?;
+        let page: Page<'_> =
+            serde_json::from_str(&answer).map_err(|error| client.strange(&error.to_string()))?;
+        for series in &page.series {
+            for row in &series.points {
+                point(series, row, types, format, &mut text, &mut written)
+                    .ok_or_else(|| client.strange("a point that cannot be read"))?;
+            }
+            out.write_all(&text).map_err(failed)?;
+            text.clear();
+        }
+        match page.next {
+            Some(next) => question.insert("page".into(), next.into()),
+            None => return Ok(written),
+        };
+    }
+}
+
+fn tell(arguments: &ExportArguments, written: &Written) -> Result<()> {
+    if arguments.connection.server.json {
+        eprintln!(
+            "{}",
+            json!({"points": written.points, "left_out": written.left_out})
+        );
+    } else if let Some(path) = &arguments.out {
+        eprintln!(
+            "{} points in {}",
+            output::count(written.points),
+            Path::display(path)
+        );
+    }
+    match written.left_out {
+        0 => Ok(()),
+        left_out => Err(CliError::Incomplete(format!(
+            "{} values that line protocol cannot hold were left out; --format ndjson holds them",
+            output::count(left_out)
+        ))),
+    }
+}
+
+fn types(client: &Client) -> Result<Types> {
+    #[derive(Deserialize)]
+    struct List {
+        fields: Vec<Field>,
+    }
+    #[derive(Deserialize)]
+    struct Field {
+        measurement: String,
+        field: String,
+        types: Vec<String>,
+    }
+    let text = client.get(&client.of_table("/fields"))?;
+    let list: List = serde_json::from_str(&text).map_err(|error| client.strange(&error.to_string()))?;
+    let typed = |field: Field| ((field.measurement, field.field), field.types);
+    Ok(list.fields.into_iter().map(typed).collect())
+}
+
+/// Appends one point; `None` when it cannot be understood.
+fn point(
+    series: &Series<'_>,
+    row: &[&RawValue],
+    types: &Types,
+    format: ExportFormat,
+    out: &mut Vec<u8>,
+    written: &mut Written,
+) -> Option<()> {
+    let (time, cells) = row.split_first()?;
+    let time = Timestamp::from_nanos(time.get().parse().ok()?).ok()?;
+    let mut fields: Vec<(&str, Value)> = Vec::with_capacity(cells.len());
+    for (name, cell) in series.columns.iter().skip(1).zip(cells) {
+        if cell.get() != "null" {
+            let types = types.get(&(series.measurement.clone(), name.clone()));
+            fields.push((name, value(cell.get(), types.map_or(&[], Vec::as_slice))?));
+        }
+    }
+    let all = fields.len() as u64;
+    if format == ExportFormat::Ndjson {
+        out.extend_from_slice(line_of_json(series, &fields, time).as_bytes());
+        out.push(b'\n');
+        written.points += 1;
+        return Some(());
+    }
+    if line_of_protocol(series, &fields, time, out) {
+        written.points += 1;
+        return Some(());
+    }
+    let mut scratch = Vec::new();
+    fields.retain(|field| line_of_protocol(series, std::slice::from_ref(field), time, &mut scratch));
+    written.left_out += all - fields.len() as u64;
+    written.points += u64::from(line_of_protocol(series, &fields, time, out));
+    Some(())
+}
+
+/// Appends a point in line protocol; false, and nothing appended, where that cannot hold it.
+fn line_of_protocol(
+    series: &Series<'_>,
+    fields: &[(&str, Value)],
+    time: Timestamp,
+    out: &mut Vec<u8>,
+) -> bool {
+    let tags = series.tags.iter().map(|(key, value)| (&**key, &**value));
+    let fields = fields.iter().map(|(name, value)| (*name, value));
+    line_protocol::write(out, &series.measurement, tags, fields, time).is_ok()
+}
+
+/// A value as the answer spells it, with the types that its field was written with.
+fn value(text: &str, types: &[String]) -> Option<Value> {
+    let has = |name: &str| types.iter().any(|one| one == name);
+    if text.starts_with('"') {
+        let text: String = serde_json::from_str(text).ok()?;
+        return Some(match text.as_str() {
+            "NaN" if !has("string") => Value::Float(f64::NAN),
+            "Inf" if !has("string") => Value::Float(f64::INFINITY),
+            "-Inf" if !has("string") => Value::Float(f64::NEG_INFINITY),
+            _ => Value::String(text.into()),
+        });
+    }
+    Some(match text {
+        "true" => Value::Boolean(true),
+        "false" => Value::Boolean(false),
+        _ if text.contains(['.', 'e', 'E']) => Value::Float(text.parse().ok()?),
+        _ => match text.parse::<i64>() {
+            Ok(number) if has("integer") || !has("unsigned") => Value::Signed(number),
+            _ => Value::Unsigned(text.parse().ok()?),
+        },
+    })
+}
+
+/// A point as `write` and the API take it, every type said outright.
+fn line_of_json(series: &Series<'_>, fields: &[(&str, Value)], time: Timestamp) -> String {
+    let spelled = |value: &Value| match value {
+        Value::Float(value) if value.is_nan() => json!({"float": "NaN"}),
+        Value::Float(f64::INFINITY) => json!({"float": "Inf"}),
+        Value::Float(f64::NEG_INFINITY) => json!({"float": "-Inf"}),
+        Value::Float(value) => json!({"float": value}),
+        Value::Signed(value) => json!(value),
+        Value::Unsigned(value) => json!({"unsigned": value}),
+        Value::Boolean(value) => json!(value),
+        Value::String(text) => json!(&**text),
+    };
+    let fields: Map<String, serde_json::Value> = fields
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), spelled(value)))
+        .collect();
+    json!({
+        "measurement": series.measurement,
+        "tags": series.tags,
+        "time": time.nanos(),
+        "fields": fields,
+    })
+    .to_string()
+}

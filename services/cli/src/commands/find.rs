@@ -1,0 +1,144 @@
+//! `tideline find`: timelines by conditions.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::client::TableArguments;
+use crate::condition::{joined, parse};
+use crate::error::{CliError, Result};
+use crate::output;
+use crate::output::grid::Grid;
+
+const EXAMPLES: &str = "\
+Conditions, which all must hold:
+  host=web-1  host!=web-1     a tag is, or is not; a missing tag equals the empty text
+  host^=web-                  it begins with
+  host=~web-[0-9]+            all of it fits the regular expression; !~ that it does not
+  measurement=cpu  source=web-1  id=3f2a9c017bde45a18c40f1e29d3b6a57
+  last_seen>=now-1h  first_seen<2026-01-01T00:00:00Z
+  @owner=team-a               an attribute
+  '{\"or\": [{\"tag\": \"dc\", \"equals\": \"fra\"}, {\"not\": {\"tag\": \"rack\", \"exists\": true}}]}'
+
+Examples:
+  tideline find measurement=cpu 'host^=web-' dc=fra
+  tideline find 'last_seen<now-1d' --sort last_seen --desc --limit 20
+  tideline find measurement=cpu --ids | wc -l";
+
+/// What `find` takes.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct FindArguments {
+    #[command(flatten)]
+    connection: TableArguments,
+    /// What must hold of a timeline; see below
+    #[arg(value_name = "CONDITION")]
+    conditions: Vec<String>,
+    /// Sort by a tag, an attribute as @key, or measurement, source, first_seen, last_seen
+    #[arg(long, value_name = "KEY")]
+    sort: Option<String>,
+    /// Highest first
+    #[arg(long, requires = "sort")]
+    desc: bool,
+    /// Most timelines
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    limit: u64,
+    /// `next` of the page before
+    #[arg(long, value_name = "TOKEN")]
+    page: Option<String>,
+    /// Show nothing but ids, one a line
+    #[arg(long, conflicts_with = "json")]
+    ids: bool,
+}
+
+/// Finds and shows.
+pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let mut search = Map::new();
+    let conditions: Result<Vec<Value>> = arguments.conditions.iter().map(|text| parse(text)).collect();
+    if let Some(tree) = joined(conditions?) {
+        search.insert("where".into(), tree);
+    }
+    if let Some(key) = &arguments.sort {
+        let order = if arguments.desc { "descending" } else { "ascending" };
+        let (kind, name) = match (key.as_str(), key.strip_prefix('@')) {
+            ("measurement" | "source" | "first_seen" | "last_seen", _) => ("property", key.as_str()),
+            (_, Some(name)) => ("attribute", name),
+            _ => ("tag", key.strip_prefix("tag:").unwrap_or(key)),
+        };
+        search.insert("sort".into(), json!([{kind: name, "order": order}]));
+    }
+    search.insert("limit".into(), arguments.limit.into());
+    if let Some(page) = &arguments.page {
+        search.insert("page".into(), page.as_str().into());
+    }
+    let text = client.post(&client.of_table("/timelines/search"), &search.into())?;
+    if arguments.connection.server.json {
+        return output::print(&text);
+    }
+    let answer = client.parse(&text)?;
+    let found = answer["timelines"]
+        .as_array()
+        .ok_or_else(|| client.strange("a search without timelines"))?;
+    if arguments.ids {
+        let ids: Vec<String> = found.iter().map(|one| output::member(one, "id") + "\n").collect();
+        return match ids.is_empty() {
+            true => Ok(()),
+            false => output::print(&ids.concat()),
+        };
+    }
+    output::print(&table(found))?;
+    let total = answer["total"].as_u64().unwrap_or_default();
+    let more = match answer["next"].as_str() {
+        Some(next) => format!("; the next page: --page {next}"),
+        None => String::new(),
+    };
+    output::print(&format!(
+        "\n{} of {}{more}",
+        output::count(found.len() as u64),
+        output::count(total)
+    ))
+}
+
+/// Timelines as a table.
+pub(crate) fn table(found: &[Value]) -> String {
+    let has_attributes = found.iter().any(|one| {
+        one["attributes"]
+            .as_object()
+            .is_some_and(|attributes| !attributes.is_empty())
+    });
+    let mut head = vec!["measurement", "tags"];
+    if has_attributes {
+        head.push("attributes");
+    }
+    head.extend(["first seen", "last seen", "id"]);
+    let mut grid = Grid::new(head);
+    for one in found {
+        let mut cells = vec![output::member(one, "measurement"), output::pairs(&one["tags"])];
+        if has_attributes {
+            cells.push(output::pairs(&one["attributes"]));
+        }
+        cells.extend(["first_seen", "last_seen", "id"].map(|name| output::member(one, name)));
+        grid.row(cells);
+    }
+    grid.render()
+}
+
+/// How many timelines meet a condition, and the first of them.
+pub(crate) fn look(
+    client: &crate::client::Client,
+    tree: Option<&Value>,
+    limit: u64,
+) -> Result<(u64, Vec<Value>)> {
+    let mut search = json!({"limit": limit});
+    if let Some(tree) = tree {
+        search["where"] = tree.clone();
+    }
+    let answer = client.parse(&client.post(&client.of_table("/timelines/search"), &search)?)?;
+    match (answer["total"].as_u64(), answer["timelines"].as_array()) {
+        (Some(total), Some(found)) => Ok((total, found.clone())),
+        _ => Err(CliError::Strange {
+            server: client.base().to_owned(),
+            reason: "a search without a total".into(),
+        }),
+    }
+}

@@ -1,0 +1,252 @@
+//! `tideline jobs`: the work that a server does in the background, listed, watched and steered.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::client::{Client, ConnectionArguments};
+use crate::error::{CliError, Result};
+use crate::output;
+use crate::output::grid::Grid;
+
+/// From one look at a job to the next.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What `jobs` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsCommand {
+    /// List jobs: the running one, waiting ones, past ones
+    #[command(after_help = "\
+Example:
+  tideline jobs list --state failed --table default")]
+    List(ListArguments),
+    /// Show a job
+    Show(JobArguments),
+    /// Run work of a kind now, whatever its schedule
+    #[command(after_help = "\
+Examples:
+  tideline jobs run migrate --table default --wait
+  tideline jobs run seal")]
+    Run(RunArguments),
+    /// Pause a job
+    Pause(JobArguments),
+    /// Let a paused job go on
+    Resume(JobArguments),
+    /// Cancel a job; what it has moved stays moved
+    Cancel(JobArguments),
+    /// Follow a job to its end; the exit status is 1 unless it was done
+    Watch(JobArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    #[command(flatten)]
+    connection: ConnectionArguments,
+    /// Only of this table
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+    /// Only in this state
+    #[arg(long, value_parser = ["planned", "running", "paused", "done", "failed", "cancelled"])]
+    state: Option<String>,
+    /// Only of this kind: seal, fold, migrate, expire, purge or clean_catalog
+    #[arg(long)]
+    kind: Option<String>,
+    /// Most jobs
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    limit: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobArguments {
+    /// Its number
+    id: u64,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// seal, fold, migrate, expire, purge or clean_catalog
+    kind: String,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+    /// Only of this table [default: all]
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+    /// Follow the jobs to their end
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Does it.
+pub(crate) fn run(command: &JobsCommand) -> Result<()> {
+    match command {
+        JobsCommand::List(arguments) => list(arguments),
+        JobsCommand::Show(arguments) => {
+            let client = arguments.connection.client()?;
+            show(&client, arguments, &client.get(&path(arguments.id))?)
+        }
+        JobsCommand::Run(arguments) => start(arguments),
+        JobsCommand::Pause(arguments) => steer(arguments, "pause"),
+        JobsCommand::Resume(arguments) => steer(arguments, "resume"),
+        JobsCommand::Cancel(arguments) => steer(arguments, "cancel"),
+        JobsCommand::Watch(arguments) => watch(
+            &arguments.connection.client()?,
+            &arguments.connection,
+            arguments.id,
+        ),
+    }
+}
+
+fn path(id: u64) -> String {
+    format!("/v1/jobs/{id}")
+}
+
+fn list(arguments: &ListArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let mut path = format!("/v1/jobs?limit={}", arguments.limit);
+    for (name, value) in [
+        ("state", &arguments.state),
+        ("kind", &arguments.kind),
+        ("table", &arguments.table),
+    ] {
+        if let Some(value) = value {
+            path.push_str(&format!("&{name}={}", crate::client::encoded(value)));
+        }
+    }
+    let text = client.get(&path)?;
+    if arguments.connection.json {
+        return output::print(&text);
+    }
+    output::print(&table(&client.parse(&text)?["jobs"]))
+}
+
+fn table(jobs: &Value) -> String {
+    let mut grid = Grid::new([
+        "job", "kind", "table", "state", "done", "left", "created", "reason",
+    ]);
+    for job in jobs.as_array().into_iter().flatten() {
+        let reason = job["error"].as_str().or_else(|| job["outcome"].as_str());
+        grid.row(vec![
+            output::member(job, "id"),
+            output::member(job, "kind"),
+            job["table"].as_str().unwrap_or("all").to_owned(),
+            output::member(job, "state"),
+            share(job),
+            output::member(job, "time_left"),
+            output::member(job, "created"),
+            reason.map_or_else(|| output::member(job, "reason"), str::to_owned),
+        ]);
+    }
+    grid.render()
+}
+
+/// How much of a job is done.
+fn share(job: &Value) -> String {
+    match (job["done"]["bytes"].as_f64(), job["total"]["bytes"].as_f64()) {
+        (Some(done), Some(total)) if total > 0.0 => format!("{:.0}%", (done / total * 100.0).min(100.0)),
+        _ => String::new(),
+    }
+}
+
+fn show(client: &Client, arguments: &JobArguments, text: &str) -> Result<()> {
+    if arguments.connection.json {
+        return output::print(text);
+    }
+    let mut grid = Grid::new(["job", &arguments.id.to_string()]);
+    for (key, value) in client.parse(text)?.as_object().into_iter().flatten() {
+        let shown = match value {
+            Value::Null => continue,
+            Value::Object(_) => output::pairs(value),
+            other => output::cell(other),
+        };
+        if !matches!(key.as_str(), "id" | "request_id") {
+            grid.row(vec![key.clone(), shown]);
+        }
+    }
+    output::print(&grid.render())
+}
+
+fn steer(arguments: &JobArguments, verb: &str) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let text = client.post(&format!("{}/{verb}", path(arguments.id)), &json!({}))?;
+    show(&client, arguments, &text)
+}
+
+fn start(arguments: &RunArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    // A seal is done at once and is no job that could be followed.
+    let mut body = json!({"kind": arguments.kind, "wait": arguments.kind == "seal"});
+    if let Some(table) = &arguments.table {
+        body["table"] = table.as_str().into();
+    }
+    let text = client.post("/v1/jobs", &body)?;
+    let answer = client.parse(&text)?;
+    let jobs: Vec<u64> = answer["jobs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|job| job["id"].as_u64())
+        .collect();
+    if arguments.wait {
+        for id in &jobs {
+            watch(&client, &arguments.connection, *id)?;
+        }
+        if !jobs.is_empty() {
+            return Ok(());
+        }
+    }
+    if arguments.connection.json {
+        return output::print(&text);
+    }
+    if jobs.is_empty() {
+        return output::print(&format!(
+            "{}: {}",
+            arguments.kind,
+            output::member(&answer, "state")
+        ));
+    }
+    output::print(&table(&answer["jobs"]))
+}
+
+/// Shows a job whenever it has changed, until it has ended.
+fn watch(client: &Client, connection: &ConnectionArguments, id: u64) -> Result<()> {
+    // Nobody sends: receiving is a wait.
+    let (_sender, never) = mpsc::channel::<()>();
+    let mut shown = String::new();
+    loop {
+        let text = client.get(&path(id))?;
+        let job = client.parse(&text)?;
+        let state = output::member(&job, "state");
+        let has_ended = matches!(&*state, "done" | "failed" | "cancelled");
+        let left = job["time_left"].as_str().map(|left| format!(", {left} left"));
+        let line = format!(
+            "job {id}: {} of {}, {state} {}{}",
+            output::member(&job, "kind"),
+            job["table"].as_str().unwrap_or("all tables"),
+            share(&job),
+            left.unwrap_or_default()
+        );
+        if !connection.json && line != shown {
+            output::print(line.trim_end())?;
+            shown = line;
+        }
+        if has_ended {
+            if connection.json {
+                output::print(&text)?;
+            }
+            let why = job["error"]
+                .as_str()
+                .or_else(|| job["outcome"].as_str())
+                .unwrap_or("no reason given");
+            return match &*state {
+                "done" => Ok(()),
+                _ => Err(CliError::Incomplete(format!("job {id} {state}: {why}"))),
+            };
+        }
+        // A timeout is what is waited for.
+        let _ = never.recv_timeout(WATCH_INTERVAL);
+    }
+}

@@ -1,0 +1,65 @@
+//! `tideline latest`: the newest value of each field.
+
+use clap::Args;
+use serde_json::{Map, json};
+
+use super::query::{self, Output};
+use super::selection::timelines;
+use crate::client::TableArguments;
+use crate::condition::WhereArguments;
+use crate::error::Result;
+use crate::output;
+
+/// Timelines that a table shows where nobody says how many.
+const TABLE_TIMELINES: u64 = 100;
+
+/// What `latest` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tideline latest -m cpu -w 'host^=web-'
+  tideline latest --field temperature --output csv")]
+pub(crate) struct LatestArguments {
+    #[command(flatten)]
+    connection: TableArguments,
+    #[command(flatten)]
+    timelines: WhereArguments,
+    /// A field to show [default: all]
+    #[arg(long = "field", short = 'f', value_name = "NAME")]
+    fields: Vec<String>,
+    /// Most timelines [default: 100 for tables, else all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// How to show the answer [default: table, or json with --json]
+    #[arg(long, short, value_enum)]
+    output: Option<Output>,
+}
+
+/// Asks and shows.
+pub(crate) fn run(arguments: &LatestArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let output = match (arguments.output, arguments.connection.server.json) {
+        (Some(output), _) => output,
+        (None, true) => Output::Json,
+        (None, false) => Output::Table,
+    };
+    let mut question = Map::new();
+    if let Some(timelines) = timelines(arguments.timelines.tree()?) {
+        question.insert("timelines".into(), timelines);
+    }
+    if !arguments.fields.is_empty() {
+        question.insert("fields".into(), json!(arguments.fields));
+    }
+    let default = (output == Output::Table).then_some(TABLE_TIMELINES);
+    if let Some(limit) = arguments.limit.or(default) {
+        question.insert("limit".into(), limit.into());
+    }
+    let (path, question) = (
+        client.of_table("/latest"),
+        serde_json::Value::from(question).to_string(),
+    );
+    if output != Output::Table {
+        return query::stream(&client, &path, output, &question);
+    }
+    output::print(&query::table(&query::read(&client, &path, &question)?))
+}

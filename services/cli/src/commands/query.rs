@@ -1,0 +1,305 @@
+//! `tideline query`: points, or what is computed from them, as a table, a chart, or for programs.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
+use tideline_model::Timestamp;
+
+use super::selection::{RangeArguments, body, timelines};
+use crate::client::{Client, TableArguments};
+use crate::condition::WhereArguments;
+use crate::error::{CliError, Result};
+use crate::output::chart::chart;
+use crate::output::grid::Grid;
+use crate::output::{self, CopyError};
+
+/// Rows that a table shows where nobody says how many.
+const TABLE_ROWS: u64 = 1_000;
+/// Charts of one answer.
+const CHARTS_MAX: usize = 8;
+/// Rows that charts are drawn from.
+const CHART_ROWS: u64 = 1_000_000;
+
+const EXAMPLES: &str = "\
+Examples:
+  tideline query -m cpu -w host=web-1 --field usage_user --last 1h
+  tideline query -m cpu -w 'host^=web-' --field usage_user --fn mean,max --window 5m --group-by host --last 6h
+  tideline query -m cpu --field usage_user --fn mean --window 1m --last 1h --chart
+  tideline query -m cpu --last 1d --output csv > cpu.csv
+  echo '{\"fields\": [\"usage_user\"], \"limit\": 5}' | tideline query --body -";
+
+/// What `query` takes.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct QueryArguments {
+    #[command(flatten)]
+    connection: TableArguments,
+    #[command(flatten)]
+    timelines: WhereArguments,
+    #[command(flatten)]
+    range: RangeArguments,
+    /// A field to read [default: all]
+    #[arg(long = "field", short = 'f', value_name = "NAME")]
+    fields: Vec<String>,
+    /// What to compute of each field, such as count, sum, mean, min, max, first, last, rate or increase
+    #[arg(long = "fn", value_name = "FUNCTIONS", value_delimiter = ',')]
+    functions: Vec<String>,
+    /// The width of the windows to compute in, such as 1m [default: the whole range]
+    #[arg(long, value_name = "DURATION", requires = "functions")]
+    window: Option<String>,
+    /// Put timelines together by these tags [default: all together]
+    #[arg(
+        long,
+        value_name = "TAGS",
+        value_delimiter = ',',
+        requires = "functions",
+        conflicts_with = "each"
+    )]
+    group_by: Vec<String>,
+    /// Compute for each timeline by itself
+    #[arg(long, requires = "functions")]
+    each: bool,
+    /// Which tier to read
+    #[arg(long, value_name = "TIER", value_parser = ["all", "hot", "cold"], default_value = "all")]
+    tier: String,
+    /// Newest first
+    #[arg(long)]
+    desc: bool,
+    /// Most rows [default: 1000 for tables, else all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// The question in JSON, as the API takes it, from a file or `-` for standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "conditions", "measurement", "last", "from", "to", "fields", "functions", "window", "group_by", "each", "desc", "limit",
+    ])]
+    body: Option<PathBuf>,
+    /// How to show the answer [default: table, or json with --json]
+    #[arg(long, short, value_enum)]
+    output: Option<Output>,
+    /// Draw each field over time, of the first few series
+    #[arg(long, conflicts_with_all = ["output", "json"])]
+    chart: bool,
+}
+
+/// How an answer is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people
+    Table,
+    /// A header line, then a line a row
+    Csv,
+    /// An object a line, the last one with the cost
+    Ndjson,
+    /// The answer of the server
+    Json,
+}
+
+/// Asks and shows.
+pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let output = match (arguments.output, arguments.connection.server.json) {
+        (Some(output), _) => output,
+        (None, true) => Output::Json,
+        (None, false) => Output::Table,
+    };
+    let question = match &arguments.body {
+        Some(path) => body(path)?,
+        None => question(arguments, output)?.to_string(),
+    };
+    let path = client.of_table("/query");
+    if output == Output::Table {
+        let answer = read(&client, &path, &question)?;
+        return match arguments.chart {
+            true => output::print(&charts(&answer)),
+            false => output::print(&table(&answer)),
+        };
+    }
+    stream(&client, &path, output, &question)
+}
+
+/// The question in JSON.
+fn question(arguments: &QueryArguments, output: Output) -> Result<Value> {
+    let mut question = Map::new();
+    if let Some(timelines) = timelines(arguments.timelines.tree()?) {
+        question.insert("timelines".into(), timelines);
+    }
+    if !arguments.fields.is_empty() {
+        question.insert("fields".into(), json!(arguments.fields));
+    }
+    question.insert("range".into(), arguments.range.range().into());
+    question.insert("tier".into(), arguments.tier.as_str().into());
+    if !arguments.functions.is_empty() {
+        let mut aggregate = Map::new();
+        aggregate.insert("functions".into(), json!(arguments.functions));
+        if let Some(window) = &arguments.window {
+            aggregate.insert("window".into(), window.as_str().into());
+        }
+        let group_by = if arguments.each {
+            json!("timeline")
+        } else {
+            json!(arguments.group_by)
+        };
+        aggregate.insert("group_by".into(), group_by);
+        question.insert("aggregate".into(), aggregate.into());
+    }
+    if arguments.desc {
+        question.insert("order".into(), "desc".into());
+    }
+    let default = match (arguments.chart, output) {
+        (true, _) => Some(CHART_ROWS),
+        (false, Output::Table) => Some(TABLE_ROWS),
+        _ => None,
+    };
+    if let Some(limit) = arguments.limit.or(default) {
+        question.insert("limit".into(), limit.into());
+    }
+    Ok(question.into())
+}
+
+/// Reads an answer as a whole.
+pub(crate) fn read(client: &Client, path: &str, question: &str) -> Result<Value> {
+    let answer = client.stream(path, "application/json", question)?;
+    serde_json::from_reader(std::io::BufReader::new(answer))
+        .map_err(|error| client.strange(&error.to_string()))
+}
+
+/// Hands an answer on as it comes.
+pub(crate) fn stream(client: &Client, path: &str, output: Output, question: &str) -> Result<()> {
+    let accept = match output {
+        Output::Csv => "text/csv",
+        Output::Ndjson => "application/x-ndjson",
+        Output::Json | Output::Table => "application/json",
+    };
+    let mut answer = client.stream(path, accept, question)?;
+    match output::copy(&mut answer, &mut std::io::stdout().lock()) {
+        Ok(()) if output == Output::Json => output::print(""),
+        Ok(()) => Ok(()),
+        Err(CopyError::Write(error)) => Err(CliError::Output(error)),
+        Err(CopyError::Read(error)) => Err(client.strange(&format!("the answer was cut off: {error}"))),
+    }
+}
+
+/// The rows of all series in one table: the tags that some series has, then all columns.
+pub(crate) fn table(answer: &Value) -> String {
+    let series = || answer["series"].as_array().into_iter().flatten();
+    let mut tags: Vec<&str> = series()
+        .flat_map(|one| one["tags"].as_object().into_iter().flatten())
+        .map(|(key, _)| &**key)
+        .collect();
+    tags.sort_unstable();
+    tags.dedup();
+    let mut columns: Vec<&str> = Vec::new();
+    for name in series()
+        .flat_map(|one| one["columns"].as_array().into_iter().flatten())
+        .filter_map(Value::as_str)
+    {
+        if !columns.contains(&name) {
+            columns.push(name);
+        }
+    }
+    let heads = ["measurement"]
+        .into_iter()
+        .chain(tags.iter().copied())
+        .chain(columns.iter().copied());
+    let mut grid = Grid::new(heads);
+    let mut rows = 0u64;
+    for one in series() {
+        let own: Vec<&str> = one["columns"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let places: Vec<Option<usize>> = columns
+            .iter()
+            .map(|name| own.iter().position(|own| own == name))
+            .collect();
+        for row in one["points"].as_array().into_iter().flatten() {
+            let mut cells = vec![output::member(one, "measurement")];
+            cells.extend(tags.iter().map(|tag| output::member(&one["tags"], tag)));
+            cells.extend(places.iter().map(|place| {
+                place
+                    .and_then(|at| row.get(at))
+                    .map(output::cell)
+                    .unwrap_or_default()
+            }));
+            grid.row(cells);
+            rows += 1;
+        }
+    }
+    let cost = &answer["cost"];
+    let more = match answer["more"].as_bool() {
+        Some(true) => ", and there are more: raise --limit, or narrow the question",
+        _ => "",
+    };
+    format!(
+        "{}\n{} {}{more}; {} points of {} timelines read in {} ms\n",
+        grid.render(),
+        output::count(rows),
+        if rows == 1 { "row" } else { "rows" },
+        output::count(cost["points"].as_u64().unwrap_or_default()),
+        output::count(cost["timelines"].as_u64().unwrap_or_default()),
+        output::member(cost, "elapsed_ms"),
+    )
+}
+
+/// A chart of each column of the first series.
+fn charts(answer: &Value) -> String {
+    let mut shown = Vec::new();
+    let mut left_out = 0;
+    for one in answer["series"].as_array().into_iter().flatten() {
+        let columns = one["columns"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .enumerate()
+            .skip(1);
+        for (at, column) in columns {
+            let points: Vec<(i64, f64)> = one["points"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|row| {
+                    Some((
+                        Timestamp::parse_rfc3339(row.get(0)?.as_str()?)?.nanos(),
+                        number(row.get(at)?)?,
+                    ))
+                })
+                .collect();
+            if points.is_empty() {
+                continue;
+            }
+            if shown.len() == CHARTS_MAX {
+                left_out += 1;
+                continue;
+            }
+            let tags = output::pairs(&one["tags"]);
+            let title = format!(
+                "{} {tags} {}",
+                output::member(one, "measurement"),
+                output::cell(column)
+            );
+            let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+            shown.push(chart(&title, &points, |nanos| {
+                Timestamp::from_nanos_clamped(nanos).to_rfc3339()
+            }));
+        }
+    }
+    if shown.is_empty() {
+        return "no points with numbers\n".into();
+    }
+    if left_out > 0 {
+        shown.push(format!(
+            "{left_out} more are not drawn: narrow the question by --where or --field\n"
+        ));
+    }
+    shown.join("\n")
+}
+
+/// A value as a number; booleans are 0 and 1.
+fn number(value: &Value) -> Option<f64> {
+    value
+        .as_f64()
+        .or_else(|| value.as_bool().map(|value| f64::from(u8::from(value))))
+}

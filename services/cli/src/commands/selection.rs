@@ -1,0 +1,101 @@
+//! What several commands let choose: a range of time, fields, a body from a file.
+
+use std::fs;
+use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::error::{CliError, Result};
+
+/// A range of time, on the command line.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RangeArguments {
+    /// The time before now, such as 15m, 1h or 7d
+    #[arg(help_heading = "Time", long, value_name = "DURATION", conflicts_with_all = ["from", "to"], value_parser = duration)]
+    last: Option<String>,
+    /// The first instant: RFC 3339, now-1h, or integer nanoseconds
+    #[arg(help_heading = "Time", long, value_name = "TIME")]
+    from: Option<String>,
+    /// The first instant after
+    #[arg(help_heading = "Time", long, value_name = "TIME")]
+    to: Option<String>,
+}
+
+impl RangeArguments {
+    /// The range as the API takes it; an end that is not said is open.
+    pub(crate) fn range(&self) -> Map<String, Value> {
+        let mut range = Map::new();
+        if let Some(last) = &self.last {
+            range.insert("start".into(), format!("now-{last}").into());
+            range.insert("end".into(), "now".into());
+        }
+        for (name, time) in [("start", &self.from), ("end", &self.to)] {
+            if let Some(time) = time {
+                range.insert(name.into(), time.as_str().into());
+            }
+        }
+        range
+    }
+
+    /// Whether nothing was said.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.last.is_none() && self.from.is_none() && self.to.is_none()
+    }
+}
+
+/// The `timelines` of a question; nothing where all are meant.
+pub(crate) fn timelines(tree: Option<Value>) -> Option<Value> {
+    tree.map(|tree| json!({"where": tree}))
+}
+
+/// A body in JSON from a file, or from standard input for `-`.
+pub(crate) fn body(path: &Path) -> Result<String> {
+    let text = if path == Path::new("-") {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        fs::read_to_string(path)
+    };
+    let text = text.map_err(|error| CliError::file(path, error))?;
+    match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(CliError::usage(format!("{} is no JSON: {error}", path.display()))),
+    }
+}
+
+/// Asks whether to go on. Who is not at a terminal has to say so beforehand.
+pub(crate) fn confirm(question: &str) -> Result<()> {
+    if !io::stdin().is_terminal() {
+        return Err(CliError::usage(format!(
+            "{question} Add --yes to do it without being asked."
+        )));
+    }
+    eprint!("{question} [y/N] ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(CliError::Incomplete("nothing was done".into())),
+    }
+}
+
+/// A file to write to, or standard output.
+pub(crate) fn output_to(path: Option<&PathBuf>) -> Result<Box<dyn Write>> {
+    match path {
+        None => Ok(Box::new(io::stdout().lock())),
+        Some(path) => {
+            let file = fs::File::create(path).map_err(|error| CliError::file(path, error))?;
+            Ok(Box::new(io::BufWriter::new(file)))
+        }
+    }
+}
+
+fn duration(text: &str) -> std::result::Result<String, String> {
+    match tideline_model::time::parse_duration(text) {
+        Some(1..) => Ok(text.to_owned()),
+        _ => Err("write a duration such as 15m, 1h or 7d".into()),
+    }
+}

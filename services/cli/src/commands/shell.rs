@@ -1,0 +1,69 @@
+//! `tideline completions` and `tideline man`: the command line as shells and `man` know it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Args, Command, CommandFactory};
+use clap_complete::Shell;
+
+use crate::arguments::Arguments;
+use crate::error::{CliError, Result};
+use crate::output;
+
+/// What `completions` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tideline completions bash > ~/.local/share/bash-completion/completions/tideline
+  tideline completions zsh > ~/.zfunc/_tideline
+  tideline completions fish > ~/.config/fish/completions/tideline.fish")]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    shell: Shell,
+}
+
+/// What `man` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  tideline man ~/.local/share/man/man1 && man tideline-write")]
+pub(crate) struct ManArguments {
+    /// The folder to write the pages to; it is made if it is not there
+    folder: PathBuf,
+}
+
+/// Prints the completions.
+pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        arguments.shell,
+        &mut Arguments::command(),
+        "tideline",
+        &mut script,
+    );
+    output::print(&String::from_utf8_lossy(&script))
+}
+
+/// Writes a page for each command.
+pub(crate) fn man(arguments: &ManArguments) -> Result<()> {
+    let folder = &arguments.folder;
+    fs::create_dir_all(folder).map_err(|error| CliError::file(folder, error))?;
+    let mut command = Arguments::command().disable_help_subcommand(true);
+    command.build();
+    let mut pages = 0;
+    write_pages(&command, folder, &mut pages)?;
+    output::print(&format!("{pages} pages in {}", folder.display()))
+}
+
+fn write_pages(command: &Command, folder: &std::path::Path, pages: &mut u64) -> Result<()> {
+    let page = clap_mangen::Man::new(command.clone());
+    let path = folder.join(page.get_filename());
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    fs::write(&path, text).map_err(|error| CliError::file(&path, error))?;
+    *pages += 1;
+    for below in command.get_subcommands() {
+        write_pages(below, folder, pages)?;
+    }
+    Ok(())
+}

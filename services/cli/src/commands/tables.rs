@@ -1,0 +1,346 @@
+//! `tideline tables`: list, make, describe, alter and drop tables.
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::selection::confirm;
+use crate::client::{Client, ConnectionArguments, encoded};
+use crate::error::{CliError, Result};
+use crate::output;
+use crate::output::grid::Grid;
+
+/// What `tables` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TablesCommand {
+    /// List all tables
+    List(ListArguments),
+    /// Create a table
+    #[command(after_help = "\
+Example:
+  tideline tables create devices --source-tag device --set hot_ttl=3d --set retention=90d")]
+    Create(CreateArguments),
+    /// Show a table with its policy and what it holds
+    Show(NamedArguments),
+    /// Alter the policy of a table, or see what a change would do
+    #[command(after_help = "\
+Examples:
+  tideline tables policy default --set hot_ttl=2d --set retention=30d --preview
+  tideline tables policy default --set 'migrate={\"cron\": \"0 3 * * *\", \"time_zone\": \"Europe/Berlin\"}'
+  tideline tables policy default --set retention=null
+
+Keys: hot_ttl, cold_ttl, retention, timeline_ttl, migrate, expire, move_bytes_per_second, timelines_per_minute.")]
+    Policy(PolicyArguments),
+    /// Drop a table with all its points
+    Drop(DropArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NamedArguments {
+    /// The name of the table
+    name: String,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArguments {
+    /// The name of the table: 1 to 64 characters of a-z, 0-9, _ and -
+    name: String,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+    /// A tag that names the machine, the first one present wins [default: host, hostname, instance, machine, device]
+    #[arg(long = "source-tag", value_name = "TAG")]
+    source_tags: Vec<String>,
+    /// What the acknowledgement of a write promises
+    #[arg(long, value_parser = ["synced", "buffered"])]
+    durability: Option<String>,
+    /// How far before now a point may lie
+    #[arg(long, value_name = "DURATION")]
+    write_past: Option<String>,
+    /// How far after now a point may lie
+    #[arg(long, value_name = "DURATION")]
+    write_future: Option<String>,
+    /// A key of its policy
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArguments {
+    /// The name of the table
+    name: String,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+    /// A key and what it is set to; null takes it away
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Show what it would move, hide and free, and change nothing
+    #[arg(long)]
+    preview: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DropArguments {
+    /// The name of the table
+    name: String,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Does it.
+pub(crate) fn run(command: &TablesCommand) -> Result<()> {
+    match command {
+        TablesCommand::List(arguments) => list(arguments),
+        TablesCommand::Create(arguments) => create(arguments),
+        TablesCommand::Show(NamedArguments { name, connection }) => {
+            let client = connection.client()?;
+            let text = client.get(&path(name))?;
+            match connection.json {
+                true => output::print(&text),
+                false => output::print(&described(&client.parse(&text)?)),
+            }
+        }
+        TablesCommand::Policy(arguments) => policy(arguments),
+        TablesCommand::Drop(arguments) => drop_table(arguments),
+    }
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/tables/{}", encoded(name))
+}
+
+fn list(ListArguments { connection }: &ListArguments) -> Result<()> {
+    let client = connection.client()?;
+    let text = client.get("/v1/tables")?;
+    if connection.json {
+        return output::print(&text);
+    }
+    let answer = client.parse(&text)?;
+    let mut grid = Grid::new([
+        "table",
+        "created",
+        "durability",
+        "hot for",
+        "kept for",
+        "source tags",
+    ]);
+    for table in answer["tables"].as_array().into_iter().flatten() {
+        let policy = &table["policy"];
+        let age = |name: &str| policy[name].as_str().unwrap_or("ever").to_owned();
+        let tags = table["source_tags"].as_array().into_iter().flatten();
+        let tags: Vec<String> = tags.map(output::cell).collect();
+        grid.row(vec![
+            output::member(table, "name"),
+            output::member(table, "created"),
+            output::member(table, "durability"),
+            age("hot_ttl"),
+            age("retention"),
+            tags.join(" "),
+        ]);
+    }
+    output::print(&grid.render())
+}
+
+fn create(arguments: &CreateArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let mut body = Map::new();
+    body.insert("name".into(), arguments.name.as_str().into());
+    if !arguments.source_tags.is_empty() {
+        body.insert("source_tags".into(), json!(arguments.source_tags));
+    }
+    for (name, text) in [
+        ("durability", &arguments.durability),
+        ("write_past", &arguments.write_past),
+        ("write_future", &arguments.write_future),
+    ] {
+        if let Some(text) = text {
+            body.insert(name.into(), text.as_str().into());
+        }
+    }
+    if !arguments.set.is_empty() {
+        body.insert("policy".into(), changes(&arguments.set)?);
+    }
+    let text = client.post("/v1/tables", &body.into())?;
+    match arguments.connection.json {
+        true => output::print(&text),
+        false => output::print(&format!("created table {}", arguments.name)),
+    }
+}
+
+fn policy(arguments: &PolicyArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let is_json = arguments.connection.json;
+    if arguments.preview {
+        let mut body = json!({"table": arguments.name});
+        if !arguments.set.is_empty() {
+            body["policy"] = changes(&arguments.set)?;
+        }
+        let text = client.post("/v1/policies/preview", &body)?;
+        return match is_json {
+            true => output::print(&text),
+            false => output::print(&previewed(&client.parse(&text)?)),
+        };
+    }
+    let text = if arguments.set.is_empty() {
+        client.get(&path(&arguments.name))?
+    } else {
+        client.patch(
+            &path(&arguments.name),
+            &json!({"policy": changes(&arguments.set)?}),
+        )?
+    };
+    if is_json {
+        return output::print(&text);
+    }
+    output::print(&settings(&client.parse(&text)?["policy"]))
+}
+
+fn drop_table(arguments: &DropArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    if !arguments.yes {
+        let held = held(&client, &arguments.name)?;
+        confirm(&format!(
+            "This drops table {} on {} with {held}.",
+            arguments.name,
+            client.base()
+        ))?;
+    }
+    client.delete(&path(&arguments.name))?;
+    match arguments.connection.json {
+        true => output::print(&json!({"dropped": arguments.name}).to_string()),
+        false => output::print(&format!("dropped table {}", arguments.name)),
+    }
+}
+
+/// What a table holds, in a few words.
+fn held(client: &Client, name: &str) -> Result<String> {
+    let table = client.parse(&client.get(&path(name))?)?;
+    let statistics = &table["statistics"];
+    let count = |value: &Value| value.as_u64().unwrap_or_default();
+    let points = count(&statistics["sealed_points"]) + count(&statistics["tiers"]["head"]["points"]);
+    Ok(format!(
+        "{} points of {} timelines",
+        output::count(points),
+        output::count(count(&statistics["timelines"]))
+    ))
+}
+
+/// `KEY=VALUE` pairs as changes of a policy; a value is JSON, or a text as it stands.
+fn changes(set: &[String]) -> Result<Value> {
+    let mut changes = Map::new();
+    for pair in set {
+        let Some((key, value)) = pair.split_once('=') else {
+            return Err(CliError::usage(format!(
+                "--set {pair}: write KEY=VALUE, such as retention=90d"
+            )));
+        };
+        let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+        if changes.insert(key.to_owned(), value).is_some() {
+            return Err(CliError::usage(format!("--set {key} is there twice")));
+        }
+    }
+    Ok(changes.into())
+}
+
+/// An object as lines of key and value.
+fn settings(object: &Value) -> String {
+    let mut grid = Grid::new(["setting", "value"]);
+    for (key, value) in object.as_object().into_iter().flatten() {
+        grid.row(vec![
+            key.clone(),
+            if value.is_null() {
+                "none".into()
+            } else {
+                output::cell(value)
+            },
+        ]);
+    }
+    grid.render()
+}
+
+fn described(table: &Value) -> String {
+    let statistics = &table["statistics"];
+    let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
+    let mut tiers = Grid::new([
+        "tier", "points", "values", "bytes", "segments", "oldest", "newest",
+    ]);
+    for name in ["head", "hot", "cold"] {
+        let tier = &statistics["tiers"][name];
+        tiers.row(vec![
+            name.into(),
+            number(&tier["points"]),
+            number(&tier["values"]),
+            tier["bytes"].as_u64().map(output::bytes).unwrap_or_default(),
+            number(&tier["segments"]),
+            output::member(tier, "oldest"),
+            output::member(tier, "newest"),
+        ]);
+    }
+    format!(
+        "table {}, created {}, {}, {} timelines\n\n{}\n{}",
+        output::member(table, "name"),
+        output::member(table, "created"),
+        output::member(table, "durability"),
+        number(&statistics["timelines"]),
+        tiers.render(),
+        settings(&table["policy"]),
+    )
+}
+
+fn previewed(preview: &Value) -> String {
+    let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
+    let mut grid = Grid::new(["what", "windows", "segments", "points", "bytes", "begins"]);
+    for (name, what) in [
+        ("migrate", "moves to cold"),
+        ("hide", "is hidden at once"),
+        ("free", "is freed"),
+    ] {
+        let amount = &preview[name];
+        grid.row(vec![
+            what.into(),
+            number(&amount["windows"]),
+            number(&amount["segments"]),
+            number(&amount["points"]),
+            amount["bytes"].as_u64().map(output::bytes).unwrap_or_default(),
+            output::member(amount, "begins"),
+        ]);
+    }
+    let paused = match preview["paused"].as_str() {
+        Some(reason) => format!("\nnothing is freed just now: {reason}\n"),
+        None => String::new(),
+    };
+    format!("{}{paused}\n{}", grid.render(), settings(&preview["policy"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_texts_or_json() {
+        let set = [
+            "hot_ttl=3d",
+            "retention=null",
+            "timelines_per_minute=5",
+            r#"expire={"cron":"0 3 * * *"}"#,
+        ];
+        let set: Vec<String> = set.map(str::to_owned).into();
+        assert_eq!(
+            changes(&set).expect("changes"),
+            json!({"hot_ttl": "3d", "retention": null, "timelines_per_minute": 5, "expire": {"cron": "0 3 * * *"}})
+        );
+        for wrong in [&["hot_ttl"][..], &["a=1", "a=2"]] {
+            let wrong: Vec<String> = wrong.iter().map(|text| (*text).to_owned()).collect();
+            assert_eq!(changes(&wrong).expect_err("wrong").exit_status(), 2);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! `tideline write`: files, folders and standard input into a running server.
+//!
+//! 1. `input` finds what is to be sent, `feed` reads several files in turn and cuts them into batches at record
+//!    boundaries (`cutter`, `record`), so that memory is bounded whatever their size.
+//! 2. `sender`, one thread a connection, sends batches, again and again where the server says later (`pace`).
+//! 3. What is acknowledged is noted in the resume file (`resume`), what is rejected in the file of rejects (`rejects`).
+
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use clap::Args;
+use serde_json::json;
+use tideline_model::{Clock, SystemClock};
+
+mod csv;
+mod cutter;
+mod feed;
+mod input;
+mod pace;
+mod progress;
+mod record;
+mod rejects;
+mod resume;
+mod sender;
+
+use crate::client::{Client, TableArguments};
+use crate::error::{CliError, Result};
+use crate::output;
+use csv::CsvArguments;
+use feed::{Batch, Feed};
+use input::FormatName;
+use pace::Pace;
+use progress::Progress;
+use rejects::Rejects;
+use resume::ResumeLog;
+use sender::Sender;
+
+const EXAMPLES: &str = "\
+Examples:
+  tideline write metrics.lp.gz logs/                   # a file and a folder
+  telegraf --test | tideline write -                   # standard input
+  tideline write --resume night.resume --rejects bad.lp /backup/*.lp.zst
+  tideline write rooms.csv --measurement room --tag host --field temperature:float --time ts --time-format s
+
+Where the same point occurs twice with different values, either may win; --parallel 1 keeps the order of files and
+lines. Lines without a time get that of their arrival.
+
+Exit status: 0 all stored, 1 something was rejected or not sent, 2 wrong usage.";
+
+/// What `write` takes.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct WriteArguments {
+    #[command(flatten)]
+    connection: TableArguments,
+    /// Files, folders (their .lp, .txt, .csv, .ndjson and .jsonl files, also as .gz and .zst), or `-` for standard input
+    #[arg(value_name = "PATH", default_value = "-")]
+    paths: Vec<PathBuf>,
+    /// The format, where the name of a file does not say it [default for standard input: lp]
+    #[arg(long, value_enum)]
+    format: Option<FormatName>,
+    /// The unit of integer times
+    #[arg(long, value_name = "UNIT", default_value = "ns", value_parser = ["ns", "us", "ms", "s", "m", "h"])]
+    precision: String,
+    #[command(flatten)]
+    csv: CsvArguments,
+    /// Connections that send at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    parallel: u16,
+    /// Most bytes of a batch, such as 512KiB; from 1KiB to 16MiB
+    #[arg(long, value_name = "BYTES", default_value = "2MiB", value_parser = batch_bytes)]
+    batch_bytes: usize,
+    /// Most rows of a batch
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    batch_rows: u32,
+    /// Note here what was acknowledged; a run with the same file goes on where the last one ended
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// Write rejected lines here, each below a comment with its place and the reason
+    #[arg(long, value_name = "FILE")]
+    rejects: Option<PathBuf>,
+    /// How long a batch is tried when the server is busy or away
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    patience: std::time::Duration,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Sends everything; an error when not all was stored.
+pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
+    let inputs = input::find(&arguments.paths, arguments.format, &arguments.csv)?;
+    let client = arguments.connection.client_of(usize::from(arguments.parallel))?;
+    let (resume, acknowledged) = match &arguments.resume {
+        Some(path) => {
+            let (log, acknowledged) = ResumeLog::open(path, &client, new_run())?;
+            (Some(log), acknowledged)
+        }
+        None => (None, resume::Acknowledged::default()),
+    };
+    let run = resume.as_ref().map_or_else(new_run, |log| log.run().to_owned());
+    let rejects = Rejects::open(arguments.rejects.as_deref(), !acknowledged.is_empty())?;
+    let progress = Progress::new(&inputs);
+    let sender = Sender {
+        client: &client,
+        run: &run,
+        precision: arguments.csv.precision().unwrap_or(&arguments.precision),
+        patience: arguments.patience,
+        pace: Pace::new(usize::from(arguments.parallel)),
+        resume: resume.as_ref(),
+        rejects: &rejects,
+        progress: &progress,
+    };
+    let feed = Feed::new(inputs, acknowledged, arguments, &run);
+    let is_shown = !arguments.quiet && !arguments.connection.server.json;
+    let outcome = transfer(feed, &sender, usize::from(arguments.parallel), is_shown);
+    summary(arguments, &client, &progress, &rejects)?;
+    outcome?;
+    match progress.rejected() {
+        0 => Ok(()),
+        rejected => Err(CliError::Incomplete(format!(
+            "{} of {} rows were not stored",
+            output::count(rejected),
+            output::count(rejected + progress.points())
+        ))),
+    }
+}
+
+/// Reads in this thread, sends in others, until all is done or something cannot be.
+fn transfer(mut feed: Feed<'_>, sender: &Sender<'_>, connections: usize, is_shown: bool) -> Result<()> {
+    let (batches, receiver) = mpsc::sync_channel::<Batch>(connections);
+    let receiver = Arc::new(Mutex::new(receiver));
+    let (stop_showing, shown_until) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        if is_shown {
+            scope.spawn(move || sender.progress.show(&shown_until));
+        }
+        let workers: Vec<_> = (0..connections)
+            .map(|_| {
+                let receiver = Arc::clone(&receiver);
+                scope.spawn(move || sender.work(&receiver))
+            })
+            .collect();
+        drop(receiver);
+        let fed = feed.run(&batches, sender.progress);
+        drop(batches);
+        for worker in workers {
+            // A panic has been printed by its thread, and counts as one.
+            if worker.join().is_err() {
+                sender
+                    .pace
+                    .fail(CliError::Incomplete("a sending thread failed".into()));
+            }
+        }
+        drop(stop_showing);
+        match sender.pace.failure() {
+            Some(failure) => Err(failure),
+            None => fed,
+        }
+    })
+}
+
+fn summary(
+    arguments: &WriteArguments,
+    client: &Client,
+    progress: &Progress,
+    rejects: &Rejects,
+) -> Result<()> {
+    let figures = progress.figures();
+    if arguments.connection.server.json {
+        return output::print(
+            &json!({
+                "server": client.base(),
+                "table": client.table(),
+                "files": figures.files,
+                "bytes": figures.bytes,
+                "batches": figures.batches,
+                "points": figures.points,
+                "values": figures.values,
+                "rejected": figures.rejected,
+                "acknowledged_before_bytes": figures.skipped_bytes,
+                "retries": figures.retries,
+                "seconds": figures.seconds,
+            })
+            .to_string(),
+        );
+    }
+    if arguments.quiet {
+        return Ok(());
+    }
+    output::print(&figures.to_string())?;
+    for line in rejects.first() {
+        eprintln!("{line}");
+    }
+    if let (Some(path), true) = (&arguments.rejects, figures.rejected > 0) {
+        eprintln!("all of them are in {}", path.display());
+    }
+    Ok(())
+}
+
+/// Names a run, so that its batches can be told from those of any other.
+fn new_run() -> String {
+    format!("{:x}-{:x}", SystemClock.now().nanos(), std::process::id())
+}
+
+fn duration(text: &str) -> std::result::Result<std::time::Duration, String> {
+    let nanos = tideline_model::time::parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
+    let nanos = nanos.ok_or_else(|| "write a duration such as 90s, 5m or 1h".to_owned())?;
+    Ok(std::time::Duration::from_nanos(nanos))
+}
+
+fn batch_bytes(text: &str) -> std::result::Result<usize, String> {
+    let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let unit = match unit {
+        "" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => 0,
+    };
+    let bytes = digits
+        .parse::<usize>()
+        .ok()
+        .and_then(|digits| digits.checked_mul(unit));
+    bytes
+        .filter(|bytes| (1 << 10..=16 << 20).contains(bytes))
+        .ok_or_else(|| "write a size from 1KiB to 16MiB, such as 512KiB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(batch_bytes("2048"), Ok(2048));
+        assert_eq!(batch_bytes("512KiB"), Ok(512 << 10));
+        assert_eq!(batch_bytes("16MiB"), Ok(16 << 20));
+        for wrong in ["", "1", "17MiB", "1GiB", "x", "99999999999999999999MiB"] {
+            assert!(batch_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! CSV into points: which column is what, and each row as a line of JSON, which holds any text.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::error::{CliError, Result};
+
+/// How CSV is read.
+#[derive(Debug, Clone, Args)]
+pub(super) struct CsvArguments {
+    /// The measurement of all rows [default: the column `measurement`]
+    #[arg(
+        help_heading = "CSV",
+        long,
+        value_name = "NAME",
+        conflicts_with = "measurement_column"
+    )]
+    measurement: Option<String>,
+    /// The column that holds the measurement
+    #[arg(help_heading = "CSV", long, value_name = "COLUMN")]
+    measurement_column: Option<String>,
+    /// A column that is a tag
+    #[arg(help_heading = "CSV", long = "tag", value_name = "COLUMN")]
+    tags: Vec<String>,
+    /// A column that is a field, with its type: float, int, uint, bool or string; without one, what the text looks like
+    /// [default: all columns that are nothing else]
+    #[arg(help_heading = "CSV", long = "field", value_name = "COLUMN[:TYPE]")]
+    fields: Vec<String>,
+    /// The column that holds the time [default: `time`, where there is one]
+    #[arg(help_heading = "CSV", long, value_name = "COLUMN")]
+    time: Option<String>,
+    /// How times are written: rfc3339, s, ms, us, ns, or a pattern such as '%d.%m.%Y %H:%M:%S' (UTC without a %z)
+    #[arg(help_heading = "CSV", long, value_name = "FORMAT")]
+    time_format: Option<String>,
+    /// The names of the columns, separated by commas, of files without a header
+    #[arg(help_heading = "CSV", long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// What stands between cells
+    #[arg(help_heading = "CSV", long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
+    delimiter: u8,
+}
+
+/// What a column is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Role {
+    Measurement,
+    Time,
+    Tag(String),
+    Field(String, Kind),
+    Nothing,
+}
+
+/// How a field is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Auto,
+    Float,
+    Int,
+    Uint,
+    Bool,
+    String,
+}
+
+/// How the rows of a file become points.
+#[derive(Debug)]
+pub(super) struct CsvPlan {
+    roles: Vec<Role>,
+    measurement: Option<String>,
+    time_pattern: Option<String>,
+    delimiter: u8,
+}
+
+/// The rows of a batch as lines of JSON.
+#[derive(Debug, Default)]
+pub(super) struct Converted {
+    pub(super) body: Vec<u8>,
+    /// Where the row of each line begins in the batch.
+    pub(super) starts: Vec<usize>,
+    /// Rows that are no points: where they begin, and why.
+    pub(super) refused: Vec<(usize, String)>,
+}
+
+impl CsvArguments {
+    pub(super) const fn delimiter(&self) -> u8 {
+        self.delimiter
+    }
+
+    /// Whether files have a header.
+    pub(super) fn has_header(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// The unit of integer times, where the format of times is one.
+    pub(super) fn precision(&self) -> Option<&str> {
+        let format = self.time_format.as_deref();
+        format.filter(|format| matches!(*format, "s" | "ms" | "us" | "ns"))
+    }
+
+    /// Refuses what has no meaning without CSV, or none at all.
+    pub(super) fn check(&self, has_csv: bool) -> Result<()> {
+        let is_used = self.measurement.is_some()
+            || self.measurement_column.is_some()
+            || self.time.is_some()
+            || self.time_format.is_some()
+            || !(self.tags.is_empty() && self.fields.is_empty() && self.columns.is_empty());
+        if is_used && !has_csv {
+            return Err(CliError::usage(
+                "--measurement, --tag, --field, --time, --time-format and --columns are for CSV, and nothing here is",
+            ));
+        }
+        let format = self.time_format.as_deref().unwrap_or("rfc3339");
+        let is_known = format == "rfc3339" || self.precision().is_some() || format.contains('%');
+        if !is_known {
+            return Err(CliError::usage(format!(
+                "--time-format {format:?} is none of rfc3339, s, ms, us, ns, or a pattern such as %Y-%m-%d"
+            )));
+        }
+        for field in &self.fields {
+            split_field(field)?;
+        }
+        Ok(())
+    }
+
+    /// How a file with this header is read; with `None` as `--columns` says.
+    pub(super) fn plan(&self, header: Option<&[u8]>) -> Result<CsvPlan> {
+        let names = match header {
+            None => self.columns.clone(),
+            Some(header) => cells_of_header(header, self.delimiter)?,
+        };
+        let column = |name: &str| {
+            names.iter().position(|other| other == name).ok_or_else(|| {
+                CliError::usage(format!(
+                    "there is no column {name:?}; the columns are: {}",
+                    names.join(", ")
+                ))
+            })
+        };
+        let mut roles: BTreeMap<usize, Role> = BTreeMap::new();
+        let mut assign = |at: usize, role: Role| match roles.insert(at, role) {
+            None => Ok(()),
+            Some(_) => Err(CliError::usage(format!(
+                "the column {:?} is named twice",
+                names[at]
+            ))),
+        };
+        match (&self.measurement, &self.measurement_column) {
+            (Some(_), _) => {}
+            (None, Some(name)) => assign(column(name)?, Role::Measurement)?,
+            (None, None) => match column("measurement") {
+                Ok(at) => assign(at, Role::Measurement)?,
+                Err(_) => {
+                    return Err(CliError::usage(
+                        "there is no column \"measurement\"; say --measurement NAME or --measurement-column COLUMN",
+                    ));
+                }
+            },
+        }
+        match &self.time {
+            Some(name) => assign(column(name)?, Role::Time)?,
+            None => {
+                if let Ok(at) = column("time") {
+                    assign(at, Role::Time)?;
+                }
+            }
+        }
+        for name in &self.tags {
+            assign(column(name)?, Role::Tag(name.clone()))?;
+        }
+        for field in &self.fields {
+            let (name, kind) = split_field(field)?;
+            assign(column(name)?, Role::Field(name.to_owned(), kind))?;
+        }
+        let rest = |name: &String| match self.fields.is_empty() {
+            true => Role::Field(name.clone(), Kind::Auto),
+            false => Role::Nothing,
+        };
+        let roles = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| roles.remove(&at).unwrap_or_else(|| rest(name)));
+        Ok(CsvPlan {
+            roles: roles.collect(),
+            measurement: self.measurement.clone(),
+            time_pattern: self.time_format.clone().filter(|format| format.contains('%')),
+            delimiter: self.delimiter,
+        })
+    }
+}
+
+impl CsvPlan {
+    /// Turns whole rows into lines of JSON.
+    pub(super) fn convert(&self, rows: &[u8]) -> Converted {
+        let mut reader = ::csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(self.delimiter)
+            .from_reader(rows);
+        let mut converted = Converted::default();
+        let mut row = ::csv::ByteRecord::new();
+        loop {
+            match reader.read_byte_record(&mut row) {
+                Ok(true) => {}
+                // Reading memory does not fail.
+                Ok(false) | Err(_) => return converted,
+            }
+            let start = row
+                .position()
+                .and_then(|position| usize::try_from(position.byte()).ok());
+            let mut start = start.unwrap_or_default();
+            // The reader counts the rest of a line end, and blank lines, to the row behind them.
+            while matches!(rows.get(start), Some(b'\r' | b'\n')) {
+                start += 1;
+            }
+            match self.point(&row) {
+                Ok(point) => {
+                    converted.starts.push(start);
+                    converted.body.extend_from_slice(point.to_string().as_bytes());
+                    converted.body.push(b'\n');
+                }
+                Err(reason) => converted.refused.push((start, reason)),
+            }
+        }
+    }
+
+    fn point(&self, row: &::csv::ByteRecord) -> std::result::Result<Value, String> {
+        if row.len() != self.roles.len() {
+            return Err(format!("{} cells for {} columns", row.len(), self.roles.len()));
+        }
+        let mut point = serde_json::Map::new();
+        let mut tags = serde_json::Map::new();
+        let mut fields = serde_json::Map::new();
+        if let Some(name) = &self.measurement {
+            point.insert("measurement".into(), name.as_str().into());
+        }
+        for (role, cell) in self.roles.iter().zip(row) {
+            let cell = std::str::from_utf8(cell).map_err(|_| "invalid UTF-8".to_owned())?;
+            // No value is an empty cell.
+            if cell.is_empty() {
+                continue;
+            }
+            match role {
+                Role::Nothing => {}
+                Role::Measurement => {
+                    point.insert("measurement".into(), cell.into());
+                }
+                Role::Time => {
+                    point.insert("time".into(), self.time(cell.trim())?.into());
+                }
+                Role::Tag(name) => {
+                    tags.insert(name.clone(), cell.into());
+                }
+                Role::Field(name, kind) => {
+                    fields.insert(name.clone(), value(name, *kind, cell)?);
+                }
+            }
+        }
+        if fields.is_empty() {
+            return Err("no field has a value".into());
+        }
+        if self.roles.contains(&Role::Time) && !point.contains_key("time") {
+            return Err("it has no time".into());
+        }
+        point.insert("tags".into(), tags.into());
+        point.insert("fields".into(), fields.into());
+        Ok(point.into())
+    }
+
+    /// A time as the server reads it.
+    fn time(&self, cell: &str) -> std::result::Result<String, String> {
+        let Some(pattern) = &self.time_pattern else {
+            return Ok(cell.to_owned());
+        };
+        let with_zone = DateTime::parse_from_str(cell, pattern).map(|time| time.to_utc());
+        let time = with_zone
+            .or_else(|_| NaiveDateTime::parse_from_str(cell, pattern).map(|time| time.and_utc()))
+            .or_else(|error| match NaiveDate::parse_from_str(cell, pattern) {
+                Ok(date) => Ok(date.and_time(chrono::NaiveTime::MIN).and_utc()),
+                Err(_) => Err(error),
+            });
+        let time = time.map_err(|error| format!("time {cell:?} is not like {pattern:?}: {error}"))?;
+        Ok(time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+    }
+}
+
+/// A cell as the value of a field.
+fn value(name: &str, kind: Kind, cell: &str) -> std::result::Result<Value, String> {
+    let text = cell.trim();
+    let boolean = match text {
+        "true" | "True" | "TRUE" => Some(true),
+        "false" | "False" | "FALSE" => Some(false),
+        _ => None,
+    };
+    Ok(match kind {
+        Kind::Float => json!({"float": text}),
+        Kind::Int => json!({"signed": text}),
+        Kind::Uint => json!({"unsigned": text}),
+        Kind::String => cell.into(),
+        Kind::Bool => match (boolean, text) {
+            (Some(value), _) => value.into(),
+            (None, "1" | "t" | "T") => true.into(),
+            (None, "0" | "f" | "F") => false.into(),
+            _ => return Err(format!("field {name}: {cell:?} is neither true nor false")),
+        },
+        Kind::Auto => match boolean {
+            Some(value) => value.into(),
+            None if text.parse::<i64>().is_ok() => json!({"signed": text}),
+            None if text.parse::<f64>().is_ok() && text.bytes().any(|byte| byte.is_ascii_digit()) => {
+                json!({"float": text})
+            }
+            None => cell.into(),
+        },
+    })
+}
+
+fn split_field(field: &str) -> Result<(&str, Kind)> {
+    let Some((name, kind)) = field.rsplit_once(':') else {
+        return Ok((field, Kind::Auto));
+    };
+    let kind = match kind {
+        "float" => Kind::Float,
+        "int" => Kind::Int,
+        "uint" => Kind::Uint,
+        "bool" => Kind::Bool,
+        "string" => Kind::String,
+        _ => {
+            return Err(CliError::usage(format!(
+                "--field {field}: the type {kind:?} is none of float, int, uint, bool, string"
+            )));
+        }
+    };
+    Ok((name, kind))
+}
+
+fn cells_of_header(header: &[u8], delimiter: u8) -> Result<Vec<String>> {
+    let header = header.strip_prefix(b"\xef\xbb\xbf").unwrap_or(header);
+    let mut reader = ::csv::ReaderBuilder::new()
+        .has_headers(false)
+        .delimiter(delimiter)
+        .from_reader(header);
+    let mut row = ::csv::StringRecord::new();
+    match reader.read_record(&mut row) {
+        Ok(true) => Ok(row.iter().map(|name| name.trim().to_owned()).collect()),
+        Ok(false) => Err(CliError::usage("it has no header")),
+        Err(error) => Err(CliError::usage(format!("its header cannot be read: {error}"))),
+    }
+}
+
+fn delimiter(text: &str) -> std::result::Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [byte] if !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
+        _ => Err("write one ASCII character, or \\t".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        csv: CsvArguments,
+    }
+
+    fn arguments(line: &[&str]) -> CsvArguments {
+        let line = std::iter::once(&"x").chain(line);
+        Line::try_parse_from(line)
+            .unwrap_or_else(|error| panic!("{error}"))
+            .csv
+    }
+
+    fn converted(line: &[&str], header: &str, rows: &str) -> (Vec<Value>, Converted) {
+        let plan = arguments(line).plan(Some(header.as_bytes())).expect("a plan");
+        let converted = plan.convert(rows.as_bytes());
+        let lines = converted
+            .body
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty());
+        (
+            lines
+                .map(|line| serde_json::from_slice(line).expect("JSON"))
+                .collect(),
+            converted,
+        )
+    }
+
+    #[test]
+    fn a_header_is_enough() {
+        let (points, converted) = converted(
+            &["--tag", "host"],
+            "\u{feff}measurement,time,host,load,up,note",
+            "cpu,5,a,1.5,true,\"two\nlines, \"\"quoted\"\"\"\r\ncpu,6,,3,,\nshort\ncpu,7,a,,,\n",
+        );
+        assert_eq!(
+            points,
+            [
+                json!({"measurement": "cpu", "time": "5", "tags": {"host": "a"}, "fields":
+                    {"load": {"float": "1.5"}, "up": true, "note": "two\nlines, \"quoted\""}}),
+                json!({"measurement": "cpu", "time": "6", "tags": {}, "fields": {"load": {"signed": "3"}}}),
+            ]
+        );
+        assert_eq!(converted.starts, [0, 42]);
+        let refused: Vec<&str> = converted.refused.iter().map(|(_, reason)| &**reason).collect();
+        assert_eq!(refused, ["1 cells for 6 columns", "no field has a value"]);
+    }
+
+    #[test]
+    fn a_mapping_names_types_and_times() {
+        let (points, _) = converted(
+            &[
+                "--measurement",
+                "room",
+                "--tag",
+                "h",
+                "--field",
+                "t:float",
+                "--field",
+                "n:uint",
+                "--field",
+                "b:bool",
+                "--field",
+                "s:string",
+                "--time",
+                "day",
+                "--time-format",
+                "%d.%m.%Y",
+                "--delimiter",
+                ";",
+            ],
+            "day;h;t;n;b;s;left_out",
+            "02.01.2026;a;1;2;1;3;4\n",
+        );
+        assert_eq!(
+            points,
+            [
+                json!({"measurement": "room", "time": "2026-01-02T00:00:00Z", "tags": {"h": "a"}, "fields":
+                {"t": {"float": "1"}, "n": {"unsigned": "2"}, "b": true, "s": "3"}})
+            ]
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_a_usage_error() {
+        for (line, header, said) in [
+            (
+                &["--tag", "x"][..],
+                "measurement,a",
+                "there is no column \"x\"; the columns are: measurement, a",
+            ),
+            (&[], "a,b", "no column \"measurement\""),
+            (&["--tag", "a", "--field", "a"], "measurement,a", "named twice"),
+        ] {
+            let error = arguments(line).plan(Some(header.as_bytes())).expect_err(said);
+            assert!(error.to_string().contains(said), "{error}");
+            assert_eq!(error.exit_status(), 2);
+        }
+        assert!(arguments(&["--field", "a:double"]).check(true).is_err());
+        assert!(arguments(&["--time-format", "yesterday"]).check(true).is_err());
+        assert!(arguments(&["--tag", "a"]).check(false).is_err());
+    }
+}

@@ -1,0 +1,203 @@
+//! Reads the inputs and cuts them into batches. Several files are read in turn, so that batches that follow each other
+//! are about different machines and the load spreads.
+
+use std::cell::Cell;
+use std::io::Read;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::WriteArguments;
+use super::csv::{CsvArguments, CsvPlan};
+use super::cutter::{BatchLimits, Cutter, Piece};
+use super::input::{FormatName, Input};
+use super::progress::Progress;
+use super::record::Framing;
+use super::resume::{Acknowledged, Ranges};
+use crate::error::{CliError, Result};
+
+/// Most files that are read in turn.
+const OPEN_FILES_MAX: usize = 16;
+
+/// Some records of one input.
+pub(super) struct Batch {
+    /// The path of the input.
+    pub(super) path: Arc<str>,
+    pub(super) framing: Framing,
+    /// How rows of CSV become points.
+    pub(super) csv: Option<Arc<CsvPlan>>,
+    pub(super) piece: Piece,
+    /// Of its bytes.
+    pub(super) hash: u64,
+    /// Bytes on disk that were read for it.
+    pub(super) source_bytes: u64,
+}
+
+/// All inputs, as batches.
+pub(super) struct Feed<'a> {
+    /// Not opened yet, the next one last.
+    waiting: Vec<Input>,
+    open: Vec<Source>,
+    open_max: usize,
+    acknowledged: Acknowledged,
+    csv: &'a CsvArguments,
+    limits: BatchLimits,
+    random: u64,
+}
+
+/// An input that is read.
+struct Source {
+    path: Arc<str>,
+    framing: Framing,
+    csv: Option<Arc<CsvPlan>>,
+    cutter: Cutter<Box<dyn Read>>,
+    /// Bytes read of it on disk, and how many of them are accounted for.
+    read: Rc<Cell<u64>>,
+    accounted: u64,
+    acknowledged: Ranges,
+}
+
+impl<'a> Feed<'a> {
+    pub(super) fn new(
+        inputs: Vec<Input>,
+        acknowledged: Acknowledged,
+        arguments: &'a WriteArguments,
+        run: &str,
+    ) -> Self {
+        let mut waiting = inputs;
+        waiting.reverse();
+        let mut feed = Self {
+            waiting,
+            open: Vec::new(),
+            open_max: OPEN_FILES_MAX.min(usize::from(arguments.parallel)),
+            acknowledged,
+            csv: &arguments.csv,
+            limits: BatchLimits {
+                bytes: arguments.batch_bytes,
+                rows: usize::try_from(arguments.batch_rows).unwrap_or(usize::MAX),
+            },
+            random: xxh3_64(run.as_bytes()) | 1,
+        };
+        if feed.open_max > 1 {
+            for at in (1..feed.waiting.len()).rev() {
+                let other = feed.below(at + 1);
+                feed.waiting.swap(at, other);
+            }
+        }
+        feed
+    }
+
+    /// Hands out all batches; ends early when nobody takes them any more.
+    pub(super) fn run(&mut self, batches: &SyncSender<Batch>, progress: &Progress) -> Result<()> {
+        loop {
+            while self.open.len() < self.open_max
+                && let Some(input) = self.waiting.pop()
+            {
+                let source = self.open(&input)?;
+                self.open.push(source);
+            }
+            if self.open.is_empty() {
+                return Ok(());
+            }
+            let at = self.below(self.open.len());
+            let source = &mut self.open[at];
+            match source.next(progress).map_err(|error| source.failed(error))? {
+                Some(batch) => {
+                    if batches.send(batch).is_err() {
+                        return Ok(());
+                    }
+                }
+                None => {
+                    self.open.swap_remove(at);
+                    progress.file_read();
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, input: &Input) -> Result<Source> {
+        let opened = input.open().map_err(|error| CliError::file(&input.path, error))?;
+        let path: Arc<str> = input.path.to_string_lossy().into();
+        let mut source = Source {
+            acknowledged: self.acknowledged.take(&path),
+            path,
+            framing: input.framing,
+            csv: None,
+            cutter: Cutter::new(opened.reader, input.framing, self.limits),
+            read: opened.read,
+            accounted: 0,
+        };
+        if input.format == FormatName::Csv {
+            let header = match self.csv.has_header() {
+                true => source.cutter.record().map_err(|error| source.failed(error))?,
+                false => None,
+            };
+            if self.csv.has_header() && header.is_none() {
+                // An empty file has no header and needs none.
+                return Ok(source);
+            }
+            let plan = self.csv.plan(header.as_ref().map(|piece| &*piece.bytes));
+            let plan = plan.map_err(|error| CliError::usage(format!("{}: {error}", source.path)))?;
+            source.csv = Some(Arc::new(plan));
+        }
+        Ok(source)
+    }
+
+    /// A number below `bound` by xorshift: which file comes next needs to be spread, not secret.
+    fn below(&mut self, bound: usize) -> usize {
+        if self.open_max == 1 {
+            return 0;
+        }
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        usize::try_from(self.random % bound as u64).unwrap_or(0)
+    }
+}
+
+impl Source {
+    /// The next batch that is not acknowledged.
+    fn next(&mut self, progress: &Progress) -> std::io::Result<Option<Batch>> {
+        loop {
+            let offset = self.cutter.offset();
+            let piece = match self.acknowledged.next_from(offset) {
+                Some(range) if range.start == offset => {
+                    let piece = self.cutter.take(range.len())?;
+                    if piece.bytes.len() == range.len() && xxh3_64(&piece.bytes) == range.hash {
+                        progress.skipped(piece.bytes.len() as u64, self.source_bytes());
+                        continue;
+                    }
+                    // The file has changed here: what was noted of the rest is about something else.
+                    self.cutter.give_back(piece);
+                    self.acknowledged.clear();
+                    self.cutter.next(None)?
+                }
+                range => self.cutter.next(range.map(|range| range.start))?,
+            };
+            let Some(piece) = piece else {
+                return Ok(None);
+            };
+            return Ok(Some(Batch {
+                path: Arc::clone(&self.path),
+                framing: self.framing,
+                csv: self.csv.clone(),
+                hash: xxh3_64(&piece.bytes),
+                piece,
+                source_bytes: self.source_bytes(),
+            }));
+        }
+    }
+
+    /// Bytes on disk that were read since the last call.
+    fn source_bytes(&mut self) -> u64 {
+        let read = self.read.get();
+        read - std::mem::replace(&mut self.accounted, read)
+    }
+
+    fn failed(&self, error: std::io::Error) -> CliError {
+        CliError::file(Path::new(&*self.path), error)
+    }
+}

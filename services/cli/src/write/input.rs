@@ -1,0 +1,203 @@
+//! What is to be sent: files and folders found and opened, packed ones unpacked as they are read.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use clap::ValueEnum;
+
+use super::csv::CsvArguments;
+use super::record::Framing;
+use crate::error::{CliError, Result};
+
+/// Bytes read at once from a file.
+const READ_BYTES: usize = 256 << 10;
+/// The largest window that a zstd stream may ask for, as a power of two: 128 MiB.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+
+/// A format, as people name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum FormatName {
+    /// InfluxDB line protocol
+    Lp,
+    /// CSV
+    Csv,
+    /// One JSON object a line
+    Ndjson,
+}
+
+/// Something to send.
+#[derive(Debug)]
+pub(super) struct Input {
+    /// Its path, `-` for standard input.
+    pub(super) path: PathBuf,
+    pub(super) format: FormatName,
+    pub(super) framing: Framing,
+    /// Bytes on disk; unknown for what is no regular file.
+    pub(super) bytes: Option<u64>,
+}
+
+/// An input that is read.
+pub(super) struct Opened {
+    /// Its bytes, unpacked.
+    pub(super) reader: Box<dyn Read>,
+    /// Bytes that were read of it as it lies on the disk.
+    pub(super) read: Rc<Cell<u64>>,
+}
+
+impl Input {
+    fn new(path: &Path, format: FormatName, csv: &CsvArguments) -> Result<Self> {
+        let is_standard = path == Path::new("-");
+        let bytes = if is_standard {
+            None
+        } else {
+            let metadata = fs::metadata(path).map_err(|error| CliError::file(path, error))?;
+            metadata.is_file().then_some(metadata.len())
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            format,
+            framing: match format {
+                FormatName::Lp => Framing::Lines,
+                FormatName::Csv => Framing::Csv {
+                    delimiter: csv.delimiter(),
+                },
+                FormatName::Ndjson => Framing::Ndjson,
+            },
+            bytes,
+        })
+    }
+
+    /// Opens it.
+    pub(super) fn open(&self) -> io::Result<Opened> {
+        let source: Box<dyn Read> = if self.path == Path::new("-") {
+            Box::new(io::stdin())
+        } else {
+            Box::new(File::open(&self.path)?)
+        };
+        let read = Rc::new(Cell::new(0));
+        let counted = Counted {
+            inner: source,
+            read: Rc::clone(&read),
+        };
+        let mut buffered = BufReader::with_capacity(READ_BYTES, counted);
+        // Looked at, not believed: a packed stream has no name, and a name may lie.
+        let head = buffered.fill_buf()?;
+        let reader: Box<dyn Read> = if head.starts_with(&[0x1f, 0x8b]) {
+            Box::new(flate2::bufread::MultiGzDecoder::new(buffered))
+        } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+            Box::new(decoder)
+        } else {
+            Box::new(buffered)
+        };
+        Ok(Opened { reader, read })
+    }
+}
+
+/// Counts what is read.
+struct Counted {
+    inner: Box<dyn Read>,
+    read: Rc<Cell<u64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.read.set(self.read.get() + read as u64);
+        Ok(read)
+    }
+}
+
+/// Finds everything that the paths mean; a usage error where that is nothing.
+pub(super) fn find(paths: &[PathBuf], format: Option<FormatName>, csv: &CsvArguments) -> Result<Vec<Input>> {
+    let mut inputs = Vec::new();
+    for path in paths {
+        if path == Path::new("-") {
+            if io::stdin().is_terminal() {
+                return Err(CliError::usage(
+                    "nothing to send: name files or folders, or give lines on standard input",
+                ));
+            }
+            inputs.push(Input::new(path, format.unwrap_or(FormatName::Lp), csv)?);
+        } else if path.is_dir() {
+            let before = inputs.len();
+            below(path, format, csv, &mut inputs)?;
+            if inputs.len() == before {
+                return Err(CliError::usage(format!(
+                    "{}: no .lp, .txt, .csv, .ndjson or .jsonl file lies in it",
+                    path.display()
+                )));
+            }
+        } else {
+            let format = format.or_else(|| format_of(path)).ok_or_else(|| {
+                CliError::usage(format!(
+                    "{}: its name does not say its format; add --format lp, csv or ndjson",
+                    path.display()
+                ))
+            })?;
+            inputs.push(Input::new(path, format, csv)?);
+        }
+    }
+    csv.check(inputs.iter().any(|input| input.format == FormatName::Csv))?;
+    Ok(inputs)
+}
+
+/// The files below a folder whose names say their format, by name. Links to folders are not followed.
+fn below(
+    folder: &Path,
+    format: Option<FormatName>,
+    csv: &CsvArguments,
+    inputs: &mut Vec<Input>,
+) -> Result<()> {
+    let failed = |error| CliError::file(folder, error);
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    let mut entries = entries.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_type().map_err(failed)?.is_dir() {
+            below(&path, format, csv, inputs)?;
+        } else if let (Some(named), true) = (format_of(&path), path.is_file()) {
+            inputs.push(Input::new(&path, format.unwrap_or(named), csv)?);
+        }
+    }
+    Ok(())
+}
+
+/// The format that a name says.
+fn format_of(path: &Path) -> Option<FormatName> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let name = name
+        .strip_suffix(".gz")
+        .or_else(|| name.strip_suffix(".zst"))
+        .unwrap_or(&name);
+    match name.rsplit_once('.')?.1 {
+        "lp" | "txt" => Some(FormatName::Lp),
+        "csv" => Some(FormatName::Csv),
+        "ndjson" | "jsonl" => Some(FormatName::Ndjson),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_formats() {
+        for (name, format) in [
+            ("a.lp", Some(FormatName::Lp)),
+            ("a.b.TXT.gz", Some(FormatName::Lp)),
+            ("a.csv.zst", Some(FormatName::Csv)),
+            ("a.jsonl", Some(FormatName::Ndjson)),
+            ("a.gz", None),
+            ("lp", None),
+        ] {
+            assert_eq!(format_of(Path::new(name)), format, "{name}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! How many batches are on their way at once: as many as there are connections, fewer when the server is busy.
+//!
+//! A server that answers 429 or 503 halves the number and is left alone for as long as it asks; each batch that is
+//! stored adds a part of one again. So several writers share a server without being told of each other.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::CliError;
+
+/// The first wait where the server does not say how long; it doubles from try to try.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// The longest such wait, and the most that is waited whatever the server says.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Shared by all connections.
+pub(super) struct Pace {
+    state: Mutex<State>,
+    changed: Condvar,
+    most: usize,
+}
+
+struct State {
+    allowed: f64,
+    in_flight: usize,
+    not_before: Option<Instant>,
+    /// When the number was last halved.
+    slowed: Option<Instant>,
+    failure: Option<CliError>,
+    has_failed: bool,
+}
+
+/// A batch may go. Given back by [`Pace::stored`], [`Pace::busy`] or [`Pace::leave`].
+pub(super) struct Turn {
+    begun: Instant,
+}
+
+impl Pace {
+    /// At most `most` at once.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                allowed: most as f64,
+                in_flight: 0,
+                not_before: None,
+                slowed: None,
+                failure: None,
+                has_failed: false,
+            }),
+            changed: Condvar::new(),
+            most,
+        }
+    }
+
+    /// Waits until a batch may go; `None` when the run has failed.
+    pub(super) fn turn(&self) -> Option<Turn> {
+        let mut state = self.lock();
+        loop {
+            if state.has_failed {
+                return None;
+            }
+            let now = Instant::now();
+            let wait = state
+                .not_before
+                .and_then(|until| until.checked_duration_since(now));
+            let is_free = (state.in_flight as f64) < state.allowed.max(1.0).floor();
+            match wait {
+                Some(wait) if !wait.is_zero() => {
+                    let waited = self.changed.wait_timeout(state, wait);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                _ if is_free => {
+                    state.in_flight += 1;
+                    return Some(Turn { begun: now });
+                }
+                _ => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// The batch was stored: more may go.
+    pub(super) fn stored(&self, turn: &Turn) {
+        let mut state = self.lock();
+        if state.slowed.is_none_or(|slowed| slowed < turn.begun) {
+            state.allowed = (state.allowed + 1.0 / state.allowed).min(self.most as f64);
+        }
+        self.end(state);
+    }
+
+    /// The server is busy or away: fewer go, and none for a while.
+    pub(super) fn busy(&self, turn: &Turn, tries: u32, asked: Option<Duration>) {
+        let mut state = self.lock();
+        // Answers to batches that were sent together say the same once.
+        if state.slowed.is_none_or(|slowed| slowed < turn.begun) {
+            state.allowed = (state.allowed / 2.0).max(1.0);
+            state.slowed = Some(Instant::now());
+        }
+        let wait = asked.unwrap_or_else(|| FIRST_WAIT.saturating_mul(1 << tries.min(8)));
+        let until = Instant::now() + wait.min(WAIT_MAX);
+        state.not_before = Some(state.not_before.map_or(until, |before| before.max(until)));
+        self.end(state);
+    }
+
+    /// The batch came to an end that says nothing about the server's load.
+    pub(super) fn leave(&self, _turn: &Turn) {
+        self.end(self.lock());
+    }
+
+    /// Ends the run. The first failure is the one that is told.
+    pub(super) fn fail(&self, failure: CliError) {
+        let mut state = self.lock();
+        if !state.has_failed {
+            state.has_failed = true;
+            state.failure = Some(failure);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Why the run has failed, if it has.
+    pub(super) fn failure(&self) -> Option<CliError> {
+        self.lock().failure.take()
+    }
+
+    fn end(&self, mut state: MutexGuard<'_, State>) {
+        state.in_flight = state.in_flight.saturating_sub(1);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_server_gets_fewer_at_once_and_then_more_again() {
+        let pace = Pace::new(8);
+        let turns: Vec<Turn> = (0..8).map(|_| pace.turn().expect("free")).collect();
+        for turn in &turns {
+            pace.busy(turn, 0, Some(Duration::from_millis(20)));
+        }
+        assert_eq!(pace.lock().allowed, 4.0, "halved once for all that went together");
+        let begun = Instant::now();
+        let turn = pace.turn().expect("after the wait");
+        assert!(
+            begun.elapsed() >= Duration::from_millis(15),
+            "as long as the server asks"
+        );
+        pace.stored(&turn);
+        for _ in 0..100 {
+            let turn = pace.turn().expect("free");
+            pace.stored(&turn);
+        }
+        assert_eq!(pace.lock().allowed, 8.0);
+    }
+
+    #[test]
+    fn a_failure_wakes_those_who_wait() {
+        let pace = Pace::new(1);
+        let turn = pace.turn().expect("free");
+        pace.busy(&turn, 0, Some(Duration::from_secs(30)));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| pace.turn().is_none());
+            pace.fail(CliError::Incomplete("first".into()));
+            pace.fail(CliError::Incomplete("second".into()));
+            assert!(waiting.join().expect("it ends"));
+        });
+        assert_eq!(pace.failure().expect("it failed").to_string(), "first");
+    }
+}

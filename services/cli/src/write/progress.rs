@@ -1,0 +1,234 @@
+//! How far a run is: one line that is kept up to date on a terminal, a line now and then elsewhere, figures at the end.
+
+use std::fmt;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::input::Input;
+use crate::output;
+
+/// From one look to the next on a terminal.
+const TERMINAL_INTERVAL: Duration = Duration::from_millis(250);
+/// From one line to the next elsewhere.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Counts of a run, shared by all its threads.
+pub(super) struct Progress {
+    begun: Instant,
+    /// Bytes on disk of all inputs, where all are known.
+    total: Option<u64>,
+    /// Of them: acknowledged now or before.
+    done: AtomicU64,
+    files: AtomicU64,
+    bytes: AtomicU64,
+    skipped_bytes: AtomicU64,
+    batches: AtomicU64,
+    points: AtomicU64,
+    values: AtomicU64,
+    rejected: AtomicU64,
+    retries: AtomicU64,
+}
+
+/// The counts at one moment.
+#[derive(Debug, Clone)]
+pub(super) struct Figures {
+    pub(super) files: u64,
+    /// Unpacked bytes that were sent and acknowledged.
+    pub(super) bytes: u64,
+    /// Unpacked bytes that an earlier run had sent.
+    pub(super) skipped_bytes: u64,
+    pub(super) batches: u64,
+    pub(super) points: u64,
+    pub(super) values: u64,
+    pub(super) rejected: u64,
+    pub(super) retries: u64,
+    pub(super) seconds: f64,
+}
+
+impl Progress {
+    pub(super) fn new(inputs: &[Input]) -> Self {
+        Self {
+            begun: Instant::now(),
+            total: inputs.iter().map(|input| input.bytes).sum(),
+            done: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            skipped_bytes: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            points: AtomicU64::new(0),
+            values: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+        }
+    }
+
+    /// An input was read to its end.
+    pub(super) fn file_read(&self) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes that an earlier run had sent.
+    pub(super) fn skipped(&self, bytes: u64, source_bytes: u64) {
+        self.skipped_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.done.fetch_add(source_bytes, Ordering::Relaxed);
+    }
+
+    /// A batch was acknowledged.
+    pub(super) fn acknowledged(
+        &self,
+        bytes: u64,
+        source_bytes: u64,
+        points: u64,
+        values: u64,
+        rejected: u64,
+    ) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.done.fetch_add(source_bytes, Ordering::Relaxed);
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.points.fetch_add(points, Ordering::Relaxed);
+        self.values.fetch_add(values, Ordering::Relaxed);
+        self.rejected.fetch_add(rejected, Ordering::Relaxed);
+    }
+
+    /// A batch has to be sent again.
+    pub(super) fn retried(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn points(&self) -> u64 {
+        self.points.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Figures {
+            files: count(&self.files),
+            bytes: count(&self.bytes),
+            skipped_bytes: count(&self.skipped_bytes),
+            batches: count(&self.batches),
+            points: count(&self.points),
+            values: count(&self.values),
+            rejected: count(&self.rejected),
+            retries: count(&self.retries),
+            seconds: self.begun.elapsed().as_secs_f64(),
+        }
+    }
+
+    /// Shows how far it is, on standard error, until `ended` closes.
+    pub(super) fn show(&self, ended: &Receiver<()>) {
+        let mut out = std::io::stderr();
+        let is_terminal = out.is_terminal();
+        let interval = if is_terminal {
+            TERMINAL_INTERVAL
+        } else {
+            LOG_INTERVAL
+        };
+        while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+            let line = self.line();
+            let written = if is_terminal {
+                write!(out, "\r{line}\x1b[K").and_then(|()| out.flush())
+            } else {
+                writeln!(out, "{line}")
+            };
+            if written.is_err() {
+                return;
+            }
+        }
+        if is_terminal {
+            // Nobody is left to tell when this fails.
+            let _ = write!(out, "\r\x1b[K");
+        }
+    }
+
+    fn line(&self) -> String {
+        let figures = self.figures();
+        let done = self.done.load(Ordering::Relaxed);
+        let mut line = format!(
+            "{} points, {}/s",
+            output::count(figures.points),
+            output::bytes((figures.bytes as f64 / figures.seconds.max(0.001)) as u64)
+        );
+        if let Some(total) = self.total.filter(|total| *total > 0) {
+            let share = (done as f64 / total as f64).min(1.0);
+            line = format!("{:5.1} %  {line}", share * 100.0);
+            if share > 0.0 {
+                line.push_str(&format!(
+                    ", {} left",
+                    left(figures.seconds * (1.0 - share) / share)
+                ));
+            }
+        }
+        for (count, what) in [(figures.rejected, "rejected"), (figures.retries, "tried again")] {
+            if count > 0 {
+                line.push_str(&format!(", {} {what}", output::count(count)));
+            }
+        }
+        line
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} points ({} values) of {} {}, {} in {:.1} s, {}/s",
+            output::count(self.points),
+            output::count(self.values),
+            output::count(self.files),
+            if self.files == 1 { "file" } else { "files" },
+            output::bytes(self.bytes),
+            self.seconds,
+            output::bytes((self.bytes as f64 / self.seconds.max(0.001)) as u64)
+        )?;
+        if self.skipped_bytes > 0 {
+            write!(
+                f,
+                "; {} were acknowledged before",
+                output::bytes(self.skipped_bytes)
+            )?;
+        }
+        if self.retries > 0 {
+            write!(f, "; {} batches tried again", output::count(self.retries))?;
+        }
+        if self.rejected > 0 {
+            write!(f, "; {} rejected", output::count(self.rejected))?;
+        }
+        Ok(())
+    }
+}
+
+/// A time for people.
+fn left(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_rate_and_time_left() {
+        let progress = Progress::new(&[]);
+        progress.acknowledged(1_000, 1_000, 10, 20, 1);
+        let line = progress.line();
+        assert!(
+            line.starts_with("10 points, ") && line.ends_with("/s, 1 rejected"),
+            "{line}"
+        );
+        assert_eq!(
+            (left(59.9), left(61.0), left(7_260.0)),
+            ("59 s".into(), "1 min 1 s".into(), "2 h 1 min".into())
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! Tables, jobs, deletes and exports from the command line; completions and manual pages.
+
+use std::process::Command;
+
+use crate::lab::Lab;
+use crate::process::{output, text, tideline};
+
+/// Points of every type, in two measurements.
+const POINTS: &str = "\
+all,host=a\\ b,t=1\\,2 f=0.1,i=-7i,u=18446744073709551615u,b=true,s=\"two\nlines, \\\"quoted\\\" \\\\\" 1700000000123456789
+all,host=a\\ b,t=1\\,2 f=1e300,i=9007199254740993i,u=5u 1700000001000000000
+all,host=c f=-0.3333333333333333,b=false -5
+un\\,usual,k=v fie\\ ld=1 1
+un\\,usual,k=v fie\\ ld=2i 2
+";
+
+#[test]
+fn what_is_exported_is_the_same_when_it_is_written_again() {
+    let lab = Lab::start();
+    let file = lab.file("in.lp", POINTS);
+    lab.ok(&["write", &file, "-q"]);
+    let mut many = String::new();
+    for n in 0..45_000 {
+        many.push_str(&format!(
+            "many,host=h{} v={n} {}\n",
+            n % 7,
+            1_700_000_000_000_000_000_i64 + n
+        ));
+    }
+    let many = lab.file("many.lp", many);
+    lab.ok(&["write", &many, "-q"]);
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let first = lab.ok(&["export"]);
+    assert_eq!(
+        first.lines().count(),
+        45_006,
+        "five points, one of them on two lines, and many"
+    );
+    // As JSON names stand in one order, whichever way the points came.
+    let points = |table: &str| sorted(&lab.ok(&["export", "--format", "ndjson", "--table", table]));
+    for format in ["lp", "ndjson"] {
+        let file = lab.path(&format!("out.{format}")).display().to_string();
+        let table = format!("copy-{format}");
+        lab.ok(&["export", "--format", format, "--out", &file]);
+        lab.ok(&["tables", "create", &table]);
+        lab.ok(&["write", &file, "-q", "--table", &table]);
+        assert!(points(&table) == points("default"), "{format}");
+    }
+    let types = |table: &str| lab.ok(&["fields", "--table", table]);
+    for copy in ["copy-lp", "copy-ndjson"] {
+        assert_eq!(types(copy), types("default"), "{copy}");
+    }
+    assert!(
+        lab.ok(&["export", "-m", "all", "--format", "csv"])
+            .starts_with("id,measurement,host,t,time,")
+    );
+
+    // Not a number has no place in line protocol.
+    let odd = lab.file(
+        "odd.ndjson",
+        r#"{"measurement":"odd","time":1,"fields":{"x":{"float":"NaN"},"y":1.5}}"#,
+    );
+    lab.ok(&["write", &odd, "-q"]);
+    let ended = lab.run(&["export", "-m", "odd"]);
+    assert_eq!((ended.code, &*ended.out), (1, "odd y=1.5 1\n"), "{ended:?}");
+    assert!(
+        ended
+            .err
+            .contains("1 values that line protocol cannot hold were left out"),
+        "{ended:?}"
+    );
+    let whole = lab.run(&["export", "-m", "odd", "--format", "ndjson"]);
+    assert!(
+        whole.code == 0 && whole.out.contains(r#""x":{"float":"NaN"}"#),
+        "{whole:?}"
+    );
+}
+
+#[test]
+fn tables_are_made_described_altered_and_dropped() {
+    let lab = Lab::start();
+    let made = lab.ok(&[
+        "tables",
+        "create",
+        "devices",
+        "--source-tag",
+        "device",
+        "--set",
+        "retention=90d",
+    ]);
+    assert_eq!(made, "created table devices\n");
+    let list = lab.ok(&["tables", "list"]);
+    let row = list
+        .lines()
+        .find(|line| line.starts_with("devices"))
+        .expect("it is there");
+    assert!(row.contains("90d") && row.ends_with("device"), "{list}");
+    let previewed = lab.ok(&["tables", "policy", "devices", "--set", "hot_ttl=2d", "--preview"]);
+    assert!(
+        previewed.contains("moves to cold") && previewed.contains("hot_ttl                2d"),
+        "{previewed}"
+    );
+    let policy = |more: &[&str]| lab.ok(&[&["tables", "policy", "devices"], more].concat());
+    assert!(
+        policy(&[]).contains("hot_ttl                7d"),
+        "a preview changes nothing"
+    );
+    assert!(
+        policy(&["--set", "hot_ttl=2d", "--set", "retention=null"]).contains("retention              none")
+    );
+    let wrong = lab.run(&["tables", "policy", "devices", "--set", "hot_ttl=soon"]);
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.err.contains("policy.hot_ttl"), "{wrong:?}");
+
+    let file = lab.file("in.lp", "m,device=d v=1 1\n");
+    lab.ok(&["write", &file, "-q", "--table", "devices"]);
+    let shown = lab.ok(&["tables", "show", "devices"]);
+    assert!(
+        shown.starts_with("table devices, created ") && shown.contains("1 timelines"),
+        "{shown}"
+    );
+    let unasked = lab.run(&["tables", "drop", "devices"]);
+    assert_eq!(unasked.code, 2, "nobody is there to be asked: {unasked:?}");
+    assert!(
+        unasked.err.contains("1 points of 1 timelines") && unasked.err.contains("--yes"),
+        "{unasked:?}"
+    );
+    lab.ok(&["tables", "drop", "devices", "--yes"]);
+    let gone = lab.run(&["tables", "show", "devices"]);
+    assert!(gone.code == 1 && gone.err.contains("404 not_found"), "{gone:?}");
+}
+
+#[test]
+fn jobs_are_run_watched_and_listed() {
+    let lab = Lab::start();
+    let file = lab.file(
+        "in.lp",
+        "old,host=a v=1 1600000000000000000\nold,host=a v=2 1600000001000000000\n",
+    );
+    lab.ok(&["write", &file, "-q"]);
+    assert_eq!(lab.ok(&["jobs", "run", "seal"]), "seal: done\n");
+    lab.ok(&["delete", "-m", "old", "--to", "1600000000500000000", "--yes"]);
+    let purged = lab.ok(&["jobs", "run", "purge", "--wait"]);
+    let last = purged.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("job ") && last.contains("purge of default, done"),
+        "{purged}"
+    );
+    let list = lab.ok(&["jobs", "list", "--state", "done", "--kind", "purge"]);
+    let id = list
+        .lines()
+        .nth(2)
+        .and_then(|row| row.split_whitespace().next())
+        .expect("a job")
+        .to_owned();
+    assert!(lab.ok(&["jobs", "show", &id]).contains("purge"));
+    assert!(
+        lab.ok(&["jobs", "watch", &id, "--json"])
+            .contains("\"state\":\"done\"")
+    );
+    let late = lab.run(&["jobs", "cancel", &id]);
+    assert!(late.code == 1 && late.err.contains("409 conflict"), "{late:?}");
+    assert_eq!(lab.run(&["jobs", "show", "999999"]).code, 1);
+}
+
+#[test]
+fn deletes_say_what_they_mean() {
+    let lab = Lab::start();
+    let file = lab.file("in.lp", "m,host=a v=1 1\nm,host=a v=2 5\nm,host=b v=3 1\n");
+    lab.ok(&["write", &file, "-q"]);
+    for wrong in [
+        &["delete", "--all-time", "--yes"][..],
+        &["delete", "-m", "m", "--yes"],
+        &["delete"],
+    ] {
+        assert_eq!(lab.run(wrong).code, 2, "{wrong:?}");
+    }
+    let dry = lab.run(&["delete", "-w", "host=a", "--to", "3", "--dry-run"]);
+    assert!(
+        dry.code == 0
+            && dry
+                .out
+                .starts_with("would delete points of 1 timelines of table default"),
+        "{dry:?}"
+    );
+    assert!(dry.err.contains("host=a"), "{dry:?}");
+    assert_eq!(
+        lab.run(&["delete", "-w", "host=a", "--to", "3"]).code,
+        2,
+        "nobody is there to be asked"
+    );
+    assert_eq!(lab.ok(&["export"]).lines().count(), 3);
+    lab.ok(&["delete", "-w", "host=a", "--to", "3", "--yes"]);
+    let left = lab.ok(&["export"]);
+    let mut left: Vec<&str> = left.lines().collect();
+    left.sort_unstable();
+    assert_eq!(left, ["m,host=a v=2 5", "m,host=b v=3 1"]);
+    lab.ok(&["delete", "--all-timelines", "--all-time", "--yes"]);
+    assert_eq!(lab.ok(&["export"]), "");
+}
+
+#[test]
+fn shells_and_manuals_know_the_command_line() {
+    for (shell, mark) in [
+        ("bash", "complete -F"),
+        ("zsh", "#compdef tideline"),
+        ("fish", "complete -c tideline"),
+    ] {
+        let script = text(&output(tideline(&["completions", shell])).stdout);
+        assert!(script.contains(mark) && script.contains("batch-rows"), "{shell}");
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let script = folder.path().join("tideline.bash");
+    std::fs::write(&script, output(tideline(&["completions", "bash"])).stdout).expect("a file");
+    let asked = "source \"$0\"; COMP_WORDS=(tideline ta); COMP_CWORD=1; _tideline tideline ta tideline; echo ${COMPREPLY[@]}";
+    let answered = Command::new("bash")
+        .args(["-c", asked])
+        .arg(&script)
+        .output()
+        .expect("bash runs");
+    assert_eq!(
+        text(&answered.stdout),
+        "tags tables\n",
+        "{}",
+        text(&answered.stderr)
+    );
+
+    let mut command = tideline(&["man"]);
+    command.arg(folder.path().join("man1"));
+    assert!(text(&output(command).stdout).contains(" pages in "));
+    let page = |name: &str| std::fs::read_to_string(folder.path().join("man1").join(name)).expect(name);
+    let write = page("tideline-write.1");
+    assert!(
+        write.contains(".TH tideline-write 1")
+            && write.contains("\\-\\-resume")
+            && write.contains("Examples:")
+    );
+    for name in [
+        "tideline.1",
+        "tideline-tables-policy.1",
+        "tideline-jobs-watch.1",
+        "tideline-man.1",
+    ] {
+        assert!(page(name).contains(".SH SYNOPSIS"), "{name}");
+    }
+}
