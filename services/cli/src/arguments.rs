@@ -155,4 +155,55 @@ mod tests {
     fn the_command_line_is_well_formed() {
         Arguments::command().debug_assert();
     }
+
+    #[test]
+    fn every_example_is_a_command() {
+        let mut texts = Vec::new();
+        gather_help(&Arguments::command(), &mut texts);
+        texts.push(include_str!("../../../README.md").to_owned());
+        let mut examples = 0;
+        for line in texts.iter().flat_map(|text| text.lines()) {
+            for words in commands_of(line) {
+                examples += 1;
+                if let Err(error) = Arguments::try_parse_from(&words) {
+                    panic!("{line}: {error}");
+                }
+            }
+        }
+        assert!(examples > 40, "{examples} examples were found");
+    }
+
+    fn gather_help(command: &clap::Command, texts: &mut Vec<String>) {
+        texts.extend(command.get_after_help().map(ToString::to_string));
+        command
+            .get_subcommands()
+            .for_each(|below| gather_help(below, texts));
+    }
+
+    /// The commands `tideline …` of a line of shell, as their words.
+    fn commands_of(line: &str) -> Vec<Vec<String>> {
+        let mut commands = vec![vec![String::new()]];
+        let (mut quote, mut is_escaped) = (None, false);
+        for c in line.trim().chars() {
+            let words = commands.last_mut().expect("there is one");
+            let word = words.last_mut().expect("there is one");
+            match (quote, c) {
+                (Some(mark), _) if c == mark => quote = None,
+                (Some(_), _) => word.push(c),
+                _ if is_escaped => is_escaped = false,
+                (None, '\\') => is_escaped = true,
+                (None, '\'' | '"') => quote = Some(c),
+                (None, '|' | '>' | '&' | ';') => commands.push(vec![String::new()]),
+                (None, '#') => break,
+                (None, ' ') if word.is_empty() => {}
+                (None, ' ') => words.push(String::new()),
+                _ => word.push(c),
+            }
+        }
+        commands.retain_mut(|words| {
+            words.retain(|word| !word.is_empty());
+            words.len() > 1 && words[0] == "tideline"
+        });
+        commands
+    }
 }
