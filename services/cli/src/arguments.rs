@@ -14,6 +14,7 @@ use crate::commands::names::{FieldsArguments, TagsArguments};
 use crate::commands::query::QueryArguments;
 use crate::commands::shell::{CompletionsArguments, ManArguments};
 use crate::commands::tables::TablesCommand;
+use crate::commands::top::TopArguments;
 use crate::error::Result;
 use crate::write::WriteArguments;
 
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Delete(DeleteArguments),
     /// Write points to a file that `write` reads back.
     Export(ExportArguments),
+    /// Watch a running server: rates, routes, tiers, jobs.
+    Top(TopArguments),
     /// Print the completions of a shell.
     Completions(CompletionsArguments),
     /// Write the manual pages to a folder.

@@ -1,5 +1,8 @@
 //! The commands that ask a running server, or steer it.
 
+use std::sync::mpsc;
+use std::time::Duration;
+
 pub(crate) mod delete;
 pub(crate) mod export;
 pub(crate) mod find;
@@ -10,3 +13,11 @@ pub(crate) mod query;
 pub(crate) mod selection;
 pub(crate) mod shell;
 pub(crate) mod tables;
+pub(crate) mod top;
+
+/// Waits from one look at a server to the next.
+pub(crate) fn pause(time: Duration) {
+    // Nobody sends: the timeout is what is waited for.
+    let (_sender, never) = mpsc::channel::<()>();
+    let _ = never.recv_timeout(time);
+}

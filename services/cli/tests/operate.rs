@@ -204,6 +204,26 @@ fn deletes_say_what_they_mean() {
 }
 
 #[test]
+fn a_running_server_can_be_watched() {
+    let lab = Lab::start();
+    let file = lab.file("in.lp", "m,host=a v=1,w=2 1\nm,host=b v=3,w=4 1\n");
+    lab.ok(&["write", &file, "-q"]);
+    let seen = lab.ok(&["top", "--count", "2", "--interval", "100ms"]);
+    assert_eq!(seen.matches(": reads ready, writes ready; ").count(), 2, "{seen}");
+    assert!(seen.contains("points           0       2"), "{seen}");
+    assert!(
+        seen.contains("head       2") && seen.contains("/metrics"),
+        "{seen}"
+    );
+    let json = lab.ok(&["top", "--count", "1", "--interval", "100ms", "--json"]);
+    assert!(
+        json.contains("\"head_points\":2") && json.contains("\"points_per_second\":0.0"),
+        "{json}"
+    );
+    assert_eq!(lab.run(&["top", "--interval", "0s"]).code, 2);
+}
+
+#[test]
 fn shells_and_manuals_know_the_command_line() {
     for (shell, mark) in [
         ("bash", "complete -F"),

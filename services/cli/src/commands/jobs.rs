@@ -1,11 +1,11 @@
 //! `tideline jobs`: the work that a server does in the background, listed, watched and steered.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::pause;
 use crate::client::{Client, ConnectionArguments};
 use crate::error::{CliError, Result};
 use crate::output;
@@ -123,7 +123,8 @@ fn list(arguments: &ListArguments) -> Result<()> {
     output::print(&table(&client.parse(&text)?["jobs"]))
 }
 
-fn table(jobs: &Value) -> String {
+/// Jobs as a table.
+pub(crate) fn table(jobs: &Value) -> String {
     let mut grid = Grid::new([
         "job", "kind", "table", "state", "done", "left", "created", "reason",
     ]);
@@ -213,8 +214,6 @@ fn start(arguments: &RunArguments) -> Result<()> {
 
 /// Shows a job whenever it has changed, until it has ended.
 fn watch(client: &Client, connection: &ConnectionArguments, id: u64) -> Result<()> {
-    // Nobody sends: receiving is a wait.
-    let (_sender, never) = mpsc::channel::<()>();
     let mut shown = String::new();
     loop {
         let text = client.get(&path(id))?;
@@ -246,7 +245,6 @@ fn watch(client: &Client, connection: &ConnectionArguments, id: u64) -> Result<(
                 _ => Err(CliError::Incomplete(format!("job {id} {state}: {why}"))),
             };
         }
-        // A timeout is what is waited for.
-        let _ = never.recv_timeout(WATCH_INTERVAL);
+        pause(WATCH_INTERVAL);
     }
 }
