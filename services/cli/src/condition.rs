@@ -23,7 +23,7 @@ const OPERATORS: [&str; 7] = ["!=", "!~", "=~", "^=", ">=", "<", "="];
 /// Which timelines, on the command line. All conditions must hold.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct WhereArguments {
-    /// A condition: key=value, key!=value, key^=prefix, key=~regex, key!~regex, or a tree in JSON; given often, all hold
+    /// A condition: key=value, key!=value, key^=prefix, key=~regex, key!~regex, or a tree in JSON; of several all hold
     ///
     /// A key is a tag, `measurement`, `source`, `id`, or an attribute as @key; `last_seen>=now-1h` and
     /// `first_seen<2026-01-01T00:00:00Z` compare times. `tag:source` is the tag that is called like a property.

@@ -55,7 +55,7 @@ Exit status: 0 all stored, 1 something was rejected or not sent, 2 wrong usage."
 pub(crate) struct WriteArguments {
     #[command(flatten)]
     connection: TableArguments,
-    /// Files, folders (their .lp, .txt, .csv, .ndjson and .jsonl files, also as .gz and .zst), or `-` for standard input
+    /// Files, folders (their .lp, .txt, .csv, .ndjson, .jsonl files, also as .gz and .zst), or `-` for standard input
     #[arg(value_name = "PATH", default_value = "-")]
     paths: Vec<PathBuf>,
     /// The format, where the name of a file does not say it [default for standard input: lp]
@@ -73,7 +73,8 @@ pub(crate) struct WriteArguments {
     #[arg(long, value_name = "BYTES", default_value = "2MiB", value_parser = batch_bytes)]
     batch_bytes: usize,
     /// Most rows of a batch
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch_rows: u32,
     /// Note here what was acknowledged; a run with the same file goes on where the last one ended
     #[arg(long, value_name = "FILE")]

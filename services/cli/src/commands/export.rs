@@ -1,7 +1,8 @@
 //! `tideline export`: the points of a selection and a range as a file that `tideline write` reads back.
 //!
-//! Points come page by page, so a table of any size goes through in flat memory and within the server's budgets. Numbers
-//! are handed on as the server spelled them; what it does not spell, integer or unsigned, the list of fields says.
+//! Points come page by page, so a table of any size goes through in flat memory and within the server's budgets.
+//! Numbers are handed on as the server spelled them; what it does not spell, integer or unsigned, the list of fields
+//! says.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;

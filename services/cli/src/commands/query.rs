@@ -71,7 +71,8 @@ pub(crate) struct QueryArguments {
     limit: Option<u64>,
     /// The question in JSON, as the API takes it, from a file or `-` for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "conditions", "measurement", "last", "from", "to", "fields", "functions", "window", "group_by", "each", "desc", "limit",
+        "conditions", "measurement", "last", "from", "to", "fields", "functions", "window", "group_by", "each", "desc",
+        "limit",
     ])]
     body: Option<PathBuf>,
     /// How to show the answer [default: table, or json with --json]

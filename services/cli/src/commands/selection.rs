@@ -13,7 +13,8 @@ use crate::error::{CliError, Result};
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RangeArguments {
     /// The time before now, such as 15m, 1h or 7d
-    #[arg(help_heading = "Time", long, value_name = "DURATION", conflicts_with_all = ["from", "to"], value_parser = duration)]
+    #[arg(help_heading = "Time", long, value_name = "DURATION", value_parser = duration)]
+    #[arg(conflicts_with_all = ["from", "to"])]
     last: Option<String>,
     /// The first instant: RFC 3339, now-1h, or integer nanoseconds
     #[arg(help_heading = "Time", long, value_name = "TIME")]

@@ -190,7 +190,8 @@ impl Look<'_> {
             ]);
         }
         format!(
-            "{server}: reads {}, writes {}; {} connections, {} writes and {} queries running, {} jobs running, {} planned\n\n{}\n{}\n{}",
+            "{server}: reads {}, writes {}; {} connections, {} writes and {} queries running, {} jobs running, \
+             {} planned\n\n{}\n{}\n{}",
             ready("tideline_ready_reads"),
             ready("tideline_ready_writes"),
             self.gauge("tideline_http_connections", ""),

@@ -9,8 +9,8 @@ const WIDTH_MAX: usize = 72;
 /// Steps of a column.
 const STEPS: usize = HEIGHT * BLOCKS.len();
 
-/// Draws points, given as nanoseconds and value in any order. Each column of the chart shows the mean of its points, none
-/// where it has none; the lowest mean still shows a line. `label` makes a time readable.
+/// Draws points, given as nanoseconds and value in any order. Each column of the chart shows the mean of its points,
+/// none where it has none; the lowest mean still shows a line. `label` makes a time readable.
 pub(crate) fn chart(title: &str, points: &[(i64, f64)], label: impl Fn(i64) -> String) -> String {
     let mut out = format!("{title}\n");
     let finite = || points.iter().filter(|(_, value)| value.is_finite());

@@ -1,8 +1,9 @@
 //! The resume file: which ranges of bytes of which files the server has acknowledged.
 //!
-//! A line of JSON each, appended as acknowledgements come; the first line names the run, the server and the table. Ranges
-//! bear a hash of their bytes, so a file that was changed is sent again from the changed place on. A line that a crash
-//! cut short is left aside: its batch is sent again, which is safe, and under the same key, which stores nothing twice.
+//! A line of JSON each, appended as acknowledgements come; the first line names the run, the server and the table.
+//! Ranges bear a hash of their bytes, so a file that was changed is sent again from the changed place on. A line that
+//! a crash cut short is left aside: its batch is sent again, which is safe, and under the same key, which stores
+//! nothing twice.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};

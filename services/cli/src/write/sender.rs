@@ -1,7 +1,7 @@
 //! Sends batches until each is acknowledged: stored, or rejected line by line.
 //!
-//! What the server may do later (429, 503, no answer) is sent again under the same key, so that an outcome that got lost
-//! stores nothing twice. Only a batch of which some lines may be stored later goes again under a new one.
+//! What the server may do later (429, 503, no answer) is sent again under the same key, so that an outcome that was
+//! lost stores nothing twice. Only a batch of which some lines may be stored later goes again under a new one.
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
