@@ -19,7 +19,7 @@ use crate::time::{DurationText, TimeInput};
     ]}},
     "fields": ["usage_user"],
     "range": {"start": "now-1h", "end": "now"},
-    "aggregate": {"functions": ["mean", "max"], "window": "1m", "group_by": ["host"]}
+    "aggregate": {"functions": ["mean", "max", {"percentile": 95}], "window": "1m", "group_by": ["host"]}
 }))]
 pub struct PointQuery {
     /// Which timelines; without it all of the table.
@@ -103,9 +103,9 @@ pub struct TimelineSelector {
 /// What is computed of each field, in each window of each group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"functions": ["mean", "max"], "window": "1m", "group_by": ["host"]}))]
+#[schema(example = json!({"functions": ["mean", "max", {"percentile": 95}], "window": "1m", "group_by": ["host"]}))]
 pub struct Aggregate {
-    /// At least one. Each is applied to every field; where the query names no fields, to those that it suits. Its
+    /// At least one, none twice. Each is applied to every field; where the query names no fields, to those that it suits. Its
     /// column is called `mean(usage_user)`.
     pub functions: Vec<Function>,
     /// The width of windows `[n·window, (n+1)·window)`; a row bears the start of its window, empty windows are absent.
@@ -120,29 +120,52 @@ pub struct Aggregate {
     pub group_by: GroupBy,
 }
 
-/// A function over the values of a field. NaN counts as a value, but `min`, `max`, `rate` and `increase` pass over it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
+/// A function over the values of a field: a word, or `{"percentile": 95}`. NaN counts as a value, but `min`, `max`, `spread`,
+/// `percentile`, `rate`, `increase`, `integral` and `time_weighted_mean` pass over it. The column of a percentile is called
+/// `percentile_95(usage_user)`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Function {
     /// How many values, of any type.
     Count,
+    /// How many different values, of any type; numbers of equal value are one, whatever their type. Exact.
+    CountDistinct,
     /// The sum: exact for integers (beyond 64 bits it is an error), compensated for floats.
     Sum,
     /// The arithmetic mean.
     Mean,
+    /// The standard deviation of the population.
+    Stddev,
     /// The lowest number or boolean.
     Min,
     /// The highest number or boolean.
     Max,
+    /// The highest number less the lowest; exact between integers.
+    Spread,
+    /// The value that occurs most often, of any type; of several the lowest.
+    Mode,
     /// The value of the earliest point, of any type.
     First,
     /// The value of the latest point, of any type.
     Last,
+    /// The last number of each timeline less its first, added over timelines; exact between integers. A drop is no
+    /// restart.
+    Delta,
     /// `increase` over the seconds of the window that lie in the range.
     Rate,
     /// The growth of counters: steps from point to point of each timeline, each in the window of its later point, a
     /// drop being a restart from zero. Nothing is extrapolated.
     Increase,
+    /// The area under straight lines from point to point of each timeline, cut at the windows, in value × seconds, added
+    /// over timelines. A window between two points has one without a point of its own.
+    Integral,
+    /// That area over the seconds that it is drawn for; in a window without a line the mean of its points.
+    TimeWeightedMean,
+    /// The value at a share of the sorted values, from 0 to 100 percent: with n values, the one at (n − 1)·p/100 counted
+    /// from 0, interpolated between neighbours. Exact up to 4096 values a window and group; beyond, each neighbour is
+    /// known within 1/512 of itself, and the answer names the column in `estimated`.
+    #[schema(example = 95)]
+    Percentile(f64),
 }
 
 /// Tags whose equal values put timelines together, or `"timeline"` for each by itself. An empty list puts all together.
@@ -239,6 +262,9 @@ pub struct PointAnswer {
     pub more: bool,
     /// Pass it as `page` to get what follows; `null` after the last page, and for aggregates.
     pub next: Option<String>,
+    /// Columns in which some value is an estimate; missing where none is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub estimated: Vec<String>,
     /// What was read.
     pub cost: QueryCost,
 }
@@ -303,6 +329,7 @@ mod tests {
             r#"{"timelines":{"where":{"tag":"host","equals":"a"}},"fields":["f"],"times":"nanos","int64":"string"}"#,
             r#"{"aggregate":{"functions":["count","rate"],"window":"1h","offset":"30m","group_by":"timeline"}}"#,
             r#"{"aggregate":{"functions":["last"],"group_by":["host","dc"]},"range":{"start":"now-1h","end":"now"}}"#,
+            r#"{"aggregate":{"functions":["count_distinct","stddev",{"percentile":99.9},"time_weighted_mean"]}}"#,
         ] {
             let read: PointQuery = serde_json::from_str(json).expect(json);
             let shown = serde_json::to_string(&read).expect("plain data");
@@ -318,6 +345,10 @@ mod tests {
             (
                 r#"{"aggregate":{"functions":["median"]}}"#,
                 "unknown variant `median`",
+            ),
+            (
+                r#"{"aggregate":{"functions":[{"percentile":"x"}]}}"#,
+                "expected f64",
             ),
             (r#"{"aggregate":{}}"#, "missing field `functions`"),
             (

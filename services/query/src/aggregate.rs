@@ -4,6 +4,7 @@
 //! [`CELLS_AT_ONCE_MAX`] allows; their timelines are swept, their rows go to the sink, their state goes. Memory
 //! is so bounded whatever the size of the answer.
 
+use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 
 use rayon::prelude::*;
@@ -16,13 +17,13 @@ use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::{rows_limit, within};
 use crate::cutter::{Cutter, GroupState, Lanes};
 use crate::error::{QueryError, Result};
-use crate::function::Function;
 use crate::plan::{AggregateSource, Columns, Group, Groups, MeasurementColumns, Scope, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Aggregate, Direction, GroupBy, PointQuery};
 use crate::window::Windows;
 
-/// Most windows × columns × groups that are held at once, by each worker; a cell takes up to 48 bytes. One
+/// Most windows × columns × groups that are held at once, by each worker; a cell takes up to 128 bytes, those of sums and
+/// extremes up to 64. What grows with the values is in [`Budget::held_bytes_max`](crate::Budget::held_bytes_max). One
 /// group alone may not need more.
 pub const CELLS_AT_ONCE_MAX: u64 = 1 << 20;
 /// Fewer timelines than this are not shared out: waking a worker costs as much as reading some.
@@ -67,6 +68,7 @@ pub(crate) fn run(
         rows: 0,
         more: false,
         tags: TagBuffer::default(),
+        estimated: BTreeSet::new(),
     };
     let mut cost = ReadCost::default();
     for batch in batches(&sizes) {
@@ -79,14 +81,18 @@ pub(crate) fn run(
                 output.group(group, &state, sink)?;
             }
         }
+        watch.release();
         if output.more {
             break;
         }
     }
+    let names = output.estimated.iter();
+    let estimated = names.map(|position| columns.names[*position].clone()).collect();
     Ok(Summary {
         rows: output.rows,
         more: output.more,
         next: None,
+        estimated,
         cost: QueryCost::new(&cost, context.segments, watch.elapsed()),
     })
 }
@@ -264,20 +270,21 @@ impl Sweep<'_> {
             watch.check()?;
             let lanes = &self.by_field[member.measurement as usize];
             let state = &mut states[member.group as usize];
-            for lane in state.iter_mut().flatten() {
-                lane.begin_timeline();
-            }
             let mut failure = None;
             let mut summaries = 0;
             let mut take = |part: Part<'_>| {
                 let state = state.get_or_insert_with(|| self.empty(member.measurement));
                 match part {
                     Part::Run(run) => {
-                        if let Err(error) = watch.charge(run) {
+                        let taken = watch.charge(run).and_then(|()| {
+                            let before = held(state);
+                            cutter.take(run, lanes, state);
+                            watch.hold(held(state) - before)
+                        });
+                        if let Err(error) = taken {
                             failure = Some(error);
                             return Ok(ControlFlow::Break(()));
                         }
-                        cutter.take(run, lanes, state);
                     }
                     Part::Summaries(field, of_field) => {
                         summaries += cutter.take_summaries(field, of_field, lanes, state);
@@ -293,6 +300,7 @@ impl Sweep<'_> {
             if let Some(error) = failure {
                 return Err(error);
             }
+            state.iter_mut().flatten().for_each(Accumulator::end_timeline);
             let cost = reader.cost();
             watch.add(cost.total().summaries - before, summaries)?;
             self.context.meter(&mut metered, &cost)?;
@@ -301,14 +309,17 @@ impl Sweep<'_> {
     }
 
     fn empty(&self, measurement: u32) -> GroupState {
-        // Checked against the limits of cells before.
-        let windows = self.windows.count() as usize;
-        let sources = &self.columns.of(measurement).sources;
+        // The number of windows was checked against the limits of cells before.
+        let sources = self.columns.of(measurement).sources.iter();
         sources
-            .iter()
-            .map(|source| Accumulator::new(source.function, windows))
+            .map(|source| Accumulator::new(source.function, &self.windows))
             .collect()
     }
+}
+
+/// Bytes that a group holds of its values.
+fn held(state: &GroupState) -> u64 {
+    state.iter().map(Accumulator::held).sum()
 }
 
 /// The rows of an answer while they are written.
@@ -321,6 +332,8 @@ struct Output<'a> {
     /// Whether a row was met beyond the limit.
     more: bool,
     tags: TagBuffer,
+    /// Positions of the columns in which a value was an estimate.
+    estimated: BTreeSet<usize>,
 }
 
 impl Output<'_> {
@@ -355,7 +368,7 @@ impl Output<'_> {
 
     /// Replaces `values` by the columns of a window; `false` where nothing lies in it.
     fn values<'s>(
-        &self,
+        &mut self,
         columns: &MeasurementColumns<AggregateSource>,
         state: &'s GroupState,
         window: usize,
@@ -369,12 +382,15 @@ impl Output<'_> {
                 window: self.sweep.windows.start(window),
                 value_type,
             })?);
+            if lane.is_estimate(window) {
+                self.estimated.insert(*position);
+            }
         }
         if values.iter().all(Option::is_none) {
             return Ok(false);
         }
         for (value, source) in values.iter_mut().zip(&columns.sources) {
-            if source.function == Function::Count {
+            if source.function.counts() {
                 value.get_or_insert(ValueRef::Unsigned(0));
             }
         }

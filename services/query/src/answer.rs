@@ -114,6 +114,8 @@ pub struct Summary {
     pub more: bool,
     /// The token of the next page, where the query can be continued and has more.
     pub next: Option<String>,
+    /// Columns in which some value is an estimate, in the order of the header.
+    pub estimated: Vec<String>,
     /// What it took.
     pub cost: QueryCost,
 }

@@ -20,6 +20,8 @@ pub struct Budget {
     pub values_max: u64,
     /// Windows × groups × columns of an aggregate, empty ones included. Default 20,000,000.
     pub cells_max: u64,
+    /// Bytes that percentiles, distinct counts and modes hold of values at once. Default 256 MiB.
+    pub held_bytes_max: u64,
     /// Rows of an answer. Default 50,000,000.
     pub rows_max: u64,
     /// Time from the start of planning to the last row, waiting for a slow reader included. Default 120 s.
@@ -33,6 +35,7 @@ impl Default for Budget {
             points_max: 1_000_000_000,
             values_max: 10_000_000_000,
             cells_max: 20_000_000,
+            held_bytes_max: 256 << 20,
             rows_max: 50_000_000,
             time_max: Duration::from_secs(120),
         }
@@ -68,6 +71,7 @@ pub(crate) struct Watch {
     started: Instant,
     points: AtomicU64,
     values: AtomicU64,
+    held: AtomicU64,
 }
 
 impl Watch {
@@ -78,6 +82,7 @@ impl Watch {
             started: Instant::now(),
             points: AtomicU64::new(0),
             values: AtomicU64::new(0),
+            held: AtomicU64::new(0),
         }
     }
 
@@ -107,6 +112,21 @@ impl Watch {
     pub(crate) fn charge(&self, run: &Run) -> Result<()> {
         self.check()?;
         self.add(run.rows() as u64, run.values() as u64)
+    }
+
+    /// Takes bytes into account that are held from now on.
+    pub(crate) fn hold(&self, bytes: u64) -> Result<()> {
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        within(
+            "bytes held of values for percentiles, distinct counts and modes",
+            self.budget.held_bytes_max,
+            held,
+        )
+    }
+
+    /// Nothing is held any more.
+    pub(crate) fn release(&self) {
+        self.held.store(0, Ordering::Relaxed);
     }
 
     /// Takes points and values into account.

@@ -132,6 +132,7 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
         rows,
         more,
         next: next.map(|id| PageToken::new(id, 0, TimeRange::ALL, terms).to_string()),
+        estimated: Vec::new(),
         cost,
     })
 }

@@ -41,7 +41,7 @@ pub mod window;
 pub use answer::{AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, TierCost, ValueRef};
 pub use budget::{Budget, Cancel};
 pub use error::{QueryError, Result};
-pub use function::Function;
+pub use function::{Function, Percentile};
 pub use lane::{QuerySettings, QueryStats};
 pub use latest::LatestQuery;
 pub use querier::Querier;

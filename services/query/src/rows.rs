@@ -77,6 +77,7 @@ pub(crate) fn run(
         rows: page.rows,
         more: page.is_full,
         next: next.map(|(id, time)| PageToken::new(id, time, query.range, terms).to_string()),
+        estimated: Vec::new(),
         cost: QueryCost::new(&page.cost, context.segments, watch.elapsed()),
     })
 }

@@ -4,12 +4,16 @@
 mod agreement;
 #[path = "main/budgets.rs"]
 mod budgets;
+#[path = "main/functions.rs"]
+mod functions;
 #[path = "main/lanes.rs"]
 mod lanes;
 #[path = "main/latest.rs"]
 mod latest;
 #[path = "main/naive.rs"]
 mod naive;
+#[path = "main/naive_areas.rs"]
+mod naive_areas;
 #[path = "main/pages.rs"]
 mod pages;
 #[path = "main/rules.rs"]

@@ -18,8 +18,8 @@ use tideline_model::{Tier, TimeRange, Timestamp};
 use tideline_openapi::query::{Function, GroupBy, PointAnswer, PointQuery, TimeOrder};
 use tideline_openapi::{ErrorCode, query as wire};
 use tideline_query::{
-    AnswerSink, Budget, Cancel, Direction, PageToken, Querier, QueryError, Rows, Selector, Shape, Summary,
-    WindowSpec,
+    AnswerSink, Budget, Cancel, Direction, PageToken, Percentile, Querier, QueryError, Rows, Selector, Shape,
+    Summary, WindowSpec,
 };
 use tideline_search_index::Condition;
 use utoipa_axum::router::OpenApiRouter;
@@ -45,10 +45,10 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 ///
 /// * `application/json` (also without the header): series with their rows, the cost at the end.
 /// * `application/x-ndjson`: one flat object a row (`id`, `measurement`, `time`, tags, fields; what is missing is left
-///   out), then one with `more`, `next` and `cost`. A tag that is called like one of the others becomes `tag:<key>`,
+///   out), then one with `more`, `next`, `cost`, and `estimated` where a column is. A tag that is called like one of the others becomes `tag:<key>`,
 ///   a field `field:<name>`.
 /// * `text/csv`: a header line, then a line a row (RFC 4180; no value is an empty cell, an empty text is `""`). It has
-///   neither cost nor next page.
+///   neither cost nor next page, and does not say which columns are estimates.
 ///
 /// The answer streams in flat memory whatever its size; a failure after its first part cuts it off in the middle of the
 /// chunked encoding. When the client leaves, the query stops.
@@ -191,7 +191,11 @@ fn to_aggregate(
         return Err(Failure::invalid("an offset needs a window that it moves"));
     }
     Ok(tideline_query::Aggregate {
-        functions: aggregate.functions.into_iter().map(to_function).collect(),
+        functions: aggregate
+            .functions
+            .into_iter()
+            .map(to_function)
+            .collect::<Result<_>>()?,
         window: aggregate.window.map(|width| WindowSpec {
             width: width.0,
             offset,
@@ -229,18 +233,32 @@ pub(crate) fn to_selector(selector: Option<wire::TimelineSelector>, now: Timesta
     })
 }
 
-fn to_function(function: Function) -> tideline_query::Function {
-    match function {
-        Function::Count => tideline_query::Function::Count,
-        Function::Sum => tideline_query::Function::Sum,
-        Function::Mean => tideline_query::Function::Mean,
-        Function::Min => tideline_query::Function::Min,
-        Function::Max => tideline_query::Function::Max,
-        Function::First => tideline_query::Function::First,
-        Function::Last => tideline_query::Function::Last,
-        Function::Rate => tideline_query::Function::Rate,
-        Function::Increase => tideline_query::Function::Increase,
-    }
+fn to_function(function: Function) -> Result<tideline_query::Function> {
+    use tideline_query::Function as To;
+    Ok(match function {
+        Function::Count => To::Count,
+        Function::CountDistinct => To::CountDistinct,
+        Function::Sum => To::Sum,
+        Function::Mean => To::Mean,
+        Function::Stddev => To::StdDev,
+        Function::Min => To::Min,
+        Function::Max => To::Max,
+        Function::Spread => To::Spread,
+        Function::Mode => To::Mode,
+        Function::First => To::First,
+        Function::Last => To::Last,
+        Function::Delta => To::Delta,
+        Function::Rate => To::Rate,
+        Function::Increase => To::Increase,
+        Function::Integral => To::Integral,
+        Function::TimeWeightedMean => To::TimeWeightedMean,
+        Function::Percentile(percent) => {
+            let percentile = Percentile::new(percent);
+            To::Percentile(percentile.ok_or_else(|| {
+                Failure::invalid(format!("a percentile is from 0 to 100, and not {percent}"))
+            })?)
+        }
+    })
 }
 
 impl From<QueryError> for Failure {
@@ -294,6 +312,7 @@ mod tests {
             r#"{"aggregate":{"functions":["mean"],"window":"1m"}}"#,
             r#"{"aggregate":{"functions":["rate"]}}"#,
             r#"{"aggregate":{"functions":["mean"],"offset":"1m"}}"#,
+            r#"{"aggregate":{"functions":[{"percentile":100.5}]}}"#,
             r#"{"timelines":{}}"#,
             r#"{"timelines":{"ids":["zz"]}}"#,
             r#"{"timelines":{"ids":[],"where":{"and":[]}}}"#,

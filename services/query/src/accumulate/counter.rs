@@ -26,7 +26,7 @@ impl Counter {
         }
     }
 
-    pub(super) fn begin_timeline(&mut self) {
+    pub(super) fn end_timeline(&mut self) {
         self.before = None;
     }
 

@@ -6,6 +6,7 @@ use tideline_model::{ColumnData, Value};
 use super::Slice;
 use super::scalar::Scalar;
 use crate::answer::ValueRef;
+use crate::window::Segment;
 
 /// Which end of time is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum Edge {
 ///
 /// What comes later here comes from a higher timeline id, or from the same timeline at another instant: among
 /// equal instants `first` keeps what it has, `last` takes what comes.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Edges {
     edge: Edge,
     windows: Vec<Option<(i64, Value)>>,
@@ -76,6 +77,12 @@ impl Edges {
             (Some((kept, _)), Edge::Last) => time >= *kept,
         }
     }
+}
+
+/// The first and the last value of a segment, with their instants; `None` for texts.
+pub(super) fn at_edges(slice: &Slice<'_>, segment: &Segment) -> Option<((i64, Scalar), (i64, Scalar))> {
+    let of = |at: usize| Some((slice.times[at], Scalar::at(slice.values, at)?));
+    Some((of(segment.values.start)?, of(segment.values.end - 1)?))
 }
 
 fn value_at(values: &ColumnData, at: usize) -> Value {

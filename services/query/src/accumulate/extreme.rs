@@ -61,7 +61,11 @@ impl Extremes {
     }
 
     pub(super) fn get(&self, window: usize) -> Option<ValueRef<'static>> {
-        self.windows[window].map(ValueRef::from)
+        self.scalar(window).map(ValueRef::from)
+    }
+
+    pub(super) fn scalar(&self, window: usize) -> Option<Scalar> {
+        self.windows[window]
     }
 
     fn offer(&mut self, window: usize, found: Option<Scalar>) {

@@ -7,25 +7,40 @@
 //! | file | functions |
 //! |---|---|
 //! | [`sum`] | `sum`, `mean` |
+//! | [`deviation`] | `stddev` |
 //! | [`extreme`] | `min`, `max` |
+//! | [`spread`] | `spread`, `delta` |
+//! | [`percentile`] | `percentile` |
+//! | [`tally`] | `count_distinct`, `mode` |
 //! | [`edge`] | `first`, `last` |
 //! | [`counter`] | `increase`, `rate` |
+//! | [`area`] | `integral`, `time_weighted_mean` |
 //! | [`scalar`] | numbers and booleans of any type, compared and added |
 
+pub mod area;
 pub mod counter;
+pub mod deviation;
 pub mod edge;
 pub mod extreme;
+pub mod percentile;
 pub mod scalar;
+pub mod spread;
 pub mod sum;
+pub mod tally;
 
 use tideline_chunk::ValueSummary;
 use tideline_model::{ColumnData, ValueType};
 
+use self::area::Areas;
 use self::counter::Counter;
+use self::deviation::Deviation;
 use self::edge::{Edge, Edges};
 use self::extreme::{Extreme, Extremes};
+use self::percentile::Percentiles;
 use self::scalar::Scalar;
+use self::spread::{Delta, Spread};
 use self::sum::Sum;
+use self::tally::Tallies;
 use crate::answer::ValueRef;
 use crate::function::Function;
 use crate::window::{Segment, Windows};
@@ -42,22 +57,38 @@ pub struct Slice<'a> {
 }
 
 /// The state of one function over one field of one group, for every window.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub enum Accumulator {
     /// `count`.
     Count(Vec<u64>),
+    /// `count_distinct`.
+    CountDistinct(Tallies),
     /// `sum`.
     Sum(Vec<Sum>),
     /// `mean`: sums and counts.
     Mean(Vec<(Sum, u64)>),
+    /// `stddev`.
+    StdDev(Vec<Deviation>),
     /// `min` and `max`.
     Extreme(Extremes),
+    /// `spread`.
+    Spread(Spread),
+    /// `percentile`.
+    Percentile(Percentiles),
+    /// `mode`.
+    Mode(Tallies),
     /// `first` and `last`.
     Edge(Edges),
+    /// `delta`.
+    Delta(Delta),
     /// `increase`.
     Increase(Counter),
     /// `rate`.
     Rate(Counter),
+    /// `integral`.
+    Integral(Areas),
+    /// `time_weighted_mean`.
+    TimeWeightedMean(Areas),
 }
 
 /// A sum that its type cannot hold.
@@ -65,31 +96,55 @@ pub enum Accumulator {
 pub struct Overflow(pub ValueType);
 
 impl Accumulator {
-    /// An empty one for a number of windows.
-    pub fn new(function: Function, windows: usize) -> Self {
+    /// An empty one for the windows of a query, of which there are not more than memory can hold.
+    pub fn new(function: Function, grid: &Windows) -> Self {
+        let windows = grid.count() as usize;
         match function {
             Function::Count => Self::Count(vec![0; windows]),
+            Function::CountDistinct => Self::CountDistinct(Tallies::new(windows)),
             Function::Sum => Self::Sum(vec![Sum::default(); windows]),
             Function::Mean => Self::Mean(vec![(Sum::default(), 0); windows]),
+            Function::StdDev => Self::StdDev(vec![Deviation::default(); windows]),
             Function::Min => Self::Extreme(Extremes::new(Extreme::Lowest, windows)),
             Function::Max => Self::Extreme(Extremes::new(Extreme::Highest, windows)),
+            Function::Spread => Self::Spread(Spread::new(windows)),
+            Function::Percentile(percentile) => Self::Percentile(Percentiles::new(percentile, windows)),
+            Function::Mode => Self::Mode(Tallies::new(windows)),
             Function::First => Self::Edge(Edges::new(Edge::First, windows)),
             Function::Last => Self::Edge(Edges::new(Edge::Last, windows)),
+            Function::Delta => Self::Delta(Delta::new(windows)),
             Function::Increase => Self::Increase(Counter::new(windows)),
             Function::Rate => Self::Rate(Counter::new(windows)),
+            Function::Integral => Self::Integral(Areas::new(*grid)),
+            Function::TimeWeightedMean => Self::TimeWeightedMean(Areas::new(*grid)),
         }
     }
 
-    /// Another timeline of the group begins; timelines come in the order of their ids.
-    pub fn begin_timeline(&mut self) {
-        if let Self::Increase(counter) | Self::Rate(counter) = self {
-            counter.begin_timeline();
+    /// The timeline that was read is complete; timelines of a group come in the order of their ids.
+    pub fn end_timeline(&mut self) {
+        match self {
+            Self::Increase(counter) | Self::Rate(counter) => counter.end_timeline(),
+            Self::Integral(areas) | Self::TimeWeightedMean(areas) => areas.end_timeline(),
+            Self::Delta(delta) => delta.end_timeline(),
+            _ => {}
         }
     }
 
     /// Whether values of several types must come as one sequence in time order.
     pub fn needs_sequence(&self) -> bool {
-        matches!(self, Self::Increase(_) | Self::Rate(_))
+        matches!(
+            self,
+            Self::Increase(_) | Self::Rate(_) | Self::Integral(_) | Self::TimeWeightedMean(_)
+        )
+    }
+
+    /// Bytes that it holds beside its cells: what grows with the values and not with the windows.
+    pub fn held(&self) -> u64 {
+        match self {
+            Self::CountDistinct(tallies) | Self::Mode(tallies) => tallies.held(),
+            Self::Percentile(percentiles) => percentiles.held(),
+            _ => 0,
+        }
     }
 
     /// Takes in values. Those of one timeline and type come in time order; values of a type that the function
@@ -106,9 +161,15 @@ impl Accumulator {
                 means[window].0.merge(&sum);
                 means[window].1 += count;
             }),
+            Self::StdDev(windows) => deviation::add(slice, windows),
             Self::Extreme(extremes) => extremes.add(slice),
+            Self::Spread(spread) => spread.add(slice),
+            Self::Percentile(percentiles) => percentiles.add(slice),
+            Self::CountDistinct(tallies) | Self::Mode(tallies) => tallies.add(slice),
             Self::Edge(edges) => edges.add(slice),
+            Self::Delta(delta) => delta.add(slice),
             Self::Increase(counter) | Self::Rate(counter) => counter.add(slice),
+            Self::Integral(areas) | Self::TimeWeightedMean(areas) => areas.add(slice),
         }
     }
 
@@ -123,18 +184,24 @@ impl Accumulator {
                 means[window].1 += summary.count;
             }
             Self::Extreme(extremes) => extremes.add_summary(window, summary),
+            Self::Spread(spread) => spread.add_summary(window, summary),
             Self::Edge(edges) => edges.add_summary(window, summary),
-            Self::Increase(_) | Self::Rate(_) => debug_assert!(false, "a summary has no steps"),
+            Self::Delta(delta) => delta.add_summary(window, summary),
+            _ => debug_assert!(false, "a summary has neither steps nor the values themselves"),
         }
     }
 
     /// Takes in the next values of a timeline, of any types, by time; only where
     /// [`needs_sequence`](Self::needs_sequence).
     pub fn add_sequence(&mut self, sequence: &[(i64, Scalar)], segments: &[Segment]) {
-        if let Self::Increase(counter) | Self::Rate(counter) = self {
-            for segment in segments {
-                for (_, value) in &sequence[segment.values.clone()] {
-                    counter.add_one(segment.window, *value);
+        for segment in segments {
+            for (time, value) in &sequence[segment.values.clone()] {
+                match self {
+                    Self::Increase(counter) | Self::Rate(counter) => counter.add_one(segment.window, *value),
+                    Self::Integral(areas) | Self::TimeWeightedMean(areas) => {
+                        areas.add_one(segment.window, *time, *value);
+                    }
+                    _ => {}
                 }
             }
         }
@@ -160,7 +227,18 @@ impl Accumulator {
                     mean.1 += count;
                 }
             }
+            (Self::StdDev(windows), Self::StdDev(others)) => {
+                let pairs = windows.iter_mut().zip(&others);
+                pairs.for_each(|(window, other)| window.merge(other));
+            }
             (Self::Extreme(extremes), Self::Extreme(others)) => extremes.merge(&others),
+            (Self::Spread(spread), Self::Spread(other)) => spread.merge(&other),
+            (Self::Percentile(percentiles), Self::Percentile(others)) => percentiles.merge(others),
+            (Self::CountDistinct(tallies), Self::CountDistinct(others))
+            | (Self::Mode(tallies), Self::Mode(others)) => tallies.merge(others),
+            (Self::Delta(delta), Self::Delta(other)) => delta.merge(&other),
+            (Self::Integral(areas), Self::Integral(others))
+            | (Self::TimeWeightedMean(areas), Self::TimeWeightedMean(others)) => areas.merge(&others),
             (Self::Edge(edges), Self::Edge(others)) => edges.merge(others),
             (Self::Increase(counter), Self::Increase(other)) | (Self::Rate(counter), Self::Rate(other)) => {
                 counter.merge(&other);
@@ -178,12 +256,25 @@ impl Accumulator {
                 let (sum, count) = &means[window];
                 (*count > 0).then(|| ValueRef::Float(sum.as_f64() / *count as f64))
             }
+            Self::StdDev(windows) => windows[window].get(),
             Self::Extreme(extremes) => extremes.get(window),
+            Self::Spread(spread) => spread.get(window),
+            Self::Percentile(percentiles) => percentiles.get(window),
+            Self::CountDistinct(tallies) => tallies.distinct(window),
+            Self::Mode(tallies) => tallies.mode(window),
             Self::Edge(edges) => edges.get(window),
+            Self::Delta(delta) => delta.total(window)?,
+            Self::Integral(areas) => areas.integral(window),
+            Self::TimeWeightedMean(areas) => areas.mean(window),
             Self::Increase(counter) => counter.total(window)?,
             Self::Rate(counter) => counter
                 .as_f64(window)
                 .map(|total| ValueRef::Float(total / windows.seconds(window))),
         })
+    }
+
+    /// Whether the value of a window is an estimate.
+    pub fn is_estimate(&self, window: usize) -> bool {
+        matches!(self, Self::Percentile(percentiles) if percentiles.is_estimate(window))
     }
 }

@@ -6,7 +6,7 @@ use tideline_model::{TimeRange, TimelineId, Value, ValueType};
 use tideline_query::{Aggregate, Direction, Function, GroupBy, PointQuery, Rows, Shape, WindowSpec};
 
 use crate::naive::{GroupKey, GroupRows, Model};
-use crate::support::{Dice, KeptSeries, World, rows_query};
+use crate::support::{Dice, KeptSeries, World, functions_of, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600 * SECOND;
@@ -113,8 +113,7 @@ fn aggregates_agree_with_the_naive_evaluator() {
 
 fn question(dice: &mut Dice) -> PointQuery {
     let field = &FIELDS[dice.below(6) as usize];
-    let suits = |function: &Function| field.1.iter().all(|of| function.suits(of.kind()));
-    let mut functions: Vec<Function> = Function::ALL.into_iter().filter(suits).collect();
+    let mut functions = functions_of(dice, field.1);
     functions.retain(|_| !dice.one_in(3));
     if functions.is_empty() {
         functions.push(Function::Count);

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use tideline_model::{TimeRange, TimelineId, Value, ValueKind};
 use tideline_query::{Function, GroupBy, WindowSpec};
 
+use crate::naive_areas;
+
 /// Every point there is: timeline, then time, then field.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
@@ -87,12 +89,20 @@ fn group_rows(
     };
     let mut rows = GroupRows::new();
     for (column, (function, field)) in columns.iter().enumerate() {
+        if matches!(function, Function::Integral | Function::TimeWeightedMean) {
+            for (start, value) in naive_areas::areas(members, field, *function, range, window) {
+                let row = rows.entry(start).or_insert_with(|| vec![None; columns.len()]);
+                row[column] = value;
+            }
+            continue;
+        }
         let mut cells: BTreeMap<i64, Vec<Seen>> = BTreeMap::new();
-        for timeline in members {
+        for (number, timeline) in members.iter().enumerate() {
             let mut before: Option<Value> = None;
             for (time, point) in timeline.points.range(range.start..range.end) {
                 let Some(value) = point.get(field) else { continue };
                 cells.entry(start_of(*time)).or_default().push(Seen {
+                    timeline: number,
                     time: *time,
                     value: value.clone(),
                     before: before.clone(),
@@ -112,7 +122,7 @@ fn group_rows(
     rows.retain(|_, row| row.iter().any(Option::is_some));
     for row in rows.values_mut() {
         for (value, (function, _)) in row.iter_mut().zip(columns) {
-            if *function == Function::Count {
+            if function.counts() {
                 value.get_or_insert(Value::Unsigned(0));
             }
         }
@@ -121,6 +131,7 @@ fn group_rows(
 }
 
 struct Seen {
+    timeline: usize,
     time: i64,
     value: Value,
     /// The value before it of the same timeline in the range, NaN left out.
@@ -166,12 +177,91 @@ fn evaluate(function: Function, seen: &[Seen], seconds: f64) -> Option<Value> {
             let newest = seen.iter().rfind(|seen| seen.time == last);
             newest.map(|seen| seen.value.clone())
         }
+        Function::CountDistinct => Some(Value::Unsigned(tally(&values).len() as u64)),
+        Function::Mode => {
+            let tally = tally(&values);
+            let most = tally.values().map(Vec::len).max()?;
+            let candidates = tally.values().filter(|equal| equal.len() == most);
+            let lowest = candidates.map(|equal| equal.iter().copied().min_by(|a, b| order(a, b)));
+            lowest.flatten().min_by(|a, b| order(a, b)).cloned()
+        }
+        Function::StdDev => {
+            let numbers: Vec<f64> = values.iter().filter_map(|value| value.as_f64()).collect();
+            let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
+            let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
+            Some(Value::Float((squares / numbers.len() as f64).sqrt()))
+        }
+        Function::Spread => {
+            let lowest = evaluate(Function::Min, seen, seconds)?;
+            let highest = evaluate(Function::Max, seen, seconds)?;
+            let spread = highest.as_f64()? - lowest.as_f64()?;
+            Some(match (lowest, highest) {
+                (Value::Float(_), _) | (_, Value::Float(_)) => Value::Float(spread),
+                _ => Value::Unsigned(spread as u64),
+            })
+        }
+        Function::Delta => delta(seen),
+        Function::Percentile(percentile) => {
+            let mut numbers: Vec<f64> = values.iter().filter_map(|value| value.as_f64()).collect();
+            numbers.retain(|number| !number.is_nan());
+            numbers.sort_by(f64::total_cmp);
+            let last = numbers.len().checked_sub(1)?;
+            let place = last as f64 * percentile.percent() / 100.0;
+            let (low, high) = (numbers[place.floor() as usize], numbers[place.ceil() as usize]);
+            Some(Value::Float(low + (high - low) * place.fract()))
+        }
+        Function::Integral | Function::TimeWeightedMean => unreachable!("areas are of whole timelines"),
         Function::Increase => increase(seen),
         Function::Rate => {
             let total = increase(seen)?.as_f64()?;
             Some(Value::Float(total / seconds))
         }
     }
+}
+
+/// Values that are equal, by what is equal of them.
+fn tally<'a>(values: &[&'a Value]) -> BTreeMap<String, Vec<&'a Value>> {
+    let mut tally: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    for value in values {
+        let key = match value {
+            Value::String(text) => text.to_string(),
+            Value::Boolean(flag) => flag.to_string(),
+            // The tests keep integers small enough to be exact as doubles; adding zero takes the sign from −0.0.
+            number => format!("{}", number.as_f64().expect("a number") + 0.0),
+        };
+        tally.entry(key).or_default().push(value);
+    }
+    tally
+}
+
+fn order(a: &Value, b: &Value) -> std::cmp::Ordering {
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        _ => {
+            let (x, y) = (a.as_f64().expect("no text"), b.as_f64().expect("no text"));
+            x.total_cmp(&y).then(a.value_type().cmp(&b.value_type()))
+        }
+    }
+}
+
+fn delta(seen: &[Seen]) -> Option<Value> {
+    let mut timelines: BTreeMap<usize, Vec<&Seen>> = BTreeMap::new();
+    for seen in seen {
+        timelines.entry(seen.timeline).or_default().push(seen);
+    }
+    let deltas = timelines.values().map(|of_timeline| {
+        // A timeline's points come in the order of time.
+        let (first, last) = (&of_timeline[0].value, &of_timeline[of_timeline.len() - 1].value);
+        let delta = last.as_f64().expect("a number") - first.as_f64().expect("a number");
+        let is_float = matches!(first, Value::Float(_)) || matches!(last, Value::Float(_));
+        if is_float {
+            Value::Float(delta)
+        } else {
+            Value::Signed(delta as i64)
+        }
+    });
+    let deltas: Vec<Value> = deltas.collect();
+    add(&deltas.iter().collect::<Vec<_>>())
 }
 
 fn increase(seen: &[Seen]) -> Option<Value> {

@@ -10,11 +10,11 @@ use tideline_engine::{Engine, Settings, Table, WriteOptions};
 use tideline_model::time::NANOS_PER_DAY;
 use tideline_model::{
     ColumnData, ManualClock, PointBatch, PointGroup, SegmentId, SeriesResolver, Tier, TimeRange, TimelineId,
-    Timestamp, Value,
+    Timestamp, Value, ValueType,
 };
 use tideline_query::{
-    Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, PointQuery, Querier,
-    QuerySettings, Rows, Selector, Series, Shape, SinkClosed, Summary, ValueRef, WindowSpec,
+    Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, Percentile, PointQuery,
+    Querier, QuerySettings, Rows, Selector, Series, Shape, SinkClosed, Summary, ValueRef, WindowSpec,
 };
 use tideline_search_index::Condition;
 use tideline_series_store::{Delete, Pace, Rewrite, RewriteCause, RewriteCost};
@@ -297,4 +297,15 @@ impl Dice {
     pub(crate) fn one_in(&mut self, chances: u64) -> bool {
         self.below(chances) == 0
     }
+}
+
+/// Every function that suits all of some types, percentiles among them.
+pub(crate) fn functions_of(dice: &mut Dice, types: &[ValueType]) -> Vec<Function> {
+    let percents = [0.0, 50.0, 100.0, dice.below(1_001) as f64 / 10.0];
+    let percentile = Percentile::new(percents[dice.below(4) as usize]).expect("a share");
+    let all = Function::PLAIN
+        .into_iter()
+        .chain([Function::Percentile(percentile)]);
+    all.filter(|function| types.iter().all(|of| function.suits(of.kind())))
+        .collect()
 }

@@ -195,7 +195,7 @@ pub(super) fn put_plain_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
     }
 }
 
-/// `"more":…,"next":…,"cost":{…}`.
+/// `"more":…,"next":…,"cost":{…}`, and `"estimated":[…]` before the cost where a column is.
 pub(super) fn put_summary(summary: &Summary, out: &mut Vec<u8>) {
     let QueryCost {
         timelines, elapsed, ..
@@ -214,6 +214,10 @@ pub(super) fn put_summary(summary: &Summary, out: &mut Vec<u8>) {
     match &summary.next {
         Some(next) => put_json_text(next, out),
         None => out.extend_from_slice(b"null"),
+    }
+    if !summary.estimated.is_empty() {
+        out.extend_from_slice(b",\"estimated\":");
+        let _ = serde_json::to_writer(&mut *out, &summary.estimated);
     }
     let _ = write!(
         out,

@@ -1,0 +1,320 @@
+//! Percentiles: all values of a window up to a count, beyond it a histogram.
+//!
+//! The histogram is log-linear, as in HdrHistogram (<https://github.com/HdrHistogram/HdrHistogram>): a bucket is what
+//! doubles have in common that agree in sign, exponent and the first eight bits of their fraction, so it is at most
+//! 1/256 of its values wide, over the whole range of doubles. Finding a bucket is one shift. What is in it depends on
+//! neither order nor partition, so an estimate is the same whatever tiers and workers gave the values; the sketches that
+//! can be had (t-digest, KLL) promise less there.
+
+use hashbrown::HashMap;
+use tideline_model::ColumnData;
+
+use super::Slice;
+use crate::answer::ValueRef;
+use crate::function::Percentile;
+
+/// Values of one cell up to which a percentile is exact. 8 bytes each.
+pub const EXACT_VALUES_MAX: usize = 4_096;
+/// Bits of a double that its bucket leaves out: 52 of the fraction but for eight.
+const SHIFT: u32 = 44;
+/// Estimated bytes of a bucket in its map.
+const BUCKET_BYTES: u64 = 20;
+
+/// The values of each window.
+#[derive(Debug)]
+pub struct Percentiles {
+    percentile: Percentile,
+    windows: Vec<Values>,
+    held: u64,
+}
+
+/// The values of one window.
+#[derive(Debug, Default)]
+struct Values {
+    /// All of them, in any order; none where there is a histogram.
+    exact: Vec<f64>,
+    histogram: Option<Box<Histogram>>,
+}
+
+/// How many values each bucket has.
+#[derive(Debug)]
+struct Histogram {
+    buckets: HashMap<u32, u64>,
+    count: u64,
+    lowest: f64,
+    highest: f64,
+}
+
+impl Percentiles {
+    pub(super) fn new(percentile: Percentile, windows: usize) -> Self {
+        let mut all = Vec::new();
+        all.resize_with(windows, Values::default);
+        Self {
+            percentile,
+            windows: all,
+            held: 0,
+        }
+    }
+
+    /// Bytes that the values take, beside the cells themselves.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    pub(super) fn add(&mut self, slice: &Slice<'_>) {
+        for segment in slice.segments {
+            let window = segment.window;
+            let part = segment.values.clone();
+            match slice.values {
+                ColumnData::Float(values) => self.extend(window, values[part].iter().copied()),
+                ColumnData::Signed(values) => self.extend(window, values[part].iter().map(|v| *v as f64)),
+                ColumnData::Unsigned(values) => self.extend(window, values[part].iter().map(|v| *v as f64)),
+                ColumnData::Boolean(_) | ColumnData::String(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        for (window, values) in other.windows.into_iter().enumerate() {
+            match values.histogram {
+                None => self.extend(window, values.exact.into_iter()),
+                Some(other) => {
+                    let kept = &mut self.windows[window];
+                    let before = kept.bytes();
+                    kept.histogram().merge(&other);
+                    self.held = self.held + kept.bytes() - before;
+                }
+            }
+        }
+    }
+
+    pub(super) fn get(&self, window: usize) -> Option<ValueRef<'static>> {
+        let values = &self.windows[window];
+        let value = match &values.histogram {
+            None => exact(&values.exact, self.percentile),
+            Some(histogram) => Some(histogram.estimate(self.percentile)),
+        };
+        value.map(ValueRef::Float)
+    }
+
+    /// Whether the value of a window is an estimate.
+    pub(super) fn is_estimate(&self, window: usize) -> bool {
+        self.windows[window].histogram.is_some()
+    }
+
+    fn extend(&mut self, window: usize, values: impl Iterator<Item = f64>) {
+        let kept = &mut self.windows[window];
+        let before = kept.bytes();
+        let mut values = values.filter(|value| !value.is_nan());
+        if kept.histogram.is_none() {
+            let room = EXACT_VALUES_MAX - kept.exact.len();
+            kept.exact.extend(values.by_ref().take(room));
+        }
+        let mut values = values.peekable();
+        if values.peek().is_some() {
+            let histogram = kept.histogram();
+            values.for_each(|value| histogram.add(value));
+        }
+        self.held = self.held + kept.bytes() - before;
+    }
+}
+
+impl Values {
+    fn bytes(&self) -> u64 {
+        let buckets = self.histogram.as_ref().map_or(0, |of| of.buckets.capacity());
+        (self.exact.capacity() * size_of::<f64>()) as u64 + buckets as u64 * BUCKET_BYTES
+    }
+
+    /// The histogram; there is one from now on.
+    fn histogram(&mut self) -> &mut Histogram {
+        let exact = std::mem::take(&mut self.exact);
+        let histogram = self.histogram.get_or_insert_default();
+        exact.iter().for_each(|value| histogram.add(*value));
+        histogram
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            buckets: HashMap::new(),
+            count: 0,
+            lowest: f64::INFINITY,
+            highest: f64::NEG_INFINITY,
+        }
+    }
+}
+
+impl Histogram {
+    fn add(&mut self, value: f64) {
+        *self.buckets.entry(bucket(value)).or_default() += 1;
+        self.count += 1;
+        self.lowest = self.lowest.min(value);
+        self.highest = self.highest.max(value);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (bucket, count) in &other.buckets {
+            *self.buckets.entry(*bucket).or_default() += count;
+        }
+        self.count += other.count;
+        self.lowest = self.lowest.min(other.lowest);
+        self.highest = self.highest.max(other.highest);
+    }
+
+    fn estimate(&self, percentile: Percentile) -> f64 {
+        let mut buckets: Vec<(u32, u64)> = self
+            .buckets
+            .iter()
+            .map(|(bucket, count)| (*bucket, *count))
+            .collect();
+        buckets.sort_unstable();
+        between(self.count, percentile, |rank| {
+            if rank == 0 {
+                return self.lowest;
+            }
+            if rank == self.count - 1 {
+                return self.highest;
+            }
+            let mut below = 0;
+            let found = buckets.iter().find(|(_, count)| {
+                below += count;
+                rank < below
+            });
+            let middle = found.map_or(self.highest, |(bucket, _)| middle(*bucket));
+            middle.clamp(self.lowest, self.highest)
+        })
+    }
+}
+
+/// The percentile of values in any order.
+fn exact(values: &[f64], percentile: Percentile) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    Some(between(values.len() as u64, percentile, |rank| {
+        values[rank as usize]
+    }))
+}
+
+/// The value at the place of a percentile among `count` sorted values, at least one, between those at whole ranks.
+fn between(count: u64, percentile: Percentile, at: impl Fn(u64) -> f64) -> f64 {
+    let place = (count - 1) as f64 * percentile.percent() / 100.0;
+    let rank = (place.floor() as u64).min(count - 1);
+    let share = place - rank as f64;
+    let low = at(rank);
+    if share <= 0.0 || rank + 1 >= count {
+        return low;
+    }
+    let high = at(rank + 1);
+    if low == high {
+        low
+    } else {
+        low * (1.0 - share) + high * share
+    }
+}
+
+/// The bucket of a value; buckets rise as values do.
+fn bucket(value: f64) -> u32 {
+    // Adding zero takes the sign from −0.0.
+    let bits = (value + 0.0).to_bits();
+    let ordered = if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
+    (ordered >> SHIFT) as u32
+}
+
+/// The value in the middle of a bucket.
+fn middle(bucket: u32) -> f64 {
+    let of = |ordered: u64| {
+        f64::from_bits(if ordered >> 63 == 1 {
+            ordered & !(1 << 63)
+        } else {
+            !ordered
+        })
+    };
+    let first = u64::from(bucket) << SHIFT;
+    let value = of(first | 1 << (SHIFT - 1));
+    // The buckets next to zero are not narrow beside their values; infinities are alone in theirs.
+    if !value.is_finite() {
+        f64::INFINITY.copysign(value)
+    } else if value.abs() < f64::MIN_POSITIVE {
+        0.0
+    } else {
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn percentile(percent: f64) -> Percentile {
+        Percentile::new(percent).expect("a share")
+    }
+
+    #[test]
+    fn ranks_are_interpolated() {
+        let values = [15.0, 20.0, 35.0, 40.0, 50.0];
+        for (percent, expected) in [
+            (0.0, 15.0),
+            (25.0, 20.0),
+            (40.0, 29.0),
+            (50.0, 35.0),
+            (100.0, 50.0),
+        ] {
+            assert_eq!(exact(&values, percentile(percent)), Some(expected), "{percent}");
+        }
+        assert_eq!(exact(&[], percentile(50.0)), None);
+        assert_eq!(exact(&[7.0], percentile(99.0)), Some(7.0));
+    }
+
+    #[test]
+    fn a_bucket_holds_its_values_within_a_share_of_themselves() {
+        let mut value = -1e300;
+        let mut before = 0;
+        while value < 1e300 {
+            let number = bucket(value);
+            assert!(number >= before, "{value}");
+            before = number;
+            assert!(
+                (middle(number) - value).abs() <= value.abs() / 512.0,
+                "{value} {}",
+                middle(number)
+            );
+            value = if value.abs() < 1e-300 {
+                1e-300
+            } else if value < 0.0 {
+                value / 1.003
+            } else {
+                value * 1.003
+            };
+        }
+        assert_eq!(middle(bucket(f64::INFINITY)), f64::INFINITY);
+        assert_eq!(middle(bucket(f64::NEG_INFINITY)), f64::NEG_INFINITY);
+        assert_eq!((middle(bucket(0.0)), bucket(-0.0)), (0.0, bucket(0.0)));
+    }
+
+    #[test]
+    fn an_estimate_is_near_and_the_same_for_any_parting() {
+        let values: Vec<f64> = (0..20_000)
+            .map(|at| f64::from((at * 7_919) % 20_011 - 3_000))
+            .collect();
+        let mut whole = Percentiles::new(percentile(95.0), 1);
+        whole.extend(0, values.iter().copied());
+        assert!(whole.is_estimate(0));
+        let mut merged = Percentiles::new(percentile(95.0), 1);
+        for part in values.chunks(777) {
+            let mut of_part = Percentiles::new(percentile(95.0), 1);
+            of_part.extend(0, part.iter().copied());
+            merged.merge(of_part);
+        }
+        assert_eq!(merged.get(0), whole.get(0));
+        let exact = exact(&values, percentile(95.0)).expect("values");
+        let Some(ValueRef::Float(found)) = whole.get(0) else {
+            panic!("a number")
+        };
+        assert!((found - exact).abs() <= exact.abs() / 512.0, "{found} {exact}");
+        assert!(whole.held() > 0 && whole.held() < 200_000, "{}", whole.held());
+    }
+}
