@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::condition::{Condition, TimeSpan};
+use crate::condition::{Condition, Scalar, TimeSpan};
 use crate::tier::{TierChoice, TierCosts};
 use crate::time::{DurationText, TimeInput};
 
@@ -108,16 +108,47 @@ pub struct Aggregate {
     /// At least one, none twice. Each is applied to every field; where the query names no fields, to those that it suits. Its
     /// column is called `mean(usage_user)`.
     pub functions: Vec<Function>,
-    /// The width of windows `[n·window, (n+1)·window)`; a row bears the start of its window, empty windows are absent.
+    /// The width of windows `[n·window, (n+1)·window)`; a row bears the start of its window, empty windows are absent
+    /// unless `fill` says otherwise.
     /// Without it the whole range is one window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<DurationText>,
     /// Moves the windows: one of them begins at this instant after the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<DurationText>,
+    /// What stands in windows without a value.
+    #[serde(default, skip_serializing_if = "Fill::is_none")]
+    pub fill: Fill,
     /// Which timelines are put together; measurements never are.
     #[serde(default)]
     pub group_by: GroupBy,
+}
+
+/// What stands in the windows of a series that have no value of a column: a word, `{"previous": "10m"}` or
+/// `{"value": 0}`. With any but `none`, every window of the range has a row, also those before the first value and after
+/// the last; a series without any value stays absent. `count` and `count_distinct` are 0 there, whatever the fill.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fill {
+    /// A window without any value has no row.
+    #[default]
+    None,
+    /// A row with `null`.
+    Null,
+    /// The straight line between the values before and after, by the starts of their windows; `null` before the first and
+    /// after the last. For columns of numbers.
+    Linear,
+    /// The newest value before, where its window began at most this long before the filled one; else `null`.
+    Previous(DurationText),
+    /// This value, for columns of its kind.
+    Value(Scalar),
+}
+
+impl Fill {
+    /// Whether nothing is filled.
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
 }
 
 /// A function over the values of a field: a word, or `{"percentile": 95}`. NaN counts as a value, but `min`, `max`, `spread`,
@@ -328,6 +359,9 @@ mod tests {
             r#"{"timelines":{"ids":["3f2a9c017bde45a18c40f1e29d3b6a57"]},"range":{"start":0},"limit":5,"order":"desc"}"#,
             r#"{"timelines":{"where":{"tag":"host","equals":"a"}},"fields":["f"],"times":"nanos","int64":"string"}"#,
             r#"{"aggregate":{"functions":["count","rate"],"window":"1h","offset":"30m","group_by":"timeline"}}"#,
+            r#"{"aggregate":{"functions":["max"],"window":"1m","fill":"linear"}}"#,
+            r#"{"aggregate":{"functions":["max"],"window":"1m","fill":{"previous":"10m"}}}"#,
+            r#"{"aggregate":{"functions":["max"],"window":"1m","fill":{"value":-1.5}}}"#,
             r#"{"aggregate":{"functions":["last"],"group_by":["host","dc"]},"range":{"start":"now-1h","end":"now"}}"#,
             r#"{"aggregate":{"functions":["count_distinct","stddev",{"percentile":99.9},"time_weighted_mean"]}}"#,
         ] {

@@ -155,6 +155,7 @@ fn aggregate(
         range,
         tier: None,
         shape: Shape::Aggregate(Aggregate {
+            fill: None,
             functions: vec![function],
             window: Some(WindowSpec::aligned(width)),
             group_by,

@@ -17,6 +17,7 @@ use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::{rows_limit, within};
 use crate::cutter::{Cutter, GroupState, Lanes};
 use crate::error::{QueryError, Result};
+use crate::fill::Fill;
 use crate::plan::{AggregateSource, Columns, Group, Groups, MeasurementColumns, Scope, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Aggregate, Direction, GroupBy, PointQuery};
@@ -45,6 +46,9 @@ pub(crate) fn run(
     let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
     let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
     let columns = scope.aggregate_columns(table, &query.fields, &shape.functions)?;
+    if let Some(fill) = &shape.fill {
+        fill.check(&columns)?;
+    }
     scope.retain_with_columns(&columns);
     let groups = scope.groups(table, &shape.group_by);
     let sizes = cells(context, &windows, &columns, &groups)?;
@@ -64,6 +68,7 @@ pub(crate) fn run(
         sweep: &sweep,
         scope: &scope,
         order: shape.order,
+        fill: shape.fill.as_ref(),
         limit,
         rows: 0,
         more: false,
@@ -105,6 +110,9 @@ fn check(shape: &Aggregate) -> Result<()> {
         return Err(QueryError::Invalid(
             "an aggregate names at least one function, and none twice".into(),
         ));
+    }
+    if shape.fill.is_some() && shape.window.is_none() {
+        return Err(QueryError::Invalid("a fill needs windows that it fills".into()));
     }
     if let GroupBy::Tags(tags) = &shape.group_by {
         let mut sorted: Vec<&String> = tags.iter().collect();
@@ -327,6 +335,7 @@ struct Output<'a> {
     sweep: &'a Sweep<'a>,
     scope: &'a Scope,
     order: Direction,
+    fill: Option<&'a Fill>,
     limit: u64,
     rows: u64,
     /// Whether a row was met beyond the limit.
@@ -339,6 +348,13 @@ struct Output<'a> {
 impl Output<'_> {
     fn group(&mut self, group: &Group, state: &GroupState, sink: &mut dyn AnswerSink) -> Result<()> {
         let columns = self.sweep.columns.of(group.measurement);
+        let filled = match self.fill {
+            Some(fill) => Some(self.filled(fill, columns, state)?),
+            None => None,
+        };
+        if filled.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(());
+        }
         let mut is_open = false;
         let mut windows = 0..self.sweep.windows.count() as usize;
         let mut values = Vec::with_capacity(state.len());
@@ -346,7 +362,10 @@ impl Output<'_> {
             Direction::Ascending => windows.next(),
             Direction::Descending => windows.next_back(),
         } {
-            if !self.values(columns, state, window, &mut values)? {
+            if let Some(filled) = &filled {
+                values.clear();
+                values.extend(filled.iter().map(|column| column[window]));
+            } else if !self.values(columns, state, window, &mut values)? {
                 continue;
             }
             if self.rows == self.limit {
@@ -364,6 +383,33 @@ impl Output<'_> {
             self.rows += 1;
         }
         Ok(())
+    }
+
+    /// The values of every window, column by column; nothing where no window has one.
+    fn filled<'s>(
+        &mut self,
+        fill: &'s Fill,
+        columns: &MeasurementColumns<AggregateSource>,
+        state: &'s GroupState,
+    ) -> Result<Vec<Vec<Option<ValueRef<'s>>>>> {
+        let windows = self.sweep.windows;
+        let count = windows.count() as usize;
+        let mut filled: Vec<Vec<_>> = state.iter().map(|_| Vec::with_capacity(count)).collect();
+        let mut values = Vec::with_capacity(state.len());
+        let mut is_empty = true;
+        for window in 0..count {
+            is_empty &= !self.values(columns, state, window, &mut values)?;
+            let cells = filled.iter_mut().zip(&values);
+            cells.for_each(|(column, value)| column.push(*value));
+        }
+        if is_empty {
+            return Ok(Vec::new());
+        }
+        for (source, column) in columns.sources.iter().zip(&mut filled) {
+            fill.apply(source.function, &windows, column);
+        }
+        self.sweep.context.watch.check()?;
+        Ok(filled)
     }
 
     /// Replaces `values` by the columns of a window; `false` where nothing lies in it.

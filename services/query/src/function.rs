@@ -183,6 +183,14 @@ impl Function {
         )
     }
 
+    /// What it gives for values of a kind.
+    pub const fn gives(self, kind: ValueKind) -> ValueKind {
+        match self {
+            Self::Min | Self::Max | Self::First | Self::Last | Self::Mode => kind,
+            _ => ValueKind::Number,
+        }
+    }
+
     /// Whether it can be computed from values of a kind.
     pub const fn suits(self, kind: ValueKind) -> bool {
         match self {

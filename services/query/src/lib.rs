@@ -11,7 +11,7 @@
 //! 2. [`rows`]: timeline after timeline, run after run, to the sink; memory stays at one run.
 //!    [`aggregate`]: the ids are cut into one share a worker thread; each share is swept by one reader, and
 //!    every run is cut at the [`window`]s and handed to the [`accumulate`]rs as slices. Shares are put together
-//!    in the order of their ids, so that an answer is the same each time.
+//!    in the order of their ids, so that an answer is the same each time. Empty windows are [filled](fill) last.
 //!    Where all functions allow it, summaries of cold chunks take the place of their rows.
 //! 3. [`answer`]: an [`AnswerSink`] receives columns, series and rows; formats implement it.
 //!
@@ -19,7 +19,7 @@
 //!
 //! # What is absent
 //!
-//! No format and no HTTP: sinks live with the protocols. No filling of empty windows: they are absent.
+//! No format and no HTTP: sinks live with the protocols.
 
 pub mod accumulate;
 pub mod aggregate;
@@ -27,6 +27,7 @@ pub mod answer;
 pub mod budget;
 mod cutter;
 pub mod error;
+pub mod fill;
 pub mod function;
 pub mod lane;
 pub mod latest;
@@ -41,6 +42,7 @@ pub mod window;
 pub use answer::{AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, TierCost, ValueRef};
 pub use budget::{Budget, Cancel};
 pub use error::{QueryError, Result};
+pub use fill::Fill;
 pub use function::{Function, Percentile};
 pub use lane::{QuerySettings, QueryStats};
 pub use latest::LatestQuery;

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use tideline_engine::{Engine, EngineError, Table};
-use tideline_model::{FieldId, Ordinal, TimelineId, ValueType};
+use tideline_model::{FieldId, Ordinal, TimelineId, ValueKind, ValueType};
 use tideline_timeline_catalog::Entry;
 
 use crate::budget::{Watch, within};
@@ -44,6 +44,8 @@ pub(crate) struct MeasurementColumns<C> {
 pub(crate) struct AggregateSource {
     pub(crate) function: Function,
     pub(crate) field: FieldId,
+    /// What the values of the column are.
+    pub(crate) kind: ValueKind,
 }
 
 /// Columns of an answer, and those of each measurement of the scope.
@@ -195,6 +197,9 @@ impl Scope {
                         continue;
                     };
                     let stored = types.get(&(measurement, of.sources[place]));
+                    // The types of one field are of one kind.
+                    let kind = stored.and_then(|types| types.first());
+                    let kind = kind.map_or(ValueKind::Number, |value_type| value_type.kind());
                     let unsuited = stored.and_then(|types| types.iter().find(|t| !function.suits(t.kind())));
                     match unsuited {
                         Some(value_type) if !fields.is_empty() => {
@@ -213,6 +218,7 @@ impl Scope {
                             of_measurement.sources.push(AggregateSource {
                                 function: *function,
                                 field: of.sources[place],
+                                kind: function.gives(kind),
                             });
                         }
                     }

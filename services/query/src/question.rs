@@ -4,6 +4,7 @@ use tideline_model::{Tier, TimeRange, TimelineId};
 use tideline_search_index::Condition;
 
 use crate::budget::Budget;
+use crate::fill::Fill;
 use crate::function::Function;
 use crate::token::PageToken;
 
@@ -73,6 +74,8 @@ pub struct Aggregate {
     pub functions: Vec<Function>,
     /// The windows; `None` = the whole range is one.
     pub window: Option<WindowSpec>,
+    /// What stands in windows without a value; `None` = a window without any value has no row. Needs windows.
+    pub fill: Option<Fill>,
     /// Which timelines are put together. Measurements are never mixed.
     pub group_by: GroupBy,
     /// The order of the windows of one group; groups rise by measurement and key either way.

@@ -4,6 +4,8 @@
 mod agreement;
 #[path = "main/budgets.rs"]
 mod budgets;
+#[path = "main/fills.rs"]
+mod fills;
 #[path = "main/functions.rs"]
 mod functions;
 #[path = "main/lanes.rs"]
@@ -14,6 +16,8 @@ mod latest;
 mod naive;
 #[path = "main/naive_areas.rs"]
 mod naive_areas;
+#[path = "main/naive_fill.rs"]
+mod naive_fill;
 #[path = "main/pages.rs"]
 mod pages;
 #[path = "main/rules.rs"]

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tideline_model::{TimeRange, TimelineId, Value, ValueType};
-use tideline_query::{Aggregate, Direction, Function, GroupBy, PointQuery, Rows, Shape, WindowSpec};
+use tideline_model::{TimeRange, TimelineId, Value, ValueKind, ValueType};
+use tideline_query::{Aggregate, Direction, Fill, Function, GroupBy, PointQuery, Rows, Shape, WindowSpec};
 
 use crate::naive::{GroupKey, GroupRows, Model};
+use crate::naive_fill;
 use crate::support::{Dice, KeptSeries, World, functions_of, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
@@ -135,6 +136,7 @@ fn question(dice: &mut Dice) -> PointQuery {
         fields: vec![field.0.into()],
         range,
         shape: Shape::Aggregate(Aggregate {
+            fill: window.and_then(|_| fill_for(dice, field.1, &functions)),
             functions,
             window,
             group_by,
@@ -149,6 +151,27 @@ fn question(dice: &mut Dice) -> PointQuery {
     }
 }
 
+/// A fill that suits the columns of some functions of a field, or none.
+fn fill_for(dice: &mut Dice, types: &[ValueType], functions: &[Function]) -> Option<Fill> {
+    let kind = types[0].kind();
+    let is_number = |function: &Function| function.gives(kind) == ValueKind::Number;
+    match dice.below(6) {
+        0 => Some(Fill::Null),
+        1 => Some(Fill::Previous {
+            reach: dice.below(3 * HOUR as u64) as i64,
+        }),
+        2 if functions.iter().all(is_number) => Some(Fill::Linear),
+        3 if functions.iter().all(is_number) => Some(Fill::Value(Value::Signed(-7))),
+        3 if functions
+            .iter()
+            .all(|function| function.counts() || !is_number(function)) =>
+        {
+            Some(Fill::Value(value(dice, types[0])))
+        }
+        _ => None,
+    }
+}
+
 fn check_aggregate(world: &World, model: &Model, query: &PointQuery) -> Vec<KeptSeries> {
     let Shape::Aggregate(shape) = &query.shape else {
         panic!("an aggregate")
@@ -158,7 +181,12 @@ fn check_aggregate(world: &World, model: &Model, query: &PointQuery) -> Vec<Kept
         .iter()
         .map(|function| (*function, query.fields[0].clone()))
         .collect();
-    let expected = model.aggregate(&columns, query.range, shape.window, &shape.group_by);
+    let mut expected = model.aggregate(&columns, query.range, shape.window, &shape.group_by);
+    if let (Some(fill), Some(window)) = (&shape.fill, shape.window) {
+        for rows in expected.values_mut() {
+            *rows = naive_fill::filled(rows, &columns, query.range, window, fill);
+        }
+    }
     let answer = world.ask(query).expect("answered");
     let mut found: BTreeMap<GroupKey, GroupRows> = BTreeMap::new();
     for series in &answer.series {

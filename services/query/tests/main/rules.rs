@@ -66,6 +66,7 @@ fn an_offset_moves_the_windows() {
     ]);
     let query = PointQuery {
         shape: Shape::Aggregate(Aggregate {
+            fill: None,
             functions: vec![Function::Sum],
             window: Some(WindowSpec {
                 width: 2 * SECOND,

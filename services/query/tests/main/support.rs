@@ -260,6 +260,7 @@ pub(crate) fn aggregate_query(
     PointQuery {
         range,
         shape: Shape::Aggregate(Aggregate {
+            fill: None,
             functions: functions.to_vec(),
             window: width.map(WindowSpec::aligned),
             group_by,

@@ -143,6 +143,7 @@ fn question(dice: &mut Dice) -> PointQuery {
         fields: vec![name.into()],
         range,
         shape: Shape::Aggregate(Aggregate {
+            fill: None,
             functions,
             window: (!dice.one_in(4)).then_some(WindowSpec {
                 width: width.max((range.end - range.start) / 400),
