@@ -20,6 +20,7 @@
 //! | [`query`] | questions about points and their answers |
 //! | [`tier`] | the parts of a table by the age of its points |
 //! | [`timeline`] | search, description, attributes |
+//! | [`value_condition`] | conditions on the values of points |
 //! | [`name`] | measurements, tags, fields |
 //! | [`delete`] | deletes of points and of timelines |
 //! | [`job`] | work in the background |
@@ -45,6 +46,7 @@ pub mod table;
 pub mod tier;
 pub mod time;
 pub mod timeline;
+pub mod value_condition;
 
 mod present;
 

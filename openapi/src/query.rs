@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use crate::condition::{Condition, Scalar, TimeSpan};
 use crate::tier::{TierChoice, TierCosts};
 use crate::time::{DurationText, TimeInput};
+use crate::value_condition::ValueCondition;
 
 /// Points as they are, or values computed from them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -32,6 +33,9 @@ pub struct PointQuery {
     /// left away.
     #[serde(default)]
     pub range: TimeSpan,
+    /// Which points count, by their values; without it all. Aggregates see only these.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub values: Option<ValueCondition>,
     /// Which tiers to read.
     #[serde(default)]
     pub tier: TierChoice,
@@ -359,6 +363,7 @@ mod tests {
             r#"{"timelines":{"ids":["3f2a9c017bde45a18c40f1e29d3b6a57"]},"range":{"start":0},"limit":5,"order":"desc"}"#,
             r#"{"timelines":{"where":{"tag":"host","equals":"a"}},"fields":["f"],"times":"nanos","int64":"string"}"#,
             r#"{"aggregate":{"functions":["count","rate"],"window":"1h","offset":"30m","group_by":"timeline"}}"#,
+            r#"{"where":{"and":[{"field":"f","gte":1.5},{"not":{"field":"s","exists":true}}]}}"#,
             r#"{"aggregate":{"functions":["max"],"window":"1m","fill":"linear"}}"#,
             r#"{"aggregate":{"functions":["max"],"window":"1m","fill":{"previous":"10m"}}}"#,
             r#"{"aggregate":{"functions":["max"],"window":"1m","fill":{"value":-1.5}}}"#,

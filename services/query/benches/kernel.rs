@@ -153,6 +153,7 @@ fn aggregate(
         timelines: Selector::Condition(Condition::All),
         fields: fields.iter().map(|field| (*field).to_owned()).collect(),
         range,
+        values: None,
         tier: None,
         shape: Shape::Aggregate(Aggregate {
             fill: None,

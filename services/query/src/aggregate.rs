@@ -18,6 +18,7 @@ use crate::budget::{rows_limit, within};
 use crate::cutter::{Cutter, GroupState, Lanes};
 use crate::error::{QueryError, Result};
 use crate::fill::Fill;
+use crate::filter::Filter;
 use crate::plan::{AggregateSource, Columns, Group, Groups, MeasurementColumns, Scope, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Aggregate, Direction, GroupBy, PointQuery};
@@ -49,17 +50,23 @@ pub(crate) fn run(
     if let Some(fill) = &shape.fill {
         fill.check(&columns)?;
     }
+    let filter = query.values.as_ref();
+    let filter = filter
+        .map(|values| Filter::new(values, &scope, table))
+        .transpose()?;
     scope.retain_with_columns(&columns);
     let groups = scope.groups(table, &shape.group_by);
     let sizes = cells(context, &windows, &columns, &groups)?;
     sink.begin(&header(&scope, table, shape, &columns, sink.needs_tags()))?;
 
     let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
-    let takes_summaries = shape.functions.iter().all(|function| function.takes_summaries());
+    let takes_summaries =
+        filter.is_none() && shape.functions.iter().all(|function| function.takes_summaries());
     let sweep = Sweep {
         context,
         query,
         windows,
+        filter: filter.as_ref(),
         grid: takes_summaries.then(|| windows.grid()),
         columns: &columns,
         by_field: &by_field,
@@ -210,6 +217,8 @@ type Gathered = (Vec<Option<GroupState>>, ReadCost);
 struct Sweep<'a> {
     context: &'a Context<'a>,
     query: &'a PointQuery,
+    /// Which points count; each worker has its own copy.
+    filter: Option<&'a Filter>,
     windows: Windows,
     /// The same windows, where summaries may take the place of points.
     grid: Option<Grid>,
@@ -260,8 +269,10 @@ impl Sweep<'_> {
         } = self.context;
         let ids: Vec<TimelineId> = members.iter().map(|member| member.id).collect();
         let mut fields: Vec<FieldId> = self.by_field.iter().flat_map(Lanes::fields).collect();
+        fields.extend(self.filter.iter().flat_map(|filter| filter.fields()));
         fields.sort_unstable();
         fields.dedup();
+        let mut filter = self.filter.cloned();
         let mut reader = snapshot.reader(Selection {
             table: table.points().id(),
             timelines: &ids,
@@ -281,10 +292,16 @@ impl Sweep<'_> {
             let mut failure = None;
             let mut summaries = 0;
             let mut take = |part: Part<'_>| {
-                let state = state.get_or_insert_with(|| self.empty(member.measurement));
+                let empty = || self.empty(member.measurement);
                 match part {
                     Part::Run(run) => {
                         let taken = watch.charge(run).and_then(|()| {
+                            let run = match &mut filter {
+                                Some(filter) => filter.select(run),
+                                None => Some(run),
+                            };
+                            let Some(run) = run else { return Ok(()) };
+                            let state = state.get_or_insert_with(empty);
                             let before = held(state);
                             cutter.take(run, lanes, state);
                             watch.hold(held(state) - before)
@@ -295,6 +312,7 @@ impl Sweep<'_> {
                         }
                     }
                     Part::Summaries(field, of_field) => {
+                        let state = state.get_or_insert_with(empty);
                         summaries += cutter.take_summaries(field, of_field, lanes, state);
                     }
                 }

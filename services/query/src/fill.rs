@@ -4,6 +4,7 @@ use tideline_model::{Value, ValueKind};
 
 use crate::answer::ValueRef;
 use crate::error::{QueryError, Result};
+use crate::filter::plural;
 use crate::function::Function;
 use crate::plan::{AggregateSource, Columns};
 use crate::window::Windows;
@@ -108,12 +109,4 @@ fn linear(windows: &Windows, cells: &mut [Option<ValueRef<'_>>]) {
 
 fn number(value: ValueRef<'_>) -> Option<f64> {
     value.to_value().as_f64()
-}
-
-fn plural(kind: ValueKind) -> &'static str {
-    match kind {
-        ValueKind::Number => "numbers",
-        ValueKind::Boolean => "booleans",
-        ValueKind::String => "texts",
-    }
 }

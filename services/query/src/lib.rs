@@ -8,6 +8,7 @@
 //!
 //! 1. [`plan`]: which timelines, in the order of their ids; which fields of which types; which groups. Whatever
 //!    can be refused is refused here, before a point is read and before the sink hears anything.
+//!    Conditions on values become a [`filter`] that every run is put through; then summaries are not used.
 //! 2. [`rows`]: timeline after timeline, run after run, to the sink; memory stays at one run.
 //!    [`aggregate`]: the ids are cut into one share a worker thread; each share is swept by one reader, and
 //!    every run is cut at the [`window`]s and handed to the [`accumulate`]rs as slices. Shares are put together
@@ -28,7 +29,9 @@ pub mod budget;
 mod cutter;
 pub mod error;
 pub mod fill;
+pub mod filter;
 pub mod function;
+mod intervals;
 pub mod lane;
 pub mod latest;
 mod plan;
@@ -43,6 +46,7 @@ pub use answer::{AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, Tie
 pub use budget::{Budget, Cancel};
 pub use error::{QueryError, Result};
 pub use fill::Fill;
+pub use filter::{ValueCondition, ValueTest};
 pub use function::{Function, Percentile};
 pub use lane::{QuerySettings, QueryStats};
 pub use latest::LatestQuery;

@@ -295,6 +295,14 @@ impl Scope {
         }
     }
 
+    /// The fields of the measurements of the scope, with the kind of their values in each.
+    pub(crate) fn kinds(&self, table: &Table) -> Vec<(FieldId, ValueKind)> {
+        let types = self.types(table).into_iter();
+        types
+            .filter_map(|((_, field), types)| Some((field, types.first()?.kind())))
+            .collect()
+    }
+
     /// Types of every field of the measurements of the scope.
     fn types(&self, table: &Table) -> HashMap<(usize, FieldId), Vec<ValueType>> {
         let names = self.measurements.iter().enumerate();

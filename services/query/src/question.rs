@@ -5,6 +5,7 @@ use tideline_search_index::Condition;
 
 use crate::budget::Budget;
 use crate::fill::Fill;
+use crate::filter::ValueCondition;
 use crate::function::Function;
 use crate::token::PageToken;
 
@@ -17,6 +18,8 @@ pub struct PointQuery {
     pub fields: Vec<String>,
     /// Which instants, half-open; must not be empty.
     pub range: TimeRange,
+    /// Which points count: those whose values meet it; `None` = all. The fields that it names need not be wanted.
+    pub values: Option<ValueCondition>,
     /// The tier to read; `None` = all. Points that are not sealed yet are hot.
     pub tier: Option<Tier>,
     /// What to make of the points.

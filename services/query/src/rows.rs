@@ -7,8 +7,9 @@ use tideline_model::{ColumnData, FieldId, Tier, TimeRange, TimelineId};
 use tideline_series_store::{Order, ReadCost, Selection};
 
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
-use crate::budget::{Watch, rows_limit};
+use crate::budget::rows_limit;
 use crate::error::{QueryError, Result};
+use crate::filter::Filter;
 use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Direction, PointQuery, Rows};
@@ -29,6 +30,7 @@ pub(crate) fn run(
     let terms = Terms::new(TermsOf::Rows, table, &query.timelines, &query.fields, query.tier)
         .range(query.range)
         .direction(shape.order)
+        .values(query.values.as_ref())
         .hash();
     if shape.after.is_some_and(|after| after.terms != terms) {
         return Err(QueryError::ForeignToken);
@@ -36,6 +38,10 @@ pub(crate) fn run(
     let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
     let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
     let columns = scope.row_columns(table, &query.fields)?;
+    let filter = query.values.as_ref();
+    let filter = filter
+        .map(|values| Filter::new(values, &scope, table))
+        .transpose()?;
     scope.retain_with_columns(&columns);
     let header = Header {
         is_by_timeline: true,
@@ -52,7 +58,8 @@ pub(crate) fn run(
         measurements: &scope.measurements,
         columns: &columns,
         order: shape.order,
-        fields: (!query.fields.is_empty()).then(|| column_fields(&columns)),
+        fields: (!query.fields.is_empty()).then(|| column_fields(&columns, filter.as_ref())),
+        filter,
         limit,
         rows: 0,
         last: None,
@@ -90,6 +97,8 @@ struct Page<'a> {
     order: Direction,
     /// The fields to read; `None` = all.
     fields: Option<Vec<FieldId>>,
+    /// Which points count; `None` = all.
+    filter: Option<Filter>,
     limit: u64,
     rows: u64,
     /// Timeline and time of the last row written.
@@ -109,6 +118,7 @@ impl Page<'_> {
         let context = self.context;
         let ids: Vec<TimelineId> = timelines.iter().map(|timeline| timeline.id).collect();
         let fields = self.fields.take();
+        let mut filter = self.filter.take();
         let mut reader = context.snapshot.reader(Selection {
             table: context.table.points().id(),
             timelines: &ids,
@@ -128,7 +138,15 @@ impl Page<'_> {
             let mut failure = None;
             reader.timeline(timeline.id, &mut |run| {
                 Ok(
-                    match self.write(context.watch, timeline, run, &mut is_open, sink) {
+                    match context.watch.charge(run).and_then(|()| {
+                        let run = match &mut filter {
+                            Some(filter) => filter.select(run),
+                            None => Some(run),
+                        };
+                        run.map_or(Ok(ControlFlow::Continue(())), |run| {
+                            self.write(timeline, run, &mut is_open, sink)
+                        })
+                    }) {
                         Ok(flow) => flow,
                         Err(error) => {
                             failure = Some(error);
@@ -148,18 +166,17 @@ impl Page<'_> {
         self.cost.add(&reader.cost());
         context.note_read(&ids[..looked]);
         self.fields = fields;
+        self.filter = filter;
         Ok(())
     }
 
     fn write(
         &mut self,
-        watch: &Watch,
         timeline: &Selected,
         run: &Run,
         is_open: &mut bool,
         sink: &mut dyn AnswerSink,
     ) -> Result<ControlFlow<()>> {
-        watch.charge(run)?;
         let columns = self.columns.of(timeline.measurement);
         let sources = sources(run, columns);
         let mut values = vec![None; columns.positions.len()];
@@ -252,9 +269,11 @@ fn sources<'a>(run: &'a Run, columns: &MeasurementColumns<FieldId>) -> Vec<Sourc
     found.collect()
 }
 
-fn column_fields(columns: &Columns<FieldId>) -> Vec<FieldId> {
+/// The fields of the columns, and those that decide which rows count.
+fn column_fields(columns: &Columns<FieldId>, filter: Option<&Filter>) -> Vec<FieldId> {
     let all = columns.by_measurement.iter().flat_map(|of| &of.sources);
     let mut fields: Vec<FieldId> = all.copied().collect();
+    fields.extend(filter.iter().flat_map(|filter| filter.fields()));
     fields.sort_unstable();
     fields.dedup();
     fields

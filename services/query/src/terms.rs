@@ -6,11 +6,12 @@
 use std::ops::Bound;
 
 use tideline_engine::Table;
-use tideline_model::{Tier, TimeRange, TimelineId};
+use tideline_model::{Tier, TimeRange, TimelineId, Value};
 use tideline_search_index::{Condition, Subject, Test};
 use tideline_timeline_catalog::AttributeValue;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::filter::{ValueCondition, ValueTest};
 use crate::question::{Direction, Selector};
 
 /// Terms while they are written down.
@@ -90,6 +91,52 @@ impl Terms {
         })
     }
 
+    /// A condition on values; terms without one are as they were before there were such conditions.
+    pub(crate) fn values(self, condition: Option<&ValueCondition>) -> Self {
+        match condition {
+            Some(condition) => self.choice(0).value_condition(condition),
+            None => self,
+        }
+    }
+
+    fn value_condition(self, condition: &ValueCondition) -> Self {
+        match condition {
+            ValueCondition::And(all) => self.choice(0).list(all, Self::value_condition),
+            ValueCondition::Or(any) => self.choice(1).list(any, Self::value_condition),
+            ValueCondition::Not(not) => self.choice(2).value_condition(not),
+            ValueCondition::Field { field, test } => self.choice(3).text(field).value_test(test),
+        }
+    }
+
+    fn value_test(self, test: &ValueTest) -> Self {
+        match test {
+            ValueTest::Equals(value) => self.choice(0).stored(value),
+            ValueTest::NotEquals(value) => self.choice(1).stored(value),
+            ValueTest::In(values) => self.choice(2).list(values, Self::stored),
+            ValueTest::Between(from, to) => self.choice(3).bound(from).bound(to),
+            ValueTest::Exists => self.choice(4),
+        }
+    }
+
+    fn bound(self, bound: &Bound<Value>) -> Self {
+        match bound {
+            Bound::Included(value) => self.choice(0).stored(value),
+            Bound::Excluded(value) => self.choice(1).stored(value),
+            Bound::Unbounded => self.choice(2),
+        }
+    }
+
+    fn stored(self, value: &Value) -> Self {
+        let terms = self.choice(value.value_type().code());
+        match value {
+            Value::Float(value) => terms.number(value.to_bits()),
+            Value::Signed(value) => terms.number(*value as u64),
+            Value::Unsigned(value) => terms.number(*value),
+            Value::Boolean(value) => terms.choice(u8::from(*value)),
+            Value::String(value) => terms.text(value),
+        }
+    }
+
     /// Timelines.
     fn selector(self, selector: &Selector) -> Self {
         match selector {
@@ -143,12 +190,12 @@ impl Terms {
                 let terms = self.choice(10).choice(*distance).choice(u8::from(*is_phrase));
                 terms.text(text)
             }
-            Test::Number(range) => self.choice(11).bound(range.low).bound(range.high),
+            Test::Number(range) => self.choice(11).number_bound(range.low).number_bound(range.high),
         }
     }
 
     /// One end of a range of numbers.
-    fn bound(self, bound: Bound<f64>) -> Self {
+    fn number_bound(self, bound: Bound<f64>) -> Self {
         match bound {
             Bound::Unbounded => self.choice(0),
             Bound::Included(number) => self.choice(1).number(number.to_bits()),

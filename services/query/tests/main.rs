@@ -18,6 +18,8 @@ mod naive;
 mod naive_areas;
 #[path = "main/naive_fill.rs"]
 mod naive_fill;
+#[path = "main/naive_values.rs"]
+mod naive_values;
 #[path = "main/pages.rs"]
 mod pages;
 #[path = "main/rules.rs"]
@@ -26,3 +28,5 @@ mod rules;
 mod support;
 #[path = "main/tiers.rs"]
 mod tiers;
+#[path = "main/values.rs"]
+mod values;

@@ -7,6 +7,7 @@ mod csv;
 mod format;
 mod json;
 mod ndjson;
+mod values;
 
 use std::io::Write as _;
 
@@ -14,9 +15,9 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use tideline_engine::{Table, TimelineSelector};
-use tideline_model::{Tier, TimeRange, Timestamp, Value};
-use tideline_openapi::query::{Fill, Function, GroupBy, PointAnswer, PointQuery, TimeOrder};
-use tideline_openapi::{ErrorCode, Scalar, query as wire};
+use tideline_model::{Tier, TimeRange, Timestamp};
+use tideline_openapi::query::{Function, GroupBy, PointAnswer, PointQuery, TimeOrder};
+use tideline_openapi::{ErrorCode, query as wire};
 use tideline_query::{
     AnswerSink, Budget, Cancel, Direction, PageToken, Percentile, Querier, QueryError, Rows, Selector, Shape,
     Summary, WindowSpec,
@@ -34,9 +35,6 @@ use crate::resources::{QueryFailures, TablePath};
 use crate::stream;
 
 pub(crate) use self::format::Options;
-
-/// Doubles below this stand for one whole number alone.
-const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(query))
@@ -178,6 +176,7 @@ fn to_question(question: PointQuery, now: Timestamp) -> Result<tideline_query::P
         timelines: to_selector(question.timelines, now)?,
         fields: question.fields,
         range,
+        values: question.values.map(values::to_condition),
         tier: question.tier.into(),
         shape,
         budget: Budget::default(),
@@ -203,7 +202,7 @@ fn to_aggregate(
             width: width.0,
             offset,
         }),
-        fill: to_fill(aggregate.fill),
+        fill: values::to_fill(aggregate.fill),
         group_by: match aggregate.group_by {
             GroupBy::Each(_) => tideline_query::GroupBy::Timeline,
             GroupBy::Tags(tags) if tags.is_empty() => tideline_query::GroupBy::Nothing,
@@ -234,24 +233,6 @@ pub(crate) fn to_selector(selector: Option<wire::TimelineSelector>, now: Timesta
         None => Selector::Condition(Condition::All),
         Some(TimelineSelector::Condition(condition)) => Selector::Condition(condition),
         Some(TimelineSelector::Ids(ids)) => Selector::Ids(ids),
-    })
-}
-
-fn to_fill(fill: Fill) -> Option<tideline_query::Fill> {
-    Some(match fill {
-        Fill::None => return None,
-        Fill::Null => tideline_query::Fill::Null,
-        Fill::Linear => tideline_query::Fill::Linear,
-        Fill::Previous(reach) => tideline_query::Fill::Previous { reach: reach.0 },
-        Fill::Value(value) => tideline_query::Fill::Value(match value {
-            Scalar::Text(text) => Value::String(text.into()),
-            Scalar::Boolean(boolean) => Value::Boolean(boolean),
-            // A whole number fills columns of integers as one of them.
-            Scalar::Number(number) if number as i64 as f64 == number && number.abs() < EXACT_INTEGERS => {
-                Value::Signed(number as i64)
-            }
-            Scalar::Number(number) => Value::Float(number),
-        }),
     })
 }
 

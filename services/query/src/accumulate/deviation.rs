@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn any_parting_gives_the_same() {
         let values: Vec<f64> = (0..997)
-            .map(|at| 1e9 + ((at * 7_919) % 997) as f64 / 1e3)
+            .map(|at| 1e9 + f64::from((at * 7_919) % 997) / 1e3)
             .collect();
         let whole = deviation(&values);
         for parts in [2, 7, 100, 997] {

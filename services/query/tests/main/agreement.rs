@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use tideline_model::{TimeRange, TimelineId, Value, ValueKind, ValueType};
-use tideline_query::{Aggregate, Direction, Fill, Function, GroupBy, PointQuery, Rows, Shape, WindowSpec};
+use tideline_query::{
+    Aggregate, Direction, Fill, Function, GroupBy, PointQuery, Rows, Shape, ValueCondition, WindowSpec,
+};
 
 use crate::naive::{GroupKey, GroupRows, Model};
 use crate::naive_fill;
+use crate::naive_values::condition;
 use crate::support::{Dice, KeptSeries, World, functions_of, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
@@ -135,6 +138,7 @@ fn question(dice: &mut Dice) -> PointQuery {
     PointQuery {
         fields: vec![field.0.into()],
         range,
+        values: dice.one_in(3).then(|| condition(dice, &FIELDS, &value, 3)),
         shape: Shape::Aggregate(Aggregate {
             fill: window.and_then(|_| fill_for(dice, field.1, &functions)),
             functions,
@@ -181,7 +185,10 @@ fn check_aggregate(world: &World, model: &Model, query: &PointQuery) -> Vec<Kept
         .iter()
         .map(|function| (*function, query.fields[0].clone()))
         .collect();
-    let mut expected = model.aggregate(&columns, query.range, shape.window, &shape.group_by);
+    let mut expected =
+        model
+            .filtered(query.values.as_ref())
+            .aggregate(&columns, query.range, shape.window, &shape.group_by);
     if let (Some(fill), Some(window)) = (&shape.fill, shape.window) {
         for rows in expected.values_mut() {
             *rows = naive_fill::filled(rows, &columns, query.range, window, fill);
@@ -255,9 +262,11 @@ fn rows_agree_with_the_naive_evaluator_in_pages_of_any_size() {
                     fields.push(name.to_owned());
                 }
             }
+            let values = dice.one_in(2).then(|| condition(&mut dice, &FIELDS, &value, 3));
+            let model = model.filtered(values.as_ref());
             let expected = naive_rows(&model, range, order, &fields);
             let limit = (!dice.one_in(4)).then(|| 1 + dice.below(200));
-            let found = paged_rows(&world, range, order, &fields, limit);
+            let found = paged_rows(&world, range, order, &fields, values.as_ref(), limit);
             for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 assert_eq!(
                     found, expected,
@@ -304,6 +313,7 @@ fn paged_rows(
     range: TimeRange,
     order: Direction,
     fields: &[String],
+    values: Option<&ValueCondition>,
     limit: Option<u64>,
 ) -> Vec<FlatRow> {
     let mut rows = Vec::new();
@@ -312,6 +322,7 @@ fn paged_rows(
         let query = PointQuery {
             fields: fields.to_vec(),
             range,
+            values: values.cloned(),
             shape: Shape::Rows(Rows { order, limit, after }),
             ..rows_query()
         };

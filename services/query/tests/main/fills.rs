@@ -33,7 +33,7 @@ fn query(field: &str, function: Function, fill: Option<Fill>, order: Direction) 
 }
 
 /// The column, window by window.
-fn column(field: &str, function: Function, fill: Fill) -> Vec<Option<Value>> {
+fn column(field: &str, function: Function, fill: &Fill) -> Vec<Option<Value>> {
     let world = world();
     let ask = |order| {
         let answer = world
@@ -62,7 +62,7 @@ fn signed(value: i64) -> Option<Value> {
 fn every_fill_fills_what_it_says() {
     let (four, ten) = (signed(4), signed(10));
     let nothing = || None;
-    let sum = |fill| column("n", Function::Sum, fill);
+    let sum = |fill| column("n", Function::Sum, &fill);
     assert_eq!(
         sum(Fill::Null),
         [nothing(), None, four.clone(), None, None, ten.clone(), None, None]
@@ -100,7 +100,7 @@ fn every_fill_fills_what_it_says() {
     );
     let text = |text: &str| Some(Value::String(text.into()));
     assert_eq!(
-        column("s", Function::Last, Fill::Previous { reach: i64::MAX }),
+        column("s", Function::Last, &Fill::Previous { reach: i64::MAX }),
         [
             nothing(),
             None,
@@ -113,7 +113,7 @@ fn every_fill_fills_what_it_says() {
         ]
     );
     let counts = [0, 0, 1, 0, 0, 1, 0, 0].map(|count| Some(Value::Unsigned(count)));
-    assert_eq!(column("s", Function::Count, Fill::Null), counts);
+    assert_eq!(column("s", Function::Count, &Fill::Null), counts);
 }
 
 #[test]

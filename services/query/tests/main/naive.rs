@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use tideline_model::{TimeRange, TimelineId, Value, ValueKind};
-use tideline_query::{Function, GroupBy, WindowSpec};
+use tideline_query::{Function, GroupBy, ValueCondition, WindowSpec};
 
-use crate::naive_areas;
+use crate::{naive_areas, naive_values};
 
 /// Every point there is: timeline, then time, then field.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Model {
     pub(crate) timelines: BTreeMap<TimelineId, Timeline>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Timeline {
     pub(crate) measurement: String,
     pub(crate) tags: BTreeMap<String, String>,
@@ -36,6 +36,17 @@ impl Model {
         for (field, value) in fields {
             point.insert((*field).into(), value.clone());
         }
+    }
+
+    /// The points that meet a condition.
+    pub(crate) fn filtered(&self, condition: Option<&ValueCondition>) -> Self {
+        let mut timelines = self.timelines.clone();
+        for timeline in timelines.values_mut() {
+            timeline
+                .points
+                .retain(|_, point| condition.is_none_or(|condition| naive_values::meets(condition, point)));
+        }
+        Self { timelines }
     }
 
     pub(crate) fn delete(&mut self, id: TimelineId, range: TimeRange) {

@@ -1,7 +1,7 @@
 //! Tokens belong to one query.
 
 use tideline_model::{Tier, TimeRange, Value};
-use tideline_query::{Direction, PageToken, PointQuery, QueryError, Rows, Selector, Shape};
+use tideline_query::{Direction, PageToken, PointQuery, QueryError, Rows, Selector, Shape, ValueCondition};
 use tideline_search_index::Condition;
 
 use crate::support::{World, rows_query};
@@ -36,6 +36,10 @@ fn a_token_of_another_query_is_refused() {
         },
         PointQuery {
             fields: vec!["v".into()],
+            ..same.clone()
+        },
+        PointQuery {
+            values: Some(ValueCondition::And(Vec::new())),
             ..same.clone()
         },
         PointQuery {

@@ -244,6 +244,7 @@ pub(crate) fn rows_query() -> PointQuery {
         timelines: Selector::Condition(Condition::All),
         fields: Vec::new(),
         range: TimeRange::ALL,
+        values: None,
         tier: None,
         shape: Shape::Rows(Rows::default()),
         budget: Budget::default(),

@@ -8,6 +8,7 @@ use tideline_query::{
 use tideline_search_index::Condition;
 
 use crate::naive::Model;
+use crate::naive_values::condition;
 use crate::support::{Answer, Dice, KeptSeries, Point, World, aggregate_query, functions_of, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
@@ -142,6 +143,7 @@ fn question(dice: &mut Dice) -> PointQuery {
     PointQuery {
         fields: vec![name.into()],
         range,
+        values: dice.one_in(5).then(|| condition(dice, &FIELDS, &value, 2)),
         shape: Shape::Aggregate(Aggregate {
             fill: None,
             functions,
@@ -206,7 +208,7 @@ fn answers_are_the_same_whatever_tier_the_points_are_in() {
         cold.seal_and_move(|_| true);
         hot.seal();
         let model = model(&hot, &steps);
-        for _ in 0..150 {
+        for _ in 0..220 {
             let query = question(&mut dice);
             let Shape::Aggregate(shape) = &query.shape else {
                 panic!("an aggregate")
@@ -217,7 +219,12 @@ fn answers_are_the_same_whatever_tier_the_points_are_in() {
                 .map(|function| (*function, query.fields[0].clone()))
                 .collect();
             let raw = hot.ask(&query).expect("answered");
-            let expected = model.aggregate(&columns, query.range, shape.window, &shape.group_by);
+            let expected = model.filtered(query.values.as_ref()).aggregate(
+                &columns,
+                query.range,
+                shape.window,
+                &shape.group_by,
+            );
             let mut expected: Vec<KeptSeries> = expected
                 .into_iter()
                 .map(|((measurement, id, tags), rows)| KeptSeries {

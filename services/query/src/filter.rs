@@ -1,0 +1,373 @@
+//! Conditions on values: which points of a run count, decided column by column.
+//!
+//! A condition is compiled once: comparisons become intervals in each type that a column may have, exact for every
+//! integer and double. A run then costs one pass over each column that the condition names, and one over its rows to
+//! leave out those that do not count.
+
+use std::ops::Bound;
+
+use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
+use tideline_engine::Table;
+use tideline_model::{ColumnData, FieldId, Value, ValueKind};
+
+use crate::budget::within;
+use crate::error::{QueryError, Result};
+use crate::intervals::Intervals;
+use crate::plan::Scope;
+
+/// Most nodes of a condition, and most values of all its tests.
+pub const CONDITION_NODES_MAX: u64 = 10_000;
+/// Most nodes inside one another.
+pub const CONDITION_DEPTH_MAX: u64 = 64;
+
+/// Which points count: those whose values meet it.
+///
+/// A point without the field passes no test but that it is absent. NaN equals nothing. Numbers of all types are compared
+/// by their exact values, texts byte by byte; a value of another kind than the test's is not equal to it, and neither below
+/// nor above.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ValueCondition {
+    /// All hold; an empty list holds always.
+    And(Vec<ValueCondition>),
+    /// At least one holds; an empty list never does.
+    Or(Vec<ValueCondition>),
+    /// It does not hold.
+    Not(Box<ValueCondition>),
+    /// The value of a field passes a test.
+    Field {
+        /// The field; one that the table has never seen is an error.
+        field: String,
+        /// The test.
+        test: ValueTest,
+    },
+}
+
+/// What must hold of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ValueTest {
+    /// It is this one.
+    Equals(Value),
+    /// There is one, and it is not this one.
+    NotEquals(Value),
+    /// It is one of these; they are of one kind.
+    In(Vec<Value>),
+    /// It lies between the ends, which are of one kind; not for booleans.
+    Between(Bound<Value>, Bound<Value>),
+    /// There is one.
+    Exists,
+}
+
+/// A condition that runs are put through; keeps its buffers from run to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Filter {
+    root: Node,
+    fields: Vec<FieldId>,
+    masks: Masks,
+    kept: Run,
+}
+
+#[derive(Debug, Clone)]
+enum Node {
+    And(Vec<Node>),
+    Or(Vec<Node>),
+    Not(Box<Node>),
+    Leaf(Leaf),
+}
+
+#[derive(Debug, Clone)]
+struct Leaf {
+    field: FieldId,
+    /// `None` = any value passes.
+    intervals: Option<Intervals>,
+    /// Whether what lies outside the intervals passes.
+    is_outside: bool,
+}
+
+/// Masks to use again: one bool a row.
+#[derive(Debug, Clone, Default)]
+struct Masks(Vec<Vec<bool>>);
+
+impl Filter {
+    /// Compiles a condition. Refuses unknown fields, and tests that no value of their field in the scope can pass because
+    /// of its kind.
+    pub(crate) fn new(condition: &ValueCondition, scope: &Scope, table: &Table) -> Result<Self> {
+        let mut compiler = Compiler {
+            table,
+            kinds: scope.kinds(table),
+            nodes: 0,
+            fields: Vec::new(),
+        };
+        let root = compiler.node(condition, 1)?;
+        let mut fields = compiler.fields;
+        fields.sort_unstable();
+        fields.dedup();
+        Ok(Self {
+            root,
+            fields,
+            masks: Masks::default(),
+            kept: Run::default(),
+        })
+    }
+
+    /// The fields that must be read.
+    pub(crate) fn fields(&self) -> &[FieldId] {
+        &self.fields
+    }
+
+    /// The rows of a run that count; `None` where none does.
+    pub(crate) fn select<'r>(&'r mut self, run: &'r Run) -> Option<&'r Run> {
+        let mask = self.root.mask(run, &mut self.masks);
+        let count = mask.iter().filter(|counts| **counts).count();
+        if count > 0 && count < run.rows() {
+            keep(run, &mask, &mut self.kept);
+        }
+        self.masks.0.push(mask);
+        match count {
+            0 => None,
+            _ if count == run.rows() => Some(run),
+            _ => Some(&self.kept),
+        }
+    }
+}
+
+/// A condition on its way to a filter.
+struct Compiler<'a> {
+    table: &'a Table,
+    /// Fields of the scope, with the kinds of their values.
+    kinds: Vec<(FieldId, ValueKind)>,
+    nodes: u64,
+    fields: Vec<FieldId>,
+}
+
+impl Compiler<'_> {
+    fn node(&mut self, condition: &ValueCondition, depth: u64) -> Result<Node> {
+        within("conditions inside one another", CONDITION_DEPTH_MAX, depth)?;
+        self.count(1)?;
+        let mut all = |conditions: &[ValueCondition]| {
+            let nodes = conditions.iter().map(|inner| self.node(inner, depth + 1));
+            nodes.collect::<Result<Vec<_>>>()
+        };
+        Ok(match condition {
+            ValueCondition::And(conditions) => Node::And(all(conditions)?),
+            ValueCondition::Or(conditions) => Node::Or(all(conditions)?),
+            ValueCondition::Not(inner) => Node::Not(Box::new(self.node(inner, depth + 1)?)),
+            ValueCondition::Field { field, test } => Node::Leaf(self.leaf(field, test)?),
+        })
+    }
+
+    fn count(&mut self, more: usize) -> Result<()> {
+        self.nodes += more as u64;
+        within("nodes and values of a condition", CONDITION_NODES_MAX, self.nodes)
+    }
+
+    fn leaf(&mut self, name: &str, test: &ValueTest) -> Result<Leaf> {
+        let field = self.table.points().schema().field(name);
+        let field = field.ok_or_else(|| QueryError::NoSuchField {
+            field: name.into(),
+            table: self.table.name().to_string(),
+        })?;
+        self.fields.push(field);
+        let of = |values: &[(Bound<&Value>, Bound<&Value>)]| Intervals::new(values).map(Some);
+        let intervals = match test {
+            ValueTest::Exists => Ok(None),
+            ValueTest::Equals(value) | ValueTest::NotEquals(value) => {
+                of(&[(Bound::Included(value), Bound::Included(value))])
+            }
+            ValueTest::In(values) => {
+                self.count(values.len())?;
+                let each = values
+                    .iter()
+                    .map(|value| (Bound::Included(value), Bound::Included(value)));
+                of(&each.collect::<Vec<_>>())
+            }
+            ValueTest::Between(from, to) => of(&[(from.as_ref(), to.as_ref())]),
+        };
+        let intervals =
+            intervals.map_err(|reason| QueryError::Invalid(format!("field {name:?}: {reason}")))?;
+        self.check_kind(name, field, intervals.as_ref())?;
+        Ok(Leaf {
+            field,
+            intervals,
+            is_outside: matches!(test, ValueTest::NotEquals(_)),
+        })
+    }
+
+    /// Refuses a test of another kind than all values of the field are of.
+    fn check_kind(&self, name: &str, field: FieldId, intervals: Option<&Intervals>) -> Result<()> {
+        let Some(wanted) = intervals.and_then(Intervals::kind) else {
+            return Ok(());
+        };
+        let mut kinds = self.kinds.iter().filter(|(of, _)| *of == field);
+        let other = kinds.clone().next().map(|(_, kind)| *kind);
+        match other {
+            Some(has) if kinds.all(|(_, kind)| *kind != wanted) => Err(QueryError::Invalid(format!(
+                "field {name:?} holds {}, and is compared with {}",
+                plural(has),
+                plural(wanted)
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The name of several values of a kind.
+pub(crate) fn plural(kind: ValueKind) -> &'static str {
+    match kind {
+        ValueKind::Number => "numbers",
+        ValueKind::Boolean => "booleans",
+        ValueKind::String => "texts",
+    }
+}
+
+impl Node {
+    /// Which rows of a run meet it.
+    fn mask(&self, run: &Run, masks: &mut Masks) -> Vec<bool> {
+        match self {
+            Self::And(all) => Self::fold(all, run, masks, true, |a, b| a & b),
+            Self::Or(any) => Self::fold(any, run, masks, false, |a, b| a | b),
+            Self::Not(inner) => {
+                let mut mask = inner.mask(run, masks);
+                mask.iter_mut().for_each(|row| *row = !*row);
+                mask
+            }
+            Self::Leaf(leaf) => {
+                let mut mask = masks.take(run.rows(), false);
+                let columns = run.columns.iter().filter(|column| column.field == leaf.field);
+                columns.for_each(|column| leaf.mark(column, &mut mask));
+                mask
+            }
+        }
+    }
+
+    fn fold(
+        nodes: &[Self],
+        run: &Run,
+        masks: &mut Masks,
+        start: bool,
+        join: impl Fn(bool, bool) -> bool,
+    ) -> Vec<bool> {
+        let mut mask = masks.take(run.rows(), start);
+        for node in nodes {
+            let other = node.mask(run, masks);
+            let rows = mask.iter_mut().zip(&other);
+            rows.for_each(|(row, other)| *row = join(*row, *other));
+            masks.0.push(other);
+        }
+        mask
+    }
+}
+
+impl Leaf {
+    /// Marks the rows of a column that pass; a field has a value in at most one of its columns.
+    fn mark(&self, column: &RunColumn, mask: &mut [bool]) {
+        let presence = &column.presence;
+        let Some(intervals) = &self.intervals else {
+            return put(presence, std::iter::repeat(true), mask);
+        };
+        let outside = self.is_outside;
+        match &column.values {
+            ColumnData::Float(values) => {
+                put(
+                    presence,
+                    values.iter().map(|v| intervals.has_float(*v) != outside),
+                    mask,
+                );
+            }
+            ColumnData::Signed(values) => {
+                put(
+                    presence,
+                    values.iter().map(|v| intervals.has_signed(*v) != outside),
+                    mask,
+                );
+            }
+            ColumnData::Unsigned(values) => {
+                put(
+                    presence,
+                    values.iter().map(|v| intervals.has_unsigned(*v) != outside),
+                    mask,
+                );
+            }
+            ColumnData::Boolean(values) => {
+                put(
+                    presence,
+                    values.iter().map(|v| intervals.has_boolean(*v) != outside),
+                    mask,
+                );
+            }
+            ColumnData::String(values) => {
+                put(
+                    presence,
+                    values.iter().map(|v| intervals.has_text(v) != outside),
+                    mask,
+                );
+            }
+        }
+    }
+}
+
+/// Writes what holds of each value to its row.
+fn put(presence: &Presence, passes: impl Iterator<Item = bool>, mask: &mut [bool]) {
+    match presence {
+        Presence::All => mask
+            .iter_mut()
+            .zip(passes)
+            .for_each(|(row, passes)| *row = passes),
+        Presence::Some(bitmap) => bitmap
+            .iter_ones()
+            .zip(passes)
+            .for_each(|(row, passes)| mask[row] = passes),
+    }
+}
+
+impl Masks {
+    fn take(&mut self, rows: usize, value: bool) -> Vec<bool> {
+        let mut mask = self.0.pop().unwrap_or_default();
+        mask.clear();
+        mask.resize(rows, value);
+        mask
+    }
+}
+
+/// Replaces `kept` by the rows of a run that are marked.
+fn keep(run: &Run, mask: &[bool], kept: &mut Run) {
+    let rows = || {
+        mask.iter()
+            .enumerate()
+            .filter(|(_, counts)| **counts)
+            .map(|(row, _)| row)
+    };
+    kept.timestamps.clear();
+    kept.timestamps.extend(rows().map(|row| run.timestamps[row]));
+    kept.columns.clear();
+    for column in &run.columns {
+        let (presence, values) = match &column.presence {
+            Presence::All => (Presence::All, pick(&column.values, rows())),
+            Presence::Some(bitmap) => {
+                let places = bitmap.iter_ones().enumerate().filter(|(_, row)| mask[*row]);
+                let values = pick(&column.values, places.map(|(place, _)| place));
+                (
+                    Presence::Some(rows().map(|row| bitmap.get(row)).collect::<Bitmap>()),
+                    values,
+                )
+            }
+        };
+        if !values.is_empty() {
+            kept.columns.push(RunColumn {
+                field: column.field,
+                presence,
+                values,
+            });
+        }
+    }
+}
+
+/// The values at some places.
+fn pick(values: &ColumnData, places: impl Iterator<Item = usize>) -> ColumnData {
+    match values {
+        ColumnData::Float(values) => ColumnData::Float(places.map(|at| values[at]).collect()),
+        ColumnData::Signed(values) => ColumnData::Signed(places.map(|at| values[at]).collect()),
+        ColumnData::Unsigned(values) => ColumnData::Unsigned(places.map(|at| values[at]).collect()),
+        ColumnData::Boolean(values) => ColumnData::Boolean(places.map(|at| values[at]).collect()),
+        ColumnData::String(values) => ColumnData::String(places.map(|at| values.get(at)).collect()),
+    }
+}

@@ -1,0 +1,317 @@
+//! Intervals of values, in each type that a column may have.
+//!
+//! The ends of an interval are of any number type; for columns of another type they move to the next value of that type
+//! inside, so that a comparison in the type of the column is exact.
+
+use std::ops::Bound;
+
+use tideline_model::{Value, ValueKind};
+
+use crate::accumulate::scalar::Scalar;
+
+/// The ends of an interval of texts.
+type TextEnds = (Bound<Box<str>>, Bound<Box<str>>);
+
+/// Sorted intervals without overlap, both ends inside.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Intervals {
+    kind: Option<ValueKind>,
+    floats: Vec<(f64, f64)>,
+    signed: Vec<(i64, i64)>,
+    unsigned: Vec<(u64, u64)>,
+    booleans: [bool; 2],
+    /// Sorted.
+    texts: Vec<Box<str>>,
+    /// One interval of texts.
+    between: Option<TextEnds>,
+}
+
+impl Intervals {
+    /// Several single values, or one interval with open or closed ends. Says what is wrong with them.
+    pub(crate) fn new(values: &[(Bound<&Value>, Bound<&Value>)]) -> Result<Self, &'static str> {
+        let mut intervals = Self::default();
+        for (from, to) in values {
+            for value in [from, to].into_iter().filter_map(value_of) {
+                let kind = value.value_type().kind();
+                if intervals.kind.replace(kind).is_some_and(|other| other != kind) {
+                    return Err("a test compares with values of one kind");
+                }
+                if matches!(value, Value::Float(value) if !value.is_finite()) {
+                    return Err("a test compares with finite numbers");
+                }
+            }
+            intervals.push(*from, *to)?;
+        }
+        intervals.floats.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        intervals.signed.sort_unstable();
+        intervals.unsigned.sort_unstable();
+        intervals.texts.sort_unstable();
+        Ok(intervals)
+    }
+
+    /// What the values are; `None` where there are none.
+    pub(crate) fn kind(&self) -> Option<ValueKind> {
+        self.kind
+    }
+
+    pub(crate) fn has_float(&self, value: f64) -> bool {
+        has(&self.floats, value)
+    }
+
+    pub(crate) fn has_signed(&self, value: i64) -> bool {
+        has(&self.signed, value)
+    }
+
+    pub(crate) fn has_unsigned(&self, value: u64) -> bool {
+        has(&self.unsigned, value)
+    }
+
+    pub(crate) fn has_boolean(&self, value: bool) -> bool {
+        self.booleans[usize::from(value)]
+    }
+
+    pub(crate) fn has_text(&self, value: &str) -> bool {
+        match &self.between {
+            None => self.texts.binary_search_by(|text| (**text).cmp(value)).is_ok(),
+            Some((from, to)) => {
+                let is_above = match from {
+                    Bound::Included(from) => value >= &**from,
+                    Bound::Excluded(from) => value > &**from,
+                    Bound::Unbounded => true,
+                };
+                let is_below = match to {
+                    Bound::Included(to) => value <= &**to,
+                    Bound::Excluded(to) => value < &**to,
+                    Bound::Unbounded => true,
+                };
+                is_above && is_below
+            }
+        }
+    }
+
+    fn push(&mut self, from: Bound<&Value>, to: Bound<&Value>) -> Result<(), &'static str> {
+        match self.kind {
+            None => {}
+            Some(ValueKind::Number) => self.push_numbers(scalar(from), scalar(to)),
+            Some(ValueKind::Boolean) => match (from, to) {
+                (Bound::Included(Value::Boolean(from)), Bound::Included(Value::Boolean(to)))
+                    if from == to =>
+                {
+                    self.booleans[usize::from(*from)] = true;
+                }
+                _ => return Err("booleans are equal or not, and neither below nor above one another"),
+            },
+            Some(ValueKind::String) => match (from, to) {
+                (Bound::Included(Value::String(from)), Bound::Included(Value::String(to))) if from == to => {
+                    self.texts.push(from.clone());
+                }
+                _ => self.between = Some((from.map(text), to.map(text))),
+            },
+        }
+        Ok(())
+    }
+
+    fn push_numbers(&mut self, from: Bound<Scalar>, to: Bound<Scalar>) {
+        let (low, high) = (lowest_float(from), highest_float(to));
+        if low <= high {
+            self.floats.push((low, high));
+        }
+        let (low, high) = (lowest_integer(from), highest_integer(to));
+        let (first, last) = (low.max(i64::MIN.into()), high.min(i64::MAX.into()));
+        if first <= last {
+            self.signed.push((first as i64, last as i64));
+        }
+        let (first, last) = (low.max(0), high.min(u64::MAX.into()));
+        if first <= last {
+            self.unsigned.push((first as u64, last as u64));
+        }
+    }
+}
+
+fn value_of<'a>(bound: &Bound<&'a Value>) -> Option<&'a Value> {
+    match bound {
+        Bound::Included(value) | Bound::Excluded(value) => Some(value),
+        Bound::Unbounded => None,
+    }
+}
+
+fn text(value: &Value) -> Box<str> {
+    match value {
+        Value::String(text) => text.clone(),
+        _ => Box::default(),
+    }
+}
+
+fn scalar(bound: Bound<&Value>) -> Bound<Scalar> {
+    bound.map(|value| match value {
+        Value::Float(value) => Scalar::Float(*value),
+        Value::Signed(value) => Scalar::Signed(*value),
+        Value::Unsigned(value) => Scalar::Unsigned(*value),
+        Value::Boolean(_) | Value::String(_) => Scalar::Signed(0),
+    })
+}
+
+/// Whether a value lies in one of sorted intervals that do not overlap.
+fn has<T: PartialOrd + Copy>(intervals: &[(T, T)], value: T) -> bool {
+    if let [(low, high)] = intervals {
+        return *low <= value && value <= *high;
+    }
+    let behind = intervals.partition_point(|(low, _)| *low <= value);
+    behind > 0 && value <= intervals[behind - 1].1
+}
+
+/// The lowest double inside an end.
+fn lowest_float(from: Bound<Scalar>) -> f64 {
+    let (value, is_inside) = match from {
+        Bound::Unbounded => return f64::NEG_INFINITY,
+        Bound::Included(value) => (value, true),
+        Bound::Excluded(value) => (value, false),
+    };
+    let near = value.as_f64();
+    // An integer may lie between two doubles, next to the nearest.
+    let order = value
+        .as_integer()
+        .map_or(0i128.cmp(&0), |exact| (near as i128).cmp(&exact));
+    if order.is_gt() || (order.is_eq() && is_inside) {
+        near
+    } else {
+        near.next_up()
+    }
+}
+
+/// The highest double inside an end.
+fn highest_float(to: Bound<Scalar>) -> f64 {
+    let (value, is_inside) = match to {
+        Bound::Unbounded => return f64::INFINITY,
+        Bound::Included(value) => (value, true),
+        Bound::Excluded(value) => (value, false),
+    };
+    let near = value.as_f64();
+    let order = value
+        .as_integer()
+        .map_or(0i128.cmp(&0), |exact| (near as i128).cmp(&exact));
+    if order.is_lt() || (order.is_eq() && is_inside) {
+        near
+    } else {
+        near.next_down()
+    }
+}
+
+/// The lowest integer inside an end. The casts saturate, far beyond 64 bits.
+fn lowest_integer(from: Bound<Scalar>) -> i128 {
+    match from {
+        Bound::Unbounded => i128::MIN,
+        Bound::Included(value) => value
+            .as_integer()
+            .unwrap_or_else(|| value.as_f64().ceil() as i128),
+        Bound::Excluded(value) => {
+            let below = value
+                .as_integer()
+                .unwrap_or_else(|| value.as_f64().floor() as i128);
+            below.saturating_add(1)
+        }
+    }
+}
+
+/// The highest integer inside an end.
+fn highest_integer(to: Bound<Scalar>) -> i128 {
+    match to {
+        Bound::Unbounded => i128::MAX,
+        Bound::Included(value) => value
+            .as_integer()
+            .unwrap_or_else(|| value.as_f64().floor() as i128),
+        Bound::Excluded(value) => {
+            let above = value
+                .as_integer()
+                .unwrap_or_else(|| value.as_f64().ceil() as i128);
+            above.saturating_sub(1)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_of_any_type_bound_columns_of_any_type_exactly() {
+        let big = 1i64 << 53;
+        let ends = [
+            Value::Signed(-3),
+            Value::Float(-2.5),
+            Value::Float(-0.0),
+            Value::Unsigned(0),
+            Value::Float(0.5),
+            Value::Signed(7),
+            Value::Signed(big + 1),
+            Value::Float(9_007_199_254_740_994.0),
+            Value::Signed(i64::MAX),
+            Value::Unsigned(u64::MAX),
+            Value::Float(1e300),
+        ];
+        let integers = [i64::MIN, -4, -3, -2, 0, 1, 7, 8, big, big + 1, big + 2, i64::MAX];
+        let floats = [
+            -1e300,
+            -3.0,
+            -2.5,
+            -0.0,
+            0.0,
+            0.25,
+            0.5,
+            7.0,
+            9_007_199_254_740_992.0,
+            1e300,
+        ];
+        for end in &ends {
+            let Bound::Included(of) = scalar(Bound::Included(end)) else {
+                panic!("a number")
+            };
+            let above = Intervals::new(&[(Bound::Excluded(end), Bound::Unbounded)]).expect("numbers");
+            let upto = Intervals::new(&[(Bound::Unbounded, Bound::Included(end))]).expect("numbers");
+            let same = Intervals::new(&[(Bound::Included(end), Bound::Included(end))]).expect("numbers");
+            for value in integers {
+                let order = exact(Scalar::Signed(value), of);
+                assert_eq!(above.has_signed(value), order.is_gt(), "{value} > {end:?}");
+                assert_eq!(upto.has_signed(value), order.is_le(), "{value} <= {end:?}");
+                assert_eq!(same.has_signed(value), order.is_eq(), "{value} = {end:?}");
+            }
+            for value in floats {
+                let order = exact(Scalar::Float(value), of);
+                assert_eq!(above.has_float(value), order.is_gt(), "{value} > {end:?}");
+                assert_eq!(upto.has_float(value), order.is_le(), "{value} <= {end:?}");
+                assert_eq!(same.has_float(value), order.is_eq(), "{value} = {end:?}");
+            }
+            assert!(!above.has_float(f64::NAN) && !upto.has_float(f64::NAN));
+        }
+    }
+
+    /// The order of two numbers by value alone.
+    fn exact(a: Scalar, b: Scalar) -> std::cmp::Ordering {
+        match (a, b) {
+            (Scalar::Float(a), Scalar::Float(b)) => a.partial_cmp(&b).expect("numbers"),
+            _ if Scalar::compare(a, b).is_eq() => std::cmp::Ordering::Equal,
+            // Of two types, equal values differ by type only: then they compare the other way round alike.
+            (Scalar::Float(float), other) | (other, Scalar::Float(float)) => {
+                let integer = other.as_integer().expect("an integer");
+                let order = if float.abs() >= 1e30 {
+                    0.0.partial_cmp(&float).expect("a number")
+                } else {
+                    let whole = float.floor();
+                    let order = integer.cmp(&(whole as i128));
+                    if order.is_eq() && float > whole {
+                        std::cmp::Ordering::Less
+                    } else {
+                        order
+                    }
+                };
+                // `order` is that of the integer to the float.
+                if matches!(a, Scalar::Float(_)) {
+                    order.reverse()
+                } else {
+                    order
+                }
+            }
+            _ => a.as_integer().cmp(&b.as_integer()),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Conditions on values: their rules, and what is refused.
+
+use std::ops::Bound;
+
+use tideline_model::{TimeRange, Value};
+use tideline_query::{Function, GroupBy, PointQuery, ValueCondition, ValueTest};
+
+use crate::support::{World, aggregate_query, rows_query};
+
+fn world() -> World {
+    let point = |at: i64, fields| ("m,host=a", at, fields);
+    World::with(&[
+        point(0, vec![("n", Value::Signed(5)), ("s", Value::String("x".into()))]),
+        point(1, vec![("n", Value::Float(90.5)), ("w", Value::Signed(1))]),
+        point(2, vec![("n", Value::Float(f64::NAN)), ("w", Value::Signed(2))]),
+        point(3, vec![("w", Value::Signed(3)), ("on", Value::Boolean(true))]),
+        point(4, vec![("n", Value::Unsigned(100)), ("w", Value::Signed(4))]),
+    ])
+}
+
+fn field(field: &str, test: ValueTest) -> ValueCondition {
+    ValueCondition::Field {
+        field: field.into(),
+        test,
+    }
+}
+
+fn above(field_name: &str, value: Value) -> ValueCondition {
+    field(
+        field_name,
+        ValueTest::Between(Bound::Excluded(value), Bound::Unbounded),
+    )
+}
+
+fn not(condition: ValueCondition) -> ValueCondition {
+    ValueCondition::Not(Box::new(condition))
+}
+
+fn ask(world: &World, values: ValueCondition, fields: &[&str]) -> tideline_query::Result<Vec<i64>> {
+    let query = PointQuery {
+        values: Some(values),
+        fields: fields.iter().map(|name| (*name).into()).collect(),
+        ..rows_query()
+    };
+    let rows = world.ask(&query)?.rows();
+    Ok(rows.into_iter().map(|(time, _)| time).collect())
+}
+
+#[test]
+fn tests_see_points_that_have_the_field() {
+    let world = world();
+    let n = || above("n", Value::Signed(90));
+    let equals = |value| field("n", ValueTest::Equals(value));
+    for (condition, times) in [
+        (n(), vec![1, 4]),
+        // What has no value, or one that is no number, is not above.
+        (not(n()), vec![0, 2, 3]),
+        (equals(Value::Float(100.0)), vec![4]),
+        (field("n", ValueTest::NotEquals(Value::Signed(5))), vec![1, 2, 4]),
+        (field("n", ValueTest::Exists), vec![0, 1, 2, 4]),
+        (not(field("n", ValueTest::Exists)), vec![3]),
+        (field("n", ValueTest::In(vec![])), vec![]),
+        (
+            field("s", ValueTest::In(vec![Value::String("x".into())])),
+            vec![0],
+        ),
+        (field("on", ValueTest::Equals(Value::Boolean(true))), vec![3]),
+        (
+            ValueCondition::And(vec![n(), above("w", Value::Signed(3))]),
+            vec![4],
+        ),
+        (
+            ValueCondition::Or(vec![equals(Value::Signed(5)), above("w", Value::Signed(3))]),
+            vec![0, 4],
+        ),
+        (ValueCondition::And(vec![]), vec![0, 1, 2, 3, 4]),
+        (ValueCondition::Or(vec![]), vec![]),
+    ] {
+        assert_eq!(
+            ask(&world, condition.clone(), &[]).expect("answered"),
+            times,
+            "{condition:?}"
+        );
+        world.seal();
+    }
+}
+
+#[test]
+fn the_fields_of_a_condition_need_not_be_wanted() {
+    let world = world();
+    let n = above("n", Value::Signed(50));
+    // The point at 0 has no such field, the others are not above.
+    assert_eq!(ask(&world, n.clone(), &["w"]).expect("answered"), [1, 4]);
+    let query = PointQuery {
+        values: Some(n),
+        fields: vec!["w".into()],
+        ..aggregate_query(
+            &[Function::Sum, Function::Count],
+            TimeRange::new(0, 9),
+            None,
+            GroupBy::Nothing,
+        )
+    };
+    let answer = world.ask(&query).expect("answered");
+    assert_eq!(answer.header.columns, ["sum(w)", "count(w)"]);
+    assert_eq!(
+        answer.rows(),
+        [(0, vec![Some(Value::Signed(5)), Some(Value::Unsigned(2))])]
+    );
+}
+
+#[test]
+fn what_cannot_be_met_is_refused_by_name() {
+    let world = world();
+    let text = || Value::String("x".into());
+    let mut deep = ValueCondition::And(Vec::new());
+    for _ in 0..64 {
+        deep = not(deep);
+    }
+    let many = field("n", ValueTest::In((0..10_000).map(Value::Signed).collect()));
+    let booleans = ValueTest::Between(Bound::Included(Value::Boolean(false)), Bound::Unbounded);
+    for (condition, said) in [
+        (above("nothing", Value::Signed(1)), "\"nothing\" does not exist"),
+        (
+            above("s", Value::Signed(1)),
+            "\"s\" holds texts, and is compared with numbers",
+        ),
+        (
+            field("n", ValueTest::Equals(text())),
+            "\"n\" holds numbers, and is compared with texts",
+        ),
+        (field("on", booleans), "equal or not"),
+        (
+            field("n", ValueTest::In(vec![text(), Value::Signed(1)])),
+            "of one kind",
+        ),
+        (above("n", Value::Float(f64::NAN)), "finite"),
+        (deep, "inside one another"),
+        (many, "nodes and values"),
+    ] {
+        let error = ask(&world, condition, &[]).expect_err(said).to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
