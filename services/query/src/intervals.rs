@@ -268,17 +268,23 @@ mod tests {
             };
             let above = Intervals::new(&[(Bound::Excluded(end), Bound::Unbounded)]).expect("numbers");
             let upto = Intervals::new(&[(Bound::Unbounded, Bound::Included(end))]).expect("numbers");
+            let below = Intervals::new(&[(Bound::Unbounded, Bound::Excluded(end))]).expect("numbers");
+            let from = Intervals::new(&[(Bound::Included(end), Bound::Unbounded)]).expect("numbers");
             let same = Intervals::new(&[(Bound::Included(end), Bound::Included(end))]).expect("numbers");
             for value in integers {
                 let order = exact(Scalar::Signed(value), of);
                 assert_eq!(above.has_signed(value), order.is_gt(), "{value} > {end:?}");
                 assert_eq!(upto.has_signed(value), order.is_le(), "{value} <= {end:?}");
+                assert_eq!(below.has_signed(value), order.is_lt(), "{value} < {end:?}");
+                assert_eq!(from.has_signed(value), order.is_ge(), "{value} >= {end:?}");
                 assert_eq!(same.has_signed(value), order.is_eq(), "{value} = {end:?}");
             }
             for value in floats {
                 let order = exact(Scalar::Float(value), of);
                 assert_eq!(above.has_float(value), order.is_gt(), "{value} > {end:?}");
                 assert_eq!(upto.has_float(value), order.is_le(), "{value} <= {end:?}");
+                assert_eq!(below.has_float(value), order.is_lt(), "{value} < {end:?}");
+                assert_eq!(from.has_float(value), order.is_ge(), "{value} >= {end:?}");
                 assert_eq!(same.has_float(value), order.is_eq(), "{value} = {end:?}");
             }
             assert!(!above.has_float(f64::NAN) && !upto.has_float(f64::NAN));
