@@ -186,6 +186,13 @@ impl<'a> Count<'a> {
     }
 }
 
+/// The timelines with one value of a key.
+struct Alike<'a> {
+    value: u32,
+    timelines: u64,
+    counts: &'a [(Combination, u64)],
+}
+
 /// The groups of sorted counts that are alike in the keys before `depth`.
 fn level(values: &[Values], counts: &[(Combination, u64)], depth: usize, request: &FacetRequest) -> Facets {
     let timelines = counts.iter().map(|(_, count)| count).sum();
@@ -196,24 +203,25 @@ fn level(values: &[Values], counts: &[(Combination, u64)], depth: usize, request
         };
     };
     let by_value = counts.chunk_by(|(one, _), (other, _)| one[depth] == other[depth]);
-    let mut groups: Vec<(u64, u32, &[(Combination, u64)])> = by_value
-        .map(|alike| {
-            let timelines = alike.iter().map(|(_, count)| count).sum();
-            (timelines, alike[0].0[depth], alike)
+    let mut groups: Vec<Alike<'_>> = by_value
+        .map(|counts| Alike {
+            value: counts[0].0[depth],
+            timelines: counts.iter().map(|(_, count)| count).sum(),
+            counts,
         })
         .collect();
     let distinct = groups.len() as u64;
-    groups.sort_by(|(count, value, _), (other_count, other, _)| {
-        let values = of_key.get(*value).cmp_by_kind(of_key.get(*other));
+    groups.sort_by(|one, other| {
+        let values = of_key.get(one.value).cmp_by_kind(of_key.get(other.value));
         match request.order {
-            FacetOrder::Count => other_count.cmp(count).then(values),
+            FacetOrder::Count => other.timelines.cmp(&one.timelines).then(values),
             FacetOrder::Value => values,
         }
     });
     groups.truncate(request.limit);
-    let groups = groups.into_iter().map(|(_, value, alike)| FacetGroup {
-        value: of_key.get(value).cloned(),
-        within: level(values, alike, depth + 1, request),
+    let groups = groups.into_iter().map(|alike| FacetGroup {
+        value: of_key.get(alike.value).cloned(),
+        within: level(values, alike.counts, depth + 1, request),
     });
     Facets {
         timelines,
