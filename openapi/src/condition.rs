@@ -199,7 +199,7 @@ struct ConditionForm {
     /// Test: all of it fits this regular expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     regex: Option<String>,
-    /// Test: it is not empty, and at most `distance` edits make it of this text of at most 64 characters. An edit inserts,
+    /// Test: it is not empty, and at most `distance` edits make it of this text of at most 96 bytes. An edit inserts,
     /// removes or replaces a character, or swaps two neighbours.
     #[serde(skip_serializing_if = "Option::is_none")]
     fuzzy: Option<String>,

@@ -19,7 +19,7 @@ pub struct FacetSearch {
     pub condition: Option<Condition>,
     /// The keys, 1 to 4: groups by the first, within them groups by the second, and so on.
     pub by: Vec<FacetKey>,
-    /// Most groups of each level, 1 to 10,000. Default 10.
+    /// Most groups of each level, 1 to 10,000, and 100,000 in all. Default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// Which groups come first.

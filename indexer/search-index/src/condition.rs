@@ -15,8 +15,11 @@ pub const PATTERN_BYTES_MAX: usize = 1_024;
 pub const WORDS_MAX: usize = 32;
 /// Most edits of a fuzzy search.
 pub const DISTANCE_MAX: u8 = 2;
-/// Longest text of a fuzzy search, in characters: its automaton has some dozens of states for each.
-pub const FUZZY_CHARS_MAX: usize = 64;
+/// Longest text or word of a fuzzy search, in bytes: its automaton takes up to 2 MiB for letters of one byte, and up to
+/// 24 MiB for different ones of three.
+pub const FUZZY_BYTES_MAX: usize = 96;
+/// Most states of all automata of a condition, each of a kilobyte.
+pub const FUZZY_STATES_MAX: usize = 16_384;
 /// Most memory that a compiled regular expression may take, in bytes.
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
 

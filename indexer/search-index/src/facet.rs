@@ -19,6 +19,8 @@ pub const FACET_KEYS_MAX: usize = 4;
 pub const FACET_GROUPS_MAX: usize = 10_000;
 /// Most combinations of values that are counted.
 pub const FACET_COMBINATIONS_MAX: usize = 1_000_000;
+/// Most groups of an answer, on all levels together.
+pub const FACET_ANSWER_MAX: usize = 100_000;
 /// Timelines that are counted under one lock of the catalog.
 const COUNT_GROUP: usize = 4_096;
 /// The number of the value that is missing, in each [`Values`].
@@ -86,7 +88,7 @@ impl SearchIndex {
                 count.take(&entry)?;
             }
         }
-        Ok(count.tree(request))
+        count.tree(request)
     }
 }
 
@@ -179,10 +181,16 @@ impl<'a> Count<'a> {
         Ok(())
     }
 
-    fn tree(self, request: &FacetRequest) -> Facets {
+    fn tree(self, request: &FacetRequest) -> Result<Facets> {
         let mut counts: Vec<(Combination, u64)> = self.combinations.into_iter().collect();
         counts.sort_unstable();
-        level(&self.values, &counts, 0, request)
+        let mut left = FACET_ANSWER_MAX;
+        let tree = level(&self.values, &counts, 0, request, &mut left);
+        tree.ok_or(SearchError::OverLimit {
+            what: "number of groups of an answer, on all levels together,",
+            limit: FACET_ANSWER_MAX,
+            actual: FACET_ANSWER_MAX + 1,
+        })
     }
 }
 
@@ -193,14 +201,20 @@ struct Alike<'a> {
     counts: &'a [(Combination, u64)],
 }
 
-/// The groups of sorted counts that are alike in the keys before `depth`.
-fn level(values: &[Values], counts: &[(Combination, u64)], depth: usize, request: &FacetRequest) -> Facets {
+/// The groups of sorted counts that are alike in the keys before `depth`; `None` where they are more than `left`.
+fn level(
+    values: &[Values],
+    counts: &[(Combination, u64)],
+    depth: usize,
+    request: &FacetRequest,
+    left: &mut usize,
+) -> Option<Facets> {
     let timelines = counts.iter().map(|(_, count)| count).sum();
     let Some(of_key) = values.get(depth) else {
-        return Facets {
+        return Some(Facets {
             timelines,
             ..Facets::default()
-        };
+        });
     };
     let by_value = counts.chunk_by(|(one, _), (other, _)| one[depth] == other[depth]);
     let mut groups: Vec<Alike<'_>> = by_value
@@ -219,15 +233,18 @@ fn level(values: &[Values], counts: &[(Combination, u64)], depth: usize, request
         }
     });
     groups.truncate(request.limit);
-    let groups = groups.into_iter().map(|alike| FacetGroup {
-        value: of_key.get(alike.value).cloned(),
-        within: level(values, alike.counts, depth + 1, request),
+    *left = left.checked_sub(groups.len())?;
+    let groups = groups.into_iter().map(|alike| {
+        Some(FacetGroup {
+            value: of_key.get(alike.value).cloned(),
+            within: level(values, alike.counts, depth + 1, request, left)?,
+        })
     });
-    Facets {
+    Some(Facets {
         timelines,
         distinct,
-        groups: groups.collect(),
-    }
+        groups: groups.collect::<Option<_>>()?,
+    })
 }
 
 /// Values in the order in which groups are shown.

@@ -68,8 +68,7 @@ pub(crate) enum SeenSubject {
 impl Matcher {
     /// Checks the limits of a condition, and compiles its patterns.
     pub fn new(condition: &Condition) -> Result<Self> {
-        let mut nodes = 0;
-        let root = compile(condition, 1, &mut nodes)?;
+        let root = compile(condition, 1, &mut Size::default())?;
         Ok(Self { root })
     }
 
@@ -159,33 +158,41 @@ impl TextSubject {
     }
 }
 
-fn compile(condition: &Condition, depth: usize, nodes: &mut usize) -> Result<Node> {
+/// How large a condition is, in what has a limit.
+#[derive(Debug, Default)]
+pub(crate) struct Size {
+    nodes: usize,
+    /// States of the automata of fuzzy texts and words, each a kilobyte.
+    pub(crate) states: usize,
+}
+
+fn compile(condition: &Condition, depth: usize, size: &mut Size) -> Result<Node> {
     limit("depth of the condition", DEPTH_MAX, depth)?;
-    count(nodes, 1)?;
+    count(size, 1)?;
     let mut all = |conditions: &[Condition]| -> Result<Vec<Node>> {
         // A wide list is refused before any of it is compiled.
         limit("number of conditions", NODES_MAX, conditions.len())?;
         let compiled = conditions
             .iter()
-            .map(|condition| compile(condition, depth + 1, nodes));
+            .map(|condition| compile(condition, depth + 1, size));
         compiled.collect()
     };
     Ok(match condition {
         Condition::All => Node::All,
         Condition::And(conditions) => Node::And(all(conditions)?),
         Condition::Or(conditions) => Node::Or(all(conditions)?),
-        Condition::Not(condition) => Node::Not(Box::new(compile(condition, depth + 1, nodes)?)),
-        Condition::Leaf { subject, test } => leaf(subject, test, nodes)?,
+        Condition::Not(condition) => Node::Not(Box::new(compile(condition, depth + 1, size)?)),
+        Condition::Leaf { subject, test } => leaf(subject, test, size)?,
     })
 }
 
-fn leaf(subject: &Subject, test: &Test, nodes: &mut usize) -> Result<Node> {
+fn leaf(subject: &Subject, test: &Test, size: &mut Size) -> Result<Node> {
     let text_subject = match subject {
         Subject::Measurement => TextSubject::Measurement,
         Subject::Source => TextSubject::Source,
         Subject::Tag(key) => TextSubject::Tag(key.clone()),
         Subject::Attribute(key) => TextSubject::Attribute(key.clone()),
-        Subject::Id => return id_leaf(test, nodes),
+        Subject::Id => return id_leaf(test, size),
         Subject::FirstSeen => return seen_leaf(SeenSubject::First, subject, test),
         Subject::LastSeen => return seen_leaf(SeenSubject::Last, subject, test),
     };
@@ -197,7 +204,7 @@ fn leaf(subject: &Subject, test: &Test, nodes: &mut usize) -> Result<Node> {
             Node::Not(Box::new(equal))
         }
         Test::In(values) => {
-            count(nodes, values.len())?;
+            count(size, values.len())?;
             one_of(subject, text_subject, values, test)?
         }
         Test::Prefix(prefix) => {
@@ -213,12 +220,12 @@ fn leaf(subject: &Subject, test: &Test, nodes: &mut usize) -> Result<Node> {
         Test::Fuzzy {
             text: close,
             distance,
-        } => text(TextTest::close(close, *distance)?),
+        } => text(TextTest::close(close, *distance, size)?),
         Test::Words {
             text: words,
             distance,
             is_phrase,
-        } => text(TextTest::words(words, *distance, *is_phrase)?),
+        } => text(TextTest::words(words, *distance, *is_phrase, size)?),
         Test::Number(range) => match text_subject {
             TextSubject::Attribute(key) => Node::Number(key, *range),
             text_subject => Node::Text(text_subject, TextTest::Number(*range)),
@@ -252,7 +259,7 @@ fn one_of(
     }
 }
 
-fn id_leaf(test: &Test, nodes: &mut usize) -> Result<Node> {
+fn id_leaf(test: &Test, size: &mut Size) -> Result<Node> {
     let parse = |value: &AttributeValue| match value {
         AttributeValue::Text(text) => text.parse().map_err(|_| {
             let shown = text.chars().take(80).collect();
@@ -264,7 +271,7 @@ fn id_leaf(test: &Test, nodes: &mut usize) -> Result<Node> {
         Test::Equals(value) => Node::Ids(vec![parse(value)?]),
         Test::NotEquals(value) => Node::Not(Box::new(Node::Ids(vec![parse(value)?]))),
         Test::In(values) => {
-            count(nodes, values.len())?;
+            count(size, values.len())?;
             let mut ids = values.iter().map(parse).collect::<Result<Vec<_>>>()?;
             ids.sort_unstable();
             Node::Ids(ids)
@@ -280,9 +287,9 @@ fn seen_leaf(seen: SeenSubject, subject: &Subject, test: &Test) -> Result<Node> 
     }
 }
 
-fn count(nodes: &mut usize, more: usize) -> Result<()> {
-    *nodes += more;
-    limit("number of conditions and values", NODES_MAX, *nodes)
+fn count(size: &mut Size, more: usize) -> Result<()> {
+    size.nodes += more;
+    limit("number of conditions and values", NODES_MAX, size.nodes)
 }
 
 pub(crate) fn limit(what: &'static str, limit: usize, actual: usize) -> Result<()> {

@@ -201,7 +201,8 @@ impl<'a> SegmentView<'a> {
             }
             Node::Or(nodes) => {
                 let costs = nodes.iter().map(|node| self.estimate(node));
-                costs.collect::<tantivy::Result<Vec<_>>>()?.iter().sum()
+                let costs = costs.collect::<tantivy::Result<Vec<_>>>()?;
+                costs.into_iter().fold(0, u64::saturating_add)
             }
             Node::Not(_) | Node::Exists(_) => every + 2,
             Node::All | Node::Seen(..) => u64::MAX / 2,

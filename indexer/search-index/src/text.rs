@@ -10,9 +10,10 @@ use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder};
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::condition::{
-    DISTANCE_MAX, FUZZY_CHARS_MAX, NumberRange, PATTERN_BYTES_MAX, REGEX_BYTES_MAX, WORDS_MAX,
+    DISTANCE_MAX, FUZZY_BYTES_MAX, FUZZY_STATES_MAX, NumberRange, PATTERN_BYTES_MAX, REGEX_BYTES_MAX,
+    WORDS_MAX,
 };
-use crate::matcher::limit;
+use crate::matcher::{Size, limit};
 use crate::{Result, SearchError};
 
 /// A test of a text.
@@ -63,16 +64,16 @@ impl TextTest {
     }
 
     /// It is not empty, and within so many edits of `text`.
-    pub(crate) fn close(text: &str, edits_max: u8) -> Result<Self> {
+    pub(crate) fn close(text: &str, edits_max: u8, size: &mut Size) -> Result<Self> {
         Ok(match edits_max {
             0 if text.is_empty() => Self::OneOf(Vec::new()),
             0 => Self::OneOf(vec![text.to_owned()]),
-            _ => Self::Close(Close::new(text, edits_max)?),
+            _ => Self::Close(Close::new(text, edits_max, size)?),
         })
     }
 
     /// It says all the words of `asked`, each within so many edits; as a phrase if they must follow each other.
-    pub(crate) fn words(asked: &str, edits_max: u8, is_phrase: bool) -> Result<Self> {
+    pub(crate) fn words(asked: &str, edits_max: u8, is_phrase: bool, size: &mut Size) -> Result<Self> {
         limit("bytes of a text search", PATTERN_BYTES_MAX, asked.len())?;
         let asked: Vec<String> = words(asked).collect();
         limit("words of a text search", WORDS_MAX, asked.len())?;
@@ -81,7 +82,7 @@ impl TextTest {
         }
         let compiled = asked.into_iter().map(|word| match edits_max {
             0 => Ok(Word::Same(word)),
-            _ => Close::new(&word, edits_max).map(Word::Close),
+            _ => Close::new(&word, edits_max, size).map(Word::Close),
         });
         let compiled = compiled.collect::<Result<Vec<_>>>()?;
         Ok(match is_phrase {
@@ -158,7 +159,7 @@ impl Word {
 }
 
 impl Close {
-    fn new(text: &str, edits_max: u8) -> Result<Self> {
+    fn new(text: &str, edits_max: u8, size: &mut Size) -> Result<Self> {
         /// What the automata of each number of edits are made with; making these takes milliseconds.
         static BUILDERS: [LazyLock<LevenshteinAutomatonBuilder>; DISTANCE_MAX as usize] = [
             LazyLock::new(|| LevenshteinAutomatonBuilder::new(1, true)),
@@ -169,14 +170,16 @@ impl Close {
             DISTANCE_MAX.into(),
             edits_max.into(),
         )?;
+        limit("bytes of a fuzzy search", FUZZY_BYTES_MAX, text.len())?;
+        let automaton = BUILDERS[usize::from(edits_max) - 1].build_dfa(text);
+        size.states += automaton.num_states();
         limit(
-            "characters of a fuzzy search",
-            FUZZY_CHARS_MAX,
-            text.chars().count(),
+            "size of all fuzzy searches together, in states,",
+            FUZZY_STATES_MAX,
+            size.states,
         )?;
-        let builder = &BUILDERS[usize::from(edits_max) - 1];
         Ok(Self {
-            automaton: Arc::new(builder.build_dfa(text)),
+            automaton: Arc::new(automaton),
             edits_max,
         })
     }

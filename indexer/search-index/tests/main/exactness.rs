@@ -272,6 +272,14 @@ fn large_tables_are_searched_exactly() {
             },
         ),
         not(of(owner, Test::Exists)),
+        Condition::And(vec![
+            tag("dc", "odd"),
+            Condition::Or(vec![
+                late.clone(),
+                of(Subject::FirstSeen, Test::TimeRange(TimeRange::new(0, 9))),
+                of(Subject::Source, Test::Suffix("-7".into())),
+            ]),
+        ]),
         named.clone(),
         not(named.clone()),
         Condition::Or(vec![named.clone(), tag("rack", "2")]),

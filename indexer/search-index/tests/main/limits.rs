@@ -63,7 +63,14 @@ fn fuzzy_and_word_searches_are_bounded() {
             fuzzy("a".into(), 3),
             "distance of a fuzzy search of 3 is over the limit of 2",
         ),
-        (fuzzy("a".repeat(65), 1), "characters of a fuzzy search of 65"),
+        (
+            fuzzy("a".repeat(97), 1),
+            "bytes of a fuzzy search of 97 is over the limit of 96",
+        ),
+        (
+            Condition::Or(vec![fuzzy("backup store of hall seven".into(), 2); 100]),
+            "is over the limit of 16384",
+        ),
         (words("a ".repeat(33)), "words of a text search of 33"),
         (words("- /".into()), "at least one word"),
     ] {
