@@ -28,6 +28,8 @@ use crate::window::Windows;
 /// extremes up to 64. What grows with the values is in [`Budget::held_bytes_max`](crate::Budget::held_bytes_max). One
 /// group alone may not need more.
 pub const CELLS_AT_ONCE_MAX: u64 = 1 << 20;
+/// Most functions of a query: each takes in every run before the budget is asked again.
+pub const FUNCTIONS_MAX: u64 = 64;
 /// Fewer timelines than this are not shared out: waking a worker costs as much as reading some.
 const SHARE_TIMELINES_MIN: usize = 8;
 /// Rows between two looks at the clock.
@@ -110,6 +112,7 @@ pub(crate) fn run(
 }
 
 fn check(shape: &Aggregate) -> Result<()> {
+    within("functions", FUNCTIONS_MAX, shape.functions.len() as u64)?;
     let mut functions = shape.functions.clone();
     functions.sort_unstable();
     functions.dedup();
@@ -304,7 +307,7 @@ impl Sweep<'_> {
                             let state = state.get_or_insert_with(empty);
                             let before = held(state);
                             cutter.take(run, lanes, state);
-                            watch.hold(held(state) - before)
+                            watch.hold(before, held(state))
                         });
                         if let Err(error) = taken {
                             failure = Some(error);

@@ -114,9 +114,15 @@ impl Watch {
         self.add(run.rows() as u64, run.values() as u64)
     }
 
-    /// Takes bytes into account that are held from now on.
-    pub(crate) fn hold(&self, bytes: u64) -> Result<()> {
-        let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    /// Takes into account that so many bytes are held now where `before` were. They may be fewer: an estimate of values
+    /// can be smaller than the values were.
+    pub(crate) fn hold(&self, before: u64, now: u64) -> Result<()> {
+        if now <= before {
+            self.held.fetch_sub(before - now, Ordering::Relaxed);
+            return Ok(());
+        }
+        let more = now - before;
+        let held = self.held.fetch_add(more, Ordering::Relaxed) + more;
         within(
             "bytes held of values for percentiles, distinct counts and modes",
             self.budget.held_bytes_max,

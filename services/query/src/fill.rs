@@ -24,7 +24,7 @@ pub enum Fill {
     /// The straight line between the values before and after, by the starts of their windows, as a float; nothing before
     /// the first and after the last. For numbers only.
     Linear,
-    /// This value; for columns of its kind only.
+    /// This value; for columns of its kind only, and as a float where the column has floats.
     Value(Value),
 }
 
@@ -69,8 +69,12 @@ impl Fill {
         match self {
             Self::Null => {}
             Self::Value(value) => {
+                // A column of floats stays one.
+                let has_floats = cells.iter().any(|cell| matches!(cell, Some(ValueRef::Float(_))));
+                let float = value.as_f64().filter(|_| has_floats);
+                let value = float.map_or_else(|| value.into(), ValueRef::Float);
                 let empty = cells.iter_mut().filter(|cell| cell.is_none());
-                empty.for_each(|cell| *cell = Some(value.into()));
+                empty.for_each(|cell| *cell = Some(value));
             }
             Self::Previous { reach } => previous(*reach, windows, cells),
             Self::Linear => linear(windows, cells),

@@ -27,7 +27,8 @@ use tideline_model::ValueKind;
 ///
 /// **Sums.** Integers are added in 128 bits; a sum that does not fit its type is an error. Floats are added
 /// with compensation (Neumaier), so that order and tiers do not matter within 1e-12 relative. The same holds of
-/// `stddev`, the standard deviation of the population, which is computed with pairs of doubles.
+/// `stddev`, the standard deviation of the population, which is computed with pairs of doubles, where the squares of
+/// distances from the mean are doubles: between 1e-150 and 1e150.
 ///
 /// **Ties.** Where several timelines of a group have a value at the first instant, `first` takes that of the
 /// lowest timeline id, `last` that of the highest at the last instant. Of numbers that are equal but differ in
@@ -44,7 +45,7 @@ use tideline_model::ValueKind;
 /// the [summary](crate::Summary::estimated) names the column.
 ///
 /// **Differences.** `delta` is the last value of a timeline in the window less its first, added over the timelines of
-/// the group; it takes no drop for a restart.
+/// the group; it takes no drop for a restart. Between integers, a sum that no signed integer holds is an error.
 ///
 /// **Counters.** A step goes from one point of a timeline to its next; it belongs to the window of the later
 /// point, so the point before a window counts for its first step, as long as it lies in the queried range, and

@@ -165,7 +165,6 @@ fn metrics_count_what_happened() {
         "tideline_timelines 1",
         "tideline_head_points 1",
         "tideline_ready_writes 1",
-        "tideline_http_connections 1",
     ] {
         assert!(
             text.lines().any(|have| have.starts_with(line)),

@@ -9,8 +9,10 @@ use super::Slice;
 use super::scalar::Scalar;
 use crate::answer::ValueRef;
 
-/// Estimated bytes of a number or boolean in its map, and of a text beside its characters.
-const ENTRY_BYTES: u64 = 48;
+/// Estimated bytes of a number or boolean in its map, which may be half empty, and of a text beside its characters.
+const ENTRY_BYTES: u64 = 96;
+/// Bytes of a window's maps themselves, and of the smallest tables that they begin with.
+const TALLY_BYTES: u64 = 256;
 
 /// The values of each window.
 #[derive(Debug)]
@@ -80,7 +82,9 @@ impl Tallies {
 
     pub(super) fn add(&mut self, slice: &Slice<'_>) {
         for segment in slice.segments {
-            let tally = self.windows[segment.window].get_or_insert_default();
+            let tally = &mut self.windows[segment.window];
+            self.held += if tally.is_none() { TALLY_BYTES } else { 0 };
+            let tally = tally.get_or_insert_default();
             for at in segment.values.clone() {
                 self.held += match slice.values {
                     ColumnData::String(texts) => tally.add_text(texts.get(at), 1),

@@ -159,6 +159,33 @@ fn what_is_held_of_values_is_bounded() {
 }
 
 #[test]
+fn an_estimate_may_hold_less_than_the_values_did() {
+    let value = |at: i64| Value::Signed(at % 101);
+    let world = World::new();
+    for part in 0..8 {
+        let points: Vec<_> = (part * 1_000..(part + 1) * 1_000)
+            .map(|at| ("m,host=a", at * SECOND, vec![("v", value(at))]))
+            .collect();
+        world.write(&points);
+        world.seal();
+    }
+    let median = ask(&world, &[percentile(50.0)]);
+    assert!(
+        matches!(median[..], [Some(Value::Float(median))] if (49.8..50.2).contains(&median)),
+        "{median:?}"
+    );
+}
+
+#[test]
+fn functions_are_limited_in_number() {
+    let world = world(&[Value::Signed(1)]);
+    let functions: Vec<Function> = (0..65).map(|percent| percentile(f64::from(percent))).collect();
+    let query = aggregate_query(&functions, TimeRange::ALL, None, GroupBy::Nothing);
+    let error = world.ask(&query).expect_err("too many").to_string();
+    assert!(error.contains("64"), "{error}");
+}
+
+#[test]
 fn areas_are_cut_at_the_windows_and_add_up() {
     let point = |at: i64, value| ("m,host=a", at * SECOND, vec![("v", Value::Float(value))]);
     // A ramp from 0 to 40 over 40 s, and down again.

@@ -29,7 +29,14 @@ pub(crate) fn filled(
             let after = rows.range(start..).find_map(has);
             match fill {
                 Fill::Null => None,
-                Fill::Value(value) => Some(value.clone()),
+                Fill::Value(value) => {
+                    let has_floats = rows
+                        .iter()
+                        .filter_map(has)
+                        .any(|(_, value)| matches!(value, Value::Float(_)));
+                    let float = value.as_f64().filter(|_| has_floats).map(Value::Float);
+                    Some(float.unwrap_or_else(|| value.clone()))
+                }
                 Fill::Previous { reach } => before
                     .filter(|(at, _)| start - at <= *reach)
                     .map(|(_, value)| value),
