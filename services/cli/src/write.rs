@@ -93,6 +93,7 @@ pub(crate) struct WriteArguments {
 /// Sends everything; an error when not all was stored.
 pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
     let inputs = input::find(&arguments.paths, arguments.format, &arguments.csv)?;
+    keep_inputs(&inputs, [&arguments.rejects, &arguments.resume])?;
     let client = arguments.connection.client_of(usize::from(arguments.parallel))?;
     let (resume, acknowledged) = match &arguments.resume {
         Some(path) => {
@@ -117,16 +118,34 @@ pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
     let feed = Feed::new(inputs, acknowledged, arguments, &run);
     let is_shown = !arguments.quiet && !arguments.connection.server.json;
     let outcome = transfer(feed, &sender, usize::from(arguments.parallel), is_shown);
-    summary(arguments, &client, &progress, &rejects)?;
+    let shown = summary(arguments, &client, &progress, &rejects);
     outcome?;
     match progress.rejected() {
-        0 => Ok(()),
+        0 => shown,
         rejected => Err(CliError::Incomplete(format!(
             "{} of {} rows were not stored",
             output::count(rejected),
             output::count(rejected + progress.points())
         ))),
     }
+}
+
+/// Refuses to write into what is read.
+fn keep_inputs(inputs: &[input::Input], outputs: [&Option<PathBuf>; 2]) -> Result<()> {
+    for output in outputs.into_iter().flatten() {
+        let Ok(output_path) = output.canonicalize() else {
+            continue;
+        };
+        let is_output =
+            |input: &&input::Input| input.path.canonicalize().is_ok_and(|path| path == output_path);
+        if inputs.iter().any(|input| is_output(&input)) {
+            return Err(CliError::Usage(format!(
+                "{} is one of the files to send: name another file for rejects or progress, or move it elsewhere first",
+                output.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Reads in this thread, sends in others, until all is done or something cannot be.
@@ -196,7 +215,7 @@ fn summary(
         eprintln!("{line}");
     }
     if let (Some(path), true) = (&arguments.rejects, figures.rejected > 0) {
-        eprintln!("all of them are in {}", path.display());
+        eprintln!("they are in {}", path.display());
     }
     Ok(())
 }

@@ -106,6 +106,43 @@ fn what_is_rejected_is_kept_with_its_reason_and_can_be_mended() {
 }
 
 #[test]
+fn rejects_beyond_those_that_the_server_names_are_kept_too() {
+    let lab = Lab::start();
+    lab.file("first.lp", "m,host=a v=1 1\n");
+    lab.ok(&["write", &lab.path("first.lp").display().to_string()]);
+    let text: String = (0..1_500).map(|n| format!("m,host=a v=\"text\" {n}\n")).collect();
+    lab.file("texts.lp", text);
+    let rejects = lab.path("rejects.lp").display().to_string();
+    let texts = lab.path("texts.lp").display().to_string();
+    let ended = lab.run(&["write", &texts, "--rejects", &rejects]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let kept = std::fs::read_to_string(&rejects).expect("it is there");
+    let rows = kept.lines().filter(|line| line.starts_with("m,host=a")).count();
+    assert_eq!(rows, 1_500);
+    assert!(
+        kept.contains("# ") && kept.contains("500 of these behind line 1000"),
+        "{}",
+        &kept[..200]
+    );
+}
+
+#[test]
+fn what_is_read_is_never_written_into() {
+    let lab = Lab::start();
+    lab.file("in.lp", "m,host=a v=1 1\n");
+    let file = lab.path("in.lp").display().to_string();
+    for output in ["--rejects", "--resume"] {
+        let ended = lab.run(&["write", &file, output, &file]);
+        assert!(
+            ended.code == 2 && ended.err.contains("is one of the files to send"),
+            "{ended:?}"
+        );
+        let kept = std::fs::read_to_string(&file).expect("it is there");
+        assert_eq!(kept, "m,host=a v=1 1\n");
+    }
+}
+
+#[test]
 fn csv_and_ndjson_become_points() {
     let lab = Lab::start();
     let rooms = lab.file(

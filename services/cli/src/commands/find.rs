@@ -80,6 +80,9 @@ pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
         .as_array()
         .ok_or_else(|| client.strange("a search without timelines"))?;
     if arguments.ids {
+        if let Some(next) = answer["next"].as_str() {
+            eprintln!("there are more: raise --limit, or --page {next}");
+        }
         let ids: Vec<String> = found.iter().map(|one| output::member(one, "id") + "\n").collect();
         return match ids.is_empty() {
             true => Ok(()),

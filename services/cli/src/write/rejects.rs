@@ -55,8 +55,15 @@ impl Rejects {
         })
     }
 
-    /// Adds those of one batch, and how many more of it the server did not name.
-    pub(super) fn add(&self, input: &str, rejected: &[RejectedRow<'_>], unnamed: u64) -> Result<()> {
+    /// Adds those of one batch, and what lies behind them if the server did not name all: then `unnamed` says how many of
+    /// these rows it has rejected. The others are stored, and storing them again harms nothing.
+    pub(super) fn add(
+        &self,
+        input: &str,
+        rejected: &[RejectedRow<'_>],
+        unnamed: u64,
+        behind: &[u8],
+    ) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for reject in rejected {
             let place = format!(
@@ -79,8 +86,10 @@ impl Rejects {
         if let (Some(file), true) = (&mut state.file, unnamed > 0) {
             let written = writeln!(
                 file,
-                "# {input}: {unnamed} more behind line {line}, which the server did not name"
-            );
+                "# {input}: {unnamed} of these behind line {line}, which the server did not name"
+            )
+            .and_then(|()| file.write_all(behind.trim_ascii_end()))
+            .and_then(|()| file.write_all(b"\n"));
             written.map_err(|error| CliError::file(&self.path, error))?;
         }
         // Before the batch counts as acknowledged.
@@ -88,6 +97,12 @@ impl Rejects {
             Some(file) => file.flush().map_err(|error| CliError::file(&self.path, error)),
             None => Ok(()),
         }
+    }
+
+    /// Whether there is a file for them.
+    pub(super) fn has_file(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.file.is_some()
     }
 
     /// The first of all.

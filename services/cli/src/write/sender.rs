@@ -205,18 +205,26 @@ impl Sender<'_> {
         let here_count = here.len() as u64;
         let mut all: Vec<(usize, String)> = by_server.chain(here).collect();
         all.sort();
-        let rows: Vec<RejectedRow<'_>> = all
-            .into_iter()
-            .map(|(start, reason)| RejectedRow {
-                line: batch.piece.first_line + memchr::memchr_iter(b'\n', &bytes[..start]).count() as u64,
-                reason,
-                row: row_at(batch.framing, bytes, start),
-            })
-            .collect();
-        if !rows.is_empty() || unnamed > 0 {
-            self.rejects.add(&batch.path, &rows, unnamed)?;
+        let (mut counted, mut line) = (0, batch.piece.first_line);
+        let mut rows: Vec<RejectedRow<'_>> = Vec::with_capacity(all.len());
+        for (start, reason) in &all {
+            line += memchr::memchr_iter(b'\n', &bytes[counted..*start]).count() as u64;
+            counted = *start;
+            rows.push(RejectedRow {
+                line,
+                reason: reason.clone(),
+                row: row_at(batch.framing, bytes, *start),
+            });
         }
-        if let Some(resume) = self.resume {
+        if !rows.is_empty() || unnamed > 0 {
+            let last = all.last().map_or(0, |(start, _)| *start);
+            let named = rows.last().map_or(0, |reject| reject.row.len());
+            let behind = &bytes[bytes.len().min(last + named)..];
+            self.rejects.add(&batch.path, &rows, unnamed, behind)?;
+        }
+        // What was rejected and is noted nowhere is to be sent again by the next run.
+        let is_noted = unnamed == 0 || self.rejects.has_file();
+        if let Some(resume) = self.resume.filter(|_| is_noted) {
             let start = batch.piece.start;
             resume.acknowledge(&batch.path, start, start + bytes.len() as u64, batch.hash)?;
         }
