@@ -328,7 +328,7 @@ impl NumberBounds {
 }
 
 /// The one that is there, if it is one.
-fn only<T, const N: usize>(choices: [Option<T>; N]) -> Option<T> {
+pub(crate) fn only<T, const N: usize>(choices: [Option<T>; N]) -> Option<T> {
     let mut present = choices.into_iter().flatten();
     present.next().filter(|_| present.next().is_none())
 }

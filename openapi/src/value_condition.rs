@@ -9,6 +9,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::condition::only;
+
 /// Which points count: `{"and": […]}`, `{"or": […]}`, `{"not": …}`, or one test of one field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ValueConditionForm", into = "ValueConditionForm")]
@@ -151,18 +153,13 @@ impl TryFrom<ValueConditionForm> for ValueCondition {
             form.or.map(Self::Or),
             form.not.map(Self::Not),
         ];
+        let has_branch = branches.iter().any(Option::is_some);
         let has_test = tests.iter().any(Option::is_some);
-        let branch_count = branches.iter().flatten().count();
-        match (branch_count, form.field) {
-            (1, None) if !has_test => branches
-                .into_iter()
-                .flatten()
-                .next()
-                .ok_or(ValueConditionError::Kinds),
-            (0, Some(field)) => {
-                let mut tests = tests.into_iter().flatten();
-                let test = tests.next().filter(|_| tests.next().is_none());
-                Ok(Self::Field(field, test.ok_or(ValueConditionError::Tests)?))
+        match (only(branches), form.field) {
+            (Some(branch), None) if !has_test => Ok(branch),
+            (None, Some(field)) if !has_branch => {
+                let test = only(tests).ok_or(ValueConditionError::Tests)?;
+                Ok(Self::Field(field, test))
             }
             _ => Err(ValueConditionError::Kinds),
         }

@@ -10,7 +10,8 @@ use std::collections::hash_map::Entry as Slot;
 use tideline_model::Ordinal;
 use tideline_timeline_catalog::{AttributeValue, Catalog, Entry};
 
-use crate::matcher::SeenLookup;
+use crate::find::{SortValue, value};
+use crate::matcher::{SeenLookup, limit, name_of};
 use crate::{Condition, Result, SearchError, SearchIndex, Subject};
 
 /// Most keys of a request, which is the depth of its tree.
@@ -23,7 +24,7 @@ pub const FACET_COMBINATIONS_MAX: usize = 1_000_000;
 pub const FACET_ANSWER_MAX: usize = 100_000;
 /// Timelines that are counted under one lock of the catalog.
 const COUNT_GROUP: usize = 4_096;
-/// The number of the value that is missing, in each [`Values`].
+/// The number of the value that is missing, in all [`Values`].
 const MISSING: u32 = 0;
 
 /// Which timelines are counted, by which keys.
@@ -93,30 +94,20 @@ impl SearchIndex {
 }
 
 fn check(request: &FacetRequest) -> Result<()> {
-    let limit = |what, limit, actual| {
-        if actual > limit {
-            return Err(SearchError::OverLimit { what, limit, actual });
-        }
-        Ok(())
-    };
     limit("number of facet keys", FACET_KEYS_MAX, request.by.len())?;
     limit("groups of a facet", FACET_GROUPS_MAX, request.limit)?;
     if request.by.is_empty() || request.limit == 0 {
         return Err(SearchError::EmptyFacet);
     }
-    for subject in &request.by {
-        let subject = match subject {
-            Subject::Id => "the timeline id",
-            Subject::FirstSeen => "first seen",
-            Subject::LastSeen => "last seen",
-            _ => continue,
-        };
-        return Err(SearchError::Unsupported {
+    let is_counted =
+        |subject: &&Subject| !matches!(subject, Subject::Id | Subject::FirstSeen | Subject::LastSeen);
+    match request.by.iter().find(|subject| !is_counted(subject)) {
+        None => Ok(()),
+        Some(subject) => Err(SearchError::Unsupported {
             test: "a count of values",
-            subject: subject.to_owned(),
-        });
+            subject: name_of(subject),
+        }),
     }
-    Ok(())
 }
 
 /// The numbers of the values of all keys of one timeline; what is beyond the keys is zero.
@@ -129,40 +120,29 @@ struct Count<'a> {
     combinations: HashMap<Combination, u64>,
 }
 
-/// The values of one key, numbered as they are met; number 0 is the missing one.
-#[derive(Default)]
+/// The values of one key, numbered as they are met.
 struct Values {
     texts: HashMap<String, u32>,
     /// By the bits of the double; both zeros are one.
     numbers: HashMap<u64, u32>,
-    booleans: [Option<u32>; 2],
-    all: Vec<AttributeValue>,
+    booleans: HashMap<bool, u32>,
+    /// By their numbers; the first is the missing one.
+    all: Vec<SortValue<String>>,
 }
 
 impl<'a> Count<'a> {
     fn new(by: &'a [Subject]) -> Self {
         Self {
             by,
-            values: by.iter().map(|_| Values::default()).collect(),
+            values: by.iter().map(|_| Values::new()).collect(),
             combinations: HashMap::new(),
         }
     }
 
     fn take(&mut self, entry: &Entry<'_>) -> Result<()> {
-        let mut combination = [0; FACET_KEYS_MAX];
+        let mut combination = [MISSING; FACET_KEYS_MAX];
         for ((number, subject), values) in combination.iter_mut().zip(self.by).zip(&mut self.values) {
-            let text = match subject {
-                Subject::Measurement => Some(entry.measurement()),
-                Subject::Source => entry.source(),
-                Subject::Tag(key) => entry.tag(key),
-                Subject::Attribute(key) => {
-                    let value = entry.attributes().and_then(|attributes| attributes.get(key));
-                    *number = value.map_or(MISSING, |value| values.attribute(value));
-                    continue;
-                }
-                Subject::Id | Subject::FirstSeen | Subject::LastSeen => None,
-            };
-            *number = text.map_or(MISSING, |text| values.text(text));
+            *number = values.number_of(value(subject, entry, None));
         }
         let actual = self.combinations.len() + 1;
         match self.combinations.entry(combination) {
@@ -226,7 +206,7 @@ fn level(
         .collect();
     let distinct = groups.len() as u64;
     groups.sort_by(|one, other| {
-        let values = of_key.get(one.value).cmp_by_kind(of_key.get(other.value));
+        let values = of_key.get(one.value).compare(of_key.get(other.value));
         match request.order {
             FacetOrder::Count => other.timelines.cmp(&one.timelines).then(values),
             FacetOrder::Value => values,
@@ -236,7 +216,7 @@ fn level(
     *left = left.checked_sub(groups.len())?;
     let groups = groups.into_iter().map(|alike| {
         Some(FacetGroup {
-            value: of_key.get(alike.value).cloned(),
+            value: of_key.get(alike.value).as_attribute(),
             within: level(values, alike.counts, depth + 1, request, left)?,
         })
     });
@@ -247,69 +227,50 @@ fn level(
     })
 }
 
-/// Values in the order in which groups are shown.
-trait ByKind {
-    fn cmp_by_kind(self, other: Self) -> std::cmp::Ordering;
-}
-
-impl ByKind for Option<&AttributeValue> {
-    fn cmp_by_kind(self, other: Self) -> std::cmp::Ordering {
-        let rank = |value: Option<&AttributeValue>| match value {
-            None => 0,
-            Some(AttributeValue::Boolean(_)) => 1,
-            Some(AttributeValue::Number(_)) => 2,
-            Some(AttributeValue::Text(_)) => 3,
-        };
-        match (self, other) {
-            (Some(AttributeValue::Boolean(a)), Some(AttributeValue::Boolean(b))) => a.cmp(b),
-            (Some(AttributeValue::Number(a)), Some(AttributeValue::Number(b))) => a.total_cmp(b),
-            (Some(AttributeValue::Text(a)), Some(AttributeValue::Text(b))) => a.cmp(b),
-            _ => rank(self).cmp(&rank(other)),
-        }
-    }
-}
-
 impl Values {
-    /// The value of a number; `None` for the missing one.
-    fn get(&self, number: u32) -> Option<&AttributeValue> {
-        self.all.get((number as usize).checked_sub(1)?)
+    fn new() -> Self {
+        Self {
+            texts: HashMap::new(),
+            numbers: HashMap::new(),
+            booleans: HashMap::new(),
+            all: vec![SortValue::Missing],
+        }
     }
 
-    fn text(&mut self, text: &str) -> u32 {
-        if let Some(number) = self.texts.get(text) {
-            return *number;
+    fn get(&self, number: u32) -> &SortValue<String> {
+        &self.all[number as usize]
+    }
+
+    fn number_of(&mut self, value: SortValue<&str>) -> u32 {
+        let next = u32::try_from(self.all.len()).expect("a table has fewer than 2³² timelines");
+        let number = match value {
+            SortValue::Text(text) => match self.texts.get(text) {
+                Some(number) => *number,
+                None => *self.texts.entry(text.to_owned()).or_insert(next),
+            },
+            SortValue::Number(number) => {
+                let bits = if number == 0.0 { 0 } else { number.to_bits() };
+                *self.numbers.entry(bits).or_insert(next)
+            }
+            SortValue::Boolean(boolean) => *self.booleans.entry(boolean).or_insert(next),
+            SortValue::Missing | SortValue::Time(_) | SortValue::Id(_) => MISSING,
+        };
+        if number == next {
+            self.all.push(value.into_owned());
         }
-        let number = self.add(AttributeValue::Text(text.to_owned()));
-        self.texts.insert(text.to_owned(), number);
         number
     }
+}
 
-    fn attribute(&mut self, value: &AttributeValue) -> u32 {
-        match value {
-            AttributeValue::Text(text) => self.text(text),
-            AttributeValue::Boolean(boolean) => match self.booleans[usize::from(*boolean)] {
-                Some(number) => number,
-                None => {
-                    let number = self.add(value.clone());
-                    *self.booleans[usize::from(*boolean)].insert(number)
-                }
-            },
-            AttributeValue::Number(double) => {
-                let double = if *double == 0.0 { 0.0 } else { *double };
-                match self.numbers.get(&double.to_bits()) {
-                    Some(number) => *number,
-                    None => {
-                        let number = self.add(AttributeValue::Number(double));
-                        self.numbers.insert(double.to_bits(), number);
-                        number
-                    }
-                }
-            }
+impl SortValue<String> {
+    /// The value of a tag, an attribute, the measurement or the source; `None` for the missing one.
+    fn as_attribute(&self) -> Option<AttributeValue> {
+        match self {
+            Self::Text(text) => Some(AttributeValue::Text(text.clone())),
+            // Both zeros are one, which is shown as the positive one.
+            Self::Number(number) => Some(AttributeValue::Number(number + 0.0)),
+            Self::Boolean(boolean) => Some(AttributeValue::Boolean(*boolean)),
+            Self::Missing | Self::Time(_) | Self::Id(_) => None,
         }
-    }
-
-    fn add(&mut self, value: AttributeValue) -> u32 {
-        self.all.push(value);
-        u32::try_from(self.all.len()).expect("a table has fewer than 2³² timelines")
     }
 }

@@ -221,7 +221,7 @@ fn compare(sort: &[Sort], entry: &Entry<'_>, seen: Option<Seen>, key: &Key) -> O
 
 /// What is compared.
 #[derive(Debug, Clone)]
-enum SortValue<T> {
+pub(crate) enum SortValue<T> {
     Missing,
     Boolean(bool),
     Number(f64),
@@ -232,7 +232,7 @@ enum SortValue<T> {
 }
 
 impl<T: AsRef<str>> SortValue<T> {
-    fn compare<U: AsRef<str>>(&self, other: &SortValue<U>) -> Ordering {
+    pub(crate) fn compare<U: AsRef<str>>(&self, other: &SortValue<U>) -> Ordering {
         match (self, other) {
             (Self::Boolean(a), SortValue::Boolean(b)) => a.cmp(b),
             (Self::Number(a), SortValue::Number(b)) => a.total_cmp(b),
@@ -265,7 +265,7 @@ impl PartialEq for SortValue<String> {
 impl Eq for SortValue<String> {}
 
 impl SortValue<&str> {
-    fn into_owned(self) -> SortValue<String> {
+    pub(crate) fn into_owned(self) -> SortValue<String> {
         match self {
             Self::Missing => SortValue::Missing,
             Self::Boolean(value) => SortValue::Boolean(value),
@@ -277,7 +277,8 @@ impl SortValue<&str> {
     }
 }
 
-fn value<'a>(subject: &Subject, entry: &Entry<'a>, seen: Option<Seen>) -> SortValue<&'a str> {
+/// What a subject is on one timeline.
+pub(crate) fn value<'a>(subject: &Subject, entry: &Entry<'a>, seen: Option<Seen>) -> SortValue<&'a str> {
     let text = |text: Option<&'a str>| text.map_or(SortValue::Missing, SortValue::Text);
     match subject {
         Subject::Measurement => SortValue::Text(entry.measurement()),

@@ -7,7 +7,7 @@ use tideline_model::{Ordinal, TimeRange, TimelineId, Timestamp};
 use tideline_timeline_catalog::{AttributeValue, Entry};
 
 use crate::condition::{Condition, DEPTH_MAX, NODES_MAX, NumberRange, PATTERN_BYTES_MAX, Subject, Test};
-use crate::text::TextTest;
+use crate::text::{TextTest, regular_expression, wildcard};
 use crate::{Result, SearchError};
 
 /// A checked condition.
@@ -215,8 +215,8 @@ fn leaf(subject: &Subject, test: &Test, size: &mut Size) -> Result<Node> {
             limit("bytes of a suffix", PATTERN_BYTES_MAX, suffix.len())?;
             text(TextTest::Suffix(suffix.clone()))
         }
-        Test::Wildcard(pattern) => text(TextTest::wildcard(pattern)?),
-        Test::Regex(pattern) => text(TextTest::regular_expression(pattern)?),
+        Test::Wildcard(pattern) => text(wildcard(pattern)?),
+        Test::Regex(pattern) => text(regular_expression(pattern)?),
         Test::Fuzzy {
             text: close,
             distance,
@@ -312,7 +312,13 @@ fn unsupported(subject: &Subject, test: &Test) -> SearchError {
         Test::Exists => "existence",
         Test::TimeRange(_) => "a time range",
     };
-    let subject = match subject {
+    let subject = name_of(subject);
+    SearchError::Unsupported { test, subject }
+}
+
+/// What messages call a subject.
+pub(crate) fn name_of(subject: &Subject) -> String {
+    match subject {
         Subject::Measurement => "the measurement".to_owned(),
         Subject::Source => "the source".to_owned(),
         Subject::Tag(key) => format!("tag {key:?}"),
@@ -320,6 +326,5 @@ fn unsupported(subject: &Subject, test: &Test) -> SearchError {
         Subject::Id => "the timeline id".to_owned(),
         Subject::FirstSeen => "first seen".to_owned(),
         Subject::LastSeen => "last seen".to_owned(),
-    };
-    SearchError::Unsupported { test, subject }
+    }
 }

@@ -3,7 +3,7 @@
 //! A test is asked of every distinct value of a subject, once for each search, and of the values of fresh timelines. So
 //! it borrows, and allocates only to look at words.
 
-use std::ops::Bound;
+use std::ops::RangeBounds;
 use std::sync::{Arc, LazyLock};
 
 use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder};
@@ -53,16 +53,6 @@ pub(crate) struct Close {
 }
 
 impl TextTest {
-    /// All of `text` fits; `*` stands for any text, `?` for any one character.
-    pub(crate) fn wildcard(pattern: &str) -> Result<Self> {
-        wildcard(pattern)
-    }
-
-    /// All of it fits the regular expression.
-    pub(crate) fn regular_expression(pattern: &str) -> Result<Self> {
-        regular_expression(pattern)
-    }
-
     /// It is not empty, and within so many edits of `text`.
     pub(crate) fn close(text: &str, edits_max: u8, size: &mut Size) -> Result<Self> {
         Ok(match edits_max {
@@ -115,16 +105,13 @@ impl TextTest {
             Self::Pattern { regex, prefix } => text.starts_with(prefix.as_bytes()) && regex.is_match(text),
             Self::Close(close) => !text.is_empty() && close.to(text),
             Self::Words(asked) => {
-                let found: Vec<String> = read(text).map(words).into_iter().flatten().collect();
+                let found = words_of(text);
                 asked.iter().all(|word| found.iter().any(|found| word.is(found)))
             }
-            Self::Phrase(asked) => {
-                let found: Vec<String> = read(text).map(words).into_iter().flatten().collect();
-                found.windows(asked.len()).any(|found| {
-                    let mut pairs = asked.iter().zip(found);
-                    pairs.all(|(word, found)| word.is(found))
-                })
-            }
+            Self::Phrase(asked) => words_of(text).windows(asked.len()).any(|found| {
+                let mut pairs = asked.iter().zip(found);
+                pairs.all(|(word, found)| word.is(found))
+            }),
             Self::Number(range) => read(text)
                 .and_then(number)
                 .is_some_and(|number| range.contains(number)),
@@ -135,17 +122,7 @@ impl TextTest {
 impl NumberRange {
     /// Whether a number lies in it.
     pub fn contains(&self, number: f64) -> bool {
-        let is_above = match self.low {
-            Bound::Included(low) => low <= number,
-            Bound::Excluded(low) => low < number,
-            Bound::Unbounded => true,
-        };
-        let is_below = match self.high {
-            Bound::Included(high) => number <= high,
-            Bound::Excluded(high) => number < high,
-            Bound::Unbounded => true,
-        };
-        is_above && is_below
+        (self.low, self.high).contains(&number)
     }
 }
 
@@ -203,6 +180,11 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     parts.filter(|part| !part.is_empty()).map(str::to_lowercase)
 }
 
+/// The words of a value.
+fn words_of(text: &[u8]) -> Vec<String> {
+    read(text).map(words).into_iter().flatten().collect()
+}
+
 /// Values in the index are texts; what is not cannot pass.
 fn read(text: &[u8]) -> Option<&str> {
     std::str::from_utf8(text).ok()
@@ -214,7 +196,8 @@ fn number(text: &str) -> Option<f64> {
     number.is_finite().then_some(number)
 }
 
-fn wildcard(pattern: &str) -> Result<TextTest> {
+/// All of a text fits; `*` stands for any text, `?` for any one character.
+pub(crate) fn wildcard(pattern: &str) -> Result<TextTest> {
     limit("bytes of a wildcard pattern", PATTERN_BYTES_MAX, pattern.len())?;
     let prefix = pattern.split(['*', '?']).next().unwrap_or_default();
     let mut expression = String::new();
@@ -230,7 +213,8 @@ fn wildcard(pattern: &str) -> Result<TextTest> {
     whole(&expression, prefix.to_owned())
 }
 
-fn regular_expression(pattern: &str) -> Result<TextTest> {
+/// All of a text fits the regular expression.
+pub(crate) fn regular_expression(pattern: &str) -> Result<TextTest> {
     limit("bytes of a regular expression", PATTERN_BYTES_MAX, pattern.len())?;
     let is_plain = |c: char| c.is_alphanumeric() || "_-:/ @,;=%~\"'!<>".contains(c);
     if pattern.chars().all(|c| is_plain(c) || c == '|') {

@@ -3,7 +3,7 @@
 //! The ends of an interval are of any number type; for columns of another type they move to the next value of that type
 //! inside, so that a comparison in the type of the column is exact.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 use tideline_model::{Value, ValueKind};
 
@@ -74,17 +74,8 @@ impl Intervals {
         match &self.between {
             None => self.texts.binary_search_by(|text| (**text).cmp(value)).is_ok(),
             Some((from, to)) => {
-                let is_above = match from {
-                    Bound::Included(from) => value >= &**from,
-                    Bound::Excluded(from) => value > &**from,
-                    Bound::Unbounded => true,
-                };
-                let is_below = match to {
-                    Bound::Included(to) => value <= &**to,
-                    Bound::Excluded(to) => value < &**to,
-                    Bound::Unbounded => true,
-                };
-                is_above && is_below
+                let ends = (from.as_ref().map(Box::as_ref), to.as_ref().map(Box::as_ref));
+                RangeBounds::<str>::contains(&ends, value)
             }
         }
     }

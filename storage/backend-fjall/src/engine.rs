@@ -314,18 +314,21 @@ impl Engine {
     /// fjall 3.1.13 keeps such tables with the older versions of their keyspace, and looks whether those are of use only
     /// when it rotates a memtable, of whichever keyspace, that is not empty.
     pub(crate) fn free_dropped_tables(&self) -> fjall::Result<()> {
-        if self.unfreed.lock().is_empty() {
+        let waiting = std::mem::take(&mut *self.unfreed.lock());
+        if waiting.is_empty() {
             return Ok(());
         }
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
         batch.remove(&self.manifest, NO_ROW);
         batch.commit()?;
         self.manifest.rotate_memtable()?;
-        let groups = self.groups.read();
-        self.unfreed.lock().retain(|group| {
-            let keyspace = groups.get(group);
+        // Asked without a lock of ours: fjall may be writing a version just now.
+        let is_held = |group: &GroupId| {
+            let keyspace = self.group(*group);
             keyspace.is_some_and(|keyspace| keyspace.tree.version_free_list_len() > 0)
-        });
+        };
+        let held: Vec<GroupId> = waiting.into_iter().filter(is_held).collect();
+        self.unfreed.lock().extend(held);
         Ok(())
     }
 

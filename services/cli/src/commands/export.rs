@@ -15,7 +15,7 @@ use serde_json::{Map, json};
 use tideline_ingest_protocols::line_protocol;
 use tideline_model::{Timestamp, Value};
 
-use super::selection::{RangeArguments, output_to, timelines};
+use super::selection::{self, RangeArguments, output_to};
 use crate::client::{Client, TableArguments};
 use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
@@ -93,13 +93,7 @@ struct Written {
 /// Exports; an error where some value could not be written in the format.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    let mut question = Map::new();
-    if let Some(timelines) = timelines(arguments.timelines.tree()?) {
-        question.insert("timelines".into(), timelines);
-    }
-    if !arguments.fields.is_empty() {
-        question.insert("fields".into(), json!(arguments.fields));
-    }
+    let mut question = selection::question(&arguments.timelines, &arguments.fields)?;
     question.insert("range".into(), arguments.range.range().into());
     let failed = |error: std::io::Error| match &arguments.out {
         Some(path) => CliError::file(path, error),

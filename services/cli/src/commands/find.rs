@@ -22,7 +22,7 @@ Conditions, which all must hold:
 Examples:
   tideline find measurement=cpu 'host^=web-' dc=fra
   tideline find 'last_seen<now-1d' --sort last_seen --desc --limit 20
-  tideline find measurement=cpu --ids | wc -l";
+  tideline find measurement=cpu --ids --limit 10000 | wc -l";
 
 /// What `find` takes.
 #[derive(Debug, Args)]

@@ -1,10 +1,9 @@
 //! `tideline latest`: the newest value of each field.
 
 use clap::Args;
-use serde_json::{Map, json};
 
 use super::query::{self, Output};
-use super::selection::timelines;
+use super::selection;
 use crate::client::TableArguments;
 use crate::condition::WhereArguments;
 use crate::error::Result;
@@ -38,18 +37,8 @@ pub(crate) struct LatestArguments {
 /// Asks and shows.
 pub(crate) fn run(arguments: &LatestArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    let output = match (arguments.output, arguments.connection.server.json) {
-        (Some(output), _) => output,
-        (None, true) => Output::Json,
-        (None, false) => Output::Table,
-    };
-    let mut question = Map::new();
-    if let Some(timelines) = timelines(arguments.timelines.tree()?) {
-        question.insert("timelines".into(), timelines);
-    }
-    if !arguments.fields.is_empty() {
-        question.insert("fields".into(), json!(arguments.fields));
-    }
+    let output = Output::chosen(arguments.output, arguments.connection.server.json);
+    let mut question = selection::question(&arguments.timelines, &arguments.fields)?;
     let default = (output == Output::Table).then_some(TABLE_TIMELINES);
     if let Some(limit) = arguments.limit.or(default) {
         question.insert("limit".into(), limit.into());

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use tideline_model::Timestamp;
 
-use super::selection::{RangeArguments, body, timelines};
+use super::selection::{self, RangeArguments, body};
 use crate::client::{Client, TableArguments};
 use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
@@ -96,14 +96,17 @@ pub(crate) enum Output {
     Json,
 }
 
+impl Output {
+    /// What was asked for, or what fits programs or people.
+    pub(crate) fn chosen(asked: Option<Self>, json: bool) -> Self {
+        asked.unwrap_or(if json { Self::Json } else { Self::Table })
+    }
+}
+
 /// Asks and shows.
 pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    let output = match (arguments.output, arguments.connection.server.json) {
-        (Some(output), _) => output,
-        (None, true) => Output::Json,
-        (None, false) => Output::Table,
-    };
+    let output = Output::chosen(arguments.output, arguments.connection.server.json);
     let question = match &arguments.body {
         Some(path) => body(path)?,
         None => question(arguments, output)?.to_string(),
@@ -121,13 +124,7 @@ pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
 
 /// The question in JSON.
 fn question(arguments: &QueryArguments, output: Output) -> Result<Value> {
-    let mut question = Map::new();
-    if let Some(timelines) = timelines(arguments.timelines.tree()?) {
-        question.insert("timelines".into(), timelines);
-    }
-    if !arguments.fields.is_empty() {
-        question.insert("fields".into(), json!(arguments.fields));
-    }
+    let mut question = selection::question(&arguments.timelines, &arguments.fields)?;
     question.insert("range".into(), arguments.range.range().into());
     question.insert("tier".into(), arguments.tier.as_str().into());
     if !arguments.functions.is_empty() {

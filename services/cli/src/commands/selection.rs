@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
 
 /// A range of time, on the command line.
@@ -46,9 +47,16 @@ impl RangeArguments {
     }
 }
 
-/// The `timelines` of a question; nothing where all are meant.
-pub(crate) fn timelines(tree: Option<Value>) -> Option<Value> {
-    tree.map(|tree| json!({"where": tree}))
+/// A question about timelines and fields; what is not said means all.
+pub(crate) fn question(timelines: &WhereArguments, fields: &[String]) -> Result<Map<String, Value>> {
+    let mut question = Map::new();
+    if let Some(tree) = timelines.tree()? {
+        question.insert("timelines".into(), json!({"where": tree}));
+    }
+    if !fields.is_empty() {
+        question.insert("fields".into(), json!(fields));
+    }
+    Ok(question)
 }
 
 /// A body in JSON from a file, or from standard input for `-`.

@@ -101,8 +101,7 @@ impl Rejects {
 
     /// Whether there is a file for them.
     pub(super) fn has_file(&self) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.file.is_some()
+        !self.path.as_os_str().is_empty()
     }
 
     /// The first of all.

@@ -82,9 +82,7 @@ impl Tallies {
 
     pub(super) fn add(&mut self, slice: &Slice<'_>) {
         for segment in slice.segments {
-            let tally = &mut self.windows[segment.window];
-            self.held += if tally.is_none() { TALLY_BYTES } else { 0 };
-            let tally = tally.get_or_insert_default();
+            let tally = tally_of(&mut self.windows[segment.window], &mut self.held);
             for at in segment.values.clone() {
                 self.held += match slice.values {
                     ColumnData::String(texts) => tally.add_text(texts.get(at), 1),
@@ -99,7 +97,7 @@ impl Tallies {
     pub(super) fn merge(&mut self, other: Self) {
         for (kept, other) in self.windows.iter_mut().zip(other.windows) {
             let Some(other) = other else { continue };
-            let kept = kept.get_or_insert_default();
+            let kept = tally_of(kept, &mut self.held);
             for seen in other.scalars.into_values() {
                 self.held += kept.add_scalar(seen);
             }
@@ -131,6 +129,14 @@ impl Tallies {
             most.map(|(text, _)| ValueRef::String(text))
         })
     }
+}
+
+/// The tally of a window, which is made where there is none.
+fn tally_of<'a>(window: &'a mut Option<Box<Tally>>, held: &mut u64) -> &'a mut Tally {
+    window.get_or_insert_with(|| {
+        *held += TALLY_BYTES;
+        Box::default()
+    })
 }
 
 impl Tally {
