@@ -59,6 +59,8 @@ pub enum ErrorCode {
     Forbidden,
     /// What is named does not exist.
     NotFound,
+    /// What is named was there, and is not kept any more.
+    Gone,
     /// The resource does not have this method.
     MethodNotAllowed,
     /// It contradicts what is there.

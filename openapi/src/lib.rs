@@ -21,6 +21,7 @@
 //! | [`tier`] | the parts of a table by the age of its points |
 //! | [`timeline`] | search, description, attributes |
 //! | [`value_condition`] | conditions on the values of points |
+//! | [`watch`] | new points and timelines as events |
 //! | [`name`] | measurements, tags, fields |
 //! | [`delete`] | deletes of points and of timelines |
 //! | [`job`] | work in the background |
@@ -47,6 +48,7 @@ pub mod tier;
 pub mod time;
 pub mod timeline;
 pub mod value_condition;
+pub mod watch;
 
 mod present;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tideline_backend::BackendError;
 use tideline_search_index::SearchError;
-use tideline_series_store::StoreError;
+use tideline_series_store::{StoreError, TailError};
 use tideline_timeline_catalog::CatalogError;
 
 /// The result of an engine call.
@@ -19,6 +19,8 @@ pub enum ErrorKind {
     OverLimit,
     /// What is named does not exist.
     NotFound,
+    /// It was there, and is not kept any more.
+    Gone,
     /// It contradicts what is there: a taken name, a fixed setting, the same request still running.
     Conflict,
     /// Too much at once. Nothing was done; send it again later.
@@ -56,6 +58,9 @@ pub enum EngineError {
         /// Its size.
         actual: u64,
     },
+    /// What followed a watcher's cursor cannot be told.
+    #[error("{0}: query what you need from the time of the last event on, and watch without a cursor")]
+    WatchLost(TailError),
     /// No timeline of the table has this id.
     #[error("timeline {0} does not exist")]
     NoSuchTimeline(String),
@@ -84,6 +89,7 @@ impl EngineError {
             Self::Invalid(_) => ErrorKind::Invalid,
             Self::OverLimit { .. } => ErrorKind::OverLimit,
             Self::NoSuchTimeline(_) => ErrorKind::NotFound,
+            Self::WatchLost(_) => ErrorKind::Gone,
             Self::RequestRunning => ErrorKind::Conflict,
             Self::DiskFull { .. } => ErrorKind::DiskFull,
         }

@@ -93,6 +93,7 @@ impl Engine {
                 stamps.next()
             })?;
         self.index.notify();
+        self.store.wake_watchers();
         self.timeline(table, id)
     }
 
@@ -116,7 +117,7 @@ impl Engine {
         table.points.schema().fields()
     }
 
-    fn visible(&self, table: &Table, id: TimelineId) -> Result<Ordinal> {
+    pub(crate) fn visible(&self, table: &Table, id: TimelineId) -> Result<Ordinal> {
         let reader = table.catalog.reader();
         let visible = reader
             .by_id(id)
@@ -124,7 +125,7 @@ impl Engine {
         visible.ok_or_else(|| EngineError::NoSuchTimeline(id.to_string()))
     }
 
-    fn describe_all(&self, table: &Table, ordinals: &[Ordinal]) -> Result<Vec<Timeline>> {
+    pub(crate) fn describe_all(&self, table: &Table, ordinals: &[Ordinal]) -> Result<Vec<Timeline>> {
         let mut described: Vec<Timeline> = {
             let reader = table.catalog.reader();
             ordinals
@@ -172,6 +173,13 @@ fn as_seen(seen: tideline_series_store::Seen) -> Seen {
     Seen {
         first: instant(seen.first),
         last: instant(seen.last),
+    }
+}
+
+impl Table {
+    /// A timeline without its span; `None` where it was removed meanwhile.
+    pub(crate) fn describe(&self, ordinal: Ordinal) -> Option<Timeline> {
+        describe(&self.catalog.reader(), ordinal)
     }
 }
 

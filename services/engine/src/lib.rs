@@ -19,6 +19,7 @@
 //! | [`find`] | timelines by conditions, names, attributes |
 //! | [`delete`] | points and timelines, gone at once |
 //! | [`clean`] | timelines that nobody can see anything of any more |
+//! | [`watch`] | what is written from a cursor on |
 //! | [`heat`], [`partitions`] | busy ranges of keys, large machines |
 //! | `warm` | reading ahead after a start |
 //! | `activity` | what is remembered of a table's writers and readers |
@@ -39,6 +40,7 @@ pub mod partitions;
 pub mod resolve;
 pub mod tables;
 mod warm;
+pub mod watch;
 pub mod write;
 
 pub use clean::CatalogCleaned;

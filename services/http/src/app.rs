@@ -10,7 +10,7 @@ use tideline_model::Timestamp;
 use tideline_openapi::ErrorCode;
 use tideline_query::Querier;
 use tideline_scheduler::Scheduler;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::context::RequestIds;
 use crate::failure::{Failure, Result};
@@ -22,6 +22,8 @@ const CHANGES_IN_FLIGHT_MAX: usize = 8;
 
 /// Requests that wait for the end of jobs at once, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
+/// Watches that are looked after at once, each on a thread: they leave the cores to writes and queries.
+const WATCH_STEPS_IN_FLIGHT_MAX: usize = 4;
 /// Queries of cold points that the querier lets run at most; see [`HttpSettings::query`].
 const COLD_QUERIES_MAX: usize = 64;
 
@@ -49,6 +51,12 @@ pub(crate) struct Shared {
     pub(crate) cold_queries: Turns,
     /// Turns of requests that wait for jobs.
     pub(crate) waits: Turns,
+    /// Turns of watches, for as long as they are open.
+    pub(crate) watches: Turns,
+    /// Turns of looking what there is to tell a watch.
+    pub(crate) watch_steps: Semaphore,
+    /// Signals that there may be something to tell watches, or that they end.
+    pub(crate) news: watch::Sender<()>,
     /// Turns of changes of tables and attributes, and of jobs.
     changes: Turns,
     /// Held while a table is altered: the changes of a request begin from the table as it is.
@@ -74,6 +82,11 @@ impl App {
             free: Arc::new(Semaphore::new(count)),
         };
         let querier = Querier::new(Arc::clone(&engine), &settings.query);
+        let news = watch::Sender::new(());
+        let wake = news.clone();
+        engine.store().on_tail_change(move || {
+            wake.send_replace(());
+        });
         let cold_queries_max = COLD_QUERIES_MAX + settings.query.cold_waiting_max;
         Self(Arc::new(Shared {
             querier: querier.expect("the system has threads left at start"),
@@ -86,6 +99,9 @@ impl App {
             queries: turns("queries", settings.queries_in_flight_max),
             cold_queries: turns("queries of cold points", cold_queries_max),
             waits: turns("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),
+            watches: turns("watches", settings.watches_max),
+            watch_steps: Semaphore::new(WATCH_STEPS_IN_FLIGHT_MAX),
+            news,
             changes: turns("changes", CHANGES_IN_FLIGHT_MAX),
             altering: Mutex::default(),
             draining: AtomicBool::new(false),
@@ -144,6 +160,7 @@ impl App {
     /// From now on readiness is red.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        self.news.send_replace(());
     }
 }
 

@@ -12,7 +12,7 @@ use tideline_openapi::points::Reject;
 use tideline_openapi::{ErrorBody, ErrorCode};
 use tideline_scheduler::SchedulerError;
 
-use crate::context::{Dialect, RequestContext};
+use crate::context::{Dialect, RequestContext, RequestId};
 
 /// Most bytes of an error text in a header.
 const HEADER_TEXT_BYTES_MAX: usize = 1_024;
@@ -65,6 +65,19 @@ impl Failure {
         }
     }
 
+    /// The same in words of our own.
+    pub(crate) fn into_body(self, id: RequestId) -> ErrorBody {
+        ErrorBody {
+            code: self.code,
+            retryable: self.is_retryable(),
+            message: self.message,
+            limit: self.limit.map(|(limit, _)| limit),
+            actual: self.limit.map(|(_, actual)| actual),
+            request_id: id.into(),
+            rejects: self.rejects,
+        }
+    }
+
     fn is_retryable(&self) -> bool {
         self.retry_after.is_some()
             || matches!(
@@ -94,6 +107,7 @@ fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::Unauthenticated, _) => StatusCode::UNAUTHORIZED,
         (ErrorCode::Forbidden, _) => StatusCode::FORBIDDEN,
         (ErrorCode::NotFound, _) => StatusCode::NOT_FOUND,
+        (ErrorCode::Gone, _) => StatusCode::GONE,
         (ErrorCode::MethodNotAllowed, _) => StatusCode::METHOD_NOT_ALLOWED,
         (ErrorCode::Conflict, Native) => StatusCode::CONFLICT,
         (ErrorCode::Conflict, InfluxV1 | InfluxV2) => StatusCode::SERVICE_UNAVAILABLE,
@@ -117,7 +131,7 @@ fn influx_v2_code(code: ErrorCode) -> &'static str {
         ErrorCode::UnsupportedMediaType => "unsupported media type",
         ErrorCode::Unauthenticated => "unauthorized",
         ErrorCode::Forbidden => "forbidden",
-        ErrorCode::NotFound => "not found",
+        ErrorCode::NotFound | ErrorCode::Gone => "not found",
         ErrorCode::MethodNotAllowed => "method not allowed",
         ErrorCode::OverBudget => "unprocessable entity",
         ErrorCode::TooManyTimelines => "too many requests",
@@ -141,16 +155,7 @@ impl IntoResponse for Failure {
         };
         let retry_after = retryable.then(|| self.retry_after.unwrap_or(Duration::from_secs(1)));
         let mut response = match dialect {
-            Dialect::Native => Json(ErrorBody {
-                code: self.code,
-                message: self.message,
-                limit: self.limit.map(|(limit, _)| limit),
-                actual: self.limit.map(|(_, actual)| actual),
-                retryable,
-                request_id: id.into(),
-                rejects: self.rejects,
-            })
-            .into_response(),
+            Dialect::Native => Json(self.into_body(id)).into_response(),
             Dialect::InfluxV1 => influx_v1_body(&self.message),
             Dialect::InfluxV2 => Json(InfluxV2Error {
                 code: influx_v2_code(self.code).into(),
@@ -195,6 +200,7 @@ impl From<EngineError> for Failure {
             ErrorKind::Invalid => ErrorCode::Invalid,
             ErrorKind::OverLimit => ErrorCode::OverLimit,
             ErrorKind::NotFound => ErrorCode::NotFound,
+            ErrorKind::Gone => ErrorCode::Gone,
             ErrorKind::Conflict => ErrorCode::Conflict,
             ErrorKind::Overloaded => ErrorCode::Overloaded,
             ErrorKind::DiskFull => ErrorCode::DiskFull,

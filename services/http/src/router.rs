@@ -49,6 +49,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::points::router())
         .merge(resources::query::router())
         .merge(resources::latest::router())
+        .merge(resources::watch::router())
         .merge(resources::timelines::router())
         .merge(resources::facets::router())
         .merge(resources::names::router())
@@ -65,6 +66,7 @@ pub(crate) fn router(app: &App) -> Router {
     let (router, document) = routes().split_for_parts();
     router
         .merge(resources::docs::router(document))
+        .merge(resources::guide::router())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CompressionLayer::new())

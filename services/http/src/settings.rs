@@ -36,6 +36,8 @@ pub struct HttpSettings {
     pub writes_in_flight_max: usize,
     /// Queries and searches that run at once, each on a thread, but for queries of cold points. Default 16.
     pub queries_in_flight_max: usize,
+    /// Watches that are open at once. Default 256.
+    pub watches_max: usize,
     /// Threads and limits of queries; at most 64 of cold points run at once.
     pub query: QuerySettings,
     /// How long a request waits for its turn before it is refused as overload. Default 5 s.
@@ -60,6 +62,7 @@ impl Default for HttpSettings {
             connections_max: 10_000,
             writes_in_flight_max: 32,
             queries_in_flight_max: 16,
+            watches_max: 256,
             query: QuerySettings::default(),
             turn_timeout: Duration::from_secs(5),
             drain_timeout: Duration::from_secs(4),

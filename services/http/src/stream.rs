@@ -102,6 +102,15 @@ pub(crate) fn client_left(error: io::Error) -> Failure {
     Failure::new(tideline_openapi::ErrorCode::Internal, error.to_string())
 }
 
+/// An answer of `content_type` whose parts come through `parts`, for as long as they come.
+pub(crate) fn live(content_type: &'static str, parts: mpsc::Receiver<io::Result<Bytes>>) -> Response {
+    let body = Body::new(ChunkedAnswer {
+        first: None,
+        rest: parts,
+    });
+    ([(header::CONTENT_TYPE, content_type)], body).into_response()
+}
+
 struct ChunkedAnswer {
     first: Option<Bytes>,
     rest: mpsc::Receiver<io::Result<Bytes>>,

@@ -27,6 +27,7 @@ use crate::sharding::ShardedDelta;
 use crate::shared::{SHARD, Shared};
 use crate::store::Committed;
 use crate::tables::Table;
+use crate::tail::TailEntry;
 
 /// How long buffered writes stay unsynced at most, and how often the head's age is looked at.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -276,10 +277,17 @@ impl Worker {
             .commits
             .fetch_add(group.len() as u64, Ordering::Relaxed);
         let head = Arc::clone(&self.shared.state.read().active);
+        let mut applied = Vec::with_capacity(group.len());
         for (sequence, write) in (first.0..).map(SequenceNumber).zip(group) {
             self.apply(&head, &write, sequence);
             let _ = write.reply.send(Ok(Committed { sequence }));
+            applied.push(TailEntry {
+                sequence,
+                table: write.table.id(),
+                encoded: write.encoded,
+            });
         }
+        self.shared.tail.push(applied);
     }
 
     fn apply(&self, head: &Head, write: &Write, sequence: SequenceNumber) {
@@ -345,6 +353,12 @@ impl Worker {
             shared.directory.removed(table.id(), &record.timelines);
             table.timelines_removed();
         }
+        let (table, encoded) = (table.id(), encoded.clone());
+        shared.tail.push([TailEntry {
+            sequence,
+            table,
+            encoded,
+        }]);
         deleted?;
         pass("delete", "apply", When::After)?;
         Ok(Committed { sequence })

@@ -47,6 +47,7 @@ mod shared;
 pub mod store;
 pub mod survey;
 pub mod tables;
+mod tail;
 pub mod window;
 
 pub use error::{Result, StoreError};
@@ -60,4 +61,5 @@ pub use shared::Stamps;
 pub use store::{Committed, SeriesStore, StoreStats, TimelineDirectory};
 pub use survey::{HeadSurvey, SegmentSurvey, Survey, TableSurvey};
 pub use tables::Table;
+pub use tail::{TailEntry, TailError, TailPart};
 pub use tideline_chunk::{DELETE_TIMELINES_MAX, DeleteRecord as Delete};

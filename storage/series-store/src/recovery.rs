@@ -25,6 +25,7 @@ use crate::sharding::ShardedDelta;
 use crate::shared::{SHARD, Shared, State, Tables};
 use crate::store::{SeriesStore, TimelineDirectory};
 use crate::tables::Table;
+use crate::tail::{Tail, TailEntry};
 
 /// A store that has read its manifest and not yet its journal.
 #[derive(Debug)]
@@ -113,6 +114,7 @@ impl Recovery {
             deletes: self.deletes.clone(),
             waiting_rows: BTreeMap::new(),
             newest: None,
+            tail: Tail::new(from, self.settings.tail_bytes_max),
         };
         let head = Head::new(from);
         let older = self
@@ -135,6 +137,7 @@ impl Recovery {
             deletes,
             waiting_rows,
             newest,
+            tail,
             ..
         } = replay;
         let state = State {
@@ -158,6 +161,7 @@ impl Recovery {
             self.tables,
             self.requests,
             self.orphans,
+            tail,
         ));
         *shared.waiting_rows.lock() = waiting_rows;
         if let Some(newest) = newest {
@@ -180,6 +184,7 @@ struct Replay<'a> {
     waiting_rows: BTreeMap<SequenceNumber, (TableId, Bytes)>,
     /// The newest instant that was met.
     newest: Option<i64>,
+    tail: Tail,
 }
 
 impl Replay<'_> {
@@ -230,6 +235,11 @@ impl Replay<'_> {
                 .requests
                 .remember(delta.table, request, self.recovery.clock.now(), settings);
         }
+        self.tail.push([TailEntry {
+            sequence,
+            table: delta.table,
+            encoded: Bytes::copy_from_slice(entry),
+        }]);
         self.found.deltas += 1;
         self.found.points += delta
             .groups

@@ -25,6 +25,8 @@ pub struct Settings {
     pub requests_max: usize,
     /// How long such an outcome is remembered.
     pub request_ttl: Duration,
+    /// Bytes of the newest journal entries that are kept in memory for those who watch.
+    pub tail_bytes_max: usize,
 }
 
 impl Default for Settings {
@@ -38,6 +40,7 @@ impl Default for Settings {
             windows_per_seal_max: 24,
             requests_max: 100_000,
             request_ttl: Duration::from_secs(24 * 3_600),
+            tail_bytes_max: 16 << 20,
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::schema::TableSchema;
 use crate::settings::Settings;
 use crate::store::TimelineDirectory;
 use crate::tables::Table;
+use crate::tail::Tail;
 use crate::window::Window;
 
 /// The one shard of a single process.
@@ -72,6 +73,7 @@ pub(crate) struct Shared {
     next_id: AtomicU64,
     /// Segments out of the manifest, until nobody reads them.
     pub(crate) retired: Retired,
+    pub(crate) tail: Tail,
     pub(crate) sealing: Mutex<SealProgress>,
     /// Signalled when a head is frozen or sealed, when a seal fails, and at the end.
     pub(crate) sealing_changed: Condvar,
@@ -155,6 +157,7 @@ impl Shared {
         tables: Tables,
         requests: Requests,
         orphans: Vec<SegmentRef>,
+        tail: Tail,
     ) -> Self {
         let stored = StoredClock {
             now: state.manifest.cursor.trusted_now,
@@ -185,6 +188,7 @@ impl Shared {
             edit: Mutex::default(),
             next_id,
             retired: Retired::new(orphans),
+            tail,
             sealing_changed: Condvar::new(),
         }
     }

@@ -22,6 +22,7 @@ use crate::seal::Sealer;
 use crate::shared::{Shared, Stamps};
 use crate::survey::Survey;
 use crate::tables::Table;
+use crate::tail::{TailError, TailPart};
 
 /// Keeps what the store must not know: the identities behind timeline ids.
 pub trait TimelineDirectory: Send + Sync {
@@ -337,6 +338,37 @@ impl SeriesStore {
     /// What time it is, as far as it can be trusted, and whether expiry may go by it.
     pub fn trusted_now(&self) -> TrustedNow {
         self.shared.trusted_now()
+    }
+
+    // --- watching --------------------------------------------------------------------------------------
+
+    /// The place in the journal after everything that was committed so far.
+    pub fn tail_end(&self) -> SequenceNumber {
+        self.shared.tail.end()
+    }
+
+    /// What was written to a table from a place in the journal on, deletes included: at least one entry where there is
+    /// any, and at most about `bytes_max` of them.
+    ///
+    /// From memory, which holds the newest entries of all tables up to [`Settings::tail_bytes_max`](crate::Settings).
+    /// What comes out has been acknowledged, and queries see it.
+    pub fn tail(
+        &self,
+        table: &Table,
+        from: SequenceNumber,
+        bytes_max: usize,
+    ) -> std::result::Result<TailPart, TailError> {
+        self.shared.tail.read(table.id(), from, bytes_max)
+    }
+
+    /// Has `wake` called whenever the tail has grown. It is called on the committer's thread and must not block.
+    pub fn on_tail_change(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.shared.tail.on_change(Box::new(wake));
+    }
+
+    /// Calls everybody who waits for the tail, because something else has changed that they look at.
+    pub fn wake_watchers(&self) {
+        self.shared.tail.wake();
     }
 
     // --- operation -------------------------------------------------------------------------------------

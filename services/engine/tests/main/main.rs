@@ -8,3 +8,4 @@ mod growth;
 mod heat;
 mod settings;
 mod support;
+mod watch;

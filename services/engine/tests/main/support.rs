@@ -36,8 +36,13 @@ impl Fixture {
     }
 
     pub(crate) fn open(&self) -> Engine {
+        self.open_with(|_| {})
+    }
+
+    pub(crate) fn open_with(&self, set: impl FnOnce(&mut Settings)) -> Engine {
         let backend = Arc::new(MemoryBackend::open(&self.disk));
-        let settings = Settings::new(self.index.path().join("index"));
+        let mut settings = Settings::new(self.index.path().join("index"));
+        set(&mut settings);
         Engine::open(backend, Arc::new(self.clock.clone()), settings).expect("the engine opens")
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod clock;
 pub(crate) mod docs;
 pub(crate) mod facets;
+pub(crate) mod guide;
 mod influx;
 pub(crate) mod influx_v1;
 pub(crate) mod influx_v2;
@@ -16,6 +17,7 @@ pub(crate) mod query;
 pub(crate) mod statistics;
 pub(crate) mod tables;
 pub(crate) mod timelines;
+pub(crate) mod watch;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

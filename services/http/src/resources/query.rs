@@ -34,7 +34,7 @@ use crate::failure::{Failure, Result};
 use crate::resources::{QueryFailures, TablePath};
 use crate::stream;
 
-pub(crate) use self::format::Options;
+pub(crate) use self::format::{Options, put_json_text, put_json_time, put_json_value};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(query))

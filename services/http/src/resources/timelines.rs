@@ -213,7 +213,8 @@ fn detail(timeline: Timeline, request_id: RequestId) -> Json<TimelineDetail> {
     })
 }
 
-fn view(timeline: Timeline) -> TimelineView {
+/// A timeline as answers show it.
+pub(crate) fn view(timeline: Timeline) -> TimelineView {
     TimelineView {
         id: timeline.id.to_string(),
         measurement: timeline.measurement,

@@ -199,6 +199,12 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .within(1, 256),
     Key::new(
+        "http.watches_max",
+        "Watches of tables (server-sent events) that are open at once.",
+        |config| Slot::Count(&mut config.http.watches_max),
+    )
+    .within(0, 100_000),
+    Key::new(
         "http.turn_timeout",
         "How long a request waits for its turn before it is refused as overload.",
         |config| Slot::Duration(&mut config.http.turn_timeout),

@@ -135,12 +135,12 @@ pub(super) fn flat_tag<'a>(key: &'a str, columns: &[String]) -> Cow<'a, str> {
     key.into()
 }
 
-pub(super) fn put_json_text(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn put_json_text(text: &str, out: &mut Vec<u8>) {
     // Writing a text to memory cannot fail.
     let _ = serde_json::to_writer(out, text);
 }
 
-pub(super) fn put_json_value(value: ValueRef<'_>, integers: IntegerForm, out: &mut Vec<u8>) {
+pub(crate) fn put_json_value(value: ValueRef<'_>, integers: IntegerForm, out: &mut Vec<u8>) {
     let is_quoted = match value {
         ValueRef::Float(value) => !value.is_finite(),
         ValueRef::Signed(value) => {
@@ -174,7 +174,7 @@ pub(super) fn put_plain_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
 }
 
 /// A time as a JSON value; `null` for the start of a range that has none.
-pub(super) fn put_json_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
+pub(crate) fn put_json_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
     match form {
         _ if nanos == i64::MIN => out.extend_from_slice(b"null"),
         TimeForm::Nanos => out.extend_from_slice(itoa::Buffer::new().format(nanos).as_bytes()),

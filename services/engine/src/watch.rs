@@ -1,0 +1,466 @@
+//! Watching a table: what is written to it from a cursor on, as it is acknowledged.
+//!
+//! 1. The store's tail gives the deltas behind the cursor; each is decoded here, for this watcher alone, so what nobody
+//!    watches costs nothing.
+//! 2. The timelines of a delta that meet the condition are remembered by ordinal, until an edit of their attributes.
+//! 3. Rows of those timelines become *parts* of a bounded size, each with the cursor behind it. Whoever goes on from
+//!    there gets the rest: each row once, in the journal's order.
+//!
+//! Timelines are told of when a delta introduces them, and when their attributes were edited and they meet the
+//! condition. Both may be told twice.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hashbrown::HashMap;
+use tideline_chunk::{Delta, DeltaGroup};
+use tideline_model::{ColumnData, Ordinal, SequenceNumber, TableId, TimelineId};
+use tideline_search_index::{Condition, Matcher, Subject, Test};
+use tideline_series_store::StoreError;
+use tideline_timeline_catalog::AttributeValue;
+
+use crate::delete::TimelineSelector;
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::find::Timeline;
+use crate::tables::Table;
+
+/// Rows that a part is made of at most, and about how many bytes of values.
+const PART_ROWS_MAX: usize = 2_000;
+const PART_BYTES_MAX: usize = 256 << 10;
+/// Bytes of journal that one step looks at, and parts that it makes, each at most: what bounds its memory.
+const STEP_BYTES_MAX: usize = 4 << 20;
+const STEP_PARTS_MAX: usize = 16;
+/// Timelines that one part tells of.
+const PART_TIMELINES_MAX: usize = 500;
+
+/// What is watched.
+#[derive(Debug, Clone)]
+pub struct WatchRequest {
+    /// Of which timelines; it may not ask when they were seen, which every point changes.
+    pub timelines: TimelineSelector,
+    /// Which fields; empty = all.
+    pub fields: Vec<String>,
+    /// Tell of points.
+    pub tell_points: bool,
+    /// Tell of timelines that are new or edited.
+    pub tell_timelines: bool,
+    /// Where to go on; `None` = from now.
+    pub from: Option<WatchCursor>,
+}
+
+/// A place in what is written to a table. Its text form is opaque to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WatchCursor {
+    table: TableId,
+    sequence: SequenceNumber,
+    /// Rows of that delta that have been told.
+    rows: u64,
+    /// Edits of attributes that have been told.
+    edits: u64,
+}
+
+/// The text is no cursor of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this is no cursor of a watch; use the `id` of an event as it was sent")]
+pub struct BadCursor;
+
+/// Part of what a watcher is told, with the cursor behind it.
+#[derive(Debug)]
+pub struct WatchPart {
+    /// Where to go on behind it.
+    pub cursor: WatchCursor,
+    /// What happened.
+    pub events: WatchEvents,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum WatchEvents {
+    /// Points were written.
+    Points(Vec<WatchedSeries>),
+    /// Timelines were introduced, or their attributes edited.
+    Timelines(Vec<Timeline>),
+}
+
+/// New points of one timeline.
+#[derive(Debug)]
+pub struct WatchedSeries {
+    /// Who wrote them; its span is not filled in.
+    pub timeline: Timeline,
+    /// Their fields.
+    pub fields: Vec<Box<str>>,
+    /// A column a field.
+    pub columns: Vec<ColumnData>,
+    /// An instant a row.
+    pub timestamps: Vec<i64>,
+}
+
+/// One who watches.
+#[derive(Debug)]
+pub struct Watcher {
+    table: Table,
+    request: WatchRequest,
+    matcher: Matcher,
+    cursor: WatchCursor,
+    /// Whether timelines meet the condition.
+    known: HashMap<Ordinal, bool>,
+}
+
+impl Engine {
+    /// Begins to watch a table.
+    ///
+    /// # Errors
+    ///
+    /// An unknown id; a condition beyond the limits, or one that asks when timelines were seen; a cursor of another table.
+    pub fn watch(&self, table: &Table, request: WatchRequest) -> Result<Watcher> {
+        let matcher = Matcher::new(&self.condition_of(table, &request.timelines)?)?;
+        if matcher.needs_seen() {
+            return Err(EngineError::Invalid(
+                "a watch cannot ask for first_seen or last_seen, which every point changes".into(),
+            ));
+        }
+        let from_now = || WatchCursor {
+            table: table.points.id(),
+            edits: table.catalog.reader().edit_counter(),
+            sequence: self.store.tail_end(),
+            rows: 0,
+        };
+        let cursor = request.from.unwrap_or_else(from_now);
+        if cursor.table != table.points.id() {
+            return Err(EngineError::Invalid("this cursor is of another table".into()));
+        }
+        Ok(Watcher {
+            table: table.clone(),
+            request,
+            matcher,
+            cursor,
+            known: HashMap::new(),
+        })
+    }
+
+    fn condition_of(&self, table: &Table, selector: &TimelineSelector) -> Result<Condition> {
+        match selector {
+            TimelineSelector::Condition(condition) => Ok(condition.clone()),
+            TimelineSelector::Ids(ids) => {
+                let known = ids
+                    .iter()
+                    .map(|id| self.visible(table, *id).map(|_| id.to_string()));
+                let texts = known
+                    .map(|id| id.map(AttributeValue::Text))
+                    .collect::<Result<_>>()?;
+                Ok(Condition::leaf(Subject::Id, Test::In(texts)))
+            }
+        }
+    }
+}
+
+impl Watcher {
+    /// Where it stands.
+    pub fn cursor(&self) -> WatchCursor {
+        self.cursor
+    }
+
+    /// What has happened since the step before, up to a few MiB; nothing when it has caught up with the table.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::WatchLost`] where what followed the cursor is not kept any more; that of a dropped table.
+    pub fn step(&mut self, engine: &Engine) -> Result<Vec<WatchPart>> {
+        let table = &self.table.clone();
+        let current = engine.store.table(table.name().as_str())?;
+        if current.id() != table.points.id() {
+            return Err(StoreError::TableDropped(table.points.id()).into());
+        }
+        let mut parts = Vec::new();
+        self.tell_edits(engine, table, &mut parts)?;
+        let entries = engine
+            .store
+            .tail(&table.points, self.cursor.sequence, STEP_BYTES_MAX)
+            .map_err(EngineError::WatchLost)?;
+        for entry in entries.entries {
+            if parts.len() >= STEP_PARTS_MAX {
+                return Ok(parts);
+            }
+            let delta = Delta::decode(&entry.encoded).map_err(|error| {
+                EngineError::Store(StoreError::Delta {
+                    sequence: entry.sequence.0,
+                    cause: error,
+                })
+            })?;
+            if entry.sequence != self.cursor.sequence {
+                self.cursor.rows = 0;
+            }
+            self.cursor.sequence = entry.sequence;
+            if !self.tell(table, &delta, &mut parts) {
+                return Ok(parts);
+            }
+            self.pass(SequenceNumber(entry.sequence.0 + 1));
+            if let Some(last) = parts.last_mut() {
+                // So that whoever goes on from it does not need this delta any more.
+                last.cursor = self.cursor;
+            }
+        }
+        self.pass(entries.next);
+        Ok(parts)
+    }
+
+    fn pass(&mut self, sequence: SequenceNumber) {
+        if sequence > self.cursor.sequence {
+            self.cursor.sequence = sequence;
+            self.cursor.rows = 0;
+        }
+    }
+
+    /// Timelines whose attributes were edited, and that meet the condition now.
+    fn tell_edits(&mut self, engine: &Engine, table: &Table, parts: &mut Vec<WatchPart>) -> Result<()> {
+        let edited: Vec<Ordinal> = {
+            let reader = table.catalog.reader();
+            let edited = reader.edits_since(self.cursor.edits).collect();
+            // A counter that fell is of edits that a crash undid.
+            self.cursor.edits = reader.edit_counter();
+            edited
+        };
+        edited.iter().for_each(|ordinal| {
+            self.known.remove(ordinal);
+        });
+        if !self.request.tell_timelines {
+            return Ok(());
+        }
+        let met: Vec<Ordinal> = edited
+            .into_iter()
+            .filter(|ordinal| self.meets(table, *ordinal))
+            .collect();
+        for ordinals in met.chunks(PART_TIMELINES_MAX) {
+            let described = engine.describe_all(table, ordinals)?;
+            parts.push(WatchPart {
+                cursor: self.cursor,
+                events: WatchEvents::Timelines(described),
+            });
+        }
+        Ok(())
+    }
+
+    /// Tells of a delta from the cursor's row on; whether all of it was told.
+    fn tell(&mut self, table: &Table, delta: &Delta, parts: &mut Vec<WatchPart>) -> bool {
+        if delta
+            .delete
+            .as_ref()
+            .is_some_and(|delete| delete.removes_timelines)
+        {
+            // Their ordinals may come back as others.
+            self.known.clear();
+        }
+        let ordinals = self.wanted(table, &delta.timelines);
+        if self.request.tell_timelines && self.cursor.rows == 0 {
+            let new: Vec<TimelineId> = delta.new_timelines.iter().map(|timeline| timeline.id).collect();
+            let new: Vec<Ordinal> = self.wanted(table, &new).into_iter().flatten().collect();
+            let described = new
+                .iter()
+                .filter_map(|ordinal| table.describe(*ordinal))
+                .collect::<Vec<_>>();
+            let mut described = described.into_iter().peekable();
+            while described.peek().is_some() {
+                parts.push(WatchPart {
+                    // Behind it come the rows of the same delta: told again, it is told twice.
+                    cursor: self.cursor,
+                    events: WatchEvents::Timelines(described.by_ref().take(PART_TIMELINES_MAX).collect()),
+                });
+            }
+        }
+        if !self.request.tell_points || ordinals.iter().all(Option::is_none) {
+            return true;
+        }
+        let mut before = 0;
+        for group in &delta.groups {
+            let ordinals = &ordinals;
+            let rows = GroupRows {
+                group,
+                ordinals,
+                before,
+            };
+            if !self.tell_rows(table, &rows, parts) {
+                return false;
+            }
+            before += group.rows() as u64;
+        }
+        true
+    }
+
+    /// Tells of the rows of a group from the cursor's on; whether it came to their end.
+    fn tell_rows(&mut self, table: &Table, rows: &GroupRows<'_>, parts: &mut Vec<WatchPart>) -> bool {
+        let GroupRows {
+            group,
+            ordinals,
+            before,
+        } = *rows;
+        let told = self.cursor.rows.saturating_sub(before);
+        let mut at = usize::try_from(told).unwrap_or(usize::MAX);
+        let is_wanted = |name: &str| {
+            self.request.fields.is_empty() || self.request.fields.iter().any(|field| field == name)
+        };
+        let places: Vec<usize> = (0..group.fields.len())
+            .filter(|place| is_wanted(&group.fields[*place]))
+            .collect();
+        if places.is_empty() {
+            return true;
+        }
+        while at < group.rows() {
+            if parts.len() >= STEP_PARTS_MAX {
+                return false;
+            }
+            let mut part = Part::new(group, &places);
+            while at < group.rows() && !part.is_full() {
+                let timeline = group.timelines[at] as usize;
+                if ordinals[timeline].is_some() {
+                    part.push(timeline, at);
+                }
+                at += 1;
+            }
+            self.cursor.rows = before + at as u64;
+            let series =
+                part.into_series(|timeline| ordinals[timeline].and_then(|ordinal| table.describe(ordinal)));
+            if !series.is_empty() {
+                parts.push(WatchPart {
+                    cursor: self.cursor,
+                    events: WatchEvents::Points(series),
+                });
+            }
+        }
+        true
+    }
+
+    /// The ordinals of those timelines that are wanted.
+    fn wanted(&mut self, table: &Table, ids: &[TimelineId]) -> Vec<Option<Ordinal>> {
+        let ordinals: Vec<Option<Ordinal>> = {
+            let reader = table.catalog.reader();
+            ids.iter().map(|id| reader.by_id(*id)).collect()
+        };
+        let wanted = ordinals.into_iter();
+        wanted
+            .map(|ordinal| ordinal.filter(|ordinal| self.meets(table, *ordinal)))
+            .collect()
+    }
+
+    fn meets(&mut self, table: &Table, ordinal: Ordinal) -> bool {
+        let matcher = &self.matcher;
+        *self.known.entry(ordinal).or_insert_with(|| {
+            let reader = table.catalog.reader();
+            let entry = reader.entry(ordinal);
+            entry.is_some_and(|entry| matcher.matches(&entry, None))
+        })
+    }
+}
+
+/// The rows of a group, and whose they are.
+struct GroupRows<'a> {
+    group: &'a DeltaGroup,
+    /// The wanted ones of the delta's timelines.
+    ordinals: &'a [Option<Ordinal>],
+    /// Rows of the delta that come before the group.
+    before: u64,
+}
+
+/// Rows of one group, gathered by timeline.
+struct Part<'a> {
+    group: &'a DeltaGroup,
+    places: &'a [usize],
+    /// In the order in which timelines come first.
+    rows: Vec<(usize, Vec<usize>)>,
+    place_of: HashMap<usize, usize>,
+    count: usize,
+    bytes: usize,
+}
+
+impl<'a> Part<'a> {
+    fn new(group: &'a DeltaGroup, places: &'a [usize]) -> Self {
+        Self {
+            group,
+            places,
+            rows: Vec::new(),
+            place_of: HashMap::new(),
+            count: 0,
+            bytes: 0,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.count >= PART_ROWS_MAX || self.bytes >= PART_BYTES_MAX
+    }
+
+    fn push(&mut self, timeline: usize, row: usize) {
+        let place = *self.place_of.entry(timeline).or_insert_with(|| {
+            self.rows.push((timeline, Vec::new()));
+            self.rows.len() - 1
+        });
+        self.rows[place].1.push(row);
+        self.count += 1;
+        let bytes = |place: &usize| match &self.group.columns[*place] {
+            ColumnData::String(texts) => texts.get(row).len(),
+            _ => 8,
+        };
+        self.bytes += 8 + self.places.iter().map(bytes).sum::<usize>();
+    }
+
+    fn into_series(self, describe: impl Fn(usize) -> Option<Timeline>) -> Vec<WatchedSeries> {
+        let Self {
+            group, places, rows, ..
+        } = self;
+        let series = |(timeline, rows): (usize, Vec<usize>)| {
+            Some(WatchedSeries {
+                timeline: describe(timeline)?,
+                fields: places.iter().map(|place| group.fields[*place].clone()).collect(),
+                columns: places
+                    .iter()
+                    .map(|place| gather(&group.columns[*place], &rows))
+                    .collect(),
+                timestamps: rows.iter().map(|row| group.timestamps[*row]).collect(),
+            })
+        };
+        rows.into_iter().filter_map(series).collect()
+    }
+}
+
+/// Some rows of a column.
+fn gather(column: &ColumnData, rows: &[usize]) -> ColumnData {
+    let rows = rows.iter().copied();
+    match column {
+        ColumnData::Float(values) => ColumnData::Float(rows.map(|row| values[row]).collect()),
+        ColumnData::Signed(values) => ColumnData::Signed(rows.map(|row| values[row]).collect()),
+        ColumnData::Unsigned(values) => ColumnData::Unsigned(rows.map(|row| values[row]).collect()),
+        ColumnData::Boolean(values) => ColumnData::Boolean(rows.map(|row| values[row]).collect()),
+        ColumnData::String(texts) => ColumnData::String(rows.map(|row| texts.get(row)).collect()),
+    }
+}
+
+impl fmt::Display for WatchCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            table,
+            sequence,
+            rows,
+            edits,
+        } = self;
+        write!(f, "{:x}-{:x}-{rows:x}-{edits:x}", table.0, sequence.0)
+    }
+}
+
+impl FromStr for WatchCursor {
+    type Err = BadCursor;
+
+    fn from_str(text: &str) -> std::result::Result<Self, BadCursor> {
+        let numbers = text.split('-').map(|part| u64::from_str_radix(part, 16));
+        let numbers: Vec<u64> = numbers
+            .collect::<std::result::Result<_, _>>()
+            .map_err(|_| BadCursor)?;
+        let [table, sequence, rows, edits] = numbers[..] else {
+            return Err(BadCursor);
+        };
+        Ok(Self {
+            table: TableId(u32::try_from(table).map_err(|_| BadCursor)?),
+            sequence: SequenceNumber(sequence),
+            rows,
+            edits,
+        })
+    }
+}

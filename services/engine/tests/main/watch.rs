@@ -1,0 +1,222 @@
+//! Watching: each acknowledged point of the wanted timelines once, in order, from any cursor on.
+
+use tideline_engine::watch::{WatchCursor, WatchEvents, WatchPart, WatchRequest, Watcher};
+use tideline_engine::{Engine, ErrorKind, Table, TimelineSelector};
+use tideline_model::{ColumnData, TableName, TableSpec};
+use tideline_search_index::{Condition, Subject, Test};
+
+use crate::support::{Fixture, found, set_owner, write};
+
+fn request(condition: Condition) -> WatchRequest {
+    WatchRequest {
+        timelines: TimelineSelector::Condition(condition),
+        fields: Vec::new(),
+        tell_points: true,
+        tell_timelines: false,
+        from: None,
+    }
+}
+
+/// Everything that there is to tell, and the cursor behind each point.
+fn told(watcher: &mut Watcher, engine: &Engine) -> Vec<(String, WatchCursor)> {
+    let mut told = Vec::new();
+    loop {
+        let parts = watcher.step(engine).expect("a step");
+        if parts.is_empty() {
+            return told;
+        }
+        for part in parts {
+            let WatchPart { cursor, events } = part;
+            match events {
+                WatchEvents::Points(series) => {
+                    for series in series {
+                        let host = series.timeline.tags[0].1.clone();
+                        for (row, time) in series.timestamps.iter().enumerate() {
+                            let values = series.fields.iter().zip(&series.columns);
+                            let values: Vec<String> = values
+                                .map(|(field, column)| format!("{field}={}", shown(column, row)))
+                                .collect();
+                            told.push((format!("{host} {time} {}", values.join(",")), cursor));
+                        }
+                    }
+                }
+                WatchEvents::Timelines(timelines) => told.extend(timelines.into_iter().map(|timeline| {
+                    let attributes: Vec<&String> = timeline.attributes.keys().collect();
+                    (format!("{} has {attributes:?}", timeline.tags[0].1), cursor)
+                })),
+            }
+        }
+    }
+}
+
+fn shown(column: &ColumnData, row: usize) -> String {
+    match column {
+        ColumnData::Float(values) => values[row].to_string(),
+        ColumnData::Signed(values) => format!("{}i", values[row]),
+        ColumnData::Unsigned(values) => format!("{}u", values[row]),
+        ColumnData::Boolean(values) => values[row].to_string(),
+        ColumnData::String(texts) => format!("{:?}", texts.get(row)),
+    }
+}
+
+fn texts(told: &[(String, WatchCursor)]) -> Vec<&str> {
+    told.iter().map(|(text, _)| text.as_str()).collect()
+}
+
+fn table(engine: &Engine) -> Table {
+    engine.default_table().expect("the default table")
+}
+
+#[test]
+fn what_is_written_from_now_on_to_wanted_timelines_is_told_in_order() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = table(&engine);
+    write(&engine, &table, "m,host=a f=0 1\n");
+    let mut watcher = engine
+        .watch(&table, request(Condition::tag("host", "a")))
+        .expect("a watch");
+    assert!(told(&mut watcher, &engine).is_empty());
+    write(
+        &engine,
+        &table,
+        "m,host=a f=1,g=\"x\" 2\nm,host=b f=9 2\nm,host=a f=2 1\n",
+    );
+    write(&engine, &table, "m,host=b f=9 3\n");
+    let got = told(&mut watcher, &engine);
+    assert_eq!(texts(&got), ["a 2 f=1,g=\"x\"", "a 1 f=2"]);
+    let of_field = WatchRequest {
+        fields: vec!["g".into()],
+        from: Some(watcher.cursor()),
+        ..request(Condition::All)
+    };
+    let mut of_field = engine.watch(&table, of_field).expect("a watch");
+    write(&engine, &table, "m,host=b f=1,g=\"y\" 4\nm,host=b f=2 5\n");
+    assert_eq!(texts(&told(&mut of_field, &engine)), ["b 4 g=\"y\""]);
+    assert!(told(&mut watcher, &engine).is_empty());
+}
+
+#[test]
+fn from_any_cursor_on_the_rest_is_told_once_also_after_a_restart() {
+    let fixture = Fixture::new();
+    let (all, begin) = {
+        let engine = fixture.open();
+        let table = table(&engine);
+        let mut watcher = engine.watch(&table, request(Condition::All)).expect("a watch");
+        let begin = watcher.cursor();
+        // One batch that is told in several parts, between two small ones.
+        write(&engine, &table, "m,host=a f=0 0\n");
+        let lines: String = (0..7_000)
+            .map(|row| format!("m,host=h{} f={row}i {row}\n", row % 3))
+            .collect();
+        write(&engine, &table, &lines.replace("i ", " "));
+        write(&engine, &table, "m,host=a f=1 1\n");
+        let all = told(&mut watcher, &engine);
+        engine.close().expect("a clean close");
+        (all, begin)
+    };
+    assert_eq!(all.len(), 7_002);
+    let mut cursors: Vec<WatchCursor> = all.iter().map(|(_, cursor)| *cursor).collect();
+    cursors.dedup();
+    assert!(cursors.len() > 4, "the batch is told in parts: {cursors:?}");
+    let engine = fixture.open();
+    let table = table(&engine);
+    for cursor in [begin].into_iter().chain(cursors) {
+        let text = cursor.to_string();
+        let resumed = WatchRequest {
+            from: Some(text.parse().expect("a cursor reads back")),
+            ..request(Condition::All)
+        };
+        let mut watcher = engine.watch(&table, resumed).expect("a watch");
+        let told_before = all
+            .iter()
+            .rposition(|(_, told)| *told == cursor)
+            .map_or(0, |last| last + 1);
+        assert_eq!(
+            texts(&told(&mut watcher, &engine)),
+            texts(&all[told_before..]),
+            "from {text}"
+        );
+    }
+}
+
+#[test]
+fn timelines_are_told_when_they_come_and_when_an_edit_makes_them_wanted() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = table(&engine);
+    write(&engine, &table, "m,host=a f=1 1\n");
+    let owned = Condition::leaf(Subject::Attribute("owner".into()), Test::Exists);
+    let wanted = WatchRequest {
+        tell_timelines: true,
+        ..request(Condition::Or(vec![Condition::tag("host", "b"), owned]))
+    };
+    let mut watcher = engine.watch(&table, wanted).expect("a watch");
+    write(
+        &engine,
+        &table,
+        "m,host=a f=1 2\nm,host=b f=1 2\nm,host=c f=1 2\n",
+    );
+    assert_eq!(texts(&told(&mut watcher, &engine)), ["b has []", "b 2 f=1"]);
+    let a = found(&engine, &table, Condition::tag("host", "a"))["a"].id;
+    set_owner(&engine, &table, a, "me");
+    assert_eq!(texts(&told(&mut watcher, &engine)), ["a has [\"owner\"]"]);
+    write(&engine, &table, "m,host=a f=1 3\n");
+    assert_eq!(texts(&told(&mut watcher, &engine)), ["a 3 f=1"]);
+}
+
+#[test]
+fn what_cannot_be_told_is_refused_by_name() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = table(&engine);
+    let other = TableName::new("other").expect("valid");
+    let other = engine.create_table(other, TableSpec::default()).expect("a table");
+    let of_other = engine
+        .watch(&other, request(Condition::All))
+        .expect("a watch")
+        .cursor();
+    let from = |cursor| WatchRequest {
+        from: Some(cursor),
+        ..request(Condition::All)
+    };
+    let refused = engine
+        .watch(&table, from(of_other))
+        .expect_err("of another table");
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let seen = Condition::leaf(Subject::LastSeen, Test::TimeRange(tideline_model::TimeRange::ALL));
+    assert_eq!(
+        engine.watch(&table, request(seen)).expect_err("seen").kind(),
+        ErrorKind::Invalid
+    );
+    assert!("1-2-3".parse::<WatchCursor>().is_err() && "1-2-3-x".parse::<WatchCursor>().is_err());
+    let table_number = of_other.to_string();
+    let ahead = format!("{}-ffffff-0-0", table_number.split('-').next().expect("a number"));
+    let mut ahead = engine
+        .watch(&other, from(ahead.parse().expect("a cursor")))
+        .expect("its form is right");
+    assert_eq!(
+        ahead.step(&engine).expect_err("ahead of the journal").kind(),
+        ErrorKind::Gone
+    );
+    let mut watcher = engine.watch(&other, request(Condition::All)).expect("a watch");
+    engine.drop_table("other").expect("it goes");
+    assert_eq!(
+        watcher.step(&engine).expect_err("dropped").kind(),
+        ErrorKind::NotFound
+    );
+}
+
+#[test]
+fn a_watcher_that_stays_away_too_long_is_told_so() {
+    let fixture = Fixture::new();
+    let engine = fixture.open_with(|settings| settings.store.tail_bytes_max = 200);
+    let table = table(&engine);
+    let mut watcher = engine.watch(&table, request(Condition::All)).expect("a watch");
+    for at in 0..50 {
+        write(&engine, &table, &format!("m,host=a f={at} {at}\n"));
+    }
+    let lost = watcher.step(&engine).expect_err("the first are gone");
+    assert_eq!(lost.kind(), ErrorKind::Gone);
+    assert!(lost.to_string().contains("not kept any more"), "{lost}");
+}

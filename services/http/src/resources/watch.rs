@@ -1,0 +1,309 @@
+//! `/v1/tables/{table}/watch`: what is written from now, or from a cursor on, as server-sent events.
+//!
+//! Whatever can be refused is refused with its status before the first event. Then a task of its own looks after the
+//! watch: it waits for news, has the engine look what there is on a blocking thread, and hands the text on. A client
+//! that takes it slowly slows its watch alone; when what it has not seen is not kept any more, it is told so.
+
+mod event;
+
+use std::io;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use bytes::Bytes;
+use tideline_engine::TimelineSelector;
+use tideline_engine::watch::{WatchCursor, WatchPart, WatchRequest as EngineRequest, Watcher};
+use tideline_openapi::DurationText;
+use tideline_openapi::query as wire;
+use tideline_openapi::watch::{WatchKind, WatchQuery, WatchRequest};
+use tideline_search_index as index;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::event::EventText;
+use crate::app::{App, blocking};
+use crate::condition::to_selector;
+use crate::context::RequestId;
+use crate::extract::{Json, Path, Query};
+use crate::failure::{Failure, Result};
+use crate::resources::{Failures, TablePath};
+use crate::stream;
+
+const CONTENT_TYPE: &str = "text/event-stream";
+/// Parts between a watch and its connection.
+const QUEUE_PARTS: usize = 4;
+/// A comment goes out after this silence, so that both ends notice when the other is gone.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// News are gathered for so long: many small writes make one look.
+const GATHER: Duration = Duration::from_millis(10);
+/// The longest watch that can be asked for by time.
+const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(watch_by_body, watch_by_address))
+}
+
+/// Watch a table
+///
+/// New points of any set of timelines, and timelines that are new or edited, as server-sent events while they are
+/// acknowledged. Events:
+///
+/// * `ready` first: where the watch begins (`WatchReady`).
+/// * `points` (`WatchPoints`): new points by timeline. A point that is written again is told again.
+/// * `timelines` (`WatchTimelines`): timelines that were introduced or whose attributes were edited, as they are now. One may
+///   be told twice.
+/// * `failed` last (`ErrorBody`): the watch cannot go on, for instance because the client took events so slowly that what
+///   followed is not kept any more.
+///
+/// Each event has an `id`. Given as `from`, or as the header `Last-Event-ID`, it goes on right behind that event: nothing is
+/// missed and no point told twice, also across a restart of the service. The newest writes are kept for it
+/// in memory (16 MiB); an older `id` is refused with 410. Deletes are not told.
+///
+/// To mirror a table: watch, query everything once `ready` is there, then apply the events: those that were in the
+/// answer already say the same again.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/watch", tag = "points",
+    params(TablePath),
+    request_body = WatchRequest,
+    responses(
+        (status = 200, description = "Events, until the client leaves", content((String = "text/event-stream", example = events_example))),
+        (status = 410, description = "What followed the event is not kept any more", body = tideline_openapi::ErrorBody),
+        Failures
+    )
+)]
+async fn watch_by_body(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    headers: HeaderMap,
+    Json(request): Json<WatchRequest>,
+) -> Result<Response> {
+    answer(app, id, table, &headers, request).await
+}
+
+/// Watch a table by address
+///
+/// The same for clients that can only name an address, such as `EventSource` of browsers.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/watch", tag = "points",
+    params(TablePath, WatchQuery),
+    responses(
+        (status = 200, description = "Events, until the client leaves", content((String = "text/event-stream", example = events_example))),
+        (status = 410, description = "What followed the event is not kept any more", body = tideline_openapi::ErrorBody),
+        Failures
+    )
+)]
+async fn watch_by_address(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    headers: HeaderMap,
+    Query(query): Query<WatchQuery>,
+) -> Result<Response> {
+    answer(app, id, table, &headers, from_address(query)?).await
+}
+
+fn events_example() -> &'static str {
+    "retry: 2000\nid: 1-2a7f-0-0\nevent: ready\ndata: {\"cursor\":\"1-2a7f-0-0\"}\n\nid: 1-2a80-0-0\nevent: points\ndata: {\"series\":[{\"id\":\"3f2a9c017bde45a18c40f1e29d3b6a57\",\"measurement\":\"cpu\",\"tags\":{\"host\":\"web-1\"},\"columns\":[\"time\",\"usage_user\"],\"points\":[[\"2026-11-20T12:00:00Z\",41.5]]}]}\n\n"
+}
+
+fn from_address(query: WatchQuery) -> Result<WatchRequest> {
+    let names = |list: Option<String>| -> Vec<String> {
+        let list = list.unwrap_or_default();
+        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.map(str::to_owned).collect()
+    };
+    let kind = |name: String| match name.as_str() {
+        "points" => Ok(WatchKind::Points),
+        "timelines" => Ok(WatchKind::Timelines),
+        _ => Err(Failure::invalid(format!(
+            "{name:?} cannot be told; points and timelines can"
+        ))),
+    };
+    let selector = |json: String| {
+        serde_json::from_str::<wire::TimelineSelector>(&json).map_err(|error| {
+            Failure::invalid(format!("timelines is not what a query takes as JSON: {error}"))
+        })
+    };
+    Ok(WatchRequest {
+        timelines: query.timelines.map(selector).transpose()?,
+        fields: names(query.fields),
+        tell: names(query.tell).into_iter().map(kind).collect::<Result<_>>()?,
+        from: query.from,
+        time: query.time,
+        times: query.times,
+        int64: query.int64,
+    })
+}
+
+async fn answer(
+    app: App,
+    id: RequestId,
+    table: String,
+    headers: &HeaderMap,
+    request: WatchRequest,
+) -> Result<Response> {
+    let last_event = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let until = request
+        .time
+        .map(to_time)
+        .transpose()?
+        .map(|time| Instant::now() + time);
+    let text = EventText::new(request.times, request.int64);
+    let request = to_engine(&app, request, last_event)?;
+    let turn = app.watches.take().await?;
+    // From before the first look, so that nothing falls between.
+    let news = app.news.subscribe();
+    let engine = app.engine.clone();
+    let begun = blocking(move || {
+        let mut watcher = engine.watch(&engine.table(&table)?, request)?;
+        let begin = watcher.cursor();
+        let parts = watcher.step(&engine)?;
+        Ok((begin, watcher, parts))
+    });
+    let (begin, watcher, parts) = begun.await?;
+    let (events, receiver) = mpsc::channel(QUEUE_PARTS);
+    let watch = Watch {
+        app,
+        id,
+        watcher: Some(watcher),
+        text,
+        until,
+        news,
+        events,
+        _turn: turn,
+    };
+    tokio::spawn(watch.run(begin, parts));
+    Ok(stream::live(CONTENT_TYPE, receiver))
+}
+
+fn to_time(time: DurationText) -> Result<Duration> {
+    let time = u64::try_from(time.0).map(Duration::from_nanos);
+    time.ok().filter(|time| *time <= TIME_MAX).ok_or_else(|| {
+        Failure::invalid("a watch lasts from 0s to 7d, or without `for` until the client leaves")
+    })
+}
+
+fn to_engine(app: &App, request: WatchRequest, last_event: Option<&str>) -> Result<EngineRequest> {
+    let selector = request
+        .timelines
+        .map(|selector| to_selector(selector, app.engine.clock().now()));
+    let everything = TimelineSelector::Condition(index::Condition::All);
+    let from = last_event
+        .or(request.from.as_deref())
+        .filter(|from| !from.is_empty());
+    let from = from
+        .map(str::parse::<WatchCursor>)
+        .transpose()
+        .map_err(Failure::invalid)?;
+    let tells = |kind| request.tell.is_empty() || request.tell.contains(&kind);
+    Ok(EngineRequest {
+        timelines: selector.transpose()?.unwrap_or(everything),
+        tell_points: tells(WatchKind::Points),
+        tell_timelines: tells(WatchKind::Timelines),
+        fields: request.fields,
+        from,
+    })
+}
+
+/// An open watch.
+struct Watch {
+    app: App,
+    id: RequestId,
+    /// Away while a thread looks what there is.
+    watcher: Option<Watcher>,
+    text: EventText,
+    until: Option<Instant>,
+    news: watch::Receiver<()>,
+    events: mpsc::Sender<io::Result<Bytes>>,
+    _turn: OwnedSemaphorePermit,
+}
+
+/// What a watch does next.
+enum Next {
+    Look,
+    End,
+}
+
+impl Watch {
+    /// Tells, waits and looks until the client leaves, the time is over or the service ends.
+    async fn run(mut self, begin: WatchCursor, parts: Vec<WatchPart>) {
+        let mut sent = self.send(self.text.ready(begin)).await;
+        let mut parts: Result<Vec<WatchPart>> = Ok(parts);
+        while sent {
+            match parts {
+                Ok(parts) if parts.is_empty() => match self.wait().await {
+                    Next::Look => {}
+                    Next::End => return,
+                },
+                Ok(parts) => {
+                    for part in &parts {
+                        sent = sent && self.send(self.text.part(part)).await;
+                    }
+                    if self.is_over() {
+                        return;
+                    }
+                }
+                Err(failure) => {
+                    let text = self.text.failed(&failure.into_body(self.id.clone()));
+                    self.send(text).await;
+                    return;
+                }
+            }
+            self.news.borrow_and_update();
+            parts = self.look().await;
+        }
+    }
+
+    /// Whether the client is still there.
+    async fn send(&self, text: Vec<u8>) -> bool {
+        self.events.send(Ok(text.into())).await.is_ok()
+    }
+
+    fn is_over(&self) -> bool {
+        self.app.is_draining() || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Waits for news, with signs of life.
+    async fn wait(&mut self) -> Next {
+        loop {
+            if self.is_over() {
+                return Next::End;
+            }
+            let heartbeat = Instant::now() + HEARTBEAT;
+            let timer = self.until.map_or(heartbeat, |until| until.min(heartbeat));
+            tokio::select! {
+                changed = self.news.changed() => {
+                    if changed.is_err() {
+                        return Next::End;
+                    }
+                    sleep(GATHER).await;
+                    return if self.app.is_draining() { Next::End } else { Next::Look };
+                }
+                () = self.events.closed() => return Next::End,
+                () = sleep_until(timer) => {}
+            }
+            if !self.send(self.text.heartbeat()).await {
+                return Next::End;
+            }
+        }
+    }
+
+    /// What there is to tell.
+    async fn look(&mut self) -> Result<Vec<WatchPart>> {
+        let _turn = self.app.watch_steps.acquire().await;
+        let engine = self.app.engine.clone();
+        let mut watcher = self.watcher.take().expect("it comes back from each look");
+        let looked = blocking(move || {
+            let parts = watcher.step(&engine);
+            Ok((watcher, parts))
+        });
+        let (watcher, parts) = looked.await?;
+        self.watcher = Some(watcher);
+        Ok(parts?)
+    }
+}

@@ -1,0 +1,129 @@
+//! The text of events: what a watcher is told, as `text/event-stream` has it.
+
+use std::io::Write as _;
+
+use tideline_engine::watch::{WatchCursor, WatchEvents, WatchPart, WatchedSeries};
+use tideline_model::ColumnData;
+use tideline_openapi::ErrorBody;
+use tideline_openapi::query::{IntegerForm, TimeForm};
+use tideline_openapi::watch::{WatchReady, WatchTimelines};
+use tideline_query::ValueRef;
+
+use crate::resources::query::{put_json_text, put_json_time, put_json_value};
+use crate::resources::timelines;
+
+/// How events are written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EventText {
+    times: TimeForm,
+    integers: IntegerForm,
+}
+
+impl EventText {
+    pub(super) fn new(times: TimeForm, integers: IntegerForm) -> Self {
+        Self { times, integers }
+    }
+
+    /// The first event, with how long a client waits before it comes back, in milliseconds.
+    pub(super) fn ready(self, cursor: WatchCursor) -> Vec<u8> {
+        let mut out = b"retry: 2000\n".to_vec();
+        let ready = WatchReady {
+            cursor: cursor.to_string(),
+        };
+        put_head(Some(cursor), "ready", &mut out);
+        put_plain(&ready, &mut out);
+        out
+    }
+
+    pub(super) fn part(self, part: &WatchPart) -> Vec<u8> {
+        let mut out = Vec::new();
+        match &part.events {
+            WatchEvents::Points(series) => {
+                put_head(Some(part.cursor), "points", &mut out);
+                out.extend_from_slice(b"{\"series\":[");
+                for (at, series) in series.iter().enumerate() {
+                    if at > 0 {
+                        out.push(b',');
+                    }
+                    self.put_series(series, &mut out);
+                }
+                out.extend_from_slice(b"]}\n\n");
+            }
+            WatchEvents::Timelines(found) => {
+                put_head(Some(part.cursor), "timelines", &mut out);
+                let timelines = found.iter().cloned().map(timelines::view).collect();
+                put_plain(&WatchTimelines { timelines }, &mut out);
+            }
+        }
+        out
+    }
+
+    /// The last event. It has no id: whoever comes back goes on behind the one before.
+    pub(super) fn failed(self, error: &ErrorBody) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_head(None, "failed", &mut out);
+        put_plain(error, &mut out);
+        out
+    }
+
+    /// A comment, which clients skip.
+    pub(super) fn heartbeat(self) -> Vec<u8> {
+        b": nothing new\n\n".to_vec()
+    }
+
+    /// As a series of a query's answer.
+    fn put_series(self, series: &WatchedSeries, out: &mut Vec<u8>) {
+        let timeline = &series.timeline;
+        // Writing to memory cannot fail.
+        let _ = write!(out, "{{\"id\":\"{}\",\"measurement\":", timeline.id);
+        put_json_text(&timeline.measurement, out);
+        out.extend_from_slice(b",\"tags\":{");
+        for (at, (key, value)) in timeline.tags.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            put_json_text(key, out);
+            out.push(b':');
+            put_json_text(value, out);
+        }
+        out.extend_from_slice(b"},\"columns\":[\"time\"");
+        for field in &series.fields {
+            out.push(b',');
+            put_json_text(field, out);
+        }
+        out.extend_from_slice(b"],\"points\":[");
+        for (row, time) in series.timestamps.iter().enumerate() {
+            out.extend_from_slice(if row == 0 { b"[" } else { b",[" });
+            put_json_time(*time, self.times, out);
+            for column in &series.columns {
+                out.push(b',');
+                put_json_value(value_at(column, row), self.integers, out);
+            }
+            out.push(b']');
+        }
+        out.extend_from_slice(b"]}");
+    }
+}
+
+fn put_head(cursor: Option<WatchCursor>, event: &str, out: &mut Vec<u8>) {
+    if let Some(cursor) = cursor {
+        let _ = writeln!(out, "id: {cursor}");
+    }
+    let _ = write!(out, "event: {event}\ndata: ");
+}
+
+/// JSON has no line breaks of its own, so it is one line of data.
+fn put_plain(data: &impl serde::Serialize, out: &mut Vec<u8>) {
+    let _ = serde_json::to_writer(&mut *out, data);
+    out.extend_from_slice(b"\n\n");
+}
+
+fn value_at(column: &ColumnData, row: usize) -> ValueRef<'_> {
+    match column {
+        ColumnData::Float(values) => ValueRef::Float(values[row]),
+        ColumnData::Signed(values) => ValueRef::Signed(values[row]),
+        ColumnData::Unsigned(values) => ValueRef::Unsigned(values[row]),
+        ColumnData::Boolean(values) => ValueRef::Boolean(values[row]),
+        ColumnData::String(texts) => ValueRef::String(texts.get(row)),
+    }
+}

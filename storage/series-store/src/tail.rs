@@ -1,0 +1,201 @@
+//! The end of the journal in memory: the newest deltas as they were written, for those who watch what comes in.
+//!
+//! A delta is kept as its journal entry, which is at hand anyway: keeping it costs a reference, and whoever watches
+//! decodes it. The oldest go first when the budget is full, so a watcher that is too slow, or away for too long, is
+//! told that it has missed some. A start fills it from the journal that it replays.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use tideline_model::{SequenceNumber, TableId};
+
+/// The newest journal entries.
+#[derive(Default)]
+pub(crate) struct Tail {
+    bytes_max: usize,
+    entries: Mutex<Entries>,
+    wakers: RwLock<Vec<Waker>>,
+}
+
+/// Called when there is something new to see. It must not block: the committer calls it.
+type Waker = Box<dyn Fn() + Send + Sync>;
+
+#[derive(Debug, Default)]
+struct Entries {
+    /// In the order of their sequences.
+    kept: VecDeque<TailEntry>,
+    bytes: usize,
+    /// Every entry from here on is kept.
+    from: SequenceNumber,
+    /// The sequence after the newest entry.
+    end: SequenceNumber,
+}
+
+/// A delta as the journal has it.
+#[derive(Debug, Clone)]
+pub struct TailEntry {
+    /// Its place in the journal.
+    pub sequence: SequenceNumber,
+    /// The table that it was written to.
+    pub table: TableId,
+    /// The encoded [`Delta`](tideline_chunk::Delta).
+    pub encoded: Bytes,
+}
+
+/// What follows a place in the journal, of one table.
+#[derive(Debug, Clone)]
+pub struct TailPart {
+    /// Its deltas, in order.
+    pub entries: Vec<TailEntry>,
+    /// Where to go on: nothing before it is missing from `entries`.
+    pub next: SequenceNumber,
+}
+
+/// A place in the journal from which it cannot be told what followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TailError {
+    /// Some of what followed is not in memory any more.
+    #[error("what was written right after this cursor is not kept any more")]
+    TooOld,
+    /// The journal does not reach that far: the place is of another store, or of writes that were lost unsynced.
+    #[error("the journal does not reach as far as this cursor")]
+    NotReached,
+}
+
+impl Tail {
+    /// An empty one, for entries from `from` on.
+    pub(crate) fn new(from: SequenceNumber, bytes_max: usize) -> Self {
+        let entries = Entries {
+            from,
+            end: from,
+            ..Entries::default()
+        };
+        Self {
+            bytes_max,
+            entries: Mutex::new(entries),
+            wakers: RwLock::default(),
+        }
+    }
+
+    /// Takes in entries that readers see by now, then tells everybody.
+    pub(crate) fn push(&self, entries: impl IntoIterator<Item = TailEntry>) {
+        {
+            let mut state = self.entries.lock();
+            for entry in entries {
+                state.push(entry, self.bytes_max);
+            }
+        }
+        self.wake();
+    }
+
+    /// Calls everybody who wants to be told.
+    pub(crate) fn wake(&self) {
+        self.wakers.read().iter().for_each(|wake| wake());
+    }
+
+    pub(crate) fn on_change(&self, wake: Waker) {
+        self.wakers.write().push(wake);
+    }
+
+    /// The sequence after the newest entry.
+    pub(crate) fn end(&self) -> SequenceNumber {
+        self.entries.lock().end
+    }
+
+    /// What was written to `table` from `from` on: at least one entry where there is any, and at most about `bytes_max`.
+    pub(crate) fn read(
+        &self,
+        table: TableId,
+        from: SequenceNumber,
+        bytes_max: usize,
+    ) -> Result<TailPart, TailError> {
+        let state = self.entries.lock();
+        if from < state.from {
+            return Err(TailError::TooOld);
+        }
+        if from > state.end {
+            return Err(TailError::NotReached);
+        }
+        let first = state.kept.partition_point(|entry| entry.sequence < from);
+        let mut part = TailPart {
+            entries: Vec::new(),
+            next: state.end,
+        };
+        let mut bytes = 0;
+        for entry in state.kept.range(first..).filter(|entry| entry.table == table) {
+            if bytes >= bytes_max {
+                part.next = entry.sequence;
+                break;
+            }
+            bytes += entry.encoded.len();
+            part.entries.push(entry.clone());
+        }
+        Ok(part)
+    }
+}
+
+impl Entries {
+    fn push(&mut self, entry: TailEntry, bytes_max: usize) {
+        self.end = SequenceNumber(entry.sequence.0 + 1);
+        self.bytes += entry.encoded.len();
+        self.kept.push_back(entry);
+        while self.bytes > bytes_max {
+            let Some(oldest) = self.kept.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.encoded.len();
+            self.from = SequenceNumber(oldest.sequence.0 + 1);
+        }
+    }
+}
+
+impl fmt::Debug for Tail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tail").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(sequence: u64, table: u32, bytes: usize) -> TailEntry {
+        TailEntry {
+            sequence: SequenceNumber(sequence),
+            table: TableId(table),
+            encoded: vec![0; bytes].into(),
+        }
+    }
+
+    fn read(tail: &Tail, table: u32, from: u64, bytes_max: usize) -> Result<(Vec<u64>, u64), TailError> {
+        let part = tail.read(TableId(table), SequenceNumber(from), bytes_max)?;
+        let sequences = part.entries.iter().map(|entry| entry.sequence.0).collect();
+        Ok((sequences, part.next.0))
+    }
+
+    #[test]
+    fn a_table_is_read_in_parts_and_the_rest_is_skipped() {
+        let tail = Tail::new(SequenceNumber(5), 1_000);
+        assert_eq!(read(&tail, 1, 5, 10), Ok((vec![], 5)));
+        tail.push([entry(5, 1, 10), entry(6, 2, 10), entry(8, 1, 10), entry(9, 2, 10)]);
+        assert_eq!(read(&tail, 1, 5, 10), Ok((vec![5], 8)));
+        assert_eq!(read(&tail, 1, 8, 10), Ok((vec![8], 10)));
+        assert_eq!(read(&tail, 2, 5, 11), Ok((vec![6, 9], 10)));
+        assert_eq!(read(&tail, 3, 7, 10), Ok((vec![], 10)));
+        assert_eq!(read(&tail, 1, 4, 10), Err(TailError::TooOld));
+        assert_eq!(read(&tail, 1, 11, 10), Err(TailError::NotReached));
+    }
+
+    #[test]
+    fn the_oldest_go_when_the_budget_is_full() {
+        let tail = Tail::new(SequenceNumber(0), 25);
+        tail.push((0..4).map(|sequence| entry(sequence, 1, 10)));
+        assert_eq!(read(&tail, 1, 1, 100), Err(TailError::TooOld));
+        assert_eq!(read(&tail, 1, 2, 100), Ok((vec![2, 3], 4)));
+        tail.push([entry(4, 1, 1_000)]);
+        assert_eq!(read(&tail, 1, 4, 100), Err(TailError::TooOld));
+        assert_eq!(read(&tail, 1, 5, 100), Ok((vec![], 5)));
+    }
+}

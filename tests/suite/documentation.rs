@@ -1,0 +1,224 @@
+//! Every example of the guide in `docs/` works: its commands run in order against a server of the page's own, and what
+//! a page shows as an answer is what came, as far as it shows it (`…` stands for anything).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tideline_tests::corpora::workspace;
+use tideline_tests::server::{DataFolder, binary};
+use tideline_tests::subset;
+use tideline_tests::{Client, Launch, Response};
+
+/// The address that the pages use.
+const ADDRESS: &str = "localhost:8490";
+
+/// A fenced block of a page.
+struct Block {
+    language: String,
+    line: usize,
+    text: String,
+}
+
+#[test]
+fn every_example_of_the_guide_works() {
+    let mut pages: Vec<PathBuf> = fs::read_dir(workspace().join("docs"))
+        .expect("the guide is there")
+        .map(|entry| entry.expect("a page").path())
+        .collect();
+    pages.sort();
+    let mut commands = 0;
+    for page in &pages {
+        commands += check(page);
+    }
+    println!("{} pages, {commands} commands", pages.len());
+    assert!(
+        pages.len() > 10 && commands > 25,
+        "{} pages, {commands} commands",
+        pages.len()
+    );
+}
+
+fn check(page: &Path) -> usize {
+    let name = page.file_name().expect("a file").to_string_lossy().into_owned();
+    let blocks = blocks(&fs::read_to_string(page).expect("it is text"));
+    if !blocks.iter().any(|block| block.language == "sh") {
+        return 0;
+    }
+    let folder = DataFolder::new();
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    let files = folder.beside("files");
+    fs::create_dir(&files).expect("a folder");
+    fs::write(
+        files.join("rooms.csv"),
+        "room,host,ts,temperature\nroom,attic,1700000000,21.5\n",
+    )
+    .expect("a file");
+    let mut commands = 0;
+    let mut last: Option<Response> = None;
+    for block in &blocks {
+        let place = format!("{name}:{}", block.line);
+        match block.language.as_str() {
+            "sh" => {
+                for command in commands_of(&block.text) {
+                    commands += 1;
+                    settle(last.take(), None, &place);
+                    last = run(&command, &client, &files, &place);
+                }
+            }
+            "json" => {
+                let got = last
+                    .take()
+                    .unwrap_or_else(|| panic!("{place}: no command before this answer"));
+                settle(Some(got), Some(&block.text), &place);
+            }
+            _ => {}
+        }
+    }
+    settle(last, None, &name);
+    commands
+}
+
+/// An answer is a success, unless the page shows a failure.
+fn settle(answer: Option<Response>, shown: Option<&str>, place: &str) {
+    let Some(answer) = answer else { return };
+    let shows_failure = shown.is_some_and(|shown| shown.contains("\"code\""));
+    assert_eq!(answer.is_success(), !shows_failure, "{place}: {}", answer.text());
+    if let Some(shown) = shown {
+        check_answer(shown, &answer.json(), place);
+    }
+}
+
+/// The fenced blocks of a page.
+fn blocks(page: &str) -> Vec<Block> {
+    let mut found = Vec::new();
+    let mut open: Option<Block> = None;
+    for (line, text) in (1..).zip(page.lines()) {
+        match (text.strip_prefix("```"), &mut open) {
+            (Some(language), None) => {
+                open = Some(Block {
+                    language: language.trim().to_owned(),
+                    line,
+                    text: String::new(),
+                });
+            }
+            (Some(_), Some(_)) => found.extend(open.take()),
+            (None, Some(block)) => {
+                block.text.push_str(text);
+                block.text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a block is not closed");
+    found
+}
+
+/// The commands of a block: each begins a line with `curl` or `tideline`, and may go on over line ends in quotes or
+/// behind a backslash.
+fn commands_of(block: &str) -> Vec<Vec<String>> {
+    let mut commands: Vec<String> = Vec::new();
+    for line in block.lines().filter(|line| !line.starts_with('#')) {
+        let begins = line.starts_with("curl ") || line.starts_with("tideline ");
+        match commands.last_mut() {
+            Some(command) if !begins => {
+                command.push('\n');
+                command.push_str(line);
+            }
+            _ => commands.push(line.to_owned()),
+        }
+    }
+    let split =
+        |command: &String| shell_words::split(command).unwrap_or_else(|error| panic!("{error}: {command}"));
+    commands.iter().map(split).collect()
+}
+
+fn run(command: &[String], client: &Client, files: &Path, place: &str) -> Option<Response> {
+    match command[0].as_str() {
+        "curl" => Some(curl(&command[1..], client, place)),
+        "tideline" => {
+            let ran = Command::new(binary())
+                .args(&command[1..])
+                .current_dir(files)
+                .env("TIDELINE_SERVER", format!("http://{}", client.address()))
+                .env("HOME", files)
+                .output()
+                .expect("the binary runs");
+            let text = String::from_utf8_lossy(&ran.stderr);
+            assert!(
+                ran.status.success(),
+                "{place}: {command:?} ended with {}: {text}",
+                ran.status
+            );
+            None
+        }
+        other => panic!("{place}: {other} is not run here"),
+    }
+}
+
+/// What curl would send. Only what the pages use is understood.
+fn curl(words: &[String], client: &Client, place: &str) -> Response {
+    let (mut method, mut url, mut body) = (None, None, None);
+    let mut headers: Vec<(String, String)> = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || {
+            words
+                .next()
+                .unwrap_or_else(|| panic!("{place}: {word} has no value"))
+                .clone()
+        };
+        match word.as_str() {
+            "-s" | "-i" | "-N" => {}
+            "-X" => method = Some(value()),
+            "-d" | "--data-binary" => body = Some(value()),
+            "-H" => {
+                let header = value();
+                let (name, value) = header.split_once(": ").expect("a header has a name and a value");
+                headers.push((name.to_owned(), value.to_owned()));
+            }
+            option if option.starts_with('-') => panic!("{place}: curl {option} is not known here"),
+            address => url = Some(address.to_owned()),
+        }
+    }
+    let url = url.unwrap_or_else(|| panic!("{place}: no address"));
+    let path = url
+        .strip_prefix(ADDRESS)
+        .unwrap_or_else(|| panic!("{place}: {url} is not at {ADDRESS}"));
+    if body.is_some() && !headers.iter().any(|(name, _)| name == "content-type") {
+        headers.push(("content-type".into(), "application/x-www-form-urlencoded".into()));
+    }
+    let method = method.unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let body = body.unwrap_or_default();
+    let answer = client.send(&method, path, &headers, body.as_bytes());
+    answer.unwrap_or_else(|error| panic!("{place}: {error}"))
+}
+
+/// The answer is what the page shows, as far as it shows it.
+fn check_answer(shown: &str, got: &Value, place: &str) {
+    let shown: Value = serde_json::from_str(shown).unwrap_or_else(|error| panic!("{place}: {error}"));
+    if let Err(difference) = subset::holds(got, &to_pattern(&shown)) {
+        panic!("{place}: {difference}\n{got:#}");
+    }
+}
+
+/// `…` becomes a pattern for anything; at the end of a list it stands for all further entries.
+fn to_pattern(shown: &Value) -> Value {
+    match shown {
+        Value::String(text) if text == "…" => json!("<any>"),
+        Value::Array(shown) => match shown.split_last() {
+            Some((last, rest)) if last == "…" => {
+                rest.iter().map(to_pattern).chain([json!("...")]).collect()
+            }
+            _ => shown.iter().map(to_pattern).collect(),
+        },
+        Value::Object(shown) => {
+            let members = shown.iter().map(|(key, shown)| (key.clone(), to_pattern(shown)));
+            members.collect::<serde_json::Map<_, _>>().into()
+        }
+        shown => shown.clone(),
+    }
+}
