@@ -26,7 +26,8 @@ pub struct ErrorBody {
     /// By what it was passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<u64>,
-    /// Whether sending the same request again can help. The header `Retry-After` says when.
+    /// Whether sending the same request again can help. The header `Retry-After` says when. With `all_rejected` it can
+    /// where one of the `rejects` is `retryable`.
     pub retryable: bool,
     /// Names the request in the log; also in the header `X-Request-Id`.
     pub request_id: String,

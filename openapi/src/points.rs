@@ -45,6 +45,9 @@ pub struct Reject {
     pub reason: String,
     /// How it begins, or its measurement.
     pub excerpt: String,
+    /// Whether it may be stored when it is sent again later; left out where not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retryable: bool,
 }
 
 /// A JSON body of points. `[point, …]` without the outer object is read too.

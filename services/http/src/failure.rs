@@ -16,6 +16,8 @@ use crate::context::{Dialect, RequestContext, RequestId};
 
 /// Most bytes of an error text in a header.
 const HEADER_TEXT_BYTES_MAX: usize = 1_024;
+/// When to send lines again whose timelines a table does not take just now: room comes in slots of ten seconds.
+const GROWTH_WAIT: Duration = Duration::from_secs(5);
 const INFLUX_ERROR: HeaderName = HeaderName::from_static("x-influxdb-error");
 
 /// The result of a handler.
@@ -75,6 +77,19 @@ impl Failure {
             actual: self.limit.map(|(_, actual)| actual),
             request_id: id.into(),
             rejects: self.rejects,
+        }
+    }
+
+    /// No point of a write was stored. Of the `rejected` lines so many may be stored later.
+    pub(crate) fn none_stored(message: String, rejects: Vec<Reject>, retryable: u64, rejected: u64) -> Self {
+        let code = match retryable == rejected {
+            true => ErrorCode::TooManyTimelines,
+            false => ErrorCode::AllRejected,
+        };
+        Self {
+            rejects,
+            retry_after: (retryable > 0).then_some(GROWTH_WAIT),
+            ..Self::new(code, message)
         }
     }
 

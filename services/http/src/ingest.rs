@@ -5,7 +5,7 @@ use std::time::Instant;
 use axum::http::HeaderMap;
 use tideline_engine::{Engine, ErrorKind, Table, WriteOptions, WriteOutcome};
 use tideline_ingest_protocols::{DecodeOptions, json, line_protocol, ndjson};
-use tideline_model::{PointBatch, Precision, SeriesResolver};
+use tideline_model::{PointBatch, Precision, SeriesResolver, Timestamp};
 
 use crate::app::{App, blocking};
 use crate::body::Received;
@@ -27,6 +27,8 @@ pub(crate) struct Write {
     pub(crate) protocol: &'static str,
     pub(crate) format: Format,
     pub(crate) precision: Precision,
+    /// The time of points that have none; `None` = that of the decoding.
+    pub(crate) default_time: Option<Timestamp>,
     pub(crate) target: Target,
     pub(crate) options: WriteOptions,
 }
@@ -76,7 +78,7 @@ fn commit(engine: &Engine, body: &[u8], write: &Write) -> Result<Written> {
     }
     let options = DecodeOptions {
         precision: write.precision,
-        ..DecodeOptions::new(engine.clock().now())
+        ..DecodeOptions::new(write.default_time.unwrap_or_else(|| engine.clock().now()))
     };
     let resolver = engine.resolver(&table);
     let batch = match &tag {

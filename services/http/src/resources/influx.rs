@@ -33,6 +33,7 @@ pub(super) async fn write(
         protocol,
         format: Format::Lines,
         precision: precision.map(parse_precision).transpose()?.unwrap_or_default(),
+        default_time: None,
         target: Target::Database(database),
         options: WriteOptions {
             durability: None,

@@ -2,8 +2,9 @@
 
 use axum::extract::{Request, State};
 use serde::Deserialize;
+use tideline_engine::growth::is_growth_refusal;
 use tideline_engine::{WriteOptions, WriteOutcome};
-use tideline_model::Precision;
+use tideline_model::{Precision, Timestamp};
 use tideline_openapi::delete::{DeletePoints, DeleteReport};
 use tideline_openapi::points::{PointsBody, Reject, WriteReport};
 use tideline_openapi::table::Durability;
@@ -38,6 +39,10 @@ struct WriteQuery {
     /// The unit of integer times: `ns` (default), `us`, `ms`, `s`, `m`, `h`.
     #[param(example = "ns")]
     precision: Option<String>,
+    /// The time of points that have none, in nanoseconds since 1970; without it, that of their arrival. Whoever sends
+    /// such points again gives the time of the first attempt, so that they overwrite themselves.
+    #[param(example = 1_795_176_000_000_000_000_i64)]
+    time: Option<i64>,
     /// What the acknowledgement promises; without it the table's setting holds.
     durability: Option<Durability>,
 }
@@ -98,12 +103,15 @@ async fn write(
         ));
     };
     let precision = query.precision.as_deref().map(parse_precision).transpose()?;
+    let default_time = query.time.map(Timestamp::from_nanos).transpose();
+    let default_time = default_time.map_err(|error| Failure::invalid(format!("time: {error}")))?;
     let request_key = ingest::request_key(request.headers())?;
     let received = body::receive(request, &app, BodyLimits::writes(&app.settings)).await?;
     let write = Write {
         protocol,
         format,
         precision: precision.unwrap_or_default(),
+        default_time,
         target: Target::Table(table),
         options: WriteOptions {
             durability: query.durability.map(Into::into),
@@ -171,6 +179,7 @@ fn report(outcome: WriteOutcome, id: RequestId) -> Result<WriteReport> {
     let rejects: Vec<Reject> = shown
         .map(|reject| Reject {
             line: reject.line,
+            retryable: is_growth_refusal(&reject.reason),
             reason: reject.reason,
             excerpt: reject.excerpt,
         })
@@ -178,15 +187,12 @@ fn report(outcome: WriteOutcome, id: RequestId) -> Result<WriteReport> {
     if let (0, Some(first)) = (outcome.points, rejects.first()) {
         let (rejected, line, reason) = (outcome.rejected, first.line, &first.reason);
         let message = format!("none of {rejected} points could be stored; the first, line {line}: {reason}");
-        let code = if outcome.retryable == rejected {
-            ErrorCode::TooManyTimelines
-        } else {
-            ErrorCode::AllRejected
-        };
-        return Err(Failure {
+        return Err(Failure::none_stored(
+            message,
             rejects,
-            ..Failure::new(code, message)
-        });
+            outcome.retryable,
+            rejected,
+        ));
     }
     Ok(WriteReport {
         points: outcome.points,

@@ -206,6 +206,28 @@ fn new_timelines_beyond_the_limit_are_refused_for_now() {
         (&json!("too_many_timelines"), &json!(true))
     );
     assert!(!refused.header("retry-after").is_empty());
+    // Where some lines are bad for good and others for now, the answer says of each which it is.
+    let mixed = format!("nonsense\n{}", lines(5, 7));
+    let refused = server.post(&path, "text/plain", mixed);
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    let answer = refused.value();
+    assert_eq!(
+        (&answer["code"], &answer["retryable"]),
+        (&json!("all_rejected"), &json!(true))
+    );
+    assert!(!refused.header("retry-after").is_empty());
+    let marks: Vec<_> = answer["rejects"]
+        .as_array()
+        .expect("named")
+        .iter()
+        .map(|reject| reject.get("retryable").cloned())
+        .collect();
+    assert_eq!(marks, [None, Some(json!(true)), Some(json!(true))]);
+    let refused = server.post(&path, "text/plain", "nonsense\n");
+    assert_eq!(
+        (refused.status, &refused.value()["retryable"]),
+        (422, &json!(false))
+    );
     for (path, status) in [
         ("/write?db=ages&precision=s", 503),
         ("/api/v2/write?bucket=ages&precision=s", 429),

@@ -141,3 +141,38 @@ fn points_without_a_time_get_that_of_their_arrival() {
     let found = server.get("/v1/tables/default/timelines").expect(200);
     assert_eq!(found["timelines"][0]["last_seen"], crate::client::NOW);
 }
+
+#[test]
+fn whoever_sends_again_can_say_when_points_without_a_time_were_first_sent() {
+    let server = Server::start();
+    let path = format!("{POINTS}?precision=s&time=1700000000987654321");
+    for _ in 0..2 {
+        server.clock.advance(5_000_000_000);
+        server
+            .post(&path, "text/plain", "m,host=a f=1\nm,host=a f=2 1600000000")
+            .expect(200);
+    }
+    let found = server.get("/v1/tables/default/timelines").expect(200);
+    assert_eq!(
+        found["timelines"][0]["last_seen"], "2023-11-14T22:13:20Z",
+        "in whole units"
+    );
+    let count = json!({"range": {}, "aggregate": {"functions": ["count"]}});
+    let answer = server
+        .post("/v1/tables/default/query", "application/json", count.to_string())
+        .expect(200);
+    assert!(answer.to_string().contains(",2]"), "each is one point: {answer}");
+    let wrong = server
+        .post(
+            &format!("{POINTS}?time=9223372036854775807"),
+            "text/plain",
+            "m f=1",
+        )
+        .expect(400);
+    assert!(
+        wrong["message"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("time: ")),
+        "{wrong}"
+    );
+}
