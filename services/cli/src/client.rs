@@ -13,14 +13,12 @@ use ureq::{Agent, Body};
 mod profile;
 
 use crate::error::{CliError, Refusal, Result};
-pub(crate) use profile::{ConnectionArguments, TableArguments};
+pub(crate) use profile::{ConnectionArguments, TableArguments, duration};
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an answer may take to begin: longer than the time that a server gives a query.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(180);
 /// Most bytes of an answer that is read as a whole.
-const ANSWER_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 30;
 /// Most bytes of an answer that says what went wrong.
 const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 
@@ -42,12 +40,22 @@ pub(crate) struct Answer {
 }
 
 impl Client {
-    fn new(base: String, token: Option<&str>, table: String, connections: usize) -> Self {
+    /// `silence_max`: how long the server may take no byte and send none, at whatever point of a request.
+    fn new(
+        base: String,
+        token: Option<&str>,
+        table: String,
+        connections: usize,
+        silence_max: Duration,
+    ) -> Self {
+        let connect_timeout = CONNECT_TIMEOUT.min(silence_max);
         let agent = Agent::config_builder()
             // A proxy of the environment would be asked for servers of this machine too, and see the token.
             .proxy(None)
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_recv_response(Some(ANSWER_TIMEOUT))
+            .timeout_connect(Some(connect_timeout))
+            .timeout_recv_response(Some(silence_max))
+            .timeout_per_read(Some(silence_max))
+            .timeout_per_write(Some(silence_max))
             .max_idle_connections(connections)
             .max_idle_connections_per_host(connections)
             .http_status_as_error(false)
@@ -89,6 +97,26 @@ impl Client {
             .header("content-type", "application/json")
             .header("accept", "application/json");
         self.text_of(request.send(body.to_string()))
+    }
+
+    /// Asks for an answer of at most so many bytes; `None` when it is longer.
+    pub(crate) fn post_within(&self, path: &str, body: &Value, bytes_max: u64) -> Result<Option<String>> {
+        let request = self.signed(self.agent.post(self.url(path)));
+        let request = request
+            .header("content-type", "application/json")
+            .header("accept", "application/json");
+        let answer = request
+            .send(body.to_string())
+            .map_err(|error| self.unreachable(&error))?;
+        if !answer.status().is_success() {
+            return Err(self.refusal(&self.read(answer, REFUSAL_BYTES_MAX)?));
+        }
+        let body = answer.into_body().into_with_config().limit(bytes_max);
+        match body.read_to_string() {
+            Ok(text) => Ok(Some(text)),
+            Err(ureq::Error::BodyExceedsLimit(_)) => Ok(None),
+            Err(error) => Err(self.unreachable(&error)),
+        }
     }
 
     /// Changes something.

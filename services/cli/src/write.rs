@@ -11,13 +11,15 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tideline_model::{Clock, SystemClock};
 
+mod body;
 mod csv;
 mod cutter;
 mod feed;
 mod input;
+mod outcome;
 mod pace;
 mod progress;
 mod record;
@@ -25,7 +27,7 @@ mod rejects;
 mod resume;
 mod sender;
 
-use crate::client::{Client, TableArguments};
+use crate::client::{Client, TableArguments, duration};
 use crate::error::{CliError, Result};
 use crate::output;
 use csv::CsvArguments;
@@ -45,7 +47,7 @@ Examples:
   tideline write rooms.csv --measurement room --tag host --field temperature:float --time ts --time-format s
 
 Where the same point occurs twice with different values, either may win; --parallel 1 keeps the order of files and
-lines. Lines without a time get that of their arrival.
+lines. Lines without a time get that at which they were read.
 
 Exit status: 0 all stored, 1 something was rejected or not sent, 2 wrong usage.";
 
@@ -97,7 +99,7 @@ pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
     let client = arguments.connection.client_of(usize::from(arguments.parallel))?;
     let (resume, acknowledged) = match &arguments.resume {
         Some(path) => {
-            let (log, acknowledged) = ResumeLog::open(path, &client, new_run())?;
+            let (log, acknowledged) = ResumeLog::open(path, &client, reading(arguments)?, new_run())?;
             (Some(log), acknowledged)
         }
         None => (None, resume::Acknowledged::default()),
@@ -115,19 +117,38 @@ pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
         rejects: &rejects,
         progress: &progress,
     };
-    let feed = Feed::new(inputs, acknowledged, arguments, &run);
+    let feed = Feed::new(inputs, acknowledged, arguments, &run, sender.pace.stopped());
     let is_shown = !arguments.quiet && !arguments.connection.server.json;
     let outcome = transfer(feed, &sender, usize::from(arguments.parallel), is_shown);
     let shown = summary(arguments, &client, &progress, &rejects);
     outcome?;
-    match progress.rejected() {
-        0 => shown,
-        rejected => Err(CliError::Incomplete(format!(
+    let figures = progress.figures();
+    match (figures.rejected, figures.rejected_before) {
+        (0, 0) => shown,
+        (0, before) => Err(CliError::Incomplete(format!(
+            "{} rows were not stored by earlier runs",
+            output::count(before)
+        ))),
+        (rejected, _) => Err(CliError::Incomplete(format!(
             "{} of {} rows were not stored",
             output::count(rejected),
-            output::count(rejected + progress.points())
+            output::count(rejected + figures.points)
         ))),
     }
+}
+
+/// What decides how bytes become points, by the names of options.
+fn reading(arguments: &WriteArguments) -> Result<Map<String, Value>> {
+    let mapping = serde_json::to_value(&arguments.csv).map_err(|error| CliError::usage(error.to_string()))?;
+    let mut reading = match mapping {
+        Value::Object(reading) => reading,
+        _ => Map::new(),
+    };
+    reading.insert("precision".into(), arguments.precision.as_str().into());
+    reading.insert("format".into(), json!(arguments.format));
+    // What was not said is left out, so that an option that is added later changes nothing.
+    reading.retain(|_, value| !value.is_null() && value != &json!([]));
+    Ok(reading)
 }
 
 /// Refuses to write into what is read.
@@ -200,9 +221,11 @@ fn summary(
                 "points": figures.points,
                 "values": figures.values,
                 "rejected": figures.rejected,
+                "rejected_before": figures.rejected_before,
                 "acknowledged_before_bytes": figures.skipped_bytes,
                 "retries": figures.retries,
                 "seconds": figures.seconds,
+                "notes": progress.notes(),
             })
             .to_string(),
         );
@@ -211,7 +234,7 @@ fn summary(
         return Ok(());
     }
     output::print(&figures.to_string())?;
-    for line in rejects.first() {
+    for line in progress.notes().iter().chain(&rejects.first()) {
         eprintln!("{line}");
     }
     if let (Some(path), true) = (&arguments.rejects, figures.rejected > 0) {
@@ -223,12 +246,6 @@ fn summary(
 /// Names a run, so that its batches can be told from those of any other.
 fn new_run() -> String {
     format!("{:x}-{:x}", SystemClock.now().nanos(), std::process::id())
-}
-
-fn duration(text: &str) -> std::result::Result<std::time::Duration, String> {
-    let nanos = tideline_model::time::parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
-    let nanos = nanos.ok_or_else(|| "write a duration such as 90s, 5m or 1h".to_owned())?;
-    Ok(std::time::Duration::from_nanos(nanos))
 }
 
 fn batch_bytes(text: &str) -> std::result::Result<usize, String> {

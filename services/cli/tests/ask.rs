@@ -23,6 +23,34 @@ fn filled() -> Lab {
 const RANGE: [&str; 4] = ["--from", "2023-11-14T22:13:20Z", "--to", "2023-11-14T22:14:20Z"];
 
 #[test]
+fn all_ids_are_shown_however_many_pages_they_take() {
+    let lab = Lab::start();
+    let text: String = (0..10_050).map(|n| format!("m,host=h{n} v=1 1\n")).collect();
+    let file = lab.file("in.lp", text);
+    lab.ok(&["write", &file, "--quiet"]);
+    let first = lab.run(&["find", "--ids", "--limit", "10000"]);
+    assert!(
+        first.out.lines().count() == 10_000 && first.err.contains("--all shows all"),
+        "{}",
+        first.err
+    );
+    let shown = lab.run(&["find", "--ids", "--all"]);
+    let ids: std::collections::BTreeSet<&str> = shown.out.lines().collect();
+    assert!(
+        ids.len() == 10_050 && shown.err.is_empty(),
+        "{} {}",
+        ids.len(),
+        shown.err
+    );
+    assert_eq!(
+        lab.run(&["find", "--all"]).code,
+        2,
+        "tables of that length help nobody"
+    );
+    assert_eq!(lab.ok(&["find", "--ids", "--all", "host=h7"]).lines().count(), 1);
+}
+
+#[test]
 fn timelines_are_found_by_typed_conditions() {
     let lab = filled();
     let ids = |conditions: &[&str]| {

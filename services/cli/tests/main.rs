@@ -8,3 +8,4 @@ mod operate;
 mod process;
 mod serve;
 mod write;
+mod write_again;

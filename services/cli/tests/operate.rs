@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, Pretender, at_home, ended};
 use crate::process::{output, text, tideline};
 
 /// Points of every type, in two measurements.
@@ -13,6 +13,48 @@ all,host=c f=-0.3333333333333333,b=false -5
 un\\,usual,k=v fie\\ ld=1 1
 un\\,usual,k=v fie\\ ld=2i 2
 ";
+
+#[test]
+fn pages_of_an_export_are_bounded_in_bytes() {
+    const POINTS: u64 = 300;
+    let long = "x".repeat(200_000);
+    let server = Pretender::start(move |_, request| {
+        if request.head.starts_with("GET") {
+            let field = r#"{"measurement":"m","field":"s","types":["string"]}"#;
+            return (200, "", format!(r#"{{"fields":[{field}]}}"#));
+        }
+        let question: serde_json::Value = serde_json::from_slice(&request.body).expect("JSON");
+        let first = question["page"]
+            .as_str()
+            .map_or(0, |page| page.parse().expect("a number"));
+        let end = POINTS.min(first + question["limit"].as_u64().expect("a number"));
+        let points: Vec<String> = (first..end).map(|n| format!(r#"[{n},"{long}"]"#)).collect();
+        let next = match end < POINTS {
+            true => format!("\"{end}\""),
+            false => "null".to_owned(),
+        };
+        let points = points.join(",");
+        let series =
+            format!(r#"{{"measurement":"m","tags":{{}},"columns":["time","s"],"points":[{points}]}}"#);
+        (200, "", format!(r#"{{"series":[{series}],"next":{next}}}"#))
+    });
+    let home = tempfile::tempdir().expect("a folder");
+    let ended = ended(at_home(&["export", "--server", &server.url], home.path()));
+    assert_eq!((ended.code, ended.out.lines().count()), (0, 300), "{}", ended.err);
+    let limits: Vec<u64> = server
+        .requests()
+        .iter()
+        .filter_map(|request| {
+            serde_json::from_slice::<serde_json::Value>(&request.body).ok()?["limit"].as_u64()
+        })
+        .collect();
+    // The first answer is 60 MB and given up; then as many as make some 4 MiB.
+    assert_eq!(limits[..2], [1_000, 125]);
+    assert!(
+        limits[2..].iter().all(|limit| (15..25).contains(limit)),
+        "{limits:?}"
+    );
+}
 
 #[test]
 fn what_is_exported_is_the_same_when_it_is_written_again() {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use serde::Deserialize;
@@ -40,6 +41,9 @@ pub(crate) struct ConnectionArguments {
     /// Answer in JSON, for programs
     #[arg(help_heading = "Server", long)]
     pub(crate) json: bool,
+    /// How long the server may be silent before it counts as unreachable
+    #[arg(help_heading = "Server", long, value_name = "DURATION", default_value = "3m", value_parser = some_time)]
+    timeout: Duration,
 }
 
 /// How a table of a server is reached.
@@ -110,7 +114,23 @@ impl ConnectionArguments {
             token.as_deref(),
             table.unwrap_or_else(|| DEFAULT_TABLE.to_owned()),
             connections,
+            self.timeout,
         ))
+    }
+}
+
+/// A duration of the command line.
+pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let nanos = tideline_model::time::parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
+    let nanos = nanos.ok_or_else(|| "write a duration such as 90s, 5m or 1h".to_owned())?;
+    Ok(Duration::from_nanos(nanos))
+}
+
+/// A duration longer than none.
+fn some_time(text: &str) -> std::result::Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("write a duration such as 90s, 5m or 1h".to_owned()),
+        time => Ok(time),
     }
 }
 
@@ -164,8 +184,24 @@ fn load() -> Result<Profiles> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Profiles::default()),
         Err(error) => return Err(CliError::file(&path, error)),
     };
-    // The message of the parser shows the line; a profile holds the name of a token's file, never a token.
-    toml::from_str(&text).map_err(|error| CliError::usage(format!("{}: {error}", path.display())))
+    toml::from_str(&text).map_err(|error| unreadable(&path, &text, &error))
+}
+
+/// What is wrong with the file of profiles, without its lines and values: somebody may have put a token there.
+fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
+    let message = error.message();
+    let reason = match (message.starts_with("invalid"), message.rsplit_once(", expected ")) {
+        // As in: invalid type: string "a value", expected a map
+        (true, Some((_, expected))) => format!("here belongs {expected}"),
+        (true, None) => "this cannot be read".to_owned(),
+        (false, _) => message.lines().next().unwrap_or_default().to_owned(),
+    };
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+    CliError::usage(format!(
+        "{}: line {line}: {reason}; a profile has server, token_file and table",
+        path.display()
+    ))
 }
 
 /// A path in which `~/` stands for the home folder.
@@ -190,8 +226,14 @@ fn read_token(path: &Path) -> Result<String> {
 
 /// The address of a server, without a slash at its end.
 fn checked(server: &str) -> Result<String> {
+    if server.contains('@') {
+        // Not shown: it may hold a password.
+        return Err(CliError::usage(
+            "the address of a server holds no user and no password; put a token into a token file",
+        ));
+    }
     let host = server.strip_prefix("http://").unwrap_or_default();
-    if host.trim_matches('/').is_empty() || host.contains(['?', '#', ' ', '@']) {
+    if host.trim_matches('/').is_empty() || host.contains(['?', '#', ' ']) {
         return Err(CliError::usage(format!(
             "{server:?} is no address of a server; write one such as {DEFAULT_SERVER} (TLS is the work of a proxy)"
         )));
@@ -222,12 +264,32 @@ mod tests {
             read.chosen().expect("it is there").expect("it is named").server,
             "http://a:1"
         );
-        let wrong = toml::from_str::<Profiles>("[profiles.a]\nserver = \"x\"\ntoken = \"y\"\n");
-        assert!(
-            wrong
-                .expect_err("no tokens here")
-                .to_string()
-                .contains("unknown field `token`")
-        );
+    }
+
+    #[test]
+    fn what_is_wrong_with_profiles_is_said_without_their_values() {
+        for (text, line, said) in [
+            (
+                "[profiles.a]\nserver = \"x\"\ntoken = \"s3cret\"\n",
+                3,
+                "unknown field `token`",
+            ),
+            ("[profiles]\na = \"s3cret\"\n", 2, "here belongs struct Profile"),
+            ("[profiles.a]\nserver = \"x\" s3cret\n", 2, "expected"),
+            (
+                "default = \"a\"\n[profiles.a]\nserver = \"x\"\ntable = [\"s3cret\"]\n",
+                4,
+                "here belongs a string",
+            ),
+        ] {
+            let error = toml::from_str::<Profiles>(text).expect_err(text);
+            let shown = unreadable(Path::new("p.toml"), text, &error).to_string();
+            assert!(shown.starts_with(&format!("p.toml: line {line}: ")), "{shown}");
+            assert!(shown.contains(said) && !shown.contains("s3cret"), "{shown}");
+        }
+        let shown = checked("http://user:s3cret@a:1")
+            .expect_err("no passwords")
+            .to_string();
+        assert!(!shown.contains("s3cret"), "{shown}");
     }
 }

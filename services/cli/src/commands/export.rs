@@ -16,13 +16,19 @@ use tideline_ingest_protocols::line_protocol;
 use tideline_model::{Timestamp, Value};
 
 use super::selection::{self, RangeArguments, output_to};
-use crate::client::{Client, TableArguments};
+use crate::client::{ANSWER_BYTES_MAX, Client, TableArguments};
 use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
 use crate::output::{self, CopyError};
 
-/// Points of a page.
-const PAGE_POINTS: u64 = 20_000;
+/// Points of the first page; later ones have as many as make [`PAGE_BYTES`] by what was met so far.
+const FIRST_POINTS: u64 = 1_000;
+/// Most points of a page: more make pages no quicker.
+const POINTS_MAX: u64 = 50_000;
+/// Bytes of an answer that are aimed at.
+const PAGE_BYTES: u64 = 4 << 20;
+/// An answer beyond this is given up, and fewer points are asked for. Only a point by itself may be larger.
+const PAGE_BYTES_MAX: u64 = 32 << 20;
 
 /// What `export` takes.
 #[derive(Debug, Args)]
@@ -114,7 +120,6 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
         });
     }
     question.insert("times".into(), "nanos".into());
-    question.insert("limit".into(), PAGE_POINTS.into());
     let written = pages(&client, question, &types, arguments.format, &mut *out, &failed)?;
     out.flush().map_err(&failed)?;
     tell(arguments, &written)
@@ -131,8 +136,22 @@ fn pages(
 ) -> Result<Written> {
     let mut written = Written::default();
     let mut text = Vec::new();
+    let mut points = FIRST_POINTS;
     loop {
-        let answer = client.post(&client.of_table("/query"), &question.clone().into())?;
+        question.insert("limit".into(), points.into());
+        let bytes_max = if points == 1 {
+            ANSWER_BYTES_MAX
+        } else {
+            PAGE_BYTES_MAX
+        };
+        let path = client.of_table("/query");
+        let Some(answer) = client.post_within(&path, &question.clone().into(), bytes_max)? else {
+            if points == 1 {
+                return Err(client.strange("a point of more than a gigabyte"));
+            }
+            points = (points / 8).max(1);
+            continue;
+        };
         let page: Page<'_> =
             serde_json::from_str(&answer).map_err(|error| client.strange(&error.to_string()))?;
         for series in &page.series {
@@ -142,6 +161,11 @@ fn pages(
             }
             out.write_all(&text).map_err(failed)?;
             text.clear();
+        }
+        let met: u64 = page.series.iter().map(|series| series.points.len() as u64).sum();
+        if met > 0 {
+            let fitting = PAGE_BYTES.saturating_mul(met) / (answer.len() as u64).max(1);
+            points = fitting.clamp(1, POINTS_MAX.min(points * 4));
         }
         match page.next {
             Some(next) => question.insert("page".into(), next.into()),

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::client::TableArguments;
+use crate::client::{Client, TableArguments};
 use crate::condition::{joined, parse};
 use crate::error::{CliError, Result};
 use crate::output;
@@ -22,7 +22,7 @@ Conditions, which all must hold:
 Examples:
   tideline find measurement=cpu 'host^=web-' dc=fra
   tideline find 'last_seen<now-1d' --sort last_seen --desc --limit 20
-  tideline find measurement=cpu --ids --limit 10000 | wc -l";
+  tideline find measurement=cpu --ids --all | wc -l";
 
 /// What `find` takes.
 #[derive(Debug, Args)]
@@ -48,7 +48,13 @@ pub(crate) struct FindArguments {
     /// Show nothing but ids, one a line
     #[arg(long, conflicts_with = "json")]
     ids: bool,
+    /// All of them, however many
+    #[arg(long, requires = "ids", conflicts_with_all = ["limit", "page"])]
+    all: bool,
 }
+
+/// Timelines of a page where all are wanted: as many as a search gives at once.
+const PAGE_MAX: u64 = 10_000;
 
 /// Finds and shows.
 pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
@@ -68,6 +74,9 @@ pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
         search.insert("sort".into(), json!([{kind: name, "order": order}]));
     }
     search.insert("limit".into(), arguments.limit.into());
+    if arguments.all {
+        return all_ids(&client, search);
+    }
     if let Some(page) = &arguments.page {
         search.insert("page".into(), page.as_str().into());
     }
@@ -81,13 +90,9 @@ pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
         .ok_or_else(|| client.strange("a search without timelines"))?;
     if arguments.ids {
         if let Some(next) = answer["next"].as_str() {
-            eprintln!("there are more: raise --limit, or --page {next}");
+            eprintln!("there are more: --all shows all, --page {next} the next ones");
         }
-        let ids: Vec<String> = found.iter().map(|one| output::member(one, "id") + "\n").collect();
-        return match ids.is_empty() {
-            true => Ok(()),
-            false => output::print(&ids.concat()),
-        };
+        return print_ids(found);
     }
     output::print(&table(found))?;
     let total = answer["total"].as_u64().unwrap_or_default();
@@ -100,6 +105,29 @@ pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
         output::count(found.len() as u64),
         output::count(total)
     ))
+}
+
+/// Shows the ids of all that are found, page by page.
+fn all_ids(client: &Client, mut search: Map<String, Value>) -> Result<()> {
+    search.insert("limit".into(), PAGE_MAX.into());
+    loop {
+        let text = client.post(&client.of_table("/timelines/search"), &search.clone().into())?;
+        let answer = client.parse(&text)?;
+        let found = answer["timelines"].as_array();
+        print_ids(found.ok_or_else(|| client.strange("a search without timelines"))?)?;
+        match answer["next"].as_str() {
+            Some(next) => search.insert("page".into(), next.into()),
+            None => return Ok(()),
+        };
+    }
+}
+
+fn print_ids(found: &[Value]) -> Result<()> {
+    let ids: Vec<String> = found.iter().map(|one| output::member(one, "id") + "\n").collect();
+    match ids.is_empty() {
+        true => Ok(()),
+        false => output::print(&ids.concat()),
+    }
 }
 
 /// Timelines as a table.
@@ -127,11 +155,7 @@ pub(crate) fn table(found: &[Value]) -> String {
 }
 
 /// How many timelines meet a condition, and the first of them.
-pub(crate) fn look(
-    client: &crate::client::Client,
-    tree: Option<&Value>,
-    limit: u64,
-) -> Result<(u64, Vec<Value>)> {
+pub(crate) fn look(client: &Client, tree: Option<&Value>, limit: u64) -> Result<(u64, Vec<Value>)> {
     let mut search = json!({"limit": limit});
     if let Some(tree) = tree {
         search["where"] = tree.clone();

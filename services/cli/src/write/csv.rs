@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat};
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::error::{CliError, Result};
 
 /// How CSV is read.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) struct CsvArguments {
     /// The measurement of all rows [default: the column `measurement`]
     #[arg(
@@ -24,10 +26,12 @@ pub(super) struct CsvArguments {
     measurement_column: Option<String>,
     /// A column that is a tag
     #[arg(help_heading = "CSV", long = "tag", value_name = "COLUMN")]
+    #[serde(rename = "tag")]
     tags: Vec<String>,
     /// A column that is a field, with its type: float, int, uint, bool or string; without one, what the text looks like
     /// [default: all columns that are nothing else]
     #[arg(help_heading = "CSV", long = "field", value_name = "COLUMN[:TYPE]")]
+    #[serde(rename = "field")]
     fields: Vec<String>,
     /// The column that holds the time [default: `time`, where there is one]
     #[arg(help_heading = "CSV", long, value_name = "COLUMN")]

@@ -41,6 +41,13 @@ pub(super) struct Piece {
     pub(super) bytes: Vec<u8>,
 }
 
+impl Piece {
+    /// Where it ends in the stream.
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+}
+
 impl<R: Read> Cutter<R> {
     pub(super) fn new(reader: R, framing: Framing, limits: BatchLimits) -> Self {
         Self {
@@ -107,10 +114,11 @@ impl<R: Read> Cutter<R> {
                     self.fill()?;
                     continue;
                 }
-                None if !self.buffer[cut..].contains(&b'\n') && self.is_at_end => self.buffer.len(),
+                // A record without an end is a piece of its own: should the stream be longer the next time, it is the
+                // only one that has changed. And on the other side an open quote would take in what follows.
                 None if cut > 0 => break,
+                None if !self.buffer.contains(&b'\n') && self.is_at_end => self.buffer.len(),
                 None => {
-                    // By itself: on the other side its quote would take in what follows.
                     cut = self.end_of_broken_record()?;
                     break;
                 }

@@ -6,8 +6,10 @@ use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::SyncSender;
 
+use tideline_model::{Clock, SystemClock};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::WriteArguments;
@@ -32,6 +34,8 @@ pub(super) struct Batch {
     pub(super) piece: Piece,
     /// Of its bytes.
     pub(super) hash: u64,
+    /// When it was read, in nanoseconds since 1970: the time of points that have none.
+    pub(super) time: i64,
     /// Bytes on disk that were read for it.
     pub(super) source_bytes: u64,
 }
@@ -46,6 +50,8 @@ pub(super) struct Feed<'a> {
     csv: &'a CsvArguments,
     limits: BatchLimits,
     random: u64,
+    /// Set when nothing more can be sent.
+    stopped: Arc<AtomicBool>,
 }
 
 /// An input that is read.
@@ -66,6 +72,7 @@ impl<'a> Feed<'a> {
         acknowledged: Acknowledged,
         arguments: &'a WriteArguments,
         run: &str,
+        stopped: Arc<AtomicBool>,
     ) -> Self {
         let mut waiting = inputs;
         waiting.reverse();
@@ -80,6 +87,7 @@ impl<'a> Feed<'a> {
                 rows: usize::try_from(arguments.batch_rows).unwrap_or(usize::MAX),
             },
             random: xxh3_64(run.as_bytes()) | 1,
+            stopped,
         };
         if feed.open_max > 1 {
             for at in (1..feed.waiting.len()).rev() {
@@ -119,7 +127,9 @@ impl<'a> Feed<'a> {
     }
 
     fn open(&mut self, input: &Input) -> Result<Source> {
-        let opened = input.open().map_err(|error| CliError::file(&input.path, error))?;
+        let opened = input
+            .open(&self.stopped)
+            .map_err(|error| CliError::file(&input.path, error))?;
         let path: Arc<str> = input.path.to_string_lossy().into();
         let mut source = Source {
             acknowledged: self.acknowledged.take(&path),
@@ -167,13 +177,20 @@ impl Source {
                 Some(range) if range.start == offset => {
                     let piece = self.cutter.take(range.len())?;
                     if piece.bytes.len() == range.len() && xxh3_64(&piece.bytes) == range.hash {
-                        progress.skipped(piece.bytes.len() as u64, self.source_bytes());
-                        continue;
+                        match self.grown(piece, progress)? {
+                            Some(record) => Some(record),
+                            None => {
+                                let source_bytes = self.source_bytes();
+                                progress.skipped(range.len() as u64, source_bytes, range.rejected);
+                                continue;
+                            }
+                        }
+                    } else {
+                        // The file has changed here: what was noted of the rest is about something else.
+                        self.cutter.give_back(piece);
+                        self.acknowledged.clear();
+                        self.cutter.next(None)?
                     }
-                    // The file has changed here: what was noted of the rest is about something else.
-                    self.cutter.give_back(piece);
-                    self.acknowledged.clear();
-                    self.cutter.next(None)?
                 }
                 range => self.cutter.next(range.map(|range| range.start))?,
             };
@@ -185,10 +202,31 @@ impl Source {
                 framing: self.framing,
                 csv: self.csv.clone(),
                 hash: xxh3_64(&piece.bytes),
+                time: SystemClock.now().nanos(),
                 piece,
                 source_bytes: self.source_bytes(),
             }));
         }
+    }
+
+    /// The whole of a record of which an earlier run had sent `piece`, when the file ended there.
+    fn grown(&mut self, piece: Piece, progress: &Progress) -> std::io::Result<Option<Piece>> {
+        if self.framing.end(&piece.bytes, 0).is_some() {
+            return Ok(None);
+        }
+        let sent = piece.bytes.clone();
+        self.cutter.give_back(piece);
+        let record = self.cutter.record()?.filter(|record| record.bytes != sent);
+        if let Some(record) = &record {
+            progress.note(format!(
+                "{}:{}: an earlier run sent the first {} bytes of this record, behind which the file ended then; it is \
+                 sent again as a whole",
+                self.path,
+                record.first_line,
+                sent.len()
+            ));
+        }
+        Ok(record)
     }
 
     /// Bytes on disk that were read since the last call.

@@ -3,10 +3,15 @@
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
 
 use super::csv::CsvArguments;
 use super::record::Framing;
@@ -14,11 +19,17 @@ use crate::error::{CliError, Result};
 
 /// Bytes read at once from a file.
 const READ_BYTES: usize = 256 << 10;
+/// How often one that waits for bytes looks whether they are still wanted: 200 ms.
+const LOOK_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
 /// The largest window that a zstd stream may ask for, as a power of two: 128 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
 /// A format, as people name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum FormatName {
     /// InfluxDB line protocol
     Lp,
@@ -70,12 +81,19 @@ impl Input {
         })
     }
 
-    /// Opens it.
-    pub(super) fn open(&self) -> io::Result<Opened> {
-        let source: Box<dyn Read> = if self.path == Path::new("-") {
-            Box::new(io::stdin())
+    /// Opens it. What waits for bytes that are still to come, as a pipe does, gives up once `stopped` is set.
+    pub(super) fn open(&self, stopped: &Arc<AtomicBool>) -> io::Result<Opened> {
+        let file = if self.path == Path::new("-") {
+            File::from(io::stdin().as_fd().try_clone_to_owned()?)
         } else {
-            Box::new(File::open(&self.path)?)
+            File::open(&self.path)?
+        };
+        let source: Box<dyn Read> = match self.bytes {
+            Some(_) => Box::new(file),
+            None => Box::new(Waiting {
+                file,
+                stopped: Arc::clone(stopped),
+            }),
         };
         let read = Rc::new(Cell::new(0));
         let counted = Counted {
@@ -95,6 +113,28 @@ impl Input {
             Box::new(buffered)
         };
         Ok(Opened { reader, read })
+    }
+}
+
+/// A pipe or the like: its bytes come when its other end sends them.
+struct Waiting {
+    file: File,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Read for Waiting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.stopped.load(Ordering::Acquire) {
+                return Err(io::Error::other("nothing more can be sent"));
+            }
+            let mut waited = [PollFd::new(&self.file, PollFlags::IN)];
+            match poll(&mut waited, Some(&LOOK_INTERVAL)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return self.file.read(buffer),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 

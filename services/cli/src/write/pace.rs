@@ -3,7 +3,8 @@
 //! A server that answers 429 or 503 halves the number and is left alone for as long as it asks; each batch that is
 //! stored adds a part of one again. So several writers share a server without being told of each other.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::CliError;
@@ -18,6 +19,8 @@ pub(super) struct Pace {
     state: Mutex<State>,
     changed: Condvar,
     most: usize,
+    /// Set when the run has failed, for who waits elsewhere.
+    stopped: Arc<AtomicBool>,
 }
 
 struct State {
@@ -49,6 +52,7 @@ impl Pace {
             }),
             changed: Condvar::new(),
             most,
+            stopped: Arc::default(),
         }
     }
 
@@ -114,7 +118,13 @@ impl Pace {
             state.failure = Some(failure);
         }
         drop(state);
+        self.stopped.store(true, Ordering::Release);
         self.changed.notify_all();
+    }
+
+    /// Becomes true when the run has failed.
+    pub(super) fn stopped(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stopped)
     }
 
     /// Why the run has failed, if it has.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::input::Input;
@@ -29,6 +30,9 @@ pub(super) struct Progress {
     values: AtomicU64,
     rejected: AtomicU64,
     retries: AtomicU64,
+    rejected_before: AtomicU64,
+    /// What else is to be said at the end.
+    notes: Mutex<Vec<String>>,
 }
 
 /// The counts at one moment.
@@ -44,6 +48,8 @@ pub(super) struct Figures {
     pub(super) values: u64,
     pub(super) rejected: u64,
     pub(super) retries: u64,
+    /// Rows of the skipped bytes that were not stored.
+    pub(super) rejected_before: u64,
     pub(super) seconds: f64,
 }
 
@@ -61,6 +67,8 @@ impl Progress {
             values: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             retries: AtomicU64::new(0),
+            rejected_before: AtomicU64::new(0),
+            notes: Mutex::default(),
         }
     }
 
@@ -69,8 +77,22 @@ impl Progress {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes that an earlier run had sent.
-    pub(super) fn skipped(&self, bytes: u64, source_bytes: u64) {
+    /// Something to say at the end.
+    pub(super) fn note(&self, note: String) {
+        self.notes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(note);
+    }
+
+    /// What is to be said.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Bytes that an earlier run had sent, and rows of them that were not stored.
+    pub(super) fn skipped(&self, bytes: u64, source_bytes: u64, rejected: u64) {
+        self.rejected_before.fetch_add(rejected, Ordering::Relaxed);
         self.skipped_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.done.fetch_add(source_bytes, Ordering::Relaxed);
     }
@@ -97,14 +119,6 @@ impl Progress {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn points(&self) -> u64 {
-        self.points.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn rejected(&self) -> u64 {
-        self.rejected.load(Ordering::Relaxed)
-    }
-
     pub(super) fn figures(&self) -> Figures {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Figures {
@@ -116,6 +130,7 @@ impl Progress {
             values: count(&self.values),
             rejected: count(&self.rejected),
             retries: count(&self.retries),
+            rejected_before: count(&self.rejected_before),
             seconds: self.begun.elapsed().as_secs_f64(),
         }
     }
@@ -191,6 +206,13 @@ impl fmt::Display for Figures {
                 f,
                 "; {} were acknowledged before",
                 output::bytes(self.skipped_bytes)
+            )?;
+        }
+        if self.rejected_before > 0 {
+            write!(
+                f,
+                ", {} rows of them rejected",
+                output::count(self.rejected_before)
             )?;
         }
         if self.retries > 0 {

@@ -56,7 +56,7 @@ impl Rejects {
     }
 
     /// Adds those of one batch, and what lies behind them if the server did not name all: then `unnamed` says how many of
-    /// these rows it has rejected. The others are stored, and storing them again harms nothing.
+    /// these rows it has rejected. The others are stored; those that bear a time may be stored again.
     pub(super) fn add(
         &self,
         input: &str,

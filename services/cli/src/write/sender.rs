@@ -1,7 +1,8 @@
 //! Sends batches until each is acknowledged: stored, or rejected line by line.
 //!
 //! What the server may do later (429, 503, no answer) is sent again under the same key, so that an outcome that was
-//! lost stores nothing twice. Only a batch of which some lines may be stored later goes again under a new one.
+//! lost stores nothing twice. Of a batch of which some lines may be stored later only those are sent again, under a new
+//! key. Every request names the time of lines that have none, so that one stored twice is one point.
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,11 +11,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::body::{Body, record_at};
 use super::csv::Converted;
 use super::feed::Batch;
+use super::outcome::{Outcome, Report};
 use super::pace::Pace;
 use super::progress::Progress;
-use super::record::Framing;
 use super::rejects::{RejectedRow, Rejects};
 use super::resume::ResumeLog;
 use crate::client::{Answer, Client};
@@ -35,29 +37,11 @@ pub(super) struct Sender<'a> {
     pub(super) progress: &'a Progress,
 }
 
-/// How a batch ended.
-#[derive(Default)]
-struct Outcome {
-    points: u64,
-    values: u64,
-    rejected: u64,
-    /// Numbers of lines of the body, and what was wrong with them.
-    rejects: Vec<(usize, String)>,
-}
-
-/// A batch as it is sent.
-struct Body<'b> {
-    bytes: &'b [u8],
-    content_type: &'static str,
-}
-
 /// What an answer to a batch means.
 enum Reading {
-    Ended(Outcome),
-    /// Send it again, at once or after so long.
+    Report(Report),
+    /// Nothing was done: send it again, at once or after so long.
     Later(Option<Duration>),
-    /// As before, but some of it was stored: its key is used up.
-    PartLater(Duration),
     Failed(CliError),
 }
 
@@ -78,24 +62,11 @@ impl Sender<'_> {
     /// Brings one batch to its end; false when the run has failed elsewhere.
     fn transfer(&self, batch: &Batch) -> Result<bool> {
         let converted = batch.csv.as_ref().map(|plan| plan.convert(&batch.piece.bytes));
-        let body = match &converted {
-            Some(converted) => Body {
-                bytes: &converted.body,
-                content_type: "application/x-ndjson",
-            },
-            None if batch.framing == Framing::Lines => Body {
-                bytes: &batch.piece.bytes,
-                content_type: "text/plain",
-            },
-            None => Body {
-                bytes: &batch.piece.bytes,
-                content_type: "application/x-ndjson",
-            },
-        };
-        let outcome = if body.bytes.is_empty() {
+        let body = Body::of(batch, converted.as_ref());
+        let outcome = if body.bytes().is_empty() {
             Outcome::default()
         } else {
-            match self.send(batch, &body)? {
+            match self.send(batch, body)? {
                 Some(outcome) => outcome,
                 None => return Ok(false),
             }
@@ -105,51 +76,59 @@ impl Sender<'_> {
     }
 
     /// Sends a body until it has an outcome; `None` when the run has failed elsewhere.
-    fn send(&self, batch: &Batch, body: &Body<'_>) -> Result<Option<Outcome>> {
-        let path = self
-            .client
-            .of_table(&format!("/points?precision={}", self.precision));
+    fn send(&self, batch: &Batch, mut body: Body<'_>) -> Result<Option<Outcome>> {
+        let path = format!("/points?precision={}&time={}", self.precision, batch.time);
+        let path = self.client.of_table(&path);
+        let (start, path_hash) = (batch.piece.start, xxh3_64(batch.path.as_bytes()));
+        let key = format!("{}-{path_hash:x}-{start:x}-{:x}", self.run, batch.hash);
+        let mut outcome = Outcome::default();
         let (mut tries, mut keys_used) = (0, 0);
         let mut first_failure: Option<Instant> = None;
         loop {
             let Some(turn) = self.pace.turn() else {
                 return Ok(None);
             };
-            let (start, path_hash) = (batch.piece.start, xxh3_64(batch.path.as_bytes()));
-            let key = format!(
-                "{}-{path_hash:x}-{start:x}-{:x}-{keys_used}",
-                self.run, batch.hash
-            );
-            let (last, wait) = match self.client.write(&path, body.content_type, &key, body.bytes) {
+            let key = format!("{key}-{keys_used}");
+            let answer = self.client.write(&path, body.content_type(), &key, body.bytes());
+            let is_last = first_failure.is_some_and(|first| first.elapsed() >= self.patience);
+            let wait = match answer {
                 Ok(answer) => match self.read(&answer)? {
-                    Reading::Ended(outcome) => {
-                        self.pace.stored(&turn);
+                    Reading::Report(report) => match outcome.add(&body, report, is_last) {
+                        None => {
+                            self.pace.stored(&turn);
+                            return Ok(Some(outcome));
+                        }
+                        Some(rest) => {
+                            body = rest;
+                            keys_used += 1;
+                            Some(answer.retry_after.unwrap_or(TIMELINES_WAIT))
+                        }
+                    },
+                    Reading::Later(_) if is_last => {
+                        self.pace.leave(&turn);
+                        let refusal = self.client.refusal(&answer);
+                        let report = Report::of_refusal(&self.client.parse(&answer.text).unwrap_or_default());
+                        if !report.names_rejects() {
+                            return Err(refusal);
+                        }
+                        // Lines that a table would take in another minute are rejected ones in the end.
+                        outcome.add(&body, report, is_last);
                         return Ok(Some(outcome));
                     }
-                    Reading::Later(wait) => (Err(answer), wait),
-                    Reading::PartLater(wait) => {
-                        keys_used += 1;
-                        (Err(answer), Some(wait))
-                    }
+                    Reading::Later(wait) => wait,
                     Reading::Failed(failure) => {
                         self.pace.leave(&turn);
                         return Err(failure);
                     }
                 },
-                Err(failure) => (Ok(failure), None),
+                Err(failure) if is_last => {
+                    self.pace.leave(&turn);
+                    return Err(failure);
+                }
+                Err(_) => None,
             };
+            first_failure.get_or_insert_with(Instant::now);
             self.pace.busy(&turn, tries, wait);
-            let failing_for = first_failure.get_or_insert_with(Instant::now).elapsed();
-            if failing_for >= self.patience {
-                return match last {
-                    Ok(failure) => Err(failure),
-                    // Lines that a table would take in another minute are rejected ones in the end.
-                    Err(answer) => match outcome_of(&self.client.parse(&answer.text).unwrap_or_default()) {
-                        Some(outcome) => Ok(Some(outcome)),
-                        None => Err(self.client.refusal(&answer)),
-                    },
-                };
-            }
             tries += 1;
             self.progress.retried();
         }
@@ -160,26 +139,10 @@ impl Sender<'_> {
         let is_retryable = body.get("retryable").and_then(Value::as_bool).unwrap_or(false);
         Ok(match answer.status {
             200 => {
-                let outcome =
-                    outcome_of(&body).ok_or_else(|| self.client.strange("a write without a report"))?;
-                match body["retryable"].as_u64() {
-                    Some(1..) => Reading::PartLater(answer.retry_after.unwrap_or(TIMELINES_WAIT)),
-                    _ => Reading::Ended(outcome),
-                }
+                let report = Report::of_success(&body);
+                Reading::Report(report.ok_or_else(|| self.client.strange("a write without a report"))?)
             }
-            422 if body["code"] == "all_rejected" => {
-                let rejects = rejects_of(&body);
-                // The server names how many in its words; the lines it names are all there are up to its limit.
-                let rejected = body["message"]
-                    .as_str()
-                    .and_then(count_in)
-                    .unwrap_or(rejects.len() as u64);
-                Reading::Ended(Outcome {
-                    rejected,
-                    rejects,
-                    ..Outcome::default()
-                })
-            }
+            422 if body["code"] == "all_rejected" => Reading::Report(Report::of_refusal(&body)),
             408 | 429 | 502..=504 | 507 => Reading::Later(answer.retry_after),
             _ if is_retryable => Reading::Later(answer.retry_after),
             _ => Reading::Failed(self.client.refusal(answer)),
@@ -189,21 +152,12 @@ impl Sender<'_> {
     /// Notes rejects and the acknowledgement, in this order: a crash between them repeats, but loses nothing.
     fn end(&self, batch: &Batch, converted: Option<&Converted>, outcome: Outcome) -> Result<()> {
         let bytes = &batch.piece.bytes;
-        let starts = match converted {
-            Some(converted) => converted.starts.clone(),
-            None if outcome.rejects.is_empty() => Vec::new(),
-            None => line_starts(bytes),
-        };
-        let unnamed = outcome.rejected.saturating_sub(outcome.rejects.len() as u64);
-        let by_server = outcome.rejects.into_iter().map(|(line, reason)| {
-            let start = starts.get(line.saturating_sub(1)).copied();
-            (start.unwrap_or(bytes.len()), reason)
-        });
-        let here = converted
-            .map(|converted| converted.refused.clone())
-            .unwrap_or_default();
-        let here_count = here.len() as u64;
-        let mut all: Vec<(usize, String)> = by_server.chain(here).collect();
+        let here = converted.map_or(&[][..], |converted| &converted.refused);
+        let rejected = outcome.rejected + here.len() as u64;
+        let unnamed = outcome.unnamed;
+        let by_server = outcome.rejects.into_iter();
+        let by_server = by_server.map(|(start, reason)| (start.min(bytes.len()), reason));
+        let mut all: Vec<(usize, String)> = by_server.chain(here.iter().cloned()).collect();
         all.sort();
         let (mut counted, mut line) = (0, batch.piece.first_line);
         let mut rows: Vec<RejectedRow<'_>> = Vec::with_capacity(all.len());
@@ -213,72 +167,27 @@ impl Sender<'_> {
             rows.push(RejectedRow {
                 line,
                 reason: reason.clone(),
-                row: row_at(batch.framing, bytes, *start),
+                row: record_at(batch.framing, bytes, *start),
             });
         }
         if !rows.is_empty() || unnamed > 0 {
-            let last = all.last().map_or(0, |(start, _)| *start);
-            let named = rows.last().map_or(0, |reject| reject.row.len());
-            let behind = &bytes[bytes.len().min(last + named)..];
-            self.rejects.add(&batch.path, &rows, unnamed, behind)?;
+            let named = outcome.last_named;
+            let behind = named.map_or(0, |start| start + record_at(batch.framing, bytes, start).len());
+            self.rejects
+                .add(&batch.path, &rows, unnamed, &bytes[bytes.len().min(behind)..])?;
         }
         // What was rejected and is noted nowhere is to be sent again by the next run.
         let is_noted = unnamed == 0 || self.rejects.has_file();
         if let Some(resume) = self.resume.filter(|_| is_noted) {
-            let start = batch.piece.start;
-            resume.acknowledge(&batch.path, start, start + bytes.len() as u64, batch.hash)?;
+            resume.acknowledge(&batch.path, &batch.piece, batch.hash, rejected)?;
         }
         self.progress.acknowledged(
             bytes.len() as u64,
             batch.source_bytes,
             outcome.points,
             outcome.values,
-            outcome.rejected + here_count,
+            rejected,
         );
         Ok(())
     }
-}
-
-/// The outcome that a report states.
-fn outcome_of(report: &Value) -> Option<Outcome> {
-    Some(Outcome {
-        points: report.get("points")?.as_u64()?,
-        values: report.get("values")?.as_u64()?,
-        rejected: report.get("rejected")?.as_u64()?,
-        rejects: rejects_of(report),
-    })
-}
-
-fn rejects_of(report: &Value) -> Vec<(usize, String)> {
-    let rejects = report.get("rejects").and_then(Value::as_array);
-    let read = |reject: &Value| {
-        let line = usize::try_from(reject.get("line")?.as_u64()?).ok()?;
-        Some((line, reject.get("reason")?.as_str()?.to_owned()))
-    };
-    rejects.into_iter().flatten().filter_map(read).collect()
-}
-
-/// The first number of a text.
-fn count_in(message: &str) -> Option<u64> {
-    message
-        .split(|c: char| !c.is_ascii_digit())
-        .find_map(|digits| digits.parse().ok())
-}
-
-/// Where lines begin, as the server counts them.
-fn line_starts(bytes: &[u8]) -> Vec<usize> {
-    std::iter::once(0)
-        .chain(memchr::memchr_iter(b'\n', bytes).map(|end| end + 1))
-        .collect()
-}
-
-/// The record that begins at `start`; its first line where it has no end.
-fn row_at(framing: Framing, bytes: &[u8], start: usize) -> &[u8] {
-    if start >= bytes.len() {
-        return &[];
-    }
-    let end = framing
-        .end(bytes, start)
-        .unwrap_or_else(|| memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |found| start + found));
-    &bytes[start..end]
 }

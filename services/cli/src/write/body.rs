@@ -1,0 +1,191 @@
+//! What of a batch is sent: all of it, or, where the server has stored a part and takes the rest later, that rest. Lines
+//! that the server names are found in the batch again.
+
+use std::borrow::Cow;
+
+use super::csv::Converted;
+use super::feed::Batch;
+use super::record::Framing;
+
+/// The body of a request.
+pub(super) struct Body<'b> {
+    bytes: Cow<'b, [u8]>,
+    framing: Framing,
+    origins: Origins<'b>,
+    /// How many of its records are not stored, where that is known.
+    pub(super) owed: Option<u64>,
+}
+
+/// Where the records of a body begin in the batch.
+enum Origins<'b> {
+    /// The body is the batch.
+    Same,
+    /// The row of each line.
+    Rows(&'b [usize]),
+    /// The line with which a record begins here, and where it begins there; in the order of both.
+    Chosen(Vec<(usize, usize)>),
+}
+
+/// A body with its lines counted.
+pub(super) struct Places<'p, 'b> {
+    body: &'p Body<'b>,
+    /// Where lines begin.
+    starts: Vec<usize>,
+}
+
+impl<'b> Body<'b> {
+    /// A whole batch, as it is or as it was converted.
+    pub(super) fn of(batch: &'b Batch, converted: Option<&'b Converted>) -> Self {
+        let (bytes, framing, origins) = match converted {
+            Some(converted) => (&converted.body, Framing::Ndjson, Origins::Rows(&converted.starts)),
+            None => (&batch.piece.bytes, batch.framing, Origins::Same),
+        };
+        Self {
+            bytes: Cow::Borrowed(bytes),
+            framing,
+            origins,
+            owed: None,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) const fn content_type(&self) -> &'static str {
+        match self.framing {
+            Framing::Lines => "text/plain",
+            Framing::Csv { .. } | Framing::Ndjson => "application/x-ndjson",
+        }
+    }
+
+    /// Counts its lines.
+    pub(super) fn places(&self) -> Places<'_, 'b> {
+        let starts = std::iter::once(0).chain(memchr::memchr_iter(b'\n', &self.bytes).map(|end| end + 1));
+        Places {
+            body: self,
+            starts: starts.filter(|start| *start < self.bytes.len()).collect(),
+        }
+    }
+}
+
+impl Places<'_, '_> {
+    /// Where the record that begins with this line begins in the batch; lines count from 1.
+    pub(super) fn origin(&self, line: usize) -> Option<usize> {
+        let at = line.checked_sub(1)?;
+        match &self.body.origins {
+            Origins::Same => self.starts.get(at).copied(),
+            Origins::Rows(rows) => rows.get(at).copied(),
+            Origins::Chosen(chosen) => {
+                let found = chosen.binary_search_by_key(&line, |(line, _)| *line).ok()?;
+                Some(chosen[found].1)
+            }
+        }
+    }
+
+    /// A body of the records that begin with these lines, in rising order, and of all records behind that of the line
+    /// `behind`; 0 stands for all.
+    pub(super) fn again(&self, lines: &[usize], behind: Option<usize>, owed: u64) -> Body<'static> {
+        let mut bytes = Vec::new();
+        let mut chosen = Vec::new();
+        let mut lines_written = 0;
+        let mut add = |line: usize, record: &[u8]| {
+            if let Some(origin) = self.origin(line) {
+                chosen.push((lines_written + 1, origin));
+                bytes.extend_from_slice(record);
+                if !record.ends_with(b"\n") {
+                    bytes.push(b'\n');
+                }
+                lines_written += lines_of(record).max(1);
+            }
+        };
+        let mut next = match behind {
+            Some(0) => Some(1),
+            _ => None,
+        };
+        for &line in lines {
+            if let Some(record) = self.record(line) {
+                add(line, record);
+            }
+        }
+        if let Some(line) = behind.filter(|line| *line > 0) {
+            next = self.record(line).map(|record| line + lines_of(record).max(1));
+        }
+        while let Some(line) = next
+            && let Some(record) = self.record(line)
+        {
+            add(line, record);
+            next = Some(line + lines_of(record).max(1));
+        }
+        Body {
+            bytes: Cow::Owned(bytes),
+            framing: self.body.framing,
+            origins: Origins::Chosen(chosen),
+            owed: Some(owed),
+        }
+    }
+
+    /// The record that begins with a line.
+    fn record(&self, line: usize) -> Option<&[u8]> {
+        let start = *self.starts.get(line.checked_sub(1)?)?;
+        Some(record_at(self.body.framing, &self.body.bytes, start))
+    }
+}
+
+/// The record that begins at `start`; its first line where it has no end.
+pub(super) fn record_at(framing: Framing, bytes: &[u8], start: usize) -> &[u8] {
+    if start >= bytes.len() {
+        return &[];
+    }
+    let end = framing
+        .end(bytes, start)
+        .unwrap_or_else(|| memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |found| start + found));
+    &bytes[start..end]
+}
+
+fn lines_of(record: &[u8]) -> usize {
+    memchr::memchr_iter(b'\n', record).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(text: &'static str) -> Body<'static> {
+        Body {
+            bytes: Cow::Borrowed(text.as_bytes()),
+            framing: Framing::Lines,
+            origins: Origins::Same,
+            owed: None,
+        }
+    }
+
+    fn origins(body: &Body<'_>, lines: &[usize]) -> Vec<Option<usize>> {
+        let places = body.places();
+        lines.iter().map(|line| places.origin(*line)).collect()
+    }
+
+    #[test]
+    fn the_rest_of_a_batch_knows_where_it_comes_from() {
+        let all = body("a v=1\nb s=\"x\ny\"\nc v=1\nd v=1\ne v=1");
+        let rest = all.places().again(&[2, 4], None, 2);
+        assert_eq!(rest.bytes(), b"b s=\"x\ny\"\nc v=1\n");
+        assert_eq!(origins(&rest, &[1, 2, 3, 4]), [Some(6), None, Some(16), None]);
+        // And of the rest, the rest.
+        let last = rest.places().again(&[3], None, 1);
+        assert_eq!(
+            (last.bytes(), origins(&last, &[1])),
+            (&b"c v=1\n"[..], vec![Some(16)])
+        );
+    }
+
+    #[test]
+    fn what_lies_behind_the_last_line_that_was_named_goes_along() {
+        let all = body("a v=1\nb s=\"x\ny\"\nc v=1\nd v=1");
+        let rest = all.places().again(&[1], Some(2), 3);
+        assert_eq!(rest.bytes(), b"a v=1\nc v=1\nd v=1\n");
+        assert_eq!(origins(&rest, &[1, 2, 3]), [Some(0), Some(16), Some(22)]);
+        let rest = all.places().again(&[], Some(0), 4);
+        assert_eq!(rest.bytes(), b"a v=1\nb s=\"x\ny\"\nc v=1\nd v=1\n");
+    }
+}
