@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tideline_server::{Resolved, Sources};
 
+use crate::commands::check::CheckArguments;
 use crate::commands::delete::DeleteArguments;
 use crate::commands::export::ExportArguments;
 use crate::commands::find::FindArguments;
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     Export(ExportArguments),
     /// Watch a running server: rates, routes, tiers, jobs.
     Top(TopArguments),
+    /// Check a data folder that no server uses: is all of it what was written?
+    Check(CheckArguments),
     /// Print the completions of a shell.
     Completions(CompletionsArguments),
     /// Write the manual pages to a folder.

@@ -1,8 +1,9 @@
-//! The commands that ask a running server, or steer it.
+//! The commands that ask a running server, or steer it; and one that looks at a folder without one.
 
 use std::sync::mpsc;
 use std::time::Duration;
 
+pub(crate) mod check;
 pub(crate) mod delete;
 pub(crate) mod export;
 pub(crate) mod find;

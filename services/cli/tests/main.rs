@@ -1,6 +1,7 @@
 //! The binary as a whole process: exit statuses, signals, restarts, the demo, and the command line of a running server.
 
 mod ask;
+mod check;
 mod config;
 mod demo;
 mod lab;

@@ -20,6 +20,7 @@
 //! | [`delete`] | points and timelines, gone at once |
 //! | [`clean`] | timelines that nobody can see anything of any more |
 //! | [`watch`] | what is written from a cursor on |
+//! | [`check`] | everything that a backend keeps, read and compared; of a database that is not open |
 //! | [`heat`], [`partitions`] | busy ranges of keys, large machines |
 //! | `warm` | reading ahead after a start |
 //! | `activity` | what is remembered of a table's writers and readers |
@@ -27,6 +28,7 @@
 
 mod activity;
 mod bounds;
+pub mod check;
 pub mod clean;
 pub mod delete;
 mod directory;

@@ -10,8 +10,10 @@
 //! | [`config`] | [`Config`] and the layers it is resolved from |
 //! | [`logging`] | log lines, to standard error |
 //! | [`server`] | [`Server`]: start, wait, stop |
+//! | [`check`] | a data folder that no server uses, read and compared |
 //! | [`error`] | [`ServerError`] |
 
+pub mod check;
 pub mod config;
 pub mod error;
 pub mod logging;

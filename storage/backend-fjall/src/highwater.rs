@@ -67,6 +67,23 @@ pub(crate) enum Remembered {
     Damaged,
 }
 
+/// The slots that hold something and are damaged, from 0; none where there is no file.
+pub(crate) fn damaged_slots(folder: &Path) -> io::Result<Vec<usize>> {
+    let content = match std::fs::read(folder.join(FILE_NAME)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read?,
+    };
+    let slots = content.chunks(SLOT_BYTES).enumerate();
+    let is_damaged = |slot: &[u8]| {
+        let whole = <&[u8; SLOT_BYTES]>::try_from(slot);
+        slot.iter().any(|byte| *byte != 0) && whole.ok().and_then(decode).is_none()
+    };
+    Ok(slots
+        .filter(|(_, slot)| is_damaged(slot))
+        .map(|(at, _)| at)
+        .collect())
+}
+
 impl HighWater {
     /// Opens the sidecar of a data folder, creating an empty one if it is missing.
     pub(crate) fn open(folder: &Path) -> io::Result<(Self, Remembered)> {

@@ -83,6 +83,20 @@ impl KeyspaceList {
         Ok(copies.into_iter().max_by_key(|list| list.generation))
     }
 
+    /// The copies that are there and damaged.
+    pub(crate) fn damaged_copies(folder: &Path, tier: Tier) -> io::Result<Vec<&'static str>> {
+        let files = ListFiles::of(tier);
+        let mut damaged = Vec::new();
+        for name in files.names {
+            match fs::read(folder.join(name)) {
+                Ok(content) if Self::parse(&content, files).is_none() => damaged.push(name),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(damaged)
+    }
+
     /// Whether there is a copy, intact or not.
     pub(crate) fn is_there(folder: &Path, tier: Tier) -> io::Result<bool> {
         let names = ListFiles::of(tier).names.iter();

@@ -26,4 +26,4 @@ mod wal;
 
 pub use backend::FjallBackend;
 pub use options::FjallOptions;
-pub use verify::{VerifyReport, verify};
+pub use verify::{Inspection, VerifyReport, verify};

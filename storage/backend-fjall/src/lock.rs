@@ -1,7 +1,7 @@
 //! One process for each data folder, and for each cold folder.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
@@ -12,20 +12,39 @@ use crate::error::at;
 /// Holds the lock of a folder until it is dropped. The system frees it when the process dies.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
-    _file: File,
+    file: File,
 }
 
 impl FolderLock {
+    /// Locks a folder without changing anything in it; a folder that was never opened has nothing to lock.
+    pub(crate) fn hold(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join("LOCK");
+        match File::open(&path) {
+            Ok(file) => Self::lock(file, folder).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(at(&path)(error)),
+        }
+    }
+
     /// Locks the file `LOCK` in a folder and writes this process's id into it.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         let path = folder.join("LOCK");
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(&path)
             .map_err(at(&path))?;
+        let mut lock = Self::lock(file, folder)?;
+        let file = &mut lock.file;
+        file.set_len(0)
+            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .map_err(at(&path))?;
+        Ok(lock)
+    }
+
+    fn lock(mut file: File, folder: &Path) -> Result<Self> {
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut holder = String::new();
             let holder = match file.read_to_string(&mut holder) {
@@ -36,9 +55,6 @@ impl FolderLock {
                 reason: format!("{holder} is using {}", folder.display()),
             });
         }
-        file.set_len(0)
-            .and_then(|()| writeln!(file, "{}", std::process::id()))
-            .map_err(at(&path))?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }

@@ -17,7 +17,7 @@ pub(crate) const SAFETY: &str = "safety";
 /// The file in it that holds every `current` and version file: a line with path and length, then the bytes.
 const VERSIONS: &str = "versions";
 /// fjall's folder of tables inside a keyspace. A table never changes, so a link is a copy.
-const TABLES: &str = "tables";
+pub(crate) const TABLES: &str = "tables";
 
 /// Copies the structure of `store` to `safety` beside it, in place of an older copy. Tables are named keyspace-table.
 pub(crate) fn make(root: &Path, store: &Path) -> io::Result<()> {

@@ -2,10 +2,10 @@
 //!
 //! fjall stores a checksum of each version file and never reads it back, and it deletes what its version files do not
 //! name. So a flipped bit there is data loss at the next open. These checks read a few kilobytes for each keyspace and
-//! the logs; they run at every open.
+//! the logs; they run at every open. [`Inspection`] reads everything, of a store that nobody uses.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tideline_backend::{BackendError, Result};
 use tideline_model::Tier;
@@ -21,6 +21,10 @@ use crate::keyspace_list::KeyspaceList;
 use crate::lock::FolderLock;
 use crate::store::STORE;
 use crate::wal::{self, Log};
+
+mod inspect;
+
+pub use inspect::Inspection;
 
 /// fjall's folder of keyspaces.
 pub(crate) const KEYSPACES: &str = "keyspaces";
@@ -41,25 +45,52 @@ pub struct VerifyReport {
     pub journal_entries: u64,
     /// Bytes of the journals.
     pub journal_bytes: u64,
+    /// Tables whose bytes are what was written; only an [`Inspection`] reads them.
+    pub tables: u64,
+    /// Their bytes.
+    pub table_bytes: u64,
+    /// Logs whose last batch is not whole: a crash leaves that, and nobody was promised that batch. Where acknowledged
+    /// writes are missing, it is where to look.
+    pub torn_ends: Vec<String>,
     /// What is damaged, one sentence each; empty if nothing is.
     pub findings: Vec<String>,
 }
 
 /// Checks a data folder that no process uses, and its cold folder: `cold` inside it, or `cold_dir`. Changes nothing in
-/// them but the lock files.
+/// them.
 ///
 /// Not checked: the blocks of tables, which fjall checks whenever it reads one.
 pub fn verify(folder: &Path, cold_dir: Option<&Path>) -> Result<VerifyReport> {
+    Ok(verify_locked(folder, cold_dir)?.report)
+}
+
+/// What was verified, and is locked.
+#[derive(Debug)]
+struct Verified {
+    report: VerifyReport,
+    /// The folder of the cold store, if it has been made.
+    cold: Option<PathBuf>,
+    _locks: [Option<FolderLock>; 2],
+}
+
+fn verify_locked(folder: &Path, cold_dir: Option<&Path>) -> Result<Verified> {
     let Some(format) = Format::read(folder)? else {
         return Err(BackendError::Misconfigured {
             reason: format!("{} is no data folder", folder.display()),
         });
     };
-    let _lock = FolderLock::take(folder)?;
+    let lock = FolderLock::hold(folder)?;
     let mut report = VerifyReport::default();
     let list = KeyspaceList::read(folder, Tier::Hot).map_err(at(folder))?;
     report.store(folder, list, Tier::Hot);
-    let _cold_lock = verify_cold(folder, cold_dir, format, &mut report)?;
+    let mut locks = [lock, None];
+    let mut cold = None;
+    if let Some(root) = verify_cold(folder, cold_dir, format, &mut report)? {
+        locks[1] = FolderLock::hold(&root)?;
+        let list = KeyspaceList::read(folder, Tier::Cold).map_err(at(folder))?;
+        report.store(&root, list, Tier::Cold);
+        cold = Some(root);
+    }
     match journal::verify(&folder.join(JOURNAL)) {
         Ok((entries, bytes)) => {
             report.journal_entries = entries;
@@ -67,23 +98,23 @@ pub fn verify(folder: &Path, cold_dir: Option<&Path>) -> Result<VerifyReport> {
         }
         Err(error) => report.findings.push(error.to_string()),
     }
-    Ok(report)
+    Ok(Verified {
+        report,
+        cold,
+        _locks: locks,
+    })
 }
 
+/// The folder of the cold store, if it has been made.
 fn verify_cold(
     folder: &Path,
     cold_dir: Option<&Path>,
     format: Format,
     report: &mut VerifyReport,
-) -> Result<Option<FolderLock>> {
+) -> Result<Option<PathBuf>> {
     let cold = Cold::root(folder, cold_dir);
     let error = match Standing::of(folder, &cold, format) {
-        Ok(Standing::Made) => {
-            let lock = FolderLock::take(&cold)?;
-            let list = KeyspaceList::read(folder, Tier::Cold).map_err(at(folder))?;
-            report.store(&cold, list, Tier::Cold);
-            return Ok(Some(lock));
-        }
+        Ok(Standing::Made) => return Ok(Some(cold)),
         Ok(Standing::Unmade) => return Ok(None),
         Ok(Standing::Missing(missing)) => missing.error(),
         Err(error) => error,
@@ -104,6 +135,7 @@ impl VerifyReport {
             Ok(checked) => {
                 self.keyspaces += checked.keyspaces;
                 self.log_batches += checked.log.batches;
+                self.torn_ends.extend(checked.log.torn_end());
             }
             Err(error) => self.findings.push(error.to_string()),
         }
@@ -141,8 +173,8 @@ pub(crate) fn check_store(root: &Path, expected: &KeyspaceList) -> Result<Checke
     })
 }
 
-/// Recomputes the checksum of the version file that `current` names.
-fn check_version(keyspace: &Path) -> Result<()> {
+/// Recomputes the checksum of the version file that `current` names; its path.
+fn check_version(keyspace: &Path) -> Result<PathBuf> {
     let current_path = keyspace.join(CURRENT);
     let current = fs::read(&current_path).map_err(at(&current_path))?;
     let damaged = |what: &str| BackendError::corrupt(format!("{} {what}", current_path.display()));
@@ -158,5 +190,5 @@ fn check_version(keyspace: &Path) -> Result<()> {
     if kind != [0] || checksum != xxh3_128(&content).to_le_bytes() {
         return Err(damaged("does not fit the version file"));
     }
-    Ok(())
+    Ok(path)
 }

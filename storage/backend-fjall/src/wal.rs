@@ -56,6 +56,12 @@ pub(crate) fn check(store: &Path) -> Result<Log> {
 }
 
 impl Log {
+    /// What its torn end is, in words, if there is one.
+    pub(crate) fn torn_end(&self) -> Option<String> {
+        let (path, end) = self.torn.as_ref()?;
+        Some(format!("{} has a torn end from byte {end} on", path.display()))
+    }
+
     /// Cuts the torn end, if there is one: a part of a batch that nobody was promised.
     pub(crate) fn cut(&self) -> Result<()> {
         let Some((path, end)) = &self.torn else {

@@ -24,6 +24,7 @@
 //! timelines found in a replayed journal through [`TimelineDirectory`]. It knows no HTTP, no tantivy, no fjall.
 #![doc = include_str!("../FORMAT.md")]
 
+pub mod check;
 pub mod committer;
 mod deletes;
 pub mod error;

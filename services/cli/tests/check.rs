@@ -1,0 +1,204 @@
+//! `tideline check`: a sound folder passes, a flipped byte in any kind of file is found and named, nothing is changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+
+use crate::lab::{Ended, at_home, ended};
+use crate::process::Running;
+
+/// A point every ten minutes over the days behind us, of some machines; texts so that chunks have every kind of column.
+fn lines(days: i64, hosts: usize) -> String {
+    let newest = now();
+    let mut text = String::new();
+    for step in 0..days * 144 {
+        let at = newest - step * 600 * 1_000_000_000;
+        for host in 0..hosts {
+            text.push_str(&format!(
+                "cpu,host=h{host} usage={}.25,n={step}i,ok={},s=\"state {}\" {at}\n",
+                step % 97,
+                step % 2 == 0,
+                step % 5
+            ));
+        }
+    }
+    text
+}
+
+fn now() -> i64 {
+    use tideline_model::Clock;
+    tideline_model::SystemClock.now().nanos()
+}
+
+/// Every file below a folder, with its bytes.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            let bytes = fs::read(&path).expect("a file");
+            found.insert(path, bytes);
+        }
+    }
+    found
+}
+
+/// Ends a server in order.
+fn stop(server: Running) {
+    server.signal(Signal::TERM);
+    let (status, _, said) = server.end();
+    assert!(status.success(), "{said}");
+}
+
+fn check(folder: &Path, more: &[&str]) -> Ended {
+    let shown = folder.display().to_string();
+    let line = [&["check", &shown][..], more].concat();
+    ended(at_home(&line, folder.parent().expect("it lies in one")))
+}
+
+/// A folder with both tiers and an unsealed rest in the journal, closed in order.
+fn store(home: &Path) -> PathBuf {
+    let data = home.join("data");
+    let (server, address) = Running::serve(&data);
+    let url = format!("http://{address}");
+    let run = |line: &[&str]| {
+        let line = [line, &["--server", &url]].concat();
+        let ended = ended(at_home(&line, home));
+        assert_eq!(ended.code, 0, "{line:?}: {ended:?}");
+    };
+    fs::write(home.join("all.lp"), lines(6, 8)).expect("a file");
+    fs::write(home.join("rest.lp"), lines(1, 2).replace("cpu", "rest")).expect("a file");
+    run(&["write", "all.lp"]);
+    run(&["tables", "policy", "default", "--set", "hot_ttl=2d"]);
+    run(&["jobs", "run", "seal"]);
+    run(&["jobs", "run", "migrate", "--wait"]);
+    run(&["delete", "-w", "host=h7", "--last", "1h", "--yes"]);
+    run(&["write", "rest.lp"]);
+    stop(server);
+    data
+}
+
+#[test]
+fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
+    let home = tempfile::tempdir().expect("a folder");
+    let data = store(home.path());
+    let before = files(&data);
+    let sound = check(&data, &["--json"]);
+    assert_eq!(sound.code, 0, "{sound:?}");
+    let report: serde_json::Value = serde_json::from_str(&sound.out).expect("JSON");
+    let counts = &report["counts"];
+    assert_eq!(report["is_sound"], true);
+    assert_eq!(counts["points"], 6 * 144 * 8, "{report}");
+    assert_eq!(counts["points_in_journal"], 144 * 2, "{report}");
+    assert!(files(&data) == before, "checking has changed something");
+    let names: Vec<&Path> = before.keys().map(PathBuf::as_path).collect();
+    assert!(
+        names.iter().any(|path| path.starts_with(data.join("cold/store"))),
+        "{names:?}"
+    );
+
+    let mut kinds: BTreeMap<String, &PathBuf> = BTreeMap::new();
+    for (path, bytes) in &before {
+        let short = path
+            .strip_prefix(&data)
+            .expect("it lies there")
+            .display()
+            .to_string();
+        // Of no meaning: the number of a process, empty marks, what every start checks and makes anew.
+        let is_idle = bytes.is_empty() || short.ends_with("LOCK") || short.starts_with("index/");
+        if !is_idle && is_current(path, &before) {
+            let kind: String = short.chars().filter(|c| !c.is_ascii_digit()).collect();
+            kinds.entry(kind).or_insert(path);
+        }
+    }
+    assert!(kinds.len() >= 14, "{kinds:?}");
+    for (kind, path) in &kinds {
+        let bytes = &before[*path];
+        // The first byte, one in the middle, and the last one that is not zero.
+        let last = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+        let middle = bytes[..=last / 2]
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .unwrap_or(0);
+        for at in [0, middle, last] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            fs::write(path, &damaged).expect("a file");
+            let seen = check(&data, &[]);
+            assert!(
+                matches!(seen.code, 1 | 2),
+                "{kind} at {at} of {}: {seen:?}",
+                bytes.len()
+            );
+            let said = format!("{}{}", seen.out, seen.err);
+            assert!(is_named(&said, path), "{kind} at {at}: {said}");
+            assert!(fs::read(path).expect("a file") == damaged, "{kind} was changed");
+            fs::write(path, bytes).expect("a file");
+        }
+    }
+    assert_eq!(check(&data, &[]).code, 0);
+    assert!(files(&data) == before);
+}
+
+/// Whether a file of fjall is one that the store still reads: version files but the current one are not.
+fn is_current(path: &Path, all: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let Some(number) = name.strip_prefix('v').and_then(|rest| rest.parse::<u64>().ok()) else {
+        return true;
+    };
+    let current = path.with_file_name("current");
+    all.get(&current)
+        .is_some_and(|bytes| bytes[..8] == number.to_le_bytes())
+}
+
+/// Whether a text names a file, or, for a version file, the file that names it and its checksum.
+fn is_named(said: &str, path: &Path) -> bool {
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let folder = path.parent().unwrap_or(path).display().to_string();
+    said.contains(&path.display().to_string())
+        || (name.starts_with('v') && said.contains(&folder))
+        || (name == "FORMAT" && said.contains(&folder))
+        || (name.ends_with(".journal") && (said.contains(name) || said.contains("journal")))
+}
+
+#[test]
+fn what_cannot_be_read_is_told_from_what_is_damaged() {
+    let home = tempfile::tempdir().expect("a folder");
+    fs::create_dir(home.path().join("empty")).expect("a folder");
+    for (name, said) in [("absent", "is no folder"), ("empty", "is no data folder")] {
+        let seen = check(&home.path().join(name), &[]);
+        assert!(seen.code == 2 && seen.err.contains(said), "{seen:?}");
+    }
+    let data = home.path().join("data");
+    let (server, _) = Running::serve(&data);
+    let seen = check(&data, &[]);
+    assert!(
+        seen.code == 2 && seen.err.contains("is using") && seen.err.contains("data"),
+        "{seen:?}"
+    );
+    stop(server);
+    let seen = check(&data, &[]);
+    assert!(seen.code == 0 && seen.out.contains("data is sound"), "{seen:?}");
+    let list = data.join("KEYSPACES");
+    let text = fs::read_to_string(&list).expect("a file").replace("xxh3", "xxh4");
+    fs::write(&list, text).expect("a file");
+    let seen = check(&data, &[]);
+    assert!(
+        seen.code == 1
+            && seen.out.contains("KEYSPACES is damaged")
+            && seen.err.contains("1 thing is damaged"),
+        "{seen:?}"
+    );
+    fs::remove_file(data.join("FORMAT")).expect("it is there");
+    assert_eq!(check(&data, &[]).code, 2);
+}

@@ -1,0 +1,42 @@
+//! Reads everything that a backend keeps of a database, and says what is damaged. The search index is left out: every
+//! start checks it, and makes it anew from the catalog where it is not what was written.
+
+use tideline_backend::{Backend, Health};
+use tideline_series_store::check::{Checked, check};
+use tideline_timeline_catalog::{Catalog, CatalogOptions};
+
+/// What was read, and what was wrong with it.
+#[derive(Debug, Clone, Default)]
+pub struct CheckReport {
+    /// Tables, segments and journal.
+    pub store: Checked,
+    /// Timelines in the catalogs of all tables.
+    pub timelines: u64,
+    /// What is damaged, one sentence each, with its place.
+    pub findings: Vec<String>,
+}
+
+/// Reads everything. Costs the time of reading and decoding all points, and the memory of one table's catalog.
+pub fn check_database(backend: &dyn Backend) -> CheckReport {
+    let mut report = CheckReport::default();
+    if let Health::ReadOnly { reason } = backend.health() {
+        report
+            .findings
+            .push(format!("something acknowledged is missing: {reason}"));
+    }
+    report.store = check(backend);
+    report.findings.append(&mut report.store.findings);
+    for table in &report.store.tables {
+        let options = CatalogOptions {
+            source_tags: table.spec.source_tags.clone(),
+            raw_key_cache_bytes: 0,
+        };
+        match Catalog::load(backend, table.id, options) {
+            Ok(catalog) => report.timelines += catalog.len(),
+            Err(error) => report
+                .findings
+                .push(format!("catalog of table {}: {error}", table.name.as_str())),
+        }
+    }
+    report
+}

@@ -1,0 +1,200 @@
+//! Reads every byte of a data folder that nobody uses, and changes none.
+//!
+//! What [`super::verify`] checks, and beyond it both copies of each list, both slots of the high-water mark, and every
+//! table against the checksum that its version file keeps of it. What rows *mean* is read by those who wrote them, from
+//! a copy that may be opened: fjall writes when it opens. Tables, which are nearly everything, are only linked into it.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use tideline_backend::Result;
+use tideline_model::Tier;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{CURRENT, KEYSPACES, Verified, VerifyReport, check_version, verify_locked};
+use crate::backend::{FjallBackend, JOURNAL};
+use crate::cold::Cold;
+use crate::error::at;
+use crate::files::list;
+use crate::highwater::damaged_slots;
+use crate::keyspace_list::KeyspaceList;
+use crate::options::FjallOptions;
+use crate::safety::{SAFETY, TABLES};
+use crate::store::STORE;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 20;
+/// fjall's file that names its own format.
+const MARKER: &str = "version";
+/// What is in it.
+const MARKER_CONTENT: [u8; 4] = [b'F', b'J', b'L', 3];
+
+/// A data folder in which everything was read. It is locked until this is dropped.
+#[derive(Debug)]
+pub struct Inspection {
+    folder: PathBuf,
+    verified: Verified,
+}
+
+impl Inspection {
+    /// Reads everything. `Misconfigured` if the folder is none of ours, or in use.
+    pub fn of(folder: &Path, cold_dir: Option<&Path>) -> Result<Self> {
+        let mut verified = verify_locked(folder, cold_dir)?;
+        let report = &mut verified.report;
+        for tier in [Tier::Hot, Tier::Cold] {
+            for name in KeyspaceList::damaged_copies(folder, tier).map_err(at(folder))? {
+                report.find(&folder.join(name), "is damaged");
+            }
+        }
+        for slot in damaged_slots(folder).map_err(at(folder))? {
+            let what = format!("is damaged in slot {slot}");
+            report.find(&folder.join("highwater"), &what);
+        }
+        let cold = verified.cold.clone();
+        for root in [Some(folder), cold.as_deref()].into_iter().flatten() {
+            report.tables_of(&root.join(STORE))?;
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            verified,
+        })
+    }
+
+    /// What was seen.
+    pub fn report(&self) -> &VerifyReport {
+        &self.verified.report
+    }
+
+    /// Opens a copy of the store in `scratch`, an empty folder. It takes the room of journals and logs; tables are linked.
+    pub fn open_copy(&self, scratch: &Path) -> Result<FjallBackend> {
+        copy_root(&self.folder, scratch).map_err(at(scratch))?;
+        if let Some(cold) = &self.verified.cold {
+            let to = Cold::root(scratch, None);
+            copy_root(cold, &to).map_err(at(&to))?;
+        }
+        let options = FjallOptions {
+            free_bytes_min: 0,
+            free_per_mille_min: 0,
+            ..FjallOptions::default()
+        };
+        FjallBackend::open(scratch, options)
+    }
+}
+
+impl VerifyReport {
+    fn find(&mut self, path: &Path, what: &str) {
+        self.findings.push(format!("{} {what}", path.display()));
+    }
+
+    /// Compares every table of a store with its checksum.
+    fn tables_of(&mut self, store: &Path) -> Result<()> {
+        let marker = store.join(MARKER);
+        if fs::read(&marker).map_err(at(&marker))? != MARKER_CONTENT {
+            self.find(&marker, "is damaged");
+        }
+        let keyspaces = store.join(KEYSPACES);
+        for keyspace in list(&keyspaces).map_err(at(&keyspaces))? {
+            if !keyspace.join(CURRENT).try_exists().map_err(at(&keyspace))? {
+                continue;
+            }
+            // A version that cannot be read has been found before.
+            let Ok(version) = check_version(&keyspace) else {
+                continue;
+            };
+            let Some(tables) = tables_in(&version) else {
+                self.find(&version, "does not list its tables");
+                continue;
+            };
+            for (number, checksum) in tables {
+                let path = keyspace.join(TABLES).join(number.to_string());
+                match checksum_of(&path) {
+                    Ok((found, bytes)) if found == checksum => {
+                        self.tables += 1;
+                        self.table_bytes += bytes;
+                    }
+                    Ok(_) => self.find(&path, "is not what was written"),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => self.find(&path, "is missing"),
+                    Err(error) => return Err(at(&path)(error)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The tables that a version names, with their checksums, as lsm-tree writes them (`src/version/mod.rs`): levels of runs
+/// of tables, each with number, kind of checksum, checksum, sequence.
+fn tables_in(version: &Path) -> Option<Vec<(u64, u128)>> {
+    let reader = sfa::Reader::new(version).ok()?;
+    let mut section = reader.toc().section(b"tables")?.buf_reader(version).ok()?;
+    let mut tables = Vec::new();
+    let [levels] = take(&mut section)?;
+    for _ in 0..levels {
+        let [runs] = take(&mut section)?;
+        for _ in 0..runs {
+            for _ in 0..u32::from_le_bytes(take(&mut section)?) {
+                let number = u64::from_le_bytes(take(&mut section)?);
+                let [0] = take(&mut section)? else { return None };
+                let checksum = u128::from_le_bytes(take(&mut section)?);
+                let _sequence: [u8; 8] = take(&mut section)?;
+                tables.push((number, checksum));
+            }
+        }
+    }
+    Some(tables)
+}
+
+fn take<const N: usize>(reader: &mut impl Read) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    reader.read_exact(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn checksum_of(path: &Path) -> io::Result<(u128, u64)> {
+    let mut reader = BufReader::with_capacity(READ_BYTES, File::open(path)?);
+    let (mut hash, mut bytes) = (Xxh3::new(), 0);
+    loop {
+        let read = reader.fill_buf()?;
+        if read.is_empty() {
+            return Ok((hash.digest128(), bytes));
+        }
+        hash.update(read);
+        let length = read.len();
+        bytes += length as u64;
+        reader.consume(length);
+    }
+}
+
+/// Copies what an open may write, and links tables.
+fn copy_root(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for path in list(from)? {
+        let name = path.file_name().unwrap_or_default();
+        match name.to_str() {
+            Some("LOCK" | SAFETY) => {}
+            Some(folder @ (STORE | JOURNAL)) => copy_folder(&path, &to.join(folder))?,
+            _ if path.is_file() => drop(fs::copy(&path, to.join(name))?),
+            // The index of searches, the cold folder.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    let is_tables = from.file_name().is_some_and(|name| name == TABLES);
+    for path in list(from)? {
+        let target = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            copy_folder(&path, &target)?;
+        } else if is_tables {
+            symlink(path.canonicalize()?, target)?;
+        } else {
+            fs::copy(&path, target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Reads all that a store has written, and compares it with what the store says of itself. Writes nothing, starts
+//! nothing: for a backend that nobody else uses.
+//!
+//! Of each segment every chunk is decoded, and what was met is compared with the segment's manifest row. Journal entries
+//! that are not in segments yet are decoded, and rows of schemas, deletes and requests read.
+
+use hashbrown::HashSet;
+use tideline_backend::{Backend, Direction, KeyRange, Partition};
+use tideline_chunk::{Chunk, Delta};
+use tideline_key_codec::{chunk_bucket, parse_chunk_key};
+use tideline_model::{FieldId, TimelineId};
+
+use crate::deletes::Deletes;
+use crate::error::{Result, StoreError};
+use crate::manifest::{ManifestState, Segment, SegmentTotals, TableRow};
+use crate::requests::Requests;
+use crate::schema::TableSchema;
+use crate::shared::SHARD;
+
+/// What was read, and what was wrong with it.
+#[derive(Debug, Clone, Default)]
+pub struct Checked {
+    /// The tables.
+    pub tables: Vec<TableRow>,
+    /// Published segments.
+    pub segments: u64,
+    /// Chunks in them.
+    pub chunks: u64,
+    /// Points in them.
+    pub points: u64,
+    /// Field values in them.
+    pub values: u64,
+    /// Bytes of their keys and chunks.
+    pub bytes: u64,
+    /// Journal entries whose points are not in segments yet.
+    pub journal_entries: u64,
+    /// Points in them.
+    pub journal_points: u64,
+    /// Fields of all tables.
+    pub fields: u64,
+    /// What is damaged, one sentence each, with its place.
+    pub findings: Vec<String>,
+}
+
+impl Checked {
+    fn take<T>(&mut self, place: &str, read: Result<T>) -> Option<T> {
+        match read {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.findings.push(format!("{place}: {error}"));
+                None
+            }
+        }
+    }
+}
+
+/// Reads everything. Damage is a finding; what goes on behind it is read as far as it can be.
+pub fn check(backend: &dyn Backend) -> Checked {
+    let mut checked = Checked::default();
+    let manifest = backend.manifest(SHARD).map_err(StoreError::from);
+    let manifest = manifest.and_then(|manifest| ManifestState::read(&manifest));
+    let Some(manifest) = checked.take("manifest", manifest) else {
+        return checked;
+    };
+    for row in manifest.tables.values() {
+        check_table(backend, &manifest, row, &mut checked);
+        checked.tables.push(row.clone());
+    }
+    let unknown = manifest.segments.keys();
+    for table in unknown.filter(|table| !manifest.tables.contains_key(*table)) {
+        checked.findings.push(format!(
+            "manifest: segments of table {table}, which there is none of"
+        ));
+    }
+    let journal = check_journal(backend, &manifest, &mut checked);
+    checked.take("journal", journal);
+    checked
+}
+
+fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, checked: &mut Checked) {
+    let name = row.name.as_str();
+    let schema = TableSchema::load(backend, row.id);
+    let schema = checked.take(&format!("table {name}"), schema);
+    checked.fields += schema.as_ref().map_or(0, |schema| schema.fields().len() as u64);
+    let requests = Requests::default().load(backend, row.id);
+    checked.take(&format!("table {name}"), requests);
+    let deletes = Deletes::default().load(backend, row.id);
+    checked.take(&format!("table {name}"), deletes);
+    for segment in manifest.of_table(row.id) {
+        let place = format!("table {name}, {} segment {}", segment.tier, segment.id.0);
+        let mut reading = Reading {
+            segment,
+            schema: schema.as_ref(),
+            totals: SegmentTotals::default(),
+            last: None,
+            fields: HashSet::new(),
+        };
+        let read = reading.all(backend);
+        let totals = &reading.totals;
+        checked.segments += 1;
+        checked.chunks += totals.chunks;
+        checked.points += totals.points;
+        checked.values += totals.values;
+        checked.bytes += totals.bytes;
+        checked.take(&place, read);
+    }
+}
+
+/// A segment while it is read.
+struct Reading<'a> {
+    segment: &'a Segment,
+    schema: Option<&'a TableSchema>,
+    totals: SegmentTotals,
+    /// The timeline and the last instant of the chunk before.
+    last: Option<(TimelineId, i64)>,
+    /// Fields that were met and are known.
+    fields: HashSet<FieldId>,
+}
+
+impl Reading<'_> {
+    fn all(&mut self, backend: &dyn Backend) -> Result<()> {
+        let bucket = chunk_bucket(TimelineId([0; 16]));
+        let partition = Partition::segment(self.segment.reference(), bucket);
+        let mut range = KeyRange::prefix(&[]);
+        let limit = backend.capabilities().page_advice;
+        loop {
+            let page = backend.scan(partition, &range, Direction::Ascending, limit)?;
+            for row in &page.rows {
+                self.chunk(&row.key, &row.value)?;
+            }
+            match page.next {
+                Some(next) => range = next,
+                None => return self.compare(),
+            }
+        }
+    }
+
+    fn chunk(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (id, start) = parse_chunk_key(key).ok_or_else(|| wrong("a key of a wrong length".into()))?;
+        let damaged = |cause| StoreError::chunk(id, cause);
+        let chunk = Chunk::open(value).map_err(damaged)?;
+        let run = chunk.to_run().map_err(damaged)?;
+        let (first, last) = (chunk.first_timestamp(), chunk.last_timestamp());
+        let rises = run.timestamps.windows(2).all(|pair| pair[0] < pair[1]);
+        if first != start || !rises || run.timestamps.first() != Some(&first) {
+            return Err(wrong(format!(
+                "a chunk of timeline {id} at {start} has other times"
+            )));
+        }
+        if self
+            .last
+            .is_some_and(|(before, end)| before == id && end >= first)
+        {
+            return Err(wrong(format!("chunks of timeline {id} overlap at {start}")));
+        }
+        for column in &run.columns {
+            let is_known = |schema: &TableSchema| schema.field_name(column.field).is_some();
+            if !self.fields.contains(&column.field) {
+                if !self.schema.is_none_or(is_known) {
+                    return Err(wrong(format!(
+                        "a chunk of timeline {id} has a field {:?} that no schema names",
+                        column.field
+                    )));
+                }
+                self.fields.insert(column.field);
+            }
+        }
+        let totals = &mut self.totals;
+        (totals.first, totals.last) = match totals.chunks {
+            0 => (first, last),
+            _ => (totals.first.min(first), totals.last.max(last)),
+        };
+        totals.timelines += u64::from(self.last.is_none_or(|(before, _)| before != id));
+        totals.chunks += 1;
+        totals.points += run.timestamps.len() as u64;
+        totals.values += chunk.values() as u64;
+        totals.bytes += (key.len() + value.len()) as u64;
+        self.last = Some((id, last));
+        Ok(())
+    }
+
+    fn compare(&self) -> Result<()> {
+        let (found, said) = (&self.totals, self.segment);
+        for (what, found, said) in [
+            ("timelines", found.timelines, said.timelines),
+            ("chunks", found.chunks, said.chunks),
+            ("points", found.points, said.points),
+            ("values", found.values, said.values),
+            ("bytes", found.bytes, said.bytes),
+        ] {
+            if found != said {
+                return Err(wrong(format!(
+                    "it holds {found} {what}, its manifest row says {said}"
+                )));
+            }
+        }
+        if (found.first, found.last) != (said.first, said.last) {
+            return Err(wrong(format!(
+                "it reaches from {} to {}, its manifest row says from {} to {}",
+                found.first, found.last, said.first, said.last
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn check_journal(backend: &dyn Backend, manifest: &ManifestState, checked: &mut Checked) -> Result<()> {
+    let from = manifest.cursor.sealed_to;
+    for epoch in backend.epochs(SHARD)? {
+        backend.replay(SHARD, epoch.epoch, from, &mut |sequence, entry| {
+            match Delta::decode(&entry) {
+                Ok(delta) => {
+                    let groups = delta.groups.iter();
+                    checked.journal_points += groups.map(|group| group.timestamps.len() as u64).sum::<u64>();
+                    checked.journal_entries += 1;
+                }
+                Err(cause) => checked
+                    .findings
+                    .push(format!("journal entry {}: {cause}", sequence.0)),
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn wrong(reason: String) -> StoreError {
+    StoreError::StoredRow {
+        what: "segment",
+        reason,
+    }
+}
