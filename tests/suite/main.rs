@@ -7,6 +7,7 @@ mod crash;
 mod crash_matrix;
 mod documentation;
 mod drain;
+mod export_import;
 mod house;
 mod model;
 mod openapi_examples;

@@ -8,5 +8,6 @@ mod lab;
 mod operate;
 mod process;
 mod serve;
+mod shell;
 mod write;
 mod write_again;

@@ -1,0 +1,106 @@
+//! Completions that their shells can read, and a manual page for every command.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::process::{output, text, tideline};
+
+/// The commands below a command, as its help lists them.
+fn commands_of(path: &[&str]) -> Vec<String> {
+    let help = output(tideline(&[path, &["--help"]].concat()));
+    assert!(help.status.success(), "{path:?}");
+    let help = text(&help.stdout);
+    let Some((_, list)) = help.split_once("\nCommands:\n") else {
+        return Vec::new();
+    };
+    let names = list.lines().take_while(|line| line.starts_with("  "));
+    names
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pages = folder.path().join("deep").join("man1");
+    let made = output(tideline(&["man", &pages.display().to_string()]));
+    assert!(made.status.success(), "{made:?}");
+    let mut wanted = BTreeSet::from(["tideline".to_owned()]);
+    for command in commands_of(&[]) {
+        for below in commands_of(&[&command]) {
+            wanted.insert(format!("tideline-{command}-{below}"));
+        }
+        wanted.insert(format!("tideline-{command}"));
+    }
+    assert!(
+        wanted.len() > 30 && wanted.contains("tideline-jobs-run"),
+        "{wanted:?}"
+    );
+    let found: BTreeSet<String> = std::fs::read_dir(&pages)
+        .expect("the folder was made")
+        .map(|entry| entry.expect("an entry").path())
+        .map(|path| {
+            let page = std::fs::read_to_string(&path).expect("a page");
+            assert!(
+                page.contains(".SH NAME") && page.contains(".SH SYNOPSIS"),
+                "{}",
+                path.display()
+            );
+            path.file_stem()
+                .and_then(|name| name.to_str())
+                .expect("a name")
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(found, wanted);
+    check_with(
+        "groff",
+        &["-man", "-z", "-Tutf8"],
+        &pages.join("tideline-write.1"),
+    );
+}
+
+#[test]
+fn shells_can_read_their_completions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (shell, check) in [
+        ("bash", &["-n"][..]),
+        ("zsh", &["-n"]),
+        ("fish", &["--no-execute"]),
+    ] {
+        let script = output(tideline(&["completions", shell]));
+        assert!(script.status.success(), "{shell}");
+        let script = text(&script.stdout);
+        for command in commands_of(&[]) {
+            assert!(script.contains(&command), "{shell} does not know {command}");
+        }
+        assert!(
+            script.contains("batch-bytes"),
+            "{shell} does not know the options of write"
+        );
+        let path = folder.path().join(shell);
+        std::fs::write(&path, script).expect("a file");
+        check_with(shell, check, &path);
+    }
+}
+
+/// Lets a program look at a file; one that is not on this machine cannot.
+fn check_with(program: &str, arguments: &[&str], file: &Path) {
+    let looked = Command::new(program)
+        .args(arguments)
+        .arg(file)
+        .stdin(Stdio::null())
+        .output();
+    match looked {
+        Ok(looked) => assert!(
+            looked.status.success() && looked.stderr.is_empty(),
+            "{program} {}: {looked:?}",
+            file.display()
+        ),
+        Err(_) => println!("{program} is not here: {} is not checked by it", file.display()),
+    }
+}
