@@ -1,14 +1,18 @@
-//! Questions about points, and their answers.
+//! Questions about points: what is asked in common, of rows, of aggregates and of newest values.
 
-use std::collections::BTreeMap;
+mod aggregate;
+mod answer;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::condition::{Condition, Scalar, TimeSpan};
-use crate::tier::{TierChoice, TierCosts};
-use crate::time::{DurationText, TimeInput};
+use crate::condition::{Condition, TimeSpan};
+use crate::tier::TierChoice;
+use crate::time::TimeInput;
 use crate::value_condition::ValueCondition;
+
+pub use self::aggregate::{Aggregate, Fill, Function, GroupBy, GroupWord};
+pub use self::answer::{PointAnswer, QueryCost, Series};
 
 /// Points as they are, or values computed from them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -104,130 +108,6 @@ pub struct TimelineSelector {
     pub ids: Option<Vec<String>>,
 }
 
-/// What is computed of each field, in each window of each group.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"functions": ["mean", "max", {"percentile": 95}], "window": "1m", "group_by": ["host"]}))]
-pub struct Aggregate {
-    /// At least one, none twice. Each is applied to every field; where the query names no fields, to those that it suits. Its
-    /// column is called `mean(usage_user)`.
-    pub functions: Vec<Function>,
-    /// The width of windows `[n·window, (n+1)·window)`; a row bears the start of its window, empty windows are absent
-    /// unless `fill` says otherwise.
-    /// Without it the whole range is one window.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<DurationText>,
-    /// Moves the windows: one of them begins at this instant after the epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offset: Option<DurationText>,
-    /// What stands in windows without a value.
-    #[serde(default, skip_serializing_if = "Fill::is_none")]
-    pub fill: Fill,
-    /// Which timelines are put together; measurements never are.
-    #[serde(default)]
-    pub group_by: GroupBy,
-}
-
-/// What stands in the windows of a series that have no value of a column: a word, `{"previous": "10m"}` or
-/// `{"value": 0}`. With any but `none`, every window of the range has a row, also those before the first value and after
-/// the last; a series without any value stays absent. `count` and `count_distinct` are 0 there, whatever the fill.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Fill {
-    /// A window without any value has no row.
-    #[default]
-    None,
-    /// A row with `null`.
-    Null,
-    /// The straight line between the values before and after, by the starts of their windows; `null` before the first and
-    /// after the last. For columns of numbers.
-    Linear,
-    /// The newest value before, where its window began at most this long before the filled one; else `null`.
-    Previous(DurationText),
-    /// This value, for columns of its kind.
-    Value(Scalar),
-}
-
-impl Fill {
-    /// Whether nothing is filled.
-    pub fn is_none(&self) -> bool {
-        *self == Self::None
-    }
-}
-
-/// A function over the values of a field: a word, or `{"percentile": 95}`. NaN counts as a value, but `min`, `max`, `spread`,
-/// `percentile`, `rate`, `increase`, `integral` and `time_weighted_mean` pass over it. The column of a percentile is called
-/// `percentile_95(usage_user)`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Function {
-    /// How many values, of any type.
-    Count,
-    /// How many different values, of any type; numbers of equal value are one, whatever their type. Exact.
-    CountDistinct,
-    /// The sum: exact for integers (beyond 64 bits it is an error), compensated for floats.
-    Sum,
-    /// The arithmetic mean.
-    Mean,
-    /// The standard deviation of the population.
-    Stddev,
-    /// The lowest number or boolean.
-    Min,
-    /// The highest number or boolean.
-    Max,
-    /// The highest number less the lowest; exact between integers.
-    Spread,
-    /// The value that occurs most often, of any type; of several the lowest.
-    Mode,
-    /// The value of the earliest point, of any type.
-    First,
-    /// The value of the latest point, of any type.
-    Last,
-    /// The last number of each timeline less its first, added over timelines; exact between integers. A drop is no
-    /// restart.
-    Delta,
-    /// `increase` over the seconds of the window that lie in the range.
-    Rate,
-    /// The growth of counters: steps from point to point of each timeline, each in the window of its later point, a
-    /// drop being a restart from zero. Nothing is extrapolated.
-    Increase,
-    /// The area under straight lines from point to point of each timeline, cut at the windows, in value × seconds, added
-    /// over timelines. A window between two points has one without a point of its own.
-    Integral,
-    /// That area over the seconds that it is drawn for; in a window without a line the mean of its points.
-    TimeWeightedMean,
-    /// The value at a share of the sorted values, from 0 to 100 percent: with n values, the one at (n − 1)·p/100 counted
-    /// from 0, interpolated between neighbours. Exact up to 4096 values a window and group; beyond, each neighbour is
-    /// known within 1/512 of itself, and the answer names the column in `estimated`.
-    #[schema(example = 95)]
-    Percentile(f64),
-}
-
-/// Tags whose equal values put timelines together, or `"timeline"` for each by itself. An empty list puts all together.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
-#[schema(example = json!(["host"]))]
-pub enum GroupBy {
-    /// `"timeline"`.
-    Each(GroupWord),
-    /// By these tags; a missing one equals the empty text.
-    Tags(Vec<String>),
-}
-
-/// The word for groups of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum GroupWord {
-    /// Each timeline is a group.
-    Timeline,
-}
-
-impl Default for GroupBy {
-    fn default() -> Self {
-        Self::Tags(Vec::new())
-    }
-}
-
 /// The order of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -261,84 +141,6 @@ pub enum IntegerForm {
     Number,
     /// As text.
     String,
-}
-
-/// The answer to a question about points, as JSON. It is streamed: a failure after its beginning cuts it off.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({
-    "request_id": "01jd3k5w8v-000002a1",
-    "series": [{
-        "measurement": "cpu",
-        "tags": {"host": "sim-001"},
-        "columns": ["time", "mean(usage_user)", "max(usage_user)"],
-        "points": [["2026-11-20T12:00:00Z", 41.5, 58], ["2026-11-20T12:01:00Z", 43.25, 61]]
-    }],
-    "more": false,
-    "next": null,
-    "cost": {
-        "timelines": 1, "chunks": 1, "points": 12, "values": 12, "bytes": 75, "elapsed_ms": 0.21,
-        "tiers": {
-            "hot": {
-                "segments": 1, "chunks": 1, "points": 12, "values": 12, "bytes": 75, "summaries": 0,
-                "summarized_points": 0
-            },
-            "cold": {
-                "segments": 0, "chunks": 0, "points": 0, "values": 0, "bytes": 0, "summaries": 0, "summarized_points": 0
-            }
-        }
-    }
-}))]
-pub struct PointAnswer {
-    /// Names the request in the log.
-    pub request_id: String,
-    /// Timelines by id, or groups by measurement and tags; those without a row are left out.
-    pub series: Vec<Series>,
-    /// Whether `limit` left rows out.
-    pub more: bool,
-    /// Pass it as `page` to get what follows; `null` after the last page, and for aggregates.
-    pub next: Option<String>,
-    /// Columns in which some value is an estimate; missing where none is.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub estimated: Vec<String>,
-    /// What was read.
-    pub cost: QueryCost,
-}
-
-/// The rows of one timeline or group.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Series {
-    /// The timeline, where the series is one; missing for groups.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// The measurement.
-    pub measurement: String,
-    /// The tags of the timeline, or those that the group was made by.
-    pub tags: BTreeMap<String, String>,
-    /// `time`, then the fields or functions.
-    pub columns: Vec<String>,
-    /// One array a row with one value a column, `null` where there is none. Floats have a point or an exponent;
-    /// those that are no numbers are the texts `NaN`, `Inf` and `-Inf`.
-    #[schema(value_type = Vec<Vec<serde_json::Value>>)]
-    pub points: Vec<Vec<serde_json::Value>>,
-}
-
-/// What a query has read.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct QueryCost {
-    /// Timelines looked at.
-    pub timelines: u64,
-    /// Chunks and blocks decoded.
-    pub chunks: u64,
-    /// Points decoded.
-    pub points: u64,
-    /// Field values decoded.
-    pub values: u64,
-    /// Encoded bytes of those chunks.
-    pub bytes: u64,
-    /// Milliseconds from the start of planning to the last row.
-    pub elapsed_ms: f64,
-    /// The same of each tier.
-    pub tiers: TierCosts,
 }
 
 impl PointQuery {

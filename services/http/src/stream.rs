@@ -2,9 +2,10 @@
 //!
 //! The writer runs on a blocking thread and fills chunks; a short queue lies between it and the connection, so a slow
 //! client slows the writer down. What fails before the first chunk is an ordinary failure with its status; what fails
-//! later cuts the answer off in the middle of its chunked encoding, which every client notices.
+//! later, a panic included, cuts the answer off in the middle of its chunked encoding, which every client notices.
 
 use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -13,6 +14,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::body::Frame;
+use tideline_openapi::ErrorCode;
 use tokio::sync::mpsc;
 
 use crate::failure::{Failure, Result};
@@ -63,13 +65,15 @@ where
             chunk: Vec::new(),
             queue,
         };
-        let written = write(&mut writer).and_then(|()| writer.flush().map_err(client_left));
-        let Err(failure) = written else {
+        // A panic must reach the queue as an error: a queue that only ends is a complete answer.
+        let written = catch_unwind(AssertUnwindSafe(|| {
+            write(&mut writer).and_then(|()| writer.flush().map_err(client_left))
+        }));
+        let Err(failure) = written.unwrap_or_else(|_| Err(panicked())) else {
             return Ok(());
         };
         // Once a chunk is out its status is too: the answer can only be cut off.
         let cut_off = io::Error::other(failure.message.clone());
-        writer.chunk.clear();
         if writer.queue.blocking_send(Err(cut_off)).is_err() {
             tracing::debug!("a client left before its answer was complete");
         }
@@ -80,13 +84,7 @@ where
         Some(Err(_)) | None => match writing.await {
             Ok(Ok(())) => Bytes::new(),
             Ok(Err(failure)) => return Err(failure),
-            Err(panicked) => {
-                tracing::error!(%panicked, "a request panicked");
-                return Err(Failure::new(
-                    tideline_openapi::ErrorCode::Internal,
-                    "internal error",
-                ));
-            }
+            Err(_) => return Err(panicked()),
         },
     };
     let body = Body::new(ChunkedAnswer {
@@ -96,10 +94,16 @@ where
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
 }
 
+/// The failure of a writer that panicked; the panic itself is in the log already.
+fn panicked() -> Failure {
+    tracing::error!("a request panicked while it wrote its answer");
+    Failure::new(ErrorCode::Internal, "internal error")
+}
+
 /// The failure of a writer whose client is gone; nobody reads it.
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
 pub(crate) fn client_left(error: io::Error) -> Failure {
-    Failure::new(tideline_openapi::ErrorCode::Internal, error.to_string())
+    Failure::new(ErrorCode::Internal, error.to_string())
 }
 
 /// An answer of `content_type` whose parts come through `parts`, for as long as they come.
@@ -127,5 +131,63 @@ impl HttpBody for ChunkedAnswer {
         self.rest
             .poll_recv(cx)
             .map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    /// What a client reads of an answer: its bytes, and whether it is complete.
+    async fn read(write: fn(&mut AnswerWriter) -> Result<()>) -> (usize, bool) {
+        let answer = answer("text/plain", write).await.expect("it begins well");
+        let mut body = answer.into_body();
+        let mut bytes = 0;
+        loop {
+            match body.frame().await {
+                Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, Bytes::len),
+                Some(Err(_)) => return (bytes, false),
+                None => return (bytes, true),
+            }
+        }
+    }
+
+    fn put(writer: &mut AnswerWriter) {
+        for _ in 0..3 {
+            writer
+                .write_all(&[b'x'; CHUNK_BYTES])
+                .expect("the client reads on");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_ends_badly_is_no_complete_answer() {
+        let whole = read(|writer| {
+            put(writer);
+            Ok(())
+        });
+        assert_eq!(whole.await, (3 * CHUNK_BYTES, true));
+        let failed = read(|writer| {
+            put(writer);
+            Err(Failure::invalid("too late"))
+        });
+        assert_eq!(failed.await, (3 * CHUNK_BYTES, false));
+        let panicked = read(|writer| {
+            put(writer);
+            panic!("in the middle");
+        });
+        assert_eq!(panicked.await, (3 * CHUNK_BYTES, false));
+    }
+
+    #[tokio::test]
+    async fn what_fails_before_the_first_part_has_a_status() {
+        let write = |writer: &mut AnswerWriter| {
+            writer.write_all(b"little").expect("there is room");
+            panic!("at once");
+        };
+        let failure = answer("text/plain", write).await.expect_err("nothing is out");
+        assert_eq!(failure.code, ErrorCode::Internal);
     }
 }

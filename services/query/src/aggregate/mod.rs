@@ -1,0 +1,189 @@
+//! Aggregates: sweeps of workers over shares of the timelines, then the groups one after another.
+//!
+//! Every timeline belongs to one group. Groups are taken in the order of the answer, as many at once as
+//! [`CELLS_AT_ONCE_MAX`] allows; their timelines are swept, their rows go to the sink, their state goes. Memory
+//! is so bounded whatever the size of the answer.
+
+mod output;
+mod sweep;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use tideline_engine::Table;
+use tideline_series_store::ReadCost;
+
+use self::output::Output;
+use self::sweep::{Sweep, members};
+use crate::answer::{AnswerSink, Header, QueryCost, Summary};
+use crate::budget::{rows_limit, within};
+use crate::cutter::Lanes;
+use crate::error::{QueryError, Result};
+use crate::filter::Filter;
+use crate::plan::{Columns, Group, Groups, Scope, TagBuffer};
+use crate::querier::Context;
+use crate::question::{Aggregate, GroupBy, PointQuery};
+use crate::window::Windows;
+
+/// Most windows × columns × groups that are held at once, by each worker; a cell takes up to 128 bytes, those of sums and
+/// extremes up to 64. What grows with the values is in [`Budget::held_bytes_max`](crate::Budget::held_bytes_max). One
+/// group alone may not need more.
+pub const CELLS_AT_ONCE_MAX: u64 = 1 << 20;
+/// Most functions of a query: each takes in every run before the budget is asked again.
+pub const FUNCTIONS_MAX: u64 = 64;
+
+/// Answers a query for aggregates.
+pub(crate) fn run(
+    context: &Context<'_>,
+    query: &PointQuery,
+    shape: &Aggregate,
+    sink: &mut dyn AnswerSink,
+) -> Result<Summary> {
+    let Context { table, watch, .. } = context;
+    check(shape)?;
+    let windows = Windows::new(query.range, shape.window)?;
+    within("windows", watch.budget().cells_max, windows.count())?;
+    let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
+    let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
+    let columns = scope.aggregate_columns(table, &query.fields, &shape.functions)?;
+    if let Some(fill) = &shape.fill {
+        fill.check(&columns)?;
+    }
+    let filter = query.values.as_ref();
+    let filter = filter
+        .map(|values| Filter::new(values, &scope, table))
+        .transpose()?;
+    scope.retain_with_columns(&columns);
+    let groups = scope.groups(table, &shape.group_by);
+    let sizes = cells(context, &windows, &columns, &groups)?;
+    sink.begin(&header(&scope, table, shape, &columns, sink.needs_tags()))?;
+
+    let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
+    let takes_summaries =
+        filter.is_none() && shape.functions.iter().all(|function| function.takes_summaries());
+    let sweep = Sweep {
+        context,
+        query,
+        windows,
+        filter: filter.as_ref(),
+        grid: takes_summaries.then(|| windows.grid()),
+        columns: &columns,
+        by_field: &by_field,
+    };
+    let mut output = Output {
+        sweep: &sweep,
+        scope: &scope,
+        order: shape.order,
+        fill: shape.fill.as_ref(),
+        limit,
+        rows: 0,
+        more: false,
+        tags: TagBuffer::default(),
+        estimated: BTreeSet::new(),
+    };
+    let mut cost = ReadCost::default();
+    for batch in batches(&sizes) {
+        let members = members(&scope, &groups, &batch);
+        context.note_read(&members.iter().map(|member| member.id).collect::<Vec<_>>());
+        let (states, read) = sweep.run(&batch, &members)?;
+        cost.add(&read);
+        for (group, state) in groups.groups[batch].iter().zip(states) {
+            if let Some(state) = state.filter(|_| !output.more) {
+                output.group(group, &state, sink)?;
+            }
+        }
+        watch.release();
+        if output.more {
+            break;
+        }
+    }
+    let names = output.estimated.iter();
+    let estimated = names.map(|position| columns.names[*position].clone()).collect();
+    Ok(Summary {
+        rows: output.rows,
+        more: output.more,
+        next: None,
+        estimated,
+        cost: QueryCost::new(&cost, context.segments, watch.elapsed()),
+    })
+}
+
+fn check(shape: &Aggregate) -> Result<()> {
+    within("functions", FUNCTIONS_MAX, shape.functions.len() as u64)?;
+    let mut functions = shape.functions.clone();
+    functions.sort_unstable();
+    functions.dedup();
+    if functions.is_empty() || functions.len() < shape.functions.len() {
+        return Err(QueryError::Invalid(
+            "an aggregate names at least one function, and none twice".into(),
+        ));
+    }
+    if shape.fill.is_some() && shape.window.is_none() {
+        return Err(QueryError::Invalid("a fill needs windows that it fills".into()));
+    }
+    if let GroupBy::Tags(tags) = &shape.group_by {
+        let mut sorted: Vec<&String> = tags.iter().collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if sorted.len() < tags.len() {
+            return Err(QueryError::Invalid("a tag to group by is named twice".into()));
+        }
+    }
+    Ok(())
+}
+
+/// The cells that each group needs, once it is known that neither one nor all are too many.
+fn cells<C>(
+    context: &Context<'_>,
+    windows: &Windows,
+    columns: &Columns<C>,
+    groups: &Groups,
+) -> Result<Vec<u64>> {
+    let size = |group: &Group| {
+        let columns = columns.of(group.measurement).positions.len() as u64;
+        windows.count().saturating_mul(columns)
+    };
+    let sizes: Vec<u64> = groups.groups.iter().map(size).collect();
+    let largest = sizes.iter().copied().max().unwrap_or(0);
+    within("windows × columns of one group", CELLS_AT_ONCE_MAX, largest)?;
+    let all = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
+    let limit = context.watch.budget().cells_max;
+    within("windows × groups × columns", limit, all)?;
+    Ok(sizes)
+}
+
+fn header<C>(
+    scope: &Scope,
+    table: &Table,
+    shape: &Aggregate,
+    columns: &Columns<C>,
+    needs_tags: bool,
+) -> Header {
+    let tags = match &shape.group_by {
+        GroupBy::Timeline if needs_tags => scope.tag_keys(table),
+        GroupBy::Tags(tags) => tags.clone(),
+        GroupBy::Timeline | GroupBy::Nothing => Vec::new(),
+    };
+    Header {
+        is_by_timeline: shape.group_by == GroupBy::Timeline,
+        tags,
+        columns: columns.names.clone(),
+    }
+}
+
+/// Cuts the groups into stretches that are swept together.
+fn batches(sizes: &[u64]) -> Vec<Range<usize>> {
+    let mut batches = Vec::new();
+    let (mut start, mut held) = (0, 0);
+    for (at, size) in sizes.iter().enumerate() {
+        if held + size > CELLS_AT_ONCE_MAX {
+            batches.push(start..at);
+            (start, held) = (at, 0);
+        }
+        held += size;
+    }
+    if start < sizes.len() {
+        batches.push(start..sizes.len());
+    }
+    batches
+}

@@ -1,0 +1,156 @@
+//! The rows of an aggregate: group after group, window after window, to the sink.
+
+use std::collections::BTreeSet;
+
+use super::sweep::Sweep;
+use crate::accumulate::Overflow;
+use crate::answer::{AnswerSink, Series, ValueRef};
+use crate::cutter::GroupState;
+use crate::error::{QueryError, Result};
+use crate::fill::Fill;
+use crate::plan::{AggregateSource, Group, MeasurementColumns, Scope, TagBuffer};
+use crate::question::Direction;
+
+/// Rows between two looks at the clock.
+const ROWS_PER_CHECK: u64 = 128;
+
+/// The rows of an answer while they are written.
+pub(super) struct Output<'a> {
+    pub(super) sweep: &'a Sweep<'a>,
+    pub(super) scope: &'a Scope,
+    pub(super) order: Direction,
+    pub(super) fill: Option<&'a Fill>,
+    pub(super) limit: u64,
+    pub(super) rows: u64,
+    /// Whether a row was met beyond the limit.
+    pub(super) more: bool,
+    pub(super) tags: TagBuffer,
+    /// Positions of the columns in which a value was an estimate.
+    pub(super) estimated: BTreeSet<usize>,
+}
+
+impl Output<'_> {
+    pub(super) fn group(
+        &mut self,
+        group: &Group,
+        state: &GroupState,
+        sink: &mut dyn AnswerSink,
+    ) -> Result<()> {
+        let columns = self.sweep.columns.of(group.measurement);
+        let filled = match self.fill {
+            Some(fill) => Some(self.filled(fill, columns, state)?),
+            None => None,
+        };
+        if filled.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(());
+        }
+        let mut is_open = false;
+        let mut windows = 0..self.sweep.windows.count() as usize;
+        let mut values = Vec::with_capacity(state.len());
+        while let Some(window) = match self.order {
+            Direction::Ascending => windows.next(),
+            Direction::Descending => windows.next_back(),
+        } {
+            if let Some(filled) = &filled {
+                values.clear();
+                values.extend(filled.iter().map(|column| column[window]));
+            } else if !self.values(columns, state, window, &mut values)? {
+                continue;
+            }
+            if self.rows == self.limit {
+                self.more = true;
+                return Ok(());
+            }
+            if self.rows.is_multiple_of(ROWS_PER_CHECK) {
+                self.sweep.context.watch.check()?;
+            }
+            if !is_open {
+                is_open = true;
+                self.open(group, columns, sink)?;
+            }
+            sink.row(self.sweep.windows.start(window), &values)?;
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    /// The values of every window, column by column; nothing where no window has one.
+    fn filled<'s>(
+        &mut self,
+        fill: &'s Fill,
+        columns: &MeasurementColumns<AggregateSource>,
+        state: &'s GroupState,
+    ) -> Result<Vec<Vec<Option<ValueRef<'s>>>>> {
+        let windows = self.sweep.windows;
+        let count = windows.count() as usize;
+        let mut filled: Vec<Vec<_>> = state.iter().map(|_| Vec::with_capacity(count)).collect();
+        let mut values = Vec::with_capacity(state.len());
+        let mut is_empty = true;
+        for window in 0..count {
+            is_empty &= !self.values(columns, state, window, &mut values)?;
+            let cells = filled.iter_mut().zip(&values);
+            cells.for_each(|(column, value)| column.push(*value));
+        }
+        if is_empty {
+            return Ok(Vec::new());
+        }
+        for (source, column) in columns.sources.iter().zip(&mut filled) {
+            fill.apply(source.function, &windows, column);
+        }
+        self.sweep.context.watch.check()?;
+        Ok(filled)
+    }
+
+    /// Replaces `values` by the columns of a window; `false` where nothing lies in it.
+    fn values<'s>(
+        &mut self,
+        columns: &MeasurementColumns<AggregateSource>,
+        state: &'s GroupState,
+        window: usize,
+        values: &mut Vec<Option<ValueRef<'s>>>,
+    ) -> Result<bool> {
+        values.clear();
+        for (lane, position) in state.iter().zip(&columns.positions) {
+            let value = lane.finish(window, &self.sweep.windows);
+            values.push(value.map_err(|Overflow(value_type)| QueryError::Overflow {
+                column: self.sweep.columns.names[*position].clone(),
+                window: self.sweep.windows.start(window),
+                value_type,
+            })?);
+            if lane.is_estimate(window) {
+                self.estimated.insert(*position);
+            }
+        }
+        if values.iter().all(Option::is_none) {
+            return Ok(false);
+        }
+        for (value, source) in values.iter_mut().zip(&columns.sources) {
+            if source.function.counts() {
+                value.get_or_insert(ValueRef::Unsigned(0));
+            }
+        }
+        Ok(true)
+    }
+
+    fn open(
+        &mut self,
+        group: &Group,
+        columns: &MeasurementColumns<AggregateSource>,
+        sink: &mut dyn AnswerSink,
+    ) -> Result<()> {
+        let tags = match &group.timeline {
+            Some(timeline) => {
+                self.tags.fill(self.sweep.context.table, timeline);
+                self.tags.tags()
+            }
+            None => &group.tags,
+        };
+        sink.series(&Series {
+            id: group.timeline.map(|timeline| timeline.id),
+            measurement: &self.scope.measurements[group.measurement as usize],
+            tags,
+            columns: &columns.positions,
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! The sweep of an aggregate: the timelines of some groups shared out to workers, and put together again.
+
+use std::ops::{ControlFlow, Range};
+
+use rayon::prelude::*;
+use tideline_model::{FieldId, TimelineId};
+use tideline_series_store::scan::{Grid, Part};
+use tideline_series_store::{Order, ReadCost, Selection};
+
+use crate::accumulate::Accumulator;
+use crate::cutter::{Cutter, GroupState, Lanes};
+use crate::error::Result;
+use crate::filter::Filter;
+use crate::plan::{AggregateSource, Columns, Groups, Scope};
+use crate::querier::Context;
+use crate::question::PointQuery;
+use crate::window::Windows;
+
+/// Fewer timelines than this are not shared out: waking a worker costs as much as reading some.
+const SHARE_TIMELINES_MIN: usize = 8;
+
+/// A timeline in a sweep.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member {
+    pub(super) id: TimelineId,
+    measurement: u32,
+    /// Its group, counted from the first of the batch.
+    group: u32,
+}
+
+/// The timelines of a batch of groups, in the order of their ids.
+pub(super) fn members(scope: &Scope, groups: &Groups, batch: &Range<usize>) -> Vec<Member> {
+    let all = scope.timelines.iter().zip(&groups.of);
+    let inside = all.filter(|(_, group)| batch.contains(&(**group as usize)));
+    inside
+        .map(|(timeline, group)| Member {
+            id: timeline.id,
+            measurement: timeline.measurement,
+            group: *group - batch.start as u32,
+        })
+        .collect()
+}
+
+/// What a worker has gathered: the state of each group of the batch that it met, and the cost.
+pub(super) type Gathered = (Vec<Option<GroupState>>, ReadCost);
+
+/// What the workers of a query share.
+pub(super) struct Sweep<'a> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) query: &'a PointQuery,
+    /// Which points count; each worker has its own copy.
+    pub(super) filter: Option<&'a Filter>,
+    pub(super) windows: Windows,
+    /// The same windows, where summaries may take the place of points.
+    pub(super) grid: Option<Grid>,
+    pub(super) columns: &'a Columns<AggregateSource>,
+    pub(super) by_field: &'a [Lanes],
+}
+
+impl Sweep<'_> {
+    /// Reads the members and puts the shares together in the order of their ids.
+    pub(super) fn run(&self, batch: &Range<usize>, members: &[Member]) -> Result<Gathered> {
+        let threads = self.context.pool.current_num_threads();
+        let shares = (members.len() / SHARE_TIMELINES_MIN).clamp(1, threads);
+        if shares == 1 {
+            return self.share(batch.len(), members);
+        }
+        let parts: Vec<&[Member]> = members.chunks(members.len().div_ceil(shares)).collect();
+        let gathered: Vec<Gathered> = self.context.pool.install(|| {
+            let parts = parts.into_par_iter();
+            parts
+                .map(|part| self.share(batch.len(), part))
+                .collect::<Result<_>>()
+        })?;
+        let mut gathered = gathered.into_iter();
+        let (mut states, mut cost) = gathered.next().unwrap_or_default();
+        for (others, read) in gathered {
+            cost.add(&read);
+            for (state, other) in states.iter_mut().zip(others) {
+                match (state.as_mut(), other) {
+                    (Some(state), Some(other)) => {
+                        let pairs = state.iter_mut().zip(other);
+                        pairs.for_each(|(lane, other)| lane.merge(other));
+                    }
+                    (None, Some(other)) => *state = Some(other),
+                    (_, None) => {}
+                }
+            }
+        }
+        Ok((states, cost))
+    }
+
+    /// Reads one worker's share.
+    fn share(&self, groups: usize, members: &[Member]) -> Result<Gathered> {
+        let Context {
+            table,
+            snapshot,
+            watch,
+            ..
+        } = self.context;
+        let ids: Vec<TimelineId> = members.iter().map(|member| member.id).collect();
+        let mut fields: Vec<FieldId> = self.by_field.iter().flat_map(Lanes::fields).collect();
+        fields.extend(self.filter.iter().flat_map(|filter| filter.fields()));
+        fields.sort_unstable();
+        fields.dedup();
+        let mut filter = self.filter.cloned();
+        let mut reader = snapshot.reader(Selection {
+            table: table.points().id(),
+            timelines: &ids,
+            range: self.query.range,
+            fields: Some(&fields),
+            order: Order::Ascending,
+            tier: self.query.tier,
+        });
+        let mut states: Vec<Option<GroupState>> = Vec::new();
+        states.resize_with(groups, || None);
+        let mut cutter = Cutter::new(self.windows);
+        let mut metered = 0;
+        for member in members {
+            watch.check()?;
+            let lanes = &self.by_field[member.measurement as usize];
+            let state = &mut states[member.group as usize];
+            let mut failure = None;
+            let mut summaries = 0;
+            let mut take = |part: Part<'_>| {
+                let empty = || self.empty(member.measurement);
+                match part {
+                    Part::Run(run) => {
+                        let taken = watch.charge(run).and_then(|()| {
+                            let run = match &mut filter {
+                                Some(filter) => filter.select(run),
+                                None => Some(run),
+                            };
+                            let Some(run) = run else { return Ok(()) };
+                            let state = state.get_or_insert_with(empty);
+                            let before = held(state);
+                            cutter.take(run, lanes, state);
+                            watch.hold(before, held(state))
+                        });
+                        if let Err(error) = taken {
+                            failure = Some(error);
+                            return Ok(ControlFlow::Break(()));
+                        }
+                    }
+                    Part::Summaries(field, of_field) => {
+                        let state = state.get_or_insert_with(empty);
+                        summaries += cutter.take_summaries(field, of_field, lanes, state);
+                    }
+                }
+                Ok(ControlFlow::Continue(()))
+            };
+            let before = reader.cost().total().summaries;
+            match self.grid {
+                Some(grid) => reader.timeline_summarized(member.id, grid, &mut take)?,
+                None => reader.timeline(member.id, &mut |run| take(Part::Run(run)))?,
+            }
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            state.iter_mut().flatten().for_each(Accumulator::end_timeline);
+            let cost = reader.cost();
+            watch.add(cost.total().summaries - before, summaries)?;
+            self.context.meter(&mut metered, &cost)?;
+        }
+        Ok((states, reader.cost()))
+    }
+
+    fn empty(&self, measurement: u32) -> GroupState {
+        // The number of windows was checked against the limits of cells before.
+        let sources = self.columns.of(measurement).sources.iter();
+        sources
+            .map(|source| Accumulator::new(source.function, &self.windows))
+            .collect()
+    }
+}
+
+/// Bytes that a group holds of its values.
+fn held(state: &GroupState) -> u64 {
+    state.iter().map(Accumulator::held).sum()
+}
