@@ -2,6 +2,9 @@
 
 mod aggregate;
 mod answer;
+mod compute;
+mod running;
+mod window;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,8 +14,11 @@ use crate::tier::TierChoice;
 use crate::time::TimeInput;
 use crate::value_condition::ValueCondition;
 
-pub use self::aggregate::{Aggregate, Fill, Function, GroupBy, GroupWord};
+pub use self::aggregate::{Aggregate, Fill, Function, GroupBy, GroupWord, Rank, RankEnd};
 pub use self::answer::{PointAnswer, QueryCost, Series};
+pub use self::compute::Computation;
+pub use self::running::{CancelledQuery, QueryBudget, RunningQueries, RunningQuery};
+pub use self::window::{CalendarUnit, WindowWidth};
 
 /// Points as they are, or values computed from them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -30,7 +36,7 @@ pub struct PointQuery {
     /// Which timelines; without it all of the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timelines: Option<TimelineSelector>,
-    /// Which fields; empty or missing = all. A field that the table has never seen is an error.
+    /// Which fields; empty or missing = all, computed ones included. A field that the table has never seen is an error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
     /// Which instants; what is left away is open. Windows and rates need a `start`; their `end` is now where it is
@@ -40,12 +46,24 @@ pub struct PointQuery {
     /// Which points count, by their values; without it all. Aggregates see only these.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub values: Option<ValueCondition>,
+    /// Fields that are computed of each point, and then wanted, tested, ranked and aggregated by their names like others. A
+    /// measurement has those of which it has some field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compute: Vec<Computation>,
     /// Which tiers to read.
     #[serde(default)]
     pub tier: TierChoice,
     /// What to compute; without it the points themselves are the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
+    /// Of each field of each timeline only so many points, from 3 to 100,000: those that show its shape best in a chart
+    /// (largest triangle three buckets; the first and the last stay). For fields of numbers, without pages and `aggregate`;
+    /// a row has the fields that chose its instant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<u64>,
+    /// The most that the query may take.
+    #[serde(default, skip_serializing_if = "QueryBudget::is_empty")]
+    pub budget: QueryBudget,
     /// The order of time in each series. Series come by measurement and group, or by timeline id.
     #[serde(default)]
     pub order: TimeOrder,
@@ -81,6 +99,9 @@ pub struct LatestQuery {
     /// Which tiers to read: with one of them, the newest values that it holds.
     #[serde(default)]
     pub tier: TierChoice,
+    /// The most that the query may take.
+    #[serde(default, skip_serializing_if = "QueryBudget::is_empty")]
+    pub budget: QueryBudget,
     /// Most timelines of the page, at least 1; without it all that the query's budget allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
@@ -170,6 +191,8 @@ mod tests {
             r#"{"aggregate":{"functions":["max"],"window":"1m","fill":{"previous":"10m"}}}"#,
             r#"{"aggregate":{"functions":["max"],"window":"1m","fill":{"value":-1.5}}}"#,
             r#"{"aggregate":{"functions":["last"],"group_by":["host","dc"]},"range":{"start":"now-1h","end":"now"}}"#,
+            r#"{"aggregate":{"functions":["max"],"window":"1mo","zone":"Europe/Berlin","rank":{"by":"max","limit":3}}}"#,
+            r#"{"compute":[{"name":"c","expression":"a + b"}],"aggregate":{"compute":[{"name":"d","expression":"max(c)"}]}}"#,
             r#"{"aggregate":{"functions":["count_distinct","stddev",{"percentile":99.9},"time_weighted_mean"]}}"#,
         ] {
             let read: PointQuery = serde_json::from_str(json).expect(json);
@@ -191,7 +214,7 @@ mod tests {
                 r#"{"aggregate":{"functions":[{"percentile":"x"}]}}"#,
                 "expected f64",
             ),
-            (r#"{"aggregate":{}}"#, "missing field `functions`"),
+            (r#"{"aggregate":{"window":"1month"}}"#, "3mo"),
             (
                 r#"{"aggregate":{"functions":["sum"],"group_by":"host"}}"#,
                 "GroupBy",

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::compute::Computation;
+use super::window::WindowWidth;
 use crate::condition::Scalar;
 use crate::time::DurationText;
 
@@ -11,15 +13,25 @@ use crate::time::DurationText;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"functions": ["mean", "max", {"percentile": 95}], "window": "1m", "group_by": ["host"]}))]
 pub struct Aggregate {
-    /// At least one, none twice. Each is applied to every field; where the query names no fields, to those that it suits. Its
+    /// At least one unless something is computed, none twice. Each is applied to every field; where the query names no fields, to those that it suits. Its
     /// column is called `mean(usage_user)`.
+    #[serde(default)]
     pub functions: Vec<Function>,
-    /// The width of windows `[n·window, (n+1)·window)`; a row bears the start of its window, empty windows are absent
-    /// unless `fill` says otherwise.
+    /// Further columns, computed from aggregates of the same window, whether `functions` has them or not. Measurements that
+    /// lack a field have no such column. Filled windows are computed from what fills them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compute: Vec<Computation>,
+    /// The width of windows; a row bears the start of its window, empty windows are absent unless `fill` says otherwise.
     /// Without it the whole range is one window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<DurationText>,
-    /// Moves the windows: one of them begins at this instant after the epoch.
+    pub window: Option<WindowWidth>,
+    /// Whose clock decides where days, weeks, months and years begin: an IANA name such as `Europe/Berlin`; without it UTC.
+    /// Where the clock skips the start of a window, it begins with the next instant there is; where it shows it twice, with
+    /// the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Moves the windows: one of them begins at this instant after the epoch; days, weeks, months and years begin so much
+    /// later on the wall clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<DurationText>,
     /// What stands in windows without a value.
@@ -28,6 +40,40 @@ pub struct Aggregate {
     /// Which timelines are put together; measurements never are.
     #[serde(default)]
     pub group_by: GroupBy,
+    /// Which series come first, and how many; without it all, by measurement and group. Only those that stay are read by
+    /// window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<Rank>,
+}
+
+/// Orders series by the value of a function of a field over the whole range. Booleans come behind numbers, then texts, then
+/// NaN, at last series without a value, whichever end is first; equal values by measurement and group, or timeline id.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"by": "mean", "field": "usage_user", "first": "highest", "limit": 10}))]
+pub struct Rank {
+    /// The function.
+    pub by: Function,
+    /// The field, stored or computed; not needed where the question names one field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// Which end comes first.
+    #[serde(default)]
+    pub first: RankEnd,
+    /// Most series, at least 1; without it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+}
+
+/// Which values come first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RankEnd {
+    /// The highest.
+    #[default]
+    Highest,
+    /// The lowest.
+    Lowest,
 }
 
 /// What stands in the windows of a series that have no value of a column: a word, `{"previous": "10m"}` or

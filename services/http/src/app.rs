@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::context::RequestIds;
 use crate::failure::{Failure, Result};
 use crate::metrics::Metrics;
+use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
 
 /// Changes of tables and attributes, and jobs, that run at once: rare, and each may take long.
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) writes: Turns,
     /// Turns of queries, searches and everything else that asks the engine, but for queries of cold points.
     pub(crate) queries: Turns,
+    /// The queries that run now.
+    pub(crate) running: RunningQueries,
     /// Turns of queries of cold points. The querier bounds them more closely; here they only stay apart from the others.
     pub(crate) cold_queries: Turns,
     /// Turns of requests that wait for jobs.
@@ -104,6 +107,7 @@ impl App {
             news,
             changes: turns("changes", CHANGES_IN_FLIGHT_MAX),
             altering: Mutex::default(),
+            running: RunningQueries::default(),
             draining: AtomicBool::new(false),
             engine,
             scheduler,

@@ -17,6 +17,7 @@
 //! | `extract`, `stream` | extractors; answers that are streamed |
 //! | `condition` | conditions of the interface into those of the index |
 //! | `ingest`, `database` | a write; what `db` and `bucket` mean |
+//! | `running` | the queries that run now |
 //! | `policy` | changes of a policy, applied and checked |
 //! | `metrics` | our own figures |
 //! | `resources` | the handlers |
@@ -36,6 +37,7 @@ mod observe;
 mod policy;
 mod resources;
 mod router;
+mod running;
 mod serve;
 mod settings;
 mod stream;

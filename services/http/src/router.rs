@@ -50,6 +50,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::query::router())
         .merge(resources::latest::router())
         .merge(resources::watch::router())
+        .merge(resources::queries::router())
         .merge(resources::timelines::router())
         .merge(resources::facets::router())
         .merge(resources::names::router())

@@ -154,14 +154,16 @@ fn aggregate(
         fields: fields.iter().map(|field| (*field).to_owned()).collect(),
         range,
         values: None,
+        compute: Vec::new(),
         tier: None,
         shape: Shape::Aggregate(Aggregate {
             fill: None,
             functions: vec![function],
-            window: Some(WindowSpec::aligned(width)),
+            window: Some(WindowSpec::aligned(width).into()),
             group_by,
             order: Direction::Ascending,
             limit: None,
+            ..Aggregate::default()
         }),
         budget: Budget::default(),
     }

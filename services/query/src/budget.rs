@@ -20,7 +20,7 @@ pub struct Budget {
     pub values_max: u64,
     /// Windows × groups × columns of an aggregate, empty ones included. Default 20,000,000.
     pub cells_max: u64,
-    /// Bytes that percentiles, distinct counts and modes hold of values at once. Default 256 MiB.
+    /// Bytes that percentiles, distinct counts, modes and samples hold of values at once. Default 256 MiB.
     pub held_bytes_max: u64,
     /// Rows of an answer. Default 50,000,000.
     pub rows_max: u64,
@@ -42,9 +42,28 @@ impl Default for Budget {
     }
 }
 
-/// Tells a running query that nobody waits for it any more. Clones share the word.
+/// Tells a running query that nobody waits for it any more, and others how far it is. Clones share the word.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    is_cancelled: AtomicBool,
+    timelines: AtomicU64,
+    points: AtomicU64,
+    values: AtomicU64,
+}
+
+/// How far queries are that share a [`Cancel`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Timelines selected.
+    pub timelines: u64,
+    /// Points decoded; a summary of many counts as one.
+    pub points: u64,
+    /// Field values decoded; a summary of many counts as one.
+    pub values: u64,
+}
 
 impl Cancel {
     /// Not cancelled.
@@ -54,12 +73,22 @@ impl Cancel {
 
     /// Stops the query at its next run of points.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_cancelled.store(true, Ordering::Relaxed);
     }
 
     /// Whether it was told.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// How far the queries are that were given this.
+    pub fn progress(&self) -> Progress {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Progress {
+            timelines: read(&self.0.timelines),
+            points: read(&self.0.points),
+            values: read(&self.0.values),
+        }
     }
 }
 
@@ -124,7 +153,7 @@ impl Watch {
         let more = now - before;
         let held = self.held.fetch_add(more, Ordering::Relaxed) + more;
         within(
-            "bytes held of values for percentiles, distinct counts and modes",
+            "bytes held of values for percentiles, distinct counts, modes and samples",
             self.budget.held_bytes_max,
             held,
         )
@@ -135,8 +164,15 @@ impl Watch {
         self.held.store(0, Ordering::Relaxed);
     }
 
+    /// Tells that so many timelines were selected.
+    pub(crate) fn note_selected(&self, timelines: u64) {
+        self.cancel.0.timelines.fetch_add(timelines, Ordering::Relaxed);
+    }
+
     /// Takes points and values into account.
     pub(crate) fn add(&self, points: u64, values: u64) -> Result<()> {
+        self.cancel.0.points.fetch_add(points, Ordering::Relaxed);
+        self.cancel.0.values.fetch_add(values, Ordering::Relaxed);
         let add = |sum: &AtomicU64, more: u64| sum.fetch_add(more, Ordering::Relaxed) + more;
         within("points read", self.budget.points_max, add(&self.points, points))?;
         within("values read", self.budget.values_max, add(&self.values, values))

@@ -11,6 +11,7 @@ use tideline_engine::Table;
 use tideline_model::{ColumnData, FieldId, Value, ValueKind};
 
 use crate::budget::within;
+use crate::compute::{Computed, no_such_field};
 use crate::error::{QueryError, Result};
 use crate::intervals::Intervals;
 use crate::plan::Scope;
@@ -90,10 +91,18 @@ struct Masks(Vec<Vec<bool>>);
 impl Filter {
     /// Compiles a condition. Refuses unknown fields, and tests that no value of their field in the scope can pass because
     /// of its kind.
-    pub(crate) fn new(condition: &ValueCondition, scope: &Scope, table: &Table) -> Result<Self> {
+    pub(crate) fn new(
+        condition: &ValueCondition,
+        scope: &Scope,
+        table: &Table,
+        computed: &Computed,
+    ) -> Result<Self> {
+        let mut kinds = scope.kinds(table);
+        kinds.extend(computed.ids().map(|id| (id, ValueKind::Number)));
         let mut compiler = Compiler {
             table,
-            kinds: scope.kinds(table),
+            computed,
+            kinds,
             nodes: 0,
             fields: Vec::new(),
         };
@@ -109,7 +118,7 @@ impl Filter {
         })
     }
 
-    /// The fields that must be read.
+    /// The fields that it names.
     pub(crate) fn fields(&self) -> &[FieldId] {
         &self.fields
     }
@@ -133,6 +142,7 @@ impl Filter {
 /// A condition on its way to a filter.
 struct Compiler<'a> {
     table: &'a Table,
+    computed: &'a Computed,
     /// Fields of the scope, with the kinds of their values.
     kinds: Vec<(FieldId, ValueKind)>,
     nodes: u64,
@@ -161,11 +171,9 @@ impl Compiler<'_> {
     }
 
     fn leaf(&mut self, name: &str, test: &ValueTest) -> Result<Leaf> {
-        let field = self.table.points().schema().field(name);
-        let field = field.ok_or_else(|| QueryError::NoSuchField {
-            field: name.into(),
-            table: self.table.name().to_string(),
-        })?;
+        let stored = || self.table.points().schema().field(name);
+        let field = self.computed.field(name).or_else(stored);
+        let field = field.ok_or_else(|| no_such_field(name, self.table))?;
         self.fields.push(field);
         let of = |values: &[(Bound<&Value>, Bound<&Value>)]| Intervals::new(values).map(Some);
         let intervals = match test {

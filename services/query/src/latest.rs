@@ -5,6 +5,7 @@ use tideline_series_store::{LatestField, LatestRow, Order, ReadCost, Selection, 
 
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::{Budget, rows_limit};
+use crate::compute::Computed;
 use crate::error::{QueryError, Result};
 use crate::plan::{Scope, TagBuffer};
 use crate::querier::Context;
@@ -52,7 +53,7 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
     }
     let limit = rows_limit("timelines asked for", watch.budget(), query.limit)?;
     let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
-    let columns = scope.row_columns(table, &query.fields)?;
+    let columns = scope.row_columns(table, &query.fields, &Computed::default())?;
     scope.retain_with_columns(&columns);
     sink.begin(&Header {
         is_by_timeline: true,

@@ -8,12 +8,15 @@
 //!
 //! 1. [`plan`]: which timelines, in the order of their ids; which fields of which types; which groups. Whatever
 //!    can be refused is refused here, before a point is read and before the sink hears anything.
-//!    Conditions on values become a [`filter`] that every run is put through; then summaries are not used.
-//! 2. [`rows`]: timeline after timeline, run after run, to the sink; memory stays at one run.
+//!    Fields that are [computed](compute) by an [`expression`], and conditions on values, which become a [`filter`], are
+//!    what every run is put through; then summaries are not used.
+//! 2. [`rows`]: timeline after timeline, run after run, to the sink; memory stays at one run. A [`sample`] holds one
+//!    timeline at a time.
 //!    [`aggregate`]: the ids are cut into one share a worker thread; each share is swept by one reader, and
-//!    every run is cut at the [`window`]s and handed to the [`accumulate`]rs as slices. Shares are put together
-//!    in the order of their ids, so that an answer is the same each time. Empty windows are [filled](fill) last.
-//!    Where all functions allow it, summaries of cold chunks take the place of their rows.
+//!    every run is cut at the [`window`]s, fixed or of the [`calendar`], and handed to the [`accumulate`]rs as slices.
+//!    Shares are put together in the order of their ids, so that an answer is the same each time. Empty windows are
+//!    [filled](fill) and columns computed last. Where groups are ranked, all are swept in one window first, and only the
+//!    winners in theirs. Where all functions allow it, summaries of cold chunks take the place of their rows.
 //! 3. [`answer`]: an [`AnswerSink`] receives columns, series and rows; formats implement it.
 //!
 //! Queries that reach into cold segments run in a [`lane`] of their own, beside the others.
@@ -26,8 +29,11 @@ pub mod accumulate;
 pub mod aggregate;
 pub mod answer;
 pub mod budget;
+pub mod calendar;
+pub mod compute;
 mod cutter;
 pub mod error;
+pub mod expression;
 pub mod fill;
 pub mod filter;
 pub mod function;
@@ -38,12 +44,15 @@ mod plan;
 pub mod querier;
 pub mod question;
 pub mod rows;
+pub mod sample;
 mod terms;
 pub mod token;
 pub mod window;
 
 pub use answer::{AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, TierCost, ValueRef};
-pub use budget::{Budget, Cancel};
+pub use budget::{Budget, Cancel, Progress};
+pub use calendar::{CalendarUnit, CalendarWindow};
+pub use compute::Computation;
 pub use error::{QueryError, Result};
 pub use fill::Fill;
 pub use filter::{ValueCondition, ValueTest};
@@ -51,5 +60,7 @@ pub use function::{Function, Percentile};
 pub use lane::{QuerySettings, QueryStats};
 pub use latest::LatestQuery;
 pub use querier::Querier;
-pub use question::{Aggregate, Direction, GroupBy, PointQuery, Rows, Selector, Shape, WindowSpec};
+pub use question::{
+    Aggregate, Direction, GroupBy, PointQuery, Rank, RankOrder, Rows, Selector, Shape, Window, WindowSpec,
+};
 pub use token::PageToken;

@@ -6,6 +6,7 @@ use tideline_model::{FieldId, Ordinal, TimelineId, ValueKind, ValueType};
 use tideline_timeline_catalog::Entry;
 
 use crate::budget::{Watch, within};
+use crate::compute::{Computed, no_such_field};
 use crate::error::{QueryError, Result};
 use crate::function::Function;
 use crate::question::{GroupBy, Selector};
@@ -114,6 +115,7 @@ impl Scope {
         });
         scope.timelines.sort_unstable_by_key(|timeline| timeline.id);
         scope.timelines.dedup_by_key(|timeline| timeline.id);
+        watch.note_selected(scope.timelines.len() as u64);
         watch.check()?;
         Ok(scope)
     }
@@ -139,9 +141,14 @@ impl Scope {
     }
 
     /// The columns of raw rows: the fields asked for in that order, or all in the order of their first use.
-    pub(crate) fn row_columns(&self, table: &Table, fields: &[String]) -> Result<Columns<FieldId>> {
+    pub(crate) fn row_columns(
+        &self,
+        table: &Table,
+        fields: &[String],
+        computed: &Computed,
+    ) -> Result<Columns<FieldId>> {
         let schema = table.points().schema();
-        let wanted = wanted_fields(table, fields)?;
+        let wanted = wanted_fields(table, fields, computed)?;
         let all = self.measurements.iter().map(|name| schema.fields_of(name));
         let of_each: Vec<Vec<FieldId>> = all.collect();
         let columns: Vec<FieldId> = match wanted {
@@ -150,11 +157,15 @@ impl Scope {
                 let mut all: Vec<FieldId> = of_each.iter().flatten().copied().collect();
                 all.sort_unstable();
                 all.dedup();
+                all.extend(computed.ids());
                 all
             }
         };
         let by_measurement = of_each.iter().map(|fields| {
-            let has = |(_, field): &(usize, &FieldId)| fields.contains(field);
+            let has = |(_, field): &(usize, &FieldId)| {
+                let made_of = computed.inputs(field);
+                made_of.iter().any(|field| fields.contains(field))
+            };
             let (positions, sources) = columns.iter().enumerate().filter(has).unzip();
             MeasurementColumns { positions, sources }
         });
@@ -162,7 +173,10 @@ impl Scope {
             by_measurement: by_measurement.collect(),
             names: columns
                 .iter()
-                .map(|field| schema.field_name(*field).unwrap_or_default())
+                .map(|field| match computed.name(*field) {
+                    Some(name) => name.to_owned(),
+                    None => schema.field_name(*field).unwrap_or_default(),
+                })
                 .collect(),
         })
     }
@@ -175,19 +189,18 @@ impl Scope {
         table: &Table,
         fields: &[String],
         functions: &[Function],
+        computed: &Computed,
     ) -> Result<Columns<AggregateSource>> {
-        let rows = self.row_columns(table, fields)?;
-        let types = self.types(table);
-        let mut columns = Columns {
-            names: Vec::with_capacity(rows.names.len() * functions.len()),
-            by_measurement: vec![
-                MeasurementColumns {
-                    positions: Vec::new(),
-                    sources: Vec::new(),
-                };
-                self.measurements.len()
-            ],
-        };
+        let rows = self.row_columns(table, fields, computed)?;
+        let mut types = self.types(table);
+        for measurement in 0..self.measurements.len() {
+            types.extend(
+                computed
+                    .ids()
+                    .map(|id| ((measurement, id), vec![ValueType::Float])),
+            );
+        }
+        let mut columns = Columns::none(self.measurements.len());
         for (at, name) in rows.names.iter().enumerate() {
             for function in functions {
                 let column = columns.names.len();
@@ -280,6 +293,23 @@ impl Scope {
         self.in_order(groups, of)
     }
 
+    /// Keeps some of the groups, in this order, and their timelines.
+    pub(crate) fn keep_groups(&mut self, groups: Groups, kept: &[u32]) -> Groups {
+        let mut place = vec![None; groups.groups.len()];
+        for (new, old) in (0..).zip(kept) {
+            place[*old as usize] = Some(new);
+        }
+        let of: Vec<Option<u32>> = groups.of.iter().map(|old| place[*old as usize]).collect();
+        let mut is_kept = of.iter().map(Option::is_some);
+        self.timelines.retain(|_| is_kept.next().unwrap_or(false));
+        let mut all: Vec<Option<Group>> = groups.groups.into_iter().map(Some).collect();
+        let in_order = kept.iter().filter_map(|old| all[*old as usize].take());
+        Groups {
+            groups: in_order.collect(),
+            of: of.into_iter().flatten().collect(),
+        }
+    }
+
     /// Sorts groups by measurement and tags.
     fn in_order(&self, groups: Vec<Group>, of: Vec<u32>) -> Groups {
         let mut sorted: Vec<(u32, Group)> = (0..).zip(groups).collect();
@@ -319,6 +349,18 @@ impl Scope {
 }
 
 impl<C> Columns<C> {
+    /// No columns, of so many measurements.
+    pub(crate) fn none(measurements: usize) -> Self {
+        let none = || MeasurementColumns {
+            positions: Vec::new(),
+            sources: Vec::new(),
+        };
+        Self {
+            names: Vec::new(),
+            by_measurement: std::iter::repeat_with(none).take(measurements).collect(),
+        }
+    }
+
     /// The columns of a measurement.
     pub(crate) fn of(&self, measurement: u32) -> &MeasurementColumns<C> {
         &self.by_measurement[measurement as usize]
@@ -326,17 +368,15 @@ impl<C> Columns<C> {
 }
 
 /// The numbers of the fields asked for, without repetitions; `None` = all.
-fn wanted_fields(table: &Table, names: &[String]) -> Result<Option<Vec<FieldId>>> {
+fn wanted_fields(table: &Table, names: &[String], computed: &Computed) -> Result<Option<Vec<FieldId>>> {
     if names.is_empty() {
         return Ok(None);
     }
     let mut wanted = Vec::with_capacity(names.len());
     for name in names {
-        let field = table.points().schema().field(name);
-        let field = field.ok_or_else(|| QueryError::NoSuchField {
-            field: name.clone(),
-            table: table.name().to_string(),
-        })?;
+        let stored = || table.points().schema().field(name);
+        let field = computed.field(name).or_else(stored);
+        let field = field.ok_or_else(|| no_such_field(name, table))?;
         if !wanted.contains(&field) {
             wanted.push(field);
         }

@@ -13,7 +13,7 @@ use crate::error::{QueryError, Result};
 use crate::lane::{self, ColdLane, HotLane, QuerySettings, QueryStats, ReadMeter};
 use crate::latest::LatestQuery;
 use crate::question::{PointQuery, Shape};
-use crate::{aggregate, latest, rows};
+use crate::{aggregate, latest, rows, sample};
 
 /// Answers queries over one engine.
 ///
@@ -86,7 +86,10 @@ impl Querier {
             budget: query.budget,
         };
         self.run(&asked, cancel, |context| match &query.shape {
-            Shape::Rows(shape) => rows::run(context, query, shape, sink),
+            Shape::Rows(shape) => match shape.sample {
+                None => rows::run(context, query, shape, sink),
+                Some(points) => sample::run(context, query, shape, points, sink),
+            },
             Shape::Aggregate(shape) => aggregate::run(context, query, shape, sink),
         })
     }

@@ -4,6 +4,8 @@ use tideline_model::{Tier, TimeRange, TimelineId};
 use tideline_search_index::Condition;
 
 use crate::budget::Budget;
+use crate::calendar::CalendarWindow;
+use crate::compute::Computation;
 use crate::fill::Fill;
 use crate::filter::ValueCondition;
 use crate::function::Function;
@@ -14,12 +16,16 @@ use crate::token::PageToken;
 pub struct PointQuery {
     /// Which timelines.
     pub timelines: Selector,
-    /// Names of the wanted fields; empty = all. A name that the table has never seen is an error.
+    /// Names of the wanted fields; empty = all, the computed ones behind the stored ones. A name that the table has never
+    /// seen is an error.
     pub fields: Vec<String>,
     /// Which instants, half-open; must not be empty.
     pub range: TimeRange,
     /// Which points count: those whose values meet it; `None` = all. The fields that it names need not be wanted.
     pub values: Option<ValueCondition>,
+    /// Fields that are computed of each point: wanted, tested, ranked and aggregated by their names like stored ones. A
+    /// measurement has those of which it has some input.
+    pub compute: Vec<Computation>,
     /// The tier to read; `None` = all. Points that are not sealed yet are hot.
     pub tier: Option<Tier>,
     /// What to make of the points.
@@ -65,26 +71,69 @@ pub struct Rows {
     pub limit: Option<u64>,
     /// The token that ended the page before.
     pub after: Option<PageToken>,
+    /// Of each field of each timeline only so many points, those that show its shape best; for fields of numbers, without
+    /// pages. A row has the fields that chose its instant. See [`sample`](crate::sample).
+    pub sample: Option<u64>,
 }
 
 /// Values of each window of each group.
 ///
 /// The columns of the answer are every function of every field, field by field. Where the query names no
 /// fields, a function is applied to those that it suits; a named field that it does not suit is an error.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Aggregate {
-    /// At least one.
+    /// At least one, unless something is computed.
     pub functions: Vec<Function>,
+    /// Further columns, computed from aggregates of the same window, asked for or not; from filled ones where there is a
+    /// fill. A measurement has those of which it has all inputs.
+    pub compute: Vec<Computation>,
     /// The windows; `None` = the whole range is one.
-    pub window: Option<WindowSpec>,
+    pub window: Option<Window>,
     /// What stands in windows without a value; `None` = a window without any value has no row. Needs windows.
     pub fill: Option<Fill>,
     /// Which timelines are put together. Measurements are never mixed.
     pub group_by: GroupBy,
-    /// The order of the windows of one group; groups rise by measurement and key either way.
+    /// The order of the windows of one group; groups rise by measurement and key either way, or stand as ranked.
     pub order: Direction,
+    /// Which groups come first, and how many; `None` = all by measurement and key.
+    pub rank: Option<Rank>,
     /// Most result rows of the whole answer; the summary says whether more were left out.
     pub limit: Option<u64>,
+}
+
+/// Orders groups by the value of a function of a field over the whole range, windows or not.
+///
+/// Numbers are compared by their exact values; then come booleans, then texts, then NaN, and at last groups without a
+/// value, whichever end is first. Groups of equal values keep their order by measurement and key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rank {
+    /// What is computed.
+    pub function: Function,
+    /// Of which field.
+    pub field: String,
+    /// Which end is first.
+    pub order: RankOrder,
+    /// Most groups of the answer, at least 1; `None` = all.
+    pub limit: Option<u64>,
+}
+
+/// Which values come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RankOrder {
+    /// The highest.
+    #[default]
+    Highest,
+    /// The lowest.
+    Lowest,
+}
+
+/// The windows of an aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// Of one width.
+    Fixed(WindowSpec),
+    /// Of the calendar of a time zone.
+    Calendar(CalendarWindow),
 }
 
 /// Windows `[offset + n·width, offset + (n+1)·width)` for every integer n, in nanoseconds since the epoch.
@@ -106,6 +155,12 @@ pub enum GroupBy {
     /// All.
     #[default]
     Nothing,
+}
+
+impl From<WindowSpec> for Window {
+    fn from(spec: WindowSpec) -> Self {
+        Self::Fixed(spec)
+    }
 }
 
 impl WindowSpec {

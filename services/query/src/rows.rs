@@ -8,8 +8,8 @@ use tideline_series_store::{Order, ReadCost, Selection};
 
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::rows_limit;
+use crate::compute::Stages;
 use crate::error::{QueryError, Result};
-use crate::filter::Filter;
 use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Direction, PointQuery, Rows};
@@ -31,17 +31,15 @@ pub(crate) fn run(
         .range(query.range)
         .direction(shape.order)
         .values(query.values.as_ref())
+        .computations(&query.compute)
         .hash();
     if shape.after.is_some_and(|after| after.terms != terms) {
         return Err(QueryError::ForeignToken);
     }
     let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
     let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
-    let columns = scope.row_columns(table, &query.fields)?;
-    let filter = query.values.as_ref();
-    let filter = filter
-        .map(|values| Filter::new(values, &scope, table))
-        .transpose()?;
+    let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
+    let columns = scope.row_columns(table, &query.fields, &stages.computed)?;
     scope.retain_with_columns(&columns);
     let header = Header {
         is_by_timeline: true,
@@ -58,8 +56,11 @@ pub(crate) fn run(
         measurements: &scope.measurements,
         columns: &columns,
         order: shape.order,
-        fields: (!query.fields.is_empty()).then(|| column_fields(&columns, filter.as_ref())),
-        filter,
+        fields: (!query.fields.is_empty()).then(|| {
+            let of_all = columns.by_measurement.iter().flat_map(|of| &of.sources);
+            stages.reads(of_all.copied())
+        }),
+        stages,
         limit,
         rows: 0,
         last: None,
@@ -97,8 +98,8 @@ struct Page<'a> {
     order: Direction,
     /// The fields to read; `None` = all.
     fields: Option<Vec<FieldId>>,
-    /// Which points count; `None` = all.
-    filter: Option<Filter>,
+    /// What points go through.
+    stages: Stages,
     limit: u64,
     rows: u64,
     /// Timeline and time of the last row written.
@@ -118,7 +119,7 @@ impl Page<'_> {
         let context = self.context;
         let ids: Vec<TimelineId> = timelines.iter().map(|timeline| timeline.id).collect();
         let fields = self.fields.take();
-        let mut filter = self.filter.take();
+        let mut stages = self.stages.clone();
         let mut reader = context.snapshot.reader(Selection {
             table: context.table.points().id(),
             timelines: &ids,
@@ -139,11 +140,7 @@ impl Page<'_> {
             reader.timeline(timeline.id, &mut |run| {
                 Ok(
                     match context.watch.charge(run).and_then(|()| {
-                        let run = match &mut filter {
-                            Some(filter) => filter.select(run),
-                            None => Some(run),
-                        };
-                        run.map_or(Ok(ControlFlow::Continue(())), |run| {
+                        stages.apply(run).map_or(Ok(ControlFlow::Continue(())), |run| {
                             self.write(timeline, run, &mut is_open, sink)
                         })
                     }) {
@@ -166,7 +163,6 @@ impl Page<'_> {
         self.cost.add(&reader.cost());
         context.note_read(&ids[..looked]);
         self.fields = fields;
-        self.filter = filter;
         Ok(())
     }
 
@@ -267,16 +263,6 @@ fn sources<'a>(run: &'a Run, columns: &MeasurementColumns<FieldId>) -> Vec<Sourc
         Some(Source::new(position, column, run.rows()))
     });
     found.collect()
-}
-
-/// The fields of the columns, and those that decide which rows count.
-fn column_fields(columns: &Columns<FieldId>, filter: Option<&Filter>) -> Vec<FieldId> {
-    let all = columns.by_measurement.iter().flat_map(|of| &of.sources);
-    let mut fields: Vec<FieldId> = all.copied().collect();
-    fields.extend(filter.iter().flat_map(|filter| filter.fields()));
-    fields.sort_unstable();
-    fields.dedup();
-    fields
 }
 
 /// The part of a range that is behind a row, in the order of reading.

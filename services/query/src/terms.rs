@@ -11,6 +11,7 @@ use tideline_search_index::{Condition, Subject, Test};
 use tideline_timeline_catalog::AttributeValue;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::compute::Computation;
 use crate::filter::{ValueCondition, ValueTest};
 use crate::question::{Direction, Selector};
 
@@ -97,6 +98,16 @@ impl Terms {
             Some(condition) => self.choice(0).value_condition(condition),
             None => self,
         }
+    }
+
+    /// Computations; terms without any are as they were before there were such.
+    pub(crate) fn computations(self, computations: &[Computation]) -> Self {
+        if computations.is_empty() {
+            return self;
+        }
+        self.choice(1).list(computations, |terms, one| {
+            terms.text(&one.name).text(&one.expression)
+        })
     }
 
     fn value_condition(self, condition: &ValueCondition) -> Self {

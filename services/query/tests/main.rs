@@ -4,6 +4,10 @@
 mod agreement;
 #[path = "main/budgets.rs"]
 mod budgets;
+#[path = "main/calendars.rs"]
+mod calendars;
+#[path = "main/computed.rs"]
+mod computed;
 #[path = "main/fills.rs"]
 mod fills;
 #[path = "main/functions.rs"]
@@ -22,8 +26,12 @@ mod naive_fill;
 mod naive_values;
 #[path = "main/pages.rs"]
 mod pages;
+#[path = "main/ranks.rs"]
+mod ranks;
 #[path = "main/rules.rs"]
 mod rules;
+#[path = "main/samples.rs"]
+mod samples;
 #[path = "main/support.rs"]
 mod support;
 #[path = "main/tiers.rs"]

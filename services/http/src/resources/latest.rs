@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use tideline_model::TimeRange;
 use tideline_openapi::query::{LatestQuery, PointAnswer};
-use tideline_query::{Budget, PageToken};
+use tideline_query::PageToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -45,20 +45,21 @@ async fn latest(
     headers: HeaderMap,
     Json(question): Json<LatestQuery>,
 ) -> Result<Response> {
-    let options = Options::new(&headers, question.times, question.int64, request_id)?;
+    let options = Options::new(&headers, question.times, question.int64, request_id.clone())?;
+    let description = query::describe(request_id, &table, "latest", &question);
     let question = tideline_query::LatestQuery {
         timelines: query::to_selector(question.timelines, app.engine.clock().now())?,
         fields: question.fields,
         tier: question.tier.into(),
         limit: question.limit,
         after: question.page.as_deref().map(PageToken::parse).transpose()?,
-        budget: Budget::default(),
+        budget: query::to_budget(&question.budget)?,
     };
     // Newest values of all tiers together are at hand in memory.
     let reach = question.tier.map(|tier| (TimeRange::ALL, Some(tier)));
     query::answer(
         &app,
-        table,
+        description,
         reach,
         options,
         move |querier, table, cancel, sink| querier.latest(table, &question, cancel, sink),

@@ -13,6 +13,7 @@ pub(crate) mod names;
 pub(crate) mod operation;
 pub(crate) mod points;
 pub(crate) mod policies;
+pub(crate) mod queries;
 pub(crate) mod query;
 pub(crate) mod statistics;
 pub(crate) mod tables;
@@ -78,6 +79,7 @@ impl IntoResponses for QueryFailures {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         let mut responses = described(&[
             ("406", "None of the accepted content types can be written"),
+            ("409", "The query was cancelled"),
             ("422", "The query needs more than its budget"),
         ]);
         responses.extend(Failures::responses());

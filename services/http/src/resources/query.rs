@@ -7,6 +7,7 @@ mod csv;
 mod format;
 mod json;
 mod ndjson;
+mod question;
 mod values;
 
 use std::io::Write as _;
@@ -14,27 +15,27 @@ use std::io::Write as _;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use serde::Serialize;
 use tideline_engine::{Table, TimelineSelector};
 use tideline_model::{Tier, TimeRange, Timestamp};
-use tideline_openapi::query::{Function, GroupBy, PointAnswer, PointQuery, TimeOrder};
+use tideline_openapi::query::{PointAnswer, PointQuery};
 use tideline_openapi::{ErrorCode, query as wire};
-use tideline_query::{
-    AnswerSink, Budget, Cancel, Direction, PageToken, Percentile, Querier, QueryError, Rows, Selector, Shape,
-    Summary, WindowSpec,
-};
+use tideline_query::{AnswerSink, Cancel, Querier, QueryError, Selector, Summary};
 use tideline_search_index::Condition;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::condition::{self, to_range};
+use crate::condition;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::{QueryFailures, TablePath};
+use crate::running::Description;
 use crate::stream;
 
 pub(crate) use self::format::{Options, put_json_text, put_json_time, put_json_value};
+pub(crate) use self::question::to_budget;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(query))
@@ -73,12 +74,13 @@ async fn query(
     headers: HeaderMap,
     Json(question): Json<PointQuery>,
 ) -> Result<Response> {
-    let options = Options::new(&headers, question.times, question.int64, request_id)?;
-    let question = to_question(question, app.engine.clock().now())?;
+    let options = Options::new(&headers, question.times, question.int64, request_id.clone())?;
+    let description = describe(request_id, &table, "query", &question);
+    let question = question::to_question(question, app.engine.clock().now())?;
     let reach = Some((question.range, question.tier));
     answer(
         &app,
-        table,
+        description,
         reach,
         options,
         move |querier, table, cancel, sink| querier.points(table, &question, cancel, sink),
@@ -98,7 +100,7 @@ fn csv_example() -> &'static str {
 /// if anything: queries of cold points have turns of their own, so that no flood of them takes those of the others.
 pub(crate) async fn answer<F>(
     app: &App,
-    table: String,
+    description: Description,
     reach: Option<(TimeRange, Option<Tier>)>,
     options: Options,
     ask: F,
@@ -110,7 +112,7 @@ where
 {
     // Who asks for a table that is not there is told when the turn has come.
     let is_cold = reach
-        .zip(app.engine.table(&table).ok())
+        .zip(app.engine.table(&description.table).ok())
         .is_some_and(|((range, tier), table)| app.querier.reaches_cold(&table, range, tier));
     let turns = if is_cold { &app.cold_queries } else { &app.queries };
     let turn = turns.take().await?;
@@ -119,7 +121,8 @@ where
     let running = app.clone();
     let response = stream::answer(options.format.content_type(), move |writer| {
         let _turn = turn;
-        let table = running.engine.table(&table)?;
+        let table = running.engine.table(&description.table)?;
+        let _listed = running.running.list(&running.engine, description, cancel.clone());
         let mut sink = options.sink(&mut *writer);
         let summary = ask(&running.querier, &table, &cancel, &mut *sink)?;
         sink.end(&summary).map_err(stream::client_left)?;
@@ -130,6 +133,21 @@ where
     // From now on a client that leaves closes the stream, and the writer meets that.
     waiting.0 = None;
     response
+}
+
+/// What a query is listed as while it runs.
+pub(crate) fn describe(
+    request_id: RequestId,
+    table: &str,
+    resource: &'static str,
+    question: &impl Serialize,
+) -> Description {
+    Description {
+        request_id,
+        table: table.to_owned(),
+        resource,
+        question: serde_json::to_string(question).unwrap_or_default(),
+    }
 }
 
 /// A client that waits for the first part of its answer. When it leaves, this is dropped, and the query stops.
@@ -143,89 +161,6 @@ impl Drop for Waiting {
     }
 }
 
-fn to_question(question: PointQuery, now: Timestamp) -> Result<tideline_query::PointQuery> {
-    let is_relative = question.is_relative();
-    let after = question.page.as_deref().map(PageToken::parse).transpose()?;
-    let order = match question.order {
-        TimeOrder::Asc => Direction::Ascending,
-        TimeOrder::Desc => Direction::Descending,
-    };
-    let limit = question.limit;
-    let mut range = to_range(question.range, now);
-    let shape = match question.aggregate {
-        None => {
-            if let Some(after) = after.filter(|_| is_relative) {
-                range = after.range();
-            }
-            Shape::Rows(Rows { order, limit, after })
-        }
-        Some(_) if after.is_some() => {
-            return Err(Failure::invalid(
-                "aggregates have no pages; raise limit or narrow range",
-            ));
-        }
-        Some(aggregate) => {
-            let needs_bounds = aggregate.window.is_some() || aggregate.functions.contains(&Function::Rate);
-            if needs_bounds {
-                range = bounded(range, now)?;
-            }
-            Shape::Aggregate(to_aggregate(aggregate, order, limit)?)
-        }
-    };
-    Ok(tideline_query::PointQuery {
-        timelines: to_selector(question.timelines, now)?,
-        fields: question.fields,
-        range,
-        values: question.values.map(values::to_condition),
-        tier: question.tier.into(),
-        shape,
-        budget: Budget::default(),
-    })
-}
-
-fn to_aggregate(
-    aggregate: wire::Aggregate,
-    order: Direction,
-    limit: Option<u64>,
-) -> Result<tideline_query::Aggregate> {
-    let offset = aggregate.offset.map_or(0, |offset| offset.0);
-    if aggregate.window.is_none() && aggregate.offset.is_some() {
-        return Err(Failure::invalid("an offset needs a window that it moves"));
-    }
-    Ok(tideline_query::Aggregate {
-        functions: aggregate
-            .functions
-            .into_iter()
-            .map(to_function)
-            .collect::<Result<_>>()?,
-        window: aggregate.window.map(|width| WindowSpec {
-            width: width.0,
-            offset,
-        }),
-        fill: values::to_fill(aggregate.fill),
-        group_by: match aggregate.group_by {
-            GroupBy::Each(_) => tideline_query::GroupBy::Timeline,
-            GroupBy::Tags(tags) if tags.is_empty() => tideline_query::GroupBy::Nothing,
-            GroupBy::Tags(tags) => tideline_query::GroupBy::Tags(tags),
-        },
-        order,
-        limit,
-    })
-}
-
-/// The range of a computation that is over time: it begins somewhere, and ends now unless it says when.
-fn bounded(range: TimeRange, now: Timestamp) -> Result<TimeRange> {
-    if range.start == i64::MIN {
-        return Err(Failure::invalid("windows and rates need a range with a start"));
-    }
-    let end = if range.end == i64::MAX {
-        now.nanos()
-    } else {
-        range.end
-    };
-    Ok(TimeRange::new(range.start, end))
-}
-
 /// The timelines of a question; all where it names none.
 pub(crate) fn to_selector(selector: Option<wire::TimelineSelector>, now: Timestamp) -> Result<Selector> {
     let selector = selector.map(|selector| condition::to_selector(selector, now));
@@ -236,40 +171,12 @@ pub(crate) fn to_selector(selector: Option<wire::TimelineSelector>, now: Timesta
     })
 }
 
-fn to_function(function: Function) -> Result<tideline_query::Function> {
-    use tideline_query::Function as To;
-    Ok(match function {
-        Function::Count => To::Count,
-        Function::CountDistinct => To::CountDistinct,
-        Function::Sum => To::Sum,
-        Function::Mean => To::Mean,
-        Function::Stddev => To::StdDev,
-        Function::Min => To::Min,
-        Function::Max => To::Max,
-        Function::Spread => To::Spread,
-        Function::Mode => To::Mode,
-        Function::First => To::First,
-        Function::Last => To::Last,
-        Function::Delta => To::Delta,
-        Function::Rate => To::Rate,
-        Function::Increase => To::Increase,
-        Function::Integral => To::Integral,
-        Function::TimeWeightedMean => To::TimeWeightedMean,
-        Function::Percentile(percent) => {
-            let percentile = Percentile::new(percent);
-            To::Percentile(percentile.ok_or_else(|| {
-                Failure::invalid(format!("a percentile is from 0 to 100, and not {percent}"))
-            })?)
-        }
-    })
-}
-
 impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
         let code = match &error {
             QueryError::OverBudget { .. } | QueryError::TimedOut { .. } => ErrorCode::OverBudget,
             QueryError::Overloaded { .. } => ErrorCode::Overloaded,
-            QueryError::Cancelled => ErrorCode::Internal,
+            QueryError::Cancelled => ErrorCode::Conflict,
             QueryError::Invalid(_)
             | QueryError::NoSuchField { .. }
             | QueryError::WrongType { .. }
@@ -286,46 +193,6 @@ impl From<QueryError> for Failure {
         Self {
             limit: error.limit(),
             ..Self::new(code, error.to_string())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn question(json: &str) -> Result<tideline_query::PointQuery> {
-        let question = serde_json::from_str(json).expect(json);
-        to_question(question, Timestamp::from_nanos_clamped(1_000_000_000_000))
-    }
-
-    #[test]
-    fn relative_ranges_stay_those_of_the_first_page() {
-        let relative = question(r#"{"range":{"start":"now-10s","end":"now"}}"#).expect("valid");
-        assert_eq!(relative.range, TimeRange::new(990_000_000_000, 1_000_000_000_000));
-        let open = question("{}").expect("valid");
-        assert_eq!(open.range, TimeRange::ALL);
-    }
-
-    #[test]
-    fn windows_need_a_beginning_and_end_now() {
-        let windows = question(r#"{"range":{"start":0},"aggregate":{"functions":["mean"],"window":"1m"}}"#);
-        assert_eq!(windows.expect("valid").range.end, 1_000_000_000_000);
-        for wrong in [
-            r#"{"aggregate":{"functions":["mean"],"window":"1m"}}"#,
-            r#"{"aggregate":{"functions":["rate"]}}"#,
-            r#"{"aggregate":{"functions":["mean"],"offset":"1m"}}"#,
-            r#"{"aggregate":{"functions":[{"percentile":100.5}]}}"#,
-            r#"{"timelines":{}}"#,
-            r#"{"timelines":{"ids":["zz"]}}"#,
-            r#"{"timelines":{"ids":[],"where":{"and":[]}}}"#,
-            r#"{"page":"00"}"#,
-        ] {
-            assert_eq!(
-                question(wrong).expect_err(wrong).code,
-                ErrorCode::Invalid,
-                "{wrong}"
-            );
         }
     }
 }

@@ -115,8 +115,8 @@ impl Accumulator {
             Function::Delta => Self::Delta(Delta::new(windows)),
             Function::Increase => Self::Increase(Counter::new(windows)),
             Function::Rate => Self::Rate(Counter::new(windows)),
-            Function::Integral => Self::Integral(Areas::new(*grid)),
-            Function::TimeWeightedMean => Self::TimeWeightedMean(Areas::new(*grid)),
+            Function::Integral => Self::Integral(Areas::new(grid.clone())),
+            Function::TimeWeightedMean => Self::TimeWeightedMean(Areas::new(grid.clone())),
         }
     }
 

@@ -88,6 +88,19 @@ impl Scalar {
         };
         by_value.then(self.value_type().cmp(&other.value_type()))
     }
+
+    /// By exact numeric value alone: zeros are equal, and so are numbers of several types. NaN stand at the ends.
+    pub fn compare_values(self, other: Self) -> Ordering {
+        match (self.as_integer(), other.as_integer()) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            (None, None) => {
+                let (a, b) = (self.as_f64(), other.as_f64());
+                a.partial_cmp(&b).unwrap_or_else(|| a.total_cmp(&b))
+            }
+            (Some(a), None) => compare_mixed(a, other.as_f64()),
+            (None, Some(b)) => compare_mixed(b, self.as_f64()).reverse(),
+        }
+    }
 }
 
 impl From<Scalar> for ValueRef<'_> {

@@ -4,7 +4,9 @@
 //! [`CELLS_AT_ONCE_MAX`] allows; their timelines are swept, their rows go to the sink, their state goes. Memory
 //! is so bounded whatever the size of the answer.
 
+mod arithmetic;
 mod output;
+mod rank;
 mod sweep;
 
 use std::collections::BTreeSet;
@@ -13,13 +15,15 @@ use std::ops::Range;
 use tideline_engine::Table;
 use tideline_series_store::ReadCost;
 
+use self::arithmetic::Arithmetic;
 use self::output::Output;
 use self::sweep::{Sweep, members};
 use crate::answer::{AnswerSink, Header, QueryCost, Summary};
 use crate::budget::{rows_limit, within};
+use crate::compute::Stages;
 use crate::cutter::Lanes;
 use crate::error::{QueryError, Result};
-use crate::filter::Filter;
+use crate::expression::Stack;
 use crate::plan::{Columns, Group, Groups, Scope, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Aggregate, GroupBy, PointQuery};
@@ -45,43 +49,36 @@ pub(crate) fn run(
     within("windows", watch.budget().cells_max, windows.count())?;
     let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
     let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
-    let columns = scope.aggregate_columns(table, &query.fields, &shape.functions)?;
+    let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
+    let mut columns = scope.aggregate_columns(table, &query.fields, &shape.functions, &stages.computed)?;
+    let arithmetic = Arithmetic::new(&shape.compute, &mut columns, &scope, table, &stages.computed)?;
     if let Some(fill) = &shape.fill {
         fill.check(&columns)?;
     }
-    let filter = query.values.as_ref();
-    let filter = filter
-        .map(|values| Filter::new(values, &scope, table))
-        .transpose()?;
     scope.retain_with_columns(&columns);
-    let groups = scope.groups(table, &shape.group_by);
+    let (groups, mut cost) = match &shape.rank {
+        Some(rank) => rank::arrange(context, query, &shape.group_by, rank, &stages, &mut scope)?,
+        None => (scope.groups(table, &shape.group_by), ReadCost::default()),
+    };
     let sizes = cells(context, &windows, &columns, &groups)?;
-    sink.begin(&header(&scope, table, shape, &columns, sink.needs_tags()))?;
+    let names = arithmetic.columns(&columns);
+    sink.begin(&header(&scope, table, shape, names, sink.needs_tags()))?;
 
     let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
-    let takes_summaries =
-        filter.is_none() && shape.functions.iter().all(|function| function.takes_summaries());
-    let sweep = Sweep {
-        context,
-        query,
-        windows,
-        filter: filter.as_ref(),
-        grid: takes_summaries.then(|| windows.grid()),
-        columns: &columns,
-        by_field: &by_field,
-    };
+    let sweep = Sweep::new(context, query, windows, &stages, &columns, &by_field);
     let mut output = Output {
         sweep: &sweep,
         scope: &scope,
+        arithmetic: &arithmetic,
         order: shape.order,
         fill: shape.fill.as_ref(),
         limit,
         rows: 0,
         more: false,
         tags: TagBuffer::default(),
+        stack: Stack::default(),
         estimated: BTreeSet::new(),
     };
-    let mut cost = ReadCost::default();
     for batch in batches(&sizes) {
         let members = members(&scope, &groups, &batch);
         context.note_read(&members.iter().map(|member| member.id).collect::<Vec<_>>());
@@ -97,13 +94,11 @@ pub(crate) fn run(
             break;
         }
     }
-    let names = output.estimated.iter();
-    let estimated = names.map(|position| columns.names[*position].clone()).collect();
     Ok(Summary {
         rows: output.rows,
         more: output.more,
         next: None,
-        estimated,
+        estimated: arithmetic.estimated(&output.estimated, &columns),
         cost: QueryCost::new(&cost, context.segments, watch.elapsed()),
     })
 }
@@ -113,7 +108,8 @@ fn check(shape: &Aggregate) -> Result<()> {
     let mut functions = shape.functions.clone();
     functions.sort_unstable();
     functions.dedup();
-    if functions.is_empty() || functions.len() < shape.functions.len() {
+    let is_empty = functions.is_empty() && shape.compute.is_empty();
+    if is_empty || functions.len() < shape.functions.len() {
         return Err(QueryError::Invalid(
             "an aggregate names at least one function, and none twice".into(),
         ));
@@ -152,13 +148,7 @@ fn cells<C>(
     Ok(sizes)
 }
 
-fn header<C>(
-    scope: &Scope,
-    table: &Table,
-    shape: &Aggregate,
-    columns: &Columns<C>,
-    needs_tags: bool,
-) -> Header {
+fn header(scope: &Scope, table: &Table, shape: &Aggregate, columns: Vec<String>, needs_tags: bool) -> Header {
     let tags = match &shape.group_by {
         GroupBy::Timeline if needs_tags => scope.tag_keys(table),
         GroupBy::Tags(tags) => tags.clone(),
@@ -167,7 +157,7 @@ fn header<C>(
     Header {
         is_by_timeline: shape.group_by == GroupBy::Timeline,
         tags,
-        columns: columns.names.clone(),
+        columns,
     }
 }
 

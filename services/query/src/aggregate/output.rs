@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use super::arithmetic::Arithmetic;
 use super::sweep::Sweep;
 use crate::accumulate::Overflow;
 use crate::answer::{AnswerSink, Series, ValueRef};
 use crate::cutter::GroupState;
 use crate::error::{QueryError, Result};
+use crate::expression::Stack;
 use crate::fill::Fill;
 use crate::plan::{AggregateSource, Group, MeasurementColumns, Scope, TagBuffer};
 use crate::question::Direction;
@@ -18,6 +20,7 @@ const ROWS_PER_CHECK: u64 = 128;
 pub(super) struct Output<'a> {
     pub(super) sweep: &'a Sweep<'a>,
     pub(super) scope: &'a Scope,
+    pub(super) arithmetic: &'a Arithmetic,
     pub(super) order: Direction,
     pub(super) fill: Option<&'a Fill>,
     pub(super) limit: u64,
@@ -25,6 +28,7 @@ pub(super) struct Output<'a> {
     /// Whether a row was met beyond the limit.
     pub(super) more: bool,
     pub(super) tags: TagBuffer,
+    pub(super) stack: Stack,
     /// Positions of the columns in which a value was an estimate.
     pub(super) estimated: BTreeSet<usize>,
 }
@@ -57,6 +61,12 @@ impl Output<'_> {
             } else if !self.values(columns, state, window, &mut values)? {
                 continue;
             }
+            let has_values = self
+                .arithmetic
+                .apply(group.measurement, &mut values, &mut self.stack);
+            if !has_values && filled.is_none() {
+                continue;
+            }
             if self.rows == self.limit {
                 self.more = true;
                 return Ok(());
@@ -66,7 +76,7 @@ impl Output<'_> {
             }
             if !is_open {
                 is_open = true;
-                self.open(group, columns, sink)?;
+                self.open(group, sink)?;
             }
             sink.row(self.sweep.windows.start(window), &values)?;
             self.rows += 1;
@@ -81,7 +91,7 @@ impl Output<'_> {
         columns: &MeasurementColumns<AggregateSource>,
         state: &'s GroupState,
     ) -> Result<Vec<Vec<Option<ValueRef<'s>>>>> {
-        let windows = self.sweep.windows;
+        let windows = &self.sweep.windows;
         let count = windows.count() as usize;
         let mut filled: Vec<Vec<_>> = state.iter().map(|_| Vec::with_capacity(count)).collect();
         let mut values = Vec::with_capacity(state.len());
@@ -95,7 +105,7 @@ impl Output<'_> {
             return Ok(Vec::new());
         }
         for (source, column) in columns.sources.iter().zip(&mut filled) {
-            fill.apply(source.function, &windows, column);
+            fill.apply(source.function, windows, column);
         }
         self.sweep.context.watch.check()?;
         Ok(filled)
@@ -132,12 +142,7 @@ impl Output<'_> {
         Ok(true)
     }
 
-    fn open(
-        &mut self,
-        group: &Group,
-        columns: &MeasurementColumns<AggregateSource>,
-        sink: &mut dyn AnswerSink,
-    ) -> Result<()> {
+    fn open(&mut self, group: &Group, sink: &mut dyn AnswerSink) -> Result<()> {
         let tags = match &group.timeline {
             Some(timeline) => {
                 self.tags.fill(self.sweep.context.table, timeline);
@@ -149,7 +154,7 @@ impl Output<'_> {
             id: group.timeline.map(|timeline| timeline.id),
             measurement: &self.scope.measurements[group.measurement as usize],
             tags,
-            columns: &columns.positions,
+            columns: self.arithmetic.positions(group.measurement),
         })?;
         Ok(())
     }

@@ -3,14 +3,14 @@
 use std::ops::{ControlFlow, Range};
 
 use rayon::prelude::*;
-use tideline_model::{FieldId, TimelineId};
+use tideline_model::TimelineId;
 use tideline_series_store::scan::{Grid, Part};
 use tideline_series_store::{Order, ReadCost, Selection};
 
 use crate::accumulate::Accumulator;
+use crate::compute::Stages;
 use crate::cutter::{Cutter, GroupState, Lanes};
 use crate::error::Result;
-use crate::filter::Filter;
 use crate::plan::{AggregateSource, Columns, Groups, Scope};
 use crate::querier::Context;
 use crate::question::PointQuery;
@@ -23,7 +23,7 @@ const SHARE_TIMELINES_MIN: usize = 8;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Member {
     pub(super) id: TimelineId,
-    measurement: u32,
+    pub(super) measurement: u32,
     /// Its group, counted from the first of the batch.
     group: u32,
 }
@@ -47,17 +47,42 @@ pub(super) type Gathered = (Vec<Option<GroupState>>, ReadCost);
 /// What the workers of a query share.
 pub(super) struct Sweep<'a> {
     pub(super) context: &'a Context<'a>,
-    pub(super) query: &'a PointQuery,
-    /// Which points count; each worker has its own copy.
-    pub(super) filter: Option<&'a Filter>,
+    query: &'a PointQuery,
+    /// What points go through; each worker has its own copy.
+    stages: &'a Stages,
     pub(super) windows: Windows,
     /// The same windows, where summaries may take the place of points.
-    pub(super) grid: Option<Grid>,
+    grid: Option<Grid>,
     pub(super) columns: &'a Columns<AggregateSource>,
-    pub(super) by_field: &'a [Lanes],
+    by_field: &'a [Lanes],
 }
 
-impl Sweep<'_> {
+impl<'a> Sweep<'a> {
+    /// A sweep for some columns, in some windows. Summaries take the place of points where everything allows it.
+    pub(super) fn new(
+        context: &'a Context<'a>,
+        query: &'a PointQuery,
+        windows: Windows,
+        stages: &'a Stages,
+        columns: &'a Columns<AggregateSource>,
+        by_field: &'a [Lanes],
+    ) -> Self {
+        let mut sources = columns.by_measurement.iter().flat_map(|of| &of.sources);
+        let takes_summaries = stages.filter().is_none()
+            && sources.all(|source| {
+                source.function.takes_summaries() && stages.computed.name(source.field).is_none()
+            });
+        Self {
+            context,
+            query,
+            stages,
+            grid: takes_summaries.then(|| windows.grid()),
+            windows,
+            columns,
+            by_field,
+        }
+    }
+
     /// Reads the members and puts the shares together in the order of their ids.
     pub(super) fn run(&self, batch: &Range<usize>, members: &[Member]) -> Result<Gathered> {
         let threads = self.context.pool.current_num_threads();
@@ -99,11 +124,8 @@ impl Sweep<'_> {
             ..
         } = self.context;
         let ids: Vec<TimelineId> = members.iter().map(|member| member.id).collect();
-        let mut fields: Vec<FieldId> = self.by_field.iter().flat_map(Lanes::fields).collect();
-        fields.extend(self.filter.iter().flat_map(|filter| filter.fields()));
-        fields.sort_unstable();
-        fields.dedup();
-        let mut filter = self.filter.cloned();
+        let fields = self.stages.reads(self.by_field.iter().flat_map(Lanes::fields));
+        let mut stages = self.stages.clone();
         let mut reader = snapshot.reader(Selection {
             table: table.points().id(),
             timelines: &ids,
@@ -114,7 +136,7 @@ impl Sweep<'_> {
         });
         let mut states: Vec<Option<GroupState>> = Vec::new();
         states.resize_with(groups, || None);
-        let mut cutter = Cutter::new(self.windows);
+        let mut cutter = Cutter::new(self.windows.clone());
         let mut metered = 0;
         for member in members {
             watch.check()?;
@@ -127,11 +149,9 @@ impl Sweep<'_> {
                 match part {
                     Part::Run(run) => {
                         let taken = watch.charge(run).and_then(|()| {
-                            let run = match &mut filter {
-                                Some(filter) => filter.select(run),
-                                None => Some(run),
+                            let Some(run) = stages.apply(run) else {
+                                return Ok(());
                             };
-                            let Some(run) = run else { return Ok(()) };
                             let state = state.get_or_insert_with(empty);
                             let before = held(state);
                             cutter.take(run, lanes, state);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use tideline_model::{TimeRange, TimelineId, Value, ValueKind, ValueType};
 use tideline_query::{
-    Aggregate, Direction, Fill, Function, GroupBy, PointQuery, Rows, Shape, ValueCondition, WindowSpec,
+    Aggregate, Direction, Fill, Function, GroupBy, PointQuery, Rows, Shape, ValueCondition, Window,
+    WindowSpec,
 };
 
 use crate::naive::{GroupKey, GroupRows, Model};
@@ -142,7 +143,7 @@ fn question(dice: &mut Dice) -> PointQuery {
         shape: Shape::Aggregate(Aggregate {
             fill: window.and_then(|_| fill_for(dice, field.1, &functions)),
             functions,
-            window,
+            window: window.map(Into::into),
             group_by,
             order: if dice.one_in(3) {
                 Direction::Descending
@@ -150,6 +151,7 @@ fn question(dice: &mut Dice) -> PointQuery {
                 Direction::Ascending
             },
             limit: None,
+            ..Aggregate::default()
         }),
         ..rows_query()
     }
@@ -185,11 +187,15 @@ fn check_aggregate(world: &World, model: &Model, query: &PointQuery) -> Vec<Kept
         .iter()
         .map(|function| (*function, query.fields[0].clone()))
         .collect();
+    let window = shape.window.map(|window| match window {
+        Window::Fixed(spec) => spec,
+        Window::Calendar(_) => panic!("{window:?}"),
+    });
     let mut expected =
         model
             .filtered(query.values.as_ref())
-            .aggregate(&columns, query.range, shape.window, &shape.group_by);
-    if let (Some(fill), Some(window)) = (&shape.fill, shape.window) {
+            .aggregate(&columns, query.range, window, &shape.group_by);
+    if let (Some(fill), Some(window)) = (&shape.fill, window) {
         for rows in expected.values_mut() {
             *rows = naive_fill::filled(rows, &columns, query.range, window, fill);
         }
@@ -323,7 +329,12 @@ fn paged_rows(
             fields: fields.to_vec(),
             range,
             values: values.cloned(),
-            shape: Shape::Rows(Rows { order, limit, after }),
+            shape: Shape::Rows(Rows {
+                order,
+                limit,
+                after,
+                sample: None,
+            }),
             ..rows_query()
         };
         let answer = world.ask(&query).expect("answered");

@@ -22,11 +22,12 @@ fn query(field: &str, function: Function, fill: Option<Fill>, order: Direction) 
         range: TimeRange::new(0, 75 * SECOND),
         shape: Shape::Aggregate(Aggregate {
             functions: vec![function],
-            window: Some(WindowSpec::aligned(10 * SECOND)),
+            window: Some(WindowSpec::aligned(10 * SECOND).into()),
             fill,
             group_by: GroupBy::Nothing,
             order,
             limit: None,
+            ..Aggregate::default()
         }),
         ..rows_query()
     }

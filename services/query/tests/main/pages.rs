@@ -9,7 +9,12 @@ use crate::support::{World, rows_query};
 fn page(order: Direction, limit: u64, after: Option<PageToken>) -> PointQuery {
     let limit = Some(limit);
     PointQuery {
-        shape: Shape::Rows(Rows { order, limit, after }),
+        shape: Shape::Rows(Rows {
+            order,
+            limit,
+            after,
+            sample: None,
+        }),
         range: TimeRange::new(0, 100),
         ..rows_query()
     }

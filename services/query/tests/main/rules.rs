@@ -1,7 +1,9 @@
 //! The rules of [`Function`], one by one.
 
 use tideline_model::{TimeRange, Value};
-use tideline_query::{Aggregate, Direction, Function, GroupBy, PointQuery, QueryError, Shape, WindowSpec};
+use tideline_query::{
+    Aggregate, Direction, Function, GroupBy, PointQuery, QueryError, Shape, Window, WindowSpec,
+};
 
 use crate::support::{World, aggregate_query};
 
@@ -68,13 +70,14 @@ fn an_offset_moves_the_windows() {
         shape: Shape::Aggregate(Aggregate {
             fill: None,
             functions: vec![Function::Sum],
-            window: Some(WindowSpec {
+            window: Some(Window::Fixed(WindowSpec {
                 width: 2 * SECOND,
                 offset: 7 * SECOND,
-            }),
+            })),
             group_by: GroupBy::Nothing,
             order: Direction::Descending,
             limit: Some(2),
+            ..Aggregate::default()
         }),
         ..aggregate_query(&[], range(0, 10), None, GroupBy::Nothing)
     };

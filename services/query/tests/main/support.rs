@@ -39,11 +39,20 @@ impl World {
         })
     }
 
+    /// A world that begins at an instant.
+    pub(crate) fn at(now: i64) -> Self {
+        Self::open(&QuerySettings::default(), Timestamp::from_nanos_clamped(now))
+    }
+
     pub(crate) fn with_settings(settings: &QuerySettings) -> Self {
+        Self::open(settings, Timestamp::EPOCH)
+    }
+
+    fn open(settings: &QuerySettings, now: Timestamp) -> Self {
         let disk = MemoryDisk::new(Character::Embedded);
         let backend = Arc::new(MemoryBackend::open(&disk));
         let index = tempfile::tempdir().expect("a folder");
-        let clock = ManualClock::new(Timestamp::EPOCH);
+        let clock = ManualClock::new(now);
         let engine = Engine::open(
             backend,
             Arc::new(clock.clone()),
@@ -245,6 +254,7 @@ pub(crate) fn rows_query() -> PointQuery {
         fields: Vec::new(),
         range: TimeRange::ALL,
         values: None,
+        compute: Vec::new(),
         tier: None,
         shape: Shape::Rows(Rows::default()),
         budget: Budget::default(),
@@ -263,10 +273,11 @@ pub(crate) fn aggregate_query(
         shape: Shape::Aggregate(Aggregate {
             fill: None,
             functions: functions.to_vec(),
-            window: width.map(WindowSpec::aligned),
+            window: width.map(|width| WindowSpec::aligned(width).into()),
             group_by,
             order: Direction::Ascending,
             limit: None,
+            ..Aggregate::default()
         }),
         ..rows_query()
     }

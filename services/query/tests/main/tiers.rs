@@ -3,7 +3,7 @@
 use tideline_model::{Tier, TimeRange, Value, ValueType};
 use tideline_query::{
     Aggregate, Cancel, Direction, Function, GroupBy, LatestQuery, PointQuery, Selector, Shape, TierCost,
-    WindowSpec,
+    Window, WindowSpec,
 };
 use tideline_search_index::Condition;
 
@@ -147,9 +147,9 @@ fn question(dice: &mut Dice) -> PointQuery {
         shape: Shape::Aggregate(Aggregate {
             fill: None,
             functions,
-            window: (!dice.one_in(4)).then_some(WindowSpec {
-                width: width.max((range.end - range.start) / 400),
-                offset,
+            window: (!dice.one_in(4)).then(|| {
+                let width = width.max((range.end - range.start) / 400);
+                WindowSpec { width, offset }.into()
             }),
             group_by: match dice.below(4) {
                 0 => GroupBy::Timeline,
@@ -158,6 +158,7 @@ fn question(dice: &mut Dice) -> PointQuery {
             },
             order: Direction::Ascending,
             limit: None,
+            ..Aggregate::default()
         }),
         ..rows_query()
     }
@@ -222,7 +223,10 @@ fn answers_are_the_same_whatever_tier_the_points_are_in() {
             let expected = model.filtered(query.values.as_ref()).aggregate(
                 &columns,
                 query.range,
-                shape.window,
+                shape.window.map(|window| match window {
+                    Window::Fixed(spec) => spec,
+                    Window::Calendar(_) => panic!("{window:?}"),
+                }),
                 &shape.group_by,
             );
             let mut expected: Vec<KeptSeries> = expected

@@ -1,0 +1,77 @@
+//! `/v1/queries`: the queries that run now, listed and cancelled.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use tideline_openapi::query::{CancelledQuery, RunningQueries, RunningQuery};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::Path;
+use crate::resources::Failures;
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(cancel))
+}
+
+/// The path of routes about a running query.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct QueryPath {
+    /// Number of the query
+    #[param(example = 17)]
+    query: u64,
+}
+
+/// List running queries
+///
+/// Queries of points and of newest values that run now or wait among those of cold points, oldest first, with what each has
+/// read so far.
+#[utoipa::path(
+    get, path = "/v1/queries", tag = "points",
+    responses((status = 200, description = "The running queries", body = RunningQueries), Failures)
+)]
+async fn list(State(app): State<App>, id: RequestId) -> Json<RunningQueries> {
+    let queries = app.running.all().into_iter().map(|(id, query)| {
+        let progress = query.progress();
+        RunningQuery {
+            id,
+            started: query.started.to_rfc3339(),
+            elapsed_ms: query.elapsed(&app.engine).as_micros() as f64 / 1e3,
+            timelines: progress.timelines,
+            points: progress.points,
+            values: progress.values,
+            request_id: query.request_id.into(),
+            table: query.table,
+            resource: query.resource.into(),
+            question: query.question,
+        }
+    });
+    Json(RunningQueries {
+        request_id: id.into(),
+        queries: queries.collect(),
+    })
+}
+
+/// Cancel a query
+///
+/// The query stops at its next run of points. Who waits for its answer gets a failure with the code `conflict`, or an answer
+/// that is cut off. Closing the connection stops a query as well.
+#[utoipa::path(
+    delete, path = "/v1/queries/{query}", tag = "points",
+    params(QueryPath),
+    responses((status = 200, description = "Whether it ran", body = CancelledQuery), Failures)
+)]
+async fn cancel(
+    State(app): State<App>,
+    id: RequestId,
+    Path(QueryPath { query }): Path<QueryPath>,
+) -> Json<CancelledQuery> {
+    Json(CancelledQuery {
+        request_id: id.into(),
+        cancelled: app.running.cancel(query),
+    })
+}

@@ -1,0 +1,346 @@
+//! From a question about points, as people write it, to that of the querier.
+
+use std::time::Duration;
+
+use chrono_tz::Tz;
+use tideline_model::time::NANOS_PER_DAY;
+use tideline_model::{TimeRange, Timestamp};
+use tideline_openapi::query::{CalendarUnit, Function, GroupBy, PointQuery, RankEnd, TimeOrder, WindowWidth};
+use tideline_openapi::{DurationText, ErrorCode, query as wire};
+use tideline_query::{
+    Budget, CalendarWindow, Computation, Direction, PageToken, Percentile, Rank, RankOrder, Rows, Shape,
+    Window, WindowSpec,
+};
+
+use super::values;
+use crate::condition::to_range;
+use crate::failure::{Failure, Result};
+
+/// A question as it was sent, read at `now`. Whatever needs no look at the table is refused here.
+pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideline_query::PointQuery> {
+    let is_relative = question.is_relative();
+    let after = question.page.as_deref().map(PageToken::parse).transpose()?;
+    let order = match question.order {
+        TimeOrder::Asc => Direction::Ascending,
+        TimeOrder::Desc => Direction::Descending,
+    };
+    let limit = question.limit;
+    let mut range = to_range(question.range, now);
+    let shape = match question.aggregate {
+        None => {
+            if let Some(after) = after.filter(|_| is_relative) {
+                range = after.range();
+            }
+            let sample = question.sample;
+            Shape::Rows(Rows {
+                order,
+                limit,
+                after,
+                sample,
+            })
+        }
+        Some(_) if question.sample.is_some() => {
+            return Err(Failure::invalid(
+                "a sample is of points; aggregates have windows instead",
+            ));
+        }
+        Some(_) if after.is_some() => {
+            return Err(Failure::invalid(
+                "aggregates have no pages; raise limit or narrow range",
+            ));
+        }
+        Some(aggregate) => {
+            let needs_bounds = aggregate.window.is_some() || has_rates(&aggregate);
+            if needs_bounds {
+                range = bounded(range, now)?;
+            }
+            Shape::Aggregate(to_aggregate(aggregate, &question.fields, order, limit)?)
+        }
+    };
+    Ok(tideline_query::PointQuery {
+        timelines: super::to_selector(question.timelines, now)?,
+        fields: question.fields,
+        range,
+        values: question.values.map(values::to_condition),
+        compute: question.compute.into_iter().map(to_computation).collect(),
+        tier: question.tier.into(),
+        shape,
+        budget: to_budget(&question.budget)?,
+    })
+}
+
+/// What a question may take: less than the service allows, or that.
+pub(crate) fn to_budget(asked: &wire::QueryBudget) -> Result<Budget> {
+    let mut budget = Budget::default();
+    let lower = |limit: &mut u64, what: &str, asked: Option<u64>| match asked {
+        Some(0) => Err(Failure::invalid(format!(
+            "budget.{what} is 0, which allows nothing"
+        ))),
+        Some(asked) if asked > *limit => {
+            let what = format!("budget.{what}");
+            Err(Failure::over(ErrorCode::OverLimit, &what, *limit, asked))
+        }
+        Some(asked) => {
+            *limit = asked;
+            Ok(())
+        }
+        None => Ok(()),
+    };
+    lower(&mut budget.timelines_max, "timelines", asked.timelines)?;
+    lower(&mut budget.points_max, "points", asked.points)?;
+    lower(&mut budget.cells_max, "cells", asked.cells)?;
+    lower(&mut budget.held_bytes_max, "memory", asked.memory)?;
+    if let Some(time) = asked.time {
+        let mut millis = u64::try_from(budget.time_max.as_millis()).unwrap_or(u64::MAX);
+        let asked = u64::try_from(time.0).unwrap_or(0).div_ceil(1_000_000);
+        lower(&mut millis, "time in milliseconds", Some(asked))?;
+        budget.time_max = Duration::from_nanos(u64::try_from(time.0).unwrap_or(0));
+    }
+    Ok(budget)
+}
+
+/// Whether something is computed that is over time.
+fn has_rates(aggregate: &wire::Aggregate) -> bool {
+    let computed = aggregate.compute.iter().cloned().map(to_computation);
+    aggregate.functions.contains(&Function::Rate)
+        || aggregate
+            .rank
+            .as_ref()
+            .is_some_and(|rank| rank.by == Function::Rate)
+        || computed.into_iter().any(|one| one.has_rates())
+}
+
+fn to_computation(computation: wire::Computation) -> Computation {
+    Computation {
+        name: computation.name,
+        expression: computation.expression,
+    }
+}
+
+fn to_aggregate(
+    aggregate: wire::Aggregate,
+    fields: &[String],
+    order: Direction,
+    limit: Option<u64>,
+) -> Result<tideline_query::Aggregate> {
+    let functions = aggregate.functions.into_iter().map(to_function);
+    Ok(tideline_query::Aggregate {
+        functions: functions.collect::<Result<_>>()?,
+        compute: aggregate.compute.into_iter().map(to_computation).collect(),
+        window: to_window(aggregate.window, aggregate.zone.as_deref(), aggregate.offset)?,
+        fill: values::to_fill(aggregate.fill),
+        group_by: match aggregate.group_by {
+            GroupBy::Each(_) => tideline_query::GroupBy::Timeline,
+            GroupBy::Tags(tags) if tags.is_empty() => tideline_query::GroupBy::Nothing,
+            GroupBy::Tags(tags) => tideline_query::GroupBy::Tags(tags),
+        },
+        order,
+        rank: aggregate.rank.map(|rank| to_rank(rank, fields)).transpose()?,
+        limit,
+    })
+}
+
+fn to_rank(rank: wire::Rank, fields: &[String]) -> Result<Rank> {
+    let field = match (rank.field, fields) {
+        (Some(field), _) => field,
+        (None, [field]) => field.clone(),
+        (None, _) => {
+            return Err(Failure::invalid(
+                "a rank names its field, unless the question names exactly one",
+            ));
+        }
+    };
+    Ok(Rank {
+        function: to_function(rank.by)?,
+        field,
+        order: match rank.first {
+            RankEnd::Highest => RankOrder::Highest,
+            RankEnd::Lowest => RankOrder::Lowest,
+        },
+        limit: rank.limit,
+    })
+}
+
+/// Days and weeks of UTC are windows of one width; the others are of the calendar.
+fn to_window(
+    width: Option<WindowWidth>,
+    zone: Option<&str>,
+    offset: Option<DurationText>,
+) -> Result<Option<Window>> {
+    let Some(width) = width else {
+        if offset.is_some() || zone.is_some() {
+            return Err(Failure::invalid(
+                "an offset or a zone needs a window that it moves",
+            ));
+        }
+        return Ok(None);
+    };
+    let offset = offset.map_or(0, |offset| offset.0);
+    let (count, unit) = match width {
+        WindowWidth::Fixed(_) if zone.is_some() => {
+            return Err(Failure::invalid(
+                "a zone is for windows of days, weeks, months or years; move others by an offset",
+            ));
+        }
+        WindowWidth::Fixed(width) => return Ok(Some(WindowSpec { width, offset }.into())),
+        WindowWidth::Calendar(count, unit) => (count, unit),
+    };
+    let zone = match zone {
+        None => Tz::UTC,
+        Some(name) => name.parse().map_err(|_| {
+            Failure::invalid(format!(
+                "{name:?} is no time zone; they are called as in Europe/Berlin, America/New_York or UTC"
+            ))
+        })?,
+    };
+    let days = |each: i64, first: i64| WindowSpec {
+        width: i64::from(count).saturating_mul(each * NANOS_PER_DAY),
+        offset: offset.saturating_add(first * NANOS_PER_DAY),
+    };
+    let unit = match unit {
+        CalendarUnit::Day if zone == Tz::UTC => return Ok(Some(days(1, 0).into())),
+        // The first Monday after the epoch is the fifth of January.
+        CalendarUnit::Week if zone == Tz::UTC => return Ok(Some(days(7, 4).into())),
+        CalendarUnit::Day => tideline_query::CalendarUnit::Day,
+        CalendarUnit::Week => tideline_query::CalendarUnit::Week,
+        CalendarUnit::Month => tideline_query::CalendarUnit::Month,
+        CalendarUnit::Year => tideline_query::CalendarUnit::Year,
+    };
+    Ok(Some(Window::Calendar(CalendarWindow {
+        count,
+        unit,
+        zone,
+        offset,
+    })))
+}
+
+/// The range of a computation that is over time: it begins somewhere, and ends now unless it says when.
+fn bounded(range: TimeRange, now: Timestamp) -> Result<TimeRange> {
+    if range.start == i64::MIN {
+        return Err(Failure::invalid("windows and rates need a range with a start"));
+    }
+    let end = if range.end == i64::MAX {
+        now.nanos()
+    } else {
+        range.end
+    };
+    Ok(TimeRange::new(range.start, end))
+}
+
+fn to_function(function: Function) -> Result<tideline_query::Function> {
+    use tideline_query::Function as To;
+    Ok(match function {
+        Function::Count => To::Count,
+        Function::CountDistinct => To::CountDistinct,
+        Function::Sum => To::Sum,
+        Function::Mean => To::Mean,
+        Function::Stddev => To::StdDev,
+        Function::Min => To::Min,
+        Function::Max => To::Max,
+        Function::Spread => To::Spread,
+        Function::Mode => To::Mode,
+        Function::First => To::First,
+        Function::Last => To::Last,
+        Function::Delta => To::Delta,
+        Function::Rate => To::Rate,
+        Function::Increase => To::Increase,
+        Function::Integral => To::Integral,
+        Function::TimeWeightedMean => To::TimeWeightedMean,
+        Function::Percentile(percent) => {
+            let percentile = Percentile::new(percent);
+            To::Percentile(percentile.ok_or_else(|| {
+                Failure::invalid(format!("a percentile is from 0 to 100, and not {percent}"))
+            })?)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(json: &str) -> Result<tideline_query::PointQuery> {
+        let question = serde_json::from_str(json).expect(json);
+        to_question(question, Timestamp::from_nanos_clamped(1_000_000_000_000))
+    }
+
+    #[test]
+    fn relative_ranges_stay_those_of_the_first_page() {
+        let relative = question(r#"{"range":{"start":"now-10s","end":"now"}}"#).expect("valid");
+        assert_eq!(relative.range, TimeRange::new(990_000_000_000, 1_000_000_000_000));
+        let open = question("{}").expect("valid");
+        assert_eq!(open.range, TimeRange::ALL);
+    }
+
+    #[test]
+    fn days_and_weeks_of_utc_are_windows_of_one_width() {
+        let window = |json: &str| {
+            let json = format!(r#"{{"range":{{"start":0}},"aggregate":{{"functions":["max"],{json}}}}}"#);
+            match question(&json).expect("valid").shape {
+                Shape::Aggregate(shape) => shape.window.expect("a window"),
+                Shape::Rows(_) => panic!("an aggregate"),
+            }
+        };
+        let fixed = |width: i64, offset: i64| {
+            Window::Fixed(WindowSpec {
+                width: width * NANOS_PER_DAY,
+                offset: offset * NANOS_PER_DAY,
+            })
+        };
+        assert_eq!(window(r#""window":"3d""#), fixed(3, 0));
+        assert_eq!(window(r#""window":"1w","zone":"UTC""#), fixed(7, 4));
+        assert_eq!(window(r#""window":"1w","offset":"1d""#), fixed(7, 5));
+        assert!(matches!(window(r#""window":"1mo""#), Window::Calendar(_)));
+        let berlin = window(r#""window":"1d","zone":"Europe/Berlin""#);
+        assert!(matches!(berlin, Window::Calendar(window) if window.zone == Tz::Europe__Berlin));
+    }
+
+    #[test]
+    fn a_budget_lowers_what_the_service_allows() {
+        let budget =
+            question(r#"{"budget":{"time":"1500ms","timelines":7,"points":8,"cells":9,"memory":10}}"#);
+        let budget = budget.expect("valid").budget;
+        assert_eq!(budget.time_max, Duration::from_millis(1_500));
+        assert_eq!((budget.timelines_max, budget.points_max), (7, 8));
+        assert_eq!((budget.cells_max, budget.held_bytes_max), (9, 10));
+        assert_eq!(budget.values_max, Budget::default().values_max);
+        for (json, limit) in [
+            (r#"{"budget":{"time":"121s"}}"#, 120_000),
+            (r#"{"budget":{"timelines":1000001}}"#, 1_000_000),
+        ] {
+            let failure = question(json).expect_err(json);
+            assert_eq!(failure.code, ErrorCode::OverLimit);
+            assert_eq!(failure.limit.map(|(limit, _)| limit), Some(limit));
+        }
+    }
+
+    #[test]
+    fn windows_need_a_beginning_and_end_now() {
+        let windows = question(r#"{"range":{"start":0},"aggregate":{"functions":["mean"],"window":"1m"}}"#);
+        assert_eq!(windows.expect("valid").range.end, 1_000_000_000_000);
+        for wrong in [
+            r#"{"aggregate":{"functions":["mean"],"window":"1m"}}"#,
+            r#"{"aggregate":{"functions":["rate"]}}"#,
+            r#"{"aggregate":{"functions":["mean"],"offset":"1m"}}"#,
+            r#"{"aggregate":{"functions":[{"percentile":100.5}]}}"#,
+            r#"{"aggregate":{"functions":["mean"],"zone":"UTC"}}"#,
+            r#"{"range":{"start":0},"aggregate":{"functions":["mean"],"window":"6h","zone":"Europe/Berlin"}}"#,
+            r#"{"range":{"start":0},"aggregate":{"functions":["mean"],"window":"1d","zone":"Berlin"}}"#,
+            r#"{"aggregate":{"functions":["mean"],"rank":{"by":"rate","field":"n"}}}"#,
+            r#"{"aggregate":{"compute":[{"name":"a","expression":"rate(n) * 8"}]}}"#,
+            r#"{"fields":["a","b"],"aggregate":{"functions":["mean"],"rank":{"by":"max"}}}"#,
+            r#"{"timelines":{}}"#,
+            r#"{"timelines":{"ids":["zz"]}}"#,
+            r#"{"timelines":{"ids":[],"where":{"and":[]}}}"#,
+            r#"{"page":"00"}"#,
+            r#"{"sample":10,"aggregate":{"functions":["max"]}}"#,
+            r#"{"budget":{"points":0}}"#,
+        ] {
+            assert_eq!(
+                question(wrong).expect_err(wrong).code,
+                ErrorCode::Invalid,
+                "{wrong}"
+            );
+        }
+    }
+}

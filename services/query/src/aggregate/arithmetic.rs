@@ -1,0 +1,200 @@
+//! Columns of an aggregate that are computed from others, cell by cell.
+//!
+//! The aggregates that an expression names are lanes like those that were asked for, but stand behind them and are not
+//! shown.
+
+use std::collections::BTreeSet;
+
+use tideline_engine::Table;
+use tideline_model::ValueKind;
+
+use crate::answer::ValueRef;
+use crate::compute::{Computation, Computed, check_names, no_such_field};
+use crate::error::{QueryError, Result};
+use crate::expression::{Expression, Input, Scope as Names, Stack};
+use crate::plan::{AggregateSource, Columns, Scope};
+
+/// The computed columns of an answer.
+#[derive(Debug)]
+pub(super) struct Arithmetic {
+    /// Columns that were asked for; those behind them are only computed with.
+    shown: usize,
+    names: Vec<String>,
+    expressions: Vec<Expression>,
+    by_measurement: Vec<OfMeasurement>,
+}
+
+/// The computed columns of one measurement.
+#[derive(Debug, Default)]
+struct OfMeasurement {
+    /// Lanes that are shown: the first ones.
+    shown: usize,
+    /// Positions of all columns of its series: what is shown, then what is computed.
+    positions: Vec<usize>,
+    /// An expression by its place, and the lanes that it is made of.
+    computed: Vec<(usize, Vec<usize>)>,
+}
+
+impl Arithmetic {
+    /// Adds what the expressions need to the columns. Refuses what is no number.
+    pub(super) fn new(
+        computations: &[Computation],
+        columns: &mut Columns<AggregateSource>,
+        scope: &Scope,
+        table: &Table,
+        fields: &Computed,
+    ) -> Result<Self> {
+        check_names(computations)?;
+        let parsed = computations
+            .iter()
+            .map(|one| Expression::parse(&one.expression, Names::Windows));
+        let names: Vec<String> = computations.iter().map(|one| one.name.clone()).collect();
+        if let Some(name) = names.iter().find(|name| columns.names.contains(name)) {
+            return Err(QueryError::Invalid(format!(
+                "{name:?} is a column of the answer already; a computed one has a name of its own"
+            )));
+        }
+        let mut arithmetic = Self {
+            shown: columns.names.len(),
+            expressions: parsed.collect::<Result<_>>()?,
+            names,
+            by_measurement: Vec::new(),
+        };
+        for of in &columns.by_measurement {
+            arithmetic.by_measurement.push(OfMeasurement {
+                shown: of.positions.len(),
+                positions: of.positions.clone(),
+                computed: Vec::new(),
+            });
+        }
+        for (at, expression) in arithmetic.expressions.iter().enumerate() {
+            let inputs = expression.inputs();
+            let sources: Vec<Sources> = inputs
+                .iter()
+                .map(|input| sources(input, scope, table, fields))
+                .collect::<Result<_>>()?;
+            for (measurement, of) in arithmetic.by_measurement.iter_mut().enumerate() {
+                let of_each = sources.iter().map(|sources| sources[measurement]);
+                // A measurement without one of the fields has no such column.
+                let Some(of_each) = of_each.collect::<Option<Vec<_>>>() else {
+                    continue;
+                };
+                let lanes = inputs
+                    .iter()
+                    .zip(of_each)
+                    .map(|(input, source)| lane(columns, measurement, source, input));
+                of.computed.push((at, lanes.collect()));
+                of.positions.push(arithmetic.shown + at);
+            }
+        }
+        Ok(arithmetic)
+    }
+
+    /// The columns of the answer.
+    pub(super) fn columns(&self, columns: &Columns<AggregateSource>) -> Vec<String> {
+        let shown = columns.names[..self.shown].iter();
+        shown.chain(&self.names).cloned().collect()
+    }
+
+    /// The columns in which a value is an estimate, where `estimated` are the positions of the lanes that have one.
+    pub(super) fn estimated(
+        &self,
+        estimated: &BTreeSet<usize>,
+        columns: &Columns<AggregateSource>,
+    ) -> Vec<String> {
+        let shown = estimated
+            .range(..self.shown)
+            .map(|position| &columns.names[*position]);
+        let is_estimate = |(at, _): &(usize, &String)| {
+            let of_each = self.by_measurement.iter().zip(&columns.by_measurement);
+            of_each.into_iter().any(|(of, lanes)| {
+                let made_of = of.computed.iter().filter(|(expression, _)| expression == at);
+                made_of
+                    .flat_map(|(_, made_of)| made_of)
+                    .any(|lane| estimated.contains(&lanes.positions[*lane]))
+            })
+        };
+        let computed = self.names.iter().enumerate().filter(is_estimate);
+        shown.chain(computed.map(|(_, name)| name)).cloned().collect()
+    }
+
+    /// Positions of the columns of a measurement's series.
+    pub(super) fn positions(&self, measurement: u32) -> &[usize] {
+        &self.by_measurement[measurement as usize].positions
+    }
+
+    /// Replaces the values of the lanes of a row by those of its columns; `false` where none has a value.
+    pub(super) fn apply(
+        &self,
+        measurement: u32,
+        values: &mut Vec<Option<ValueRef<'_>>>,
+        stack: &mut Stack,
+    ) -> bool {
+        let of = &self.by_measurement[measurement as usize];
+        let lanes = values.len();
+        for (expression, made_of) in &of.computed {
+            let number = |lane: usize| [values[lane].and_then(number).unwrap_or(f64::NAN)];
+            let inputs: Vec<[f64; 1]> = made_of.iter().map(|lane| number(*lane)).collect();
+            let result = self.expressions[*expression].evaluate(1, |at| &inputs[at], stack)[0];
+            values.push((!result.is_nan()).then_some(ValueRef::Float(result)));
+        }
+        values.drain(of.shown..lanes);
+        values.iter().any(Option::is_some)
+    }
+}
+
+/// For each measurement what an aggregate is made from; `None` where the field is not there.
+type Sources = Vec<Option<AggregateSource>>;
+
+fn sources(input: &Input, scope: &Scope, table: &Table, computed: &Computed) -> Result<Sources> {
+    let Input::Aggregate(function, field) = input else {
+        return Ok(vec![None; scope.measurements.len()]);
+    };
+    let is_known = computed.field(field).is_some() || table.points().schema().field(field).is_some();
+    if !is_known {
+        return Err(no_such_field(field, table));
+    }
+    let columns = scope.aggregate_columns(table, std::slice::from_ref(field), &[*function], computed)?;
+    let first = columns
+        .by_measurement
+        .iter()
+        .map(|of| of.sources.first().copied());
+    let sources: Sources = first.collect();
+    match sources
+        .iter()
+        .flatten()
+        .find(|source| source.kind != ValueKind::Number)
+    {
+        Some(_) => Err(QueryError::Invalid(format!(
+            "{function}({field}) is no number, and arithmetic is between numbers"
+        ))),
+        None => Ok(sources),
+    }
+}
+
+/// The lane of an aggregate among the columns of a measurement; a new one where it was not asked for.
+fn lane(
+    columns: &mut Columns<AggregateSource>,
+    measurement: usize,
+    source: AggregateSource,
+    input: &Input,
+) -> usize {
+    let is_same = |have: &AggregateSource| have.function == source.function && have.field == source.field;
+    let of = &columns.by_measurement[measurement];
+    if let Some(lane) = of.sources.iter().position(is_same) {
+        return lane;
+    }
+    let name = match input {
+        Input::Aggregate(function, field) => format!("{function}({field})"),
+        Input::Field(field) => field.clone(),
+    };
+    columns.names.push(name);
+    let of = &mut columns.by_measurement[measurement];
+    of.positions.push(columns.names.len() - 1);
+    of.sources.push(source);
+    of.sources.len() - 1
+}
+
+fn number(value: ValueRef<'_>) -> Option<f64> {
+    value.to_value().as_f64()
+}

@@ -1,0 +1,252 @@
+//! What is done to a run before it is answered: fields that are computed for each point, then conditions on values.
+
+use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
+use tideline_engine::Table;
+use tideline_model::{ColumnData, FieldId, ValueKind};
+
+use crate::budget::within;
+use crate::error::{QueryError, Result};
+use crate::expression::{Expression, Input, Scope as Names, Stack};
+use crate::filter::{Filter, ValueCondition, plural};
+use crate::function::Function;
+use crate::plan::Scope;
+
+/// Most computations of a query.
+pub const COMPUTATIONS_MAX: u64 = 64;
+
+/// A name and the arithmetic that gives its values; see [`expression`](crate::expression).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Computation {
+    /// What the result is called.
+    pub name: String,
+    /// How it is made.
+    pub expression: String,
+}
+
+impl Computation {
+    /// Whether it is made of rates, which are over time and need a range with a start and an end.
+    pub fn has_rates(&self) -> bool {
+        let expression = Expression::parse(&self.expression, Names::Windows);
+        expression.is_ok_and(|expression| {
+            let is_rate = |input: &Input| matches!(input, Input::Aggregate(Function::Rate, _));
+            expression.inputs().iter().any(is_rate)
+        })
+    }
+}
+
+/// The fields that a query computes of each point. They are named, wanted, tested, ranked and aggregated like others.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Computed(Vec<ComputedField>);
+
+#[derive(Debug, Clone)]
+struct ComputedField {
+    name: String,
+    /// Beyond those of stored fields.
+    id: FieldId,
+    expression: Expression,
+    /// The fields that the expression names, in its order.
+    inputs: Vec<FieldId>,
+}
+
+/// What every run goes through; keeps its buffers from run to run. Each worker has a clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Stages {
+    pub(crate) computed: Computed,
+    filter: Option<Filter>,
+    extended: Run,
+    stack: Stack,
+    columns: Vec<Vec<f64>>,
+}
+
+impl Computed {
+    /// Reads the expressions of a query. Refuses names that a stored field has, and arithmetic with what is no number.
+    pub(crate) fn new(computations: &[Computation], scope: &Scope, table: &Table) -> Result<Self> {
+        check_names(computations)?;
+        let kinds = scope.kinds(table);
+        let mut computed = Vec::with_capacity(computations.len());
+        for (at, computation) in (0..).zip(computations) {
+            let name = &computation.name;
+            let schema = table.points().schema();
+            if schema.field(name).is_some() {
+                return Err(QueryError::Invalid(format!(
+                    "{name:?} is a field of table {:?}; a computed one has a name of its own",
+                    table.name().as_str()
+                )));
+            }
+            let expression = Expression::parse(&computation.expression, Names::Points)?;
+            let mut inputs = Vec::with_capacity(expression.inputs().len());
+            for input in expression.inputs() {
+                let Input::Field(name) = input else { continue };
+                let field = schema.field(name).ok_or_else(|| no_such_field(name, table))?;
+                let mut kinds = kinds.iter().filter(|(of, _)| *of == field);
+                if let Some((_, kind)) = kinds.find(|(_, kind)| *kind != ValueKind::Number) {
+                    let has = plural(*kind);
+                    return Err(QueryError::Invalid(format!(
+                        "field {name:?} holds {has}, and arithmetic is between numbers"
+                    )));
+                }
+                inputs.push(field);
+            }
+            computed.push(ComputedField {
+                name: name.clone(),
+                id: FieldId(u32::MAX - COMPUTATIONS_MAX as u32 + at),
+                expression,
+                inputs,
+            });
+        }
+        Ok(Self(computed))
+    }
+
+    /// The number of a computed field.
+    pub(crate) fn field(&self, name: &str) -> Option<FieldId> {
+        let found = self.0.iter().find(|field| field.name == name);
+        found.map(|field| field.id)
+    }
+
+    /// The name of a computed field.
+    pub(crate) fn name(&self, id: FieldId) -> Option<&str> {
+        self.of(id).map(|field| field.name.as_str())
+    }
+
+    /// The numbers of all.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = FieldId> {
+        self.0.iter().map(|field| field.id)
+    }
+
+    /// What a field is made of: a stored one of itself.
+    pub(crate) fn inputs<'a>(&'a self, id: &'a FieldId) -> &'a [FieldId] {
+        self.of(*id)
+            .map_or(std::slice::from_ref(id), |field| &field.inputs)
+    }
+
+    fn of(&self, id: FieldId) -> Option<&ComputedField> {
+        self.0.iter().find(|field| field.id == id)
+    }
+}
+
+/// Refuses too many computations, and two of one name or none.
+pub(crate) fn check_names(computations: &[Computation]) -> Result<()> {
+    within("computations", COMPUTATIONS_MAX, computations.len() as u64)?;
+    let mut names: Vec<&str> = computations.iter().map(|one| one.name.as_str()).collect();
+    names.sort_unstable();
+    let is_twice = names.windows(2).any(|pair| pair[0] == pair[1]);
+    if is_twice || names.contains(&"") {
+        return Err(QueryError::Invalid(
+            "every computation has a name, and none the name of another".into(),
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn no_such_field(name: &str, table: &Table) -> QueryError {
+    QueryError::NoSuchField {
+        field: name.into(),
+        table: table.name().to_string(),
+    }
+}
+
+impl Stages {
+    /// What the points of a query go through.
+    pub(crate) fn new(
+        computations: &[Computation],
+        values: Option<&ValueCondition>,
+        scope: &Scope,
+        table: &Table,
+    ) -> Result<Self> {
+        let computed = Computed::new(computations, scope, table)?;
+        let filter = values.map(|values| Filter::new(values, scope, table, &computed));
+        Ok(Self {
+            filter: filter.transpose()?,
+            computed,
+            extended: Run::default(),
+            stack: Stack::default(),
+            columns: Vec::new(),
+        })
+    }
+
+    /// Which points count; `None` = all.
+    pub(crate) fn filter(&self) -> Option<&Filter> {
+        self.filter.as_ref()
+    }
+
+    /// The stored fields that must be read for wanted ones, sorted.
+    pub(crate) fn reads(&self, wanted: impl Iterator<Item = FieldId>) -> Vec<FieldId> {
+        let mut fields: Vec<FieldId> = wanted.collect();
+        fields.extend(self.filter.iter().flat_map(|filter| filter.fields()));
+        let inputs = fields.iter().flat_map(|field| self.computed.inputs(field));
+        let mut fields: Vec<FieldId> = inputs.copied().collect();
+        fields.sort_unstable();
+        fields.dedup();
+        fields
+    }
+
+    /// A run with its computed fields, and only the rows that count; `None` where none does.
+    pub(crate) fn apply<'r>(&'r mut self, run: &'r Run) -> Option<&'r Run> {
+        let run = if self.computed.0.is_empty() {
+            run
+        } else {
+            self.extend(run);
+            &self.extended
+        };
+        match &mut self.filter {
+            Some(filter) => filter.select(run),
+            None => Some(run),
+        }
+    }
+
+    fn extend(&mut self, run: &Run) {
+        self.extended.clone_from(run);
+        let rows = run.rows();
+        for field in &self.computed.0 {
+            for (at, input) in field.inputs.iter().enumerate() {
+                if at == self.columns.len() {
+                    self.columns.push(Vec::new());
+                }
+                gather(run, *input, &mut self.columns[at]);
+            }
+            let columns = &self.columns;
+            let results = field
+                .expression
+                .evaluate(rows, |at| &columns[at], &mut self.stack);
+            let values: Vec<f64> = results.iter().copied().filter(|value| !value.is_nan()).collect();
+            if values.is_empty() {
+                continue;
+            }
+            let presence = if values.len() == rows {
+                Presence::All
+            } else {
+                Presence::Some(results.iter().map(|value| !value.is_nan()).collect::<Bitmap>())
+            };
+            self.extended.columns.push(RunColumn {
+                field: field.id,
+                presence,
+                values: ColumnData::Float(values),
+            });
+        }
+    }
+}
+
+/// The values of a field as doubles, a row each; NaN where there is none.
+pub(crate) fn gather(run: &Run, field: FieldId, values: &mut Vec<f64>) {
+    values.clear();
+    values.resize(run.rows(), f64::NAN);
+    for column in run.columns.iter().filter(|column| column.field == field) {
+        let presence = &column.presence;
+        match &column.values {
+            ColumnData::Float(from) => put(presence, from.iter().copied(), values),
+            ColumnData::Signed(from) => put(presence, from.iter().map(|value| *value as f64), values),
+            ColumnData::Unsigned(from) => put(presence, from.iter().map(|value| *value as f64), values),
+            ColumnData::Boolean(_) | ColumnData::String(_) => {}
+        }
+    }
+}
+
+fn put(presence: &Presence, from: impl Iterator<Item = f64>, to: &mut [f64]) {
+    match presence {
+        Presence::All => to.iter_mut().zip(from).for_each(|(to, from)| *to = from),
+        Presence::Some(bitmap) => bitmap
+            .iter_ones()
+            .zip(from)
+            .for_each(|(row, from)| to[row] = from),
+    }
+}
