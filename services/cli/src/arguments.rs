@@ -13,9 +13,11 @@ use crate::commands::jobs::JobsCommand;
 use crate::commands::latest::LatestArguments;
 use crate::commands::names::{FieldsArguments, TagsArguments};
 use crate::commands::query::QueryArguments;
+use crate::commands::ready::ReadyArguments;
 use crate::commands::shell::{CompletionsArguments, ManArguments};
 use crate::commands::tables::TablesCommand;
 use crate::commands::top::TopArguments;
+use crate::commands::watch::WatchArguments;
 use crate::error::Result;
 use crate::write::WriteArguments;
 
@@ -58,6 +60,10 @@ pub(crate) enum Command {
     Delete(DeleteArguments),
     /// Write points to a file that `write` reads back.
     Export(ExportArguments),
+    /// Follow new points and timelines while they are acknowledged.
+    Watch(WatchArguments),
+    /// Say whether a running server keeps its promises now.
+    Ready(ReadyArguments),
     /// Watch a running server: rates, routes, tiers, jobs.
     Top(TopArguments),
     /// Check a data folder that no server uses: is all of it what was written?

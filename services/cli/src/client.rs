@@ -90,6 +90,13 @@ impl Client {
         self.text_of(request.header("accept", "application/json").call())
     }
 
+    /// Reads what is there, whatever its status.
+    pub(crate) fn ask(&self, path: &str) -> Result<Answer> {
+        let request = self.signed(self.agent.get(self.url(path)));
+        let answer = request.call().map_err(|error| self.unreachable(&error))?;
+        self.read(answer, REFUSAL_BYTES_MAX)
+    }
+
     /// Asks for something, with a body.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<String> {
         let request = self.signed(self.agent.post(self.url(path)));

@@ -11,10 +11,12 @@ pub(crate) mod jobs;
 pub(crate) mod latest;
 pub(crate) mod names;
 pub(crate) mod query;
+pub(crate) mod ready;
 pub(crate) mod selection;
 pub(crate) mod shell;
 pub(crate) mod tables;
 pub(crate) mod top;
+pub(crate) mod watch;
 
 /// Waits from one look at a server to the next.
 pub(crate) fn pause(time: Duration) {

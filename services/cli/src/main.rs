@@ -18,7 +18,7 @@ mod serve;
 mod write;
 
 use arguments::{Arguments, Command, ConfigCommand};
-use commands::{check, delete, export, find, jobs, latest, names, query, shell, tables, top};
+use commands::{check, delete, export, find, jobs, latest, names, query, ready, shell, tables, top, watch};
 use error::Result;
 
 /// Long-lived blocks of many sizes and threads that free what others allocated: jemalloc holds less memory there.
@@ -66,6 +66,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Jobs(command) => jobs::run(command),
         Command::Delete(arguments) => delete::run(arguments),
         Command::Export(arguments) => export::run(arguments),
+        Command::Watch(arguments) => watch::run(arguments),
+        Command::Ready(arguments) => ready::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Completions(arguments) => shell::completions(arguments),

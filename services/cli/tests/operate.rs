@@ -266,6 +266,52 @@ fn a_running_server_can_be_watched() {
 }
 
 #[test]
+fn new_points_and_timelines_are_followed() {
+    let lab = Lab::start();
+    let begin = lab.ok(&["watch", "--for", "0s", "--json"]);
+    let begin: serde_json::Value = serde_json::from_str(&begin).expect("an event");
+    assert_eq!(
+        (&begin["event"], &begin["id"]),
+        (&"ready".into(), &begin["cursor"])
+    );
+    let id = begin["id"].as_str().expect("a text");
+    let file = lab.file("in.lp", "m,host=a v=1,s=\"x\" 1\nm,host=b v=2 2\n");
+    lab.ok(&["write", &file, "-q"]);
+    let told = lab.ok(&["watch", "--from", id, "--for", "0s", "-w", "host=a"]);
+    assert_eq!(told, "1970-01-01T00:00:00.000000001Z  m host=a  v=1.0 s=x\n");
+    let told = lab.ok(&["watch", "--from", id, "--for", "0s", "--timelines", "--json"]);
+    let told: Vec<serde_json::Value> = told
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(told[1]["timelines"].as_array().map(Vec::len), Some(2), "{told:?}");
+    let refused = lab.run(&["watch", "--from", "nonsense"]);
+    assert!(
+        refused.code == 1 && refused.err.contains("cursor"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
+fn a_server_says_whether_it_is_ready() {
+    let lab = Lab::start();
+    assert_eq!(lab.ok(&["ready"]), "ready\n");
+    assert!(lab.ok(&["ready", "--json"]).contains("\"ready\":true"));
+    let server = Pretender::start(|_, _| {
+        let body = r#"{"reads":true,"writes":false,"reasons":["the disk is nearly full"]}"#;
+        (503, "", body.to_owned())
+    });
+    let home = tempfile::tempdir().expect("a folder");
+    let ended = ended(at_home(&["ready", "--server", &server.url], home.path()));
+    assert!(
+        ended.code == 1 && ended.err.contains("nearly full"),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
 fn shells_and_manuals_know_the_command_line() {
     for (shell, mark) in [
         ("bash", "complete -F"),

@@ -1,0 +1,52 @@
+//! `tideline ready`: whether a server keeps its promises just now, for probes of containers and for scripts.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::client::ConnectionArguments;
+use crate::error::{CliError, Result};
+use crate::output;
+
+/// What `ready` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit status: 0 ready, 1 not ready or not reached.
+
+Examples:
+  tideline ready && tideline write today.lp")]
+pub(crate) struct ReadyArguments {
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+/// Asks; an error where reads or writes are not taken.
+pub(crate) fn run(arguments: &ReadyArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let answer = client.ask("/ready")?;
+    let ready = client.parse(&answer.text)?;
+    if arguments.connection.json {
+        output::print(&format!(
+            "{}\n",
+            json!({"ready": answer.status == 200, "answer": ready})
+        ))?;
+    }
+    let reasons = ready["reasons"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
+    let reasons: Vec<&str> = reasons.collect();
+    match answer.status {
+        200 => {
+            if !arguments.connection.json {
+                output::print(&["ready\n".to_owned(), lines(&reasons)].concat())?;
+            }
+            Ok(())
+        }
+        _ => Err(CliError::Incomplete(format!("not ready\n{}", lines(&reasons)))),
+    }
+}
+
+fn lines(reasons: &[&str]) -> String {
+    reasons.iter().map(|reason| format!("  {reason}\n")).collect()
+}

@@ -1,0 +1,139 @@
+//! `tideline watch`: new points and timelines while the server acknowledges them.
+
+use std::io::{BufRead, BufReader};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::selection;
+use crate::client::{Client, TableArguments};
+use crate::condition::WhereArguments;
+use crate::error::{CliError, Result};
+use crate::output;
+
+/// What `watch` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tideline watch -m cpu -w 'host^=web-' --field usage_user      # until Ctrl-C
+  tideline watch --timelines --json | jq .timelines[].id
+  tideline watch --for 0s --from 1-2a7f-0-0 --json              # what came since an earlier event")]
+pub(crate) struct WatchArguments {
+    #[command(flatten)]
+    connection: TableArguments,
+    #[command(flatten)]
+    timelines: WhereArguments,
+    /// A field to show [default: all]
+    #[arg(long = "field", short = 'f', value_name = "NAME")]
+    fields: Vec<String>,
+    /// Tell of new and edited timelines, and not of points
+    #[arg(long = "timelines")]
+    only_timelines: bool,
+    /// Go on behind the event with this id [default: from now on]
+    #[arg(long, value_name = "ID")]
+    from: Option<String>,
+    /// End after this time; 0s tells what is at hand [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "DURATION")]
+    time: Option<String>,
+}
+
+/// One event as it came.
+#[derive(Default)]
+struct Event {
+    id: Option<String>,
+    name: String,
+    data: String,
+}
+
+/// Asks, and shows each event when it comes.
+pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let mut request = selection::question(&arguments.timelines, &arguments.fields)?;
+    let kind = if arguments.only_timelines {
+        "timelines"
+    } else {
+        "points"
+    };
+    request.insert("tell".into(), json!([kind]));
+    for (name, value) in [("from", &arguments.from), ("for", &arguments.time)] {
+        if let Some(value) = value {
+            request.insert(name.into(), value.as_str().into());
+        }
+    }
+    let request = Value::from(request).to_string();
+    let stream = client.stream(&client.of_table("/watch"), "text/event-stream", &request)?;
+    let mut event = Event::default();
+    for line in BufReader::new(stream).lines() {
+        let line = line.map_err(|error| client.strange(&format!("the watch broke off: {error}")))?;
+        match line.split_once(": ") {
+            Some(("id", id)) => event.id = Some(id.to_owned()),
+            Some(("event", name)) => event.name = name.to_owned(),
+            Some(("data", data)) => event.data = data.to_owned(),
+            _ if line.is_empty() && !event.name.is_empty() => {
+                show(
+                    &client,
+                    &std::mem::take(&mut event),
+                    arguments.connection.server.json,
+                )?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Shows an event; the last one of a watch that cannot go on is an error.
+fn show(client: &Client, event: &Event, in_json: bool) -> Result<()> {
+    let data = client.parse(&event.data)?;
+    if event.name == "failed" {
+        let message = data["message"].as_str().unwrap_or("the server says no more");
+        return Err(CliError::Incomplete(format!("the watch has ended: {message}")));
+    }
+    if in_json {
+        let mut line = json!({"event": event.name, "id": event.id});
+        if let (Some(line), Value::Object(data)) = (line.as_object_mut(), data) {
+            line.extend(data);
+        }
+        return output::print(&format!("{line}\n"));
+    }
+    let mut text = String::new();
+    for series in data["series"].as_array().into_iter().flatten() {
+        put_points(series, &mut text);
+    }
+    for timeline in data["timelines"].as_array().into_iter().flatten() {
+        text.push_str(&who(timeline));
+        text.push_str(&format!("  {}\n", output::pairs(&timeline["attributes"])));
+    }
+    output::print(&text)
+}
+
+/// A line for each point: when, who, what.
+fn put_points(series: &Value, text: &mut String) {
+    let who = who(series);
+    let columns: Vec<&str> = series["columns"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    for row in series["points"].as_array().into_iter().flatten() {
+        let cells: Vec<String> = row.as_array().into_iter().flatten().map(output::cell).collect();
+        let Some((time, values)) = cells.split_first() else {
+            continue;
+        };
+        let pairs = columns
+            .iter()
+            .skip(1)
+            .zip(values)
+            .map(|(name, value)| format!("{name}={value}"));
+        text.push_str(&format!(
+            "{time}  {who}  {}\n",
+            pairs.collect::<Vec<_>>().join(" ")
+        ));
+    }
+}
+
+fn who(timeline: &Value) -> String {
+    let tags = output::pairs(&timeline["tags"]);
+    format!("{} {tags}", output::cell(&timeline["measurement"]))
+}
