@@ -277,17 +277,17 @@ impl Worker {
             .commits
             .fetch_add(group.len() as u64, Ordering::Relaxed);
         let head = Arc::clone(&self.shared.state.read().active);
-        let mut applied = Vec::with_capacity(group.len());
         for (sequence, write) in (first.0..).map(SequenceNumber).zip(group) {
             self.apply(&head, &write, sequence);
-            let _ = write.reply.send(Ok(Committed { sequence }));
-            applied.push(TailEntry {
+            // Before the answer: whoever asks for what followed a cursor after it finds this.
+            self.shared.tail.push(TailEntry {
                 sequence,
                 table: write.table.id(),
                 encoded: write.encoded,
             });
+            let _ = write.reply.send(Ok(Committed { sequence }));
         }
-        self.shared.tail.push(applied);
+        self.shared.tail.wake();
     }
 
     fn apply(&self, head: &Head, write: &Write, sequence: SequenceNumber) {
@@ -354,11 +354,12 @@ impl Worker {
             table.timelines_removed();
         }
         let (table, encoded) = (table.id(), encoded.clone());
-        shared.tail.push([TailEntry {
+        shared.tail.push(TailEntry {
             sequence,
             table,
             encoded,
-        }]);
+        });
+        shared.tail.wake();
         deleted?;
         pass("delete", "apply", When::After)?;
         Ok(Committed { sequence })

@@ -235,11 +235,11 @@ impl Replay<'_> {
                 .requests
                 .remember(delta.table, request, self.recovery.clock.now(), settings);
         }
-        self.tail.push([TailEntry {
+        self.tail.push(TailEntry {
             sequence,
             table: delta.table,
             encoded: Bytes::copy_from_slice(entry),
-        }]);
+        });
         self.found.deltas += 1;
         self.found.points += delta
             .groups

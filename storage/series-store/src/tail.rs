@@ -79,15 +79,9 @@ impl Tail {
         }
     }
 
-    /// Takes in entries that readers see by now, then tells everybody.
-    pub(crate) fn push(&self, entries: impl IntoIterator<Item = TailEntry>) {
-        {
-            let mut state = self.entries.lock();
-            for entry in entries {
-                state.push(entry, self.bytes_max);
-            }
-        }
-        self.wake();
+    /// Takes in an entry that readers see by now. [`wake`](Self::wake) tells of it.
+    pub(crate) fn push(&self, entry: TailEntry) {
+        self.entries.lock().push(entry, self.bytes_max);
     }
 
     /// Calls everybody who wants to be told.
@@ -179,7 +173,8 @@ mod tests {
     fn a_table_is_read_in_parts_and_the_rest_is_skipped() {
         let tail = Tail::new(SequenceNumber(5), 1_000);
         assert_eq!(read(&tail, 1, 5, 10), Ok((vec![], 5)));
-        tail.push([entry(5, 1, 10), entry(6, 2, 10), entry(8, 1, 10), entry(9, 2, 10)]);
+        let entries = [(5, 1), (6, 2), (8, 1), (9, 2)].map(|(sequence, table)| entry(sequence, table, 10));
+        entries.into_iter().for_each(|entry| tail.push(entry));
         assert_eq!(read(&tail, 1, 5, 10), Ok((vec![5], 8)));
         assert_eq!(read(&tail, 1, 8, 10), Ok((vec![8], 10)));
         assert_eq!(read(&tail, 2, 5, 11), Ok((vec![6, 9], 10)));
@@ -191,10 +186,10 @@ mod tests {
     #[test]
     fn the_oldest_go_when_the_budget_is_full() {
         let tail = Tail::new(SequenceNumber(0), 25);
-        tail.push((0..4).map(|sequence| entry(sequence, 1, 10)));
+        (0..4).for_each(|sequence| tail.push(entry(sequence, 1, 10)));
         assert_eq!(read(&tail, 1, 1, 100), Err(TailError::TooOld));
         assert_eq!(read(&tail, 1, 2, 100), Ok((vec![2, 3], 4)));
-        tail.push([entry(4, 1, 1_000)]);
+        tail.push(entry(4, 1, 1_000));
         assert_eq!(read(&tail, 1, 4, 100), Err(TailError::TooOld));
         assert_eq!(read(&tail, 1, 5, 100), Ok((vec![], 5)));
     }
