@@ -2,7 +2,9 @@
 
 mod aggregate;
 mod answer;
+mod batch;
 mod compute;
+mod explain;
 mod running;
 mod window;
 
@@ -16,7 +18,9 @@ use crate::value_condition::ValueCondition;
 
 pub use self::aggregate::{Aggregate, Fill, Function, GroupBy, GroupWord, Rank, RankEnd};
 pub use self::answer::{PointAnswer, QueryCost, Series};
+pub use self::batch::{BatchAnswer, BatchPart, BatchQuery};
 pub use self::compute::Computation;
+pub use self::explain::{Explanation, QueryPlan, TierEstimate, TierEstimates};
 pub use self::running::{CancelledQuery, QueryBudget, RunningQueries, RunningQuery};
 pub use self::window::{CalendarUnit, WindowWidth};
 
@@ -74,12 +78,21 @@ pub struct PointQuery {
     /// Not for aggregates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
+    /// Adds to the cost of the answer how it was answered; in JSON and NDJSON.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub plan: bool,
     /// How times are written.
     #[serde(default)]
     pub times: TimeForm,
     /// How integers beyond 2⁵³ are written in JSON.
     #[serde(default)]
     pub int64: IntegerForm,
+}
+
+/// Whether nothing is asked for; what is skipped then.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "it is what serde hands over")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The newest value of each field, of any set of timelines.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::explain::QueryPlan;
 use crate::tier::TierCosts;
 
 /// The answer to a question about points, as JSON. It is streamed: a failure after its beginning cuts it off.
@@ -67,7 +68,7 @@ pub struct Series {
 }
 
 /// What a query has read.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct QueryCost {
     /// Timelines looked at.
     pub timelines: u64,
@@ -83,4 +84,7 @@ pub struct QueryCost {
     pub elapsed_ms: f64,
     /// The same of each tier.
     pub tiers: TierCosts,
+    /// How it was answered, where the question asks with `plan`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<QueryPlan>,
 }

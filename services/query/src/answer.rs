@@ -6,6 +6,7 @@ use tideline_model::{Tier, TimelineId, Value};
 use tideline_series_store::ReadCost;
 
 use crate::error::QueryError;
+use crate::explain::Plan;
 
 /// Receives an answer. Formats implement it and write as they receive.
 ///
@@ -118,6 +119,8 @@ pub struct Summary {
     pub estimated: Vec<String>,
     /// What it took.
     pub cost: QueryCost,
+    /// How it was answered.
+    pub plan: Plan,
 }
 
 /// What a query has read.

@@ -7,6 +7,7 @@ use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::{Budget, rows_limit};
 use crate::compute::Computed;
 use crate::error::{QueryError, Result};
+use crate::explain::Plan;
 use crate::plan::{Scope, TagBuffer};
 use crate::querier::Context;
 use crate::question::Selector;
@@ -135,6 +136,13 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
         next: next.map(|id| PageToken::new(id, 0, TimeRange::ALL, terms).to_string()),
         estimated: Vec::new(),
         cost,
+        plan: Plan {
+            timelines: ids.len() as u64,
+            measurements: scope.measurements.len() as u64,
+            no_summaries: Some("newest values are kept in memory".into()),
+            is_cold: context.is_cold(),
+            ..Plan::default()
+        },
     })
 }
 

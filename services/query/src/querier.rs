@@ -10,10 +10,11 @@ use tideline_series_store::{ReadCost, Snapshot};
 use crate::answer::{AnswerSink, Segments, Summary};
 use crate::budget::{Budget, Cancel, Watch};
 use crate::error::{QueryError, Result};
+use crate::explain::Explanation;
 use crate::lane::{self, ColdLane, HotLane, QuerySettings, QueryStats, ReadMeter};
 use crate::latest::LatestQuery;
 use crate::question::{PointQuery, Shape};
-use crate::{aggregate, latest, rows, sample};
+use crate::{aggregate, explain, latest, rows, sample};
 
 /// Answers queries over one engine.
 ///
@@ -113,6 +114,26 @@ impl Querier {
         self.run(&asked, cancel, |context| latest::run(context, query, sink))
     }
 
+    /// Says what a query would do, and refuses what it would refuse. Reads no point, so it waits for no turn.
+    pub fn explain(&self, table: &Table, query: &PointQuery, cancel: &Cancel) -> Result<Explanation> {
+        check_range(query.range)?;
+        let watch = Watch::new(query.budget, cancel.clone());
+        let snapshot = self.engine.store().snapshot();
+        let segments = segments(table, query.range, query.tier, &snapshot);
+        explain::run(
+            &Context {
+                engine: &self.engine,
+                table,
+                snapshot,
+                segments,
+                pool: &self.hot.pool,
+                watch: &watch,
+                meter: &self.cold.meter,
+            },
+            query,
+        )
+    }
+
     /// Runs a query in its lane.
     fn run(
         &self,
@@ -149,6 +170,11 @@ impl Querier {
 }
 
 impl Context<'_> {
+    /// Whether the query reaches into cold segments.
+    pub(crate) fn is_cold(&self) -> bool {
+        self.segments.of(Tier::Cold) > 0
+    }
+
     /// Tells the engine which timelines are read.
     pub(crate) fn note_read(&self, ids: &[TimelineId]) {
         self.engine.note_read(self.table, ids);

@@ -10,6 +10,7 @@ use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::rows_limit;
 use crate::compute::Stages;
 use crate::error::{QueryError, Result};
+use crate::explain::{Plan, rows_plan};
 use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Direction, PointQuery, Rows};
@@ -87,6 +88,10 @@ pub(crate) fn run(
         next: next.map(|(id, time)| PageToken::new(id, time, query.range, terms).to_string()),
         estimated: Vec::new(),
         cost: QueryCost::new(&page.cost, context.segments, watch.elapsed()),
+        plan: Plan {
+            is_cold: context.is_cold(),
+            ..rows_plan(&scope, &columns, &page.stages)
+        },
     })
 }
 

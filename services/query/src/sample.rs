@@ -15,6 +15,7 @@ use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::{rows_limit, within};
 use crate::compute::Stages;
 use crate::error::{QueryError, Result};
+use crate::explain::{Plan, rows_plan};
 use crate::filter::plural;
 use crate::plan::{Columns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
@@ -83,6 +84,10 @@ pub(crate) fn run(
         more: false,
         tags: TagBuffer::default(),
     };
+    let plan = Plan {
+        is_cold: context.is_cold(),
+        ..rows_plan(&scope, &columns, &stages)
+    };
     let cost = sampler.read(stages, sink)?;
     Ok(Summary {
         rows: sampler.rows,
@@ -90,6 +95,7 @@ pub(crate) fn run(
         next: None,
         estimated: Vec::new(),
         cost: QueryCost::new(&cost, context.segments, watch.elapsed()),
+        plan,
     })
 }
 

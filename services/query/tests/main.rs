@@ -8,6 +8,8 @@ mod budgets;
 mod calendars;
 #[path = "main/computed.rs"]
 mod computed;
+#[path = "main/explains.rs"]
+mod explains;
 #[path = "main/fills.rs"]
 mod fills;
 #[path = "main/functions.rs"]

@@ -144,6 +144,20 @@ impl Benchmark {
             questions.all_fields_by_hour(random)
         })?;
         let timing = Timing {
+            name: "values over 90 of one field of all hosts, 12 h of M, as rows",
+            rounds: WIDE_ROUNDS,
+            wanted: wanted::HIGH_VALUES,
+            judged: Judged::Median,
+        };
+        self.time(&server, timing, report, |random| questions.high_values(random))?;
+        let timing = Timing {
+            name: "top 10 of 1,000 hosts by the mean of one field, 12 h of M",
+            rounds: WIDE_ROUNDS,
+            wanted: wanted::TOP_HOSTS,
+            judged: Judged::Median,
+        };
+        self.time(&server, timing, report, |random| questions.top_hosts(random))?;
+        let timing = Timing {
             name: "latest of all fields of 1,000 hosts",
             rounds: QUICK_ROUNDS,
             wanted: wanted::LATEST,

@@ -58,6 +58,7 @@ mod plain;
 mod process;
 mod question;
 mod report;
+mod selections;
 mod server;
 mod set;
 mod tiers;

@@ -32,7 +32,7 @@ pub(crate) struct Questions<'a> {
 /// What questions are sent as.
 pub(crate) const CONTENT_TYPE: &str = "application/json";
 /// Relative error that a mean may have: what is promised for sums of floats.
-const TOLERANCE: f64 = 1e-12;
+pub(crate) const TOLERANCE: f64 = 1e-12;
 /// Timelines of a page of search results.
 const PAGE: usize = 100;
 /// Hours that the widest question covers.
@@ -54,6 +54,11 @@ impl<'a> Questions<'a> {
     /// The set that is asked about.
     pub(crate) fn set(&self) -> &'a Set {
         self.set
+    }
+
+    /// What every value is.
+    pub(crate) fn truth(&self) -> &'a Truth {
+        self.truth
     }
 
     /// One hour of one field of one timeline by minute.
@@ -190,7 +195,7 @@ impl<'a> Questions<'a> {
     }
 
     /// The instants of these steps, as questions name them.
-    fn range(&self, steps: &Range<usize>) -> Value {
+    pub(crate) fn range(&self, steps: &Range<usize>) -> Value {
         json!({"start": self.instant(steps.start), "end": self.instant(steps.end)})
     }
 
@@ -198,7 +203,7 @@ impl<'a> Questions<'a> {
         self.set.start + step as i64 * STEP
     }
 
-    fn hostnames(&self) -> Vec<String> {
+    pub(crate) fn hostnames(&self) -> Vec<String> {
         self.tags.iter().map(|tags| tags["hostname"].clone()).collect()
     }
 }
@@ -274,14 +279,14 @@ fn is_of(column: &Value, field: &str) -> bool {
     inner == field
 }
 
-fn list<'v>(value: &'v Value, what: &str) -> Result<&'v Vec<Value>, String> {
+pub(crate) fn list<'v>(value: &'v Value, what: &str) -> Result<&'v Vec<Value>, String> {
     value
         .as_array()
         .ok_or_else(|| format!("no list of {what} in the answer"))
 }
 
 /// Nanoseconds of a time as answers show it.
-fn instant(time: &Value) -> Option<i64> {
+pub(crate) fn instant(time: &Value) -> Option<i64> {
     match time {
         Value::String(text) => Timestamp::parse_rfc3339(text).map(Timestamp::nanos),
         number => number.as_i64(),

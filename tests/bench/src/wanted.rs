@@ -39,6 +39,10 @@ pub(crate) const ONE_TIMELINE: Wanted = Wanted::AtMost(0.4);
 pub(crate) const ALL_HOSTS_BY_MINUTE: Wanted = Wanted::AtMost(25.0);
 /// Milliseconds, median: all ten fields by host and hour, twelve hours of M.
 pub(crate) const ALL_FIELDS_BY_HOUR: Wanted = Wanted::AtMost(100.0);
+/// Milliseconds, median: every value over 90 of one field of all hosts, twelve hours of M, as rows.
+pub(crate) const HIGH_VALUES: Wanted = Wanted::AtMost(150.0);
+/// Milliseconds, median: the ten of 1,000 hosts with the highest mean of one field, twelve hours of M.
+pub(crate) const TOP_HOSTS: Wanted = Wanted::AtMost(15.0);
 /// Milliseconds, median: latest values of all fields of 1,000 hosts.
 pub(crate) const LATEST: Wanted = Wanted::AtMost(3.0);
 /// Milliseconds, 99th percentile: two tag conditions among the timelines of C.

@@ -45,7 +45,13 @@ async fn latest(
     headers: HeaderMap,
     Json(question): Json<LatestQuery>,
 ) -> Result<Response> {
-    let options = Options::new(&headers, question.times, question.int64, request_id.clone())?;
+    let options = Options::new(
+        &headers,
+        question.times,
+        question.int64,
+        false,
+        request_id.clone(),
+    )?;
     let description = query::describe(request_id, &table, "latest", &question);
     let question = tideline_query::LatestQuery {
         timelines: query::to_selector(question.timelines, app.engine.clock().now())?,

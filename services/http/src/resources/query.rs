@@ -3,7 +3,9 @@
 //! The answer streams in the format that the client accepts, one file each under `query/`. Whatever can be refused is
 //! refused before its first byte; what fails behind that cuts the answer off.
 
+mod batch;
 mod csv;
+mod explain;
 mod format;
 mod json;
 mod ndjson;
@@ -38,7 +40,10 @@ pub(crate) use self::format::{Options, put_json_text, put_json_time, put_json_va
 pub(crate) use self::question::to_budget;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(query))
+    OpenApiRouter::new()
+        .routes(routes!(query))
+        .routes(routes!(batch::batch))
+        .routes(routes!(explain::explain))
 }
 
 /// Query points
@@ -74,7 +79,13 @@ async fn query(
     headers: HeaderMap,
     Json(question): Json<PointQuery>,
 ) -> Result<Response> {
-    let options = Options::new(&headers, question.times, question.int64, request_id.clone())?;
+    let options = Options::new(
+        &headers,
+        question.times,
+        question.int64,
+        question.plan,
+        request_id.clone(),
+    )?;
     let description = describe(request_id, &table, "query", &question);
     let question = question::to_question(question, app.engine.clock().now())?;
     let reach = Some((question.range, question.tier));

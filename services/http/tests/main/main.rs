@@ -9,6 +9,7 @@ mod influx;
 mod jobs;
 mod limits;
 mod policies;
+mod running;
 mod service;
 mod statistics;
 mod writing;

@@ -23,8 +23,9 @@ use crate::budget::{rows_limit, within};
 use crate::compute::Stages;
 use crate::cutter::Lanes;
 use crate::error::{QueryError, Result};
+use crate::explain::Plan;
 use crate::expression::Stack;
-use crate::plan::{Columns, Group, Groups, Scope, TagBuffer};
+use crate::plan::{AggregateSource, Columns, Group, Groups, Scope, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Aggregate, GroupBy, PointQuery};
 use crate::window::Windows;
@@ -44,18 +45,14 @@ pub(crate) fn run(
     sink: &mut dyn AnswerSink,
 ) -> Result<Summary> {
     let Context { table, watch, .. } = context;
-    check(shape)?;
-    let windows = Windows::new(query.range, shape.window)?;
-    within("windows", watch.budget().cells_max, windows.count())?;
     let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
-    let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
-    let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
-    let mut columns = scope.aggregate_columns(table, &query.fields, &shape.functions, &stages.computed)?;
-    let arithmetic = Arithmetic::new(&shape.compute, &mut columns, &scope, table, &stages.computed)?;
-    if let Some(fill) = &shape.fill {
-        fill.check(&columns)?;
-    }
-    scope.retain_with_columns(&columns);
+    let Prepared {
+        windows,
+        mut scope,
+        stages,
+        columns,
+        arithmetic,
+    } = Prepared::new(context, query, shape)?;
     let (groups, mut cost) = match &shape.rank {
         Some(rank) => rank::arrange(context, query, &shape.group_by, rank, &stages, &mut scope)?,
         None => (scope.groups(table, &shape.group_by), ReadCost::default()),
@@ -65,6 +62,9 @@ pub(crate) fn run(
     sink.begin(&header(&scope, table, shape, names, sink.needs_tags()))?;
 
     let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
+    let mut plan = plan(&scope, &stages, &columns, &windows);
+    (plan.groups, plan.cells) = (groups.groups.len() as u64, sizes.iter().sum());
+    plan.is_cold = context.is_cold();
     let sweep = Sweep::new(context, query, windows, &stages, &columns, &by_field);
     let mut output = Output {
         sweep: &sweep,
@@ -100,6 +100,99 @@ pub(crate) fn run(
         next: None,
         estimated: arithmetic.estimated(&output.estimated, &columns),
         cost: QueryCost::new(&cost, context.segments, watch.elapsed()),
+        plan,
+    })
+}
+
+/// What is known of a query for aggregates before it is known which groups there are.
+struct Prepared {
+    windows: Windows,
+    scope: Scope,
+    stages: Stages,
+    columns: Columns<AggregateSource>,
+    arithmetic: Arithmetic,
+}
+
+impl Prepared {
+    fn new(context: &Context<'_>, query: &PointQuery, shape: &Aggregate) -> Result<Self> {
+        let Context { table, watch, .. } = context;
+        check(shape)?;
+        let windows = Windows::new(query.range, shape.window)?;
+        within("windows", watch.budget().cells_max, windows.count())?;
+        let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
+        let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
+        let computed = &stages.computed;
+        let mut columns = scope.aggregate_columns(table, &query.fields, &shape.functions, computed)?;
+        let arithmetic = Arithmetic::new(&shape.compute, &mut columns, &scope, table, computed)?;
+        if let Some(fill) = &shape.fill {
+            fill.check(&columns)?;
+        }
+        scope.retain_with_columns(&columns);
+        Ok(Self {
+            windows,
+            scope,
+            stages,
+            columns,
+            arithmetic,
+        })
+    }
+}
+
+/// Plans a query for aggregates: how it would be answered, and the columns of the answer.
+pub(crate) fn explain(
+    context: &Context<'_>,
+    query: &PointQuery,
+    shape: &Aggregate,
+) -> Result<(Plan, Vec<String>)> {
+    let prepared = Prepared::new(context, query, shape)?;
+    let Prepared {
+        windows,
+        scope,
+        stages,
+        columns,
+        arithmetic,
+    } = &prepared;
+    if let Some(rank) = &shape.rank {
+        rank::check(rank, context.table, stages)?;
+    }
+    let groups = scope.groups(context.table, &shape.group_by);
+    let kept = shape.rank.as_ref().and_then(|rank| rank.limit);
+    let kept = kept.map_or(usize::MAX, |limit| limit as usize);
+    let mut sizes = cell_counts(windows, columns, &groups);
+    // Whichever groups win, they are not more than so many of the largest.
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    sizes.truncate(kept);
+    check_cells(context, &sizes)?;
+    let mut plan = plan(scope, stages, columns, windows);
+    (plan.groups, plan.cells) = (groups.groups.len() as u64, sizes.iter().sum());
+    Ok((plan, arithmetic.columns(columns)))
+}
+
+/// What a plan says whatever the groups.
+fn plan(scope: &Scope, stages: &Stages, columns: &Columns<AggregateSource>, windows: &Windows) -> Plan {
+    let of_all = columns.by_measurement.iter().flat_map(|of| &of.sources);
+    Plan {
+        timelines: scope.timelines.len() as u64,
+        measurements: scope.measurements.len() as u64,
+        fields: stages.reads(of_all.map(|source| source.field)).len() as u64,
+        windows: windows.count(),
+        no_summaries: no_summaries(stages, columns),
+        ..Plan::default()
+    }
+}
+
+/// Why summaries cannot stand for the points of some columns.
+fn no_summaries(stages: &Stages, columns: &Columns<AggregateSource>) -> Option<String> {
+    if stages.filter().is_some() {
+        return Some("a condition on values looks at each point".into());
+    }
+    let mut sources = columns.by_measurement.iter().flat_map(|of| &of.sources);
+    sources.find_map(|source| {
+        let function = source.function;
+        if let Some(name) = stages.computed.name(source.field) {
+            return Some(format!("{name} is computed of each point"));
+        }
+        (!function.takes_summaries()).then(|| format!("{function} looks at each point"))
     })
 }
 
@@ -135,17 +228,25 @@ fn cells<C>(
     columns: &Columns<C>,
     groups: &Groups,
 ) -> Result<Vec<u64>> {
+    let sizes = cell_counts(windows, columns, groups);
+    check_cells(context, &sizes)?;
+    Ok(sizes)
+}
+
+fn cell_counts<C>(windows: &Windows, columns: &Columns<C>, groups: &Groups) -> Vec<u64> {
     let size = |group: &Group| {
         let columns = columns.of(group.measurement).positions.len() as u64;
         windows.count().saturating_mul(columns)
     };
-    let sizes: Vec<u64> = groups.groups.iter().map(size).collect();
+    groups.groups.iter().map(size).collect()
+}
+
+fn check_cells(context: &Context<'_>, sizes: &[u64]) -> Result<()> {
     let largest = sizes.iter().copied().max().unwrap_or(0);
     within("windows × columns of one group", CELLS_AT_ONCE_MAX, largest)?;
     let all = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
     let limit = context.watch.budget().cells_max;
-    within("windows × groups × columns", limit, all)?;
-    Ok(sizes)
+    within("windows × groups × columns", limit, all)
 }
 
 fn header(scope: &Scope, table: &Table, shape: &Aggregate, columns: Vec<String>, needs_tags: bool) -> Header {

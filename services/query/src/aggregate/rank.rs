@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 
+use tideline_engine::Table;
 use tideline_model::Value;
 use tideline_series_store::ReadCost;
 
@@ -13,7 +14,7 @@ use super::sweep::{Sweep, members};
 use crate::accumulate::Overflow;
 use crate::accumulate::scalar::Scalar;
 use crate::budget::within;
-use crate::compute::Stages;
+use crate::compute::{Stages, no_such_field};
 use crate::cutter::Lanes;
 use crate::error::{QueryError, Result};
 use crate::plan::{Groups, Scope};
@@ -30,9 +31,7 @@ pub(super) fn arrange(
     stages: &Stages,
     scope: &mut Scope,
 ) -> Result<(Groups, ReadCost)> {
-    if rank.limit == Some(0) {
-        return Err(QueryError::Invalid("a rank has a limit of at least 1".into()));
-    }
+    check(rank, context.table, stages)?;
     let groups = scope.groups(context.table, group_by);
     let cells_max = context.watch.budget().cells_max;
     within("groups to rank", cells_max, groups.groups.len() as u64)?;
@@ -42,6 +41,18 @@ pub(super) fn arrange(
     keys.truncate(limit);
     let winners: Vec<u32> = keys.into_iter().map(|(group, _)| group).collect();
     Ok((scope.keep_groups(groups, &winners), cost))
+}
+
+/// Refuses a limit of nothing, and a field that nobody knows.
+pub(super) fn check(rank: &Rank, table: &Table, stages: &Stages) -> Result<()> {
+    if rank.limit == Some(0) {
+        return Err(QueryError::Invalid("a rank has a limit of at least 1".into()));
+    }
+    let stored = || table.points().schema().field(&rank.field);
+    match stages.computed.field(&rank.field).or_else(stored) {
+        Some(_) => Ok(()),
+        None => Err(no_such_field(&rank.field, table)),
+    }
 }
 
 /// A group and its value, if it has one.

@@ -7,6 +7,7 @@ use tideline_model::TimelineId;
 use tideline_series_store::scan::{Grid, Part};
 use tideline_series_store::{Order, ReadCost, Selection};
 
+use super::no_summaries;
 use crate::accumulate::Accumulator;
 use crate::compute::Stages;
 use crate::cutter::{Cutter, GroupState, Lanes};
@@ -67,11 +68,7 @@ impl<'a> Sweep<'a> {
         columns: &'a Columns<AggregateSource>,
         by_field: &'a [Lanes],
     ) -> Self {
-        let mut sources = columns.by_measurement.iter().flat_map(|of| &of.sources);
-        let takes_summaries = stages.filter().is_none()
-            && sources.all(|source| {
-                source.function.takes_summaries() && stages.computed.name(source.field).is_none()
-            });
+        let takes_summaries = no_summaries(stages, columns).is_none();
         Self {
             context,
             query,

@@ -139,6 +139,7 @@ mod tests {
             format: Format::Csv,
             times: TimeForm::Nanos,
             integers: IntegerForm::Number,
+            plan: false,
             request_id: String::new(),
         };
         let mut answer = CsvAnswer::new(&mut out, options);

@@ -10,6 +10,7 @@ use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_query::{AnswerSink, QueryCost, SinkClosed, Summary, TierCost, ValueRef};
 
 use super::csv::CsvAnswer;
+use super::explain::to_plan;
 use super::json::JsonAnswer;
 use super::ndjson::NdjsonAnswer;
 use crate::context::RequestId;
@@ -29,6 +30,8 @@ pub(crate) struct Options {
     pub(crate) format: Format,
     pub(crate) times: TimeForm,
     pub(crate) integers: IntegerForm,
+    /// Whether the answer says how it was made.
+    pub(crate) plan: bool,
     pub(crate) request_id: String,
 }
 
@@ -89,12 +92,14 @@ impl Options {
         headers: &HeaderMap,
         times: TimeForm,
         integers: IntegerForm,
+        plan: bool,
         request_id: RequestId,
     ) -> Result<Self> {
         Ok(Self {
             format: Format::accepted(headers)?,
             times,
             integers,
+            plan,
             request_id: request_id.into(),
         })
     }
@@ -195,8 +200,9 @@ pub(super) fn put_plain_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
     }
 }
 
-/// `"more":…,"next":…,"cost":{…}`, and `"estimated":[…]` before the cost where a column is.
-pub(super) fn put_summary(summary: &Summary, out: &mut Vec<u8>) {
+/// `"more":…,"next":…,"cost":{…}`, and `"estimated":[…]` before the cost where a column is; the cost with the plan where it is
+/// asked for.
+pub(super) fn put_summary(summary: &Summary, has_plan: bool, out: &mut Vec<u8>) {
     let QueryCost {
         timelines, elapsed, ..
     } = summary.cost;
@@ -231,7 +237,12 @@ pub(super) fn put_summary(summary: &Summary, out: &mut Vec<u8>) {
         }
         put_tier_cost(tier, summary.cost.of(tier), out);
     }
-    out.extend_from_slice(b"}}");
+    out.push(b'}');
+    if has_plan {
+        out.extend_from_slice(b",\"plan\":");
+        let _ = serde_json::to_writer(&mut *out, &to_plan(summary.plan.clone()));
+    }
+    out.push(b'}');
 }
 
 fn put_tier_cost(tier: Tier, cost: TierCost, out: &mut Vec<u8>) {

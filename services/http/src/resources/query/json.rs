@@ -97,7 +97,7 @@ impl FormatSink for JsonAnswer<'_> {
             self.text.extend_from_slice(b"]}");
         }
         self.text.extend_from_slice(b"],");
-        put_summary(summary, &mut self.text);
+        put_summary(summary, self.options.plan, &mut self.text);
         self.text.extend_from_slice(b"}\n");
         self.out.write_all(&self.text)
     }

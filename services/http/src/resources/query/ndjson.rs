@@ -85,7 +85,7 @@ impl AnswerSink for NdjsonAnswer<'_> {
 impl FormatSink for NdjsonAnswer<'_> {
     fn end(&mut self, summary: &Summary) -> io::Result<()> {
         self.text.push(b'{');
-        put_summary(summary, &mut self.text);
+        put_summary(summary, self.options.plan, &mut self.text);
         self.text.extend_from_slice(b"}\n");
         self.out.write_all(&self.text)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono_tz::Tz;
 use tideline_model::time::NANOS_PER_DAY;
-use tideline_model::{TimeRange, Timestamp};
+use tideline_model::{Tier, TimeRange, Timestamp};
 use tideline_openapi::query::{CalendarUnit, Function, GroupBy, PointQuery, RankEnd, TimeOrder, WindowWidth};
 use tideline_openapi::{DurationText, ErrorCode, query as wire};
 use tideline_query::{
@@ -67,6 +67,11 @@ pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideli
         shape,
         budget: to_budget(&question.budget)?,
     })
+}
+
+/// The points that a question may reach into: those of a range and a tier (`None` = all).
+pub(super) fn reach(question: &PointQuery, now: Timestamp) -> (TimeRange, Option<Tier>) {
+    (to_range(question.range, now), question.tier.into())
 }
 
 /// What a question may take: less than the service allows, or that.

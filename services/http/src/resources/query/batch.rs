@@ -1,0 +1,196 @@
+//! `/v1/tables/{table}/query/batch`: several questions in one request, answered by name.
+//!
+//! An answer is held until it is whole, because it may still fail, and then the next question is asked; so memory is that of
+//! the largest one.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use tideline_engine::Table;
+use tideline_model::Timestamp;
+use tideline_openapi::ErrorCode;
+use tideline_openapi::query::{BatchAnswer, BatchQuery, PointQuery};
+use tideline_query::{Budget, Cancel};
+
+use super::format::{Format, put_json_text};
+use super::{Options, Waiting, describe, question};
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::{Json, Path};
+use crate::failure::{Failure, Result};
+use crate::resources::{QueryFailures, TablePath};
+use crate::stream;
+
+/// Most questions of a request.
+const QUERIES_MAX: usize = 64;
+/// Most bytes of one answer.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Query points, several at once
+///
+/// Questions by name, as for one query, answered as JSON by the same names. Each may fail by itself. They are answered one
+/// after another, and what one has taken of the budget is missing for the next; each answer has at most 16 MiB. When the
+/// client leaves, all stop.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/query/batch", tag = "points",
+    params(TablePath),
+    request_body = BatchQuery,
+    responses((status = 200, description = "The answers", body = BatchAnswer), QueryFailures)
+)]
+pub(super) async fn batch(
+    State(app): State<App>,
+    request_id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    Json(asked): Json<BatchQuery>,
+) -> Result<Response> {
+    if asked.queries.len() > QUERIES_MAX {
+        let count = asked.queries.len() as u64;
+        return Err(Failure::over(
+            ErrorCode::OverLimit,
+            "queries",
+            QUERIES_MAX as u64,
+            count,
+        ));
+    }
+    let budget = question::to_budget(&asked.budget)?;
+    let description = describe(request_id.clone(), &table, "batch", &asked);
+    let now = app.engine.clock().now();
+    // Queries of cold points wait in their lane; here they only must not take the turns of the others.
+    let is_cold = app.engine.table(&table).is_ok_and(|table| {
+        let ranges = asked.queries.values().map(|query| question::reach(query, now));
+        let mut ranges = ranges.into_iter();
+        ranges.any(|(range, tier)| app.querier.reaches_cold(&table, range, tier))
+    });
+    let turns = if is_cold { &app.cold_queries } else { &app.queries };
+    let turn = turns.take().await?;
+    let cancel = Cancel::new();
+    let mut waiting = Waiting(Some(cancel.clone()));
+    let running = app.clone();
+    let response = stream::answer(Format::Json.content_type(), move |writer| {
+        let _turn = turn;
+        let table = running.engine.table(&table)?;
+        let _listed = running.running.list(&running.engine, description, cancel.clone());
+        let mut left = Left {
+            began: running.engine.clock().monotonic(),
+            budget,
+            rows: 0,
+            cancel,
+        };
+        let mut text = b"{\"request_id\":".to_vec();
+        put_json_text(request_id.as_str(), &mut text);
+        text.extend_from_slice(b",\"answers\":{");
+        for (at, (name, query)) in asked.queries.into_iter().enumerate() {
+            if at > 0 {
+                text.push(b',');
+            }
+            put_json_text(&name, &mut text);
+            text.push(b':');
+            match left.answer(&running, &table, query, now, request_id.clone()) {
+                Ok(answer) => text.extend_from_slice(answer.trim_ascii_end()),
+                Err(failure) => {
+                    text.extend_from_slice(b"{\"error\":");
+                    let body = failure.into_body(request_id.clone());
+                    // Writing to memory cannot fail.
+                    let _ = serde_json::to_writer(&mut text, &body);
+                    text.push(b'}');
+                }
+            }
+            writer.write_all(&text).map_err(stream::client_left)?;
+            text.clear();
+        }
+        text.extend_from_slice(b"}}\n");
+        writer.write_all(&text).map_err(stream::client_left)
+    })
+    .await;
+    waiting.0 = None;
+    response
+}
+
+/// What is left for the next question.
+struct Left {
+    /// Monotonic time of the start.
+    began: Duration,
+    budget: Budget,
+    /// Rows of the answers so far.
+    rows: u64,
+    cancel: Cancel,
+}
+
+impl Left {
+    fn answer(
+        &mut self,
+        app: &App,
+        table: &Table,
+        query: PointQuery,
+        now: Timestamp,
+        request_id: RequestId,
+    ) -> Result<Vec<u8>> {
+        let options = Options {
+            format: Format::Json,
+            times: query.times,
+            integers: query.int64,
+            plan: query.plan,
+            request_id: request_id.into(),
+        };
+        let mut question = question::to_question(query, now)?;
+        question.budget = self.share(app, &question.budget);
+        let mut buffer = Buffer::default();
+        let mut sink = options.sink(&mut buffer);
+        let asked = app.querier.points(table, &question, &self.cancel, &mut *sink);
+        let ended = asked.map(|summary| (sink.end(&summary).is_ok(), summary.rows));
+        drop(sink);
+        match ended {
+            _ if buffer.is_over => Err(Failure::new(
+                ErrorCode::OverBudget,
+                format!("an answer of several has at most {ANSWER_BYTES_MAX} bytes; ask this question alone"),
+            )),
+            Ok((_, rows)) => {
+                self.rows += rows;
+                Ok(buffer.bytes)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What a question may take: what it allows itself, and not more than is left.
+    fn share(&self, app: &App, asked: &Budget) -> Budget {
+        let read = self.cancel.progress();
+        let elapsed = app.engine.clock().monotonic().saturating_sub(self.began);
+        let left = |all: u64, taken: u64| all.saturating_sub(taken);
+        Budget {
+            timelines_max: asked
+                .timelines_max
+                .min(left(self.budget.timelines_max, read.timelines)),
+            points_max: asked.points_max.min(left(self.budget.points_max, read.points)),
+            values_max: asked.values_max.min(left(self.budget.values_max, read.values)),
+            cells_max: asked.cells_max.min(self.budget.cells_max),
+            held_bytes_max: asked.held_bytes_max.min(self.budget.held_bytes_max),
+            rows_max: asked.rows_max.min(left(self.budget.rows_max, self.rows)),
+            time_max: asked.time_max.min(self.budget.time_max.saturating_sub(elapsed)),
+        }
+    }
+}
+
+/// An answer that is held, up to its limit.
+#[derive(Debug, Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    is_over: bool,
+}
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > ANSWER_BYTES_MAX {
+            self.is_over = true;
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

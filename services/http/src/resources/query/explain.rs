@@ -1,0 +1,73 @@
+//! `/v1/tables/{table}/explain`: what a query would do; and how a plan is written.
+
+use axum::extract::State;
+use tideline_model::Tier;
+use tideline_openapi::query::{Explanation, PointQuery, QueryPlan, TierEstimate, TierEstimates};
+use tideline_query::{Cancel, Plan};
+
+use super::question;
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::{Json, Path};
+use crate::failure::Result;
+use crate::resources::{QueryFailures, TablePath};
+
+/// Explain a query
+///
+/// What a question to `/query` would do: timelines, groups, windows and cells, whether stored summaries stand for points, and
+/// an estimate of what each tier would be asked for. Refuses what the query would refuse; reads no point. After a query,
+/// `"plan": true` adds to its cost how it was answered.
+#[utoipa::path(
+    post, path = "/v1/tables/{table}/explain", tag = "points",
+    params(TablePath),
+    request_body = PointQuery,
+    responses((status = 200, description = "The plan", body = Explanation), QueryFailures)
+)]
+pub(super) async fn explain(
+    State(app): State<App>,
+    request_id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+    Json(question): Json<PointQuery>,
+) -> Result<axum::Json<Explanation>> {
+    let question = question::to_question(question, app.engine.clock().now())?;
+    let querier = app.clone();
+    let explained = app.read_table(table, move |_, table| {
+        Ok(querier.querier.explain(table, &question, &Cancel::new())?)
+    });
+    let explained = explained.await?;
+    let estimate = |tier| {
+        let estimate = explained.of(tier);
+        TierEstimate {
+            segments: estimate.segments,
+            chunks: estimate.chunks,
+            points: estimate.points,
+            bytes: estimate.bytes,
+        }
+    };
+    let estimate = TierEstimates {
+        hot: estimate(Tier::Hot),
+        cold: estimate(Tier::Cold),
+    };
+    Ok(axum::Json(Explanation {
+        request_id: request_id.into(),
+        columns: explained.columns,
+        plan: to_plan(explained.plan),
+        estimate,
+    }))
+}
+
+/// A plan as answers show it.
+pub(super) fn to_plan(plan: Plan) -> QueryPlan {
+    let lane = if plan.is_cold { Tier::Cold } else { Tier::Hot };
+    QueryPlan {
+        timelines: plan.timelines,
+        measurements: plan.measurements,
+        fields: plan.fields,
+        groups: plan.groups,
+        windows: plan.windows,
+        cells: plan.cells,
+        lane: lane.into(),
+        summaries: plan.no_summaries.is_none(),
+        no_summaries: plan.no_summaries,
+    }
+}

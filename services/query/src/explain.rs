@@ -1,0 +1,126 @@
+//! What a query would do, told before it reads a point; and what one has done.
+
+use tideline_model::{FieldId, Tier, TimeRange};
+use tideline_series_store::manifest::Segment;
+
+use crate::aggregate;
+use crate::compute::Stages;
+use crate::error::Result;
+use crate::plan::{Columns, Scope};
+use crate::querier::Context;
+use crate::question::{PointQuery, Rows, Shape};
+
+/// How a query is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// Timelines that are read.
+    pub timelines: u64,
+    /// Their measurements.
+    pub measurements: u64,
+    /// Stored fields that are read, of whichever measurement.
+    pub fields: u64,
+    /// Groups of an aggregate; where they are ranked, of a plan before all of them, and of one after those that stayed.
+    pub groups: u64,
+    /// Windows of an aggregate.
+    pub windows: u64,
+    /// Windows × groups × columns, empty ones included.
+    pub cells: u64,
+    /// Why summaries cannot stand for points; `None` = they do, wherever they are exact.
+    pub no_summaries: Option<String>,
+    /// Whether it reaches into cold segments, and so runs among the queries that do.
+    pub is_cold: bool,
+}
+
+/// What a query would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// How it would be answered.
+    pub plan: Plan,
+    /// The columns of the answer.
+    pub columns: Vec<String>,
+    tiers: [Estimate; 2],
+}
+
+/// What a tier would be asked for. Estimates: as if the points of a segment were spread evenly over its time and timelines,
+/// and no summaries were used. What is not sealed yet is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Estimate {
+    /// Segments with points in the range, of whichever timelines; exact.
+    pub segments: u64,
+    /// Chunks in the range.
+    pub chunks: u64,
+    /// Points in the range.
+    pub points: u64,
+    /// Bytes of those chunks.
+    pub bytes: u64,
+}
+
+impl Explanation {
+    /// What one tier would be asked for.
+    pub fn of(&self, tier: Tier) -> Estimate {
+        self.tiers[tier as usize]
+    }
+}
+
+/// Plans a query, and refuses what would be refused.
+pub(crate) fn run(context: &Context<'_>, query: &PointQuery) -> Result<Explanation> {
+    let (mut plan, columns) = match &query.shape {
+        Shape::Rows(rows) => of_rows(context, query, rows)?,
+        Shape::Aggregate(shape) => aggregate::explain(context, query, shape)?,
+    };
+    plan.is_cold = context.is_cold();
+    let tiers = Tier::ALL.map(|tier| estimate(context, query, tier, plan.timelines));
+    Ok(Explanation { plan, columns, tiers })
+}
+
+fn of_rows(context: &Context<'_>, query: &PointQuery, _: &Rows) -> Result<(Plan, Vec<String>)> {
+    let Context { table, watch, .. } = context;
+    let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
+    let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
+    let columns = scope.row_columns(table, &query.fields, &stages.computed)?;
+    scope.retain_with_columns(&columns);
+    let plan = rows_plan(&scope, &columns, &stages);
+    Ok((plan, columns.names))
+}
+
+/// The plan of a query for rows.
+pub(crate) fn rows_plan(scope: &Scope, columns: &Columns<FieldId>, stages: &Stages) -> Plan {
+    let of_all = columns.by_measurement.iter().flat_map(|of| &of.sources);
+    Plan {
+        timelines: scope.timelines.len() as u64,
+        measurements: scope.measurements.len() as u64,
+        fields: stages.reads(of_all.copied()).len() as u64,
+        no_summaries: Some("rows are the points themselves".into()),
+        ..Plan::default()
+    }
+}
+
+fn estimate(context: &Context<'_>, query: &PointQuery, tier: Tier, timelines: u64) -> Estimate {
+    let mut estimate = Estimate::default();
+    if query.tier.is_some_and(|wanted| wanted != tier) {
+        return estimate;
+    }
+    let range = context.snapshot.visible(context.table.points().id(), query.range);
+    let all = context.table.catalog().len().max(1);
+    let of_timelines = (timelines as f64 / all as f64).min(1.0);
+    let table = context.table.points().id();
+    for segment in context.snapshot.manifest().of_table(table) {
+        if segment.tier != tier || !segment.range().overlaps(&range) {
+            continue;
+        }
+        let share = of_timelines * of_time(segment, range);
+        let part = |whole: u64| (whole as f64 * share).ceil() as u64;
+        estimate.segments += 1;
+        estimate.chunks += part(segment.chunks);
+        estimate.points += part(segment.points);
+        estimate.bytes += part(segment.bytes);
+    }
+    estimate
+}
+
+/// The share of a segment's time that lies in a range.
+fn of_time(segment: &Segment, range: TimeRange) -> f64 {
+    let length = |range: TimeRange| (i128::from(range.end) - i128::from(range.start)) as f64;
+    let whole = segment.range();
+    length(whole.intersect(&range)) / length(whole).max(1.0)
+}

@@ -1,0 +1,157 @@
+//! What a query would do against what it then does.
+
+use tideline_model::{Tier, TimeRange, Value};
+use tideline_query::{
+    Aggregate, Cancel, Function, GroupBy, PointQuery, Rank, RankOrder, Rows, Shape, ValueCondition,
+    ValueTest, WindowSpec,
+};
+
+use crate::support::{World, rows_query};
+
+const SECOND: i64 = 1_000_000_000;
+const SPAN: i64 = 400 * SECOND;
+
+/// Ten machines with two fields, half of them sealed.
+fn world() -> World {
+    let world = World::new();
+    for host in 0..10 {
+        let key = format!("{},host=h{host}", ["cpu", "mem"][host % 2]);
+        let points: Vec<_> = (0..200)
+            .map(|at| {
+                let fields = vec![("a", Value::Signed(at)), ("b", Value::Float(host as f64))];
+                (key.as_str(), at * 2 * SECOND, fields)
+            })
+            .collect();
+        world.write(&points);
+    }
+    world.seal();
+    world
+}
+
+fn aggregate(functions: &[Function], window: Option<i64>, group_by: GroupBy) -> PointQuery {
+    PointQuery {
+        range: TimeRange::new(0, SPAN),
+        shape: Shape::Aggregate(Aggregate {
+            functions: functions.to_vec(),
+            window: window.map(|width| WindowSpec::aligned(width).into()),
+            group_by,
+            ..Aggregate::default()
+        }),
+        ..rows_query()
+    }
+}
+
+#[test]
+fn a_plan_before_is_the_plan_after() {
+    let world = world();
+    let mut tested = aggregate(&[Function::Sum], None, GroupBy::Timeline);
+    tested.fields = vec!["a".into()];
+    tested.values = Some(ValueCondition::Field {
+        field: "b".into(),
+        test: ValueTest::Exists,
+    });
+    let rows = Shape::Rows(Rows {
+        sample: Some(10),
+        ..Rows::default()
+    });
+    for (query, fields, no_summaries) in [
+        (rows_query(), 2, true),
+        (
+            PointQuery {
+                shape: rows,
+                ..rows_query()
+            },
+            2,
+            true,
+        ),
+        (
+            aggregate(&[Function::Mean], Some(7 * SECOND), GroupBy::Timeline),
+            2,
+            false,
+        ),
+        (
+            aggregate(&[Function::Mean, Function::Mode], None, GroupBy::Nothing),
+            2,
+            true,
+        ),
+        (tested, 2, true),
+    ] {
+        let told = world
+            .querier
+            .explain(&world.table, &query, &Cancel::new())
+            .expect("planned");
+        let answer = world.ask(&query).expect("answered");
+        assert_eq!(told.plan, answer.summary().plan, "{query:?}");
+        assert_eq!(told.columns, answer.header.columns);
+        assert_eq!(told.plan.fields, fields, "{query:?}");
+        assert_eq!(told.plan.no_summaries.is_some(), no_summaries, "{query:?}");
+        let groups: u64 = match &query.shape {
+            Shape::Aggregate(_) => answer.series.len() as u64,
+            Shape::Rows(_) => 0,
+        };
+        assert_eq!(told.plan.groups, groups);
+    }
+}
+
+#[test]
+fn estimates_of_everything_are_exact_and_of_a_part_in_proportion() {
+    let world = world();
+    let all = world
+        .querier
+        .explain(&world.table, &rows_query(), &Cancel::new())
+        .expect("planned");
+    let cost = world.ask(&rows_query()).expect("answered").summary().cost;
+    for tier in Tier::ALL {
+        let (told, read) = (all.of(tier), cost.of(tier));
+        assert_eq!(
+            (told.segments, told.chunks, told.points),
+            (read.segments, read.chunks, read.points)
+        );
+    }
+    let half = PointQuery {
+        range: TimeRange::new(0, SPAN / 2),
+        ..rows_query()
+    };
+    let half = world
+        .querier
+        .explain(&world.table, &half, &Cancel::new())
+        .expect("planned");
+    let points = half.of(Tier::Hot).points + half.of(Tier::Cold).points;
+    assert!((950..=1_050).contains(&points), "{points}");
+    let cold = PointQuery {
+        tier: Some(Tier::Cold),
+        ..rows_query()
+    };
+    let cold = world
+        .querier
+        .explain(&world.table, &cold, &Cancel::new())
+        .expect("planned");
+    assert_eq!(cold.of(Tier::Hot), Default::default());
+}
+
+#[test]
+fn a_rank_is_told_with_the_cells_of_its_winners() {
+    let world = world();
+    let mut ranked = aggregate(&[Function::Max], Some(SECOND), GroupBy::Timeline);
+    if let Shape::Aggregate(shape) = &mut ranked.shape {
+        shape.rank = Some(Rank {
+            function: Function::Mean,
+            field: "b".into(),
+            order: RankOrder::Highest,
+            limit: Some(3),
+        });
+    }
+    let told = world
+        .querier
+        .explain(&world.table, &ranked, &Cancel::new())
+        .expect("planned");
+    assert_eq!((told.plan.groups, told.plan.cells), (10, 3 * 400 * 2));
+    let after = &world.ask(&ranked).expect("answered").summary().plan.clone();
+    assert_eq!((after.groups, after.cells), (3, 3 * 400 * 2));
+    let mut unknown = ranked.clone();
+    if let Shape::Aggregate(Aggregate { rank: Some(rank), .. }) = &mut unknown.shape {
+        rank.field = "nothing".into();
+    }
+    let error = world.querier.explain(&world.table, &unknown, &Cancel::new());
+    assert!(error.expect_err("unknown").to_string().contains("nothing"));
+}

@@ -1,0 +1,143 @@
+//! Questions that select by values: points above a bound, and the hosts with the highest mean.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use serde_json::json;
+use tideline_fleet::{FIELDS, Random};
+
+use crate::question::{Ask, QUERY, Questions, TOLERANCE, ask, instant, list};
+use crate::set::{STEP, STEPS_AN_HOUR};
+
+/// Hours that these questions cover.
+const HOURS: usize = 12;
+/// Values above this are wanted.
+const BOUND: u8 = 90;
+/// Hosts that are wanted.
+const TOP: usize = 10;
+
+impl<'a> Questions<'a> {
+    /// Every value above 90 of one field of all hosts, the last twelve hours, as rows.
+    pub(crate) fn high_values(&self, random: &mut Random) -> Ask<'a> {
+        let field = random.index(FIELDS.len());
+        let steps = self.last_hours();
+        let body = json!({
+            "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
+            "fields": [FIELDS[field]],
+            "range": self.range(&steps),
+            "where": {"field": FIELDS[field], "gt": BOUND},
+            "times": "nanos",
+        });
+        let (set, truth) = (self.set(), self.truth());
+        let hosts: HashMap<String, usize> = self.hostnames().into_iter().zip(0..).collect();
+        let counts = steps.flat_map(|step| (0..hosts.len()).map(move |host| (step, host)));
+        let expected = counts
+            .filter(|(step, host)| truth.value(*step, *host, field) > BOUND)
+            .count();
+        ask(set.table, QUERY, &body, move |answer| {
+            let mut found = 0;
+            for series in list(&answer["series"], "series")? {
+                let name = series["tags"]["hostname"].as_str().unwrap_or_default();
+                let host = *hosts
+                    .get(name)
+                    .ok_or_else(|| format!("no host is called {name:?}"))?;
+                for row in list(&series["points"], "points")? {
+                    let time = instant(&row[0]).ok_or_else(|| format!("{row} has no time"))?;
+                    let value = truth.value(((time - set.start) / STEP) as usize, host, field);
+                    if row[1] != json!(value) || value <= BOUND {
+                        return Err(format!("{row} of {name:?}: {value} expected"));
+                    }
+                    found += 1;
+                }
+            }
+            match found == expected {
+                true => Ok(()),
+                false => Err(format!("{expected} rows expected, {found} found")),
+            }
+        })
+    }
+
+    /// The ten hosts with the highest mean of one field over the last twelve hours.
+    pub(crate) fn top_hosts(&self, random: &mut Random) -> Ask<'a> {
+        let field = random.index(FIELDS.len());
+        let steps = self.last_hours();
+        let body = json!({
+            "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
+            "fields": [FIELDS[field]],
+            "range": self.range(&steps),
+            "aggregate": {"functions": ["mean"], "group_by": ["hostname"], "rank": {"by": "mean", "limit": TOP}},
+        });
+        let truth = self.truth();
+        let means = self.hostnames().into_iter().zip(0..);
+        let mut means: Vec<(String, f64)> = means
+            .map(|(name, host)| (name, truth.mean(steps.clone(), host..host + 1, field)))
+            .collect();
+        means.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        means.truncate(TOP);
+        ask(self.set().table, QUERY, &body, move |answer| {
+            let series = list(&answer["series"], "series")?;
+            let found = series.iter().map(|series| {
+                let name = series["tags"]["hostname"].as_str().unwrap_or_default();
+                (name, series["points"][0][1].as_f64().unwrap_or(f64::NAN))
+            });
+            let found: Vec<(&str, f64)> = found.collect();
+            let same = |(a, b): (&(&str, f64), &(String, f64))| {
+                a.0 == b.0 && (a.1 - b.1).abs() <= TOLERANCE * b.1.abs()
+            };
+            match found.len() == means.len() && found.iter().zip(&means).all(same) {
+                true => Ok(()),
+                false => Err(format!("{means:?} expected, {found:?} found")),
+            }
+        })
+    }
+
+    fn last_hours(&self) -> Range<usize> {
+        let steps = self.set().steps as usize;
+        steps.saturating_sub(HOURS * STEPS_AN_HOUR)..steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::set::{Kind, Scale, Set};
+    use crate::truth::Truth;
+
+    fn series(host: usize, points: &Value) -> Value {
+        json!({"tags": {"hostname": format!("host_{host}")}, "points": points})
+    }
+
+    #[test]
+    fn right_answers_pass_and_others_do_not() {
+        let mut set = Set::new(Kind::M, Scale::Quick, 1_790_000_000_000_000_000);
+        set.hosts = 3;
+        let truth = Truth::of(&set);
+        let questions = Questions::new(&set, &truth);
+        let field = Random::new(5).index(FIELDS.len());
+        let steps = questions.last_hours();
+        let rows = |host: usize, bound: u8| {
+            let high = steps
+                .clone()
+                .filter(|step| truth.value(*step, host, field) > bound);
+            let row = |step: usize| json!([set.start + step as i64 * STEP, truth.value(step, host, field)]);
+            series(host, &high.map(row).collect())
+        };
+        let high = questions.high_values(&mut Random::new(5));
+        let all: Vec<Value> = (0..3).map(|host| rows(host, BOUND)).collect();
+        assert_eq!((high.check)(&json!({"series": all})), Ok(()));
+        let more: Vec<Value> = (0..3).map(|host| rows(host, BOUND - 10)).collect();
+        assert!((high.check)(&json!({"series": more})).is_err());
+        assert!((high.check)(&json!({"series": []})).is_err());
+
+        let top = questions.top_hosts(&mut Random::new(5));
+        let mean = |host: usize| truth.mean(steps.clone(), host..host + 1, field);
+        let mut hosts = [0, 1, 2];
+        hosts.sort_by(|a, b| mean(*b).total_cmp(&mean(*a)));
+        let ranked = hosts.map(|host| series(host, &json!([["<time>", mean(host)]])));
+        assert_eq!((top.check)(&json!({"series": ranked})), Ok(()));
+        let wrong = [&ranked[1], &ranked[0], &ranked[2]];
+        assert!((top.check)(&json!({"series": wrong})).is_err());
+    }
+}
