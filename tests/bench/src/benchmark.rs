@@ -72,6 +72,7 @@ impl Benchmark {
                 Group::Tiers => self.run_tiers(report)?,
                 Group::Backfill => self.run_backfill(report)?,
                 Group::Million => self.run_million(report)?,
+                Group::Write => self.run_write(report)?,
             }
         }
         if !self.keep {
@@ -354,7 +355,7 @@ impl Benchmark {
         fs::remove_file(&log).map_err(failed(&log))
     }
 
-    fn set(&self, kind: Kind) -> Set {
+    pub(crate) fn set(&self, kind: Kind) -> Set {
         Set::new(kind, self.scale, SystemClock.now().nanos())
     }
 }

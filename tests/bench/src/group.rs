@@ -13,6 +13,8 @@ pub(crate) enum Group {
     Backfill,
     /// A million timelines.
     Million,
+    /// The command `tideline write` beside the plainest loader.
+    Write,
 }
 
 impl FromStr for Group {
@@ -24,8 +26,9 @@ impl FromStr for Group {
             "tiers" => Ok(Self::Tiers),
             "backfill" => Ok(Self::Backfill),
             "million" => Ok(Self::Million),
+            "write" => Ok(Self::Write),
             _ => Err(format!(
-                "{text:?} is not one of the groups spine, tiers, backfill and million"
+                "{text:?} is not one of the groups spine, tiers, backfill, million and write"
             )),
         }
     }

@@ -23,6 +23,7 @@
 //! | [`benchmark`] | the sequence of a run; figures of the spine |
 //! | [`tiers`], [`beside`] | a day's way from hot to cold, and what it costs others |
 //! | [`backfill`], [`million`] | five years in random order; a million timelines |
+//! | [`command`] | 500 MB written by `tideline write`, and by the plain loader |
 //! | [`wanted`] | the goals |
 //! | [`set`], [`plain`], [`load`] | what is written, and writing it |
 //! | [`question`], [`truth`], [`latency`] | what is asked, what is right, how long it took |
@@ -43,6 +44,7 @@ use serde_json::json;
 mod backfill;
 mod benchmark;
 mod beside;
+mod command;
 mod control;
 mod error;
 mod folder;
@@ -81,7 +83,7 @@ struct Arguments {
     /// Small sets and few rounds: tells in about a minute whether everything works.
     #[arg(long)]
     quick: bool,
-    /// What is measured, of spine, tiers, backfill and million. The last two take many minutes.
+    /// What is measured, of spine, tiers, backfill, million and write. Backfill and million take many minutes.
     #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
     groups: Vec<Group>,
     /// The data sets of the spine, of S, M and C.

@@ -39,6 +39,8 @@ pub(crate) enum Unit {
     Times,
     Percent,
     Segments,
+    /// A million bytes for each second of the clock.
+    MegabytesPerSecond,
 }
 
 /// What a number should be.
@@ -115,6 +117,7 @@ impl Unit {
             Self::Times => "×",
             Self::Percent => "%",
             Self::Segments => "segments",
+            Self::MegabytesPerSecond => "MB/s",
         }
     }
 

@@ -73,3 +73,5 @@ pub(crate) const BACKFILL_MEMORY: Wanted = Wanted::AtMost(500.0);
 pub(crate) const MILLION_BYTES_PER_VALUE: Wanted = Wanted::AtMost(3.0);
 /// Mebibytes of resident memory with a million timelines, loading and moving.
 pub(crate) const MILLION_MEMORY: Wanted = Wanted::AtMost(1_024.0);
+/// The rate of `tideline write`, in hundredths of that of the plain loader.
+pub(crate) const WRITE_COMMAND: Wanted = Wanted::AtLeast(90.0);
