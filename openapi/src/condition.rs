@@ -5,6 +5,7 @@
 //!   {"property": "measurement", "equals": "cpu"},
 //!   {"tag": "host", "prefix": "web-"},
 //!   {"attribute": "cores", "gte": 8, "lt": 64},
+//!   {"attribute": "site", "near": {"lat": 52.52, "lon": 13.405, "meters": 5000}},
 //!   {"attribute": "title", "text": "backup store", "distance": 1},
 //!   {"or": [{"tag": "dc", "in": ["fra", "ams"]}, {"attribute": "owner", "equals": "team-storage"}]},
 //!   {"not": {"property": "last_seen", "range": {"end": "now-1d"}}}
@@ -16,13 +17,16 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::attribute::AttributeValue;
+use crate::geo::{Circle, GeoBox, Place};
 use crate::time::TimeInput;
 
-/// Which timelines are meant: `{"and": […]}`, `{"or": […]}`, `{"not": …}`, or one test of one subject.
+/// Which timelines are meant: `{"and": […]}`, `{"or": […]}`, `{"not": …}`, `{"saved": "name"}`, or one test of one subject.
 ///
 /// A test names its subject (`tag`, `attribute` or `property`) and exactly one of `equals`, `not_equals`, `in`,
-/// `prefix`, `suffix`, `wildcard`, `regex`, `fuzzy`, `text`, `phrase`, `exists`, `range`, or bounds of a number (`gt` or
-/// `gte`, `lt` or `lte`). A missing tag or attribute equals the empty text.
+/// `prefix`, `suffix`, `wildcard`, `regex`, `fuzzy`, `text`, `phrase`, `exists`, `range`, `near`, `box`, `polygon`, or
+/// bounds of a number (`gt` or `gte`, `lt` or `lte`). A list passes if one of its values does. A missing tag or attribute
+/// equals the empty text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ConditionForm", into = "ConditionForm")]
 pub enum Condition {
@@ -32,6 +36,8 @@ pub enum Condition {
     Or(Vec<Condition>),
     /// It does not hold.
     Not(Box<Condition>),
+    /// The saved search of this name holds.
+    Saved(String),
     /// The subject passes the test.
     Test(Subject, Test),
 }
@@ -55,6 +61,9 @@ pub enum Property {
     Measurement,
     /// The machine: the value of the first source tag present.
     Source,
+    /// Measurement, tags and attributes that are text, all together: `text` and `phrase` only. Words may be said by
+    /// different ones, a phrase by one.
+    Any,
     /// The timeline id, as 32 hexadecimal digits: `equals`, `not_equals` and `in` only.
     Id,
     /// The instant of the oldest point: `range` only.
@@ -67,11 +76,11 @@ pub enum Property {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
     /// It is this value.
-    Equals(Scalar),
+    Equals(AttributeValue),
     /// It is not this value.
-    NotEquals(Scalar),
+    NotEquals(AttributeValue),
     /// It is one of these.
-    In(Vec<Scalar>),
+    In(Vec<AttributeValue>),
     /// It begins with this.
     Prefix(String),
     /// It ends with this.
@@ -105,8 +114,14 @@ pub enum Test {
     Number(NumberBounds),
     /// It is there, or not.
     Exists(bool),
-    /// It lies in the range.
+    /// It is a time in the range.
     Range(TimeSpan),
+    /// It is a geo point in the circle.
+    Near(Circle),
+    /// It is a geo point in the box.
+    Box(GeoBox),
+    /// It is a geo point within the ring.
+    Polygon(Vec<Place>),
 }
 
 /// Bounds of a number: at most one on each side, at least one in all.
@@ -122,7 +137,7 @@ pub struct NumberBounds {
     pub lte: Option<f64>,
 }
 
-/// The value of an attribute, or of a comparison: text, number or boolean.
+/// A value that points are compared with: text, number or boolean.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Scalar {
@@ -147,9 +162,9 @@ pub struct TimeSpan {
     pub end: Option<TimeInput>,
 }
 
-/// Which timelines are meant: exactly one of `and`, `or`, `not`, or a subject (`tag`, `attribute` or `property`) with
+/// Which timelines are meant: exactly one of `and`, `or`, `not`, `saved`, or a subject (`tag`, `attribute` or `property`) with
 /// exactly one test (`equals`, `not_equals`, `in`, `prefix`, `suffix`, `wildcard`, `regex`, `fuzzy`, `text`, `phrase`,
-/// `exists`, `range`, or bounds of a number: `gt` or `gte`, `lt` or `lte`).
+/// `exists`, `range`, `near`, `box`, `polygon`, or bounds of a number: `gt` or `gte`, `lt` or `lte`).
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Condition, example = json!({"and": [
@@ -169,6 +184,9 @@ struct ConditionForm {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(no_recursion)]
     not: Option<Box<Condition>>,
+    /// The saved search of this name holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saved: Option<String>,
     /// Subject: the value of this tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     tag: Option<String>,
@@ -178,15 +196,15 @@ struct ConditionForm {
     /// Subject: this property.
     #[serde(skip_serializing_if = "Option::is_none")]
     property: Option<Property>,
-    /// Test: it is this value. Numbers and booleans are for attributes.
+    /// Test: it is this value, or a list that holds it. What is no text is for attributes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    equals: Option<Scalar>,
+    equals: Option<AttributeValue>,
     /// Test: it is not this value.
     #[serde(skip_serializing_if = "Option::is_none")]
-    not_equals: Option<Scalar>,
+    not_equals: Option<AttributeValue>,
     /// Test: it is one of these.
     #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
-    one_of: Option<Vec<Scalar>>,
+    one_of: Option<Vec<AttributeValue>>,
     /// Test: it begins with this.
     #[serde(skip_serializing_if = "Option::is_none")]
     prefix: Option<String>,
@@ -229,9 +247,20 @@ struct ConditionForm {
     /// Test: it is there (`true`) or not (`false`).
     #[serde(skip_serializing_if = "Option::is_none")]
     exists: Option<bool>,
-    /// Test: `first_seen` or `last_seen` lies in this span.
+    /// Test: `first_seen`, `last_seen` or an attribute that is a time lies in this span.
     #[serde(skip_serializing_if = "Option::is_none")]
     range: Option<TimeSpan>,
+    /// Test: an attribute that is a geo point lies at most so far from a place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    near: Option<Circle>,
+    /// Test: an attribute that is a geo point lies between these parallels and meridians.
+    #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
+    #[schema(rename = "box")]
+    within_box: Option<GeoBox>,
+    /// Test: an attribute that is a geo point lies within the ring of these 3 to 1,000 corners, in either direction. Its
+    /// sides are straight in degrees and go the short way round; a ring round the globe holds the pole of its hemisphere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    polygon: Option<Vec<Place>>,
 }
 
 /// A node that is not exactly one thing.
@@ -248,12 +277,12 @@ impl fmt::Display for ConditionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kinds => {
-                "a condition is exactly one of: and, or, not, or a subject (tag, attribute or property) with a test"
+                "a condition is exactly one of: and, or, not, saved, or a subject (tag, attribute or property) with a test"
             }
             Self::Subjects => "a test has exactly one subject: tag, attribute or property",
             Self::Tests => {
                 "a subject has exactly one test: equals, not_equals, in, prefix, suffix, wildcard, regex, fuzzy, text, \
-                 phrase, exists, range or bounds of a number"
+                 phrase, exists, range, near, box, polygon or bounds of a number"
             }
             Self::Bounds => "a number has at most one bound on each side: gt or gte, lt or lte",
             Self::Distance => "distance belongs to fuzzy, text or phrase",
@@ -298,12 +327,16 @@ impl TryFrom<ConditionForm> for Condition {
             bounds.read()?.map(Test::Number),
             form.exists.map(Test::Exists),
             form.range.map(Test::Range),
+            form.near.map(Test::Near),
+            form.within_box.map(Test::Box),
+            form.polygon.map(Test::Polygon),
         ];
         let is_test = subjects.iter().any(Option::is_some) || tests.iter().any(Option::is_some);
         let branches = [
             form.and.map(Condition::And),
             form.or.map(Condition::Or),
             form.not.map(Condition::Not),
+            form.saved.map(Condition::Saved),
         ];
         match (only(branches), is_test) {
             (Some(branch), false) => Ok(branch),
@@ -340,6 +373,7 @@ impl From<Condition> for ConditionForm {
             Condition::And(all) => form.and = Some(all),
             Condition::Or(any) => form.or = Some(any),
             Condition::Not(inner) => form.not = Some(inner),
+            Condition::Saved(name) => form.saved = Some(name),
             Condition::Test(subject, test) => {
                 match subject {
                     Subject::Tag(key) => form.tag = Some(key),
@@ -369,6 +403,9 @@ impl From<Condition> for ConditionForm {
                     }
                     Test::Exists(exists) => form.exists = Some(exists),
                     Test::Range(span) => form.range = Some(span),
+                    Test::Near(circle) => form.near = Some(circle),
+                    Test::Box(sides) => form.within_box = Some(sides),
+                    Test::Polygon(corners) => form.polygon = Some(corners),
                 }
             }
         }
@@ -398,13 +435,20 @@ mod tests {
             r#"{"and":[]}"#,
             r#"{"or":[{"tag":"host","equals":"a"},{"not":{"attribute":"n","in":["x",1.5,true]}}]}"#,
             r#"{"property":"measurement","wildcard":"cpu*"}"#,
+            r#"{"property":"any","text":"backup fra","distance":1}"#,
             r#"{"property":"last_seen","range":{"start":"now-1h"}}"#,
             r#"{"tag":"dc","exists":false}"#,
+            r#"{"and":[{"saved":"mine"}]}"#,
             r#"{"tag":"host","suffix":"-1"}"#,
             r#"{"tag":"host","fuzzy":"wbe-1","distance":2}"#,
             r#"{"attribute":"title","text":"backup store","distance":0}"#,
             r#"{"attribute":"title","phrase":"backup store","distance":1}"#,
             r#"{"attribute":"cores","gte":8.0,"lt":64.0}"#,
+            r#"{"attribute":"site","near":{"lat":52.5,"lon":13.4,"meters":500.0}}"#,
+            r#"{"attribute":"site","box":{"south":1.0,"west":2.0,"north":3.0,"east":4.0}}"#,
+            r#"{"attribute":"site","polygon":[{"lat":1.0,"lon":2.0},{"lat":3.0,"lon":4.0}]}"#,
+            r#"{"attribute":"site","equals":{"lat":1.0,"lon":2.0}}"#,
+            r#"{"attribute":"bought","in":[{"time":"2026-11-20T12:00:00Z"}]}"#,
         ] {
             let read: Condition = serde_json::from_str(json).expect(json);
             assert_eq!(serde_json::to_string(&read).expect("plain data"), json);

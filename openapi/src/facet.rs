@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::condition::{Condition, Property, Scalar};
+use crate::attribute::AttributeValue;
+use crate::condition::{Condition, Property};
+use crate::timeline::Suggestion;
 
 /// Which timelines are counted, by which keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -35,7 +37,7 @@ pub struct FacetKey {
     /// By the value of this tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// By the value of this attribute.
+    /// By the value of this attribute; a list is one value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribute: Option<String>,
     /// By this property: `measurement` or `source`.
@@ -50,7 +52,7 @@ pub enum FacetOrder {
     /// Most timelines first; equal ones by value.
     #[default]
     Count,
-    /// By value: missing, booleans, numbers, texts by bytes.
+    /// By value: missing, texts by bytes, numbers, booleans, times, places, lists.
     Value,
 }
 
@@ -71,6 +73,9 @@ pub struct FacetList {
     pub distinct: u64,
     /// The groups, in order, up to the limit.
     pub groups: Vec<FacetGroup>,
+    /// Names in the request that the table does not have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suggestions: Vec<Suggestion>,
     /// Names the request in the log.
     pub request_id: String,
 }
@@ -80,7 +85,7 @@ pub struct FacetList {
 pub struct FacetGroup {
     /// The value; `null` where timelines have none.
     #[schema(required)]
-    pub value: Option<Scalar>,
+    pub value: Option<AttributeValue>,
     /// Timelines with it.
     pub timelines: u64,
     /// How many groups are within, also beyond the limit; absent on the last level.

@@ -10,6 +10,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`condition`] | [`Condition`]: the tree that finds timelines |
+//! | [`attribute`] | [`AttributeValue`]: what people add to timelines |
+//! | [`geo`] | places and areas |
 //! | [`error`] | [`ErrorBody`]: the one body of every failure of our own routes |
 //! | [`time`] | [`TimeInput`], [`DurationText`] |
 //! | [`table`] | tables and what a user sets about them |
@@ -22,6 +24,9 @@
 //! | [`timeline`] | search, description, attributes |
 //! | [`value_condition`] | conditions on the values of points |
 //! | [`watch`] | new points and timelines as events |
+//! | [`search`] | saved searches |
+//! | [`bulk`] | attributes of many timelines |
+//! | [`cardinality`] | how many names there are |
 //! | [`name`] | measurements, tags, fields |
 //! | [`delete`] | deletes of points and of timelines |
 //! | [`job`] | work in the background |
@@ -29,11 +34,15 @@
 //! | [`operation`] | health and readiness |
 //! | [`influx`] | bodies that InfluxDB clients expect |
 
+pub mod attribute;
+pub mod bulk;
+pub mod cardinality;
 pub mod clock;
 pub mod condition;
 pub mod delete;
 pub mod error;
 pub mod facet;
+pub mod geo;
 pub mod influx;
 pub mod job;
 pub mod name;
@@ -42,6 +51,7 @@ pub mod points;
 pub mod policy;
 pub mod preview;
 pub mod query;
+pub mod search;
 pub mod statistics;
 pub mod table;
 pub mod tier;
@@ -52,6 +62,7 @@ pub mod watch;
 
 mod present;
 
+pub use attribute::AttributeValue;
 pub use condition::{Condition, Scalar};
 pub use error::{ErrorBody, ErrorCode};
 pub use time::{DurationText, TimeInput};

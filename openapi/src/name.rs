@@ -46,6 +46,38 @@ pub struct CountedName {
     pub timelines: u32,
 }
 
+/// Every attribute key, with the type of its values.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "attributes": [{"key": "owner", "types": [{"type": "string", "timelines": 3}]}],
+    "request_id": "01jd3k5w8v-000002a1"
+}))]
+pub struct AttributeKeyList {
+    /// The keys, in byte order.
+    pub attributes: Vec<AttributeKey>,
+    /// Names the request in the log.
+    pub request_id: String,
+}
+
+/// An attribute key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AttributeKey {
+    /// The key.
+    pub key: String,
+    /// The type of its values. More than one only where they were set before types were kept apart.
+    pub types: Vec<CountedType>,
+}
+
+/// A type of attributes and how many timelines have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CountedType {
+    /// `string`, `number`, `boolean`, `time`, `geo point`, `list of strings` or `list of numbers`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Timelines that have it.
+    pub timelines: u32,
+}
+
 /// Every field of every measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({

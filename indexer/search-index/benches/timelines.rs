@@ -12,7 +12,7 @@ use tideline_backend::Stamp;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_model::{Identity, Ordinal, TableId};
 use tideline_search_index::{
-    Condition, FindRequest, IndexOptions, Order, SearchIndex, Seen, SeenLookup, Sort, Subject, Test,
+    Condition, FindRequest, IndexOptions, Order, SearchIndex, Seen, SeenLookup, Sort, SortBy, Subject, Test,
 };
 use tideline_timeline_catalog::{Catalog, CatalogOptions};
 
@@ -53,15 +53,15 @@ fn main() {
     let page = |sort: Vec<Sort>, condition: Condition| FindRequest {
         condition,
         sort,
-        after: None,
         limit: 100,
+        ..FindRequest::default()
     };
     let find = |request: &FindRequest| index.find(&catalog, request, &NeverSeen).expect("valid").total;
     latency("page of 100, two equals", |n| {
         find(&page(Vec::new(), two_equals(n)))
     });
     let by_source = || Sort {
-        subject: Subject::Source,
+        by: SortBy::Subject(Subject::Source),
         order: Order::Ascending,
     };
     latency("page of 100 of all, by source", |_| {

@@ -5,6 +5,8 @@ use std::ops::Bound;
 use tideline_model::TimeRange;
 use tideline_timeline_catalog::AttributeValue;
 
+use crate::geo::Area;
+
 /// Deepest nesting of a tree; a leaf has depth 1.
 pub const DEPTH_MAX: usize = 64;
 /// Most nodes of a tree, each value of an `In` counted as one.
@@ -15,8 +17,8 @@ pub const PATTERN_BYTES_MAX: usize = 1_024;
 pub const WORDS_MAX: usize = 32;
 /// Most edits of a fuzzy search.
 pub const DISTANCE_MAX: u8 = 2;
-/// Longest text or word of a fuzzy search, in bytes: its automaton takes up to 2 MiB for letters of one byte, and up to
-/// 24 MiB for different ones of three.
+/// Longest text or word of a fuzzy search, in bytes. With two edits, 96 letters of one byte make an automaton of 2,679
+/// states, and 24 different ones of four bytes one of 10,257.
 pub const FUZZY_BYTES_MAX: usize = 96;
 /// Most states of all automata of a condition, each of a kilobyte.
 pub const FUZZY_STATES_MAX: usize = 16_384;
@@ -24,9 +26,10 @@ pub const FUZZY_STATES_MAX: usize = 16_384;
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// Which timelines are meant. [`crate::Matcher::new`] checks it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub enum Condition {
     /// Every timeline.
+    #[default]
     All,
     /// Those that meet all; an empty list means every timeline.
     And(Vec<Condition>),
@@ -54,6 +57,9 @@ pub enum Subject {
     Tag(String),
     /// The value of an attribute.
     Attribute(String),
+    /// Measurement, tags and attributes that are text, all together: `Words` only. Words may be said by different ones, a
+    /// phrase by one.
+    Any,
     /// The timeline id, as 32 hexadecimal digits: `Equals`, `NotEquals` and `In` only.
     Id,
     /// The time of the oldest point: `TimeRange` only.
@@ -62,10 +68,11 @@ pub enum Subject {
     LastSeen,
 }
 
-/// What must hold of a subject. Texts are compared byte by byte.
+/// What must hold of a subject; of a list, what must hold of one of its values. Texts are compared byte by byte.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
-    /// It is this value. Numbers and booleans are for attributes; an attribute of another kind is not equal.
+    /// It is this value, or a list that holds it. What is not text is for attributes; one of another type is not equal.
+    /// Lists cannot be asked for as a whole.
     Equals(AttributeValue),
     /// It is not this value.
     NotEquals(AttributeValue),
@@ -86,7 +93,8 @@ pub enum Test {
         /// Most edits, at most [`DISTANCE_MAX`].
         distance: u8,
     },
-    /// It says all the words of `text`. Words are letters and digits without a break; capital or small is the same.
+    /// It says all the words of `text`. Words are letters and digits without a break; capital or small is the same. The
+    /// texts of a list say words together, and a phrase alone.
     Words {
         /// The words.
         text: String,
@@ -99,8 +107,10 @@ pub enum Test {
     Number(NumberRange),
     /// It is there.
     Exists,
-    /// It lies in the range; a timeline without points lies in none.
+    /// It lies in the range: first or last seen, or an attribute that is a time. A timeline without points lies in none.
     TimeRange(TimeRange),
+    /// It is a place in the area: an attribute that is a geo point.
+    Within(Area),
 }
 
 /// A range of numbers.

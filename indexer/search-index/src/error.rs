@@ -30,6 +30,14 @@ pub enum SearchError {
     /// A text search without a letter or digit.
     #[error("a text search needs at least one word: letters or digits")]
     NoWords,
+    /// A list where a value is compared.
+    #[error(
+        "a list is not compared as a whole: ask for one of its values with equals, or for any of several with in"
+    )]
+    List,
+    /// A circle, box or polygon that is none.
+    #[error("{0}")]
+    InvalidArea(String),
     /// A page token that this service did not write.
     #[error("the page token is damaged")]
     DamagedToken,

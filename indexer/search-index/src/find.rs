@@ -3,17 +3,26 @@
 //! The order is by the sort keys, then by timeline id. A page's token holds the key of its last timeline and a
 //! hash of what was asked, so paging keeps no state: timelines that come and go between two pages neither
 //! repeat nor hide others.
+//!
+//! Where timelines are collapsed, those with the same value of a tag are one hit: the first of them in the order stands
+//! for all. The first ones are found anew for each page, so no value comes twice.
 
+mod collect;
+mod order;
 mod token;
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use roaring::RoaringBitmap;
+use tideline_model::Ordinal;
+use tideline_timeline_catalog::{Catalog, GeoPoint};
 
-use tideline_model::{Ordinal, TimelineId};
-use tideline_timeline_catalog::{AttributeValue, Catalog, Entry};
-
-use crate::matcher::{Seen, SeenLookup};
+use crate::highlight::{Highlight, highlights};
+use crate::matcher::{Matcher, SeenLookup};
 use crate::{Condition, Result, SearchError, SearchIndex, Subject};
+
+use collect::{Collect, Collected};
+use order::Ranking;
+
+pub use collect::COLLAPSE_VALUES_MAX;
 
 /// Most timelines of a page.
 pub const PAGE_TIMELINES_MAX: usize = 10_000;
@@ -23,7 +32,7 @@ pub const SORT_KEYS_MAX: usize = 8;
 const COMPARE_GROUP: usize = 4_096;
 
 /// Which timelines, in which order, how many.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct FindRequest {
     /// Which timelines.
     pub condition: Condition,
@@ -31,17 +40,41 @@ pub struct FindRequest {
     pub sort: Vec<Sort>,
     /// The token of the page before.
     pub after: Option<String>,
-    /// Most timelines of the page, 1 to [`PAGE_TIMELINES_MAX`].
+    /// Most hits of the page, 1 to [`PAGE_TIMELINES_MAX`].
     pub limit: usize,
+    /// The tag by which timelines are collapsed: those with the same value, or without one, are one hit.
+    pub collapse: Option<String>,
+    /// Whether to say which texts matched.
+    pub highlight: bool,
 }
 
-/// One sort key. Missing values are lowest; then come booleans, numbers, texts by bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One sort key. Missing values are lowest; then come booleans, numbers, times, texts by bytes, places by latitude. A
+/// list stands where its lowest value would.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Sort {
     /// What is compared.
-    pub subject: Subject,
+    pub by: SortBy,
     /// Which end comes first.
     pub order: Order,
+}
+
+/// What timelines are sorted by.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SortBy {
+    /// The value of a subject.
+    Subject(Subject),
+    /// The distance of an attribute that is a geo point from a place; what has no such attribute is farthest.
+    Distance {
+        /// The attribute.
+        key: String,
+        /// The place.
+        from: GeoPoint,
+    },
+    /// How well the words and phrases of the condition are said; those below a `Not` do not count.
+    ///
+    /// Each word adds, for the value that says it best, `(1 / 2 + 1 / 2n) / (1 + e)`, where the value has `n` words and `e`
+    /// edits make the word. So words that are right and values that say little else come first.
+    Relevance,
 }
 
 /// The direction of a sort key.
@@ -57,63 +90,91 @@ pub enum Order {
 /// Part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FindPage {
-    /// The timelines, in order.
-    pub ordinals: Vec<Ordinal>,
+    /// The hits, in order.
+    pub hits: Vec<Hit>,
     /// Timelines on all pages together.
     pub total: u64,
+    /// Hits on all pages together: fewer than timelines where those are collapsed.
+    pub hits_total: u64,
     /// Continues after this page; `None` on the last.
     pub next: Option<String>,
+}
+
+/// A timeline, or several that were collapsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// The timeline that comes first.
+    pub ordinal: Ordinal,
+    /// How many there are, this one among them.
+    pub timelines: u64,
+    /// Which of its texts matched; empty where that was not asked for.
+    pub highlights: Vec<Highlight>,
 }
 
 impl SearchIndex {
     /// A page of the timelines that meet a condition.
     ///
-    /// Costs a search and one comparison a hit, about 0.1 µs; only the page itself is kept and sorted.
+    /// Costs a search and one comparison a hit, about 0.1 µs; only the page itself is kept and sorted. By relevance, each
+    /// hit is read word by word, which takes microseconds.
     pub fn find(&self, catalog: &Catalog, request: &FindRequest, seen: &dyn SeenLookup) -> Result<FindPage> {
         check(request)?;
+        let terms = token::terms(catalog.table(), request);
         let after = match &request.after {
-            Some(token) => Some(token::decode(
-                token,
-                request,
-                token::terms(catalog.table(), request),
-            )?),
+            Some(token) => Some(token::decode(token, request, terms)?),
             None => None,
         };
-        let hits = self.search(catalog, &request.condition, seen)?;
-        let mut page = Page {
-            request,
-            after,
-            kept: BinaryHeap::new(),
-            more: false,
-        };
-        let needs_seen = request
-            .sort
-            .iter()
-            .any(|sort| matches!(sort.subject, Subject::FirstSeen | Subject::LastSeen));
-        let mut total = 0;
-        let mut rest = hits.iter().map(Ordinal);
-        loop {
-            let group: Vec<Ordinal> = rest.by_ref().take(COMPARE_GROUP).collect();
-            if group.is_empty() {
-                break;
-            }
-            let times = if needs_seen { seen.seen(&group) } else { Vec::new() };
-            let reader = catalog.reader();
-            for (at, ordinal) in group.iter().enumerate() {
-                if let Some(entry) = reader.entry(*ordinal) {
-                    total += 1;
-                    page.offer(&entry, times.get(at).copied().flatten());
-                }
-            }
-        }
-        let sorted = page.kept.into_sorted_vec();
-        let last = sorted.last().filter(|_| page.more);
-        let next = last.map(|last| token::encode(&last.key, token::terms(catalog.table(), request)));
-        Ok(FindPage {
-            ordinals: sorted.iter().map(|kept| kept.ordinal).collect(),
+        let matcher = Matcher::new(&request.condition)?;
+        let hits = self.matching(catalog, &matcher, seen);
+        let ranking = Ranking::new(&request.sort, &matcher.root);
+        let collect = Collect::new(request, &ranking, after);
+        let Collected {
+            kept,
             total,
+            hits_total,
+            more,
+        } = collected(catalog, &hits, seen, collect)?;
+        let next = kept
+            .last()
+            .filter(|_| more)
+            .map(|last| token::encode(&last.key, terms));
+        let reader = catalog.reader();
+        let hits = kept.into_iter().map(|kept| Hit {
+            ordinal: kept.ordinal,
+            timelines: kept.timelines,
+            highlights: match reader.entry(kept.ordinal).filter(|_| request.highlight) {
+                Some(entry) => highlights(&matcher.root, &entry),
+                None => Vec::new(),
+            },
+        });
+        Ok(FindPage {
+            hits: hits.collect(),
+            total,
+            hits_total,
             next,
         })
+    }
+}
+
+fn collected(
+    catalog: &Catalog,
+    hits: &RoaringBitmap,
+    seen: &dyn SeenLookup,
+    mut collect: Collect<'_>,
+) -> Result<Collected> {
+    let needs_seen = collect.ranking.needs_seen();
+    let mut rest = hits.iter().map(Ordinal);
+    loop {
+        let group: Vec<Ordinal> = rest.by_ref().take(COMPARE_GROUP).collect();
+        if group.is_empty() {
+            return Ok(collect.finish());
+        }
+        let times = if needs_seen { seen.seen(&group) } else { Vec::new() };
+        let reader = catalog.reader();
+        for (at, ordinal) in group.iter().enumerate() {
+            if let Some(entry) = reader.entry(*ordinal) {
+                collect.offer(&entry, times.get(at).copied().flatten())?;
+            }
+        }
     }
 }
 
@@ -129,169 +190,4 @@ fn check(request: &FindRequest) -> Result<()> {
         return over("sort keys", SORT_KEYS_MAX, request.sort.len());
     }
     Ok(())
-}
-
-/// The best timelines so far.
-struct Page<'a> {
-    request: &'a FindRequest,
-    after: Option<Key>,
-    /// The worst one on top, so that a better one takes its place.
-    kept: BinaryHeap<Kept>,
-    /// Whether timelines after the page exist.
-    more: bool,
-}
-
-impl Page<'_> {
-    fn offer(&mut self, entry: &Entry<'_>, seen: Option<Seen>) {
-        let sort = &self.request.sort;
-        let comes_after = |key: &Key| compare(sort, entry, seen, key) == Ordering::Greater;
-        if self.after.as_ref().is_some_and(|after| !comes_after(after)) {
-            return;
-        }
-        if self.kept.len() == self.request.limit {
-            self.more = true;
-            if self.kept.peek().is_some_and(|worst| comes_after(&worst.key)) {
-                return;
-            }
-            self.kept.pop();
-        }
-        let values = sort.iter().map(|sort| {
-            let value = value(&sort.subject, entry, seen).into_owned();
-            Directed(value, sort.order)
-        });
-        let key = Key {
-            values: values.collect(),
-            id: entry.id(),
-        };
-        let ordinal = entry.ordinal();
-        self.kept.push(Kept { key, ordinal });
-    }
-}
-
-/// A timeline that is on the page, unless better ones follow.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Kept {
-    key: Key,
-    ordinal: Ordinal,
-}
-
-/// Where a timeline stands in the order.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    values: Vec<Directed>,
-    id: TimelineId,
-}
-
-/// A value that is compared in its sort key's direction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Directed(SortValue<String>, Order);
-
-impl Ord for Directed {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.1.apply(self.0.compare(&other.0))
-    }
-}
-
-impl PartialOrd for Directed {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Order {
-    fn apply(self, ordering: Ordering) -> Ordering {
-        match self {
-            Self::Ascending => ordering,
-            Self::Descending => ordering.reverse(),
-        }
-    }
-}
-
-/// Where `entry` stands beside `key`, without making a key of its own.
-fn compare(sort: &[Sort], entry: &Entry<'_>, seen: Option<Seen>, key: &Key) -> Ordering {
-    for (sort, theirs) in sort.iter().zip(&key.values) {
-        let ours = value(&sort.subject, entry, seen);
-        let ordering = sort.order.apply(ours.compare(&theirs.0));
-        if ordering != Ordering::Equal {
-            return ordering;
-        }
-    }
-    entry.id().cmp(&key.id)
-}
-
-/// What is compared.
-#[derive(Debug, Clone)]
-pub(crate) enum SortValue<T> {
-    Missing,
-    Boolean(bool),
-    Number(f64),
-    /// Nanoseconds since the epoch.
-    Time(i64),
-    Id(TimelineId),
-    Text(T),
-}
-
-impl<T: AsRef<str>> SortValue<T> {
-    pub(crate) fn compare<U: AsRef<str>>(&self, other: &SortValue<U>) -> Ordering {
-        match (self, other) {
-            (Self::Boolean(a), SortValue::Boolean(b)) => a.cmp(b),
-            (Self::Number(a), SortValue::Number(b)) => a.total_cmp(b),
-            (Self::Time(a), SortValue::Time(b)) => a.cmp(b),
-            (Self::Id(a), SortValue::Id(b)) => a.cmp(b),
-            (Self::Text(a), SortValue::Text(b)) => a.as_ref().cmp(b.as_ref()),
-            _ => self.rank().cmp(&other.rank()),
-        }
-    }
-
-    /// The order of the kinds; also their number in a token.
-    fn rank(&self) -> u8 {
-        match self {
-            Self::Missing => 0,
-            Self::Boolean(_) => 1,
-            Self::Number(_) => 2,
-            Self::Time(_) => 3,
-            Self::Id(_) => 4,
-            Self::Text(_) => 5,
-        }
-    }
-}
-
-impl PartialEq for SortValue<String> {
-    fn eq(&self, other: &Self) -> bool {
-        self.compare(other) == Ordering::Equal
-    }
-}
-
-impl Eq for SortValue<String> {}
-
-impl SortValue<&str> {
-    pub(crate) fn into_owned(self) -> SortValue<String> {
-        match self {
-            Self::Missing => SortValue::Missing,
-            Self::Boolean(value) => SortValue::Boolean(value),
-            Self::Number(value) => SortValue::Number(value),
-            Self::Time(value) => SortValue::Time(value),
-            Self::Id(value) => SortValue::Id(value),
-            Self::Text(value) => SortValue::Text(value.to_owned()),
-        }
-    }
-}
-
-/// What a subject is on one timeline.
-pub(crate) fn value<'a>(subject: &Subject, entry: &Entry<'a>, seen: Option<Seen>) -> SortValue<&'a str> {
-    let text = |text: Option<&'a str>| text.map_or(SortValue::Missing, SortValue::Text);
-    match subject {
-        Subject::Measurement => SortValue::Text(entry.measurement()),
-        Subject::Source => text(entry.source()),
-        Subject::Tag(key) => text(entry.tag(key)),
-        Subject::Attribute(key) => match entry.attributes().and_then(|attributes| attributes.get(key)) {
-            Some(AttributeValue::Text(text)) => SortValue::Text(text),
-            Some(AttributeValue::Number(number)) => SortValue::Number(*number),
-            Some(AttributeValue::Boolean(boolean)) => SortValue::Boolean(*boolean),
-            None => SortValue::Missing,
-        },
-        Subject::Id => SortValue::Id(entry.id()),
-        Subject::FirstSeen => seen.map_or(SortValue::Missing, |seen| SortValue::Time(seen.first.nanos())),
-        Subject::LastSeen => seen.map_or(SortValue::Missing, |seen| SortValue::Time(seen.last.nanos())),
-    }
 }

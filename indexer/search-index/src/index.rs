@@ -130,9 +130,18 @@ impl SearchIndex {
         condition: &Condition,
         seen: &dyn SeenLookup,
     ) -> Result<RoaringBitmap> {
-        let matcher = Matcher::new(condition)?;
+        Ok(self.matching(catalog, &Matcher::new(condition)?, seen))
+    }
+
+    /// As [`search`](Self::search), for a condition that is checked.
+    pub(crate) fn matching(
+        &self,
+        catalog: &Catalog,
+        matcher: &Matcher,
+        seen: &dyn SeenLookup,
+    ) -> RoaringBitmap {
         let snapshot = self.shared.snapshot.read().clone();
-        let (found, fault) = search(snapshot.as_deref(), catalog, &matcher, seen);
+        let (found, fault) = search(snapshot.as_deref(), catalog, matcher, seen);
         if let Some(fault) = fault {
             tracing::warn!(fault = fault.0, "search index is damaged and will be rebuilt");
             self.shared.snapshot.write().take();
@@ -142,7 +151,7 @@ impl SearchIndex {
             control.orders.push(Order::Rebuild);
             self.shared.wake.notify_one();
         }
-        Ok(found)
+        found
     }
 
     /// How the index is doing.

@@ -18,6 +18,9 @@
 //! | [`index`] | [`SearchIndex`]: open, attach, notify, flush, close |
 //! | [`find`] | [`FindRequest`] and [`FindPage`]: order and paging |
 //! | [`facet`] | [`FacetRequest`] and [`Facets`]: counts by value |
+//! | [`geo`] | [`Area`]: circles, boxes and polygons |
+//! | [`highlight`] | [`Highlight`]: which texts matched, and where |
+//! | `relevance` | how well words are said |
 //! | `search` | the answer: committed hits and fresh timelines |
 //! | `segment` | the tree on one tantivy segment, as sets of documents |
 //! | `text` | tests of a text: patterns, closeness, words |
@@ -29,12 +32,15 @@ pub mod condition;
 pub mod error;
 pub mod facet;
 pub mod find;
+pub mod geo;
+pub mod highlight;
 pub mod index;
 pub mod matcher;
 
 mod indexer;
 mod mapping;
 mod positions;
+mod relevance;
 mod search;
 mod segment;
 mod text;
@@ -42,7 +48,9 @@ mod text;
 pub use condition::{Condition, NumberRange, Subject, Test};
 pub use error::SearchError;
 pub use facet::{FacetGroup, FacetOrder, FacetRequest, Facets};
-pub use find::{FindPage, FindRequest, Order, Sort};
+pub use find::{FindPage, FindRequest, Hit, Order, Sort, SortBy};
+pub use geo::Area;
+pub use highlight::Highlight;
 pub use index::{IndexOptions, IndexStatus, SearchIndex};
 pub use matcher::{Matcher, Seen, SeenLookup};
 

@@ -4,10 +4,12 @@
 //! `segment` finds in the index must be the same.
 
 use tideline_model::{Ordinal, TimeRange, TimelineId, Timestamp};
-use tideline_timeline_catalog::{AttributeValue, Entry};
+use tideline_timeline_catalog::{AttributeRef, AttributeValue, Entry};
 
 use crate::condition::{Condition, DEPTH_MAX, NODES_MAX, NumberRange, PATTERN_BYTES_MAX, Subject, Test};
-use crate::text::{TextTest, regular_expression, wildcard};
+use crate::geo::Region;
+use crate::mapping::Property;
+use crate::text::{TextTest, regular_expression, say_all, wildcard};
 use crate::{Result, SearchError};
 
 /// A checked condition.
@@ -39,10 +41,14 @@ pub(crate) enum Node {
     Or(Vec<Node>),
     Not(Box<Node>),
     Text(TextSubject, TextTest),
-    /// An attribute that is one of these numbers or booleans.
+    /// An attribute that is one of these, none of which is text or a list.
     Value(String, Vec<AttributeValue>),
     /// An attribute that is a number in the range.
     Number(String, NumberRange),
+    /// An attribute that is a time in the range.
+    Time(String, TimeRange),
+    /// An attribute that is a place in the region.
+    Within(String, Box<Region>),
     Exists(TextSubject),
     /// Sorted.
     Ids(Vec<TimelineId>),
@@ -52,6 +58,8 @@ pub(crate) enum Node {
 /// A subject that is text, and empty where it is missing.
 #[derive(Debug, Clone)]
 pub(crate) enum TextSubject {
+    /// Everything that is text, asked for words only.
+    Any,
     Measurement,
     Source,
     Tag(String),
@@ -93,15 +101,27 @@ impl Node {
             Self::Text(subject, test) => match subject.text(entry) {
                 Found::Text(text) => test.matches(text),
                 Found::Missing => test.matches(""),
-                Found::NoText => false,
+                Found::Other(AttributeRef::Texts(texts)) => any_says(texts.iter(), test),
+                Found::Other(_) => false,
+                Found::All => any_says(texts_of(entry).map(|(_, text)| text), test),
             },
-            Self::Value(key, values) => {
-                let value = entry.attributes().and_then(|attributes| attributes.get(key));
-                value.is_some_and(|value| values.contains(value))
+            Self::Value(key, values) => match entry.attribute(key) {
+                Some(AttributeRef::Numbers(numbers)) => numbers
+                    .iter()
+                    .any(|number| values.contains(&AttributeValue::Number(number))),
+                Some(AttributeRef::Text(_) | AttributeRef::Texts(_)) | None => false,
+                Some(value) => values.contains(&value.to_value()),
+            },
+            Self::Number(key, range) => match entry.attribute(key) {
+                Some(AttributeRef::Number(number)) => range.contains(number),
+                Some(AttributeRef::Numbers(numbers)) => numbers.iter().any(|number| range.contains(number)),
+                _ => false,
+            },
+            Self::Time(key, range) => {
+                matches!(entry.attribute(key), Some(AttributeRef::Time(time)) if range.contains(time.nanos()))
             }
-            Self::Number(key, range) => {
-                let value = entry.attributes().and_then(|attributes| attributes.get(key));
-                matches!(value, Some(AttributeValue::Number(number)) if range.contains(*number))
+            Self::Within(key, region) => {
+                matches!(entry.attribute(key), Some(AttributeRef::Point(point)) if region.contains(point))
             }
             Self::Exists(subject) => !matches!(subject.text(entry), Found::Missing),
             Self::Ids(ids) => ids.binary_search(&entry.id()).is_ok(),
@@ -138,24 +158,51 @@ impl Node {
 enum Found<'a> {
     Text(&'a str),
     Missing,
-    /// An attribute that is a number or boolean.
-    NoText,
+    /// An attribute that is not one text.
+    Other(AttributeRef<'a>),
+    /// All texts of the timeline.
+    All,
 }
 
 impl TextSubject {
     fn text<'a>(&self, entry: &Entry<'a>) -> Found<'a> {
         let text = match self {
+            Self::Any => return Found::All,
             Self::Measurement => Some(entry.measurement()),
             Self::Source => entry.source(),
             Self::Tag(key) => entry.tag(key),
-            Self::Attribute(key) => match entry.attributes().and_then(|attributes| attributes.get(key)) {
-                Some(AttributeValue::Text(text)) => Some(text.as_str()),
-                Some(_) => return Found::NoText,
+            Self::Attribute(key) => match entry.attribute(key) {
+                Some(AttributeRef::Text(text)) => Some(text),
+                Some(other) => return Found::Other(other),
                 None => None,
             },
         };
         text.map_or(Found::Missing, Found::Text)
     }
+}
+
+/// Whether one of several texts passes; words may be said by different ones.
+fn any_says<'a>(mut texts: impl Iterator<Item = &'a str>, test: &TextTest) -> bool {
+    match test {
+        TextTest::Words(asked) => say_all(asked, texts),
+        test => texts.any(|text| test.matches(text)),
+    }
+}
+
+/// Everything of a timeline that says words.
+pub(crate) fn texts_of<'a>(entry: &Entry<'a>) -> impl Iterator<Item = (Property<'a>, &'a str)> + use<'a> {
+    let measurement = std::iter::once((Property::Measurement, entry.measurement()));
+    let tags = entry.tags().map(|(key, value)| (Property::Tag(key), value));
+    let attributes = entry.attributes().flat_map(|(key, value)| {
+        let (one, several) = match value {
+            AttributeRef::Text(text) => (Some(text), None),
+            AttributeRef::Texts(texts) => (None, Some(texts.iter())),
+            _ => (None, None),
+        };
+        let texts = one.into_iter().chain(several.into_iter().flatten());
+        texts.map(move |text| (Property::Attribute(key), text))
+    });
+    measurement.chain(tags).chain(attributes)
 }
 
 /// How large a condition is, in what has a limit.
@@ -192,10 +239,14 @@ fn leaf(subject: &Subject, test: &Test, size: &mut Size) -> Result<Node> {
         Subject::Source => TextSubject::Source,
         Subject::Tag(key) => TextSubject::Tag(key.clone()),
         Subject::Attribute(key) => TextSubject::Attribute(key.clone()),
+        Subject::Any => TextSubject::Any,
         Subject::Id => return id_leaf(test, size),
         Subject::FirstSeen => return seen_leaf(SeenSubject::First, subject, test),
         Subject::LastSeen => return seen_leaf(SeenSubject::Last, subject, test),
     };
+    if matches!(text_subject, TextSubject::Any) && !matches!(test, Test::Words { .. }) {
+        return Err(unsupported(subject, test));
+    }
     let text = |test| Node::Text(text_subject.clone(), test);
     Ok(match test {
         Test::Equals(value) => one_of(subject, text_subject, std::slice::from_ref(value), test)?,
@@ -231,11 +282,18 @@ fn leaf(subject: &Subject, test: &Test, size: &mut Size) -> Result<Node> {
             text_subject => Node::Text(text_subject, TextTest::Number(*range)),
         },
         Test::Exists => Node::Exists(text_subject),
-        Test::TimeRange(_) => return Err(unsupported(subject, test)),
+        Test::TimeRange(range) => match text_subject {
+            TextSubject::Attribute(key) => Node::Time(key, *range),
+            _ => return Err(unsupported(subject, test)),
+        },
+        Test::Within(area) => match text_subject {
+            TextSubject::Attribute(key) => Node::Within(key, Box::new(Region::new(area)?)),
+            _ => return Err(unsupported(subject, test)),
+        },
     })
 }
 
-/// The subject is one of `values`: texts as terms, numbers and booleans beside them.
+/// The subject is one of `values`: texts as terms, what is no text beside them.
 fn one_of(
     subject: &Subject,
     text_subject: TextSubject,
@@ -246,6 +304,7 @@ fn one_of(
     for value in values {
         match value {
             AttributeValue::Text(text) => texts.push(text.clone()),
+            AttributeValue::Texts(_) | AttributeValue::Numbers(_) => return Err(SearchError::List),
             other => others.push(other.clone()),
         }
     }
@@ -311,6 +370,7 @@ fn unsupported(subject: &Subject, test: &Test) -> SearchError {
         Test::Number(_) => "a range of numbers",
         Test::Exists => "existence",
         Test::TimeRange(_) => "a time range",
+        Test::Within(_) => "an area",
     };
     let subject = name_of(subject);
     SearchError::Unsupported { test, subject }
@@ -323,6 +383,7 @@ pub(crate) fn name_of(subject: &Subject) -> String {
         Subject::Source => "the source".to_owned(),
         Subject::Tag(key) => format!("tag {key:?}"),
         Subject::Attribute(key) => format!("attribute {key:?}"),
+        Subject::Any => "all properties together".to_owned(),
         Subject::Id => "the timeline id".to_owned(),
         Subject::FirstSeen => "first seen".to_owned(),
         Subject::LastSeen => "last seen".to_owned(),

@@ -2,12 +2,12 @@
 //!
 //! # Stored form
 //!
-//! JSON: `{"format": 2, "tables": {"<table>": {"indexed": "<bits>", "edits": n, "fingerprint": n}}}`.
+//! JSON: `{"format": 3, "tables": {"<table>": {"indexed": "<bits>", "edits": n, "fingerprint": n}}}`.
 //! `indexed` is the set of ordinals that have a document: hexadecimal digits of a roaring bitmap in its portable
-//! form, at most two bits of text a timeline. Format 1, which is still read, listed them as inclusive ranges. `edits`
-//! is the catalog's edit counter up to which attributes are in the documents. `fingerprint` sums a hash of id and
-//! ordinal over all indexed timelines: after a power cut a catalog whose journal was only buffered may have lost
-//! timelines that the index kept, and given their ordinals to others.
+//! form, at most two bits of text a timeline. `edits` is the catalog's edit counter up to which attributes are in the
+//! documents. `fingerprint` sums a hash of id and ordinal over all indexed timelines: after a power cut a catalog whose
+//! journal was only buffered may have lost timelines that the index kept, and given their ordinals to others. An index of
+//! another format is made anew from the catalog.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use tideline_timeline_catalog::CatalogReader;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Raised when documents of the same schema get another meaning, or positions another form.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// How far the index has come with one table.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -108,23 +108,16 @@ struct Payload {
 
 #[derive(Serialize, Deserialize)]
 struct TablePayload {
-    indexed: Indexed,
+    /// Bits, in hexadecimal digits.
+    indexed: String,
     edits: u64,
     fingerprint: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Indexed {
-    Bits(String),
-    /// Format 1.
-    Ranges(Vec<[u32; 2]>),
 }
 
 /// The payload of a commit.
 pub(crate) fn encode(positions: &Positions) -> String {
     let table = |position: &Position| TablePayload {
-        indexed: Indexed::Bits(to_hex(&position.indexed)),
+        indexed: to_hex(&position.indexed),
         edits: position.edits_settled,
         fingerprint: position.fingerprint,
     };
@@ -136,16 +129,16 @@ pub(crate) fn encode(positions: &Positions) -> String {
     serde_json::to_string(&payload).expect("numbers and texts always have a JSON form")
 }
 
-/// Reads a payload; `None` when it is of a later format or damaged.
+/// Reads a payload; `None` when it is of another format or damaged.
 pub(crate) fn decode(payload: &str) -> Option<Positions> {
     let payload: Payload = serde_json::from_str(payload).ok()?;
-    if !(1..=FORMAT).contains(&payload.format) {
+    if payload.format != FORMAT {
         return None;
     }
     let tables = payload.tables.into_iter();
     let position = |(id, table): (u32, TablePayload)| {
         let position = Position {
-            indexed: table.indexed.decode()?,
+            indexed: from_hex(&table.indexed)?,
             edits: table.edits,
             edits_settled: table.edits,
             outdated: RoaringBitmap::new(),
@@ -154,21 +147,6 @@ pub(crate) fn decode(payload: &str) -> Option<Positions> {
         Some((TableId(id), position))
     };
     tables.map(position).collect()
-}
-
-impl Indexed {
-    fn decode(self) -> Option<RoaringBitmap> {
-        match self {
-            Self::Bits(hex) => from_hex(&hex),
-            Self::Ranges(ranges) => {
-                let mut indexed = RoaringBitmap::new();
-                for [first, last] in ranges {
-                    indexed.insert_range(first..=last);
-                }
-                Some(indexed)
-            }
-        }
-    }
 }
 
 fn to_hex(bits: &RoaringBitmap) -> String {
@@ -225,20 +203,9 @@ mod tests {
         let text = encode(&Positions::from([(TableId(3), position.clone())]));
         assert!(text.len() < 40_000, "a hole each costs two bits: {}", text.len());
         assert_eq!(decode(&text), Some(Positions::from([(TableId(3), position)])));
-        assert_eq!(decode(&text.replace("\"format\":2", "\"format\":3")), None);
+        assert_eq!(decode(&text.replace("\"format\":3", "\"format\":2")), None);
         assert_eq!(decode(&text.replace("indexed\":\"", "indexed\":\"0")), None);
         assert_eq!(decode("{}"), None);
-    }
-
-    /// As format 1 wrote it.
-    #[test]
-    fn positions_of_format_1_read_back() {
-        let position = Position { edits: 7, ..sample() };
-        let text = format!(
-            r#"{{"format":1,"tables":{{"3":{{"indexed":[[0,69999],[80000,80000],[4294967294,4294967294]],"edits":7,"fingerprint":{}}}}}}}"#,
-            position.fingerprint
-        );
-        assert_eq!(decode(&text), Some(Positions::from([(TableId(3), position)])));
     }
 
     #[test]

@@ -6,6 +6,9 @@
 //! is a *bound*: it holds at least ([`Bound::Upper`]) or at most ([`Bound::Lower`]) the documents that match,
 //! and says whether it is exact. What lies between both bounds is verified on the catalog's entries.
 
+mod ranges;
+mod words;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,9 +19,11 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::{InvertedIndexReader, Searcher, SegmentReader};
 use tideline_model::{Ordinal, TableId, TimelineId};
 
-use crate::mapping::{Fields, KEY_FIELD, Token, number_of, ordinal_of};
+use crate::mapping::{Fields, KEY_FIELD, Property, Token, ordered_time, ordinal_of};
 use crate::matcher::{Node, TextSubject};
 use crate::text::TextTest;
+
+use ranges::number_bits;
 
 /// Documents whose keys are read in one call.
 const KEY_GROUP: usize = 256;
@@ -132,18 +137,24 @@ impl<'a> SegmentView<'a> {
                 inner.documents = &self.all - inner.documents;
                 inner
             }
-            Node::Text(subject, test) => Bounded::exact(self.text(subject, test)?),
+            Node::Text(subject, test) => self.text(subject, test, bound)?,
             Node::Value(key, values) => {
                 let tokens = values
                     .iter()
-                    .map(|value| Token::attribute(self.table, key, value));
+                    .filter_map(|value| Token::of_value(self.table, key, value));
                 Bounded::exact(self.terms(tokens)?)
             }
             Node::Number(key, range) => {
                 let prefix = Token::attribute_numbers(self.table, key);
-                let is_inside = |value: &[u8]| number_of(value).is_some_and(|number| range.contains(number));
-                Bounded::exact(self.passing(&prefix, "", &is_inside)?)
+                Bounded::exact(self.ordered(&prefix, number_bits(range))?)
             }
+            Node::Time(key, range) => {
+                let prefix = Token::attribute_times(self.table, key);
+                let last = range.end.checked_sub(1).filter(|last| range.start <= *last);
+                let bits = last.map(|last| (ordered_time(range.start), ordered_time(last)));
+                Bounded::exact(self.ordered(&prefix, bits)?)
+            }
+            Node::Within(key, region) => Bounded::exact(self.within(key, region)?),
             Node::Exists(subject) => Bounded::exact(self.exists(subject)?),
             Node::Ids(ids) => Bounded::exact(self.identified(ids)),
             Node::Seen(..) => Bounded {
@@ -190,7 +201,9 @@ impl<'a> SegmentView<'a> {
                 _ => every.min(values.len() as u64 * LISTED_ESTIMATE),
             },
             Node::Ids(ids) => ids.len() as u64,
-            Node::Text(..) | Node::Value(..) | Node::Number(..) => every + 1,
+            Node::Text(..) | Node::Value(..) | Node::Number(..) | Node::Time(..) | Node::Within(..) => {
+                every + 1
+            }
             Node::And(nodes) => {
                 let costs = nodes.iter().map(|node| self.estimate(node));
                 costs
@@ -226,6 +239,7 @@ impl<'a> SegmentView<'a> {
     /// What the tokens of all values of a subject begin with.
     fn value_prefixes(&self, subject: &TextSubject) -> Vec<Token> {
         match subject {
+            TextSubject::Any => Vec::new(),
             TextSubject::Measurement => vec![Token::measurement(self.table, "")],
             TextSubject::Source => {
                 let tags = self.source_tags.iter();
@@ -236,41 +250,43 @@ impl<'a> SegmentView<'a> {
         }
     }
 
-    fn text(&self, subject: &TextSubject, test: &TextTest) -> tantivy::Result<RoaringBitmap> {
-        if let TextSubject::Source = subject {
-            return self.source(test);
-        }
-        let mut found = RoaringBitmap::new();
-        for prefix in self.value_prefixes(subject) {
-            found |= self.values(&prefix, test)?;
-        }
+    fn text(&self, subject: &TextSubject, test: &TextTest, bound: Bound) -> tantivy::Result<Bounded> {
+        let mut found = match subject {
+            TextSubject::Source => return self.source(test, bound),
+            TextSubject::Any => return self.anywhere(test, bound),
+            TextSubject::Measurement => self.property(Property::Measurement, test, bound)?,
+            TextSubject::Tag(key) => self.property(Property::Tag(key), test, bound)?,
+            TextSubject::Attribute(key) => self.property(Property::Attribute(key), test, bound)?,
+        };
         if test.matches("") {
-            found |= &self.all - self.exists(subject)?;
+            found.documents |= &self.all - self.exists(subject)?;
         }
         Ok(found)
     }
 
     /// The first source tag that a document has decides.
-    fn source(&self, test: &TextTest) -> tantivy::Result<RoaringBitmap> {
-        let mut found = RoaringBitmap::new();
+    fn source(&self, test: &TextTest, bound: Bound) -> tantivy::Result<Bounded> {
+        let mut found = Bounded::exact(RoaringBitmap::new());
         let mut undecided = self.all.clone();
         for key in self.source_tags {
             if undecided.is_empty() {
                 break;
             }
             let having = self.term(&Token::tag_key(self.table, key))? & &undecided;
-            found |= self.values(&Token::tag(self.table, key, ""), test)? & &having;
+            let passing = self.property(Property::Tag(key), test, bound)?;
+            found.documents |= passing.documents & &having;
+            found.exact &= passing.exact;
             undecided -= having;
         }
         if test.matches("") {
-            found |= undecided;
+            found.documents |= undecided;
         }
         Ok(found)
     }
 
     fn exists(&self, subject: &TextSubject) -> tantivy::Result<RoaringBitmap> {
         match subject {
-            TextSubject::Measurement => Ok(self.all.clone()),
+            TextSubject::Measurement | TextSubject::Any => Ok(self.all.clone()),
             TextSubject::Tag(key) => self.term(&Token::tag_key(self.table, key)),
             TextSubject::Attribute(key) => self.term(&Token::attribute_key(self.table, key)),
             TextSubject::Source => {

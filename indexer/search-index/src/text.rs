@@ -1,13 +1,14 @@
 //! Tests of a text, checked and compiled: what a subject's value must be, begin or end with, fit, say or be close to.
 //!
-//! A test is asked of every distinct value of a subject, once for each search, and of the values of fresh timelines. So
-//! it borrows, and allocates only to look at words.
+//! Words and close texts are looked up in the index. Other tests are asked of every distinct value of a subject, once for
+//! each search; all of them of the values of fresh timelines. So a test borrows, and allocates only to look at words.
 
-use std::ops::RangeBounds;
+use std::ops::{Range, RangeBounds};
 use std::sync::{Arc, LazyLock};
 
-use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder};
+use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder, SINK_STATE};
 use regex::bytes::{Regex, RegexBuilder};
+use tantivy_fst::Automaton;
 
 use crate::condition::{
     DISTANCE_MAX, FUZZY_BYTES_MAX, FUZZY_STATES_MAX, NumberRange, PATTERN_BYTES_MAX, REGEX_BYTES_MAX,
@@ -43,6 +44,15 @@ pub(crate) enum TextTest {
 pub(crate) enum Word {
     Same(String),
     Close(Close),
+}
+
+/// A word of a text.
+#[derive(Debug)]
+pub(crate) struct WordAt {
+    /// In small letters.
+    pub(crate) word: String,
+    /// Which bytes of the text it is.
+    pub(crate) at: Range<usize>,
 }
 
 /// A text that few edits make of another. An edit inserts, removes or replaces a character, or swaps two neighbours.
@@ -104,14 +114,11 @@ impl TextTest {
             Self::Suffix(suffix) => text.ends_with(suffix.as_bytes()),
             Self::Pattern { regex, prefix } => text.starts_with(prefix.as_bytes()) && regex.is_match(text),
             Self::Close(close) => !text.is_empty() && close.to(text),
-            Self::Words(asked) => {
-                let found = words_of(text);
-                asked.iter().all(|word| found.iter().any(|found| word.is(found)))
+            Self::Words(asked) => say_all(asked, read(text).into_iter()),
+            Self::Phrase(asked) => {
+                let found: Vec<WordAt> = read(text).into_iter().flat_map(words_at).collect();
+                phrases(asked, &found).next().is_some()
             }
-            Self::Phrase(asked) => words_of(text).windows(asked.len()).any(|found| {
-                let mut pairs = asked.iter().zip(found);
-                pairs.all(|(word, found)| word.is(found))
-            }),
             Self::Number(range) => read(text)
                 .and_then(number)
                 .is_some_and(|number| range.contains(number)),
@@ -127,12 +134,40 @@ impl NumberRange {
 }
 
 impl Word {
-    fn is(&self, word: &str) -> bool {
+    /// Whether a word of a text passes for it.
+    pub(crate) fn is(&self, word: &str) -> bool {
+        self.edits(word).is_some()
+    }
+
+    /// How many edits make it of a word of a text, if they are few enough.
+    pub(crate) fn edits(&self, word: &str) -> Option<u8> {
         match self {
-            Self::Same(asked) => asked == word,
-            Self::Close(close) => close.to(word.as_bytes()),
+            Self::Same(asked) => (asked == word).then_some(0),
+            Self::Close(close) => close.edits(word.as_bytes()),
         }
     }
+}
+
+/// Whether some texts together say all words that are asked for.
+pub(crate) fn say_all<'a>(asked: &[Word], texts: impl Iterator<Item = &'a str>) -> bool {
+    let mut missing: Vec<&Word> = asked.iter().collect();
+    for found in texts.flat_map(words) {
+        missing.retain(|word| !word.is(&found));
+        if missing.is_empty() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Where words of a text follow each other as those that are asked for: the numbers of the first ones.
+pub(crate) fn phrases(asked: &[Word], found: &[WordAt]) -> impl Iterator<Item = usize> {
+    let places = found.windows(asked.len()).enumerate();
+    let fits = places.filter(|(_, found)| {
+        let mut pairs = asked.iter().zip(*found);
+        pairs.all(|(word, found)| word.is(&found.word))
+    });
+    fits.map(|(at, _)| at)
 }
 
 impl Close {
@@ -162,7 +197,23 @@ impl Close {
     }
 
     fn to(&self, text: &[u8]) -> bool {
-        matches!(self.automaton.eval(text), Distance::Exact(edits) if edits <= self.edits_max)
+        self.edits(text).is_some()
+    }
+
+    fn edits(&self, text: &[u8]) -> Option<u8> {
+        self.within(self.automaton.eval(text))
+    }
+
+    fn within(&self, distance: Distance) -> Option<u8> {
+        match distance {
+            Distance::Exact(edits) if edits <= self.edits_max => Some(edits),
+            _ => None,
+        }
+    }
+
+    /// Walks the dictionary's terms that begin with some bytes and go on with a close text.
+    pub(crate) fn behind<'a>(&'a self, prefix: &'a [u8]) -> CloseTerm<'a> {
+        CloseTerm { close: self, prefix }
     }
 }
 
@@ -174,15 +225,71 @@ impl std::fmt::Debug for Close {
     }
 }
 
-/// The words of a text: letters and digits without a break, in small letters.
-fn words(text: &str) -> impl Iterator<Item = String> {
-    let parts = text.split(|c: char| !c.is_alphanumeric());
-    parts.filter(|part| !part.is_empty()).map(str::to_lowercase)
+/// The automaton of terms that begin with some bytes and go on with a text close to another.
+pub(crate) struct CloseTerm<'a> {
+    close: &'a Close,
+    prefix: &'a [u8],
 }
 
-/// The words of a value.
-fn words_of(text: &[u8]) -> Vec<String> {
-    read(text).map(words).into_iter().flatten().collect()
+/// How far a walk along a term has come.
+#[derive(Clone, Copy)]
+pub(crate) enum CloseState {
+    /// So many bytes of the prefix were there.
+    Prefix(usize),
+    /// Behind the prefix.
+    Text(u32),
+    /// Nothing that follows can pass.
+    Nowhere,
+}
+
+impl Automaton for CloseTerm<'_> {
+    type State = CloseState;
+
+    fn start(&self) -> CloseState {
+        CloseState::Prefix(0)
+    }
+
+    fn is_match(&self, state: &CloseState) -> bool {
+        match state {
+            CloseState::Text(state) => self.close.within(self.close.automaton.distance(*state)).is_some(),
+            CloseState::Prefix(_) | CloseState::Nowhere => false,
+        }
+    }
+
+    fn can_match(&self, state: &CloseState) -> bool {
+        !matches!(state, CloseState::Nowhere | CloseState::Text(SINK_STATE))
+    }
+
+    fn accept(&self, state: &CloseState, byte: u8) -> CloseState {
+        match *state {
+            CloseState::Prefix(at) if self.prefix[at] != byte => CloseState::Nowhere,
+            CloseState::Prefix(at) if at + 1 == self.prefix.len() => {
+                CloseState::Text(self.close.automaton.initial_state())
+            }
+            CloseState::Prefix(at) => CloseState::Prefix(at + 1),
+            CloseState::Text(state) => CloseState::Text(self.close.automaton.transition(state, byte)),
+            CloseState::Nowhere => CloseState::Nowhere,
+        }
+    }
+}
+
+/// The words of a text: letters and digits without a break, in small letters.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = String> {
+    words_at(text).map(|found| found.word)
+}
+
+/// The words of a text, with their places.
+pub(crate) fn words_at(text: &str) -> impl Iterator<Item = WordAt> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let start = from + text[from..].find(char::is_alphanumeric)?;
+        let length = text[start..].find(|c: char| !c.is_alphanumeric());
+        from = length.map_or(text.len(), |length| start + length);
+        Some(WordAt {
+            word: text[start..from].to_lowercase(),
+            at: start..from,
+        })
+    })
 }
 
 /// Values in the index are texts; what is not cannot pass.

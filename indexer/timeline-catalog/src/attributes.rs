@@ -1,6 +1,11 @@
 //! Attributes: what people add to a timeline and change later. They are not part of its identity.
+//!
+//! A value has one of seven types. All timelines of a table give a key the same type (`types` sees to that), so that a
+//! range or a distance asked of a key means something on each of them.
 
 use std::collections::BTreeMap;
+
+use tideline_model::Timestamp;
 
 use crate::{CatalogError, Result};
 
@@ -8,8 +13,10 @@ use crate::{CatalogError, Result};
 pub const ATTRIBUTES_MAX: usize = 64;
 /// Longest attribute key, in bytes.
 pub const ATTRIBUTE_KEY_BYTES_MAX: usize = 256;
-/// Longest text value, in bytes.
+/// Longest text value, and longest list of texts with all of them together, in bytes.
 pub const ATTRIBUTE_TEXT_BYTES_MAX: usize = 4 << 10;
+/// Most values of a list.
+pub const LIST_VALUES_MAX: usize = 256;
 
 /// The attributes of a timeline, by key.
 pub type Attributes = BTreeMap<String, AttributeValue>;
@@ -23,6 +30,99 @@ pub enum AttributeValue {
     Number(f64),
     /// True or false.
     Boolean(bool),
+    /// An instant.
+    Time(Timestamp),
+    /// A place on the earth.
+    Point(GeoPoint),
+    /// Texts in an order, at least one.
+    Texts(Vec<String>),
+    /// Finite doubles in an order, at least one.
+    Numbers(Vec<f64>),
+}
+
+/// What kind of value an attribute has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AttributeType {
+    /// [`AttributeValue::Text`].
+    Text,
+    /// [`AttributeValue::Number`].
+    Number,
+    /// [`AttributeValue::Boolean`].
+    Boolean,
+    /// [`AttributeValue::Time`].
+    Time,
+    /// [`AttributeValue::Point`].
+    Point,
+    /// [`AttributeValue::Texts`].
+    Texts,
+    /// [`AttributeValue::Numbers`].
+    Numbers,
+}
+
+/// A place on the earth, in degrees (WGS 84).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GeoPoint {
+    latitude: f64,
+    longitude: f64,
+}
+
+impl GeoPoint {
+    /// A place; `None` when the latitude is not within ±90 or the longitude not within ±180.
+    pub fn new(latitude: f64, longitude: f64) -> Option<Self> {
+        let is_place = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
+        is_place.then_some(Self { latitude, longitude })
+    }
+
+    /// Degrees north of the equator, -90 to 90.
+    pub fn latitude(self) -> f64 {
+        self.latitude
+    }
+
+    /// Degrees east of Greenwich, -180 to 180; both ends are the same meridian.
+    pub fn longitude(self) -> f64 {
+        self.longitude
+    }
+}
+
+impl AttributeType {
+    /// Every type.
+    pub const ALL: [Self; 7] = [
+        Self::Text,
+        Self::Number,
+        Self::Boolean,
+        Self::Time,
+        Self::Point,
+        Self::Texts,
+        Self::Numbers,
+    ];
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "string",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::Time => "time",
+            Self::Point => "geo point",
+            Self::Texts => "list of strings",
+            Self::Numbers => "list of numbers",
+        }
+    }
+}
+
+impl AttributeValue {
+    /// Its type.
+    pub fn kind(&self) -> AttributeType {
+        match self {
+            Self::Text(_) => AttributeType::Text,
+            Self::Number(_) => AttributeType::Number,
+            Self::Boolean(_) => AttributeType::Boolean,
+            Self::Time(_) => AttributeType::Time,
+            Self::Point(_) => AttributeType::Point,
+            Self::Texts(_) => AttributeType::Texts,
+            Self::Numbers(_) => AttributeType::Numbers,
+        }
+    }
 }
 
 /// Applies changes to attributes: `Some` sets, `None` removes; a missing key to remove is no error.
@@ -61,14 +161,31 @@ fn check(key: &str, value: Option<&AttributeValue>) -> Result<()> {
     if key.is_empty() {
         return invalid("has an empty key");
     }
+    let values = |count: usize| limit("values of a list", LIST_VALUES_MAX, count);
     match value {
         Some(AttributeValue::Text(text)) => {
             limit("bytes of an attribute text", ATTRIBUTE_TEXT_BYTES_MAX, text.len())
         }
         Some(AttributeValue::Number(number)) if !number.is_finite() => invalid("is not a finite number"),
+        Some(AttributeValue::Texts(texts)) if texts.is_empty() => invalid(EMPTY_LIST),
+        Some(AttributeValue::Numbers(numbers)) if numbers.is_empty() => invalid(EMPTY_LIST),
+        Some(AttributeValue::Texts(texts)) => {
+            values(texts.len())?;
+            let bytes = texts.iter().map(String::len).sum();
+            limit("bytes of a list of texts", ATTRIBUTE_TEXT_BYTES_MAX, bytes)
+        }
+        Some(AttributeValue::Numbers(numbers)) => {
+            values(numbers.len())?;
+            if numbers.iter().any(|number| !number.is_finite()) {
+                return invalid("holds what is not a finite number");
+            }
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
+
+const EMPTY_LIST: &str = "is an empty list; remove it instead";
 
 fn limit(what: &'static str, limit: usize, actual: usize) -> Result<()> {
     if actual > limit {
@@ -109,6 +226,19 @@ mod tests {
             ),
             (change("0", text(4_097)), "of 4097 is over the limit of 4096"),
             (change("0", Some(AttributeValue::Number(f64::NAN))), "finite"),
+            (change("0", Some(AttributeValue::Texts(Vec::new()))), "empty list"),
+            (
+                change("0", Some(AttributeValue::Numbers(vec![1.0; 257]))),
+                "values of a list of 257 is over the limit of 256",
+            ),
+            (
+                change("0", Some(AttributeValue::Numbers(vec![1.0, f64::INFINITY]))),
+                "finite",
+            ),
+            (
+                change("0", Some(AttributeValue::Texts(vec!["x".repeat(2_049); 2]))),
+                "bytes of a list of texts of 4098 is over the limit of 4096",
+            ),
         ] {
             let error = apply(&mut attributes, &bad).expect_err(said).to_string();
             assert!(error.contains(said), "{error}");

@@ -5,6 +5,7 @@ use tideline_key_codec::timeline_id;
 use tideline_model::{Identity, Ordinal, TableId, TimelineId};
 
 use crate::reader::CatalogReader;
+use crate::searches::SavedSearches;
 use crate::state::State;
 use crate::{CatalogError, Result};
 
@@ -24,6 +25,7 @@ pub struct Catalog {
     pub(crate) state: RwLock<State>,
     /// Held while rows are written, so that an older row never lands on a newer one. Taken before `state`.
     pub(crate) writing: Mutex<()>,
+    pub(crate) searches: SavedSearches,
 }
 
 /// What a catalog is opened with.
@@ -57,12 +59,18 @@ impl Catalog {
             table,
             state: RwLock::new(State::new(source_tags, raw_key_cache_bytes)),
             writing: Mutex::new(()),
+            searches: SavedSearches::new(table),
         }
     }
 
     /// The table.
     pub fn table(&self) -> TableId {
         self.table
+    }
+
+    /// The conditions that people gave a name.
+    pub fn searches(&self) -> &SavedSearches {
+        &self.searches
     }
 
     /// Takes the lock for a batch of look-ups; see [`CatalogReader`] for what to beware of.

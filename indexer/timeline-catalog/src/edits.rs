@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 use tideline_model::Ordinal;
 
-use crate::attributes::Attributes;
+use crate::packed::Packed;
+use crate::types::TypeCounts;
 
 /// The edits of a table. Each has a number of its own, and a later one a higher number.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
     newest: u64,
+    pub(crate) types: TypeCounts,
     of: HashMap<Ordinal, Edited>,
     by_number: BTreeMap<u64, Ordinal>,
     /// Edits whose row is being written, or whose write failed or was overtaken: they may or may not be there after a
@@ -22,7 +24,7 @@ pub(crate) struct Edits {
 #[derive(Debug, Clone)]
 pub(crate) struct Edited {
     pub(crate) number: u64,
-    pub(crate) attributes: Attributes,
+    pub(crate) attributes: Packed,
 }
 
 impl Edits {
@@ -40,8 +42,10 @@ impl Edits {
     pub(crate) fn set(&mut self, ordinal: Ordinal, edited: Edited) {
         self.newest = self.newest.max(edited.number);
         self.by_number.insert(edited.number, ordinal);
+        self.types.add(&edited.attributes);
         if let Some(before) = self.of.insert(ordinal, edited) {
             self.by_number.remove(&before.number);
+            self.types.remove(&before.attributes);
         }
     }
 
@@ -51,7 +55,7 @@ impl Edits {
         if self.of.contains_key(&ordinal) {
             let edited = Edited {
                 number: self.newest + 1,
-                attributes: Attributes::new(),
+                attributes: Packed::default(),
             };
             self.set(ordinal, edited);
         }
@@ -84,13 +88,16 @@ impl Edits {
         first_in_doubt.map_or(self.newest, |number| number - 1)
     }
 
-    /// Resident bytes, attributes estimated.
+    /// Resident bytes, the tree estimated.
     pub(crate) fn memory_bytes(&self) -> usize {
-        /// A key, a value and their place in the tree.
-        const ATTRIBUTE_BYTES: usize = 96;
         /// A number, an ordinal and their place in the tree.
         const NUMBER_BYTES: usize = 24;
-        let attributes: usize = self.of.values().map(|edited| edited.attributes.len()).sum();
-        self.of.allocation_size() + attributes * ATTRIBUTE_BYTES + self.by_number.len() * NUMBER_BYTES
+        let attributes: usize = self
+            .of
+            .values()
+            .map(|edited| edited.attributes.memory_bytes())
+            .sum();
+        let numbers = self.by_number.len() * NUMBER_BYTES;
+        self.of.allocation_size() + attributes + numbers + self.types.memory_bytes()
     }
 }

@@ -53,6 +53,27 @@ pub enum CatalogError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A value of another type than its key has.
+    #[error(
+        "attribute {key:?} is a {has} on {timelines} other timelines of this table, and a {given} was given; \
+         a key has one type, so give a {has} or take another key"
+    )]
+    MixedAttribute {
+        /// The key.
+        key: String,
+        /// The type it has.
+        has: &'static str,
+        /// How many other timelines have it.
+        timelines: u32,
+        /// The type that was given.
+        given: &'static str,
+    },
+    /// The row of a saved search is not what was written.
+    #[error("the row of saved search {0:?} is damaged")]
+    DamagedSearch(String),
+    /// A name that a search cannot have.
+    #[error("{0:?} is no name of a search: 1 to 128 letters, digits, dots, dashes and underscores")]
+    InvalidSearchName(String),
     /// Source tags cannot change once a timeline has been named by them.
     #[error("source tags are fixed by the first write")]
     SourceTagsFixed,

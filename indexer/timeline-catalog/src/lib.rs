@@ -11,10 +11,15 @@
 //! | [`catalog`] | [`Catalog`]: register, announce, adopt, remove |
 //! | [`reader`] | [`CatalogReader`] and [`Entry`]: many look-ups under one lock |
 //! | [`names`] | distinct measurements, tag keys and tag values, counted |
-//! | [`attributes`] | [`AttributeValue`], its limits |
-//! | `store` | load, save, edit and remove rows |
+//! | [`cardinality`] | how many names there are |
+//! | [`attributes`] | [`AttributeValue`], its types and limits |
+//! | [`types`] | which type each attribute key has |
+//! | [`value`] | the bytes of a value, and [`AttributeRef`], a value in memory |
+//! | [`searches`] | [`SavedSearches`]: conditions with a name |
+//! | [`editing`] | attributes are set and removed |
+//! | `store` | load, save and remove rows |
 //! | `row` | the stored form |
-//! | `state` | the arrays; `symbols`, `raw_keys` and `edits` are parts of it |
+//! | `state` | the arrays; `symbols`, `raw_keys`, `edits` and `packed` are parts of it |
 //!
 //! # The life of a timeline
 //!
@@ -37,23 +42,33 @@
 #![doc = include_str!("../FORMAT.md")]
 
 pub mod attributes;
+pub mod cardinality;
 pub mod catalog;
+pub mod editing;
 pub mod error;
 pub mod names;
 pub mod reader;
+pub mod searches;
+pub mod types;
+pub mod value;
 
 mod edits;
+mod packed;
 mod raw_keys;
 mod row;
 mod state;
 mod store;
 mod symbols;
 
-pub use attributes::{AttributeValue, Attributes};
+pub use attributes::{AttributeType, AttributeValue, Attributes, GeoPoint};
 pub use catalog::{Catalog, CatalogOptions, IDENTITY_BYTES_MAX, Registered};
+pub use editing::AttributeChanges;
 pub use error::CatalogError;
 pub use names::{CountedName, NameSelection};
 pub use reader::{CatalogReader, Entry};
+pub use searches::SavedSearches;
+pub use types::CountedKey;
+pub use value::AttributeRef;
 
 /// The result of a catalog call.
 pub type Result<T> = std::result::Result<T, CatalogError>;

@@ -7,6 +7,8 @@ use tideline_model::{Ordinal, TimelineId};
 use crate::attributes::Attributes;
 use crate::names::{self, CountedName, NameSelection};
 use crate::state::{Stage, State};
+use crate::types::CountedKey;
+use crate::value::AttributeRef;
 
 /// Holds the catalog's lock for reading, for a whole batch of look-ups.
 ///
@@ -143,6 +145,43 @@ impl CatalogReader<'_> {
         let counts = tag.values.iter().map(|(value, count)| (*value, *count));
         names::select(&self.state.symbols, counts, selection)
     }
+
+    /// Whether a visible timeline has this measurement.
+    pub fn has_measurement(&self, name: &str) -> bool {
+        let symbol = self.state.symbols.get(name);
+        symbol.is_some_and(|name| self.state.names.measurements.contains_key(&name))
+    }
+
+    /// Whether a visible timeline has this tag.
+    pub fn has_tag_key(&self, key: &str) -> bool {
+        let symbol = self.state.symbols.get(key);
+        symbol.is_some_and(|key| self.state.names.tags.contains_key(&key))
+    }
+
+    /// Whether a timeline has this attribute.
+    pub fn has_attribute_key(&self, key: &str) -> bool {
+        let symbol = self.state.symbols.get(key);
+        symbol.is_some_and(|key| self.state.edits.types.has(key))
+    }
+
+    /// Every measurement with how many timelines have it, in no order.
+    pub fn measurement_counts(&self) -> impl Iterator<Item = (&str, u32)> {
+        let counts = self.state.names.measurements.iter();
+        counts.map(|(name, count)| (self.state.symbols.text(*name), *count))
+    }
+
+    /// Every value of a tag with how many timelines bear it, in no order.
+    pub fn tag_counts(&self, key: &str) -> impl Iterator<Item = (&str, u32)> {
+        let key = self.state.symbols.get(key);
+        let tag = key.and_then(|key| self.state.names.tags.get(&key));
+        let counts = tag.into_iter().flat_map(|tag| &tag.values);
+        counts.map(|(value, count)| (self.state.symbols.text(*value), *count))
+    }
+
+    /// Attribute keys in byte order, with the types of their values.
+    pub fn attribute_keys(&self) -> Vec<CountedKey> {
+        self.state.edits.types.keys(&self.state.symbols)
+    }
 }
 
 /// A visible timeline.
@@ -183,9 +222,20 @@ impl<'a> Entry<'a> {
         self.state.tag(self.ordinal, key)
     }
 
-    /// Its attributes, by key; `None` when it was never edited.
-    pub fn attributes(&self) -> Option<&'a Attributes> {
-        let edited = self.state.edits.of(self.ordinal)?;
-        Some(&edited.attributes)
+    /// The value of an attribute; `None` where it is missing.
+    pub fn attribute(&self, key: &str) -> Option<AttributeRef<'a>> {
+        self.state.attribute(self.ordinal, key)
+    }
+
+    /// Its attributes, sorted by key.
+    pub fn attributes(&self) -> impl Iterator<Item = (&'a str, AttributeRef<'a>)> + use<'a> {
+        self.state.attributes(self.ordinal)
+    }
+
+    /// Its attributes, as a map that stands alone.
+    pub fn owned_attributes(&self) -> Attributes {
+        let all = self.attributes();
+        all.map(|(key, value)| (key.to_owned(), value.to_value()))
+            .collect()
     }
 }

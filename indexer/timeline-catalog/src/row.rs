@@ -3,17 +3,16 @@
 use tideline_model::{Ordinal, TimelineId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::attributes::{AttributeValue, Attributes};
+use crate::attributes::Attributes;
+use crate::value::{Parts, is_of_version_1, put_number, put_text, put_value};
 use crate::{CatalogError, Result};
 
-/// The layout that is written.
-const VERSION: u8 = 1;
+/// Rows whose attributes are texts, numbers and booleans only: what older builds read.
+const VERSION_1: u8 = 1;
+/// Rows with attributes of any type.
+const VERSION_2: u8 = 2;
 /// Bytes of the checksum at the end.
 const CHECKSUM_BYTES: usize = 4;
-
-const KIND_TEXT: u8 = 1;
-const KIND_NUMBER: u8 = 2;
-const KIND_BOOLEAN: u8 = 3;
 
 /// What a row says, its texts borrowed.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +29,11 @@ pub(crate) struct Row<'a> {
 impl<'a> Row<'a> {
     /// The bytes to store for the timeline `id`.
     pub(crate) fn encode(&self, id: TimelineId) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let is_plain = self
+            .attributes
+            .values()
+            .all(|value| is_of_version_1(value.kind()));
+        let mut out = vec![if is_plain { VERSION_1 } else { VERSION_2 }];
         put_number(&mut out, u64::from(self.ordinal.0));
         put_number(&mut out, self.edit);
         put_text(&mut out, self.measurement);
@@ -42,20 +45,7 @@ impl<'a> Row<'a> {
         put_number(&mut out, self.attributes.len() as u64);
         for (key, value) in &self.attributes {
             put_text(&mut out, key);
-            match value {
-                AttributeValue::Text(text) => {
-                    out.push(KIND_TEXT);
-                    put_text(&mut out, text);
-                }
-                AttributeValue::Number(number) => {
-                    out.push(KIND_NUMBER);
-                    out.extend_from_slice(&number.to_le_bytes());
-                }
-                AttributeValue::Boolean(boolean) => {
-                    out.push(KIND_BOOLEAN);
-                    out.push(u8::from(*boolean));
-                }
-            }
+            put_value(&mut out, value);
         }
         let checksum = checksum(id, &out);
         out.extend_from_slice(&checksum);
@@ -72,9 +62,9 @@ impl<'a> Row<'a> {
             return Err(damaged("wrong checksum"));
         }
         match content.first() {
-            Some(&VERSION) => {
+            Some(version @ &(VERSION_1 | VERSION_2)) => {
                 let mut parts = Parts { rest: &content[1..] };
-                let row = parts.row().ok_or(damaged("malformed"))?;
+                let row = read(&mut parts, *version).ok_or(damaged("malformed"))?;
                 if parts.rest.is_empty() {
                     Ok(row)
                 } else {
@@ -90,103 +80,48 @@ fn checksum(id: TimelineId, content: &[u8]) -> [u8; CHECKSUM_BYTES] {
     (xxh3_64_with_seed(content, id.low()) as u32).to_le_bytes()
 }
 
-fn put_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-fn put_text(out: &mut Vec<u8>, text: &str) {
-    put_number(out, text.len() as u64);
-    out.extend_from_slice(text.as_bytes());
-}
-
-/// Takes the parts of a row off the front; `None` when they are not there.
-struct Parts<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Parts<'a> {
-    fn row(&mut self) -> Option<Row<'a>> {
-        let ordinal = Ordinal(u32::try_from(self.number()?).ok()?);
-        let edit = self.number()?;
-        let measurement = self.text()?;
-        let tag_count = self.number()?;
-        let mut tags: Vec<(&str, &str)> = Vec::new();
-        for _ in 0..tag_count {
-            let (key, value) = (self.text()?, self.text()?);
-            let in_order = tags.last().is_none_or(|(before, _)| *before < key);
-            if key.is_empty() || value.is_empty() || !in_order {
-                return None;
-            }
-            tags.push((key, value));
+/// Takes a row off the front; `None` when it is not there.
+fn read<'a>(parts: &mut Parts<'a>, version: u8) -> Option<Row<'a>> {
+    let ordinal = Ordinal(u32::try_from(parts.number()?).ok()?);
+    let edit = parts.number()?;
+    let measurement = parts.text()?;
+    let tag_count = parts.number()?;
+    let mut tags: Vec<(&str, &str)> = Vec::new();
+    for _ in 0..tag_count {
+        let (key, value) = (parts.text()?, parts.text()?);
+        let in_order = tags.last().is_none_or(|(before, _)| *before < key);
+        if key.is_empty() || value.is_empty() || !in_order {
+            return None;
         }
-        let attribute_count = self.number()?;
-        let mut attributes = Attributes::new();
-        for _ in 0..attribute_count {
-            let key = self.text()?;
-            attributes.insert(key.to_owned(), self.attribute()?);
+        tags.push((key, value));
+    }
+    let attribute_count = parts.number()?;
+    let mut attributes = Attributes::new();
+    for _ in 0..attribute_count {
+        let (key, value) = (parts.text()?, parts.value()?);
+        if version == VERSION_1 && !is_of_version_1(value.kind()) {
+            return None;
         }
-        let complete = !measurement.is_empty() && attributes.len() as u64 == attribute_count;
-        complete.then_some(Row {
-            ordinal,
-            edit,
-            measurement,
-            tags,
-            attributes,
-        })
+        attributes.insert(key.to_owned(), value.to_value());
     }
-
-    fn attribute(&mut self) -> Option<AttributeValue> {
-        match self.bytes(1)? {
-            [KIND_TEXT] => Some(AttributeValue::Text(self.text()?.to_owned())),
-            [KIND_NUMBER] => {
-                let bits = self.bytes(8)?.try_into().ok()?;
-                Some(AttributeValue::Number(f64::from_le_bytes(bits)))
-            }
-            [KIND_BOOLEAN] => match self.bytes(1)? {
-                [flag @ 0..=1] => Some(AttributeValue::Boolean(*flag == 1)),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    fn text(&mut self) -> Option<&'a str> {
-        let length = usize::try_from(self.number()?).ok()?;
-        std::str::from_utf8(self.bytes(length)?).ok()
-    }
-
-    fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(length)?;
-        self.rest = rest;
-        Some(taken)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let [byte] = *self.bytes(1)? else { return None };
-            let part = u64::from(byte & 0x7f);
-            if part << shift >> shift != part {
-                return None;
-            }
-            number |= part << shift;
-            if byte < 0x80 {
-                return Some(number);
-            }
-        }
-        None
-    }
+    let complete = !measurement.is_empty() && attributes.len() as u64 == attribute_count;
+    complete.then_some(Row {
+        ordinal,
+        edit,
+        measurement,
+        tags,
+        attributes,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use tideline_model::Timestamp;
+
     use super::*;
+    use crate::attributes::{AttributeValue, GeoPoint};
 
     const ID: TimelineId = TimelineId(*b"0123456789abcdef");
 
@@ -215,11 +150,60 @@ mod tests {
         assert_eq!(Row::decode(ID, &golden).expect("golden"), sample());
     }
 
+    fn typed() -> Row<'static> {
+        Row {
+            attributes: Attributes::from([
+                (
+                    "at".to_owned(),
+                    AttributeValue::Point(GeoPoint::new(52.5, -0.25).expect("a place")),
+                ),
+                (
+                    "born".to_owned(),
+                    AttributeValue::Time(Timestamp::from_nanos_clamped(-2)),
+                ),
+                (
+                    "labels".to_owned(),
+                    AttributeValue::Texts(vec!["a".to_owned(), String::new()]),
+                ),
+                ("on".to_owned(), AttributeValue::Boolean(false)),
+                ("ports".to_owned(), AttributeValue::Numbers(vec![1.0, 0.0])),
+            ]),
+            ..sample()
+        }
+    }
+
+    /// As `golden_row`, with every type that version 2 added.
+    #[test]
+    fn golden_row_of_version_2() {
+        let mut golden: Vec<u8> = vec![2, 0xac, 0x02, 7, 3];
+        golden.extend_from_slice(b"cpu\x02\x02dc\x01x\x04host\x02\xc3\xa4\x05");
+        golden.extend_from_slice(b"\x02at\x05\0\0\0\0\0\x40\x4a\x40\0\0\0\0\0\0\xd0\xbf");
+        golden.extend_from_slice(b"\x04born\x04\xfe\xff\xff\xff\xff\xff\xff\xff");
+        golden.extend_from_slice(b"\x06labels\x06\x03\x01a\0\x02on\x03\0");
+        golden.extend_from_slice(b"\x05ports\x07\x10\0\0\0\0\0\0\xf0\x3f\0\0\0\0\0\0\0\0");
+        golden.extend_from_slice(&[183, 95, 56, 240]);
+        assert_eq!(typed().encode(ID), golden);
+        assert_eq!(Row::decode(ID, &golden).expect("golden"), typed());
+        golden[0] = VERSION_1;
+        let content = golden.len() - CHECKSUM_BYTES;
+        let sum = checksum(ID, &golden[..content]);
+        golden[content..].copy_from_slice(&sum);
+        assert!(
+            Row::decode(ID, &golden).is_err(),
+            "version 1 never had these types"
+        );
+    }
+
     #[test]
     fn every_flipped_bit_and_every_cut_is_seen() {
-        let bytes = sample().encode(ID);
+        for row in [sample(), typed()] {
+            changes_are_seen(&row.encode(ID));
+        }
+    }
+
+    fn changes_are_seen(bytes: &[u8]) {
         for at in 0..bytes.len() * 8 {
-            let mut flipped = bytes.clone();
+            let mut flipped = bytes.to_vec();
             flipped[at / 8] ^= 1 << (at % 8);
             assert!(Row::decode(ID, &flipped).is_err(), "bit {at}");
         }
@@ -227,7 +211,7 @@ mod tests {
             assert!(Row::decode(ID, &bytes[..length]).is_err(), "cut at {length}");
         }
         assert!(
-            Row::decode(TimelineId::MAX, &bytes).is_err(),
+            Row::decode(TimelineId::MAX, bytes).is_err(),
             "a row belongs to its key"
         );
     }
@@ -255,8 +239,11 @@ mod tests {
         }
 
         #[test]
-        fn any_content_behind_a_right_checksum_is_read_or_refused(mut content in any::<Vec<u8>>()) {
-            content.insert(0, VERSION);
+        fn any_content_behind_a_right_checksum_is_read_or_refused(
+            mut content in any::<Vec<u8>>(),
+            version in VERSION_1..=VERSION_2,
+        ) {
+            content.insert(0, version);
             let sum = checksum(ID, &content);
             content.extend_from_slice(&sum);
             if let Ok(row) = Row::decode(ID, &content) {

@@ -11,12 +11,14 @@ use roaring::RoaringBitmap;
 use tideline_model::{Ordinal, TimelineId};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::attributes::Attributes;
+use crate::attributes::{AttributeType, Attributes};
 use crate::edits::{Edited, Edits};
 use crate::names::NameCounts;
+use crate::packed::Packed;
 use crate::raw_keys::RawKeyCache;
 use crate::row::Row;
 use crate::symbols::{Symbol, SymbolTable};
+use crate::value::AttributeRef;
 use crate::{CatalogError, Result};
 
 /// Everything that one lock guards.
@@ -227,12 +229,37 @@ impl State {
     }
 
     /// Makes a timeline that was read from its row visible.
-    pub(crate) fn set_loaded(&mut self, ordinal: Ordinal, edit: u64, attributes: Attributes) {
+    pub(crate) fn set_loaded(&mut self, ordinal: Ordinal, edit: u64, attributes: &Attributes) -> Result<()> {
         self.set_visible(ordinal, Stage::Saved);
         if edit > 0 {
-            let number = edit;
-            self.edits.set(ordinal, Edited { number, attributes });
+            let edited = self.edited(edit, attributes)?;
+            self.edits.set(ordinal, edited);
         }
+        Ok(())
+    }
+
+    /// The edit of this number, after which a timeline has these attributes.
+    pub(crate) fn edited(&mut self, number: u64, attributes: &Attributes) -> Result<Edited> {
+        let attributes = Packed::new(attributes, &mut self.symbols)?;
+        Ok(Edited { number, attributes })
+    }
+
+    /// Refuses a value of a type that its key does not have in this table.
+    pub(crate) fn check_type(&self, ordinal: Ordinal, key: &str, given: AttributeType) -> Result<()> {
+        let own = self.attribute(ordinal, key).map(AttributeRef::kind);
+        self.edits.types.check(&self.symbols, key, own, given)
+    }
+
+    /// The value of one attribute of a timeline.
+    pub(crate) fn attribute(&self, ordinal: Ordinal, key: &str) -> Option<AttributeRef<'_>> {
+        self.edits.of(ordinal)?.attributes.get(self.symbols.get(key)?)
+    }
+
+    /// All attributes of a timeline, sorted by key.
+    pub(crate) fn attributes(&self, ordinal: Ordinal) -> impl Iterator<Item = (&str, AttributeRef<'_>)> {
+        let all = self.edits.of(ordinal).into_iter();
+        all.flat_map(|edited| edited.attributes.iter())
+            .map(|(key, value)| (self.symbols.text(key), value))
     }
 
     fn set_visible(&mut self, ordinal: Ordinal, stage: Stage) {
@@ -309,7 +336,7 @@ impl State {
             edit: edited.map_or(0, |edited| edited.number),
             measurement: self.measurement(ordinal),
             tags: self.tags(ordinal).collect(),
-            attributes: edited.map_or_else(Attributes::new, |edited| edited.attributes.clone()),
+            attributes: edited.map_or_else(Attributes::new, |edited| edited.attributes.unpack(&self.symbols)),
         }
     }
 
@@ -322,7 +349,7 @@ impl State {
         &self.values[start..][..self.shape(ordinal).keys.len()]
     }
 
-    /// Resident bytes, attributes estimated.
+    /// Resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let shapes: usize = self.shapes.iter().map(|shape| size_of_val(&*shape.keys)).sum();
         self.symbols.memory_bytes()

@@ -1,6 +1,4 @@
-//! The catalog's rows in the backend: load, save, edit, remove.
-
-use std::collections::BTreeMap;
+//! The catalog's rows in the backend: load, save, remove.
 
 use bytes::Bytes;
 use roaring::RoaringBitmap;
@@ -10,10 +8,9 @@ use tideline_backend::{
 use tideline_key_codec::{catalog_key, catalog_partition, parse_catalog_key, space, table_rows};
 use tideline_model::{Ordinal, TableId};
 
-use crate::attributes::{self, AttributeValue, Attributes};
 use crate::catalog::{Catalog, CatalogOptions};
-use crate::edits::Edited;
 use crate::row::Row;
+use crate::searches::SavedSearches;
 use crate::state::State;
 use crate::{CatalogError, Result};
 
@@ -31,11 +28,12 @@ impl Catalog {
                 let (_, id) = key.ok_or(CatalogError::DamagedKey(stored.key.len()))?;
                 let row = Row::decode(id, &stored.value)?;
                 state.insert(id, row.ordinal, row.measurement, row.tags.iter().copied())?;
-                state.set_loaded(row.ordinal, row.edit, row.attributes);
+                state.set_loaded(row.ordinal, row.edit, &row.attributes)?;
             }
             Ok(())
         })?;
         drop(state);
+        catalog.searches.load(backend)?;
         Ok(catalog)
     }
 
@@ -109,66 +107,7 @@ impl Catalog {
         changes
     }
 
-    /// Changes attributes of a visible timeline and returns all it has then; durable and visible on return.
-    ///
-    /// `Some` sets, `None` removes, keys that are not named stay. The row is written at once, so a timeline
-    /// that was not yet saved is now. After a backend error the edit is not visible; whether it is after a
-    /// restart depends on the error's kind. An edit that a removal overtakes fails as for an unknown timeline.
-    pub fn set_attributes(
-        &self,
-        backend: &dyn Backend,
-        ordinal: Ordinal,
-        changes: &BTreeMap<String, Option<AttributeValue>>,
-        stamp: &mut dyn FnMut() -> Stamp,
-    ) -> Result<Attributes> {
-        let _writing = self.writing.lock();
-        let (mut edited, id, value) = {
-            let mut state = self.state.write();
-            state.removed_meanwhile.clear();
-            if !state.visible.contains(ordinal.0) {
-                return Err(CatalogError::UnknownTimeline(ordinal));
-            }
-            let mut row = state.row(ordinal);
-            attributes::apply(&mut row.attributes, changes)?;
-            row.edit = state.edits.newest() + 1;
-            let id = state.id(ordinal);
-            let value = row.encode(id);
-            let edited = Edited {
-                number: row.edit,
-                attributes: row.attributes,
-            };
-            state.edits.set_in_doubt(ordinal, edited.number);
-            (edited, id, value)
-        };
-        let change = RowChange {
-            key: Bytes::copy_from_slice(&catalog_key(self.table, id)),
-            value: Some(value.into()),
-        };
-        let written = backend.write(catalog_partition(id), &[change], stamp());
-        let mut state = self.state.write();
-        let overtaken = state.edits.newest() >= edited.number;
-        state.edits.pass(edited.number);
-        if state.removed_meanwhile.contains(ordinal.0) {
-            // What was just written is a row of before the removal: it stays in doubt until it is replaced.
-            return Err(CatalogError::UnknownTimeline(ordinal));
-        }
-        if let Err(error) = written {
-            state.set_unsaved(ordinal);
-            return Err(error.into());
-        }
-        if overtaken {
-            // The removal of another timeline has taken the number: the row shall say a higher one.
-            edited.number = state.edits.newest() + 1;
-            state.set_unsaved(ordinal);
-        } else {
-            state.set_saved(ordinal);
-        }
-        let all = edited.attributes.clone();
-        state.edits.set(ordinal, edited);
-        Ok(all)
-    }
-
-    /// Deletes all rows of a dropped table. May be repeated; nobody may save to the table any more.
+    /// Deletes all rows of a dropped table, saved searches too. May be repeated; nobody may save to the table any more.
     pub fn remove_all(backend: &dyn Backend, table: TableId, stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
         let page = PageLimit {
             rows_max: WRITE_ROWS_MAX,
@@ -182,19 +121,24 @@ impl Catalog {
             };
             let changes: Vec<RowChange> = rows.into_iter().map(delete).collect();
             Ok(backend.write(partition, &changes, stamp())?)
-        })
+        })?;
+        SavedSearches::remove_all(backend, table, stamp)
     }
 }
 
 /// What becomes of one timeline's row.
-struct Change {
-    ordinal: Ordinal,
-    partition: Partition,
-    row: RowChange,
+pub(crate) struct Change {
+    pub(crate) ordinal: Ordinal,
+    pub(crate) partition: Partition,
+    pub(crate) row: RowChange,
 }
 
 /// Writes changes, which are in key order, within the backend's limits.
-fn write_rows(backend: &dyn Backend, changes: &[Change], stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
+pub(crate) fn write_rows(
+    backend: &dyn Backend,
+    changes: &[Change],
+    stamp: &mut dyn FnMut() -> Stamp,
+) -> Result<()> {
     let mut batch: Vec<RowChange> = Vec::new();
     let mut batch_bytes = 0;
     let mut rest = changes.iter().peekable();

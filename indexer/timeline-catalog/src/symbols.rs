@@ -12,6 +12,17 @@ use crate::{CatalogError, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Symbol(u32);
 
+impl Symbol {
+    /// What [`from_bytes`](Self::from_bytes) reads.
+    pub(crate) fn to_bytes(self) -> [u8; 4] {
+        self.0.to_le_bytes()
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 4]) -> Self {
+        Self(u32::from_le_bytes(bytes))
+    }
+}
+
 /// Text to symbol and back. Symbols are dense and never removed.
 #[derive(Debug)]
 pub(crate) struct SymbolTable {

@@ -123,7 +123,7 @@ impl Engine {
         let reader = table.catalog.reader();
         let bare = |id: TimelineId| {
             let entry = reader.by_id(id).and_then(|ordinal| reader.entry(ordinal));
-            let attributes = entry.map(|entry| entry.attributes().is_none_or(|all| all.is_empty()));
+            let attributes = entry.map(|entry| entry.attributes().next().is_none());
             attributes.unwrap_or(false)
         };
         let may_go = |(id, seen): &(TimelineId, Option<tideline_series_store::Seen>)| match seen {

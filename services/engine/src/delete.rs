@@ -4,6 +4,7 @@
 //! comes back without attributes. A large selection is several deletes, one after another: after an error some may be
 //! done, and the same call again does the rest.
 
+use roaring::RoaringBitmap;
 use tideline_model::{Ordinal, TimeRange, TimelineId};
 use tideline_search_index::Condition;
 use tideline_series_store::{DELETE_TIMELINES_MAX, Delete};
@@ -90,27 +91,28 @@ impl Engine {
         Ok(self.catalogs.save_removals(&table.catalog)?)
     }
 
-    /// The ids of what is selected, rising.
-    fn resolve_ids(&self, table: &Table, selector: &TimelineSelector) -> Result<Vec<TimelineId>> {
-        let mut ids: Vec<TimelineId> = match selector {
-            TimelineSelector::Condition(condition) => {
-                let selected = self.select(table, condition)?;
-                let reader = table.catalog.reader();
-                selected
-                    .iter()
-                    .map(|ordinal| reader.id(Ordinal(ordinal)))
-                    .collect()
-            }
+    /// What is selected, as ordinals.
+    pub fn selected(&self, table: &Table, selector: &TimelineSelector) -> Result<RoaringBitmap> {
+        match selector {
+            TimelineSelector::Condition(condition) => self.select(table, condition),
             TimelineSelector::Ids(ids) => {
                 let reader = table.catalog.reader();
-                if let Some(unknown) = ids.iter().find(|id| reader.by_id(**id).is_none()) {
-                    return Err(EngineError::NoSuchTimeline(unknown.to_string()));
-                }
-                ids.clone()
+                let known = |id: &TimelineId| {
+                    let ordinal = reader.by_id(*id).map(|ordinal| ordinal.0);
+                    ordinal.ok_or_else(|| EngineError::NoSuchTimeline(id.to_string()))
+                };
+                ids.iter().map(known).collect()
             }
-        };
+        }
+    }
+
+    /// The ids of what is selected, rising.
+    fn resolve_ids(&self, table: &Table, selector: &TimelineSelector) -> Result<Vec<TimelineId>> {
+        let selected = self.selected(table, selector)?;
+        let reader = table.catalog.reader();
+        let ids = selected.iter().map(|ordinal| reader.id(Ordinal(ordinal)));
+        let mut ids: Vec<TimelineId> = ids.collect();
         ids.sort_unstable();
-        ids.dedup();
         Ok(ids)
     }
 }

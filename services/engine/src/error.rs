@@ -174,7 +174,9 @@ fn catalog_kind(error: &CatalogError) -> ErrorKind {
         CatalogError::Backend(error) => backend_kind(error.kind()),
         CatalogError::UnknownTimeline(_) => ErrorKind::NotFound,
         CatalogError::OverLimit { .. } => ErrorKind::OverLimit,
-        CatalogError::InvalidAttribute { .. } => ErrorKind::Invalid,
+        CatalogError::InvalidAttribute { .. }
+        | CatalogError::MixedAttribute { .. }
+        | CatalogError::InvalidSearchName(_) => ErrorKind::Invalid,
         CatalogError::SourceTagsFixed => ErrorKind::Conflict,
         _ => ErrorKind::Internal,
     }
@@ -187,6 +189,8 @@ fn search_kind(error: &SearchError) -> ErrorKind {
         | SearchError::InvalidId(_)
         | SearchError::InvalidRegex(_)
         | SearchError::NoWords
+        | SearchError::List
+        | SearchError::InvalidArea(_)
         | SearchError::DamagedToken
         | SearchError::ForeignToken
         | SearchError::EmptyFacet

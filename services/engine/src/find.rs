@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 
 use roaring::RoaringBitmap;
 use tideline_model::{Ordinal, TimelineId, Timestamp};
-use tideline_search_index::{Condition, FacetRequest, Facets, FindRequest, Seen, SeenLookup};
+use tideline_search_index::{
+    Condition, FacetRequest, Facets, FindRequest, Highlight, Seen, SeenLookup, SortBy, Subject,
+};
 use tideline_series_store::FieldInfo;
-use tideline_timeline_catalog::{AttributeValue, CatalogReader, CountedName, NameSelection};
+use tideline_timeline_catalog::{
+    AttributeChanges, AttributeValue, CatalogReader, CountedKey, CountedName, NameSelection,
+};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::suggest::{Suggestion, suggestions};
 use crate::tables::Table;
 
 /// A timeline, described.
@@ -33,11 +38,35 @@ pub struct Timeline {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimelinePage {
     /// In the order asked for.
-    pub timelines: Vec<Timeline>,
+    pub found: Vec<FoundTimeline>,
     /// How many meet the condition, in all.
     pub total: u64,
+    /// How many hits there are in all: fewer where timelines are collapsed.
+    pub hits_total: u64,
+    /// Names that were asked for and that the table does not have.
+    pub suggestions: Vec<Suggestion>,
     /// What to pass to get the next page; `None` after the last.
     pub next: Option<String>,
+}
+
+/// A timeline of a page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundTimeline {
+    /// The timeline.
+    pub timeline: Timeline,
+    /// How many it stands for, itself among them: more than one where timelines are collapsed.
+    pub timelines: u64,
+    /// Which of its texts matched.
+    pub highlights: Vec<Highlight>,
+}
+
+/// Counts by value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FacetCounts {
+    /// The counts.
+    pub facets: Facets,
+    /// Names that were asked for and that the table does not have.
+    pub suggestions: Vec<Suggestion>,
 }
 
 impl Engine {
@@ -46,19 +75,43 @@ impl Engine {
         let page = self
             .index
             .find(&table.catalog, request, &self.seen_lookup(table))?;
-        let timelines = self.describe_all(table, &page.ordinals)?;
+        let ordinals: Vec<Ordinal> = page.hits.iter().map(|hit| hit.ordinal).collect();
+        let described = self.describe_all(table, &ordinals)?;
+        // One that has gone meanwhile is left out.
+        let found = page
+            .hits
+            .into_iter()
+            .zip(described)
+            .filter_map(|(hit, timeline)| {
+                Some(FoundTimeline {
+                    timeline: timeline?,
+                    timelines: hit.timelines,
+                    highlights: hit.highlights,
+                })
+            });
+        let sorted_by = request.sort.iter().filter_map(|sort| match &sort.by {
+            SortBy::Subject(subject) => Some(subject.clone()),
+            SortBy::Distance { key, .. } => Some(Subject::Attribute(key.clone())),
+            SortBy::Relevance => None,
+        });
+        let collapsed_by = request.collapse.iter().cloned().map(Subject::Tag);
+        let others: Vec<Subject> = sorted_by.chain(collapsed_by).collect();
         Ok(TimelinePage {
-            timelines,
+            found: found.collect(),
             total: page.total,
+            hits_total: page.hits_total,
+            suggestions: suggestions(&table.catalog.reader(), &request.condition, &others),
             next: page.next,
         })
     }
 
     /// How many of the timelines that meet a condition have which values.
-    pub fn facets(&self, table: &Table, request: &FacetRequest) -> Result<Facets> {
-        Ok(self
+    pub fn facets(&self, table: &Table, request: &FacetRequest) -> Result<FacetCounts> {
+        let facets = self
             .index
-            .facets(&table.catalog, request, &self.seen_lookup(table))?)
+            .facets(&table.catalog, request, &self.seen_lookup(table))?;
+        let suggestions = suggestions(&table.catalog.reader(), &request.condition, &request.by);
+        Ok(FacetCounts { facets, suggestions })
     }
 
     /// All timelines that meet a condition, as ordinals.
@@ -74,6 +127,7 @@ impl Engine {
         let mut described = self.describe_all(table, &[ordinal])?;
         described
             .pop()
+            .flatten()
             .ok_or_else(|| EngineError::NoSuchTimeline(id.to_string()))
     }
 
@@ -82,7 +136,7 @@ impl Engine {
         &self,
         table: &Table,
         id: TimelineId,
-        changes: &BTreeMap<String, Option<AttributeValue>>,
+        changes: &AttributeChanges,
     ) -> Result<Timeline> {
         let stamps = self.catalogs.stamps();
         let _timelines_stay = table.activity.writers.read();
@@ -95,6 +149,23 @@ impl Engine {
         self.index.notify();
         self.store.wake_watchers();
         self.timeline(table, id)
+    }
+
+    /// Saves a search under a name, in the place of one that has it; durable on return. Its text is the caller's to read.
+    pub fn save_search(&self, table: &Table, name: &str, text: &str) -> Result<()> {
+        let stamps = self.catalogs.stamps();
+        let backend = self.store.backend();
+        let mut stamp = || stamps.next();
+        Ok(table.searches().put(backend.as_ref(), name, text, &mut stamp)?)
+    }
+
+    /// Deletes a saved search; whether there was one.
+    pub fn delete_search(&self, table: &Table, name: &str) -> Result<bool> {
+        let stamps = self.catalogs.stamps();
+        let backend = self.store.backend();
+        Ok(table
+            .searches()
+            .delete(backend.as_ref(), name, &mut || stamps.next())?)
     }
 
     /// Measurements with how many timelines each has, by name.
@@ -112,6 +183,11 @@ impl Engine {
         table.catalog.reader().tag_values(key, selection)
     }
 
+    /// Attribute keys with the types of their values, by key.
+    pub fn attribute_keys(&self, table: &Table) -> Vec<CountedKey> {
+        table.catalog.reader().attribute_keys()
+    }
+
     /// Fields of every measurement with their types.
     pub fn fields(&self, table: &Table) -> Vec<FieldInfo> {
         table.points.schema().fields()
@@ -125,17 +201,18 @@ impl Engine {
         visible.ok_or_else(|| EngineError::NoSuchTimeline(id.to_string()))
     }
 
-    pub(crate) fn describe_all(&self, table: &Table, ordinals: &[Ordinal]) -> Result<Vec<Timeline>> {
-        let mut described: Vec<Timeline> = {
+    /// The description of each timeline that is visible.
+    pub(crate) fn describe_all(&self, table: &Table, ordinals: &[Ordinal]) -> Result<Vec<Option<Timeline>>> {
+        let mut described: Vec<Option<Timeline>> = {
             let reader = table.catalog.reader();
             ordinals
                 .iter()
-                .filter_map(|ordinal| describe(&reader, *ordinal))
+                .map(|ordinal| describe(&reader, *ordinal))
                 .collect()
         };
-        let ids: Vec<TimelineId> = described.iter().map(|timeline| timeline.id).collect();
+        let ids: Vec<TimelineId> = described.iter().flatten().map(|timeline| timeline.id).collect();
         let seen = self.store.seen(&table.points, &ids)?;
-        for (timeline, seen) in described.iter_mut().zip(seen) {
+        for (timeline, seen) in described.iter_mut().flatten().zip(seen) {
             timeline.seen = seen.map(as_seen);
         }
         Ok(described)
@@ -193,7 +270,7 @@ fn describe(reader: &CatalogReader<'_>, ordinal: Ordinal) -> Option<Timeline> {
             .tags()
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
-        attributes: entry.attributes().cloned().unwrap_or_default(),
+        attributes: entry.owned_attributes(),
         seen: None,
     })
 }

@@ -17,6 +17,9 @@
 //! | `line_order` | which line of one request wins |
 //! | [`growth`] | new timelines a minute, and which tag brings them |
 //! | [`find`] | timelines by conditions, names, attributes |
+//! | [`suggest`] | names that were meant |
+//! | [`attributes`] | attributes of many timelines |
+//! | [`cardinality`] | how many names there are, and growth |
 //! | [`delete`] | points and timelines, gone at once |
 //! | [`clean`] | timelines that nobody can see anything of any more |
 //! | [`watch`] | what is written from a cursor on |
@@ -27,7 +30,9 @@
 //! | [`error`] | the few kinds of failure that services map to their protocols |
 
 mod activity;
+pub mod attributes;
 mod bounds;
+pub mod cardinality;
 pub mod check;
 pub mod clean;
 pub mod delete;
@@ -40,19 +45,23 @@ pub mod heat;
 mod line_order;
 pub mod partitions;
 pub mod resolve;
+pub mod suggest;
 pub mod tables;
 mod warm;
 pub mod watch;
 pub mod write;
 
+pub use attributes::AttributesChanged;
+pub use cardinality::Growth;
 pub use clean::CatalogCleaned;
 pub use delete::{Deleted, TimelineSelector};
 pub use engine::{Engine, EngineStats, Readiness, Settings};
 pub use error::{EngineError, ErrorKind, Result};
-pub use find::{Timeline, TimelinePage};
+pub use find::{FacetCounts, FoundTimeline, Timeline, TimelinePage};
 pub use heat::HotRange;
 pub use partitions::Partition;
 pub use resolve::BatchResolver;
+pub use suggest::{NameKind, Suggestion};
 pub use tables::{Table, TableStats, TierStats};
 pub use tideline_series_store::HeadSurvey;
 pub use write::{WriteOptions, WriteOutcome};

@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 use tideline_model::time::format_duration;
 use tideline_model::{Policy, TableName, TableSpec, Tier};
 use tideline_series_store::{HeadSurvey, SegmentSurvey, TableSurvey};
-use tideline_timeline_catalog::Catalog;
+use tideline_timeline_catalog::{Catalog, SavedSearches};
 
 use crate::activity::Activity;
 use crate::directory::Member;
@@ -88,6 +88,11 @@ impl Table {
     /// The store's side: schema, and what reads of points need.
     pub fn points(&self) -> &Arc<tideline_series_store::Table> {
         &self.points
+    }
+
+    /// Conditions that people gave a name.
+    pub fn searches(&self) -> &SavedSearches {
+        self.catalog.searches()
     }
 
     /// The indexer's side: its timelines.

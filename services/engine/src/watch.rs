@@ -235,7 +235,7 @@ impl Watcher {
             let described = engine.describe_all(table, ordinals)?;
             parts.push(WatchPart {
                 cursor: self.cursor,
-                events: WatchEvents::Timelines(described),
+                events: WatchEvents::Timelines(described.into_iter().flatten().collect()),
             });
         }
         Ok(())

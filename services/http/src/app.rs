@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     /// Signals that there may be something to tell watches, or that they end.
     pub(crate) news: watch::Sender<()>,
     /// Turns of changes of tables and attributes, and of jobs.
-    changes: Turns,
+    pub(crate) changes: Turns,
     /// Held while a table is altered: the changes of a request begin from the table as it is.
     pub(crate) altering: Mutex<()>,
     draining: AtomicBool,

@@ -4,45 +4,72 @@ use std::ops::Bound;
 
 use tideline_engine::TimelineSelector;
 use tideline_model::{TimeRange, TimelineId, Timestamp};
-use tideline_openapi::condition::{Condition, Property, Scalar, Subject, Test, TimeSpan};
-use tideline_openapi::query as wire;
+use tideline_openapi::condition::{Condition, Property, Subject, Test, TimeSpan};
+use tideline_openapi::geo::{Circle, GeoBox, Place};
 use tideline_openapi::timeline::{SortKey, SortOrder};
+use tideline_openapi::{self as wire, TimeInput};
 use tideline_search_index as index;
-use tideline_search_index::{Order, Sort};
-use tideline_timeline_catalog::AttributeValue;
+use tideline_search_index::{Area, Order, Sort, SortBy};
+use tideline_timeline_catalog::{AttributeValue, GeoPoint};
 
 use crate::failure::{Failure, Result};
 
 /// The condition for the index; relative times count from `now`. Limits and fitness are the index's to check.
-pub(crate) fn to_index(condition: Condition, now: Timestamp) -> index::Condition {
-    let all = |conditions: Vec<Condition>| conditions.into_iter().map(|inner| to_index(inner, now)).collect();
-    match condition {
-        Condition::And(conditions) => index::Condition::And(all(conditions)),
-        Condition::Or(conditions) => index::Condition::Or(all(conditions)),
-        Condition::Not(inner) => index::Condition::Not(Box::new(to_index(*inner, now))),
+pub(crate) fn to_index(condition: Condition, now: Timestamp) -> Result<index::Condition> {
+    let all = |conditions: Vec<Condition>| -> Result<Vec<index::Condition>> {
+        conditions.into_iter().map(|inner| to_index(inner, now)).collect()
+    };
+    Ok(match condition {
+        Condition::And(conditions) => index::Condition::And(all(conditions)?),
+        Condition::Or(conditions) => index::Condition::Or(all(conditions)?),
+        Condition::Not(inner) => index::Condition::Not(Box::new(to_index(*inner, now)?)),
+        // Whoever may use saved searches has spelled them out.
+        Condition::Saved(name) => {
+            return Err(Failure::invalid(format!(
+                "saved search {name:?} cannot be used here"
+            )));
+        }
         Condition::Test(subject, test) => {
             let is_absent = test == Test::Exists(false);
-            let leaf = index::Condition::leaf(to_subject(subject), to_test(test, now));
+            let leaf = index::Condition::leaf(to_subject(subject), to_test(test, now)?);
             if is_absent {
                 index::Condition::Not(Box::new(leaf))
             } else {
                 leaf
             }
         }
-    }
+    })
 }
 
 /// A sort key for the index.
 pub(crate) fn to_sort(key: SortKey) -> Result<Sort> {
-    let subject = one_subject(key.tag, key.attribute, key.property)
-        .ok_or_else(|| Failure::invalid("a sort key is exactly one of tag, attribute and property"))?;
-    Ok(Sort {
-        subject,
-        order: match key.order {
-            SortOrder::Ascending => Order::Ascending,
-            SortOrder::Descending => Order::Descending,
-        },
-    })
+    let one_of = || Failure::invalid("a sort key is exactly one of tag, attribute, property and relevance");
+    let names_subject = key.tag.is_some() || key.attribute.is_some() || key.property.is_some();
+    let by = if key.relevance {
+        if names_subject || key.near.is_some() {
+            return Err(one_of());
+        }
+        SortBy::Relevance
+    } else {
+        let subject = one_subject(key.tag, key.attribute, key.property).ok_or_else(one_of)?;
+        match (subject, key.near) {
+            (index::Subject::Any, _) => {
+                return Err(Failure::invalid("all properties together have no order"));
+            }
+            (subject, None) => SortBy::Subject(subject),
+            (index::Subject::Attribute(key), Some(place)) => SortBy::Distance {
+                key,
+                from: to_point(place)?,
+            },
+            (_, Some(_)) => return Err(Failure::invalid("near belongs beside attribute: a geo point")),
+        }
+    };
+    let order = match (key.order, &by) {
+        (Some(SortOrder::Ascending), _) => Order::Ascending,
+        (Some(SortOrder::Descending), _) | (None, SortBy::Relevance) => Order::Descending,
+        (None, _) => Order::Ascending,
+    };
+    Ok(Sort { by, order })
 }
 
 /// The one subject that is named; `None` where none or several are.
@@ -68,9 +95,12 @@ pub(crate) fn to_range(span: TimeSpan, now: Timestamp) -> TimeRange {
 }
 
 /// Named timelines; relative times of a condition count from `now`.
-pub(crate) fn to_selector(selector: wire::TimelineSelector, now: Timestamp) -> Result<TimelineSelector> {
+pub(crate) fn to_selector(
+    selector: wire::query::TimelineSelector,
+    now: Timestamp,
+) -> Result<TimelineSelector> {
     match (selector.condition, selector.ids) {
-        (Some(condition), None) => Ok(TimelineSelector::Condition(to_index(condition, now))),
+        (Some(condition), None) => Ok(TimelineSelector::Condition(to_index(condition, now)?)),
         (None, Some(ids)) => {
             let ids = ids.iter().map(|id| id.parse::<TimelineId>());
             let ids = ids.collect::<std::result::Result<_, _>>();
@@ -82,22 +112,43 @@ pub(crate) fn to_selector(selector: wire::TimelineSelector, now: Timestamp) -> R
     }
 }
 
-/// The value of an attribute.
-pub(crate) fn to_attribute(value: Scalar) -> AttributeValue {
-    match value {
-        Scalar::Text(text) => AttributeValue::Text(text),
-        Scalar::Number(number) => AttributeValue::Number(number),
-        Scalar::Boolean(boolean) => AttributeValue::Boolean(boolean),
-    }
+/// The value of an attribute; relative times count from `now`.
+pub(crate) fn to_attribute(value: wire::AttributeValue, now: Timestamp) -> Result<AttributeValue> {
+    Ok(match value {
+        wire::AttributeValue::Text(text) => AttributeValue::Text(text),
+        wire::AttributeValue::Number(number) => AttributeValue::Number(number),
+        wire::AttributeValue::Boolean(boolean) => AttributeValue::Boolean(boolean),
+        wire::AttributeValue::Time { time } => AttributeValue::Time(time.resolve(now)),
+        wire::AttributeValue::Point(place) => AttributeValue::Point(to_point(place)?),
+        wire::AttributeValue::Texts(texts) => AttributeValue::Texts(texts),
+        wire::AttributeValue::Numbers(numbers) => AttributeValue::Numbers(numbers),
+    })
 }
 
 /// The value of an attribute, as answers show it.
-pub(crate) fn from_attribute(value: AttributeValue) -> Scalar {
+pub(crate) fn from_attribute(value: AttributeValue) -> wire::AttributeValue {
     match value {
-        AttributeValue::Text(text) => Scalar::Text(text),
-        AttributeValue::Number(number) => Scalar::Number(number),
-        AttributeValue::Boolean(boolean) => Scalar::Boolean(boolean),
+        AttributeValue::Text(text) => wire::AttributeValue::Text(text),
+        AttributeValue::Number(number) => wire::AttributeValue::Number(number),
+        AttributeValue::Boolean(boolean) => wire::AttributeValue::Boolean(boolean),
+        AttributeValue::Time(time) => wire::AttributeValue::Time {
+            time: TimeInput::At(time),
+        },
+        AttributeValue::Point(point) => wire::AttributeValue::Point(Place {
+            lat: point.latitude(),
+            lon: point.longitude(),
+        }),
+        AttributeValue::Texts(texts) => wire::AttributeValue::Texts(texts),
+        AttributeValue::Numbers(numbers) => wire::AttributeValue::Numbers(numbers),
     }
+}
+
+fn to_point(Place { lat, lon }: Place) -> Result<GeoPoint> {
+    GeoPoint::new(lat, lon).ok_or_else(|| {
+        Failure::invalid(format!(
+            "a geo point has a lat within ±90 and a lon within ±180 degrees; they were {lat} and {lon}"
+        ))
+    })
 }
 
 fn to_subject(subject: Subject) -> index::Subject {
@@ -107,6 +158,7 @@ fn to_subject(subject: Subject) -> index::Subject {
         Subject::Property(property) => match property {
             Property::Measurement => index::Subject::Measurement,
             Property::Source => index::Subject::Source,
+            Property::Any => index::Subject::Any,
             Property::Id => index::Subject::Id,
             Property::FirstSeen => index::Subject::FirstSeen,
             Property::LastSeen => index::Subject::LastSeen,
@@ -114,11 +166,12 @@ fn to_subject(subject: Subject) -> index::Subject {
     }
 }
 
-fn to_test(test: Test, now: Timestamp) -> index::Test {
-    match test {
-        Test::Equals(value) => index::Test::Equals(to_attribute(value)),
-        Test::NotEquals(value) => index::Test::NotEquals(to_attribute(value)),
-        Test::In(values) => index::Test::In(values.into_iter().map(to_attribute).collect()),
+fn to_test(test: Test, now: Timestamp) -> Result<index::Test> {
+    let value = |value| to_attribute(value, now);
+    Ok(match test {
+        Test::Equals(equal) => index::Test::Equals(value(equal)?),
+        Test::NotEquals(unequal) => index::Test::NotEquals(value(unequal)?),
+        Test::In(values) => index::Test::In(values.into_iter().map(value).collect::<Result<_>>()?),
         Test::Prefix(text) => index::Test::Prefix(text),
         Test::Suffix(text) => index::Test::Suffix(text),
         Test::Wildcard(text) => index::Test::Wildcard(text),
@@ -140,7 +193,26 @@ fn to_test(test: Test, now: Timestamp) -> index::Test {
         }),
         Test::Exists(_) => index::Test::Exists,
         Test::Range(span) => index::Test::TimeRange(to_range(span, now)),
-    }
+        Test::Near(Circle { lat, lon, meters }) => index::Test::Within(Area::Circle {
+            center: to_point(Place { lat, lon })?,
+            meters,
+        }),
+        Test::Box(GeoBox {
+            south,
+            west,
+            north,
+            east,
+        }) => index::Test::Within(Area::Box {
+            south,
+            west,
+            north,
+            east,
+        }),
+        Test::Polygon(corners) => {
+            let corners = corners.into_iter().map(to_point);
+            index::Test::Within(Area::Polygon(corners.collect::<Result<_>>()?))
+        }
+    })
 }
 
 /// One end of a range of numbers.

@@ -15,7 +15,7 @@
 //! | `failure` | the one table from kind of failure to status, per dialect |
 //! | `body` | the one bounded way in for request bodies |
 //! | `extract`, `stream` | extractors; answers that are streamed |
-//! | `condition` | conditions of the interface into those of the index |
+//! | `condition`, `saved` | conditions of the interface into those of the index; saved searches spelled out |
 //! | `ingest`, `database` | a write; what `db` and `bucket` mean |
 //! | `running` | the queries that run now |
 //! | `policy` | changes of a policy, applied and checked |
@@ -38,6 +38,7 @@ mod policy;
 mod resources;
 mod router;
 mod running;
+mod saved;
 mod serve;
 mod settings;
 mod stream;

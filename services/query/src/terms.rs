@@ -7,8 +7,8 @@ use std::ops::Bound;
 
 use tideline_engine::Table;
 use tideline_model::{Tier, TimeRange, TimelineId, Value};
-use tideline_search_index::{Condition, Subject, Test};
-use tideline_timeline_catalog::AttributeValue;
+use tideline_search_index::{Area, Condition, Subject, Test};
+use tideline_timeline_catalog::{AttributeValue, GeoPoint};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::compute::Computation;
@@ -178,6 +178,7 @@ impl Terms {
             Subject::Id => self.choice(4),
             Subject::FirstSeen => self.choice(5),
             Subject::LastSeen => self.choice(6),
+            Subject::Any => self.choice(7),
         }
     }
 
@@ -202,7 +203,28 @@ impl Terms {
                 terms.text(text)
             }
             Test::Number(range) => self.choice(11).number_bound(range.low).number_bound(range.high),
+            Test::Within(area) => self.choice(12).area(area),
         }
+    }
+
+    fn area(self, area: &Area) -> Self {
+        match area {
+            Area::Circle { center, meters } => self.choice(0).point(*center).number(meters.to_bits()),
+            Area::Box {
+                south,
+                west,
+                north,
+                east,
+            } => [south, west, north, east]
+                .into_iter()
+                .fold(self.choice(1), |terms, side| terms.number(side.to_bits())),
+            Area::Polygon(corners) => self.choice(2).list(corners, |terms, corner| terms.point(*corner)),
+        }
+    }
+
+    fn point(self, point: GeoPoint) -> Self {
+        self.number(point.latitude().to_bits())
+            .number(point.longitude().to_bits())
     }
 
     /// One end of a range of numbers.
@@ -219,6 +241,12 @@ impl Terms {
             AttributeValue::Text(text) => self.choice(0).text(text),
             AttributeValue::Number(number) => self.choice(1).number(number.to_bits()),
             AttributeValue::Boolean(boolean) => self.choice(2).choice(u8::from(*boolean)),
+            AttributeValue::Time(time) => self.choice(3).number(time.nanos() as u64),
+            AttributeValue::Point(point) => self.choice(4).point(*point),
+            AttributeValue::Texts(texts) => self.choice(5).list(texts, |terms, text| terms.text(text)),
+            AttributeValue::Numbers(numbers) => self
+                .choice(6)
+                .list(numbers, |terms, number| terms.number(number.to_bits())),
         }
     }
 }

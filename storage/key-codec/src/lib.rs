@@ -20,9 +20,10 @@
 //! | `BLOBS` | 10 | id ‖ piece | piece of a file | reserved |
 //! | `EXEMPLARS` | 11 | table ‖ timeline id ‖ time | exemplar | reserved |
 //! | `METADATA` | 12 | table ‖ metric name | type, help and unit | reserved |
-//! | `RULES` | 13 | name | saved rule or search | reserved |
+//! | `RULES` | 13 | name | saved rule | reserved |
 //! | `REQUESTS` | 14 | table ‖ request key | outcome of a request with an idempotency key | series-store |
 //! | `TOKENS` | 15 | token hash | token row | reserved |
+//! | `SEARCHES` | 16 | table ‖ name | saved search (timeline-catalog's `FORMAT.md`) | timeline-catalog |
 //! | chunks | – | timeline id ‖ chunk start | chunk (`chunk`'s `FORMAT.md`) | series-store, in segments |
 //!
 //! Tables, segments, cursors and jobs are rows of the shard's manifest, not of a key space: they change only
@@ -46,6 +47,8 @@ pub mod space {
     pub const DELETES: Space = Space(4);
     /// Outcomes of requests that carried an idempotency key.
     pub const REQUESTS: Space = Space(14);
+    /// Conditions that people gave a name.
+    pub const SEARCHES: Space = Space(16);
 }
 
 /// Bytes of a chunk key.

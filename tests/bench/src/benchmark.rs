@@ -73,6 +73,7 @@ impl Benchmark {
                 Group::Backfill => self.run_backfill(report)?,
                 Group::Million => self.run_million(report)?,
                 Group::Write => self.run_write(report)?,
+                Group::Find => self.run_find(report)?,
             }
         }
         if !self.keep {

@@ -44,6 +44,25 @@ impl Control {
         Ok(())
     }
 
+    /// Sets attributes of selected timelines, and waits for the end.
+    pub(crate) fn change_attributes(&mut self, table: &str, change: &Value) -> Result<()> {
+        let path = format!("/v1/tables/{table}/timelines/attributes");
+        let answer = self
+            .connection
+            .ask_well("POST", &path, change.to_string().as_bytes())?;
+        let last = answer.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
+        let last: Value = last
+            .and_then(|line| serde_json::from_slice(line).ok())
+            .unwrap_or_default();
+        if last["done"] == true && last["refused"] == 0 {
+            return Ok(());
+        }
+        Err(BenchError::Wrong {
+            question: format!("POST {path} {change}"),
+            difference: format!("the last line is {last}"),
+        })
+    }
+
     /// What a table holds.
     pub(crate) fn statistics(&mut self, table: &str) -> Result<Value> {
         let mut answer = self.get(&format!("/v1/tables/{table}"))?;

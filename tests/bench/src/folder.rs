@@ -15,6 +15,8 @@ pub(crate) struct Usage {
     pub(crate) parts: Vec<(String, u64)>,
 }
 
+/// The entry of a data folder that holds the search index.
+pub(crate) const INDEX: &str = "index";
 /// Bytes of the unit in which file systems report blocks, whatever their own block size.
 const BLOCK_BYTES: u64 = 512;
 
@@ -34,6 +36,12 @@ pub(crate) fn usage(folder: &Path) -> Result<Usage> {
         bytes: parts.iter().map(|(_, bytes)| bytes).sum(),
         parts,
     })
+}
+
+/// Removes the search index of a data folder, as anybody may.
+pub(crate) fn remove_index(data: &Path) -> Result<()> {
+    let path = data.join(INDEX);
+    fs::remove_dir_all(&path).map_err(|source| BenchError::File { path, source })
 }
 
 fn disk_bytes(path: &Path) -> Result<u64> {

@@ -15,6 +15,8 @@ pub(crate) enum Group {
     Million,
     /// The command `tideline write` beside the plainest loader.
     Write,
+    /// A million timelines, described and found.
+    Find,
 }
 
 impl FromStr for Group {
@@ -27,8 +29,9 @@ impl FromStr for Group {
             "backfill" => Ok(Self::Backfill),
             "million" => Ok(Self::Million),
             "write" => Ok(Self::Write),
+            "find" => Ok(Self::Find),
             _ => Err(format!(
-                "{text:?} is not one of the groups spine, tiers, backfill, million and write"
+                "{text:?} is not one of the groups spine, tiers, backfill, million, write and find"
             )),
         }
     }

@@ -22,7 +22,7 @@
 //! | [`group`] | what is measured together |
 //! | [`benchmark`] | the sequence of a run; figures of the spine |
 //! | [`tiers`], [`beside`] | a day's way from hot to cold, and what it costs others |
-//! | [`backfill`], [`million`] | five years in random order; a million timelines |
+//! | [`backfill`], [`million`], [`find`] | five years in random order; a million timelines; finding them |
 //! | [`command`] | 500 MB written by `tideline write`, and by the plain loader |
 //! | [`wanted`] | the goals |
 //! | [`set`], [`plain`], [`load`] | what is written, and writing it |
@@ -47,6 +47,7 @@ mod beside;
 mod command;
 mod control;
 mod error;
+mod find;
 mod folder;
 mod group;
 mod http;
@@ -83,7 +84,7 @@ struct Arguments {
     /// Small sets and few rounds: tells in about a minute whether everything works.
     #[arg(long)]
     quick: bool,
-    /// What is measured, of spine, tiers, backfill, million and write. Backfill and million take many minutes.
+    /// What is measured, of spine, tiers, backfill, million, write and find. Backfill, million and find take many minutes.
     #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
     groups: Vec<Group>,
     /// The data sets of the spine, of S, M and C.

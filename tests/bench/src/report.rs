@@ -41,6 +41,11 @@ pub(crate) enum Unit {
     Segments,
     /// A million bytes for each second of the clock.
     MegabytesPerSecond,
+    Microseconds,
+    /// Bytes for each timeline.
+    BytesPerTimeline,
+    /// Timelines for each second of CPU time, in thousands.
+    ThousandTimelinesPerCpuSecond,
 }
 
 /// What a number should be.
@@ -118,12 +123,19 @@ impl Unit {
             Self::Percent => "%",
             Self::Segments => "segments",
             Self::MegabytesPerSecond => "MB/s",
+            Self::Microseconds => "µs",
+            Self::BytesPerTimeline => "B/timeline",
+            Self::ThousandTimelinesPerCpuSecond => "k timelines/CPU-s",
         }
     }
 
     fn show(self, number: f64) -> String {
         let places = match self {
-            Self::Mebibytes | Self::Percent | Self::Segments => 0,
+            Self::Mebibytes
+            | Self::Percent
+            | Self::Segments
+            | Self::BytesPerTimeline
+            | Self::ThousandTimelinesPerCpuSecond => 0,
             _ => 2,
         };
         format!("{number:.places$} {}", self.name())

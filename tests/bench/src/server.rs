@@ -140,6 +140,11 @@ impl Server {
         peak_resident_bytes(self.child.id())
     }
 
+    /// The memory held now, in bytes.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        resident_bytes(self.child.id())
+    }
+
     /// Lets the peak begin anew; the memory held now, in bytes.
     pub(crate) fn forget_peak(&self) -> Result<u64> {
         forget_peak(self.child.id())?;

@@ -75,3 +75,19 @@ pub(crate) const MILLION_BYTES_PER_VALUE: Wanted = Wanted::AtMost(3.0);
 pub(crate) const MILLION_MEMORY: Wanted = Wanted::AtMost(1_024.0);
 /// The rate of `tideline write`, in hundredths of that of the plain loader.
 pub(crate) const WRITE_COMMAND: Wanted = Wanted::AtLeast(90.0);
+/// Milliseconds, 99th percentile, among a million timelines: two or three equals or in.
+pub(crate) const FIND_EQUALS: Wanted = Wanted::AtMost(3.0);
+/// The same of a prefix, a wildcard, a regular expression, a range or an area, up to a thousand hits.
+pub(crate) const FIND_PATTERN: Wanted = Wanted::AtMost(15.0);
+/// The same of words with a letter wrong, first page.
+pub(crate) const FIND_TEXT: Wanted = Wanted::AtMost(20.0);
+/// The same of counts by a tag of 200,000 values.
+pub(crate) const FIND_FACET: Wanted = Wanted::AtMost(30.0);
+/// The same of a page of its values.
+pub(crate) const FIND_VALUES: Wanted = Wanted::AtMost(20.0);
+/// Thousands of timelines for each second of CPU time that the index is built in.
+pub(crate) const FIND_BUILD: Wanted = Wanted::AtLeast(100.0);
+/// Bytes of the index on disk for each timeline.
+pub(crate) const FIND_DISK: Wanted = Wanted::AtMost(200.0);
+/// Bytes of resident memory for each timeline.
+pub(crate) const FIND_MEMORY: Wanted = Wanted::AtMost(500.0);

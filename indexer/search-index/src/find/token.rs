@@ -9,7 +9,8 @@ use std::fmt::{self, Write};
 use tideline_model::{TableId, TimelineId};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-use super::{Directed, FindRequest, Key, SortValue};
+use super::FindRequest;
+use super::order::{Directed, Key, SortValue};
 use crate::{Result, SearchError};
 
 const VERSION: u8 = 1;
@@ -19,6 +20,9 @@ pub(super) fn terms(table: TableId, request: &FindRequest) -> u64 {
     let mut hash = HashWriter(Xxh3Default::new());
     let written = write!(hash, "{table:?} {:?} {:?}", request.condition, request.sort);
     written.expect("hashing cannot fail");
+    if let Some(tag) = &request.collapse {
+        write!(hash, " {tag:?}").expect("hashing cannot fail");
+    }
     hash.0.digest()
 }
 
@@ -44,6 +48,10 @@ pub(super) fn encode(last: &Key, terms: u64) -> String {
             SortValue::Number(value) => bytes.extend_from_slice(&value.to_le_bytes()),
             SortValue::Time(value) => bytes.extend_from_slice(&value.to_le_bytes()),
             SortValue::Id(value) => bytes.extend_from_slice(&value.0),
+            SortValue::Point(latitude, longitude) => {
+                bytes.extend_from_slice(&latitude.to_le_bytes());
+                bytes.extend_from_slice(&longitude.to_le_bytes());
+            }
             SortValue::Text(value) => {
                 bytes.extend_from_slice(&(value.len() as u64).to_le_bytes());
                 bytes.extend_from_slice(value.as_bytes());
@@ -113,6 +121,10 @@ impl Parts<'_> {
                 self.0 = rest;
                 SortValue::Text(std::str::from_utf8(text).ok()?.to_owned())
             }
+            6 => SortValue::Point(
+                f64::from_le_bytes(self.array()?),
+                f64::from_le_bytes(self.array()?),
+            ),
             _ => return None,
         })
     }

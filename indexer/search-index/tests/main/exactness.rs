@@ -4,11 +4,12 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tideline_model::{Ordinal, TableId, TimeRange, TimelineId};
+use tideline_model::{Ordinal, TableId, TimeRange, TimelineId, Timestamp};
 use tideline_search_index::{Condition, NumberRange, Subject, Test};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::harness::Database;
+use crate::places::{areas, place};
 
 const MEASUREMENTS: [&str; 3] = ["cpu", "mem", "disk io"];
 const TAG_KEYS: [&str; 5] = ["host", "dc", "rack", "a", "a\0b"];
@@ -28,7 +29,7 @@ const VALUES: [&str; 14] = [
     "Web 1 Über",
     "nan",
 ];
-const ATTRIBUTE_KEYS: [&str; 2] = ["owner", "rack"];
+const ATTRIBUTE_KEYS: [&str; 7] = ["owner", "rack", "on", "born", "site", "labels", "ports"];
 const WILDCARDS: [&str; 8] = ["*", "web-*", "*b*", "?", "w?b-1*", "", "ü*", "x?y"];
 const REGEXES: [&str; 12] = [
     "web-.*",
@@ -46,7 +47,9 @@ const REGEXES: [&str; 12] = [
 ];
 
 const FUZZY: [&str; 9] = ["", "a", "ba", "wbe-1", "web-1", "we-10", "Ü", "1.6", "web1"];
-const WORDS: [&str; 8] = ["web", "1 web", "WEB 1", "wbe 1", "über", "uber web", "b c", "10"];
+const WORDS: [&str; 10] = [
+    "web", "1 web", "WEB 1", "wbe 1", "über", "uber web", "b c", "10", "cpu web", "disk io",
+];
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -64,12 +67,63 @@ enum Step {
     Search(Condition),
 }
 
+fn number() -> impl Strategy<Value = f64> {
+    select(vec![0.0, -0.0, 1.0, 1.5, -7.0, 12.0])
+}
+
+/// Not on the border of an area but for one, the centre of a circle of no size.
+fn point() -> impl Strategy<Value = AttributeValue> {
+    let between = (-8..8i32, -17..17i32);
+    let anywhere = between
+        .prop_map(|(row, column)| place(f64::from(row) * 10.0 + 2.25, f64::from(column) * 10.0 + 3.25));
+    let special = select(vec![
+        (12.25, 13.25),
+        (90.0, 7.0),
+        (-90.0, 7.0),
+        (0.25, 180.0),
+        (0.25, -180.0),
+    ]);
+    prop_oneof![4 => anywhere, 1 => special.prop_map(|(latitude, longitude)| place(latitude, longitude))]
+        .prop_map(AttributeValue::Point)
+}
+
+fn time() -> impl Strategy<Value = AttributeValue> {
+    (-3..100i64).prop_map(|nanos| AttributeValue::Time(Timestamp::from_nanos_clamped(nanos)))
+}
+
+fn words() -> impl Strategy<Value = String> {
+    prop_oneof![9 => select(VALUES.to_vec()), 1 => Just("")].prop_map(str::to_owned)
+}
+
+/// A value that is no list.
 fn attribute() -> impl Strategy<Value = AttributeValue> {
     prop_oneof![
-        select(VALUES.to_vec()).prop_map(|text| AttributeValue::Text(text.to_owned())),
-        Just(AttributeValue::Text(String::new())),
-        select(vec![0.0, -0.0, 1.5, -7.0]).prop_map(AttributeValue::Number),
-        any::<bool>().prop_map(AttributeValue::Boolean),
+        3 => words().prop_map(AttributeValue::Text),
+        2 => number().prop_map(AttributeValue::Number),
+        1 => any::<bool>().prop_map(AttributeValue::Boolean),
+        2 => point(),
+        2 => time(),
+    ]
+}
+
+pub(crate) fn list() -> impl Strategy<Value = AttributeValue> {
+    prop_oneof![
+        prop::collection::vec(words(), 1..4).prop_map(AttributeValue::Texts),
+        prop::collection::vec(number(), 1..4).prop_map(AttributeValue::Numbers),
+    ]
+}
+
+/// A key and a value, mostly of the key's own type.
+fn edit() -> impl Strategy<Value = (&'static str, AttributeValue)> {
+    prop_oneof![
+        3 => words().prop_map(|text| ("owner", AttributeValue::Text(text))),
+        2 => number().prop_map(|number| ("rack", AttributeValue::Number(number))),
+        1 => any::<bool>().prop_map(|boolean| ("on", AttributeValue::Boolean(boolean))),
+        2 => time().prop_map(|time| ("born", time)),
+        3 => point().prop_map(|point| ("site", point)),
+        2 => prop::collection::vec(words(), 1..4).prop_map(|texts| ("labels", AttributeValue::Texts(texts))),
+        2 => prop::collection::vec(number(), 1..4).prop_map(|numbers| ("ports", AttributeValue::Numbers(numbers))),
+        1 => (select(ATTRIBUTE_KEYS.to_vec()), prop_oneof![3 => attribute(), 1 => list()]),
     ]
 }
 
@@ -101,7 +155,7 @@ fn leaf() -> impl Strategy<Value = Condition> {
         1 => Just(Subject::Measurement),
         2 => Just(Subject::Source),
         5 => tag,
-        2 => attribute_key.clone(),
+        4 => attribute_key.clone(),
     ];
     let test = prop_oneof![
         4 => text().prop_map(Test::Equals),
@@ -113,8 +167,7 @@ fn leaf() -> impl Strategy<Value = Condition> {
         2 => Just(Test::Exists),
         2 => select(vec!["", "1", "-1", "b", "ü"]).prop_map(|text| Test::Suffix(text.to_owned())),
         3 => (select(FUZZY.to_vec()), 0..=2u8).prop_map(|(text, distance)| Test::Fuzzy { text: text.to_owned(), distance }),
-        3 => (select(WORDS.to_vec()), 0..=2u8, any::<bool>())
-            .prop_map(|(text, distance, is_phrase)| Test::Words { text: text.to_owned(), distance, is_phrase }),
+        3 => said(),
         2 => numbers().prop_map(Test::Number),
     ];
     let typed = prop_oneof![
@@ -122,14 +175,26 @@ fn leaf() -> impl Strategy<Value = Condition> {
         attribute().prop_map(Test::NotEquals),
         prop::collection::vec(attribute(), 0..4).prop_map(Test::In),
         numbers().prop_map(Test::Number),
+        range().prop_map(Test::TimeRange),
+        select(areas()).prop_map(Test::Within),
+        select(areas()).prop_map(Test::Within),
     ];
     let time = prop_oneof![Just(Subject::FirstSeen), Just(Subject::LastSeen)];
     prop_oneof![
         8 => (subject, test).prop_map(|(subject, test)| Condition::leaf(subject, test)),
-        2 => (attribute_key, typed).prop_map(|(subject, test)| Condition::leaf(subject, test)),
+        5 => (attribute_key, typed).prop_map(|(subject, test)| Condition::leaf(subject, test)),
+        3 => said().prop_map(|said| Condition::leaf(Subject::Any, said)),
         2 => (time, range()).prop_map(|(subject, range)| Condition::leaf(subject, Test::TimeRange(range))),
         1 => Just(Condition::All),
     ]
+}
+
+fn said() -> impl Strategy<Value = Test> {
+    (select(WORDS.to_vec()), 0..=2u8, any::<bool>()).prop_map(|(text, distance, is_phrase)| Test::Words {
+        text: text.to_owned(),
+        distance,
+        is_phrase,
+    })
 }
 
 pub(crate) fn condition() -> impl Strategy<Value = Condition> {
@@ -148,8 +213,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         40 => (select(MEASUREMENTS.to_vec()), tags, seen)
             .prop_map(|(measurement, tags, seen)| Step::Add(measurement, tags.into_iter().collect(), seen)),
-        10 => (any::<usize>(), select(ATTRIBUTE_KEYS.to_vec()), prop::option::weighted(0.8, attribute()))
-            .prop_map(|(which, key, value)| Step::Edit(which, key, value)),
+        20 => (any::<usize>(), edit(), any::<u8>())
+            .prop_map(|(which, (key, value), keep)| Step::Edit(which, key, (keep > 40).then_some(value))),
         8 => any::<usize>().prop_map(Step::Remove),
         2 => Just(Step::Flush),
         1 => Just(Step::ReopenIndex),
@@ -269,6 +334,30 @@ fn large_tables_are_searched_exactly() {
             Test::Fuzzy {
                 text: "hots-7".into(),
                 distance: 2,
+            },
+        ),
+        of(
+            Subject::Any,
+            Test::Words {
+                text: "evne 7000".into(),
+                distance: 1,
+                is_phrase: false,
+            },
+        ),
+        of(
+            Subject::Source,
+            Test::Words {
+                text: "host 70000".into(),
+                distance: 1,
+                is_phrase: true,
+            },
+        ),
+        of(
+            Subject::Any,
+            Test::Words {
+                text: "host 70001".into(),
+                distance: 0,
+                is_phrase: true,
             },
         ),
         not(of(owner, Test::Exists)),

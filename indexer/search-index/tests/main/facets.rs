@@ -4,12 +4,13 @@ use std::cmp::Ordering;
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
-use tideline_model::{Ordinal, TableId};
+use tideline_model::{Ordinal, TableId, Timestamp};
 use tideline_search_index::{Condition, FacetGroup, FacetOrder, FacetRequest, Facets, Subject, Test};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::exactness::condition;
 use crate::harness::{Database, Modelled};
+use crate::places::place;
 
 const MEASUREMENTS: [&str; 2] = ["cpu", "disk io"];
 const TAG_KEYS: [&str; 3] = ["host", "dc", "rack"];
@@ -28,10 +29,14 @@ fn value(timeline: &Modelled, subject: &Subject) -> Option<AttributeValue> {
 
 fn compare(one: &Option<AttributeValue>, other: &Option<AttributeValue>) -> Ordering {
     let rank = |value: &Option<AttributeValue>| match value {
-        None => (0, 0.0, String::new()),
-        Some(AttributeValue::Boolean(boolean)) => (1, f64::from(u8::from(*boolean)), String::new()),
-        Some(AttributeValue::Number(number)) => (2, *number, String::new()),
-        Some(AttributeValue::Text(text)) => (3, 0.0, text.clone()),
+        None => (0, Vec::new(), Vec::new()),
+        Some(AttributeValue::Text(text)) => (1, Vec::new(), vec![text.clone()]),
+        Some(AttributeValue::Number(number)) => (2, vec![*number], Vec::new()),
+        Some(AttributeValue::Boolean(boolean)) => (3, vec![f64::from(u8::from(*boolean))], Vec::new()),
+        Some(AttributeValue::Time(time)) => (4, vec![time.nanos() as f64], Vec::new()),
+        Some(AttributeValue::Point(point)) => (5, vec![point.latitude(), point.longitude()], Vec::new()),
+        Some(AttributeValue::Texts(texts)) => (6, Vec::new(), texts.clone()),
+        Some(AttributeValue::Numbers(numbers)) => (7, numbers.clone(), Vec::new()),
     };
     rank(one).partial_cmp(&rank(other)).expect("no NaN")
 }
@@ -69,12 +74,27 @@ fn count(timelines: &[&Modelled], by: &[Subject], request: &FacetRequest) -> Fac
     facets
 }
 
-fn attribute() -> impl Strategy<Value = AttributeValue> {
-    prop_oneof![
-        select(VALUES.to_vec()).prop_map(|text| AttributeValue::Text(text.to_owned())),
-        select(vec![0.0, 1.5, -7.0]).prop_map(AttributeValue::Number),
-        any::<bool>().prop_map(AttributeValue::Boolean),
-    ]
+/// A value of one of the types, all of them of the type of that number.
+fn attribute(kind: usize) -> BoxedStrategy<AttributeValue> {
+    let number = || select(vec![0.0, 1.5, -7.0]);
+    let text = || select(VALUES.to_vec()).prop_map(str::to_owned);
+    match kind {
+        0 => text().prop_map(AttributeValue::Text).boxed(),
+        1 => number().prop_map(AttributeValue::Number).boxed(),
+        2 => any::<bool>().prop_map(AttributeValue::Boolean).boxed(),
+        3 => (0..3i64)
+            .prop_map(|nanos| AttributeValue::Time(Timestamp::from_nanos_clamped(nanos)))
+            .boxed(),
+        4 => (number(), number())
+            .prop_map(|(latitude, longitude)| AttributeValue::Point(place(latitude, longitude)))
+            .boxed(),
+        5 => prop::collection::vec(text(), 1..3)
+            .prop_map(AttributeValue::Texts)
+            .boxed(),
+        _ => prop::collection::vec(number(), 1..3)
+            .prop_map(AttributeValue::Numbers)
+            .boxed(),
+    }
 }
 
 fn request() -> impl Strategy<Value = FacetRequest> {
@@ -101,14 +121,14 @@ proptest! {
 
     #[test]
     fn facets_are_the_naive_counts(
-        timelines in prop::collection::vec(
+        timelines in (0..7usize).prop_flat_map(|kind| prop::collection::vec(
             (
                 select(MEASUREMENTS.to_vec()),
                 prop::collection::btree_map(select(TAG_KEYS.to_vec()), select(VALUES.to_vec()), 0..4),
-                prop::option::of(attribute()),
+                prop::option::of(attribute(kind)),
             ),
             0..120,
-        ),
+        )),
         flushed in 0..120usize,
         requests in prop::collection::vec(request(), 1..8),
     ) {

@@ -13,7 +13,9 @@ use tideline_backend::Stamp;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_model::{Identity, Ordinal, TableId, TimelineId, Timestamp};
 use tideline_search_index::{Condition, IndexOptions, SearchIndex, Seen, SeenLookup, Subject, Test};
-use tideline_timeline_catalog::{AttributeValue, Attributes, Catalog, CatalogOptions};
+use tideline_timeline_catalog::{AttributeValue, Attributes, Catalog, CatalogError, CatalogOptions};
+
+use crate::places::lies_within;
 
 pub(crate) const SOURCE_TAGS: [&str; 2] = ["host", "dc"];
 
@@ -123,17 +125,30 @@ impl Database {
         registered.ordinal
     }
 
+    /// Sets or removes an attribute. A value of another type than the key has on other timelines must be refused.
     pub(crate) fn edit(&mut self, ordinal: Ordinal, key: &str, value: Option<AttributeValue>) {
-        let timeline = self.model.0.get_mut(&ordinal.0).expect("visible");
-        match &value {
-            Some(value) => timeline.attributes.insert(key.to_owned(), value.clone()),
-            None => timeline.attributes.remove(key),
-        };
-        let changes = BTreeMap::from([(key.to_owned(), value)]);
+        let changes = BTreeMap::from([(key.to_owned(), value.clone())]);
         let stamp = &mut self.stamp;
         let edited = self
             .catalog
             .set_attributes(&self.backend, ordinal, &changes, &mut || next(stamp));
+        let others = self.model.0.iter().filter(|(other, _)| **other != ordinal.0);
+        let mut kinds = others.filter_map(|(_, timeline)| Some(timeline.attributes.get(key)?.kind()));
+        let is_mix = value
+            .as_ref()
+            .is_some_and(|value| kinds.next().is_some_and(|kind| kind != value.kind()));
+        if is_mix {
+            assert!(
+                matches!(edited, Err(CatalogError::MixedAttribute { .. })),
+                "{edited:?}"
+            );
+            return;
+        }
+        let timeline = self.model.0.get_mut(&ordinal.0).expect("visible");
+        match value {
+            Some(value) => timeline.attributes.insert(key.to_owned(), value),
+            None => timeline.attributes.remove(key),
+        };
         assert_eq!(edited.expect("memory does not fail"), timeline.attributes);
     }
 
@@ -246,6 +261,7 @@ impl Modelled {
     fn passes(&self, subject: &Subject, test: &Test) -> bool {
         let text = |text: &str| Some(AttributeValue::Text(text.to_owned()));
         let value = match subject {
+            Subject::Any => return self.says(test),
             Subject::Measurement => text(&self.measurement),
             Subject::Source => self.source().and_then(|source| text(source)),
             Subject::Tag(key) => self.tags.get(key).and_then(|value| text(value)),
@@ -262,60 +278,141 @@ impl Modelled {
                 });
             }
         };
-        let present = value.is_some();
-        let value = value.unwrap_or(AttributeValue::Text(String::new()));
-        let as_text = match &value {
-            AttributeValue::Text(text) => Some(text.as_str()),
-            _ => None,
+        let value = match value {
+            Some(AttributeValue::Texts(texts)) if matches!(test, Test::Words { .. }) => {
+                return say(&texts, test);
+            }
+            Some(AttributeValue::Texts(texts)) => {
+                let values = texts.into_iter().map(AttributeValue::Text);
+                return any_passes(subject, values, test);
+            }
+            Some(AttributeValue::Numbers(numbers)) => {
+                let values = numbers.into_iter().map(AttributeValue::Number);
+                return any_passes(subject, values, test);
+            }
+            alone => alone,
         };
-        match test {
-            Test::Equals(other) => value == *other,
-            Test::NotEquals(other) => value != *other,
-            Test::In(others) => others.contains(&value),
-            Test::Prefix(prefix) => as_text.is_some_and(|text| text.starts_with(prefix)),
-            Test::Suffix(suffix) => as_text.is_some_and(|text| text.ends_with(suffix)),
-            Test::Fuzzy {
-                text: close,
-                distance,
-            } => as_text.is_some_and(|text| !text.is_empty() && edits(close, text) <= (*distance).into()),
-            Test::Words {
-                text: asked,
-                distance,
-                is_phrase,
-            } => as_text.is_some_and(|text| {
-                let (asked, found) = (words(asked), words(text));
-                let is = |asked: &String, found: &String| edits(asked, found) <= (*distance).into();
-                if *is_phrase {
-                    let mut places = found.windows(asked.len());
-                    places.any(|found| asked.iter().zip(found).all(|(asked, found)| is(asked, found)))
-                } else {
-                    asked
-                        .iter()
-                        .all(|asked| found.iter().any(|found| is(asked, found)))
+        let present = value.is_some();
+        passes(
+            subject,
+            present,
+            &value.unwrap_or(AttributeValue::Text(String::new())),
+            test,
+        )
+    }
+}
+
+impl Modelled {
+    /// All texts.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        let mut texts = vec![self.measurement.clone()];
+        texts.extend(self.tags.values().cloned());
+        for value in self.attributes.values() {
+            match value {
+                AttributeValue::Text(text) => texts.push(text.clone()),
+                AttributeValue::Texts(list) => texts.extend(list.iter().cloned()),
+                _ => {}
+            }
+        }
+        texts
+    }
+
+    fn says(&self, test: &Test) -> bool {
+        say(&self.texts(), test)
+    }
+}
+
+/// Whether several texts say words together, or one of them a phrase.
+fn say(texts: &[String], test: &Test) -> bool {
+    let Test::Words {
+        text,
+        distance,
+        is_phrase,
+    } = test
+    else {
+        panic!("only words are asked of several texts")
+    };
+    let one_says = |asked: &str, is_phrase: bool| {
+        let test = Test::Words {
+            text: asked.to_owned(),
+            distance: *distance,
+            is_phrase,
+        };
+        let mut texts = texts.iter().map(|text| AttributeValue::Text(text.clone()));
+        texts.any(|text| passes(&Subject::Measurement, true, &text, &test))
+    };
+    if *is_phrase {
+        return one_says(text, true);
+    }
+    words(text).iter().all(|word| one_says(word, false))
+}
+
+/// Whether one value of a list passes; it is unequal to another if none is equal.
+fn any_passes(subject: &Subject, mut values: impl Iterator<Item = AttributeValue>, test: &Test) -> bool {
+    if let Test::NotEquals(other) = test {
+        return !values.any(|value| value == *other);
+    }
+    values.any(|value| passes(subject, true, &value, test))
+}
+
+/// Whether one value passes.
+fn passes(subject: &Subject, present: bool, value: &AttributeValue, test: &Test) -> bool {
+    let as_text = match value {
+        AttributeValue::Text(text) => Some(text.as_str()),
+        _ => None,
+    };
+    match test {
+        Test::Equals(other) => value == other,
+        Test::NotEquals(other) => value != other,
+        Test::In(others) => others.contains(value),
+        Test::Prefix(prefix) => as_text.is_some_and(|text| text.starts_with(prefix)),
+        Test::Suffix(suffix) => as_text.is_some_and(|text| text.ends_with(suffix)),
+        Test::Fuzzy {
+            text: close,
+            distance,
+        } => as_text.is_some_and(|text| !text.is_empty() && edits(close, text) <= (*distance).into()),
+        Test::Words {
+            text: asked,
+            distance,
+            is_phrase,
+        } => as_text.is_some_and(|text| {
+            let (asked, found) = (words(asked), words(text));
+            let is = |asked: &String, found: &String| edits(asked, found) <= (*distance).into();
+            if *is_phrase {
+                let mut places = found.windows(asked.len());
+                places.any(|found| asked.iter().zip(found).all(|(asked, found)| is(asked, found)))
+            } else {
+                asked
+                    .iter()
+                    .all(|asked| found.iter().any(|found| is(asked, found)))
+            }
+        }),
+        Test::Number(range) => {
+            let number = match value {
+                AttributeValue::Number(number) => Some(*number),
+                AttributeValue::Text(text) if !matches!(subject, Subject::Attribute(_)) => {
+                    text.parse().ok().filter(|number: &f64| number.is_finite())
                 }
-            }),
-            Test::Number(range) => {
-                let number = match &value {
-                    AttributeValue::Number(number) => Some(*number),
-                    AttributeValue::Text(text) if !matches!(subject, Subject::Attribute(_)) => {
-                        text.parse().ok().filter(|number: &f64| number.is_finite())
-                    }
-                    _ => None,
-                };
-                number.is_some_and(|number| (range.low, range.high).contains(&number))
-            }
-            Test::Wildcard(pattern) => {
-                let pattern: Vec<char> = pattern.chars().collect();
-                as_text.is_some_and(|text| fits(&pattern, &text.chars().collect::<Vec<_>>()))
-            }
-            Test::Regex(pattern) => as_text.is_some_and(|text| fits_regex(pattern, text)),
-            Test::Exists => present,
-            Test::TimeRange(_) => panic!("ranges are asked of times only"),
+                _ => None,
+            };
+            number.is_some_and(|number| (range.low, range.high).contains(&number))
+        }
+        Test::Wildcard(pattern) => {
+            let pattern: Vec<char> = pattern.chars().collect();
+            as_text.is_some_and(|text| fits(&pattern, &text.chars().collect::<Vec<_>>()))
+        }
+        Test::Regex(pattern) => as_text.is_some_and(|text| fits_regex(pattern, text)),
+        Test::Exists => present,
+        Test::TimeRange(range) => {
+            matches!(value, AttributeValue::Time(time) if range.start <= time.nanos() && time.nanos() < range.end)
+        }
+        Test::Within(area) => {
+            matches!(value, AttributeValue::Point(point) if lies_within(*point, area))
         }
     }
 }
 
-fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for c in text.chars() {
         if c.is_alphanumeric() {
@@ -329,7 +426,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// Characters inserted, removed, replaced, and neighbours swapped, none of them twice.
-fn edits(one: &str, other: &str) -> usize {
+pub(crate) fn edits(one: &str, other: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
     for i in 0..=a.len() {

@@ -1,8 +1,10 @@
 //! Conditions that are refused, and what the caller is told.
 
 use tideline_search_index::condition::{DEPTH_MAX, NODES_MAX, PATTERN_BYTES_MAX};
-use tideline_search_index::{Condition, Matcher, Subject, Test};
+use tideline_search_index::{Area, Condition, Matcher, Subject, Test};
 use tideline_timeline_catalog::AttributeValue;
+
+use crate::places::place;
 
 fn refusal(condition: &Condition) -> String {
     Matcher::new(condition).expect_err("over a limit").to_string()
@@ -103,6 +105,19 @@ fn tests_that_a_subject_does_not_have_are_refused() {
         (Subject::Id, Test::Exists, "the timeline id"),
         (Subject::LastSeen, Test::Exists, "last seen"),
         (Subject::Source, range(), "the source"),
+        (
+            Subject::Any,
+            Test::Prefix("a".to_owned()),
+            "all properties together",
+        ),
+        (
+            Subject::Tag("site".to_owned()),
+            Test::Within(Area::Circle {
+                center: place(1.0, 2.0),
+                meters: 3.0,
+            }),
+            "tag \"site\"",
+        ),
     ];
     for (subject, test, named) in cases {
         let refusal = refusal(&Condition::leaf(subject, test));
@@ -110,4 +125,9 @@ fn tests_that_a_subject_does_not_have_are_refused() {
     }
     let id = Condition::leaf(Subject::Id, Test::Equals(AttributeValue::Text("30".to_owned())));
     assert!(refusal(&id).contains("32 hexadecimal digits"));
+    let site = |test| Condition::leaf(Subject::Attribute("site".to_owned()), test);
+    let list = site(Test::Equals(AttributeValue::Numbers(vec![1.0])));
+    assert!(refusal(&list).contains("ask for one of its values"));
+    let line = site(Test::Within(Area::Polygon(vec![place(1.0, 2.0); 9])));
+    assert!(refusal(&line).contains("three different corners"));
 }

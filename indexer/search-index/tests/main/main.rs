@@ -3,6 +3,8 @@
 mod exactness;
 mod facets;
 mod harness;
+mod hits;
 mod limits;
 mod paging;
+mod places;
 mod recovery;

@@ -3,14 +3,20 @@
 use std::cmp::Ordering;
 
 use tideline_model::TableId;
-use tideline_search_index::{Condition, FindRequest, Order, SearchError, Sort, Subject};
+use tideline_search_index::{Condition, FindRequest, Order, SearchError, Sort, SortBy, Subject};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::harness::{Database, Modelled};
+use crate::places::place;
 
 fn sort(subject: Subject, order: Order) -> Sort {
-    Sort { subject, order }
+    Sort {
+        by: SortBy::Subject(subject),
+        order,
+    }
 }
+
+const KEYS: [&str; 5] = ["on", "rack", "owner", "site", "ports"];
 
 fn database() -> Database {
     let mut database = Database::new(TableId(1));
@@ -21,13 +27,18 @@ fn database() -> Database {
             tags.push(("dc", dc.as_str()));
         }
         let ordinal = database.add("cpu", &tags, (n % 4 != 0).then_some((n % 10, 100 - n % 17)));
-        let value = match n % 6 {
-            0 => AttributeValue::Boolean(n % 4 == 0),
-            1 => AttributeValue::Number(-(n as f64)),
-            2 => AttributeValue::Text(format!("t{}", n % 8)),
-            _ => continue,
-        };
-        database.edit(ordinal, "owner", Some(value));
+        let values = [
+            AttributeValue::Boolean(n % 4 == 0),
+            AttributeValue::Number(-(n as f64)),
+            AttributeValue::Text(format!("t{}", n % 8)),
+            AttributeValue::Point(place((n % 90) as f64, (n % 180) as f64)),
+            AttributeValue::Numbers(vec![(n % 7) as f64, (n % 5) as f64]),
+        ];
+        for (at, (key, value)) in KEYS.into_iter().zip(values).enumerate() {
+            if n as usize % 6 != at {
+                database.edit(ordinal, key, Some(value));
+            }
+        }
         if n == 250 {
             database.flush();
         }
@@ -36,7 +47,26 @@ fn database() -> Database {
 }
 
 /// The order of missing, booleans, numbers and texts, in text that sorts that way.
-fn key(timeline: &Modelled, subject: &Subject) -> String {
+fn key(timeline: &Modelled, by: &SortBy) -> String {
+    let subject = match by {
+        SortBy::Subject(subject) => subject,
+        SortBy::Relevance => panic!("words are not asked for here"),
+        SortBy::Distance { key, from } => {
+            // From a place on the equator: what the cosine of the angle lacks to one grows with the distance.
+            return match timeline.attributes.get(key) {
+                Some(AttributeValue::Point(point)) => {
+                    let (up, aside) = (
+                        point.latitude() - from.latitude(),
+                        point.longitude() - from.longitude(),
+                    );
+                    let (up, aside) = (up.to_radians(), aside.to_radians());
+                    let cosine = up.cos() * aside.cos();
+                    format!("{:.9}", 1.0 - cosine)
+                }
+                _ => "9".to_owned(),
+            };
+        }
+    };
     let text = |text: Option<&String>| text.map_or_else(|| "0".to_owned(), |text| format!("5{text}"));
     match subject {
         Subject::Source => text(timeline.source()),
@@ -46,6 +76,12 @@ fn key(timeline: &Modelled, subject: &Subject) -> String {
             Some(AttributeValue::Boolean(value)) => format!("1{value}"),
             Some(AttributeValue::Number(value)) => format!("2{:09}", 1_000_000.0 + value),
             Some(AttributeValue::Text(value)) => format!("5{value}"),
+            Some(AttributeValue::Point(value)) => format!("6{:03}{:03}", value.latitude(), value.longitude()),
+            Some(AttributeValue::Numbers(values)) => {
+                let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
+                format!("2{:09}", 1_000_000.0 + lowest)
+            }
+            other => panic!("no key for {other:?}"),
         },
         Subject::LastSeen => timeline
             .seen
@@ -58,7 +94,7 @@ fn key(timeline: &Modelled, subject: &Subject) -> String {
 fn pages_put_together_are_the_full_sort() {
     let database = database();
     let tag = |key: &str| Subject::Tag(key.to_owned());
-    let owner = || Subject::Attribute("owner".to_owned());
+    let attribute = |key: &str| Subject::Attribute(key.to_owned());
     let sorts = [
         vec![],
         vec![sort(Subject::Source, Order::Descending)],
@@ -66,7 +102,20 @@ fn pages_put_together_are_the_full_sort() {
             sort(tag("dc"), Order::Ascending),
             sort(Subject::Source, Order::Descending),
         ],
-        vec![sort(owner(), Order::Descending)],
+        vec![
+            sort(attribute("on"), Order::Ascending),
+            sort(attribute("owner"), Order::Descending),
+            sort(attribute("rack"), Order::Descending),
+        ],
+        vec![sort(attribute("site"), Order::Descending)],
+        vec![sort(attribute("ports"), Order::Ascending)],
+        vec![Sort {
+            by: SortBy::Distance {
+                key: "site".into(),
+                from: place(0.0, 20.5),
+            },
+            order: Order::Ascending,
+        }],
         vec![
             sort(Subject::LastSeen, Order::Ascending),
             sort(tag("dc"), Order::Descending),
@@ -79,7 +128,7 @@ fn pages_put_together_are_the_full_sort() {
         expected.retain(|(ordinal, _)| hits.contains(ordinal));
         expected.sort_by(|(_, a), (_, b)| {
             let by_keys = sort.iter().map(|sort| {
-                let ordering = key(a, &sort.subject).cmp(&key(b, &sort.subject));
+                let ordering = key(a, &sort.by).cmp(&key(b, &sort.by));
                 if sort.order == Order::Descending {
                     ordering.reverse()
                 } else {
@@ -96,8 +145,8 @@ fn pages_put_together_are_the_full_sort() {
             let mut request = FindRequest {
                 condition: condition.clone(),
                 sort: sort.clone(),
-                after: None,
                 limit,
+                ..FindRequest::default()
             };
             loop {
                 let page = database
@@ -105,8 +154,8 @@ fn pages_put_together_are_the_full_sort() {
                     .find(&database.catalog, &request, &database.model)
                     .expect("valid");
                 assert_eq!(page.total, expected.len() as u64);
-                assert!(page.ordinals.len() <= limit);
-                found.extend(page.ordinals.iter().map(|ordinal| ordinal.0));
+                assert!(page.hits.len() <= limit);
+                found.extend(page.hits.iter().map(|hit| hit.ordinal.0));
                 match page.next {
                     Some(token) => request.after = Some(token),
                     None => break,
@@ -124,8 +173,8 @@ fn a_token_is_good_for_its_own_search_only() {
     let request = FindRequest {
         condition: Condition::All,
         sort: vec![sort(Subject::Source, Order::Ascending)],
-        after: None,
         limit: 10,
+        ..FindRequest::default()
     };
     let token = find(&request).expect("valid").next.expect("more than ten");
     let with = |after: &str, request: &FindRequest| {

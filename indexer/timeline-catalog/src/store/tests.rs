@@ -8,7 +8,7 @@ use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_model::{Identity, TimelineId};
 
 use super::*;
-use crate::CatalogReader;
+use crate::{AttributeRef, AttributeType, AttributeValue, Attributes, CatalogReader, CountedKey, GeoPoint};
 
 const TABLE: TableId = TableId(7);
 
@@ -132,7 +132,7 @@ fn describe(reader: &CatalogReader<'_>) -> BTreeMap<u32, Described> {
         let tags = entry
             .tags()
             .map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let attributes = entry.attributes().cloned().unwrap_or_default();
+        let attributes = entry.owned_attributes();
         (ordinal, (entry.id(), tags.collect(), attributes))
     };
     let described: BTreeMap<u32, Described> = reader.visible().iter().map(entry).collect();
@@ -263,8 +263,8 @@ fn an_edit_of_unknown_outcome_holds_the_settled_counter_back() {
         let reader = database.catalog.reader();
         assert_eq!((reader.edit_counter(), reader.settled_edits()), (2, 1));
         let entry = reader.entry(ordinal).expect("visible");
-        let owner = entry.attributes().and_then(|attributes| attributes.get("owner"));
-        assert_eq!(owner, value("ops").as_ref(), "a failed edit is not visible");
+        let owner = entry.attribute("owner").map(AttributeRef::to_value);
+        assert_eq!(owner, value("ops"), "a failed edit is not visible");
     }
     assert_eq!(database.catalog.unsaved(), 1, "the row is written again");
     database.backend = working;
@@ -280,7 +280,7 @@ fn text(text: &str) -> Option<AttributeValue> {
 fn owner(catalog: &Catalog, ordinal: Ordinal) -> Option<AttributeValue> {
     let reader = catalog.reader();
     let entry = reader.entry(ordinal).expect("visible");
-    entry.attributes()?.get("owner").cloned()
+    entry.attribute("owner").map(AttributeRef::to_value)
 }
 
 #[test]
@@ -419,4 +419,68 @@ fn a_damaged_row_is_an_error_that_names_it() {
         .expect("memory does not fail");
     let loaded = Catalog::load(&database.backend, TABLE, options());
     assert!(matches!(loaded, Err(CatalogError::DamagedRow { id: named, .. }) if named == id));
+}
+
+#[test]
+fn a_key_has_one_type_in_a_table_until_nobody_else_has_it() {
+    let mut database = Database::new(Character::Embedded);
+    let [one, two] = [1, 2].map(|n| database.register(n));
+    database.announce(one);
+    database.announce(two);
+    let rack = |value| ("rack", Some(value));
+    let place = GeoPoint::new(52.5, 13.4).expect("a place");
+    let values = [
+        AttributeValue::Text("a".into()),
+        AttributeValue::Number(7.0),
+        AttributeValue::Boolean(true),
+        AttributeValue::Time(tideline_model::Timestamp::EPOCH),
+        AttributeValue::Point(place),
+        AttributeValue::Texts(vec!["a".into(), "b".into()]),
+        AttributeValue::Numbers(vec![1.0, 2.0]),
+    ];
+    for first in &values {
+        let (key, value) = rack(first.clone());
+        database.edit(one, key, value).expect("nobody else has the key");
+        for second in &values {
+            let (key, value) = rack(second.clone());
+            let edited = database.edit(two, key, value);
+            assert_eq!(
+                edited.is_ok(),
+                first.kind() == second.kind(),
+                "{first:?} {second:?}"
+            );
+            if let Err(error) = edited {
+                let said = error.to_string();
+                assert!(said.contains("\"rack\"") && said.contains("on 1 other"), "{said}");
+                assert!(
+                    said.contains(first.kind().name()) && said.contains(second.kind().name()),
+                    "{said}"
+                );
+            }
+        }
+        assert_eq!(
+            database.catalog.reader().attribute_keys(),
+            [CountedKey {
+                key: "rack".into(),
+                types: vec![(first.kind(), 2)]
+            }]
+        );
+        database.restart();
+        let reader = database.catalog.reader();
+        let entry = reader.entry(one).expect("visible");
+        assert_eq!(
+            entry.attribute("rack").map(AttributeRef::to_value).as_ref(),
+            Some(first)
+        );
+        assert_eq!(
+            entry.attribute("rack").map(AttributeRef::kind),
+            Some(first.kind())
+        );
+        drop(reader);
+        database.edit(two, "rack", None).expect("removed");
+    }
+    assert_eq!(
+        AttributeType::ALL.map(|kind| kind as usize),
+        [0, 1, 2, 3, 4, 5, 6]
+    );
 }

@@ -27,11 +27,15 @@ fn a_write_is_findable_and_readable_at_once_and_after_a_restart() {
     engine.seal().expect("a seal");
     let request = FindRequest {
         condition: Condition::tag("host", "b"),
-        sort: Vec::new(),
-        after: None,
         limit: 1,
+        ..FindRequest::default()
     };
-    let found = engine.find(&table, &request).expect("a page").timelines.remove(0);
+    let found = engine
+        .find(&table, &request)
+        .expect("a page")
+        .found
+        .remove(0)
+        .timeline;
     assert_eq!(found.seen.map(|seen| seen.last.nanos()), Some(8));
     let fields = table.points().schema().fields_of("cpu");
     let latest = engine
@@ -116,11 +120,12 @@ fn attributes_are_durable_and_findable() {
     write(&engine, &table, "m,host=a f=1 1\nm,host=b f=1 1\n");
     let request = FindRequest {
         condition: Condition::tag("host", "a"),
-        sort: Vec::new(),
-        after: None,
         limit: 1,
+        ..FindRequest::default()
     };
-    let id = engine.find(&table, &request).expect("a page").timelines[0].id;
+    let id = engine.find(&table, &request).expect("a page").found[0]
+        .timeline
+        .id;
     set_owner(&engine, &table, id, "ops");
     drop((table, engine));
 

@@ -87,15 +87,15 @@ pub(crate) fn write(engine: &Engine, table: &Table, lines: &str) -> WriteOutcome
 pub(crate) fn found(engine: &Engine, table: &Table, condition: Condition) -> BTreeMap<String, Timeline> {
     let request = FindRequest {
         condition,
-        sort: Vec::new(),
-        after: None,
         limit: 10_000,
+        ..FindRequest::default()
     };
     let page = engine.find(table, &request).expect("a page");
-    assert_eq!(page.total, page.timelines.len() as u64);
+    assert_eq!(page.total, page.found.len() as u64);
     let named = page
-        .timelines
+        .found
         .into_iter()
+        .map(|found| found.timeline)
         .map(|timeline| (timeline.source.clone().unwrap_or_default(), timeline));
     named.collect()
 }

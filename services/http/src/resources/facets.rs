@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use tideline_engine::FacetCounts;
 use tideline_openapi::facet::{FacetGroup, FacetKey, FacetList, FacetOrder, FacetSearch};
 use tideline_search_index as index;
 use utoipa_axum::router::OpenApiRouter;
@@ -12,7 +13,9 @@ use crate::condition::{from_attribute, one_subject, to_index};
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
+use crate::resources::timelines::suggested;
 use crate::resources::{Failures, TablePath};
+use crate::saved::expand;
 
 /// Groups of a level where the request does not say.
 const GROUPS_DEFAULT: usize = 10;
@@ -38,9 +41,11 @@ async fn facets(
     JsonBody(search): JsonBody<FacetSearch>,
 ) -> Result<Json<FacetList>> {
     let now = app.engine.clock().now();
-    let condition = search.condition;
+    let condition = search
+        .condition
+        .map(|condition| to_index(expand(&app, &table, condition)?, now));
     let request = index::FacetRequest {
-        condition: condition.map_or(index::Condition::All, |condition| to_index(condition, now)),
+        condition: condition.transpose()?.unwrap_or(index::Condition::All),
         by: search.by.into_iter().map(to_subject).collect::<Result<_>>()?,
         limit: search.limit.unwrap_or(GROUPS_DEFAULT),
         order: match search.order {
@@ -50,11 +55,12 @@ async fn facets(
     };
     let depth = request.by.len();
     let facets = app.read_table(table, move |engine, table| Ok(engine.facets(table, &request)?));
-    let facets = facets.await?;
+    let FacetCounts { facets, suggestions } = facets.await?;
     Ok(Json(FacetList {
         timelines: facets.timelines,
         distinct: facets.distinct,
         groups: shown(facets.groups, depth - 1),
+        suggestions: suggestions.into_iter().map(suggested).collect(),
         request_id: id.into(),
     }))
 }

@@ -15,6 +15,7 @@ use crate::extract::{Json, Path};
 use crate::failure::Result;
 use crate::resources::query::{self, Options};
 use crate::resources::{QueryFailures, TablePath};
+use crate::saved;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(latest))
@@ -53,8 +54,9 @@ async fn latest(
         request_id.clone(),
     )?;
     let description = query::describe(request_id, &table, "latest", &question);
+    let timelines = saved::expand_optional(&app, &table, question.timelines)?;
     let question = tideline_query::LatestQuery {
-        timelines: query::to_selector(question.timelines, app.engine.clock().now())?,
+        timelines: query::to_selector(timelines, app.engine.clock().now())?,
         fields: question.fields,
         tier: question.tier.into(),
         limit: question.limit,

@@ -1,5 +1,7 @@
 //! One file a resource: its routes, described where they are handled.
 
+pub(crate) mod bulk;
+pub(crate) mod cardinality;
 pub(crate) mod clock;
 pub(crate) mod docs;
 pub(crate) mod facets;
@@ -15,6 +17,7 @@ pub(crate) mod points;
 pub(crate) mod policies;
 pub(crate) mod queries;
 pub(crate) mod query;
+pub(crate) mod searches;
 pub(crate) mod statistics;
 pub(crate) mod tables;
 pub(crate) mod timelines;

@@ -6,8 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use tideline_engine::{Engine, Table};
-use tideline_openapi::name::{CountedName, Field, FieldList, FieldQuery, NameList, NameQuery};
-use tideline_timeline_catalog::NameSelection;
+use tideline_openapi::name::{
+    AttributeKey, AttributeKeyList, CountedName, CountedType, Field, FieldList, FieldQuery, NameList,
+    NameQuery,
+};
+use tideline_timeline_catalog::{AttributeType, NameSelection};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -28,6 +31,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(measurements))
         .routes(routes!(tag_keys))
         .routes(routes!(tag_values))
+        .routes(routes!(attribute_keys))
         .routes(routes!(fields))
 }
 
@@ -97,6 +101,34 @@ async fn tag_values(
         engine.tag_values(table, &key, selection)
     };
     list(&app, table, query, id, values).await
+}
+
+/// List attribute keys with their types
+///
+/// What timelines have now: a key that no timeline has any more is gone, and may come back with another type.
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/attributes", tag = "timelines",
+    params(TablePath),
+    responses((status = 200, description = "Every attribute key", body = AttributeKeyList), Failures)
+)]
+async fn attribute_keys(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+) -> Result<Json<AttributeKeyList>> {
+    let keys = app.read_table(table, |engine, table| Ok(engine.attribute_keys(table)));
+    let counted = |(kind, timelines): (AttributeType, u32)| CountedType {
+        kind: kind.name().to_owned(),
+        timelines,
+    };
+    let attributes = keys.await?.into_iter().map(|key| AttributeKey {
+        key: key.key,
+        types: key.types.into_iter().map(counted).collect(),
+    });
+    Ok(Json(AttributeKeyList {
+        attributes: attributes.collect(),
+        request_id: id.into(),
+    }))
 }
 
 /// List fields with their types

@@ -21,6 +21,7 @@ use crate::extract::{Json, Path, Query, content_type};
 use crate::failure::{Failure, Result};
 use crate::ingest::{self, Format, Target, Write};
 use crate::resources::{Failures, TablePath};
+use crate::saved::expand_selector;
 
 /// Rejects that an answer names; the count is always exact.
 const REJECTS_SHOWN_MAX: usize = 1_000;
@@ -142,6 +143,7 @@ async fn delete(
     Json(DeletePoints { timelines, range }): Json<DeletePoints>,
 ) -> Result<axum::Json<DeleteReport>> {
     let now = app.engine.clock().now();
+    let timelines = expand_selector(&app, &table, timelines)?;
     let (selector, range) = (to_selector(timelines, now)?, to_range(range.into(), now));
     let deleted = app.change(move |engine| {
         let table = engine.table(&table)?;

@@ -34,6 +34,7 @@ use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::{QueryFailures, TablePath};
 use crate::running::Description;
+use crate::saved;
 use crate::stream;
 
 pub(crate) use self::format::{Options, put_json_text, put_json_time, put_json_value};
@@ -77,7 +78,7 @@ async fn query(
     request_id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     headers: HeaderMap,
-    Json(question): Json<PointQuery>,
+    Json(mut question): Json<PointQuery>,
 ) -> Result<Response> {
     let options = Options::new(
         &headers,
@@ -87,6 +88,7 @@ async fn query(
         request_id.clone(),
     )?;
     let description = describe(request_id, &table, "query", &question);
+    question.timelines = saved::expand_optional(&app, &table, question.timelines)?;
     let question = question::to_question(question, app.engine.clock().now())?;
     let reach = Some((question.range, question.tier));
     answer(

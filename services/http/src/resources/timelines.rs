@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use tideline_engine::{Deleted, Timeline, TimelinePage, TimelineSelector};
+use tideline_engine::{Deleted, NameKind, Timeline, TimelinePage, TimelineSelector};
 use tideline_model::{TimelineId, Timestamp};
 use tideline_openapi::condition::{Property, Subject, Test};
 use tideline_openapi::delete::{DeleteReport, DeleteTimelines};
 use tideline_openapi::timeline::{
-    AttributeChanges, TimelineDetail, TimelineList, TimelineQuery, TimelineSearch, TimelineView,
+    AttributeChanges, FoundTimeline, Highlight, Suggestion, TextSpan, TimelineDetail, TimelineList,
+    TimelineQuery, TimelineSearch, TimelineView,
 };
-use tideline_openapi::{Condition, Scalar};
-use tideline_search_index::{Condition as IndexCondition, FindRequest};
+use tideline_openapi::{AttributeValue, Condition};
+use tideline_search_index::{self as index, FindRequest};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -23,6 +24,7 @@ use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, TablePath, TimelinePath};
+use crate::saved::{expand, expand_selector};
 
 /// Timelines of a page where the request does not say.
 const PAGE_DEFAULT: usize = 100;
@@ -50,17 +52,21 @@ async fn list(
     Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<TimelineQuery>,
 ) -> Result<Json<TimelineList>> {
-    let equals =
-        |property, value| Condition::Test(Subject::Property(property), Test::Equals(Scalar::Text(value)));
+    let equals = |property, value| {
+        Condition::Test(
+            Subject::Property(property),
+            Test::Equals(AttributeValue::Text(value)),
+        )
+    };
     let measurement = query
         .measurement
         .map(|value| equals(Property::Measurement, value));
     let source = query.source.map(|value| equals(Property::Source, value));
     let search = TimelineSearch {
         condition: Some(Condition::And(measurement.into_iter().chain(source).collect())),
-        sort: Vec::new(),
         limit: query.limit,
         page: query.page,
+        ..TimelineSearch::default()
     };
     find(&app, table, search, id).await
 }
@@ -100,6 +106,7 @@ async fn delete(
     Path(TablePath { table }): Path<TablePath>,
     JsonBody(DeleteTimelines { timelines }): JsonBody<DeleteTimelines>,
 ) -> Result<Json<DeleteReport>> {
+    let timelines = expand_selector(&app, &table, timelines)?;
     let selector = to_selector(timelines, app.engine.clock().now())?;
     Ok(Json(DeleteReport {
         timelines: delete_selected(&app, table, selector).await?.timelines,
@@ -166,10 +173,7 @@ async fn set_attributes(
     JsonBody(AttributeChanges(changes)): JsonBody<AttributeChanges>,
 ) -> Result<Json<TimelineDetail>> {
     let id = parse_id(&id)?;
-    let changes: BTreeMap<_, _> = changes
-        .into_iter()
-        .map(|(key, value)| (key, value.map(to_attribute)))
-        .collect();
+    let changes = to_changes(changes, app.engine.clock().now())?;
     let timeline = app.change(move |engine| {
         let table = engine.table(&table)?;
         Ok(engine.set_attributes(&table, id, &changes)?)
@@ -177,29 +181,86 @@ async fn set_attributes(
     Ok(detail(timeline.await?, request_id))
 }
 
+/// What is to be set and removed; relative times count from `now`.
+fn to_changes(
+    changes: BTreeMap<String, Option<AttributeValue>>,
+    now: Timestamp,
+) -> Result<BTreeMap<String, Option<tideline_timeline_catalog::AttributeValue>>> {
+    let change = |(key, value): (String, Option<AttributeValue>)| {
+        let value = value.map(|value| to_attribute(value, now)).transpose()?;
+        Ok((key, value))
+    };
+    changes.into_iter().map(change).collect()
+}
+
 async fn find(app: &App, table: String, search: TimelineSearch, id: RequestId) -> Result<Json<TimelineList>> {
     let now = app.engine.clock().now();
     let condition = search
         .condition
-        .map_or(IndexCondition::All, |condition| to_index(condition, now));
+        .map(|condition| to_index(expand(app, &table, condition)?, now));
+    let condition = condition.transpose()?.unwrap_or(index::Condition::All);
     let request = FindRequest {
         condition,
         sort: search.sort.into_iter().map(to_sort).collect::<Result<_>>()?,
         after: search.page,
         limit: search.limit.unwrap_or(PAGE_DEFAULT),
+        collapse: search.collapse.map(|key| key.tag),
+        highlight: search.highlight,
     };
+    let is_collapsed = request.collapse.is_some();
     let page = app.read_table(table, move |engine, table| Ok(engine.find(table, &request)?));
     let TimelinePage {
-        timelines,
+        found,
         total,
+        hits_total,
+        suggestions,
         next,
     } = page.await?;
+    let timelines = found.into_iter().map(|found| FoundTimeline {
+        timeline: view(found.timeline),
+        collapsed: is_collapsed.then_some(found.timelines),
+        highlights: found.highlights.into_iter().map(shown).collect(),
+    });
     Ok(Json(TimelineList {
-        timelines: timelines.into_iter().map(view).collect(),
+        timelines: timelines.collect(),
         total,
+        hits: is_collapsed.then_some(hits_total),
+        suggestions: suggestions.into_iter().map(suggested).collect(),
         next,
         request_id: id.into(),
     }))
+}
+
+fn shown(highlight: index::Highlight) -> Highlight {
+    let spans = highlight.spans.into_iter().map(|span| TextSpan {
+        start: span.start,
+        end: span.end,
+    });
+    let mut shown = Highlight {
+        tag: None,
+        attribute: None,
+        property: None,
+        text: highlight.text,
+        spans: spans.collect(),
+    };
+    match highlight.subject {
+        index::Subject::Tag(key) => shown.tag = Some(key),
+        index::Subject::Attribute(key) => shown.attribute = Some(key),
+        index::Subject::Source => shown.property = Some(Property::Source),
+        _ => shown.property = Some(Property::Measurement),
+    }
+    shown
+}
+
+/// Names that were meant, as answers show them.
+pub(crate) fn suggested(suggestion: tideline_engine::Suggestion) -> Suggestion {
+    let name = |kind| (suggestion.kind == kind).then(|| suggestion.name.clone());
+    Suggestion {
+        measurement: name(NameKind::Measurement),
+        tag: name(NameKind::Tag),
+        attribute: name(NameKind::Attribute),
+        did_you_mean: suggestion.did_you_mean,
+    }
 }
 
 fn parse_id(id: &str) -> Result<TimelineId> {

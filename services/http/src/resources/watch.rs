@@ -31,6 +31,7 @@ use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, TablePath};
+use crate::saved;
 use crate::stream;
 
 const CONTENT_TYPE: &str = "text/event-stream";
@@ -145,7 +146,7 @@ async fn answer(
     id: RequestId,
     table: String,
     headers: &HeaderMap,
-    request: WatchRequest,
+    mut request: WatchRequest,
 ) -> Result<Response> {
     let last_event = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let until = request
@@ -154,6 +155,7 @@ async fn answer(
         .transpose()?
         .map(|time| Instant::now() + time);
     let text = EventText::new(request.times, request.int64);
+    request.timelines = saved::expand_optional(&app, &table, request.timelines)?;
     let request = to_engine(&app, request, last_event)?;
     let turn = app.watches.take().await?;
     // From before the first look, so that nothing falls between.

@@ -322,9 +322,9 @@ fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock, index: &TempDir) -> (Arc<En
 fn timelines(engine: &Engine, table: &Table) -> Vec<Timeline> {
     let request = FindRequest {
         condition: Condition::All,
-        sort: Vec::new(),
-        after: None,
         limit: 10_000,
+        ..FindRequest::default()
     };
-    engine.find(table, &request).expect("a page").timelines
+    let page = engine.find(table, &request).expect("a page");
+    page.found.into_iter().map(|found| found.timeline).collect()
 }

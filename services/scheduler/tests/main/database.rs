@@ -23,14 +23,13 @@ fn write(engine: &Engine, table: &Table, lines: &str) {
 fn hosts(engine: &Engine, table: &Table) -> Vec<String> {
     let request = FindRequest {
         condition: Condition::All,
-        sort: Vec::new(),
-        after: None,
         limit: 100,
+        ..FindRequest::default()
     };
     let page = engine.find(table, &request).expect("a page");
-    page.timelines
+    page.found
         .into_iter()
-        .filter_map(|timeline| timeline.source)
+        .filter_map(|found| found.timeline.source)
         .collect()
 }
 

@@ -1,0 +1,167 @@
+//! The hits of a page, picked from all that match in one pass.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap};
+
+use tideline_model::Ordinal;
+use tideline_timeline_catalog::Entry;
+
+use super::FindRequest;
+use super::order::{Facts, Key, Ranking};
+use crate::Result;
+use crate::matcher::{Seen, limit};
+
+/// Most values of the tag by which timelines are collapsed: each is kept until all are known.
+pub const COLLAPSE_VALUES_MAX: usize = 250_000;
+
+/// Takes one timeline after another.
+pub(super) struct Collect<'a> {
+    pub(super) ranking: &'a Ranking<'a>,
+    limit: usize,
+    after: Option<Key>,
+    total: u64,
+    /// Whether hits after the page exist.
+    more: bool,
+    /// The worst one on top, so that a better one takes its place.
+    kept: BinaryHeap<Kept>,
+    groups: Option<Groups<'a>>,
+}
+
+/// The first timeline of each value of a tag.
+struct Groups<'a> {
+    tag: &'a str,
+    by_value: HashMap<String, usize>,
+    without: Option<usize>,
+    first: Vec<Kept>,
+}
+
+/// A hit, unless better ones follow.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kept {
+    pub(super) key: Key,
+    pub(super) ordinal: Ordinal,
+    /// Timelines that it stands for.
+    pub(super) timelines: u64,
+}
+
+/// A page.
+pub(super) struct Collected {
+    /// In order.
+    pub(super) kept: Vec<Kept>,
+    pub(super) total: u64,
+    pub(super) hits_total: u64,
+    pub(super) more: bool,
+}
+
+impl<'a> Collect<'a> {
+    pub(super) fn new(request: &'a FindRequest, ranking: &'a Ranking<'a>, after: Option<Key>) -> Self {
+        let groups = request.collapse.as_deref().map(|tag| Groups {
+            tag,
+            by_value: HashMap::new(),
+            without: None,
+            first: Vec::new(),
+        });
+        Self {
+            ranking,
+            limit: request.limit,
+            after,
+            total: 0,
+            more: false,
+            kept: BinaryHeap::new(),
+            groups,
+        }
+    }
+
+    pub(super) fn offer(&mut self, entry: &Entry<'_>, seen: Option<Seen>) -> Result<()> {
+        self.total += 1;
+        let facts = self.ranking.facts(entry, seen);
+        match &mut self.groups {
+            Some(groups) => groups.offer(self.ranking, entry, facts),
+            None => {
+                self.offer_alone(entry, facts);
+                Ok(())
+            }
+        }
+    }
+
+    fn offer_alone(&mut self, entry: &Entry<'_>, facts: Facts) {
+        let comes_after = |key: &Key| self.ranking.compare(entry, facts, key) == Ordering::Greater;
+        if self.after.as_ref().is_some_and(|after| !comes_after(after)) {
+            return;
+        }
+        if self.kept.len() == self.limit {
+            self.more = true;
+            if self.kept.peek().is_some_and(|worst| comes_after(&worst.key)) {
+                return;
+            }
+            self.kept.pop();
+        }
+        self.kept.push(Kept {
+            key: self.ranking.key(entry, facts),
+            ordinal: entry.ordinal(),
+            timelines: 1,
+        });
+    }
+
+    pub(super) fn finish(self) -> Collected {
+        let Some(groups) = self.groups else {
+            return Collected {
+                kept: self.kept.into_sorted_vec(),
+                total: self.total,
+                hits_total: self.total,
+                more: self.more,
+            };
+        };
+        let hits_total = groups.first.len() as u64;
+        let mut kept = groups.first;
+        if let Some(after) = &self.after {
+            kept.retain(|first| first.key > *after);
+        }
+        kept.sort_unstable();
+        let more = kept.len() > self.limit;
+        kept.truncate(self.limit);
+        Collected {
+            kept,
+            total: self.total,
+            hits_total,
+            more,
+        }
+    }
+}
+
+impl Groups<'_> {
+    fn offer(&mut self, ranking: &Ranking<'_>, entry: &Entry<'_>, facts: Facts) -> Result<()> {
+        let value = entry.tag(self.tag);
+        let known = match value {
+            Some(value) => self.by_value.get(value).copied(),
+            None => self.without,
+        };
+        let Some(at) = known else {
+            let at = self.first.len();
+            limit(
+                "values of the tag that timelines are collapsed by",
+                COLLAPSE_VALUES_MAX,
+                at + 1,
+            )?;
+            match value {
+                Some(value) => {
+                    self.by_value.insert(value.to_owned(), at);
+                }
+                None => self.without = Some(at),
+            }
+            self.first.push(Kept {
+                key: ranking.key(entry, facts),
+                ordinal: entry.ordinal(),
+                timelines: 1,
+            });
+            return Ok(());
+        };
+        let first = &mut self.first[at];
+        first.timelines += 1;
+        if ranking.compare(entry, facts, &first.key) == Ordering::Less {
+            first.key = ranking.key(entry, facts);
+            first.ordinal = entry.ordinal();
+        }
+        Ok(())
+    }
+}

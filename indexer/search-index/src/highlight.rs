@@ -1,0 +1,90 @@
+//! Which texts of a timeline a condition matched, and where in them.
+
+use std::ops::Range;
+
+use tideline_timeline_catalog::Entry;
+
+use crate::Subject;
+use crate::matcher::Node;
+use crate::relevance::{each_text, texts};
+use crate::text::{TextTest, WordAt, phrases, words_at};
+
+/// A text that matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Highlight {
+    /// What the text is of: measurement, source, a tag or an attribute.
+    pub subject: Subject,
+    /// The text; of a list, the one that matched.
+    pub text: String,
+    /// Which of its characters matched, counted from 0, in rising order and apart from each other.
+    pub spans: Vec<Range<usize>>,
+}
+
+/// What the tests of texts that are not below a `Not` matched, each text once.
+pub(crate) fn highlights(root: &Node, entry: &Entry<'_>) -> Vec<Highlight> {
+    let mut found: Vec<(Subject, &str, Vec<Range<usize>>)> = Vec::new();
+    each_text(root, &mut |subject, test| {
+        for (subject, text) in texts(subject, entry) {
+            let spans = matched(test, text);
+            if spans.is_empty() {
+                continue;
+            }
+            match found
+                .iter_mut()
+                .find(|(of, known, _)| *of == subject && *known == text)
+            {
+                Some((.., known)) => known.extend(spans),
+                None => found.push((subject, text, spans)),
+            }
+        }
+    });
+    let shown = found.into_iter().map(|(subject, text, spans)| Highlight {
+        subject,
+        text: text.to_owned(),
+        spans: in_characters(text, apart(spans)),
+    });
+    shown.collect()
+}
+
+/// Which bytes of a text a test matched.
+fn matched(test: &TextTest, text: &str) -> Vec<Range<usize>> {
+    let span = |start, end| Vec::from([Range { start, end }]);
+    let found: Vec<Range<usize>> = match test {
+        TextTest::Words(asked) => {
+            let said = words_at(text).filter(|found| asked.iter().any(|word| word.is(&found.word)));
+            said.map(|found| found.at).collect()
+        }
+        TextTest::Phrase(asked) => {
+            let found: Vec<WordAt> = words_at(text).collect();
+            let places = |first: usize| found[first].at.start..found[first + asked.len() - 1].at.end;
+            phrases(asked, &found).map(places).collect()
+        }
+        TextTest::Prefix(prefix) if text.starts_with(prefix.as_str()) => span(0, prefix.len()),
+        TextTest::Suffix(suffix) if text.ends_with(suffix.as_str()) => {
+            span(text.len() - suffix.len(), text.len())
+        }
+        TextTest::Prefix(_) | TextTest::Suffix(_) => Vec::new(),
+        whole if whole.matches(text) => span(0, text.len()),
+        _ => Vec::new(),
+    };
+    found.into_iter().filter(|span| !span.is_empty()).collect()
+}
+
+/// The same bytes in rising order, what overlaps or touches joined.
+fn apart(mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    spans.sort_unstable_by_key(|span| (span.start, span.end));
+    let mut apart: Vec<Range<usize>> = Vec::new();
+    for span in spans {
+        match apart.last_mut() {
+            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+            _ => apart.push(span),
+        }
+    }
+    apart
+}
+
+fn in_characters(text: &str, spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    let count = |bytes: usize| text[..bytes].chars().count();
+    let in_characters = |span: Range<usize>| count(span.start)..count(span.end);
+    spans.into_iter().map(in_characters).collect()
+}

@@ -1,0 +1,88 @@
+//! How well a timeline says the words that are asked for.
+
+use tideline_timeline_catalog::{AttributeRef, Entry};
+
+use crate::Subject;
+use crate::mapping::Property;
+use crate::matcher::{Node, TextSubject, texts_of};
+use crate::text::{TextTest, Word, words};
+
+/// The words of a condition, with whom they are asked of.
+pub(crate) struct Asked<'a>(Vec<(&'a TextSubject, &'a [Word])>);
+
+impl<'a> Asked<'a> {
+    /// Those of all words and phrases that are not below a `Not`.
+    pub(crate) fn of(root: &'a Node) -> Self {
+        let mut asked = Vec::new();
+        each_text(root, &mut |subject, test| {
+            if let TextTest::Words(words) | TextTest::Phrase(words) = test {
+                asked.push((subject, words.as_slice()));
+            }
+        });
+        Self(asked)
+    }
+
+    /// The sum over all words, as told at [`crate::SortBy::Relevance`].
+    pub(crate) fn score(&self, entry: &Entry<'_>) -> f64 {
+        self.0
+            .iter()
+            .map(|(subject, asked)| score(subject, asked, entry))
+            .sum()
+    }
+}
+
+fn score(subject: &TextSubject, asked: &[Word], entry: &Entry<'_>) -> f64 {
+    let mut best = vec![0.0f64; asked.len()];
+    for (_, text) in texts(subject, entry) {
+        let found: Vec<String> = words(text).collect();
+        let brief = 0.5 + 0.5 / found.len().max(1) as f64;
+        for (word, best) in asked.iter().zip(&mut best) {
+            let edits = found.iter().filter_map(|found| word.edits(found)).min();
+            if let Some(edits) = edits {
+                *best = best.max(brief / (1.0 + f64::from(edits)));
+            }
+        }
+    }
+    best.iter().sum()
+}
+
+/// Visits every test of a text that is not below a `Not`.
+pub(crate) fn each_text<'a>(node: &'a Node, visit: &mut dyn FnMut(&'a TextSubject, &'a TextTest)) {
+    match node {
+        Node::And(nodes) | Node::Or(nodes) => nodes.iter().for_each(|node| each_text(node, visit)),
+        Node::Text(subject, test) => visit(subject, test),
+        _ => {}
+    }
+}
+
+/// The texts that a test of a subject looks at, each with what it is of.
+pub(crate) fn texts<'a>(subject: &TextSubject, entry: &Entry<'a>) -> Vec<(Subject, &'a str)> {
+    let one = |subject: Subject, text: Option<&'a str>| {
+        text.into_iter().map(|text| (subject.clone(), text)).collect()
+    };
+    match subject {
+        TextSubject::Any => {
+            let owned = |property: Property<'_>| match property {
+                Property::Measurement => Subject::Measurement,
+                Property::Tag(key) => Subject::Tag(key.to_owned()),
+                Property::Attribute(key) => Subject::Attribute(key.to_owned()),
+            };
+            texts_of(entry)
+                .map(|(property, text)| (owned(property), text))
+                .collect()
+        }
+        TextSubject::Measurement => one(Subject::Measurement, Some(entry.measurement())),
+        TextSubject::Source => one(Subject::Source, entry.source()),
+        TextSubject::Tag(key) => one(Subject::Tag(key.clone()), entry.tag(key)),
+        TextSubject::Attribute(key) => {
+            let subject = Subject::Attribute(key.clone());
+            match entry.attribute(key) {
+                Some(AttributeRef::Text(text)) => one(subject, Some(text)),
+                Some(AttributeRef::Texts(texts)) => {
+                    texts.iter().map(|text| (subject.clone(), text)).collect()
+                }
+                _ => Vec::new(),
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Numbers, times and places on one segment: ranges of the dictionary, because their terms are in their order.
+
+use std::ops::Bound;
+
+use roaring::RoaringBitmap;
+
+use super::SegmentView;
+use crate::condition::NumberRange;
+use crate::geo::{Region, ranges};
+use crate::mapping::{Token, ordered, point_of};
+
+impl SegmentView<'_> {
+    /// Documents with a value, behind `prefix`, whose bits are within a range, both ends included.
+    pub(super) fn ordered(&self, prefix: &Token, bits: Option<(u64, u64)>) -> tantivy::Result<RoaringBitmap> {
+        let mut infos = Vec::new();
+        if let Some((first, last)) = bits {
+            let [first, last] = [first, last].map(|bits| [&prefix.0[..], &bits.to_be_bytes()].concat());
+            let mut stream = self.terms.terms().range().ge(&first).le(&last).into_stream()?;
+            while let Some((_, info)) = stream.next() {
+                infos.push(info.clone());
+            }
+        }
+        self.documents(&infos)
+    }
+
+    /// Documents whose place lies in a region: the parts of the dictionary that may hold such places are looked through.
+    pub(super) fn within(&self, key: &str, region: &Region) -> tantivy::Result<RoaringBitmap> {
+        let prefix = Token::attribute_points(self.table, key);
+        let mut infos = Vec::new();
+        for (first, last) in ranges(&region.rectangles()) {
+            let first = [&prefix.0[..], &first.to_be_bytes()].concat();
+            // Behind the number come 16 bytes of coordinates.
+            let last = [&prefix.0[..], &last.to_be_bytes(), &[u8::MAX; 16]].concat();
+            let mut stream = self.terms.terms().range().ge(&first).le(&last).into_stream()?;
+            while let Some((token, info)) = stream.next() {
+                if point_of(&token[prefix.0.len()..]).is_some_and(|point| region.contains(point)) {
+                    infos.push(info.clone());
+                }
+            }
+        }
+        self.documents(&infos)
+    }
+}
+
+/// The bits of the numbers of a range, both ends included; `None` where it holds none.
+pub(super) fn number_bits(range: &NumberRange) -> Option<(u64, u64)> {
+    let first = match range.low {
+        Bound::Unbounded => 0,
+        Bound::Included(number) => ordered(number),
+        Bound::Excluded(number) => ordered(number).checked_add(1)?,
+    };
+    let last = match range.high {
+        Bound::Unbounded => u64::MAX,
+        Bound::Included(number) => ordered(number),
+        Bound::Excluded(number) => ordered(number).checked_sub(1)?,
+    };
+    let is_comparable =
+        |bound: Bound<f64>| !matches!(bound, Bound::Included(n) | Bound::Excluded(n) if n.is_nan());
+    let holds = first <= last && is_comparable(range.low) && is_comparable(range.high);
+    holds.then_some((first, last))
+}

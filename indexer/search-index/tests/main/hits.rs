@@ -1,0 +1,245 @@
+//! Hits: what is collapsed, which texts matched, and how well, against a naive look at the model.
+
+use std::collections::BTreeMap;
+
+use tideline_model::TableId;
+use tideline_search_index::{Condition, FindRequest, Hit, Order, SearchError, Sort, SortBy, Subject, Test};
+use tideline_timeline_catalog::AttributeValue;
+
+use crate::harness::{Database, edits, words};
+
+const TITLES: [&str; 6] = [
+    "Backup Store, hall 3",
+    "backup",
+    "The store of backups and other things",
+    "bakcup store",
+    "Über-Store",
+    "nothing",
+];
+
+fn database() -> Database {
+    let mut database = Database::new(TableId(1));
+    for n in 0..300usize {
+        let (host, dc) = (format!("h{n}"), format!("dc{}", n % 11));
+        let mut tags = vec![("host", host.as_str())];
+        if n % 5 != 0 {
+            tags.push(("dc", dc.as_str()));
+        }
+        let ordinal = database.add("cpu", &tags, None);
+        let title = AttributeValue::Text(TITLES[n % TITLES.len()].to_owned());
+        database.edit(ordinal, "title", Some(title));
+        let labels = AttributeValue::Texts(vec!["backup".to_owned(), format!("rack {n}")]);
+        database.edit(ordinal, "labels", (n % 3 == 0).then_some(labels));
+        if n == 200 {
+            database.flush();
+        }
+    }
+    database
+}
+
+fn said(text: &str, distance: u8, is_phrase: bool) -> Test {
+    Test::Words {
+        text: text.to_owned(),
+        distance,
+        is_phrase,
+    }
+}
+
+/// The hits of all pages.
+fn all_hits(database: &Database, request: &FindRequest) -> (Vec<Hit>, u64) {
+    let mut request = request.clone();
+    let mut hits = Vec::new();
+    loop {
+        let page = database.index.find(&database.catalog, &request, &database.model);
+        let page = page.expect("a valid request");
+        hits.extend(page.hits);
+        match page.next {
+            Some(token) => request.after = Some(token),
+            None => return (hits, page.hits_total),
+        }
+    }
+}
+
+#[test]
+fn a_value_is_one_hit_on_all_pages_together() {
+    let database = database();
+    for order in [Order::Ascending, Order::Descending] {
+        for limit in [1, 4, 1_000] {
+            let request = FindRequest {
+                sort: vec![Sort {
+                    by: SortBy::Subject(Subject::Source),
+                    order,
+                }],
+                limit,
+                collapse: Some("dc".to_owned()),
+                ..FindRequest::default()
+            };
+            let mut groups: BTreeMap<Option<&String>, Vec<(&String, u32)>> = BTreeMap::new();
+            for (ordinal, timeline) in &database.model.0 {
+                let host = timeline.source().expect("every one has a host");
+                groups
+                    .entry(timeline.tags.get("dc"))
+                    .or_default()
+                    .push((host, *ordinal));
+            }
+            let mut expected: Vec<(&String, u32, u64)> = Vec::new();
+            for hosts in groups.values_mut() {
+                hosts.sort();
+                let first = if order == Order::Ascending {
+                    hosts.first()
+                } else {
+                    hosts.last()
+                };
+                let (host, ordinal) = first.expect("not empty");
+                expected.push((host, *ordinal, hosts.len() as u64));
+            }
+            expected.sort();
+            if order == Order::Descending {
+                expected.reverse();
+            }
+            let (hits, total) = all_hits(&database, &request);
+            let found: Vec<(u32, u64)> = hits.iter().map(|hit| (hit.ordinal.0, hit.timelines)).collect();
+            let expected: Vec<(u32, u64)> = expected
+                .iter()
+                .map(|(_, ordinal, count)| (*ordinal, *count))
+                .collect();
+            assert_eq!((found, total), (expected, 12), "{order:?} {limit}");
+        }
+    }
+}
+
+#[test]
+fn a_token_belongs_to_its_tag() {
+    let database = database();
+    let mut request = FindRequest {
+        limit: 1,
+        collapse: Some("dc".to_owned()),
+        ..FindRequest::default()
+    };
+    let find = |request: &FindRequest| database.index.find(&database.catalog, request, &database.model);
+    request.after = find(&request).expect("valid").next;
+    request.collapse = Some("host".to_owned());
+    assert!(matches!(find(&request), Err(SearchError::ForeignToken)));
+    request.collapse = None;
+    assert!(matches!(find(&request), Err(SearchError::ForeignToken)));
+}
+
+/// As `SortBy::Relevance` says.
+fn score(texts: &[String], asked: &str, distance: usize) -> f64 {
+    let best = |word: &String| {
+        let mut best = 0.0f64;
+        for text in texts {
+            let found = words(text);
+            for other in &found {
+                let edits = edits(word, other);
+                if edits <= distance {
+                    best = best.max((0.5 + 0.5 / found.len() as f64) / (1.0 + edits as f64));
+                }
+            }
+        }
+        best
+    };
+    words(asked).iter().map(best).sum()
+}
+
+#[test]
+fn the_best_come_first() {
+    let database = database();
+    for (text, distance) in [
+        ("backup", 1),
+        ("store backup", 1),
+        ("backup store", 0),
+        ("rack backup", 2),
+    ] {
+        let condition = Condition::leaf(Subject::Any, said(text, distance, false));
+        let request = FindRequest {
+            condition: condition.clone(),
+            sort: vec![Sort {
+                by: SortBy::Relevance,
+                order: Order::Descending,
+            }],
+            limit: 7,
+            ..FindRequest::default()
+        };
+        let mut expected: Vec<(f64, _, u32)> = Vec::new();
+        for ordinal in database.model.matching(&condition) {
+            let timeline = &database.model.0[&ordinal];
+            let score = score(&timeline.texts(), text, distance.into());
+            expected.push((-score, timeline.id, ordinal));
+        }
+        expected.sort_by(|one, other| one.partial_cmp(other).expect("no NaN"));
+        let (hits, _) = all_hits(&database, &request);
+        let found: Vec<u32> = hits.iter().map(|hit| hit.ordinal.0).collect();
+        let expected: Vec<u32> = expected.iter().map(|(.., ordinal)| *ordinal).collect();
+        assert!(expected.len() > 50, "{text}");
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
+/// What matched on the first hit of a condition: the subject and the text, with what matched in brackets.
+fn marked(database: &Database, condition: Condition) -> Vec<String> {
+    let request = FindRequest {
+        condition,
+        sort: vec![Sort {
+            by: SortBy::Subject(Subject::Source),
+            order: Order::Ascending,
+        }],
+        limit: 1,
+        highlight: true,
+        ..FindRequest::default()
+    };
+    let page = database.index.find(&database.catalog, &request, &database.model);
+    let hits = page.expect("a valid request").hits;
+    let marked = hits[0].highlights.iter().map(|highlight| {
+        let mut shown = format!("{:?} ", highlight.subject);
+        for (at, c) in highlight.text.chars().enumerate() {
+            if highlight.spans.iter().any(|span| span.start == at) {
+                shown.push('[');
+            }
+            shown.push(c);
+            if highlight.spans.iter().any(|span| span.end == at + 1) {
+                shown.push(']');
+            }
+        }
+        shown
+    });
+    marked.collect()
+}
+
+#[test]
+fn highlights_say_which_text_matched_and_where() {
+    let database = database();
+    let title = || Subject::Attribute("title".to_owned());
+    let leaf = Condition::leaf;
+    assert_eq!(
+        marked(&database, leaf(Subject::Any, said("backup", 1, false))),
+        [
+            "Attribute(\"labels\") [backup]",
+            "Attribute(\"title\") [Backup] Store, hall 3"
+        ]
+    );
+    assert_eq!(
+        marked(&database, leaf(title(), said("STORE hall", 0, true))),
+        ["Attribute(\"title\") Backup [Store, hall] 3"]
+    );
+    assert_eq!(
+        marked(&database, leaf(title(), said("ober", 1, false))),
+        ["Attribute(\"title\") [Über]-Store"]
+    );
+    let both = Condition::And(vec![
+        leaf(Subject::Source, Test::Prefix("h".into())),
+        leaf(Subject::Source, Test::Suffix("0".into())),
+        Condition::Not(Box::new(leaf(title(), said("nothing", 0, false)))),
+        Condition::Or(vec![
+            leaf(title(), Test::Wildcard("b*".into())),
+            leaf(
+                Subject::Measurement,
+                Test::Equals(AttributeValue::Text("cpu".into())),
+            ),
+        ]),
+    ]);
+    assert_eq!(
+        marked(&database, both),
+        ["Source [h][0]", "Measurement [cpu]"].map(|shown| shown.replace("][", ""))
+    );
+}

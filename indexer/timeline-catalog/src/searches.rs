@@ -1,0 +1,274 @@
+//! Saved searches: conditions that people gave a name. The catalog keeps their text and does not read it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use tideline_backend::{
+    Backend, Direction, KeyRange, PageLimit, RowChange, Stamp, WRITE_BYTES_MAX, WRITE_ROWS_MAX,
+};
+use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
+use tideline_model::TableId;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{CatalogError, Result};
+
+/// Most saved searches of a table.
+pub const SEARCHES_MAX: usize = 1_000;
+/// Longest name of a search, in bytes.
+pub const SEARCH_NAME_BYTES_MAX: usize = 128;
+/// Longest text of a search, in bytes.
+pub const SEARCH_TEXT_BYTES_MAX: usize = 64 << 10;
+/// The layout of rows.
+const VERSION: u8 = 1;
+
+/// The saved searches of one table.
+#[derive(Debug)]
+pub struct SavedSearches {
+    table: TableId,
+    by_name: RwLock<BTreeMap<String, Arc<str>>>,
+    /// Held while rows are written, so that memory and rows see the same order.
+    writing: Mutex<()>,
+}
+
+impl SavedSearches {
+    pub(crate) fn new(table: TableId) -> Self {
+        Self {
+            table,
+            by_name: RwLock::default(),
+            writing: Mutex::default(),
+        }
+    }
+
+    /// Reads all rows of the table.
+    pub(crate) fn load(&self, backend: &dyn Backend) -> Result<()> {
+        each_row(backend, self.table, &mut |rows| {
+            for row in rows {
+                let (_, name) = parse_named_key(&row.key).ok_or(CatalogError::DamagedKey(row.key.len()))?;
+                let name = std::str::from_utf8(name).map_err(|_| CatalogError::DamagedKey(row.key.len()))?;
+                let text =
+                    decode(name, &row.value).ok_or_else(|| CatalogError::DamagedSearch(name.to_owned()))?;
+                self.by_name.write().insert(name.to_owned(), text);
+            }
+            Ok(())
+        })
+    }
+
+    /// The text of a search.
+    pub fn get(&self, name: &str) -> Option<Arc<str>> {
+        self.by_name.read().get(name).cloned()
+    }
+
+    /// All searches, by name.
+    pub fn all(&self) -> Vec<(String, Arc<str>)> {
+        let by_name = self.by_name.read();
+        by_name
+            .iter()
+            .map(|(name, text)| (name.clone(), Arc::clone(text)))
+            .collect()
+    }
+
+    /// Saves a search under a name, in the place of one that has it; durable and visible on return.
+    ///
+    /// A name is 1 to [`SEARCH_NAME_BYTES_MAX`] letters, digits, dots, dashes and underscores of ASCII.
+    pub fn put(
+        &self,
+        backend: &dyn Backend,
+        name: &str,
+        text: &str,
+        stamp: &mut dyn FnMut() -> Stamp,
+    ) -> Result<()> {
+        check_name(name)?;
+        let over = |what, limit, actual| Err(CatalogError::OverLimit { what, limit, actual });
+        if text.len() > SEARCH_TEXT_BYTES_MAX {
+            return over("bytes of a saved search", SEARCH_TEXT_BYTES_MAX, text.len());
+        }
+        let _writing = self.writing.lock();
+        let is_new = self.get(name).is_none();
+        let count = self.by_name.read().len() + usize::from(is_new);
+        if count > SEARCHES_MAX {
+            return over("saved searches of a table", SEARCHES_MAX, count);
+        }
+        self.write(backend, name, Some(encode(name, text)), stamp)?;
+        self.by_name.write().insert(name.to_owned(), Arc::from(text));
+        Ok(())
+    }
+
+    /// Deletes a search, durably; whether there was one.
+    pub fn delete(
+        &self,
+        backend: &dyn Backend,
+        name: &str,
+        stamp: &mut dyn FnMut() -> Stamp,
+    ) -> Result<bool> {
+        let _writing = self.writing.lock();
+        if self.get(name).is_none() {
+            return Ok(false);
+        }
+        self.write(backend, name, None, stamp)?;
+        self.by_name.write().remove(name);
+        Ok(true)
+    }
+
+    fn write(
+        &self,
+        backend: &dyn Backend,
+        name: &str,
+        value: Option<Vec<u8>>,
+        stamp: &mut dyn FnMut() -> Stamp,
+    ) -> Result<()> {
+        let (partition, _) = table_rows(space::SEARCHES, self.table);
+        let change = RowChange {
+            key: named_key(self.table, name.as_bytes()).into(),
+            value: value.map(Bytes::from),
+        };
+        Ok(backend.write(partition, &[change], stamp())?)
+    }
+
+    /// Deletes all rows of a dropped table.
+    pub(crate) fn remove_all(
+        backend: &dyn Backend,
+        table: TableId,
+        stamp: &mut dyn FnMut() -> Stamp,
+    ) -> Result<()> {
+        let (partition, _) = table_rows(space::SEARCHES, table);
+        each_row(backend, table, &mut |rows| {
+            let delete = |row: tideline_backend::Row| RowChange {
+                key: row.key,
+                value: None,
+            };
+            let changes: Vec<RowChange> = rows.into_iter().map(delete).collect();
+            Ok(backend.write(partition, &changes, stamp())?)
+        })
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_plain) {
+        let shown = name.chars().take(80).collect();
+        return Err(CatalogError::InvalidSearchName(shown));
+    }
+    if name.len() > SEARCH_NAME_BYTES_MAX {
+        return Err(CatalogError::OverLimit {
+            what: "bytes of the name of a search",
+            limit: SEARCH_NAME_BYTES_MAX,
+            actual: name.len(),
+        });
+    }
+    Ok(())
+}
+
+/// The row of a search, as `FORMAT.md` draws it.
+fn encode(name: &str, text: &str) -> Vec<u8> {
+    let mut row = vec![VERSION];
+    row.extend_from_slice(text.as_bytes());
+    let checksum = checksum(name, &row);
+    row.extend_from_slice(&checksum);
+    row
+}
+
+fn decode(name: &str, row: &[u8]) -> Option<Arc<str>> {
+    let (content, stored) = row.split_last_chunk::<4>()?;
+    if checksum(name, content) != *stored {
+        return None;
+    }
+    let (&VERSION, text) = content.split_first()? else {
+        return None;
+    };
+    std::str::from_utf8(text).ok().map(Arc::from)
+}
+
+/// Ties a row to its name.
+fn checksum(name: &str, content: &[u8]) -> [u8; 4] {
+    let all = [name.as_bytes(), content].concat();
+    (xxh3_64(&all) as u32).to_le_bytes()
+}
+
+/// Hands all rows of a table to `visit`, page by page; never an empty page.
+fn each_row(
+    backend: &dyn Backend,
+    table: TableId,
+    visit: &mut dyn FnMut(Vec<tideline_backend::Row>) -> Result<()>,
+) -> Result<()> {
+    let limit = PageLimit {
+        rows_max: WRITE_ROWS_MAX,
+        bytes_max: WRITE_BYTES_MAX / 2,
+    };
+    let (partition, range) = table_rows(space::SEARCHES, table);
+    let mut next: Option<KeyRange> = Some(range);
+    while let Some(range) = next {
+        let page = backend.scan(partition, &range, Direction::Ascending, limit)?;
+        if !page.rows.is_empty() {
+            visit(page.rows)?;
+        }
+        next = page.next;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+
+    use super::*;
+
+    /// Rows are on disk: these bytes must open for ever.
+    #[test]
+    fn golden_row() {
+        let golden = [&[1][..], br#"{"where":{"and":[]}}"#, &[160, 108, 255, 32]].concat();
+        assert_eq!(encode("mine", r#"{"where":{"and":[]}}"#), golden);
+        assert_eq!(
+            decode("mine", &golden).as_deref(),
+            Some(r#"{"where":{"and":[]}}"#)
+        );
+        assert_eq!(decode("other", &golden), None, "a row belongs to its name");
+        for at in 0..golden.len() * 8 {
+            let mut flipped = golden.clone();
+            flipped[at / 8] ^= 1 << (at % 8);
+            assert_eq!(decode("mine", &flipped), None, "bit {at}");
+        }
+    }
+
+    #[test]
+    fn searches_are_durable_replaced_and_deleted() {
+        let disk = MemoryDisk::new(Character::Embedded);
+        let backend = MemoryBackend::open(&disk);
+        let mut count = 0;
+        let mut stamp = || {
+            count += 1;
+            Stamp(count)
+        };
+        let searches = SavedSearches::new(TableId(7));
+        let others = SavedSearches::new(TableId(8));
+        for (name, text) in [("b", "1"), ("a.b-C_9", "2"), ("b", "3")] {
+            searches.put(&backend, name, text, &mut stamp).expect("written");
+        }
+        others.put(&backend, "b", "other", &mut stamp).expect("written");
+        assert!(searches.delete(&backend, "a.b-C_9", &mut stamp).expect("written"));
+        assert!(!searches.delete(&backend, "a.b-C_9", &mut stamp).expect("written"));
+        let loaded = SavedSearches::new(TableId(7));
+        loaded.load(&backend).expect("sound rows");
+        assert_eq!(loaded.all(), [("b".to_owned(), Arc::from("3"))]);
+        SavedSearches::remove_all(&backend, TableId(7), &mut stamp).expect("written");
+        for (table, left) in [(7, 0), (8, 1)] {
+            let loaded = SavedSearches::new(TableId(table));
+            loaded.load(&backend).expect("sound rows");
+            assert_eq!(loaded.all().len(), left);
+        }
+        for (name, said) in [
+            ("", "letters, digits"),
+            ("a/b", "letters, digits"),
+            (&"a".repeat(129), "129 is over the limit of 128"),
+        ] {
+            let refused = searches
+                .put(&backend, name, "", &mut stamp)
+                .expect_err(said)
+                .to_string();
+            assert!(refused.contains(said), "{refused}");
+        }
+        let long = "x".repeat(SEARCH_TEXT_BYTES_MAX + 1);
+        assert!(searches.put(&backend, "x", &long, &mut stamp).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+//! How many different names a table has, and how it came to its timelines.
+
+use tideline_model::Ordinal;
+use tideline_timeline_catalog::cardinality::Cardinality;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::tables::Table;
+
+/// Timelines whose first points are looked up at once.
+const GROUP_TIMELINES: usize = 4_096;
+
+/// When timelines were first seen: the time of their oldest point, which moves when older points come or go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Growth {
+    /// How many were first seen in each window, the oldest window first.
+    pub windows: Vec<u64>,
+    /// First seen before the first window.
+    pub earlier: u64,
+    /// First seen after the last window.
+    pub later: u64,
+    /// Without a point.
+    pub never: u64,
+}
+
+impl Engine {
+    /// How many different names there are, and the `top` largest of each kind.
+    pub fn cardinality(&self, table: &Table, top: usize) -> Cardinality {
+        table.catalog.reader().cardinality(top)
+    }
+
+    /// How many timelines were first seen in each of `count` windows of `width` nanoseconds from `start` on.
+    ///
+    /// Costs a look-up a timeline, most of them in memory.
+    pub fn growth(&self, table: &Table, start: i64, width: i64, count: usize) -> Result<Growth> {
+        let mut growth = Growth {
+            windows: vec![0; count],
+            earlier: 0,
+            later: 0,
+            never: 0,
+        };
+        let visible = table.catalog.reader().visible().clone();
+        let mut rest = visible.iter().map(Ordinal);
+        loop {
+            let ids: Vec<_> = {
+                let reader = table.catalog.reader();
+                let group = rest.by_ref().take(GROUP_TIMELINES);
+                group.map(|ordinal| reader.id(ordinal)).collect()
+            };
+            if ids.is_empty() {
+                return Ok(growth);
+            }
+            for seen in self.store.seen(&table.points, &ids)? {
+                match seen {
+                    Some(seen) => growth.count(seen.first, start, width),
+                    None => growth.never += 1,
+                }
+            }
+        }
+    }
+}
+
+impl Growth {
+    fn count(&mut self, first: i64, start: i64, width: i64) {
+        let windows = first.saturating_sub(start).div_euclid(width);
+        if windows < 0 {
+            self.earlier += 1;
+            return;
+        }
+        match usize::try_from(windows)
+            .ok()
+            .and_then(|at| self.windows.get_mut(at))
+        {
+            Some(window) => *window += 1,
+            None => self.later += 1,
+        }
+    }
+}

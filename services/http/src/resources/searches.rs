@@ -1,0 +1,137 @@
+//! `/v1/tables/{table}/searches`: conditions that are saved under a name.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use tideline_openapi::search::{NamedSearch, SavedSearch, SearchDetail, SearchList};
+use tideline_search_index::Matcher;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::condition::to_index;
+use crate::context::RequestId;
+use crate::extract::{Json as JsonBody, Path};
+use crate::failure::{Failure, Result};
+use crate::resources::{Failures, TablePath};
+use crate::saved;
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(read, save, delete))
+}
+
+/// The path of routes about a saved search.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct SearchPath {
+    /// Name of the table
+    #[param(example = "default")]
+    table: String,
+    /// Name of the search: 1 to 128 letters, digits, dots, dashes and underscores
+    #[param(example = "west")]
+    name: String,
+}
+
+/// List saved searches
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/searches", tag = "timelines",
+    params(TablePath),
+    responses((status = 200, description = "All of the table", body = SearchList), Failures)
+)]
+async fn list(
+    State(app): State<App>,
+    id: RequestId,
+    Path(TablePath { table }): Path<TablePath>,
+) -> Result<Json<SearchList>> {
+    let all = app.read_table(table, |_, table| Ok(table.searches().all()));
+    let named = |(name, text): (String, std::sync::Arc<str>)| {
+        let search = saved::read(&name, &text)?;
+        Ok(NamedSearch { name, search })
+    };
+    Ok(Json(SearchList {
+        searches: all.await?.into_iter().map(named).collect::<Result<_>>()?,
+        request_id: id.into(),
+    }))
+}
+
+/// Read a saved search
+#[utoipa::path(
+    get, path = "/v1/tables/{table}/searches/{name}", tag = "timelines",
+    params(SearchPath),
+    responses((status = 200, description = "The search", body = SearchDetail), Failures)
+)]
+async fn read(
+    State(app): State<App>,
+    id: RequestId,
+    Path(SearchPath { table, name }): Path<SearchPath>,
+) -> Result<Json<SearchDetail>> {
+    let found = app.read_table(table, move |_, table| {
+        let text = table
+            .searches()
+            .get(&name)
+            .ok_or_else(|| saved::unknown(table, &name))?;
+        let search = saved::read(&name, &text)?;
+        Ok(NamedSearch { name, search })
+    });
+    Ok(Json(SearchDetail {
+        search: found.await?,
+        request_id: id.into(),
+    }))
+}
+
+/// Save a search
+///
+/// Under a name, in the place of what has it. From then on `{"saved": "west"}` stands for the condition in searches,
+/// facets, queries, changes and deletes. A condition that could not be answered, or that would use itself, is refused.
+#[utoipa::path(
+    put, path = "/v1/tables/{table}/searches/{name}", tag = "timelines",
+    params(SearchPath),
+    request_body = SavedSearch,
+    responses((status = 200, description = "It is saved", body = SearchDetail), Failures)
+)]
+async fn save(
+    State(app): State<App>,
+    id: RequestId,
+    Path(SearchPath { table, name }): Path<SearchPath>,
+    JsonBody(search): JsonBody<SavedSearch>,
+) -> Result<Json<SearchDetail>> {
+    let saved = app.change(move |engine| {
+        let table = engine.table(&table)?;
+        let condition = saved::expand_new(&table, &name, &search.condition)?;
+        let condition = to_index(condition, engine.clock().now())?;
+        Matcher::new(&condition).map_err(Failure::invalid)?;
+        let text = serde_json::to_string(&search).map_err(Failure::invalid)?;
+        engine.save_search(&table, &name, &text)?;
+        Ok(NamedSearch { name, search })
+    });
+    Ok(Json(SearchDetail {
+        search: saved.await?,
+        request_id: id.into(),
+    }))
+}
+
+/// Delete a saved search
+///
+/// What uses it is refused from then on.
+#[utoipa::path(
+    delete, path = "/v1/tables/{table}/searches/{name}", tag = "timelines",
+    params(SearchPath),
+    responses((status = 204, description = "It is gone"), Failures)
+)]
+async fn delete(
+    State(app): State<App>,
+    Path(SearchPath { table, name }): Path<SearchPath>,
+) -> Result<StatusCode> {
+    let deleted = app.change(move |engine| {
+        let table = engine.table(&table)?;
+        match engine.delete_search(&table, &name)? {
+            true => Ok(StatusCode::NO_CONTENT),
+            false => Err(saved::unknown(&table, &name)),
+        }
+    });
+    deleted.await
+}
