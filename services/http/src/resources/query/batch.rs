@@ -21,6 +21,7 @@ use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::{QueryFailures, TablePath};
+use crate::saved;
 use crate::stream;
 
 /// Most questions of a request.
@@ -123,7 +124,7 @@ impl Left {
         &mut self,
         app: &App,
         table: &Table,
-        query: PointQuery,
+        mut query: PointQuery,
         now: Timestamp,
         request_id: RequestId,
     ) -> Result<Vec<u8>> {
@@ -134,6 +135,7 @@ impl Left {
             plan: query.plan,
             request_id: request_id.into(),
         };
+        query.timelines = saved::expand_optional(app, table.name().as_str(), query.timelines)?;
         let mut question = question::to_question(query, now)?;
         question.budget = self.share(app, &question.budget);
         let mut buffer = Buffer::default();

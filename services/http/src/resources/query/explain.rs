@@ -11,6 +11,7 @@ use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
 use crate::resources::{QueryFailures, TablePath};
+use crate::saved;
 
 /// Explain a query
 ///
@@ -27,8 +28,9 @@ pub(super) async fn explain(
     State(app): State<App>,
     request_id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
-    Json(question): Json<PointQuery>,
+    Json(mut question): Json<PointQuery>,
 ) -> Result<axum::Json<Explanation>> {
+    question.timelines = saved::expand_optional(&app, &table, question.timelines)?;
     let question = question::to_question(question, app.engine.clock().now())?;
     let querier = app.clone();
     let explained = app.read_table(table, move |_, table| {
