@@ -3,7 +3,7 @@
 //! Questions and answers are plain JSON: what the server knows and this binary does not is passed on, and refused by
 //! whoever understands it.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -230,9 +230,17 @@ impl Client {
     }
 
     fn unreachable(&self, error: &ureq::Error) -> CliError {
+        let is_nobody =
+            matches!(error, ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused);
+        let reason = match is_nobody {
+            true => {
+                "nobody listens there; --server, TIDELINE_SERVER or a profile names another server".to_owned()
+            }
+            false => error.to_string(),
+        };
         CliError::Unreachable {
             server: self.base.clone(),
-            reason: error.to_string(),
+            reason,
         }
     }
 }

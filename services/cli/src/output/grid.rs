@@ -1,5 +1,7 @@
 //! A table of text: columns as wide as their widest cell, numbers to the right.
 
+use unicode_width::UnicodeWidthStr;
+
 /// A table under one heading.
 pub(crate) struct Grid {
     head: Vec<String>,
@@ -65,14 +67,17 @@ impl Grid {
 
 /// A cell on one line, without what could steer a terminal.
 fn shown(cell: &str) -> String {
-    cell.chars()
-        .map(|c| if c.is_control() { '·' } else { c })
-        .collect()
+    cell.chars().map(|c| if steers(c) { '·' } else { c }).collect()
 }
 
-/// Columns of a terminal, one for each character.
+/// Whether a character moves, colours or turns around what stands near it.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Columns of a terminal: two for characters of East Asia and most pictures, none for those that join others.
 fn width(text: &str) -> usize {
-    text.chars().count()
+    text.width()
 }
 
 fn looks_like_number(cell: &str) -> bool {
@@ -104,5 +109,16 @@ mod tests {
         grid.row(vec!["a\x1b[2J\nb".into()]);
         assert_eq!(grid.render().lines().nth(2), Some("a·[2J·b"));
         assert_eq!(Grid::new(["x"]).render(), "x\n─\n");
+        let mut grid = Grid::new(["x"]);
+        grid.row(vec!["user\u{202e}exe".into()]);
+        assert_eq!(grid.render().lines().nth(2), Some("user·exe"));
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let mut grid = Grid::new(["host", "x"]);
+        grid.row(vec!["日本".into(), "a".into()]);
+        grid.row(vec!["cafe\u{301}".into(), "b".into()]);
+        assert_eq!(grid.render(), "host  x\n────  ─\n日本  a\ncafe\u{301}  b\n");
     }
 }

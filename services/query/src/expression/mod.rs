@@ -207,11 +207,14 @@ mod tests {
     use super::*;
 
     fn value(text: &str, inputs: &[(&str, f64)]) -> Option<f64> {
-        let expression = Expression::parse(text, Scope::Points).expect(text);
+        // An expression names a field at least.
+        let text = format!("({text}) + 0 * zero");
+        let expression = Expression::parse(&text, Scope::Points).expect(&text);
         let columns: Vec<[f64; 1]> = expression
             .inputs()
             .iter()
             .map(|input| match input {
+                Input::Field(name) if name == "zero" => 0.0,
                 Input::Field(name) => inputs
                     .iter()
                     .find(|(have, _)| have == name)
