@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use tideline_model::{Clock, SystemClock};
 
@@ -21,6 +21,7 @@ mod feed;
 mod input;
 mod outcome;
 mod pace;
+mod parquet;
 mod progress;
 mod record;
 mod rejects;
@@ -45,6 +46,7 @@ Examples:
   telegraf --test | tideline write -                   # standard input
   tideline write --resume night.resume --rejects bad.lp /backup/*.lp.zst
   tideline write rooms.csv --measurement room --tag host --field temperature:float --time ts --time-format s
+  tideline write trips.parquet --measurement trip --tag city --time started
 
 Where the same point occurs twice with different values, either may win; --parallel 1 keeps the order of files and
 lines. Lines without a time get that at which they were read.
@@ -57,15 +59,15 @@ Exit status: 0 all stored, 1 something was rejected or not sent, 2 wrong usage."
 pub(crate) struct WriteArguments {
     #[command(flatten)]
     connection: TableArguments,
-    /// Files, folders (their .lp, .txt, .csv, .ndjson, .jsonl files, also as .gz and .zst), or `-` for standard input
+    /// Files, folders (their .lp, .txt, .csv, .ndjson, .jsonl files, also as .gz and .zst, and .parquet), or `-` for standard input
     #[arg(value_name = "PATH", default_value = "-")]
     paths: Vec<PathBuf>,
     /// The format, where the name of a file does not say it [default for standard input: lp]
     #[arg(long, value_enum)]
     format: Option<FormatName>,
     /// The unit of integer times
-    #[arg(long, value_name = "UNIT", default_value = "ns", value_parser = ["ns", "us", "ms", "s", "m", "h"])]
-    precision: String,
+    #[arg(long, value_name = "UNIT", default_value = "ns", value_enum)]
+    precision: Unit,
     #[command(flatten)]
     csv: CsvArguments,
     /// Connections that send at once
@@ -92,6 +94,38 @@ pub(crate) struct WriteArguments {
     quiet: bool,
 }
 
+/// A unit of integer times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Unit {
+    Ns,
+    Us,
+    Ms,
+    S,
+    M,
+    H,
+}
+
+impl Unit {
+    /// As the server names it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ns => "ns",
+            Self::Us => "us",
+            Self::Ms => "ms",
+            Self::S => "s",
+            Self::M => "m",
+            Self::H => "h",
+        }
+    }
+}
+
+impl WriteArguments {
+    /// The unit of integer times.
+    fn precision(&self) -> &'static str {
+        self.csv.precision().unwrap_or(self.precision.name())
+    }
+}
+
 /// Sends everything; an error when not all was stored.
 pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
     let inputs = input::find(&arguments.paths, arguments.format, &arguments.csv)?;
@@ -110,7 +144,6 @@ pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
     let sender = Sender {
         client: &client,
         run: &run,
-        precision: arguments.csv.precision().unwrap_or(&arguments.precision),
         patience: arguments.patience,
         pace: Pace::new(usize::from(arguments.parallel)),
         resume: resume.as_ref(),
@@ -144,7 +177,7 @@ fn reading(arguments: &WriteArguments) -> Result<Map<String, Value>> {
         Value::Object(reading) => reading,
         _ => Map::new(),
     };
-    reading.insert("precision".into(), arguments.precision.as_str().into());
+    reading.insert("precision".into(), arguments.precision.name().into());
     reading.insert("format".into(), json!(arguments.format));
     // What was not said is left out, so that an option that is added later changes nothing.
     reading.retain(|_, value| !value.is_null() && value != &json!([]));

@@ -6,6 +6,7 @@ mod config;
 mod demo;
 mod lab;
 mod operate;
+mod parquet;
 mod process;
 mod serve;
 mod shell;

@@ -331,11 +331,15 @@ fn wrong_usage_and_an_absent_server_are_told_apart() {
     let lab = Lab::start();
     let file = lab.file("a.dat", "a v=1 1\n");
     for (line, code, said) in [
-        (&["write", &*file][..], 2, "add --format lp, csv or ndjson"),
+        (
+            &["write", &*file][..],
+            2,
+            "add --format lp, csv, ndjson or parquet",
+        ),
         (
             &["write", &*file, "--format", "lp", "--tag", "x"],
             2,
-            "are for CSV",
+            "are for CSV and Parquet",
         ),
         (
             &["write", &*file, "--batch-bytes", "1GiB"],

@@ -15,41 +15,50 @@ use crate::error::{CliError, Result};
 pub(super) struct CsvArguments {
     /// The measurement of all rows [default: the column `measurement`]
     #[arg(
-        help_heading = "CSV",
+        help_heading = "CSV and Parquet",
         long,
         value_name = "NAME",
         conflicts_with = "measurement_column"
     )]
     measurement: Option<String>,
     /// The column that holds the measurement
-    #[arg(help_heading = "CSV", long, value_name = "COLUMN")]
+    #[arg(help_heading = "CSV and Parquet", long, value_name = "COLUMN")]
     measurement_column: Option<String>,
     /// A column that is a tag
-    #[arg(help_heading = "CSV", long = "tag", value_name = "COLUMN")]
+    #[arg(help_heading = "CSV and Parquet", long = "tag", value_name = "COLUMN")]
     #[serde(rename = "tag")]
     tags: Vec<String>,
     /// A column that is a field, with its type: float, int, uint, bool or string; without one, what the text looks like
     /// [default: all columns that are nothing else]
-    #[arg(help_heading = "CSV", long = "field", value_name = "COLUMN[:TYPE]")]
+    #[arg(
+        help_heading = "CSV and Parquet",
+        long = "field",
+        value_name = "COLUMN[:TYPE]"
+    )]
     #[serde(rename = "field")]
     fields: Vec<String>,
     /// The column that holds the time [default: `time`, where there is one]
-    #[arg(help_heading = "CSV", long, value_name = "COLUMN")]
+    #[arg(help_heading = "CSV and Parquet", long, value_name = "COLUMN")]
     time: Option<String>,
     /// How times are written: rfc3339, s, ms, us, ns, or a pattern such as '%d.%m.%Y %H:%M:%S' (UTC without a %z)
-    #[arg(help_heading = "CSV", long, value_name = "FORMAT")]
+    #[arg(help_heading = "CSV and Parquet", long, value_name = "FORMAT")]
     time_format: Option<String>,
     /// The names of the columns, separated by commas, of files without a header
-    #[arg(help_heading = "CSV", long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(
+        help_heading = "CSV and Parquet",
+        long,
+        value_name = "NAMES",
+        value_delimiter = ','
+    )]
     columns: Vec<String>,
     /// What stands between cells
-    #[arg(help_heading = "CSV", long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
+    #[arg(help_heading = "CSV and Parquet", long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
     delimiter: u8,
 }
 
 /// What a column is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     Measurement,
     Time,
     Tag(String),
@@ -59,7 +68,7 @@ enum Role {
 
 /// How a field is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Auto,
     Float,
     Int,
@@ -98,21 +107,29 @@ impl CsvArguments {
     }
 
     /// The unit of integer times, where the format of times is one.
-    pub(super) fn precision(&self) -> Option<&str> {
-        let format = self.time_format.as_deref();
-        format.filter(|format| matches!(*format, "s" | "ms" | "us" | "ns"))
+    pub(super) fn precision(&self) -> Option<&'static str> {
+        let units = ["s", "ms", "us", "ns"].into_iter();
+        units
+            .clone()
+            .find(|unit| self.time_format.as_deref() == Some(unit))
     }
 
-    /// Refuses what has no meaning without CSV, or none at all.
-    pub(super) fn check(&self, has_csv: bool) -> Result<()> {
+    /// The measurement of all rows, where it is in no column.
+    pub(super) fn measurement(&self) -> Option<&str> {
+        self.measurement.as_deref()
+    }
+
+    /// Refuses what has no meaning without an input of columns, or none at all.
+    pub(super) fn check(&self, has_columns: bool) -> Result<()> {
         let is_used = self.measurement.is_some()
             || self.measurement_column.is_some()
             || self.time.is_some()
             || self.time_format.is_some()
             || !(self.tags.is_empty() && self.fields.is_empty() && self.columns.is_empty());
-        if is_used && !has_csv {
+        if is_used && !has_columns {
             return Err(CliError::usage(
-                "--measurement, --tag, --field, --time, --time-format and --columns are for CSV, and nothing here is",
+                "--measurement, --tag, --field, --time, --time-format and --columns are for CSV and Parquet, and nothing \
+                 here is",
             ));
         }
         let format = self.time_format.as_deref().unwrap_or("rfc3339");
@@ -128,12 +145,36 @@ impl CsvArguments {
         Ok(())
     }
 
+    /// Refuses what has no meaning for Parquet.
+    pub(super) fn check_for_parquet(&self) -> Result<()> {
+        let has_pattern = self
+            .time_format
+            .as_deref()
+            .is_some_and(|format| format.contains('%'));
+        if has_pattern || !self.columns.is_empty() {
+            return Err(CliError::usage(
+                "--columns and patterns of --time-format are for CSV; in Parquet columns have names, and times a type",
+            ));
+        }
+        Ok(())
+    }
+
     /// How a file with this header is read; with `None` as `--columns` says.
     pub(super) fn plan(&self, header: Option<&[u8]>) -> Result<CsvPlan> {
         let names = match header {
             None => self.columns.clone(),
             Some(header) => cells_of_header(header, self.delimiter)?,
         };
+        Ok(CsvPlan {
+            roles: self.roles(&names)?,
+            measurement: self.measurement.clone(),
+            time_pattern: self.time_format.clone().filter(|format| format.contains('%')),
+            delimiter: self.delimiter,
+        })
+    }
+
+    /// What each column is.
+    pub(super) fn roles(&self, names: &[String]) -> Result<Vec<Role>> {
         let column = |name: &str| {
             names.iter().position(|other| other == name).ok_or_else(|| {
                 CliError::usage(format!(
@@ -185,12 +226,7 @@ impl CsvArguments {
             .iter()
             .enumerate()
             .map(|(at, name)| roles.remove(&at).unwrap_or_else(|| rest(name)));
-        Ok(CsvPlan {
-            roles: roles.collect(),
-            measurement: self.measurement.clone(),
-            time_pattern: self.time_format.clone().filter(|format| format.contains('%')),
-            delimiter: self.delimiter,
-        })
+        Ok(roles.collect())
     }
 }
 
@@ -361,111 +397,4 @@ fn delimiter(text: &str) -> std::result::Result<u8, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        csv: CsvArguments,
-    }
-
-    fn arguments(line: &[&str]) -> CsvArguments {
-        let line = std::iter::once(&"x").chain(line);
-        Line::try_parse_from(line)
-            .unwrap_or_else(|error| panic!("{error}"))
-            .csv
-    }
-
-    fn converted(line: &[&str], header: &str, rows: &str) -> (Vec<Value>, Converted) {
-        let plan = arguments(line).plan(Some(header.as_bytes())).expect("a plan");
-        let converted = plan.convert(rows.as_bytes());
-        let lines = converted
-            .body
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty());
-        (
-            lines
-                .map(|line| serde_json::from_slice(line).expect("JSON"))
-                .collect(),
-            converted,
-        )
-    }
-
-    #[test]
-    fn a_header_is_enough() {
-        let (points, converted) = converted(
-            &["--tag", "host"],
-            "\u{feff}measurement,time,host,load,up,note",
-            "cpu,5,a,1.5,true,\"two\nlines, \"\"quoted\"\"\"\r\ncpu,6,,3,,\nshort\ncpu,7,a,,,\n",
-        );
-        assert_eq!(
-            points,
-            [
-                json!({"measurement": "cpu", "time": "5", "tags": {"host": "a"}, "fields":
-                    {"load": {"float": "1.5"}, "up": true, "note": "two\nlines, \"quoted\""}}),
-                json!({"measurement": "cpu", "time": "6", "tags": {}, "fields": {"load": {"signed": "3"}}}),
-            ]
-        );
-        assert_eq!(converted.starts, [0, 42]);
-        let refused: Vec<&str> = converted.refused.iter().map(|(_, reason)| &**reason).collect();
-        assert_eq!(refused, ["1 cells for 6 columns", "no field has a value"]);
-    }
-
-    #[test]
-    fn a_mapping_names_types_and_times() {
-        let (points, _) = converted(
-            &[
-                "--measurement",
-                "room",
-                "--tag",
-                "h",
-                "--field",
-                "t:float",
-                "--field",
-                "n:uint",
-                "--field",
-                "b:bool",
-                "--field",
-                "s:string",
-                "--time",
-                "day",
-                "--time-format",
-                "%d.%m.%Y",
-                "--delimiter",
-                ";",
-            ],
-            "day;h;t;n;b;s;left_out",
-            "02.01.2026;a;1;2;1;3;4\n",
-        );
-        assert_eq!(
-            points,
-            [
-                json!({"measurement": "room", "time": "2026-01-02T00:00:00Z", "tags": {"h": "a"}, "fields":
-                {"t": {"float": "1"}, "n": {"unsigned": "2"}, "b": true, "s": "3"}})
-            ]
-        );
-    }
-
-    #[test]
-    fn what_does_not_fit_is_a_usage_error() {
-        for (line, header, said) in [
-            (
-                &["--tag", "x"][..],
-                "measurement,a",
-                "there is no column \"x\"; the columns are: measurement, a",
-            ),
-            (&[], "a,b", "no column \"measurement\""),
-            (&["--tag", "a", "--field", "a"], "measurement,a", "named twice"),
-        ] {
-            let error = arguments(line).plan(Some(header.as_bytes())).expect_err(said);
-            assert!(error.to_string().contains(said), "{error}");
-            assert_eq!(error.exit_status(), 2);
-        }
-        assert!(arguments(&["--field", "a:double"]).check(true).is_err());
-        assert!(arguments(&["--time-format", "yesterday"]).check(true).is_err());
-        assert!(arguments(&["--tag", "a"]).check(false).is_err());
-    }
-}
+mod tests;

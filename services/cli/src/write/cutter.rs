@@ -36,16 +36,11 @@ pub(super) struct Cutter<R> {
 pub(super) struct Piece {
     /// Where it begins in the stream.
     pub(super) start: u64,
+    /// Where it ends.
+    pub(super) end: u64,
     /// The number of its first line; the first of the stream is 1.
     pub(super) first_line: u64,
     pub(super) bytes: Vec<u8>,
-}
-
-impl Piece {
-    /// Where it ends in the stream.
-    pub(super) fn end(&self) -> u64 {
-        self.start + self.bytes.len() as u64
-    }
 }
 
 impl<R: Read> Cutter<R> {
@@ -147,6 +142,7 @@ impl<R: Read> Cutter<R> {
         let rest = self.buffer.split_off(bytes);
         let piece = Piece {
             start: self.offset,
+            end: self.offset + bytes as u64,
             first_line: self.line,
             bytes: std::mem::replace(&mut self.buffer, rest),
         };

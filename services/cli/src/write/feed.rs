@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::SyncSender;
 
-use tideline_model::{Clock, SystemClock};
+use tideline_model::{Clock, Precision, SystemClock};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::WriteArguments;
 use super::csv::{CsvArguments, CsvPlan};
 use super::cutter::{BatchLimits, Cutter, Piece};
 use super::input::{FormatName, Input};
+use super::parquet::ParquetRows;
 use super::progress::Progress;
 use super::record::Framing;
 use super::resume::{Acknowledged, Ranges};
@@ -29,6 +30,8 @@ pub(super) struct Batch {
     /// The path of the input.
     pub(super) path: Arc<str>,
     pub(super) framing: Framing,
+    /// The unit of integer times.
+    pub(super) precision: &'static str,
     /// How rows of CSV become points.
     pub(super) csv: Option<Arc<CsvPlan>>,
     pub(super) piece: Piece,
@@ -48,10 +51,21 @@ pub(super) struct Feed<'a> {
     open_max: usize,
     acknowledged: Acknowledged,
     csv: &'a CsvArguments,
+    precision: &'static str,
     limits: BatchLimits,
     random: u64,
     /// Set when nothing more can be sent.
     stopped: Arc<AtomicBool>,
+}
+
+/// The records of an input.
+enum Records {
+    Text(Cutter<Box<dyn Read>>),
+    Parquet {
+        rows: Box<ParquetRows>,
+        /// Bytes of the file.
+        bytes: u64,
+    },
 }
 
 /// An input that is read.
@@ -59,7 +73,9 @@ struct Source {
     path: Arc<str>,
     framing: Framing,
     csv: Option<Arc<CsvPlan>>,
-    cutter: Cutter<Box<dyn Read>>,
+    records: Records,
+    /// Of integer times.
+    precision: &'static str,
     /// Bytes read of it on disk, and how many of them are accounted for.
     read: Rc<Cell<u64>>,
     accounted: u64,
@@ -82,6 +98,7 @@ impl<'a> Feed<'a> {
             open_max: OPEN_FILES_MAX.min(usize::from(arguments.parallel)),
             acknowledged,
             csv: &arguments.csv,
+            precision: arguments.precision(),
             limits: BatchLimits {
                 bytes: arguments.batch_bytes,
                 rows: usize::try_from(arguments.batch_rows).unwrap_or(usize::MAX),
@@ -127,6 +144,9 @@ impl<'a> Feed<'a> {
     }
 
     fn open(&mut self, input: &Input) -> Result<Source> {
+        if input.format == FormatName::Parquet {
+            return self.open_parquet(input);
+        }
         let opened = input
             .open(&self.stopped)
             .map_err(|error| CliError::file(&input.path, error))?;
@@ -136,13 +156,14 @@ impl<'a> Feed<'a> {
             path,
             framing: input.framing,
             csv: None,
-            cutter: Cutter::new(opened.reader, input.framing, self.limits),
+            records: Records::Text(Cutter::new(opened.reader, input.framing, self.limits)),
+            precision: self.precision,
             read: opened.read,
             accounted: 0,
         };
         if input.format == FormatName::Csv {
             let header = match self.csv.has_header() {
-                true => source.cutter.record().map_err(|error| source.failed(error))?,
+                true => source.records.record().map_err(|error| source.failed(error))?,
                 false => None,
             };
             if self.csv.has_header() && header.is_none() {
@@ -154,6 +175,26 @@ impl<'a> Feed<'a> {
             source.csv = Some(Arc::new(plan));
         }
         Ok(source)
+    }
+
+    fn open_parquet(&mut self, input: &Input) -> Result<Source> {
+        let unit = Precision::parse(self.precision).unwrap_or_default();
+        let rows = ParquetRows::open(&input.path, self.csv, unit.nanos(), self.limits)?;
+        let path: Arc<str> = input.path.to_string_lossy().into();
+        Ok(Source {
+            acknowledged: self.acknowledged.take(&path),
+            path,
+            framing: input.framing,
+            csv: None,
+            records: Records::Parquet {
+                rows: Box::new(rows),
+                bytes: input.bytes.unwrap_or_default(),
+            },
+            // Of whatever type times are there, here they are nanoseconds.
+            precision: "ns",
+            read: Rc::default(),
+            accounted: 0,
+        })
     }
 
     /// A number below `bound` by xorshift: which file comes next needs to be spread, not secret.
@@ -168,31 +209,73 @@ impl<'a> Feed<'a> {
     }
 }
 
+impl Records {
+    fn offset(&self) -> u64 {
+        match self {
+            Self::Text(cutter) => cutter.offset(),
+            Self::Parquet { rows, .. } => rows.offset(),
+        }
+    }
+
+    /// The next batch, which ends at `stop` or before; `None` at the end.
+    fn next(&mut self, stop: Option<u64>) -> std::io::Result<Option<Piece>> {
+        match self {
+            Self::Text(cutter) => cutter.next(stop),
+            Self::Parquet { rows, .. } => rows.next(stop),
+        }
+    }
+
+    /// So much of it, or less at its end: bytes of text, rows of Parquet.
+    fn take(&mut self, length: usize) -> std::io::Result<Piece> {
+        match self {
+            Self::Text(cutter) => cutter.take(length),
+            Self::Parquet { rows, .. } => rows.take(length),
+        }
+    }
+
+    /// Takes back what was handed out last.
+    fn give_back(&mut self, piece: Piece) {
+        match self {
+            Self::Text(cutter) => cutter.give_back(piece),
+            Self::Parquet { rows, .. } => rows.give_back(piece),
+        }
+    }
+
+    /// The next record by itself.
+    fn record(&mut self) -> std::io::Result<Option<Piece>> {
+        match self {
+            Self::Text(cutter) => cutter.record(),
+            Self::Parquet { rows, .. } => rows.take(1).map(Some),
+        }
+    }
+}
+
 impl Source {
     /// The next batch that is not acknowledged.
     fn next(&mut self, progress: &Progress) -> std::io::Result<Option<Batch>> {
         loop {
-            let offset = self.cutter.offset();
+            let offset = self.records.offset();
             let piece = match self.acknowledged.next_from(offset) {
                 Some(range) if range.start == offset => {
-                    let piece = self.cutter.take(range.len())?;
-                    if piece.bytes.len() == range.len() && xxh3_64(&piece.bytes) == range.hash {
+                    let piece = self.records.take(range.len())?;
+                    if piece.end == range.end && xxh3_64(&piece.bytes) == range.hash {
+                        let bytes = piece.bytes.len() as u64;
                         match self.grown(piece, progress)? {
                             Some(record) => Some(record),
                             None => {
                                 let source_bytes = self.source_bytes();
-                                progress.skipped(range.len() as u64, source_bytes, range.rejected);
+                                progress.skipped(bytes, source_bytes, range.rejected);
                                 continue;
                             }
                         }
                     } else {
                         // The file has changed here: what was noted of the rest is about something else.
-                        self.cutter.give_back(piece);
+                        self.records.give_back(piece);
                         self.acknowledged.clear();
-                        self.cutter.next(None)?
+                        self.records.next(None)?
                     }
                 }
-                range => self.cutter.next(range.map(|range| range.start))?,
+                range => self.records.next(range.map(|range| range.start))?,
             };
             let Some(piece) = piece else {
                 return Ok(None);
@@ -200,6 +283,7 @@ impl Source {
             return Ok(Some(Batch {
                 path: Arc::clone(&self.path),
                 framing: self.framing,
+                precision: self.precision,
                 csv: self.csv.clone(),
                 hash: xxh3_64(&piece.bytes),
                 time: SystemClock.now().nanos(),
@@ -215,8 +299,8 @@ impl Source {
             return Ok(None);
         }
         let sent = piece.bytes.clone();
-        self.cutter.give_back(piece);
-        let record = self.cutter.record()?.filter(|record| record.bytes != sent);
+        self.records.give_back(piece);
+        let record = self.records.record()?.filter(|record| record.bytes != sent);
         if let Some(record) = &record {
             progress.note(format!(
                 "{}:{}: an earlier run sent the first {} bytes of this record, behind which the file ended then; it is \
@@ -231,6 +315,9 @@ impl Source {
 
     /// Bytes on disk that were read since the last call.
     fn source_bytes(&mut self) -> u64 {
+        if let Records::Parquet { rows, bytes } = &self.records {
+            self.read.set(rows.read_of(*bytes));
+        }
         let read = self.read.get();
         read - std::mem::replace(&mut self.accounted, read)
     }

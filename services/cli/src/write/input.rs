@@ -37,6 +37,8 @@ pub(super) enum FormatName {
     Csv,
     /// One JSON object a line
     Ndjson,
+    /// Parquet, from a file
+    Parquet,
 }
 
 /// Something to send.
@@ -75,7 +77,8 @@ impl Input {
                 FormatName::Csv => Framing::Csv {
                     delimiter: csv.delimiter(),
                 },
-                FormatName::Ndjson => Framing::Ndjson,
+                // A row becomes a line of JSON.
+                FormatName::Ndjson | FormatName::Parquet => Framing::Ndjson,
             },
             bytes,
         })
@@ -162,27 +165,36 @@ pub(super) fn find(paths: &[PathBuf], format: Option<FormatName>, csv: &CsvArgum
                     "nothing to send: name files or folders, or give lines on standard input",
                 ));
             }
+            if format == Some(FormatName::Parquet) {
+                return Err(CliError::usage(
+                    "Parquet is read from files only: its directory is at the end",
+                ));
+            }
             inputs.push(Input::new(path, format.unwrap_or(FormatName::Lp), csv)?);
         } else if path.is_dir() {
             let before = inputs.len();
             below(path, format, csv, &mut inputs)?;
             if inputs.len() == before {
                 return Err(CliError::usage(format!(
-                    "{}: no .lp, .txt, .csv, .ndjson or .jsonl file lies in it",
+                    "{}: no .lp, .txt, .csv, .ndjson, .jsonl or .parquet file lies in it",
                     path.display()
                 )));
             }
         } else {
             let format = format.or_else(|| format_of(path)).ok_or_else(|| {
                 CliError::usage(format!(
-                    "{}: its name does not say its format; add --format lp, csv or ndjson",
+                    "{}: its name does not say its format; add --format lp, csv, ndjson or parquet",
                     path.display()
                 ))
             })?;
             inputs.push(Input::new(path, format, csv)?);
         }
     }
-    csv.check(inputs.iter().any(|input| input.format == FormatName::Csv))?;
+    let has = |format| inputs.iter().any(|input| input.format == format);
+    csv.check(has(FormatName::Csv) || has(FormatName::Parquet))?;
+    if has(FormatName::Parquet) {
+        csv.check_for_parquet()?;
+    }
     Ok(inputs)
 }
 
@@ -211,6 +223,7 @@ fn below(
 /// The format that a name says.
 fn format_of(path: &Path) -> Option<FormatName> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let is_plain = name.ends_with(".parquet");
     let name = name
         .strip_suffix(".gz")
         .or_else(|| name.strip_suffix(".zst"))
@@ -219,6 +232,8 @@ fn format_of(path: &Path) -> Option<FormatName> {
         "lp" | "txt" => Some(FormatName::Lp),
         "csv" => Some(FormatName::Csv),
         "ndjson" | "jsonl" => Some(FormatName::Ndjson),
+        // It is packed inside, and cannot be read from its beginning.
+        "parquet" if is_plain => Some(FormatName::Parquet),
         _ => None,
     }
 }
@@ -234,6 +249,8 @@ mod tests {
             ("a.b.TXT.gz", Some(FormatName::Lp)),
             ("a.csv.zst", Some(FormatName::Csv)),
             ("a.jsonl", Some(FormatName::Ndjson)),
+            ("a.Parquet", Some(FormatName::Parquet)),
+            ("a.parquet.gz", None),
             ("a.gz", None),
             ("lp", None),
         ] {

@@ -1,4 +1,4 @@
-//! The resume file: which ranges of bytes of which files the server has acknowledged.
+//! The resume file: which ranges of bytes of which files the server has acknowledged; of Parquet files, ranges of rows.
 //!
 //! A line of JSON each, appended as acknowledgements come; the first line names the run, the server, the table and
 //! how the inputs are read: a range that was sent in seconds is not done for a run that means milliseconds.
@@ -72,7 +72,7 @@ pub(super) struct Ranges(BTreeMap<u64, Range>);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
     pub(super) start: u64,
-    end: u64,
+    pub(super) end: u64,
     pub(super) hash: u64,
     /// Rows of it that were not stored.
     pub(super) rejected: u64,
@@ -172,7 +172,7 @@ impl ResumeLog {
         let entry = Entry {
             file: path.to_owned(),
             start: piece.start,
-            end: piece.end(),
+            end: piece.end,
             hash: format!("{hash:016x}"),
             rejected,
         };

@@ -29,7 +29,6 @@ const TIMELINES_WAIT: Duration = Duration::from_secs(5);
 pub(super) struct Sender<'a> {
     pub(super) client: &'a Client,
     pub(super) run: &'a str,
-    pub(super) precision: &'a str,
     pub(super) patience: Duration,
     pub(super) pace: Pace,
     pub(super) resume: Option<&'a ResumeLog>,
@@ -77,7 +76,7 @@ impl Sender<'_> {
 
     /// Sends a body until it has an outcome; `None` when the run has failed elsewhere.
     fn send(&self, batch: &Batch, mut body: Body<'_>) -> Result<Option<Outcome>> {
-        let path = format!("/points?precision={}&time={}", self.precision, batch.time);
+        let path = format!("/points?precision={}&time={}", batch.precision, batch.time);
         let path = self.client.of_table(&path);
         let (start, path_hash) = (batch.piece.start, xxh3_64(batch.path.as_bytes()));
         let key = format!("{}-{path_hash:x}-{start:x}-{:x}", self.run, batch.hash);

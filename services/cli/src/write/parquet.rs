@@ -1,0 +1,389 @@
+//! Parquet into points: which column is what, as for CSV, and each row as a line of JSON. What a value is, the type of
+//! its column says.
+//!
+//! Files are read row group by row group and page by page, some thousand rows at once, so memory is bounded by the pages
+//! of one row group, not by the file. A place in a file is the number of a row.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, TimeUnit};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+
+use super::csv::{CsvArguments, Kind, Role};
+use super::cutter::{BatchLimits, Piece};
+use crate::error::{CliError, Result};
+
+/// Rows that are unpacked at once.
+const ROWS_AT_ONCE: usize = 1_024;
+const NANOS_PER_DAY: i64 = 86_400_000_000_000;
+
+/// A file that is read.
+pub(super) struct ParquetRows {
+    reader: ParquetRecordBatchReader,
+    /// What the columns of a batch are, in their order.
+    columns: Vec<Column>,
+    measurement: Option<String>,
+    limits: BatchLimits,
+    /// What was unpacked last, and the next row of it.
+    unpacked: Option<(RecordBatch, usize)>,
+    /// What was given back.
+    returned: Option<Piece>,
+    /// The number of the next row, from 0.
+    row: u64,
+    /// Rows of the whole file.
+    rows: u64,
+}
+
+/// A column that is wanted.
+#[derive(Debug, Clone)]
+struct Column {
+    role: Role,
+    /// Its name as JSON.
+    name: Vec<u8>,
+    /// Nanoseconds of a unit, where it is an integer that is a time.
+    unit_nanos: i64,
+}
+
+/// A value of a column.
+enum Cell<'a> {
+    Nothing,
+    Boolean(bool),
+    Signed(i64),
+    Unsigned(u64),
+    Float(f64),
+    Text(&'a str),
+    /// Nanoseconds since 1970; `None` where it lies beyond what can be told.
+    Time(Option<i64>),
+}
+
+impl ParquetRows {
+    /// Opens a file. A usage error where its columns do not fit what was said of them.
+    pub(super) fn open(
+        path: &Path,
+        arguments: &CsvArguments,
+        precision_nanos: i64,
+        limits: BatchLimits,
+    ) -> Result<Self> {
+        let failed = |error: io::Error| CliError::file(path, error);
+        let unreadable = |error: parquet::errors::ParquetError| failed(invalid(&error));
+        let file = File::open(path).map_err(failed)?;
+        // Types are those of Parquet, whatever the writer's own library called them.
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let builder =
+            ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(unreadable)?;
+        let fields = builder.schema().fields().clone();
+        let names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
+        let at = |error: CliError| CliError::usage(format!("{}: {error}", path.display()));
+        let roles = arguments.roles(&names).map_err(at)?;
+        let mut wanted = Vec::new();
+        let mut columns = Vec::new();
+        for (at, (role, field)) in roles.into_iter().zip(fields.iter()).enumerate() {
+            if role == Role::Nothing {
+                continue;
+            }
+            check_type(&role, field.data_type()).map_err(|reason| {
+                CliError::usage(format!("{}: column {}: {reason}", path.display(), field.name()))
+            })?;
+            wanted.push(at);
+            columns.push(Column {
+                name: match &role {
+                    Role::Tag(name) | Role::Field(name, _) => in_json(name),
+                    _ => Vec::new(),
+                },
+                role,
+                unit_nanos: precision_nanos,
+            });
+        }
+        let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
+        let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
+        let reader = builder
+            .with_projection(mask)
+            .with_batch_size(ROWS_AT_ONCE)
+            .build()
+            .map_err(unreadable)?;
+        Ok(Self {
+            reader,
+            columns,
+            measurement: arguments.measurement().map(str::to_owned),
+            limits,
+            unpacked: None,
+            returned: None,
+            row: 0,
+            rows,
+        })
+    }
+
+    /// The number of the next row.
+    pub(super) fn offset(&self) -> u64 {
+        self.returned.as_ref().map_or(self.row, |piece| piece.start)
+    }
+
+    /// Which share of the rows was read, in parts of `whole`.
+    pub(super) fn read_of(&self, whole: u64) -> u64 {
+        let share = u128::from(whole) * u128::from(self.row) / u128::from(self.rows.max(1));
+        u64::try_from(share).unwrap_or(whole)
+    }
+
+    /// The next batch, which ends at the row `stop` or before; `None` at the end of the file.
+    pub(super) fn next(&mut self, stop: Option<u64>) -> io::Result<Option<Piece>> {
+        let room = stop.map_or(u64::MAX, |stop| stop.saturating_sub(self.row));
+        let rows = self.limits.rows.min(usize::try_from(room).unwrap_or(usize::MAX));
+        self.read(rows, self.limits.bytes)
+    }
+
+    /// The next rows, however many bytes they make; fewer at the end of the file.
+    pub(super) fn take(&mut self, rows: usize) -> io::Result<Piece> {
+        let at_end = Piece {
+            start: self.row,
+            end: self.row,
+            first_line: self.row + 1,
+            bytes: Vec::new(),
+        };
+        Ok(self.read(rows, usize::MAX)?.unwrap_or(at_end))
+    }
+
+    /// Takes back what was handed out last.
+    pub(super) fn give_back(&mut self, piece: Piece) {
+        self.returned = Some(piece);
+    }
+
+    fn read(&mut self, rows_max: usize, bytes_max: usize) -> io::Result<Option<Piece>> {
+        if let Some(piece) = self.returned.take() {
+            return Ok((piece.end > piece.start).then_some(piece));
+        }
+        let start = self.row;
+        let mut bytes = Vec::new();
+        let mut rows = 0;
+        while rows < rows_max && bytes.len() < bytes_max {
+            let Some((batch, at)) = self.unpacked.take() else {
+                match self.reader.next() {
+                    Some(batch) => {
+                        let batch = batch
+                            .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
+                        self.unpacked = Some((batch, 0));
+                        continue;
+                    }
+                    None => break,
+                }
+            };
+            if at < batch.num_rows() {
+                self.point(&batch, at, &mut bytes);
+                rows += 1;
+                self.row += 1;
+                self.unpacked = Some((batch, at + 1));
+            }
+        }
+        Ok((rows > 0).then_some(Piece {
+            start,
+            end: self.row,
+            first_line: start + 1,
+            bytes,
+        }))
+    }
+
+    /// Appends a row as a line of JSON. What is wrong with it the server says.
+    fn point(&self, batch: &RecordBatch, row: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"measurement\":");
+        let named = self.columns.iter().zip(batch.columns());
+        let mut measurement = named
+            .clone()
+            .filter(|(column, _)| column.role == Role::Measurement);
+        match (&self.measurement, measurement.next()) {
+            (Some(name), _) => text(name, out),
+            (None, Some((_, array))) => as_text(&cell(array, row), out),
+            (None, None) => text("", out),
+        }
+        for (column, array) in named.clone().filter(|(column, _)| column.role == Role::Time) {
+            out.extend_from_slice(b",\"time\":");
+            time(&cell(array, row), column.unit_nanos, out);
+        }
+        for (title, is_tags) in [(&b",\"tags\":{"[..], true), (b",\"fields\":{", false)] {
+            out.extend_from_slice(title);
+            let mut is_first = true;
+            for (column, array) in named.clone() {
+                let kind = match (&column.role, is_tags) {
+                    (Role::Tag(_), true) => None,
+                    (Role::Field(_, kind), false) => Some(*kind),
+                    _ => continue,
+                };
+                let cell = cell(array, row);
+                if matches!(cell, Cell::Nothing) {
+                    continue;
+                }
+                if !std::mem::take(&mut is_first) {
+                    out.push(b',');
+                }
+                out.extend_from_slice(&column.name);
+                out.push(b':');
+                match kind {
+                    None => as_text(&cell, out),
+                    Some(kind) => as_field(&cell, kind, out),
+                }
+            }
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"}\n");
+    }
+}
+
+/// Whether a column can be what it is said to be.
+fn check_type(role: &Role, data_type: &DataType) -> std::result::Result<(), String> {
+    use DataType as T;
+    let is_integer = data_type.is_integer();
+    let is_time = matches!(data_type, T::Timestamp(..) | T::Date32);
+    let is_text = matches!(data_type, T::Utf8 | T::LargeUtf8 | T::Utf8View);
+    let is_plain = is_integer || is_text || matches!(data_type, T::Boolean | T::Float32 | T::Float64);
+    match role {
+        Role::Time if is_time || is_integer || is_text => Ok(()),
+        Role::Time => Err(format!("its type {data_type} is no time")),
+        Role::Measurement | Role::Tag(_) if is_text || is_integer || *data_type == T::Boolean => Ok(()),
+        Role::Field(..) if is_plain || matches!(data_type, T::Decimal128(..)) || is_time => Ok(()),
+        _ => Err(format!(
+            "its type {data_type} cannot be read here; name the columns that are wanted with --tag and --field"
+        )),
+    }
+}
+
+/// A value of an array whose type was checked.
+fn cell(array: &ArrayRef, row: usize) -> Cell<'_> {
+    if array.is_null(row) {
+        return Cell::Nothing;
+    }
+    let nanos = |value: i64, unit: i64| Cell::Time(value.checked_mul(unit));
+    match array.data_type() {
+        DataType::Boolean => Cell::Boolean(array.as_boolean().value(row)),
+        DataType::Int8 => Cell::Signed(array.as_primitive::<Int8Type>().value(row).into()),
+        DataType::Int16 => Cell::Signed(array.as_primitive::<Int16Type>().value(row).into()),
+        DataType::Int32 => Cell::Signed(array.as_primitive::<Int32Type>().value(row).into()),
+        DataType::Int64 => Cell::Signed(array.as_primitive::<Int64Type>().value(row)),
+        DataType::UInt8 => Cell::Unsigned(array.as_primitive::<UInt8Type>().value(row).into()),
+        DataType::UInt16 => Cell::Unsigned(array.as_primitive::<UInt16Type>().value(row).into()),
+        DataType::UInt32 => Cell::Unsigned(array.as_primitive::<UInt32Type>().value(row).into()),
+        DataType::UInt64 => Cell::Unsigned(array.as_primitive::<UInt64Type>().value(row)),
+        DataType::Float32 => Cell::Float(array.as_primitive::<Float32Type>().value(row).into()),
+        DataType::Float64 => Cell::Float(array.as_primitive::<Float64Type>().value(row)),
+        DataType::Decimal128(_, scale) => {
+            let value = array.as_primitive::<Decimal128Type>().value(row);
+            Cell::Float(value as f64 / 10f64.powi((*scale).into()))
+        }
+        DataType::Utf8 => Cell::Text(array.as_string::<i32>().value(row)),
+        DataType::LargeUtf8 => Cell::Text(array.as_string::<i64>().value(row)),
+        DataType::Utf8View => Cell::Text(array.as_string_view().value(row)),
+        DataType::Date32 => nanos(
+            array.as_primitive::<Date32Type>().value(row).into(),
+            NANOS_PER_DAY,
+        ),
+        DataType::Timestamp(TimeUnit::Second, _) => nanos(
+            array.as_primitive::<TimestampSecondType>().value(row),
+            1_000_000_000,
+        ),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => nanos(
+            array.as_primitive::<TimestampMillisecondType>().value(row),
+            1_000_000,
+        ),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            nanos(array.as_primitive::<TimestampMicrosecondType>().value(row), 1_000)
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            nanos(array.as_primitive::<TimestampNanosecondType>().value(row), 1)
+        }
+        _ => Cell::Nothing,
+    }
+}
+
+/// Nanoseconds, or a text that the server reads or refuses.
+fn time(cell: &Cell<'_>, unit_nanos: i64, out: &mut Vec<u8>) {
+    let nanos = match cell {
+        Cell::Time(nanos) => *nanos,
+        Cell::Signed(units) => units.checked_mul(unit_nanos),
+        Cell::Unsigned(units) => i64::try_from(*units)
+            .ok()
+            .and_then(|units| units.checked_mul(unit_nanos)),
+        Cell::Text(rfc3339) => return text(rfc3339, out),
+        Cell::Nothing => return text("missing", out),
+        Cell::Boolean(_) | Cell::Float(_) => None,
+    };
+    match nanos {
+        Some(nanos) => out.extend_from_slice(nanos.to_string().as_bytes()),
+        None => text("beyond the years 1677 to 2262", out),
+    }
+}
+
+fn as_text(cell: &Cell<'_>, out: &mut Vec<u8>) {
+    match cell {
+        Cell::Nothing => text("", out),
+        Cell::Text(value) => text(value, out),
+        Cell::Boolean(value) => text(&value.to_string(), out),
+        Cell::Signed(value) => text(&value.to_string(), out),
+        Cell::Unsigned(value) => text(&value.to_string(), out),
+        Cell::Float(value) => text(&value.to_string(), out),
+        Cell::Time(value) => text(&value.unwrap_or_default().to_string(), out),
+    }
+}
+
+/// A value as a field of the type that was asked for, or of its own.
+fn as_field(cell: &Cell<'_>, kind: Kind, out: &mut Vec<u8>) {
+    let typed = |name: &str, value: &str, out: &mut Vec<u8>| {
+        out.extend_from_slice(format!("{{\"{name}\":\"{value}\"}}").as_bytes());
+    };
+    match (kind, cell) {
+        (Kind::String, cell) => as_text(cell, out),
+        (Kind::Auto | Kind::Bool, Cell::Boolean(value)) => {
+            out.extend_from_slice(value.to_string().as_bytes());
+        }
+        (Kind::Float, Cell::Signed(value)) => typed("float", &value.to_string(), out),
+        (Kind::Float, Cell::Unsigned(value)) => typed("float", &value.to_string(), out),
+        (_, Cell::Float(value)) if kind != Kind::Auto && kind != Kind::Float => {
+            let name = if kind == Kind::Uint { "unsigned" } else { "signed" };
+            // A float with a fraction is refused by the server, in words.
+            typed(name, &value.to_string(), out);
+        }
+        (_, Cell::Float(value)) => match value.is_finite() {
+            true => typed("float", &format!("{value:?}"), out),
+            false if value.is_nan() => typed("float", "NaN", out),
+            false => typed("float", if *value > 0.0 { "Inf" } else { "-Inf" }, out),
+        },
+        (Kind::Uint, Cell::Signed(value)) => typed("unsigned", &value.to_string(), out),
+        (Kind::Int, Cell::Unsigned(value)) => typed("signed", &value.to_string(), out),
+        (_, Cell::Signed(value)) => out.extend_from_slice(value.to_string().as_bytes()),
+        (_, Cell::Unsigned(value)) => typed("unsigned", &value.to_string(), out),
+        (Kind::Auto, Cell::Text(value)) => text(value, out),
+        (_, Cell::Text(value)) => {
+            let name = match kind {
+                Kind::Float => "float",
+                Kind::Uint => "unsigned",
+                _ => "signed",
+            };
+            out.extend_from_slice(format!("{{\"{name}\":").as_bytes());
+            text(value.trim(), out);
+            out.push(b'}');
+        }
+        (_, Cell::Boolean(value)) => text(&value.to_string(), out),
+        (_, Cell::Time(value)) => out.extend_from_slice(value.unwrap_or_default().to_string().as_bytes()),
+        (_, Cell::Nothing) => out.extend_from_slice(b"null"),
+    }
+}
+
+fn text(value: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&in_json(value));
+}
+
+fn in_json(value: &str) -> Vec<u8> {
+    serde_json::to_vec(value).expect("a text always serialises")
+}
+
+fn invalid(error: &parquet::errors::ParquetError) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, error.to_string())
+}

@@ -1,0 +1,240 @@
+//! `tideline write` of Parquet: columns become points by their types, in bounded batches that can be resumed.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array,
+    LargeStringArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array,
+};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+
+use crate::lab::{Lab, Pretender, at_home, ended};
+
+fn write(path: &Path, columns: Vec<(&str, ArrayRef)>, compression: Compression, group_rows: usize) {
+    let batch = RecordBatch::try_from_iter_with_nullable(
+        columns.into_iter().map(|(name, array)| (name, array, true)),
+    );
+    let batch = batch.expect("columns of one length");
+    let properties = WriterProperties::builder()
+        .set_compression(compression)
+        .set_max_row_group_row_count(Some(group_rows))
+        .build();
+    let file = File::create(path).expect("a file");
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).expect("a writer");
+    writer.write(&batch).expect("rows");
+    writer.close().expect("a whole file");
+}
+
+#[test]
+fn columns_become_points_by_their_types() {
+    let lab = Lab::start();
+    let start = 1_700_000_000_000_000_i64;
+    let file = lab.path("a.parquet");
+    write(
+        &file,
+        vec![
+            (
+                "ts",
+                Arc::new(TimestampMicrosecondArray::from(vec![
+                    Some(start),
+                    Some(start + 1),
+                    None,
+                    Some(-5),
+                ])),
+            ),
+            ("host", Arc::new(StringArray::from(vec!["a b", "ü\"", "c", "d"]))),
+            (
+                "rack",
+                Arc::new(Int32Array::from(vec![Some(7), None, None, Some(-1)])),
+            ),
+            (
+                "f",
+                Arc::new(Float64Array::from(vec![
+                    Some(0.1),
+                    Some(f64::NAN),
+                    None,
+                    Some(-0.0),
+                ])),
+            ),
+            (
+                "n",
+                Arc::new(Int64Array::from(vec![
+                    Some(i64::MIN),
+                    None,
+                    Some(1),
+                    Some(i64::MAX),
+                ])),
+            ),
+            (
+                "u",
+                Arc::new(UInt64Array::from(vec![Some(u64::MAX), Some(0), None, None])),
+            ),
+            (
+                "ok",
+                Arc::new(BooleanArray::from(vec![Some(true), Some(false), None, None])),
+            ),
+            (
+                "note",
+                Arc::new(LargeStringArray::from(vec![
+                    Some("two\nlines"),
+                    None,
+                    None,
+                    Some(""),
+                ])),
+            ),
+            (
+                "day",
+                Arc::new(Date32Array::from(vec![Some(1), None, None, None])),
+            ),
+            (
+                "price",
+                Arc::new(
+                    Decimal128Array::from(vec![Some(12_345), None, None, None])
+                        .with_precision_and_scale(10, 2)
+                        .expect("it fits"),
+                ),
+            ),
+        ],
+        Compression::SNAPPY,
+        1_000,
+    );
+    let shown = file.display().to_string();
+    let mapping = [
+        "--measurement",
+        "m",
+        "--tag",
+        "host",
+        "--tag",
+        "rack",
+        "--time",
+        "ts",
+    ];
+    let ended = lab.run(&[&["write", &*shown][..], &mapping].concat());
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(
+        ended.err.contains(&format!("{shown}:3: bad timestamp")) && ended.err.contains("1 of 4 rows"),
+        "rows are counted from 1: {ended:?}"
+    );
+    let mut lines: Vec<serde_json::Value> = lab
+        .ok(&["export", "--format", "ndjson"])
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    lines.sort_by_key(|line| line["time"].as_i64());
+    let wanted = serde_json::json!([
+        {"measurement": "m", "tags": {"host": "d", "rack": "-1"}, "time": -5_000,
+         "fields": {"f": {"float": -0.0}, "n": i64::MAX, "note": ""}},
+        {"measurement": "m", "tags": {"host": "a b", "rack": "7"}, "time": start * 1_000,
+         "fields": {"f": {"float": 0.1}, "n": i64::MIN, "u": {"unsigned": u64::MAX}, "ok": true, "note": "two\nlines",
+                    "day": 86_400_000_000_000_i64, "price": {"float": 123.45}}},
+        {"measurement": "m", "tags": {"host": "ü\""}, "time": start * 1_000 + 1_000,
+         "fields": {"f": {"float": "NaN"}, "u": {"unsigned": 0}, "ok": false}},
+    ]);
+    assert_eq!(serde_json::Value::from(lines), wanted);
+
+    for (line, said) in [
+        (
+            &["--tag", "f"][..],
+            "column f: its type Float64 cannot be read here",
+        ),
+        (&["--time", "ok"], "column ok: its type Boolean is no time"),
+        (&["--tag", "hosst"], "there is no column \"hosst\""),
+        (&["--columns", "a,b"], "in Parquet columns have names"),
+    ] {
+        let ended = lab.run(&[&["write", &*shown, "--measurement", "m"], line].concat());
+        assert!(ended.code == 2 && ended.err.contains(said), "{line:?}: {ended:?}");
+    }
+    let broken = lab.file("broken.parquet", "PAR1 and no more");
+    let ended = lab.run(&["write", &broken, "--measurement", "m"]);
+    assert!(
+        ended.code == 1 && ended.err.contains("broken.parquet: "),
+        "{ended:?}"
+    );
+    assert_eq!(lab.feed(&["write", "-", "--format", "parquet"], b"").code, 2);
+}
+
+#[test]
+fn many_row_groups_are_sent_in_batches_and_resumed_by_rows() {
+    const ROWS: usize = 25_000;
+    let home = tempfile::tempdir().expect("a folder");
+    let rows = 0..ROWS as i64;
+    write(
+        &home.path().join("many.parquet"),
+        vec![
+            (
+                "time",
+                Arc::new(Int64Array::from_iter_values(
+                    rows.clone().map(|row| 1_700_000_000 + row),
+                )),
+            ),
+            (
+                "measurement",
+                Arc::new(StringArray::from_iter_values(
+                    rows.clone().map(|row| format!("m{}", row % 3)),
+                )),
+            ),
+            (
+                "host",
+                Arc::new(StringArray::from_iter_values(
+                    rows.clone().map(|row| format!("h{}", row % 40)),
+                )),
+            ),
+            ("v", Arc::new(Int64Array::from_iter_values(rows))),
+        ],
+        Compression::ZSTD(ZstdLevel::default()),
+        3_000,
+    );
+    let server = Pretender::start(|number, request| {
+        let lines = request.body.iter().filter(|byte| **byte == b'\n').count();
+        let refused = r#"{"code":"unauthenticated","message":"no token"}"#;
+        let stored =
+            format!(r#"{{"points":{lines},"values":{lines},"rejected":0,"rejects":[],"retryable":0}}"#);
+        match number {
+            5 => (401, "", refused.to_owned()),
+            _ => (200, "", stored),
+        }
+    });
+    let line = [
+        "write",
+        "many.parquet",
+        "--tag",
+        "host",
+        "--time-format",
+        "s",
+        "--resume",
+        "r",
+        "--parallel",
+        "1",
+        "--batch-rows",
+        "1700",
+        "--server",
+        &server.url,
+    ];
+    let first = ended(at_home(&line, home.path()));
+    assert_eq!((first.code, server.requests().len()), (1, 6), "{first:?}");
+    let second = ended(at_home(&line, home.path()));
+    assert_eq!(second.code, 0, "{second:?}");
+    assert!(second.out.contains("were acknowledged before"), "{second:?}");
+    let mut requests = server.requests();
+    requests.remove(5);
+    let sent: String = requests
+        .iter()
+        .map(|request| crate::process::text(&request.body))
+        .collect();
+    let lines: Vec<&str> = sent.lines().collect();
+    assert_eq!(lines.len(), ROWS, "each row once");
+    assert_eq!(
+        lines[7],
+        r#"{"measurement":"m1","time":1700000007000000000,"tags":{"host":"h7"},"fields":{"v":7}}"#
+    );
+    assert!(lines[ROWS - 1].contains(&format!("\"v\":{}", ROWS - 1)));
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.body.iter().filter(|byte| **byte == b'\n').count() <= 1_700)
+    );
+}
