@@ -86,6 +86,8 @@ fn engines_and_http_stay_in_their_rooms() {
         ("utoipa-axum", &["services/http"][..]),
         ("utoipa", &["services/http", "openapi"][..]),
         ("tantivy", &["indexer/search-index"][..]),
+        ("arrow-array", &["services/columnar"][..]),
+        ("parquet", &["services/columnar"][..]),
         ("fjall", &["storage/backend-fjall"][..]),
         ("tideline-backend-fjall", &["services/server"][..]),
         ("tideline-http", &["services/server"][..]),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tideline_model::{Tier, TimelineId, Value};
+use tideline_model::{Tier, TimelineId, Value, ValueType};
 use tideline_series_store::ReadCost;
 
 use crate::error::QueryError;
@@ -50,6 +50,9 @@ pub struct Header {
     pub tags: Vec<String>,
     /// The columns that series may have; each series has some of them, in this order.
     pub columns: Vec<String>,
+    /// The type that holds all values of each column; floats where there are numbers of several types, `None` where there are
+    /// values of several kinds.
+    pub types: Vec<Option<ValueType>>,
 }
 
 /// One series of an answer: a timeline, or a group of timelines of one measurement.

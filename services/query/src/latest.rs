@@ -5,6 +5,7 @@ use tideline_series_store::{LatestField, LatestRow, Order, ReadCost, Selection, 
 
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::{Budget, rows_limit};
+use crate::column_types;
 use crate::compute::Computed;
 use crate::error::{QueryError, Result};
 use crate::explain::Plan;
@@ -64,6 +65,7 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
             Vec::new()
         },
         columns: columns.names.clone(),
+        types: column_types::of_rows(&scope, table, &columns, &Computed::default()),
     })?;
     let schema = table.points().schema();
     let expected: Vec<Vec<FieldId>> = scope

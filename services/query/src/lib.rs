@@ -30,6 +30,7 @@ pub mod aggregate;
 pub mod answer;
 pub mod budget;
 pub mod calendar;
+mod column_types;
 pub mod compute;
 mod cutter;
 pub mod error;

@@ -334,7 +334,7 @@ impl Scope {
     }
 
     /// Types of every field of the measurements of the scope.
-    fn types(&self, table: &Table) -> HashMap<(usize, FieldId), Vec<ValueType>> {
+    pub(crate) fn types(&self, table: &Table) -> HashMap<(usize, FieldId), Vec<ValueType>> {
         let names = self.measurements.iter().enumerate();
         let places: HashMap<&str, usize> = names.map(|(place, name)| (name.as_ref(), place)).collect();
         let schema = table.points().schema();

@@ -8,6 +8,7 @@ use tideline_series_store::{Order, ReadCost, Selection};
 
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::rows_limit;
+use crate::column_types;
 use crate::compute::Stages;
 use crate::error::{QueryError, Result};
 use crate::explain::{Plan, rows_plan};
@@ -50,6 +51,7 @@ pub(crate) fn run(
             Vec::new()
         },
         columns: columns.names.clone(),
+        types: column_types::of_rows(&scope, table, &columns, &stages.computed),
     };
     sink.begin(&header)?;
     let mut page = Page {

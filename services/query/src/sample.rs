@@ -13,6 +13,7 @@ use tideline_series_store::{Order, ReadCost, Selection};
 use crate::accumulate::scalar::Scalar;
 use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
 use crate::budget::{rows_limit, within};
+use crate::column_types;
 use crate::compute::Stages;
 use crate::error::{QueryError, Result};
 use crate::explain::{Plan, rows_plan};
@@ -71,6 +72,7 @@ pub(crate) fn run(
         is_by_timeline: true,
         tags,
         columns: columns.names.clone(),
+        types: column_types::of_rows(&scope, table, &columns, &stages.computed),
     })?;
     let mut sampler = Sampler {
         context,

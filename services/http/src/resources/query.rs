@@ -4,6 +4,7 @@
 //! refused before its first byte; what fails behind that cuts the answer off.
 
 mod batch;
+mod columnar;
 mod csv;
 mod explain;
 mod format;
@@ -57,6 +58,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 ///   a field `field:<name>`.
 /// * `text/csv`: a header line, then a line a row (RFC 4180; no value is an empty cell, an empty text is `""`). It has
 ///   neither cost nor next page, and does not say which columns are estimates.
+/// * `application/vnd.apache.arrow.stream` and `application/vnd.apache.parquet`: the same columns, typed: times in nanoseconds
+///   of UTC, numbers of several types as doubles, values of several kinds as texts. A Parquet file keeps `more`, `next` and
+///   `cost` as its metadata `tideline.summary`; a stream of Arrow has neither.
 ///
 /// The answer streams in flat memory whatever its size; a failure after its first part cuts it off in the middle of the
 /// chunked encoding. When the client leaves, the query stops.
@@ -68,7 +72,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         (status = 200, description = "The rows", content(
             (PointAnswer = "application/json"),
             (String = "application/x-ndjson", example = ndjson_example),
-            (String = "text/csv", example = csv_example)
+            (String = "text/csv", example = csv_example),
+            (Vec<u8> = "application/vnd.apache.arrow.stream", example = columnar_example),
+            (Vec<u8> = "application/vnd.apache.parquet", example = columnar_example)
         )),
         QueryFailures
     )
@@ -103,6 +109,10 @@ async fn query(
 
 fn ndjson_example() -> &'static str {
     "{\"measurement\":\"cpu\",\"host\":\"sim-001\",\"time\":\"2026-11-20T12:00:00Z\",\"mean(usage_user)\":41.5}\n{\"more\":false,\"next\":null,\"cost\":{\"timelines\":1,\"chunks\":1,\"points\":6,\"values\":6,\"bytes\":75,\"elapsed_ms\":0.21,\"tiers\":{\"hot\":{\"segments\":1,\"chunks\":1,\"points\":6,\"values\":6,\"bytes\":75,\"summaries\":0,\"summarized_points\":0},\"cold\":{\"segments\":0,\"chunks\":0,\"points\":0,\"values\":0,\"bytes\":0,\"summaries\":0,\"summarized_points\":0}}}}\n"
+}
+
+fn columnar_example() -> &'static str {
+    "measurement: string, host: string, time: timestamp[ns, UTC], mean(usage_user): double"
 }
 
 fn csv_example() -> &'static str {

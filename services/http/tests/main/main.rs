@@ -2,6 +2,7 @@
 
 mod ages;
 mod client;
+mod columnar;
 mod deletes;
 mod document;
 mod finding;

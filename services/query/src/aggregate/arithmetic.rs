@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use tideline_engine::Table;
-use tideline_model::ValueKind;
+use tideline_model::{ValueKind, ValueType};
 
 use crate::answer::ValueRef;
 use crate::compute::{Computation, Computed, check_names, no_such_field};
@@ -94,6 +94,13 @@ impl Arithmetic {
     pub(super) fn columns(&self, columns: &Columns<AggregateSource>) -> Vec<String> {
         let shown = columns.names[..self.shown].iter();
         shown.chain(&self.names).cloned().collect()
+    }
+
+    /// Their types, from those of all lanes.
+    pub(super) fn types(&self, mut types: Vec<Option<ValueType>>) -> Vec<Option<ValueType>> {
+        types.truncate(self.shown);
+        types.extend(self.names.iter().map(|_| Some(ValueType::Float)));
+        types
     }
 
     /// The columns in which a value is an estimate, where `estimated` are the positions of the lanes that have one.

@@ -20,6 +20,7 @@ use self::output::Output;
 use self::sweep::{Sweep, members};
 use crate::answer::{AnswerSink, Header, QueryCost, Summary};
 use crate::budget::{rows_limit, within};
+use crate::column_types;
 use crate::compute::Stages;
 use crate::cutter::Lanes;
 use crate::error::{QueryError, Result};
@@ -58,8 +59,12 @@ pub(crate) fn run(
         None => (scope.groups(table, &shape.group_by), ReadCost::default()),
     };
     let sizes = cells(context, &windows, &columns, &groups)?;
-    let names = arithmetic.columns(&columns);
-    sink.begin(&header(&scope, table, shape, names, sink.needs_tags()))?;
+    let types = column_types::of_aggregate(&scope, table, &columns, &stages.computed, shape.fill.as_ref());
+    sink.begin(&Header {
+        columns: arithmetic.columns(&columns),
+        types: arithmetic.types(types),
+        ..header(&scope, table, shape, sink.needs_tags())
+    })?;
 
     let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
     let mut plan = plan(&scope, &stages, &columns, &windows);
@@ -249,7 +254,7 @@ fn check_cells(context: &Context<'_>, sizes: &[u64]) -> Result<()> {
     within("windows × groups × columns", limit, all)
 }
 
-fn header(scope: &Scope, table: &Table, shape: &Aggregate, columns: Vec<String>, needs_tags: bool) -> Header {
+fn header(scope: &Scope, table: &Table, shape: &Aggregate, needs_tags: bool) -> Header {
     let tags = match &shape.group_by {
         GroupBy::Timeline if needs_tags => scope.tag_keys(table),
         GroupBy::Tags(tags) => tags.clone(),
@@ -258,7 +263,7 @@ fn header(scope: &Scope, table: &Table, shape: &Aggregate, columns: Vec<String>,
     Header {
         is_by_timeline: shape.group_by == GroupBy::Timeline,
         tags,
-        columns,
+        ..Header::default()
     }
 }
 

@@ -10,7 +10,7 @@ use tideline_engine::{Engine, Settings, Table, WriteOptions};
 use tideline_model::time::NANOS_PER_DAY;
 use tideline_model::{
     ColumnData, ManualClock, PointBatch, PointGroup, SegmentId, SeriesResolver, Tier, TimeRange, TimelineId,
-    Timestamp, Value, ValueType,
+    Timestamp, Value, ValueKind, ValueType,
 };
 use tideline_query::{
     Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, Percentile, PointQuery,
@@ -240,10 +240,28 @@ impl AnswerSink for Answer {
         if self.rows_max.is_some_and(|most| taken >= most) {
             return Err(SinkClosed);
         }
-        let values = values.iter().map(|value| value.map(ValueRef::to_value)).collect();
+        let values: Vec<_> = values.iter().map(|value| value.map(ValueRef::to_value)).collect();
         let series = self.series.last_mut().expect("a series comes first");
+        for (name, value) in series.columns.iter().zip(&values) {
+            let position = self.header.columns.iter().position(|column| column == name);
+            let stated = self.header.types[position.expect("a column of the header")];
+            assert!(
+                fits(value.as_ref(), stated),
+                "{value:?} in {name:?}, a column of {stated:?}"
+            );
+        }
         series.rows.push((time, values));
         Ok(())
+    }
+}
+
+/// Whether a column of a type can hold a value; one of several kinds holds all.
+fn fits(value: Option<&Value>, stated: Option<ValueType>) -> bool {
+    let is_number = |of: ValueType| of.kind() == ValueKind::Number;
+    match (value.map(Value::value_type), stated) {
+        (None, _) | (_, None) => true,
+        (Some(of), Some(ValueType::Float)) => is_number(of),
+        (Some(of), Some(stated)) => of == stated,
     }
 }
 

@@ -147,6 +147,7 @@ mod tests {
             is_by_timeline: false,
             tags: vec!["host".into(), "v".into(), "zone".into()],
             columns: vec!["v".into(), "time".into()],
+            types: Vec::new(),
         };
         answer.begin(&header).expect("open");
         let tags = [

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use axum::http::{HeaderMap, header};
+use tideline_columnar::Form;
 use tideline_model::Tier;
 use tideline_openapi::ErrorCode;
 use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_query::{AnswerSink, QueryCost, SinkClosed, Summary, TierCost, ValueRef};
 
+use super::columnar::ColumnarAnswer;
 use super::csv::CsvAnswer;
 use super::explain::to_plan;
 use super::json::JsonAnswer;
@@ -22,6 +24,8 @@ pub(crate) enum Format {
     Json,
     Ndjson,
     Csv,
+    /// In columns.
+    Columnar(Form),
 }
 
 /// How an answer is written.
@@ -61,6 +65,8 @@ impl Format {
                 "application/json" | "application/*" | "*/*" => Self::Json,
                 "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Self::Ndjson,
                 "text/csv" | "application/csv" | "text/*" => Self::Csv,
+                "application/vnd.apache.arrow.stream" => Self::Columnar(Form::ArrowStream),
+                "application/vnd.apache.parquet" => Self::Columnar(Form::Parquet),
                 _ => continue,
             };
             let quality = parts.find_map(|part| part.strip_prefix("q=")).map(str::parse);
@@ -72,7 +78,8 @@ impl Format {
         best.map(|(format, _)| format).ok_or_else(|| {
             Failure::new(
                 ErrorCode::NotAcceptable,
-                "answers are written as application/json, application/x-ndjson or text/csv",
+                "answers are written as application/json, application/x-ndjson, text/csv, \
+                 application/vnd.apache.arrow.stream or application/vnd.apache.parquet",
             )
         })
     }
@@ -82,6 +89,8 @@ impl Format {
             Self::Json => "application/json",
             Self::Ndjson => "application/x-ndjson",
             Self::Csv => "text/csv; charset=utf-8; header=present",
+            Self::Columnar(Form::ArrowStream) => "application/vnd.apache.arrow.stream",
+            Self::Columnar(Form::Parquet) => "application/vnd.apache.parquet",
         }
     }
 }
@@ -110,6 +119,7 @@ impl Options {
             Format::Json => Box::new(JsonAnswer::new(out, self)),
             Format::Ndjson => Box::new(NdjsonAnswer::new(out, self)),
             Format::Csv => Box::new(CsvAnswer::new(out, self)),
+            Format::Columnar(form) => Box::new(ColumnarAnswer::new(out, form, self)),
         }
     }
 }

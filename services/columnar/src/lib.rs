@@ -1,0 +1,143 @@
+//! Rows in columns of Apache Arrow, as an IPC stream or as a Parquet file.
+//!
+//! A room of its own, so that nothing else is built with these formats: [`ColumnarWriter`] takes the rows of an answer and
+//! writes them in batches, in memory bounded by one batch (Arrow) or one row group (Parquet).
+//!
+//! Times are `timestamp[ns, UTC]`, integers and floats 64 bits wide. A column of numbers of several types is one of doubles,
+//! a column of several kinds one of texts. Everything may be null.
+
+mod columns;
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+
+pub use columns::{Cell, ColumnType};
+
+use crate::columns::ColumnBuilder;
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 8_192;
+/// Rows of a group of a Parquet file.
+const GROUP_ROWS: usize = 65_536;
+
+/// A form that rows in columns are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The stream format of Arrow IPC.
+    ArrowStream,
+    /// A Parquet file, packed with zstd.
+    Parquet,
+}
+
+/// Writes rows as they come.
+pub struct ColumnarWriter<W: Write + Send> {
+    schema: SchemaRef,
+    builders: Vec<ColumnBuilder>,
+    rows: usize,
+    encoder: Encoder<W>,
+}
+
+enum Encoder<W: Write + Send> {
+    Arrow(StreamWriter<W>),
+    Parquet(Box<ArrowWriter<W>>),
+}
+
+impl<W: Write + Send> ColumnarWriter<W> {
+    /// Begins with the names and types of the columns.
+    ///
+    /// # Errors
+    ///
+    /// Where `out` takes no more.
+    pub fn new(out: W, form: Form, columns: &[(String, ColumnType)]) -> io::Result<Self> {
+        let field = |(name, of): &(String, ColumnType)| Field::new(name, of.data_type(), true);
+        let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
+        let encoder = match form {
+            Form::ArrowStream => Encoder::Arrow(StreamWriter::try_new(out, &schema).map_err(arrow)?),
+            Form::Parquet => {
+                let properties = WriterProperties::builder()
+                    .set_compression(Compression::ZSTD(ZstdLevel::default()))
+                    .set_max_row_group_row_count(Some(GROUP_ROWS))
+                    .set_created_by("tideline".into())
+                    .build();
+                let writer = ArrowWriter::try_new(out, Arc::clone(&schema), Some(properties));
+                Encoder::Parquet(Box::new(writer.map_err(parquet)?))
+            }
+        };
+        Ok(Self {
+            schema,
+            builders: columns.iter().map(|(_, of)| ColumnBuilder::new(*of)).collect(),
+            rows: 0,
+            encoder,
+        })
+    }
+
+    /// Takes a row: one cell for each column, missing ones being null.
+    ///
+    /// # Errors
+    ///
+    /// Where a value does not fit its column, or the output takes no more.
+    pub fn row<'c>(&mut self, cells: impl Iterator<Item = Cell<'c>>) -> io::Result<()> {
+        let mut cells = cells.fuse();
+        for builder in &mut self.builders {
+            builder.push(cells.next().unwrap_or(Cell::Null))?;
+        }
+        self.rows += 1;
+        if self.rows == BATCH_ROWS {
+            self.hand_on()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the answer. A Parquet file keeps `notes` by their names; a stream has no place for them.
+    ///
+    /// # Errors
+    ///
+    /// Where the output takes no more.
+    pub fn end(mut self, notes: &[(&str, String)]) -> io::Result<()> {
+        self.hand_on()?;
+        match self.encoder {
+            Encoder::Arrow(mut writer) => writer.finish().map_err(arrow),
+            Encoder::Parquet(mut writer) => {
+                for (name, text) in notes {
+                    writer.append_key_value_metadata(KeyValue::new((*name).to_owned(), text.clone()));
+                }
+                writer.close().map(drop).map_err(parquet)
+            }
+        }
+    }
+
+    fn hand_on(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.rows) == 0 {
+            return Ok(());
+        }
+        let arrays = self.builders.iter_mut().map(ColumnBuilder::take).collect();
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(arrow)?;
+        match &mut self.encoder {
+            Encoder::Arrow(writer) => writer.write(&batch).map_err(arrow),
+            Encoder::Parquet(writer) => writer.write(&batch).map_err(parquet),
+        }
+    }
+}
+
+fn arrow(error: ArrowError) -> io::Error {
+    match error {
+        ArrowError::IoError(_, error) => error,
+        other => io::Error::other(other),
+    }
+}
+
+fn parquet(error: ParquetError) -> io::Error {
+    io::Error::other(error)
+}
+
+#[cfg(test)]
+mod tests;

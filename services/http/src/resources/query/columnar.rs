@@ -1,0 +1,135 @@
+//! An answer in columns: an Arrow IPC stream or a Parquet file. Tags and columns stand side by side, as in CSV.
+
+use std::io::{self, Write};
+
+use tideline_columnar::{Cell, ColumnType, ColumnarWriter, Form};
+use tideline_model::ValueType;
+use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
+
+use super::format::{FormatSink, Options, flat_column, flat_tag, put_summary};
+
+/// Where the answer goes.
+type Out<'w> = &'w mut (dyn Write + Send);
+
+/// Writes every row in the columns of the whole answer.
+pub(super) struct ColumnarAnswer<'w> {
+    form: Form,
+    options: Options,
+    /// Until the answer begins.
+    out: Option<Out<'w>>,
+    /// From then on.
+    writer: Option<ColumnarWriter<Out<'w>>>,
+    header: Header,
+    /// The texts that the rows of the open series begin with; `None` = a tag that it has not.
+    texts: Vec<Option<String>>,
+    /// For each column of the answer, its place in the rows of the open series.
+    places: Vec<Option<usize>>,
+}
+
+impl<'w> ColumnarAnswer<'w> {
+    pub(super) fn new(out: Out<'w>, form: Form, options: Options) -> Self {
+        Self {
+            form,
+            options,
+            out: Some(out),
+            writer: None,
+            header: Header::default(),
+            texts: Vec::new(),
+            places: Vec::new(),
+        }
+    }
+}
+
+impl AnswerSink for ColumnarAnswer<'_> {
+    fn needs_tags(&self) -> bool {
+        true
+    }
+
+    fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
+        self.header = header.clone();
+        let text = |name: &str| (name.to_owned(), ColumnType::Value(ValueType::String));
+        let mut columns = Vec::new();
+        if header.is_by_timeline {
+            columns.push(text("id"));
+        }
+        columns.push(text("measurement"));
+        let tags = header.tags.iter();
+        columns.extend(tags.map(|tag| text(&flat_tag(tag, &header.columns))));
+        columns.push(("time".to_owned(), ColumnType::Time));
+        for (name, of) in header.columns.iter().zip(&header.types) {
+            let of = of.map_or(ColumnType::Text, ColumnType::Value);
+            columns.push((flat_column(name).into_owned(), of));
+        }
+        let out = self.out.take().ok_or(SinkClosed)?;
+        let writer = ColumnarWriter::new(out, self.form, &columns);
+        self.writer = Some(writer.map_err(|error| closed(&error))?);
+        Ok(())
+    }
+
+    fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed> {
+        self.texts.clear();
+        if self.header.is_by_timeline {
+            self.texts.push(series.id.map(|id| id.to_string()));
+        }
+        self.texts.push(Some(series.measurement.to_owned()));
+        for tag in &self.header.tags {
+            // A missing tag equals the empty text.
+            let value = series
+                .tags
+                .iter()
+                .find(|(key, value)| key == tag && !value.is_empty());
+            self.texts.push(value.map(|(_, value)| value.clone()));
+        }
+        self.places.clear();
+        self.places.resize(self.header.columns.len(), None);
+        for (place, column) in series.columns.iter().enumerate() {
+            self.places[*column] = Some(place);
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, time: i64, values: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed> {
+        let texts = self.texts.iter().map(|text| match text {
+            Some(text) => Cell::Value(ValueRef::String(text)),
+            None => Cell::Null,
+        });
+        // The start of a range that has none is no time.
+        let time = if time == i64::MIN {
+            Cell::Null
+        } else {
+            Cell::Time(time)
+        };
+        let places = self.places.iter();
+        let values = places.map(|place| {
+            place
+                .and_then(|place| values[place])
+                .map_or(Cell::Null, Cell::Value)
+        });
+        let writer = self.writer.as_mut().ok_or(SinkClosed)?;
+        writer
+            .row(texts.chain([time]).chain(values))
+            .map_err(|error| closed(&error))
+    }
+}
+
+impl FormatSink for ColumnarAnswer<'_> {
+    fn end(&mut self, summary: &Summary) -> io::Result<()> {
+        let mut text = vec![b'{'];
+        put_summary(summary, self.options.plan, &mut text);
+        text.push(b'}');
+        let notes = [
+            ("tideline.request_id", self.options.request_id.clone()),
+            ("tideline.summary", String::from_utf8_lossy(&text).into_owned()),
+        ];
+        match self.writer.take() {
+            Some(writer) => writer.end(&notes),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+/// What a query is told; the reason is for the log.
+fn closed(error: &io::Error) -> SinkClosed {
+    tracing::debug!(%error, "an answer in columns could not be written on");
+    SinkClosed
+}
