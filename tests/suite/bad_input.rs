@@ -288,7 +288,7 @@ fn queries_that_cannot_be_answered() {
         let many = json!({"timelines": cpu, "range": range, "aggregate": windows(window)});
         refused(&ask(many), &[400, 422], true);
     }
-    for window in ["0s", "-1s", "soon", "300y"] {
+    for window in ["0s", "-1s", "soon", "99999999999y"] {
         let none = json!({"timelines": cpu, "range": range, "aggregate": windows(window)});
         refused(&ask(none), &[400], false);
     }

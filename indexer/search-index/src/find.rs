@@ -137,11 +137,11 @@ impl SearchIndex {
             .last()
             .filter(|_| more)
             .map(|last| token::encode(&last.key, terms));
-        let reader = catalog.reader();
+        // The catalog is locked for one hit at a time: what is found in texts takes its time.
         let hits = kept.into_iter().map(|kept| Hit {
             ordinal: kept.ordinal,
             timelines: kept.timelines,
-            highlights: match reader.entry(kept.ordinal).filter(|_| request.highlight) {
+            highlights: match catalog.reader().entry(kept.ordinal).filter(|_| request.highlight) {
                 Some(entry) => highlights(&matcher.root, &entry),
                 None => Vec::new(),
             },

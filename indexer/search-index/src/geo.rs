@@ -224,8 +224,9 @@ impl Polygon {
         let (mut turn, mut weighted) = (0.0, 0.0);
         for (at, from) in ring.iter().enumerate() {
             let to = ring[(at + 1) % ring.len()];
-            let width = eastward(from.longitude(), to.longitude());
-            if width == 180.0 && !is_pole(*from) && !is_pole(to) {
+            // Signed, since what is a little below 0 is 360 degrees to the east when rounded.
+            let turned = meridian(to.longitude()) - meridian(from.longitude());
+            if turned.abs() == 180.0 && !is_pole(*from) && !is_pole(to) {
                 return invalid(format!(
                     "the polygon's edge from {} to {} degrees of longitude goes half round the globe: there is no \
                      short way; put a corner between",
@@ -233,7 +234,11 @@ impl Polygon {
                     to.longitude()
                 ));
             }
-            let step = if width > 180.0 { width - 360.0 } else { width };
+            let step = match turned {
+                _ if turned > 180.0 => turned - 360.0,
+                _ if turned < -180.0 => turned + 360.0,
+                _ => turned,
+            };
             turn += step;
             weighted += step * (from.latitude() + to.latitude()) / 2.0;
             edges.push(Edge::new(*from, to, step));

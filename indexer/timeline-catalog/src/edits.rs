@@ -78,8 +78,16 @@ impl Edits {
 
     /// Timelines whose newest edit has a number above `number`.
     pub(crate) fn since(&self, number: u64) -> impl Iterator<Item = Ordinal> {
+        self.numbered_since(number).map(|(_, ordinal)| ordinal)
+    }
+
+    /// The same with the numbers, which rise.
+    pub(crate) fn numbered_since(&self, number: u64) -> impl Iterator<Item = (u64, Ordinal)> {
         let later = number.checked_add(1).map(|first| self.by_number.range(first..));
-        later.into_iter().flatten().map(|(_, ordinal)| *ordinal)
+        later
+            .into_iter()
+            .flatten()
+            .map(|(number, ordinal)| (*number, *ordinal))
     }
 
     /// The newest edit such that it and all before it are surely durable or surely undone.

@@ -108,6 +108,12 @@ impl CatalogReader<'_> {
         edits.filter(|ordinal| self.state.visible.contains(ordinal.0))
     }
 
+    /// The same with the counter that each edit brought about.
+    pub fn numbered_edits_since(&self, counter: u64) -> impl Iterator<Item = (u64, Ordinal)> {
+        let edits = self.state.edits.numbered_since(counter);
+        edits.filter(|(_, ordinal)| self.state.visible.contains(ordinal.0))
+    }
+
     /// The id that an ordinal names, of a visible or a removed timeline; `None` where it names nothing.
     pub fn known_id(&self, ordinal: Ordinal) -> Option<TimelineId> {
         let known = self.state.stage(ordinal) != Stage::Absent;

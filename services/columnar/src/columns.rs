@@ -49,6 +49,16 @@ impl ColumnType {
     }
 }
 
+impl Cell<'_> {
+    /// About what it takes in a batch.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Value(ValueRef::String(text)) => 8 + text.len(),
+            _ => 8,
+        }
+    }
+}
+
 /// A column of the batch that is filled.
 pub(crate) enum ColumnBuilder {
     Time(TimestampNanosecondBuilder),

@@ -24,10 +24,12 @@ pub use columns::{Cell, ColumnType};
 
 use crate::columns::ColumnBuilder;
 
-/// Rows of a batch.
+/// Rows of a batch, and about its bytes, at most: long texts and many columns make smaller ones.
 const BATCH_ROWS: usize = 8_192;
-/// Rows of a group of a Parquet file.
+const BATCH_BYTES: usize = 8 << 20;
+/// Rows of a group of a Parquet file, and about its packed bytes, at most.
 const GROUP_ROWS: usize = 65_536;
+const GROUP_BYTES: usize = 32 << 20;
 
 /// A form that rows in columns are written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +45,13 @@ pub struct ColumnarWriter<W: Write + Send> {
     schema: SchemaRef,
     builders: Vec<ColumnBuilder>,
     rows: usize,
+    /// About the bytes of these rows.
+    bytes: usize,
     encoder: Encoder<W>,
 }
 
 enum Encoder<W: Write + Send> {
-    Arrow(StreamWriter<W>),
+    Arrow(Box<StreamWriter<W>>),
     Parquet(Box<ArrowWriter<W>>),
 }
 
@@ -61,7 +65,10 @@ impl<W: Write + Send> ColumnarWriter<W> {
         let field = |(name, of): &(String, ColumnType)| Field::new(name, of.data_type(), true);
         let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
         let encoder = match form {
-            Form::ArrowStream => Encoder::Arrow(StreamWriter::try_new(out, &schema).map_err(arrow)?),
+            Form::ArrowStream => {
+                let writer = StreamWriter::try_new(out, &schema);
+                Encoder::Arrow(Box::new(writer.map_err(arrow)?))
+            }
             Form::Parquet => {
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -76,6 +83,7 @@ impl<W: Write + Send> ColumnarWriter<W> {
             schema,
             builders: columns.iter().map(|(_, of)| ColumnBuilder::new(*of)).collect(),
             rows: 0,
+            bytes: 0,
             encoder,
         })
     }
@@ -88,10 +96,12 @@ impl<W: Write + Send> ColumnarWriter<W> {
     pub fn row<'c>(&mut self, cells: impl Iterator<Item = Cell<'c>>) -> io::Result<()> {
         let mut cells = cells.fuse();
         for builder in &mut self.builders {
-            builder.push(cells.next().unwrap_or(Cell::Null))?;
+            let cell = cells.next().unwrap_or(Cell::Null);
+            self.bytes += cell.bytes();
+            builder.push(cell)?;
         }
         self.rows += 1;
-        if self.rows == BATCH_ROWS {
+        if self.rows == BATCH_ROWS || self.bytes >= BATCH_BYTES {
             self.hand_on()?;
         }
         Ok(())
@@ -116,6 +126,7 @@ impl<W: Write + Send> ColumnarWriter<W> {
     }
 
     fn hand_on(&mut self) -> io::Result<()> {
+        self.bytes = 0;
         if std::mem::take(&mut self.rows) == 0 {
             return Ok(());
         }
@@ -123,7 +134,13 @@ impl<W: Write + Send> ColumnarWriter<W> {
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(arrow)?;
         match &mut self.encoder {
             Encoder::Arrow(writer) => writer.write(&batch).map_err(arrow),
-            Encoder::Parquet(writer) => writer.write(&batch).map_err(parquet),
+            Encoder::Parquet(writer) => {
+                writer.write(&batch).map_err(parquet)?;
+                if writer.in_progress_size() >= GROUP_BYTES {
+                    writer.flush().map_err(parquet)?;
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -162,3 +162,19 @@ fn a_value_of_another_type_is_refused() {
     let error = writer.row([cell].into_iter()).expect_err("no integer");
     assert!(error.to_string().contains("another type"), "{error}");
 }
+
+#[test]
+fn long_texts_make_small_batches() {
+    let columns = [("s".to_owned(), ColumnType::Value(ValueType::String))];
+    let long = "x".repeat(1 << 20);
+    let mut out = Vec::new();
+    let mut writer = ColumnarWriter::new(&mut out, Form::ArrowStream, &columns).expect("memory");
+    for _ in 0..20 {
+        let cell = Cell::Value(ValueRef::String(&long));
+        writer.row([cell].into_iter()).expect("memory");
+    }
+    writer.end(&[]).expect("memory");
+    let reader = StreamReader::try_new(out.as_slice(), None).expect("a stream");
+    let rows: Vec<usize> = reader.map(|batch| batch.expect("whole").num_rows()).collect();
+    assert_eq!(rows, [8, 8, 4]);
+}

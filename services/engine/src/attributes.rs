@@ -3,11 +3,14 @@
 use roaring::RoaringBitmap;
 use tideline_model::Ordinal;
 use tideline_timeline_catalog::editing::EDIT_TIMELINES_MAX;
-use tideline_timeline_catalog::{AttributeChanges, CatalogError, CatalogReader};
+use tideline_timeline_catalog::{AttributeChanges, AttributeValue, CatalogError, CatalogReader};
 
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::tables::Table;
+
+/// About how many bytes of attributes one group sets: what bounds its memory.
+const GROUP_BYTES_MAX: usize = 8 << 20;
 
 /// How far a change of many timelines has come.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,14 +45,16 @@ impl Engine {
             selected: selected.len(),
             ..AttributesChanged::default()
         };
+        let group_max = (GROUP_BYTES_MAX / bytes_of(changes)).clamp(1, EDIT_TIMELINES_MAX);
         let mut rest = selected.iter().map(Ordinal);
         loop {
-            let group: Vec<Ordinal> = rest.by_ref().take(EDIT_TIMELINES_MAX).collect();
+            let group: Vec<Ordinal> = rest.by_ref().take(group_max).collect();
             if group.is_empty() {
                 return Ok(progress);
             }
             self.set_attributes_of_group(table, &group, changes, &mut progress)?;
             self.index.notify();
+            self.store.wake_watchers();
             if !watch(&progress) {
                 return Ok(progress);
             }
@@ -99,4 +104,16 @@ fn is_done(reader: &CatalogReader<'_>, ordinal: Ordinal, changes: &AttributeChan
         let has = entry.attribute(key).map(|value| value.to_value());
         has == *value
     })
+}
+
+/// About what a change adds to a timeline, with its keys.
+fn bytes_of(changes: &AttributeChanges) -> usize {
+    let of_value = |value: &AttributeValue| match value {
+        AttributeValue::Text(text) => text.len(),
+        other => format!("{other:?}").len(),
+    };
+    let bytes = changes
+        .iter()
+        .map(|(key, value)| key.len() + value.as_ref().map_or(0, of_value));
+    bytes.sum::<usize>() + 1
 }

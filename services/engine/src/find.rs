@@ -100,7 +100,7 @@ impl Engine {
             found: found.collect(),
             total: page.total,
             hits_total: page.hits_total,
-            suggestions: suggestions(&table.catalog.reader(), &request.condition, &others),
+            suggestions: suggestions(&table.catalog, &request.condition, &others),
             next: page.next,
         })
     }
@@ -110,7 +110,7 @@ impl Engine {
         let facets = self
             .index
             .facets(&table.catalog, request, &self.seen_lookup(table))?;
-        let suggestions = suggestions(&table.catalog.reader(), &request.condition, &request.by);
+        let suggestions = suggestions(&table.catalog, &request.condition, &request.by);
         Ok(FacetCounts { facets, suggestions })
     }
 

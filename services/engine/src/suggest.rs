@@ -1,12 +1,16 @@
 //! "Did you mean": names in a condition that a table does not have, and those that it has and that look like them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_search_index::{Condition, Subject, Test};
-use tideline_timeline_catalog::{AttributeValue, CatalogReader, NameSelection};
+use tideline_timeline_catalog::{AttributeValue, Catalog, CatalogReader, NameSelection};
 
 /// Most names that one is compared with.
 const NAMES_COMPARED_MAX: usize = 10_000;
+/// Most missing names of a condition that others are suggested for.
+const MISSING_MAX: usize = 16;
+/// Longest name that is compared, in bytes: a comparison takes as many steps as the product of two lengths.
+const NAME_BYTES_MAX: usize = 256;
 /// Most names that are suggested for one.
 const SUGGESTED_MAX: usize = 3;
 /// How much two names must be alike, from 0 to 1 (Jaro-Winkler): a letter or two wrong in a short one.
@@ -34,27 +38,33 @@ pub struct Suggestion {
     pub did_you_mean: Vec<String>,
 }
 
-/// The names of a condition and of other subjects that no timeline of the table has.
+/// The names of a condition and of other subjects that no timeline of the table has, the first of them.
 ///
 /// Costs a look-up a name, and for each that is missing a comparison with the names of its kind.
-pub(crate) fn suggestions(
-    reader: &CatalogReader<'_>,
-    condition: &Condition,
-    others: &[Subject],
-) -> Vec<Suggestion> {
+pub(crate) fn suggestions(catalog: &Catalog, condition: &Condition, others: &[Subject]) -> Vec<Suggestion> {
     let mut names = BTreeSet::new();
     gather(condition, &mut names);
     names.extend(others.iter().filter_map(of_subject));
-    let missing = names
-        .into_iter()
-        .filter(|(kind, name)| !exists(reader, *kind, name));
-    missing
-        .map(|(kind, name)| Suggestion {
+    let missing: Vec<(NameKind, String)> = {
+        let reader = catalog.reader();
+        let missing = names
+            .into_iter()
+            .filter(|(kind, name)| !exists(&reader, *kind, name));
+        missing.take(MISSING_MAX).collect()
+    };
+    let mut known = BTreeMap::new();
+    let suggestion = |(kind, name): (NameKind, String)| {
+        // The catalog is locked while names are read, and not while they are compared.
+        let known = known
+            .entry(kind)
+            .or_insert_with(|| names_of(&catalog.reader(), kind));
+        Suggestion {
             kind,
-            did_you_mean: alike(reader, kind, &name),
+            did_you_mean: alike(known, &name),
             name,
-        })
-        .collect()
+        }
+    };
+    missing.into_iter().map(suggestion).collect()
 }
 
 fn gather(condition: &Condition, names: &mut BTreeSet<(NameKind, String)>) {
@@ -97,7 +107,8 @@ fn exists(reader: &CatalogReader<'_>, kind: NameKind, name: &str) -> bool {
     }
 }
 
-fn alike(reader: &CatalogReader<'_>, kind: NameKind, name: &str) -> Vec<String> {
+/// The names of a kind, each also in lower case.
+fn names_of(reader: &CatalogReader<'_>, kind: NameKind) -> Vec<(String, String)> {
     let selection = NameSelection {
         limit: NAMES_COMPARED_MAX,
         ..NameSelection::default()
@@ -113,9 +124,17 @@ fn alike(reader: &CatalogReader<'_>, kind: NameKind, name: &str) -> Vec<String> 
             keys.map(|key| key.key).collect()
         }
     };
-    let folded = name.to_lowercase();
-    let likeness = |known: String| (strsim::jaro_winkler(&folded, &known.to_lowercase()), known);
-    let mut alike: Vec<(f64, String)> = known.into_iter().map(likeness).collect();
+    let short = known.into_iter().filter(|name| name.len() <= NAME_BYTES_MAX);
+    short.map(|name| (name.to_lowercase(), name)).collect()
+}
+
+fn alike(known: &[(String, String)], name: &str) -> Vec<String> {
+    if name.len() > NAME_BYTES_MAX {
+        return Vec::new();
+    }
+    let given = name.to_lowercase();
+    let likeness = |(folded, known): &(String, String)| (strsim::jaro_winkler(&given, folded), known.clone());
+    let mut alike: Vec<(f64, String)> = known.iter().map(likeness).collect();
     alike.retain(|(likeness, _)| *likeness >= LIKENESS_MIN);
     alike.sort_by(|(a, one), (b, other)| b.total_cmp(a).then(one.cmp(other)));
     alike

@@ -173,7 +173,11 @@ impl Watcher {
             return Err(StoreError::TableDropped(table.points.id()).into());
         }
         let mut parts = Vec::new();
-        self.tell_edits(engine, table, &mut parts)?;
+        while !self.tell_edits(engine, table, &mut parts)? {
+            if parts.len() >= STEP_PARTS_MAX {
+                return Ok(parts);
+            }
+        }
         let entries = engine
             .store
             .tail(&table.points, self.cursor.sequence, STEP_BYTES_MAX)
@@ -212,33 +216,31 @@ impl Watcher {
         }
     }
 
-    /// Timelines whose attributes were edited, and that meet the condition now.
-    fn tell_edits(&mut self, engine: &Engine, table: &Table, parts: &mut Vec<WatchPart>) -> Result<()> {
-        let edited: Vec<Ordinal> = {
+    /// Timelines whose attributes were edited, and that meet the condition now: the next of them; whether there are no more.
+    fn tell_edits(&mut self, engine: &Engine, table: &Table, parts: &mut Vec<WatchPart>) -> Result<bool> {
+        let (edited, newest): (Vec<(u64, Ordinal)>, u64) = {
             let reader = table.catalog.reader();
-            let edited = reader.edits_since(self.cursor.edits).collect();
-            // A counter that fell is of edits that a crash undid.
-            self.cursor.edits = reader.edit_counter();
-            edited
+            let edited = reader.numbered_edits_since(self.cursor.edits);
+            (edited.take(PART_TIMELINES_MAX).collect(), reader.edit_counter())
         };
-        edited.iter().for_each(|ordinal| {
+        for (_, ordinal) in &edited {
             self.known.remove(ordinal);
-        });
-        if !self.request.tell_timelines {
-            return Ok(());
         }
-        let met: Vec<Ordinal> = edited
-            .into_iter()
-            .filter(|ordinal| self.meets(table, *ordinal))
-            .collect();
-        for ordinals in met.chunks(PART_TIMELINES_MAX) {
-            let described = engine.describe_all(table, ordinals)?;
-            parts.push(WatchPart {
-                cursor: self.cursor,
-                events: WatchEvents::Timelines(described.into_iter().flatten().collect()),
-            });
+        let is_all = edited.len() < PART_TIMELINES_MAX;
+        // A counter that fell is of edits that a crash undid.
+        self.cursor.edits = edited.last().map_or(newest, |(number, _)| *number);
+        if self.request.tell_timelines {
+            let ordinals = edited.into_iter().map(|(_, ordinal)| ordinal);
+            let met: Vec<Ordinal> = ordinals.filter(|ordinal| self.meets(table, *ordinal)).collect();
+            let described: Vec<Timeline> = engine.describe_all(table, &met)?.into_iter().flatten().collect();
+            if !described.is_empty() {
+                parts.push(WatchPart {
+                    cursor: self.cursor,
+                    events: WatchEvents::Timelines(described),
+                });
+            }
         }
-        Ok(())
+        Ok(is_all)
     }
 
     /// Tells of a delta from the cursor's row on; whether all of it was told.
@@ -306,7 +308,8 @@ impl Watcher {
             return true;
         }
         while at < group.rows() {
-            if parts.len() >= STEP_PARTS_MAX {
+            // Some rows at least, or a delta with very many new timelines would be begun for ever.
+            if parts.len() >= STEP_PARTS_MAX && self.cursor.rows > 0 {
                 return false;
             }
             let mut part = Part::new(group, &places);

@@ -1,9 +1,11 @@
 //! Saved searches put in the place of their names.
 
 use tideline_engine::Table;
+use tideline_openapi::condition::Test;
 use tideline_openapi::query::TimelineSelector;
 use tideline_openapi::search::SavedSearch;
 use tideline_openapi::{Condition, ErrorCode};
+use tideline_search_index::condition::{DEPTH_MAX, NODES_MAX};
 
 use crate::app::App;
 use crate::failure::{Failure, Result};
@@ -11,7 +13,7 @@ use crate::failure::{Failure, Result};
 /// Most saved searches within each other.
 const NESTED_MAX: usize = 16;
 /// Most uses of saved searches by one request, those within each other counted each time.
-const USES_MAX: usize = 1_000;
+const USES_MAX: usize = 100;
 
 /// The condition with every saved search of the table spelled out.
 pub(crate) fn expand(app: &App, table: &str, condition: Condition) -> Result<Condition> {
@@ -66,6 +68,9 @@ struct Expansion<'a> {
     /// The searches that are being spelled out, the outermost first.
     within: Vec<String>,
     uses: usize,
+    /// Conditions and values so far, and conditions around the one at hand.
+    nodes: usize,
+    depth: usize,
 }
 
 impl<'a> Expansion<'a> {
@@ -75,10 +80,29 @@ impl<'a> Expansion<'a> {
             new,
             within: Vec::new(),
             uses: 0,
+            nodes: 0,
+            depth: 0,
         }
     }
 
     fn expand(&mut self, condition: Condition) -> Result<Condition> {
+        self.nodes += match &condition {
+            Condition::Test(_, Test::In(values)) => values.len(),
+            _ => 1,
+        };
+        within(
+            "conditions with all saved searches spelled out",
+            NODES_MAX,
+            self.nodes,
+        )?;
+        self.depth += 1;
+        within("conditions within each other", DEPTH_MAX, self.depth)?;
+        let expanded = self.expand_parts(condition);
+        self.depth -= 1;
+        expanded
+    }
+
+    fn expand_parts(&mut self, condition: Condition) -> Result<Condition> {
         let mut all = |conditions: Vec<Condition>| -> Result<Vec<Condition>> {
             conditions.into_iter().map(|inner| self.expand(inner)).collect()
         };
@@ -99,22 +123,12 @@ impl<'a> Expansion<'a> {
             )));
         }
         self.uses += 1;
-        let limits = [
-            (
-                "saved searches within each other",
-                NESTED_MAX,
-                self.within.len() + 1,
-            ),
-            ("uses of saved searches", USES_MAX, self.uses),
-        ];
-        if let Some((what, limit, actual)) = limits.into_iter().find(|(_, limit, actual)| actual > limit) {
-            return Err(Failure::over(
-                ErrorCode::OverLimit,
-                what,
-                limit as u64,
-                actual as u64,
-            ));
-        }
+        within(
+            "saved searches within each other",
+            NESTED_MAX,
+            self.within.len() + 1,
+        )?;
+        within("uses of saved searches", USES_MAX, self.uses)?;
         let condition = self.find(&name)?;
         self.within.push(name);
         let expanded = self.expand(condition)?;
@@ -132,6 +146,19 @@ impl<'a> Expansion<'a> {
             .get(name)
             .ok_or_else(|| unknown(self.table, name))?;
         Ok(read(name, &text)?.condition)
+    }
+}
+
+/// Refuses what is more than its limit.
+fn within(what: &str, limit: usize, actual: usize) -> Result<()> {
+    match actual > limit {
+        true => Err(Failure::over(
+            ErrorCode::OverLimit,
+            what,
+            limit as u64,
+            actual as u64,
+        )),
+        false => Ok(()),
     }
 }
 

@@ -184,7 +184,7 @@ pub(crate) fn rows_limit(what: &'static str, budget: &Budget, asked: Option<u64>
     match asked {
         Some(0) => Err(QueryError::Invalid("a limit is at least 1".into())),
         Some(asked) => within(what, budget.rows_max, asked).map(|()| asked),
-        None => Ok(budget.rows_max),
+        None => within(what, budget.rows_max, 1).map(|()| budget.rows_max),
     }
 }
 

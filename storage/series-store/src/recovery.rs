@@ -195,7 +195,12 @@ impl Replay<'_> {
             cause,
         })?;
         let Some(table) = self.recovery.tables.by_id.get(&delta.table) else {
-            // The table was dropped after this entry was written.
+            // The table was dropped after this entry was written. Cursors of others may be behind it.
+            self.tail.push(TailEntry {
+                sequence,
+                table: delta.table,
+                encoded: Bytes::new(),
+            });
             return Ok(());
         };
         for timeline in &delta.new_timelines {

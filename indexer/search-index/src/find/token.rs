@@ -72,10 +72,13 @@ pub(super) fn encode(last: &Key, terms: u64) -> String {
 pub(super) fn decode(token: &str, request: &FindRequest, terms: u64) -> Result<Key> {
     let bytes = from_hex(token).ok_or(SearchError::DamagedToken)?;
     let (content, checksum) = bytes.split_last_chunk::<4>().ok_or(SearchError::DamagedToken)?;
-    if (xxh3_64(content) as u32).to_le_bytes() != *checksum || content[0] != VERSION {
+    if (xxh3_64(content) as u32).to_le_bytes() != *checksum {
         return Err(SearchError::DamagedToken);
     }
-    let mut parts = Parts(&content[1..]);
+    let Some((&VERSION, content)) = content.split_first() else {
+        return Err(SearchError::DamagedToken);
+    };
+    let mut parts = Parts(content);
     let theirs = parts.number().ok_or(SearchError::DamagedToken)?;
     if theirs != terms {
         return Err(SearchError::ForeignToken);

@@ -208,3 +208,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn corners_on_nearly_one_meridian_are_not_round_the_globe() {
+    let west = 13.399_999_999_999_999;
+    let area = ring(&[(52.0, 13.4), (53.0, west), (53.0, 14.0), (52.0, 14.0)]);
+    let outside = [(10.0, 0.0), (-80.0, -120.0), (52.1, 100.0), (52.5, 13.3)];
+    assert_holds(&area, &[(52.5, 13.7), (52.1, 13.99)], &outside);
+}

@@ -96,6 +96,9 @@ fn show(client: &Client, event: &Event, in_json: bool) -> Result<()> {
         }
         return output::print(&format!("{line}\n"));
     }
+    if event.name == "ready" {
+        return Ok(());
+    }
     let mut text = String::new();
     for series in data["series"].as_array().into_iter().flatten() {
         put_points(series, &mut text);

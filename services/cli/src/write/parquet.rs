@@ -317,7 +317,7 @@ fn time(cell: &Cell<'_>, unit_nanos: i64, out: &mut Vec<u8>) {
     };
     match nanos {
         Some(nanos) => out.extend_from_slice(nanos.to_string().as_bytes()),
-        None => text("beyond the years 1677 to 2262", out),
+        None => text(BEYOND, out),
     }
 }
 
@@ -329,9 +329,13 @@ fn as_text(cell: &Cell<'_>, out: &mut Vec<u8>) {
         Cell::Signed(value) => text(&value.to_string(), out),
         Cell::Unsigned(value) => text(&value.to_string(), out),
         Cell::Float(value) => text(&value.to_string(), out),
-        Cell::Time(value) => text(&value.unwrap_or_default().to_string(), out),
+        Cell::Time(Some(value)) => text(&value.to_string(), out),
+        Cell::Time(None) => text(BEYOND, out),
     }
 }
+
+/// What stands for an instant that cannot be stored; the server refuses it with its row.
+const BEYOND: &str = "beyond the years 1677 to 2262";
 
 /// A value as a field of the type that was asked for, or of its own.
 fn as_field(cell: &Cell<'_>, kind: Kind, out: &mut Vec<u8>) {
@@ -370,8 +374,12 @@ fn as_field(cell: &Cell<'_>, kind: Kind, out: &mut Vec<u8>) {
             text(value.trim(), out);
             out.push(b'}');
         }
-        (_, Cell::Boolean(value)) => text(&value.to_string(), out),
-        (_, Cell::Time(value)) => out.extend_from_slice(value.unwrap_or_default().to_string().as_bytes()),
+        // What is not of the type is refused by the server, in words.
+        (Kind::Float, Cell::Boolean(value)) => typed("float", &value.to_string(), out),
+        (Kind::Uint, Cell::Boolean(value)) => typed("unsigned", &value.to_string(), out),
+        (_, Cell::Boolean(value)) => typed("signed", &value.to_string(), out),
+        (_, Cell::Time(Some(value))) => out.extend_from_slice(value.to_string().as_bytes()),
+        (_, Cell::Time(None)) => typed("signed", BEYOND, out),
         (_, Cell::Nothing) => out.extend_from_slice(b"null"),
     }
 }

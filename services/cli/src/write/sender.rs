@@ -87,7 +87,11 @@ impl Sender<'_> {
             let Some(turn) = self.pace.turn() else {
                 return Ok(None);
             };
-            let key = format!("{key}-{keys_used}");
+            // A rest is named by what it holds: after an interruption another run may have another one.
+            let key = match keys_used {
+                0 => format!("{key}-0"),
+                _ => format!("{key}-{keys_used}-{:x}", xxh3_64(body.bytes())),
+            };
             let answer = self.client.write(&path, body.content_type(), &key, body.bytes());
             let is_last = first_failure.is_some_and(|first| first.elapsed() >= self.patience);
             let wait = match answer {
@@ -96,6 +100,10 @@ impl Sender<'_> {
                         None => {
                             self.pace.stored(&turn);
                             return Ok(Some(outcome));
+                        }
+                        Some(rest) if rest.bytes().is_empty() => {
+                            self.pace.leave(&turn);
+                            return Err(self.client.strange("it refused lines that it was not sent"));
                         }
                         Some(rest) => {
                             body = rest;

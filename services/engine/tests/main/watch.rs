@@ -4,6 +4,7 @@ use tideline_engine::watch::{WatchCursor, WatchEvents, WatchPart, WatchRequest, 
 use tideline_engine::{Engine, ErrorKind, Table, TimelineSelector};
 use tideline_model::{ColumnData, TableName, TableSpec};
 use tideline_search_index::{Condition, Subject, Test};
+use tideline_timeline_catalog::AttributeValue;
 
 use crate::support::{Fixture, found, set_owner, write};
 
@@ -219,4 +220,79 @@ fn a_watcher_that_stays_away_too_long_is_told_so() {
     let lost = watcher.step(&engine).expect_err("the first are gone");
     assert_eq!(lost.kind(), ErrorKind::Gone);
     assert!(lost.to_string().contains("not kept any more"), "{lost}");
+}
+
+#[test]
+fn a_batch_of_very_many_new_timelines_is_told_to_its_end() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = table(&engine);
+    let wanted = WatchRequest {
+        tell_timelines: true,
+        ..request(Condition::All)
+    };
+    let mut watcher = engine.watch(&table, wanted).expect("a watch");
+    let lines: String = (0..9_000).map(|host| format!("m,host=h{host} f=1 1\n")).collect();
+    write(&engine, &table, &lines);
+    let all = told(&mut watcher, &engine);
+    let points = all.iter().filter(|(text, _)| text.ends_with(" 1 f=1")).count();
+    assert_eq!((all.len(), points), (18_000, 9_000));
+}
+
+#[test]
+fn many_edits_are_told_from_any_cursor_on() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = table(&engine);
+    let lines: String = (0..1_200).map(|host| format!("m,host=h{host} f=1 1\n")).collect();
+    write(&engine, &table, &lines);
+    let wanted = WatchRequest {
+        tell_points: false,
+        tell_timelines: true,
+        ..request(Condition::All)
+    };
+    let mut watcher = engine.watch(&table, wanted.clone()).expect("a watch");
+    let changes =
+        std::collections::BTreeMap::from([("owner".to_owned(), Some(AttributeValue::Text("me".into())))]);
+    let all = engine.select(&table, &Condition::All).expect("all");
+    engine
+        .set_attributes_of(&table, &all, &changes, &mut |_| true)
+        .expect("edits");
+    let told_of = told(&mut watcher, &engine);
+    assert_eq!(told_of.len(), 1_200);
+    let first = told_of[0].1;
+    let behind = told_of.iter().filter(|(_, cursor)| *cursor != first).count();
+    let resumed = WatchRequest {
+        from: Some(first),
+        ..wanted
+    };
+    let mut resumed = engine.watch(&table, resumed).expect("a watch");
+    assert_eq!(told(&mut resumed, &engine).len(), behind);
+    assert!(behind > 0);
+}
+
+#[test]
+fn writes_to_a_table_that_is_gone_do_not_end_cursors_of_others() {
+    let fixture = Fixture::new();
+    let cursor = {
+        let engine = fixture.open();
+        let other = TableName::new("other").expect("valid");
+        let other = engine.create_table(other, TableSpec::default()).expect("a table");
+        let mut watcher = engine
+            .watch(&table(&engine), request(Condition::All))
+            .expect("a watch");
+        write(&engine, &table(&engine), "m,host=a f=1 1\n");
+        write(&engine, &other, "m,host=a f=1 1\n");
+        engine.drop_table("other").expect("it goes");
+        assert_eq!(told(&mut watcher, &engine).len(), 1);
+        engine.close().expect("a clean close");
+        watcher.cursor()
+    };
+    let engine = fixture.open();
+    let resumed = WatchRequest {
+        from: Some(cursor),
+        ..request(Condition::All)
+    };
+    let mut resumed = engine.watch(&table(&engine), resumed).expect("a watch");
+    assert!(told(&mut resumed, &engine).is_empty());
 }

@@ -13,7 +13,7 @@ const QUERY: &str = "/v1/tables/default/query";
 
 fn filled() -> Server {
     let server = Server::start();
-    let lines = "cpu,host=a,dc=x usage=1.5,n=1i,time=7i 1700000000\ncpu,host=a,dc=x usage=2i,s=\"one\" 1700000010\n\
+    let lines = "cpu,host=a,dc=x usage=1.5,n=1i,id=7i 1700000000\ncpu,host=a,dc=x usage=2i,s=\"one\" 1700000010\n\
                  mem,host=b n=18i,s=\"two\" 1700000000\n";
     server.post(POINTS, "text/plain", lines).expect(200);
     server
@@ -122,7 +122,7 @@ fn aggregates_and_rows_read_back_from_both_forms() {
             // Written as a double and as an integer.
             "usage: Float64",
             "n: Int64",
-            "field:time: Int64",
+            "field:id: Int64",
             "s: Utf8"
         ]
     );

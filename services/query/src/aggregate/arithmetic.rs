@@ -9,6 +9,7 @@ use tideline_engine::Table;
 use tideline_model::{ValueKind, ValueType};
 
 use crate::answer::ValueRef;
+use crate::budget::within;
 use crate::compute::{Computation, Computed, check_names, no_such_field};
 use crate::error::{QueryError, Result};
 use crate::expression::{Expression, Input, Scope as Names, Stack};
@@ -34,6 +35,9 @@ struct OfMeasurement {
     /// An expression by its place, and the lanes that it is made of.
     computed: Vec<(usize, Vec<usize>)>,
 }
+
+/// Most aggregates that the expressions of a question name, each of them counted once an expression.
+const INPUTS_MAX: u64 = 256;
 
 impl Arithmetic {
     /// Adds what the expressions need to the columns. Refuses what is no number.
@@ -67,6 +71,8 @@ impl Arithmetic {
                 computed: Vec::new(),
             });
         }
+        let inputs = arithmetic.expressions.iter().map(|one| one.inputs().len() as u64);
+        within("aggregates in expressions", INPUTS_MAX, inputs.sum())?;
         for (at, expression) in arithmetic.expressions.iter().enumerate() {
             let inputs = expression.inputs();
             let sources: Vec<Sources> = inputs
