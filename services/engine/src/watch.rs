@@ -13,6 +13,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use hashbrown::HashMap;
+use roaring::RoaringBitmap;
 use tideline_chunk::{Delta, DeltaGroup};
 use tideline_model::{ColumnData, Ordinal, SequenceNumber, TableId, TimelineId};
 use tideline_search_index::{Condition, Matcher, Subject, Test};
@@ -103,8 +104,9 @@ pub struct Watcher {
     request: WatchRequest,
     matcher: Matcher,
     cursor: WatchCursor,
-    /// Whether timelines meet the condition.
-    known: HashMap<Ordinal, bool>,
+    /// Timelines that were looked at, and those of them that meet the condition.
+    known: RoaringBitmap,
+    met: RoaringBitmap,
 }
 
 impl Engine {
@@ -135,7 +137,8 @@ impl Engine {
             request,
             matcher,
             cursor,
-            known: HashMap::new(),
+            known: RoaringBitmap::new(),
+            met: RoaringBitmap::new(),
         })
     }
 
@@ -196,7 +199,7 @@ impl Watcher {
                 self.cursor.rows = 0;
             }
             self.cursor.sequence = entry.sequence;
-            if !self.tell(table, &delta, &mut parts) {
+            if !self.tell(engine, table, &delta, &mut parts)? {
                 return Ok(parts);
             }
             self.pass(SequenceNumber(entry.sequence.0 + 1));
@@ -224,7 +227,7 @@ impl Watcher {
             (edited.take(PART_TIMELINES_MAX).collect(), reader.edit_counter())
         };
         for (_, ordinal) in &edited {
-            self.known.remove(ordinal);
+            self.known.remove(ordinal.0);
         }
         let is_all = edited.len() < PART_TIMELINES_MAX;
         // A counter that fell is of edits that a crash undid.
@@ -232,19 +235,19 @@ impl Watcher {
         if self.request.tell_timelines {
             let ordinals = edited.into_iter().map(|(_, ordinal)| ordinal);
             let met: Vec<Ordinal> = ordinals.filter(|ordinal| self.meets(table, *ordinal)).collect();
-            let described: Vec<Timeline> = engine.describe_all(table, &met)?.into_iter().flatten().collect();
-            if !described.is_empty() {
-                parts.push(WatchPart {
-                    cursor: self.cursor,
-                    events: WatchEvents::Timelines(described),
-                });
-            }
+            self.put_timelines(engine, table, &met, parts)?;
         }
         Ok(is_all)
     }
 
     /// Tells of a delta from the cursor's row on; whether all of it was told.
-    fn tell(&mut self, table: &Table, delta: &Delta, parts: &mut Vec<WatchPart>) -> bool {
+    fn tell(
+        &mut self,
+        engine: &Engine,
+        table: &Table,
+        delta: &Delta,
+        parts: &mut Vec<WatchPart>,
+    ) -> Result<bool> {
         if delta
             .delete
             .as_ref()
@@ -257,21 +260,11 @@ impl Watcher {
         if self.request.tell_timelines && self.cursor.rows == 0 {
             let new: Vec<TimelineId> = delta.new_timelines.iter().map(|timeline| timeline.id).collect();
             let new: Vec<Ordinal> = self.wanted(table, &new).into_iter().flatten().collect();
-            let described = new
-                .iter()
-                .filter_map(|ordinal| table.describe(*ordinal))
-                .collect::<Vec<_>>();
-            let mut described = described.into_iter().peekable();
-            while described.peek().is_some() {
-                parts.push(WatchPart {
-                    // Behind it come the rows of the same delta: told again, it is told twice.
-                    cursor: self.cursor,
-                    events: WatchEvents::Timelines(described.by_ref().take(PART_TIMELINES_MAX).collect()),
-                });
-            }
+            // Behind them come the rows of the same delta: told again, they are told twice.
+            self.put_timelines(engine, table, &new, parts)?;
         }
         if !self.request.tell_points || ordinals.iter().all(Option::is_none) {
-            return true;
+            return Ok(true);
         }
         let mut before = 0;
         for group in &delta.groups {
@@ -282,11 +275,11 @@ impl Watcher {
                 before,
             };
             if !self.tell_rows(table, &rows, parts) {
-                return false;
+                return Ok(false);
             }
             before += group.rows() as u64;
         }
-        true
+        Ok(true)
     }
 
     /// Tells of the rows of a group from the cursor's on; whether it came to their end.
@@ -346,12 +339,37 @@ impl Watcher {
     }
 
     fn meets(&mut self, table: &Table, ordinal: Ordinal) -> bool {
-        let matcher = &self.matcher;
-        *self.known.entry(ordinal).or_insert_with(|| {
+        if self.known.insert(ordinal.0) {
             let reader = table.catalog.reader();
             let entry = reader.entry(ordinal);
-            entry.is_some_and(|entry| matcher.matches(&entry, None))
-        })
+            if entry.is_some_and(|entry| self.matcher.matches(&entry, None)) {
+                self.met.insert(ordinal.0);
+            } else {
+                self.met.remove(ordinal.0);
+            }
+        }
+        self.met.contains(ordinal.0)
+    }
+
+    /// Tells of timelines as they are now.
+    fn put_timelines(
+        &self,
+        engine: &Engine,
+        table: &Table,
+        ordinals: &[Ordinal],
+        parts: &mut Vec<WatchPart>,
+    ) -> Result<()> {
+        for ordinals in ordinals.chunks(PART_TIMELINES_MAX) {
+            let described = engine.describe_all(table, ordinals)?;
+            let described: Vec<Timeline> = described.into_iter().flatten().collect();
+            if !described.is_empty() {
+                parts.push(WatchPart {
+                    cursor: self.cursor,
+                    events: WatchEvents::Timelines(described),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -415,24 +433,12 @@ impl<'a> Part<'a> {
                 fields: places.iter().map(|place| group.fields[*place].clone()).collect(),
                 columns: places
                     .iter()
-                    .map(|place| gather(&group.columns[*place], &rows))
+                    .map(|place| group.columns[*place].pick(rows.iter().copied()))
                     .collect(),
                 timestamps: rows.iter().map(|row| group.timestamps[*row]).collect(),
             })
         };
         rows.into_iter().filter_map(series).collect()
-    }
-}
-
-/// Some rows of a column.
-fn gather(column: &ColumnData, rows: &[usize]) -> ColumnData {
-    let rows = rows.iter().copied();
-    match column {
-        ColumnData::Float(values) => ColumnData::Float(rows.map(|row| values[row]).collect()),
-        ColumnData::Signed(values) => ColumnData::Signed(rows.map(|row| values[row]).collect()),
-        ColumnData::Unsigned(values) => ColumnData::Unsigned(rows.map(|row| values[row]).collect()),
-        ColumnData::Boolean(values) => ColumnData::Boolean(rows.map(|row| values[row]).collect()),
-        ColumnData::String(texts) => ColumnData::String(rows.map(|row| texts.get(row)).collect()),
     }
 }
 

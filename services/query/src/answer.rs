@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tideline_model::{Tier, TimelineId, Value, ValueType};
+use tideline_model::{ColumnData, Tier, TimelineId, Value, ValueType};
 use tideline_series_store::ReadCost;
 
 use crate::error::QueryError;
@@ -84,7 +84,22 @@ pub enum ValueRef<'a> {
     String(&'a str),
 }
 
-impl ValueRef<'_> {
+impl<'a> ValueRef<'a> {
+    /// The value of a row.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such row.
+    pub fn at(values: &'a ColumnData, row: usize) -> Self {
+        match values {
+            ColumnData::Float(values) => Self::Float(values[row]),
+            ColumnData::Signed(values) => Self::Signed(values[row]),
+            ColumnData::Unsigned(values) => Self::Unsigned(values[row]),
+            ColumnData::Boolean(values) => Self::Boolean(values[row]),
+            ColumnData::String(values) => Self::String(values.get(row)),
+        }
+    }
+
     /// The value to keep.
     pub fn to_value(self) -> Value {
         match self {

@@ -349,10 +349,10 @@ fn keep(run: &Run, mask: &[bool], kept: &mut Run) {
     kept.columns.clear();
     for column in &run.columns {
         let (presence, values) = match &column.presence {
-            Presence::All => (Presence::All, pick(&column.values, rows())),
+            Presence::All => (Presence::All, column.values.pick(rows())),
             Presence::Some(bitmap) => {
                 let places = bitmap.iter_ones().enumerate().filter(|(_, row)| mask[*row]);
-                let values = pick(&column.values, places.map(|(place, _)| place));
+                let values = column.values.pick(places.map(|(place, _)| place));
                 (
                     Presence::Some(rows().map(|row| bitmap.get(row)).collect::<Bitmap>()),
                     values,
@@ -366,16 +366,5 @@ fn keep(run: &Run, mask: &[bool], kept: &mut Run) {
                 values,
             });
         }
-    }
-}
-
-/// The values at some places.
-fn pick(values: &ColumnData, places: impl Iterator<Item = usize>) -> ColumnData {
-    match values {
-        ColumnData::Float(values) => ColumnData::Float(places.map(|at| values[at]).collect()),
-        ColumnData::Signed(values) => ColumnData::Signed(places.map(|at| values[at]).collect()),
-        ColumnData::Unsigned(values) => ColumnData::Unsigned(places.map(|at| values[at]).collect()),
-        ColumnData::Boolean(values) => ColumnData::Boolean(places.map(|at| values[at]).collect()),
-        ColumnData::String(values) => ColumnData::String(places.map(|at| values.get(at)).collect()),
     }
 }

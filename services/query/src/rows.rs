@@ -253,13 +253,7 @@ impl<'a> Source<'a> {
             Some(places) if places[row] == u32::MAX => return None,
             Some(places) => places[row] as usize,
         };
-        Some(match self.values {
-            ColumnData::Float(values) => ValueRef::Float(values[at]),
-            ColumnData::Signed(values) => ValueRef::Signed(values[at]),
-            ColumnData::Unsigned(values) => ValueRef::Unsigned(values[at]),
-            ColumnData::Boolean(values) => ValueRef::Boolean(values[at]),
-            ColumnData::String(values) => ValueRef::String(values.get(at)),
-        })
+        Some(ValueRef::at(self.values, at))
     }
 }
 

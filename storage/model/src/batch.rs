@@ -123,6 +123,22 @@ impl ColumnData {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// The values at some places, in their order.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such place.
+    #[must_use]
+    pub fn pick(&self, places: impl Iterator<Item = usize>) -> Self {
+        match self {
+            Self::Float(values) => Self::Float(places.map(|at| values[at]).collect()),
+            Self::Signed(values) => Self::Signed(places.map(|at| values[at]).collect()),
+            Self::Unsigned(values) => Self::Unsigned(places.map(|at| values[at]).collect()),
+            Self::Boolean(values) => Self::Boolean(places.map(|at| values[at]).collect()),
+            Self::String(values) => Self::String(places.map(|at| values.get(at)).collect()),
+        }
+    }
 }
 
 /// Columns are equal when type and bits are.

@@ -194,13 +194,15 @@ impl Replay<'_> {
             sequence: sequence.0,
             cause,
         })?;
+        let encoded = Bytes::copy_from_slice(entry);
+        // Also of a dropped table: cursors of others may be behind it.
+        self.tail.push(TailEntry {
+            sequence,
+            table: delta.table,
+            encoded: encoded.clone(),
+        });
         let Some(table) = self.recovery.tables.by_id.get(&delta.table) else {
-            // The table was dropped after this entry was written. Cursors of others may be behind it.
-            self.tail.push(TailEntry {
-                sequence,
-                table: delta.table,
-                encoded: Bytes::new(),
-            });
+            // The table was dropped after this entry was written.
             return Ok(());
         };
         for timeline in &delta.new_timelines {
@@ -228,8 +230,7 @@ impl Replay<'_> {
         if let Some(record) = &delta.delete {
             head.delete(delta.table, &record.timelines, record.range, sequence)?;
             self.deletes.add(delta.table, sequence, record);
-            self.waiting_rows
-                .insert(sequence, (delta.table, Bytes::copy_from_slice(entry)));
+            self.waiting_rows.insert(sequence, (delta.table, encoded));
             table.latest().forget(&record.timelines);
             if record.removes_timelines {
                 self.directory.removed(delta.table, &record.timelines);
@@ -240,11 +241,6 @@ impl Replay<'_> {
                 .requests
                 .remember(delta.table, request, self.recovery.clock.now(), settings);
         }
-        self.tail.push(TailEntry {
-            sequence,
-            table: delta.table,
-            encoded: Bytes::copy_from_slice(entry),
-        });
         self.found.deltas += 1;
         self.found.points += delta
             .groups

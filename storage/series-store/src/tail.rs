@@ -11,8 +11,10 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tideline_model::{SequenceNumber, TableId};
 
+/// What an entry takes beside its bytes, about: places and counts. So a flood of small ones is bounded too.
+const ENTRY_BYTES: usize = 128;
+
 /// The newest journal entries.
-#[derive(Default)]
 pub(crate) struct Tail {
     bytes_max: usize,
     entries: Mutex<Entries>,
@@ -130,16 +132,22 @@ impl Tail {
     }
 }
 
+impl TailEntry {
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES + self.encoded.len()
+    }
+}
+
 impl Entries {
     fn push(&mut self, entry: TailEntry, bytes_max: usize) {
         self.end = SequenceNumber(entry.sequence.0 + 1);
-        self.bytes += entry.encoded.len();
+        self.bytes += entry.bytes();
         self.kept.push_back(entry);
         while self.bytes > bytes_max {
             let Some(oldest) = self.kept.pop_front() else {
                 break;
             };
-            self.bytes -= oldest.encoded.len();
+            self.bytes -= oldest.bytes();
             self.from = SequenceNumber(oldest.sequence.0 + 1);
         }
     }
@@ -185,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_when_the_budget_is_full() {
-        let tail = Tail::new(SequenceNumber(0), 25);
+        let tail = Tail::new(SequenceNumber(0), 25 + 2 * ENTRY_BYTES);
         (0..4).for_each(|sequence| tail.push(entry(sequence, 1, 10)));
         assert_eq!(read(&tail, 1, 1, 100), Err(TailError::TooOld));
         assert_eq!(read(&tail, 1, 2, 100), Ok((vec![2, 3], 4)));

@@ -42,6 +42,7 @@ fn told(watcher: &mut Watcher, engine: &Engine) -> Vec<(String, WatchCursor)> {
                     }
                 }
                 WatchEvents::Timelines(timelines) => told.extend(timelines.into_iter().map(|timeline| {
+                    assert!(timeline.seen.is_some(), "each has points: {timeline:?}");
                     let attributes: Vec<&String> = timeline.attributes.keys().collect();
                     (format!("{} has {attributes:?}", timeline.tags[0].1), cursor)
                 })),

@@ -63,6 +63,9 @@ pub(crate) struct Failures;
 /// The failures that questions about points may answer with besides, for the document.
 pub(crate) struct QueryFailures;
 
+/// The failures that a watch may answer with besides, for the document.
+pub(crate) struct WatchFailures;
+
 impl IntoResponses for Failures {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         described(&[
@@ -85,6 +88,14 @@ impl IntoResponses for QueryFailures {
             ("409", "The query was cancelled"),
             ("422", "The query needs more than its budget"),
         ]);
+        responses.extend(Failures::responses());
+        responses
+    }
+}
+
+impl IntoResponses for WatchFailures {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let mut responses = described(&[("410", "What followed the event is not kept any more")]);
         responses.extend(Failures::responses());
         responses
     }

@@ -30,7 +30,7 @@ use crate::condition::to_selector;
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
-use crate::resources::{Failures, TablePath};
+use crate::resources::{TablePath, WatchFailures};
 use crate::saved;
 use crate::stream;
 
@@ -72,8 +72,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     request_body = WatchRequest,
     responses(
         (status = 200, description = "Events, until the client leaves", content((String = "text/event-stream", example = events_example))),
-        (status = 410, description = "What followed the event is not kept any more", body = tideline_openapi::ErrorBody),
-        Failures
+        WatchFailures
     )
 )]
 async fn watch_by_body(
@@ -94,8 +93,7 @@ async fn watch_by_body(
     params(TablePath, WatchQuery),
     responses(
         (status = 200, description = "Events, until the client leaves", content((String = "text/event-stream", example = events_example))),
-        (status = 410, description = "What followed the event is not kept any more", body = tideline_openapi::ErrorBody),
-        Failures
+        WatchFailures
     )
 )]
 async fn watch_by_address(

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use tideline_model::TimelineId;
 use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
 
 use super::format::{
@@ -49,28 +50,8 @@ impl AnswerSink for JsonAnswer<'_> {
         }
         self.series += 1;
         self.rows = 0;
-        text.push(b'{');
-        if let Some(id) = series.id {
-            // Writing to memory cannot fail.
-            let _ = write!(text, "\"id\":\"{id}\",");
-        }
-        text.extend_from_slice(b"\"measurement\":");
-        put_json_text(series.measurement, text);
-        text.extend_from_slice(b",\"tags\":{");
-        for (at, (key, value)) in series.tags.iter().enumerate() {
-            if at > 0 {
-                text.push(b',');
-            }
-            put_json_text(key, text);
-            text.push(b':');
-            put_json_text(value, text);
-        }
-        text.extend_from_slice(b"},\"columns\":[\"time\"");
-        for column in series.columns {
-            text.push(b',');
-            put_json_text(&self.columns[*column], text);
-        }
-        text.extend_from_slice(b"],\"points\":[");
+        let columns = series.columns.iter().map(|column| self.columns[*column].as_str());
+        put_series_head(series.id, series.measurement, series.tags, columns, text);
         hand_on(self.out, text)
     }
 
@@ -101,4 +82,36 @@ impl FormatSink for JsonAnswer<'_> {
         self.text.extend_from_slice(b"}\n");
         self.out.write_all(&self.text)
     }
+}
+
+/// A series up to its points: who it is, and what it has. An id is of a timeline; a group has none.
+pub(crate) fn put_series_head<'a>(
+    id: Option<TimelineId>,
+    measurement: &str,
+    tags: &[(String, String)],
+    columns: impl Iterator<Item = &'a str>,
+    text: &mut Vec<u8>,
+) {
+    text.push(b'{');
+    if let Some(id) = id {
+        // Writing to memory cannot fail.
+        let _ = write!(text, "\"id\":\"{id}\",");
+    }
+    text.extend_from_slice(b"\"measurement\":");
+    put_json_text(measurement, text);
+    text.extend_from_slice(b",\"tags\":{");
+    for (at, (key, value)) in tags.iter().enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        put_json_text(key, text);
+        text.push(b':');
+        put_json_text(value, text);
+    }
+    text.extend_from_slice(b"},\"columns\":[\"time\"");
+    for column in columns {
+        text.push(b',');
+        put_json_text(column, text);
+    }
+    text.extend_from_slice(b"],\"points\":[");
 }

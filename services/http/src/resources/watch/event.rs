@@ -3,13 +3,12 @@
 use std::io::Write as _;
 
 use tideline_engine::watch::{WatchCursor, WatchEvents, WatchPart, WatchedSeries};
-use tideline_model::ColumnData;
 use tideline_openapi::ErrorBody;
 use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_openapi::watch::{WatchReady, WatchTimelines};
 use tideline_query::ValueRef;
 
-use crate::resources::query::{put_json_text, put_json_time, put_json_value};
+use crate::resources::query::{put_json_time, put_json_value, put_series_head};
 use crate::resources::timelines;
 
 /// How events are written.
@@ -74,30 +73,20 @@ impl EventText {
     /// As a series of a query's answer.
     fn put_series(self, series: &WatchedSeries, out: &mut Vec<u8>) {
         let timeline = &series.timeline;
-        // Writing to memory cannot fail.
-        let _ = write!(out, "{{\"id\":\"{}\",\"measurement\":", timeline.id);
-        put_json_text(&timeline.measurement, out);
-        out.extend_from_slice(b",\"tags\":{");
-        for (at, (key, value)) in timeline.tags.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            put_json_text(key, out);
-            out.push(b':');
-            put_json_text(value, out);
-        }
-        out.extend_from_slice(b"},\"columns\":[\"time\"");
-        for field in &series.fields {
-            out.push(b',');
-            put_json_text(field, out);
-        }
-        out.extend_from_slice(b"],\"points\":[");
+        let columns = series.fields.iter().map(AsRef::as_ref);
+        put_series_head(
+            Some(timeline.id),
+            &timeline.measurement,
+            &timeline.tags,
+            columns,
+            out,
+        );
         for (row, time) in series.timestamps.iter().enumerate() {
             out.extend_from_slice(if row == 0 { b"[" } else { b",[" });
             put_json_time(*time, self.times, out);
             for column in &series.columns {
                 out.push(b',');
-                put_json_value(value_at(column, row), self.integers, out);
+                put_json_value(ValueRef::at(column, row), self.integers, out);
             }
             out.push(b']');
         }
@@ -116,14 +105,4 @@ fn put_head(cursor: Option<WatchCursor>, event: &str, out: &mut Vec<u8>) {
 fn put_plain(data: &impl serde::Serialize, out: &mut Vec<u8>) {
     let _ = serde_json::to_writer(&mut *out, data);
     out.extend_from_slice(b"\n\n");
-}
-
-fn value_at(column: &ColumnData, row: usize) -> ValueRef<'_> {
-    match column {
-        ColumnData::Float(values) => ValueRef::Float(values[row]),
-        ColumnData::Signed(values) => ValueRef::Signed(values[row]),
-        ColumnData::Unsigned(values) => ValueRef::Unsigned(values[row]),
-        ColumnData::Boolean(values) => ValueRef::Boolean(values[row]),
-        ColumnData::String(texts) => ValueRef::String(texts.get(row)),
-    }
 }
