@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{BinaryHeap, HashMap};
 
 use tideline_model::Ordinal;
-use tideline_timeline_catalog::{AttributeRef, AttributeValue, Catalog, CatalogReader, Entry};
+use tideline_timeline_catalog::{AttributeRef, AttributeValue, Catalog, CatalogReader, Entry, NameRef};
 
 use crate::matcher::{SeenLookup, limit, name_of};
 use crate::{Condition, Result, SearchError, SearchIndex, Subject};
@@ -112,26 +112,24 @@ fn of_all(reader: &CatalogReader<'_>, request: &FacetRequest) -> Option<Facets> 
     match subject {
         Subject::Measurement => reader
             .measurement_counts()
-            .for_each(|(name, count)| best.offer(Some(name), count.into())),
+            .for_each(|(name, count)| best.offer(name, count.into())),
         Subject::Tag(key) => reader
             .tag_counts(key)
-            .for_each(|(value, count)| best.offer(Some(value), count.into())),
+            .for_each(|(value, count)| best.offer(value, count.into())),
         _ => return None,
     }
     if best.counted < timelines {
-        best.offer(None, timelines - best.counted);
+        best.offer_missing(timelines - best.counted);
     }
-    let groups = best
-        .kept
-        .into_sorted_vec()
-        .into_iter()
-        .map(|(_, value, timelines)| FacetGroup {
-            value: value.map(|value| AttributeValue::Text(value.to_owned())),
-            within: Facets {
-                timelines,
-                ..Facets::default()
-            },
-        });
+    let groups = best.kept.into_sorted_vec().into_iter().map(|group| FacetGroup {
+        value: group
+            .value
+            .map(|value| AttributeValue::Text(value.text().to_owned())),
+        within: Facets {
+            timelines: group.timelines,
+            ..Facets::default()
+        },
+    });
     Some(Facets {
         timelines,
         distinct: best.distinct,
@@ -139,24 +137,45 @@ fn of_all(reader: &CatalogReader<'_>, request: &FacetRequest) -> Option<Facets> 
     })
 }
 
-/// The groups that come first.
+/// The groups that come first. Values are offered in their order, so no text is compared.
 struct Best<'a> {
     request: &'a FacetRequest,
     distinct: u64,
     counted: u64,
-    /// What the order goes by, value, and timelines; the last one on top.
-    kept: BinaryHeap<(Reverse<u64>, Option<&'a str>, u64)>,
+    /// The last one on top.
+    kept: BinaryHeap<Ranked<'a>>,
+}
+
+/// A group and its place: by timelines where the order asks for them, then as it was offered.
+struct Ranked<'a> {
+    place: (Reverse<u64>, u64),
+    value: Option<NameRef<'a>>,
+    timelines: u64,
 }
 
 impl<'a> Best<'a> {
-    fn offer(&mut self, value: Option<&'a str>, timelines: u64) {
+    fn offer(&mut self, value: NameRef<'a>, timelines: u64) {
         self.distinct += 1;
+        self.rank(self.distinct, Some(value), timelines);
+    }
+
+    /// Timelines without a value, before all others of the same count.
+    fn offer_missing(&mut self, timelines: u64) {
+        self.distinct += 1;
+        self.rank(0, None, timelines);
+    }
+
+    fn rank(&mut self, order: u64, value: Option<NameRef<'a>>, timelines: u64) {
         self.counted += timelines;
         let by = match self.request.order {
             FacetOrder::Count => timelines,
             FacetOrder::Value => 0,
         };
-        let group = (Reverse(by), value, timelines);
+        let group = Ranked {
+            place: (Reverse(by), order),
+            value,
+            timelines,
+        };
         if self.kept.len() < self.request.limit {
             self.kept.push(group);
         } else if let Some(mut last) = self.kept.peek_mut()
@@ -164,6 +183,26 @@ impl<'a> Best<'a> {
         {
             *last = group;
         }
+    }
+}
+
+impl PartialEq for Ranked<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+}
+
+impl Eq for Ranked<'_> {}
+
+impl PartialOrd for Ranked<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ranked<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place.cmp(&other.place)
     }
 }
 

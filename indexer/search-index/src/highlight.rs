@@ -55,7 +55,7 @@ fn matched(test: &TextTest, text: &str) -> Vec<Range<usize>> {
             said.map(|found| found.at).collect()
         }
         TextTest::Phrase(asked) => {
-            let found: Vec<WordAt> = words_at(text).collect();
+            let found: Vec<WordAt<'_>> = words_at(text).collect();
             let places = |first: usize| found[first].at.start..found[first + asked.len() - 1].at.end;
             phrases(asked, &found).map(places).collect()
         }

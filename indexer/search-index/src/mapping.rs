@@ -9,20 +9,25 @@
 //!
 //! kind              rest                                         says that the timeline
 //! 0 table           –                                            belongs to the table
-//! 1 measurement     text                                         has this measurement
-//! 2 tag key         key                                          has this tag
-//! 3 tag             key length: u16 big-endian ‖ key ‖ value     has this tag with this value
-//! 4 attribute key   key                                          has this attribute
-//! 5 attribute       as tag; the value opens with its type        has this attribute with this value, or a list with it
-//! 6 word            property: u8 ‖ as tag key ‖ word             says this word in this property
+//! 1 shape           name (measurement) ‖ name (tag key) …        has this measurement and these tags, sorted
+//! 2 tag             name (key) ‖ value                           has this tag with this value
+//! 3 attribute keys  name (key) …                                 has these attributes, sorted
+//! 4 attribute       as tag; the value opens with its type        has this attribute with this value, or a list with it
+//! 5 word            property: u8 ‖ name (key) ‖ word             says this word in this property
+//!
+//! name: length: u16 big-endian ‖ bytes
 //! ```
 //!
-//! A word is of the measurement (property 1), a tag (2) or an attribute that is text (3); it is in small letters. Numbers
+//! Timelines of a table have few shapes, so measurements and the keys that a timeline has are found by reading those, and
+//! a timeline needs one token for all of them. What they cost is most of what an index takes to build.
+//!
+//! A word is of a tag (property 1) or an attribute that is text (2), in small letters. It has a token only where it is not
+//! the whole value: a value that is one word in small letters is found by its own token. Numbers
 //! and times are written so that the order of the bytes is theirs. A place is its number on a curve round the
 //! globe, where neighbours mostly lie side by side, then its latitude and longitude. So ranges and areas are ranges of
 //! the dictionary. The values of a list have the tokens that they would have alone.
 //!
-//! The length before a key keeps apart what a separator could not: tags may hold any character. The source has
+//! The length before a name keeps apart what a separator could not: tags may hold any character. The source has
 //! no token, because the source tags say it.
 
 use tantivy::TantivyDocument;
@@ -32,18 +37,23 @@ use tideline_timeline_catalog::{AttributeRef, AttributeValue, Entry, GeoPoint};
 
 use crate::condition::PATTERN_BYTES_MAX;
 use crate::geo::cell_of;
-use crate::text::words;
+use crate::text::{is_word, words};
 
 const KIND_TABLE: u8 = 0;
-const KIND_MEASUREMENT: u8 = 1;
-const KIND_TAG_KEY: u8 = 2;
-const KIND_TAG: u8 = 3;
-const KIND_ATTRIBUTE_KEY: u8 = 4;
-const KIND_ATTRIBUTE: u8 = 5;
-const KIND_WORD: u8 = 6;
+const KIND_SHAPE: u8 = 1;
+const KIND_TAG: u8 = 2;
+const KIND_ATTRIBUTE_KEYS: u8 = 3;
+const KIND_ATTRIBUTE: u8 = 4;
+const KIND_WORD: u8 = 5;
 
 /// Longest word that has a token, in bytes: longer ones cannot be asked for.
 const WORD_BYTES_MAX: usize = 2 * PATTERN_BYTES_MAX;
+
+/// Table and kind.
+const HEAD_BYTES: usize = size_of::<TableId>() + 1;
+
+const PROPERTY_TAG: u8 = 1;
+const PROPERTY_ATTRIBUTE: u8 = 2;
 
 const TYPE_TEXT: u8 = 1;
 const TYPE_NUMBER: u8 = 2;
@@ -82,57 +92,96 @@ pub(crate) fn ordinal_of(key: u64) -> u32 {
     key as u32
 }
 
-/// A property that says words.
+/// A property with a key, which may say words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Property<'a> {
-    Measurement,
+pub(crate) enum Keyed<'a> {
     Tag(&'a str),
     Attribute(&'a str),
 }
 
-/// The document of a timeline.
-pub(crate) fn document(fields: Fields, table: TableId, entry: &Entry<'_>) -> TantivyDocument {
-    let mut document = TantivyDocument::new();
-    document.add_u64(fields.key, document_key(table, entry.ordinal()));
-    let mut add = |token: Token| document.add_bytes(fields.tokens, &token.0);
-    add(Token::table(table));
-    add(Token::measurement(table, entry.measurement()));
-    add_words(&mut add, table, Property::Measurement, entry.measurement());
-    for (key, value) in entry.tags() {
-        add(Token::tag_key(table, key));
-        add(Token::tag(table, key, value));
-        add_words(&mut add, table, Property::Tag(key), value);
+/// Makes documents, in one buffer for all their tokens.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    fields: Fields,
+    table: TableId,
+    token: Token,
+}
+
+impl Documents {
+    pub(crate) fn new(fields: Fields, table: TableId) -> Self {
+        let token = Token::table(table);
+        Self { fields, table, token }
     }
-    for (key, value) in entry.attributes() {
-        add(Token::attribute_key(table, key));
+
+    /// The document of a timeline.
+    pub(crate) fn document(&mut self, entry: &Entry<'_>) -> TantivyDocument {
+        let mut document = TantivyDocument::new();
+        document.add_u64(self.fields.key, document_key(self.table, entry.ordinal()));
+        self.add(&mut document, KIND_TABLE, |_| {});
+        self.add(&mut document, KIND_SHAPE, |token| {
+            token.name(entry.measurement());
+            entry.tags().for_each(|(key, _)| token.name(key));
+        });
+        for (key, value) in entry.tags() {
+            self.add(&mut document, KIND_TAG, |token| {
+                token.value_of(key, &[value.as_bytes()])
+            });
+            self.add_words(&mut document, Keyed::Tag(key), value);
+        }
+        if entry.attributes().next().is_none() {
+            return document;
+        }
+        self.add(&mut document, KIND_ATTRIBUTE_KEYS, |token| {
+            entry.attributes().for_each(|(key, _)| token.name(key));
+        });
+        for (key, value) in entry.attributes() {
+            self.add_attribute(&mut document, key, value);
+        }
+        document
+    }
+
+    fn add_attribute(&mut self, document: &mut TantivyDocument, key: &str, value: AttributeRef<'_>) {
+        let mut add = |typed: Typed<'_>| {
+            self.add(document, KIND_ATTRIBUTE, |token| token.typed_value_of(key, typed));
+            if let Typed::Text(text) = typed {
+                self.add_words(document, Keyed::Attribute(key), text);
+            }
+        };
         match value {
-            AttributeRef::Text(text) => add_text(&mut add, table, key, text),
-            AttributeRef::Number(number) => add(Token::attribute_number(table, key, number)),
-            AttributeRef::Boolean(boolean) => add(Token::attribute_boolean(table, key, boolean)),
-            AttributeRef::Time(time) => add(Token::attribute_time(table, key, time)),
-            AttributeRef::Point(point) => add(Token::attribute_point(table, key, point)),
-            AttributeRef::Texts(texts) => {
-                texts.iter().for_each(|text| add_text(&mut add, table, key, text));
-            }
-            AttributeRef::Numbers(numbers) => {
-                numbers
-                    .iter()
-                    .for_each(|number| add(Token::attribute_number(table, key, number)));
-            }
+            AttributeRef::Text(text) => add(Typed::Text(text)),
+            AttributeRef::Number(number) => add(Typed::Number(number)),
+            AttributeRef::Boolean(boolean) => add(Typed::Boolean(boolean)),
+            AttributeRef::Time(time) => add(Typed::Time(time)),
+            AttributeRef::Point(point) => add(Typed::Point(point)),
+            AttributeRef::Texts(texts) => texts.iter().for_each(|text| add(Typed::Text(text))),
+            AttributeRef::Numbers(numbers) => numbers.iter().for_each(|number| add(Typed::Number(number))),
         }
     }
-    document
-}
 
-fn add_text(add: &mut dyn FnMut(Token), table: TableId, key: &str, text: &str) {
-    add(Token::attribute_text(table, key, text));
-    add_words(add, table, Property::Attribute(key), text);
-}
-
-fn add_words(add: &mut dyn FnMut(Token), table: TableId, property: Property<'_>, text: &str) {
-    for word in words(text).filter(|word| word.len() <= WORD_BYTES_MAX) {
-        add(Token::word(table, property, &word));
+    fn add_words(&mut self, document: &mut TantivyDocument, property: Keyed<'_>, text: &str) {
+        if is_word(text) {
+            return;
+        }
+        for word in words(text).filter(|word| word.len() <= WORD_BYTES_MAX) {
+            self.add(document, KIND_WORD, |token| token.word_of(property, &word));
+        }
     }
+
+    fn add(&mut self, document: &mut TantivyDocument, kind: u8, rest: impl FnOnce(&mut Token)) {
+        self.token.restart(kind);
+        rest(&mut self.token);
+        document.add_bytes(self.fields.tokens, &self.token.0);
+    }
+}
+
+/// A single value of an attribute, as its token says it.
+#[derive(Debug, Clone, Copy)]
+enum Typed<'a> {
+    Text(&'a str),
+    Number(f64),
+    Boolean(bool),
+    Time(Timestamp),
+    Point(GeoPoint),
 }
 
 /// The bytes of a term.
@@ -141,126 +190,146 @@ pub(crate) struct Token(pub(crate) Vec<u8>);
 
 impl Token {
     pub(crate) fn table(table: TableId) -> Self {
-        Self::of(table, KIND_TABLE, &[])
+        Self::of(table, KIND_TABLE, |_| {})
     }
 
-    pub(crate) fn measurement(table: TableId, measurement: &str) -> Self {
-        Self::of(table, KIND_MEASUREMENT, &[measurement.as_bytes()])
+    /// What the shapes of all timelines of a table begin with; [`names_of`] reads the rest.
+    pub(crate) fn shapes(table: TableId) -> Self {
+        Self::of(table, KIND_SHAPE, |_| {})
     }
 
-    pub(crate) fn tag_key(table: TableId, key: &str) -> Self {
-        Self::of(table, KIND_TAG_KEY, &[key.as_bytes()])
+    /// What the keys of all described timelines of a table begin with; [`names_of`] reads the rest.
+    pub(crate) fn attribute_keys(table: TableId) -> Self {
+        Self::of(table, KIND_ATTRIBUTE_KEYS, |_| {})
     }
 
-    /// With an empty `value`: what all tokens of the key begin with.
-    pub(crate) fn tag(table: TableId, key: &str, value: &str) -> Self {
-        Self::of(
-            table,
-            KIND_TAG,
-            &[&key_length(key), key.as_bytes(), value.as_bytes()],
-        )
+    /// What all tags of a table begin with.
+    pub(crate) fn tags(table: TableId) -> Self {
+        Self::of(table, KIND_TAG, |_| {})
     }
 
-    pub(crate) fn attribute_key(table: TableId, key: &str) -> Self {
-        Self::of(table, KIND_ATTRIBUTE_KEY, &[key.as_bytes()])
+    /// What all attributes of a table begin with.
+    pub(crate) fn attributes(table: TableId) -> Self {
+        Self::of(table, KIND_ATTRIBUTE, |_| {})
+    }
+
+    /// What the tokens of all values of a tag begin with.
+    pub(crate) fn tag_values(table: TableId, key: &str) -> Self {
+        Self::of(table, KIND_TAG, |token| token.value_of(key, &[]))
     }
 
     /// The token of a value that is asked for; `None` for a list.
     pub(crate) fn of_value(table: TableId, key: &str, value: &AttributeValue) -> Option<Self> {
-        Some(match value {
-            AttributeValue::Text(text) => Self::attribute_text(table, key, text),
-            AttributeValue::Number(number) => Self::attribute_number(table, key, *number),
-            AttributeValue::Boolean(boolean) => Self::attribute_boolean(table, key, *boolean),
-            AttributeValue::Time(time) => Self::attribute_time(table, key, *time),
-            AttributeValue::Point(point) => Self::attribute_point(table, key, *point),
+        let typed = match value {
+            AttributeValue::Text(text) => Typed::Text(text),
+            AttributeValue::Number(number) => Typed::Number(*number),
+            AttributeValue::Boolean(boolean) => Typed::Boolean(*boolean),
+            AttributeValue::Time(time) => Typed::Time(*time),
+            AttributeValue::Point(point) => Typed::Point(*point),
             AttributeValue::Texts(_) | AttributeValue::Numbers(_) => return None,
-        })
+        };
+        Some(Self::of(table, KIND_ATTRIBUTE, |token| {
+            token.typed_value_of(key, typed)
+        }))
     }
 
-    fn attribute_boolean(table: TableId, key: &str, boolean: bool) -> Self {
-        Self::attribute_of(table, key, TYPE_BOOLEAN, &[u8::from(boolean)])
-    }
-
-    fn attribute_time(table: TableId, key: &str, time: Timestamp) -> Self {
-        Self::attribute_of(table, key, TYPE_TIME, &ordered_time(time.nanos()).to_be_bytes())
-    }
-
-    fn attribute_point(table: TableId, key: &str, point: GeoPoint) -> Self {
-        // Both zeros are one number.
-        let (latitude, longitude) = (point.latitude() + 0.0, point.longitude() + 0.0);
-        let mut bytes = [0; 24];
-        bytes[..8].copy_from_slice(&cell_of(point).to_be_bytes());
-        bytes[8..16].copy_from_slice(&latitude.to_be_bytes());
-        bytes[16..].copy_from_slice(&longitude.to_be_bytes());
-        Self::attribute_of(table, key, TYPE_POINT, &bytes)
-    }
-
-    /// With an empty `text`: the token of the empty text, and what those of all texts begin with.
-    pub(crate) fn attribute_text(table: TableId, key: &str, text: &str) -> Self {
-        Self::attribute_of(table, key, TYPE_TEXT, text.as_bytes())
-    }
-
-    fn attribute_number(table: TableId, key: &str, number: f64) -> Self {
-        Self::attribute_of(table, key, TYPE_NUMBER, &ordered(number).to_be_bytes())
+    /// The token of the empty text, and what those of all texts of an attribute begin with.
+    pub(crate) fn attribute_texts(table: TableId, key: &str) -> Self {
+        Self::attribute_type(table, key, TYPE_TEXT)
     }
 
     /// What the tokens of all numbers begin with; [`ordered`] makes the rest.
     pub(crate) fn attribute_numbers(table: TableId, key: &str) -> Self {
-        Self::attribute_of(table, key, TYPE_NUMBER, &[])
+        Self::attribute_type(table, key, TYPE_NUMBER)
     }
 
     /// What the tokens of all times begin with; [`ordered_time`] makes the rest.
     pub(crate) fn attribute_times(table: TableId, key: &str) -> Self {
-        Self::attribute_of(table, key, TYPE_TIME, &[])
+        Self::attribute_type(table, key, TYPE_TIME)
     }
 
     /// What the tokens of all places begin with; [`point_of`] reads the rest.
     pub(crate) fn attribute_points(table: TableId, key: &str) -> Self {
-        Self::attribute_of(table, key, TYPE_POINT, &[])
+        Self::attribute_type(table, key, TYPE_POINT)
     }
 
-    /// With an empty `word`: what all words of the property begin with.
-    pub(crate) fn word(table: TableId, property: Property<'_>, word: &str) -> Self {
+    /// What all words of the property begin with.
+    pub(crate) fn words(table: TableId, property: Keyed<'_>) -> Self {
+        Self::of(table, KIND_WORD, |token| token.word_of(property, ""))
+    }
+
+    fn attribute_type(table: TableId, key: &str, kind: u8) -> Self {
+        Self::of(table, KIND_ATTRIBUTE, |token| token.value_of(key, &[&[kind]]))
+    }
+
+    fn of(table: TableId, kind: u8, rest: impl FnOnce(&mut Self)) -> Self {
+        let mut token = Self(table.0.to_be_bytes().to_vec());
+        token.restart(kind);
+        rest(&mut token);
+        token
+    }
+
+    /// Keeps the table, and begins with another kind.
+    fn restart(&mut self, kind: u8) {
+        self.0.truncate(size_of::<TableId>());
+        self.0.push(kind);
+    }
+
+    /// Keys of timelines are far below 64 KiB; a longer one can only be asked for, and no token may equal it.
+    fn name(&mut self, name: &str) {
+        let length = u16::try_from(name.len()).unwrap_or(u16::MAX);
+        self.0.extend_from_slice(&length.to_be_bytes());
+        self.0.extend_from_slice(name.as_bytes());
+    }
+
+    fn value_of(&mut self, key: &str, value: &[&[u8]]) {
+        self.name(key);
+        value.iter().for_each(|part| self.0.extend_from_slice(part));
+    }
+
+    fn typed_value_of(&mut self, key: &str, value: Typed<'_>) {
+        match value {
+            Typed::Text(text) => self.value_of(key, &[&[TYPE_TEXT], text.as_bytes()]),
+            Typed::Number(number) => self.value_of(key, &[&[TYPE_NUMBER], &ordered(number).to_be_bytes()]),
+            Typed::Boolean(boolean) => self.value_of(key, &[&[TYPE_BOOLEAN, u8::from(boolean)]]),
+            Typed::Time(time) => {
+                self.value_of(key, &[&[TYPE_TIME], &ordered_time(time.nanos()).to_be_bytes()]);
+            }
+            Typed::Point(point) => {
+                // Both zeros are one number.
+                let (latitude, longitude) = (point.latitude() + 0.0, point.longitude() + 0.0);
+                let cell = cell_of(point).to_be_bytes();
+                let (latitude, longitude) = (latitude.to_be_bytes(), longitude.to_be_bytes());
+                self.value_of(key, &[&[TYPE_POINT], &cell, &latitude, &longitude]);
+            }
+        }
+    }
+
+    fn word_of(&mut self, property: Keyed<'_>, word: &str) {
         let (kind, key) = match property {
-            Property::Measurement => (1, ""),
-            Property::Tag(key) => (2, key),
-            Property::Attribute(key) => (3, key),
+            Keyed::Tag(key) => (PROPERTY_TAG, key),
+            Keyed::Attribute(key) => (PROPERTY_ATTRIBUTE, key),
         };
-        let rest: [&[u8]; 4] = [&[kind], &key_length(key), key.as_bytes(), word.as_bytes()];
-        Self::of(table, KIND_WORD, &rest)
+        self.0.push(kind);
+        self.value_of(key, &[word.as_bytes()]);
     }
+}
 
-    /// What all words of all properties begin with.
-    pub(crate) fn words(table: TableId) -> Self {
-        Self::of(table, KIND_WORD, &[])
-    }
+/// The names of a shape or of attribute keys, from what follows its kind: first the measurement where it is a shape.
+pub(crate) fn names_of(mut rest: &[u8]) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let (length, behind) = rest.split_first_chunk::<2>()?;
+        let (name, behind) = behind.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        rest = behind;
+        std::str::from_utf8(name).ok()
+    })
+}
 
-    /// What all words of the property of a token begin with, as [`word`](Self::word) makes it; `None` where the token is
-    /// none.
-    pub(crate) fn property_of_word(token: &[u8]) -> Option<Self> {
-        /// Table, kind and property.
-        const HEAD_BYTES: usize = 6;
-        let (_, rest) = token.split_at_checked(HEAD_BYTES)?;
-        let length = u16::from_be_bytes(*rest.first_chunk::<2>()?);
-        let prefix = token.get(..HEAD_BYTES + 2 + usize::from(length))?;
-        Some(Self(prefix.to_vec()))
-    }
-
-    fn attribute_of(table: TableId, key: &str, kind: u8, value: &[u8]) -> Self {
-        Self::of(
-            table,
-            KIND_ATTRIBUTE,
-            &[&key_length(key), key.as_bytes(), &[kind], value],
-        )
-    }
-
-    fn of(table: TableId, kind: u8, rest: &[&[u8]]) -> Self {
-        let mut bytes = Vec::with_capacity(5 + rest.iter().map(|part| part.len()).sum::<usize>());
-        bytes.extend_from_slice(&table.0.to_be_bytes());
-        bytes.push(kind);
-        rest.iter().for_each(|part| bytes.extend_from_slice(part));
-        Self(bytes)
-    }
+/// What all tokens with the same kind and the same first name begin with, and that name; `None` where the token has none.
+pub(crate) fn first_name(token: &[u8]) -> Option<(Token, &str)> {
+    let name = names_of(token.get(HEAD_BYTES..)?).next()?;
+    let prefix = token.get(..HEAD_BYTES + 2 + name.len())?;
+    Some((Token(prefix.to_vec()), name))
 }
 
 /// A finite number as bits whose order is that of numbers; both zeros are one.
@@ -282,9 +351,4 @@ pub(crate) fn point_of(value: &[u8]) -> Option<GeoPoint> {
         f64::from_be_bytes(*latitude),
         f64::from_be_bytes(longitude.try_into().ok()?),
     )
-}
-
-/// Keys of timelines are far below 64 KiB; a longer one can only be asked for, and no token may equal it.
-fn key_length(key: &str) -> [u8; 2] {
-    u16::try_from(key.len()).unwrap_or(u16::MAX).to_be_bytes()
 }

@@ -8,7 +8,6 @@ use tideline_timeline_catalog::{AttributeRef, AttributeValue, Entry};
 
 use crate::condition::{Condition, DEPTH_MAX, NODES_MAX, NumberRange, PATTERN_BYTES_MAX, Subject, Test};
 use crate::geo::Region;
-use crate::mapping::Property;
 use crate::text::{TextTest, regular_expression, say_all, wildcard};
 use crate::{Result, SearchError};
 
@@ -64,6 +63,14 @@ pub(crate) enum TextSubject {
     Source,
     Tag(String),
     Attribute(String),
+}
+
+/// A property that says words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Property<'a> {
+    Measurement,
+    Tag(&'a str),
+    Attribute(&'a str),
 }
 
 /// One end of a timeline.

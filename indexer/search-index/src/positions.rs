@@ -2,7 +2,7 @@
 //!
 //! # Stored form
 //!
-//! JSON: `{"format": 3, "tables": {"<table>": {"indexed": "<bits>", "edits": n, "fingerprint": n}}}`.
+//! JSON: `{"format": 4, "tables": {"<table>": {"indexed": "<bits>", "edits": n, "fingerprint": n}}}`.
 //! `indexed` is the set of ordinals that have a document: hexadecimal digits of a roaring bitmap in its portable
 //! form, at most two bits of text a timeline. `edits` is the catalog's edit counter up to which attributes are in the
 //! documents. `fingerprint` sums a hash of id and ordinal over all indexed timelines: after a power cut a catalog whose
@@ -18,7 +18,7 @@ use tideline_timeline_catalog::CatalogReader;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Raised when documents of the same schema get another meaning, or positions another form.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// How far the index has come with one table.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -203,7 +203,7 @@ mod tests {
         let text = encode(&Positions::from([(TableId(3), position.clone())]));
         assert!(text.len() < 40_000, "a hole each costs two bits: {}", text.len());
         assert_eq!(decode(&text), Some(Positions::from([(TableId(3), position)])));
-        assert_eq!(decode(&text.replace("\"format\":3", "\"format\":2")), None);
+        assert_eq!(decode(&text.replace("\"format\":4", "\"format\":3")), None);
         assert_eq!(decode(&text.replace("indexed\":\"", "indexed\":\"0")), None);
         assert_eq!(decode("{}"), None);
     }

@@ -1,10 +1,11 @@
 //! How well a timeline says the words that are asked for.
 
+use std::borrow::Cow;
+
 use tideline_timeline_catalog::{AttributeRef, Entry};
 
 use crate::Subject;
-use crate::mapping::Property;
-use crate::matcher::{Node, TextSubject, texts_of};
+use crate::matcher::{Node, Property, TextSubject, texts_of};
 use crate::text::{TextTest, Word, words};
 
 /// The words of a condition, with whom they are asked of.
@@ -34,7 +35,7 @@ impl<'a> Asked<'a> {
 fn score(subject: &TextSubject, asked: &[Word], entry: &Entry<'_>) -> f64 {
     let mut best = vec![0.0f64; asked.len()];
     for (_, text) in texts(subject, entry) {
-        let found: Vec<String> = words(text).collect();
+        let found: Vec<Cow<'_, str>> = words(text).collect();
         let brief = 0.5 + 0.5 / found.len().max(1) as f64;
         for (word, best) in asked.iter().zip(&mut best) {
             let edits = found.iter().filter_map(|found| word.edits(found)).min();

@@ -19,7 +19,7 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::{InvertedIndexReader, Searcher, SegmentReader};
 use tideline_model::{Ordinal, TableId, TimelineId};
 
-use crate::mapping::{Fields, KEY_FIELD, Property, Token, ordered_time, ordinal_of};
+use crate::mapping::{Fields, KEY_FIELD, Keyed, Token, names_of, ordered_time, ordinal_of};
 use crate::matcher::{Node, TextSubject};
 use crate::text::TextTest;
 
@@ -32,8 +32,8 @@ const KEY_GROUP: usize = 256;
 const VERIFY_DOCUMENTS_MAX: u64 = 256;
 /// Up to this many listed documents are sorted; more are gathered in a bitmap of the whole segment.
 const SORTED_DOCUMENTS_MAX: usize = 4_096;
-/// What one of many values is taken to list, without asking the dictionary for each.
-const LISTED_ESTIMATE: u64 = 64;
+/// Of more values than these, what the first ones list speaks for the others.
+const SAMPLED_VALUES: usize = 32;
 
 /// Which side a set may err on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,11 +195,15 @@ impl<'a> SegmentView<'a> {
     fn estimate(&self, node: &Node) -> tantivy::Result<u64> {
         let every = u64::from(self.segment.max_doc());
         Ok(match node {
-            Node::Text(subject, TextTest::OneOf(values)) => match values.as_slice() {
-                [] => 0,
-                [value] => self.listed(subject, value)?,
-                _ => every.min(values.len() as u64 * LISTED_ESTIMATE),
-            },
+            Node::Text(subject, TextTest::OneOf(values)) => {
+                let sampled = &values[..values.len().min(SAMPLED_VALUES)];
+                let mut listed = 0;
+                for value in sampled {
+                    listed += self.listed(subject, value)?;
+                }
+                every.min(listed * values.len() as u64 / sampled.len().max(1) as u64)
+            }
+            Node::Text(subject, TextTest::Words(asked)) => self.saying_estimate(subject, asked)?,
             Node::Ids(ids) => ids.len() as u64,
             Node::Text(..) | Node::Value(..) | Node::Number(..) | Node::Time(..) | Node::Within(..) => {
                 every + 1
@@ -222,43 +226,44 @@ impl<'a> SegmentView<'a> {
         })
     }
 
-    /// Documents that list a value.
+    /// How many documents list a value.
     fn listed(&self, subject: &TextSubject, value: &str) -> tantivy::Result<u64> {
-        if value.is_empty() {
-            return Ok(u64::from(self.segment.max_doc()));
-        }
+        let prefixes = match subject {
+            _ if value.is_empty() => return Ok(u64::from(self.segment.max_doc())),
+            TextSubject::Any => Vec::new(),
+            TextSubject::Measurement => {
+                let infos = self.of_measurements(&|measurement| measurement == value)?;
+                return Ok(infos.iter().map(|info| u64::from(info.doc_freq)).sum());
+            }
+            TextSubject::Source => {
+                let tags = self.source_tags.iter();
+                tags.map(|key| Token::tag_values(self.table, key)).collect()
+            }
+            TextSubject::Tag(key) => vec![Token::tag_values(self.table, key)],
+            TextSubject::Attribute(key) => vec![Token::attribute_texts(self.table, key)],
+        };
         let mut listed = 0;
-        for prefix in self.value_prefixes(subject) {
-            let token = with_value(prefix, value);
-            let info = self.terms.terms().get(&token.0)?;
-            listed += info.map_or(0, |info| u64::from(info.doc_freq));
+        for prefix in prefixes {
+            listed += self.frequency(&with_value(prefix, value))?;
         }
         Ok(listed)
     }
 
-    /// What the tokens of all values of a subject begin with.
-    fn value_prefixes(&self, subject: &TextSubject) -> Vec<Token> {
-        match subject {
-            TextSubject::Any => Vec::new(),
-            TextSubject::Measurement => vec![Token::measurement(self.table, "")],
-            TextSubject::Source => {
-                let tags = self.source_tags.iter();
-                tags.map(|key| Token::tag(self.table, key, "")).collect()
-            }
-            TextSubject::Tag(key) => vec![Token::tag(self.table, key, "")],
-            TextSubject::Attribute(key) => vec![Token::attribute_text(self.table, key, "")],
-        }
+    fn frequency(&self, token: &Token) -> tantivy::Result<u64> {
+        let info = self.terms.terms().get(&token.0)?;
+        Ok(info.map_or(0, |info| u64::from(info.doc_freq)))
     }
 
     fn text(&self, subject: &TextSubject, test: &TextTest, bound: Bound) -> tantivy::Result<Bounded> {
         let mut found = match subject {
             TextSubject::Source => return self.source(test, bound),
             TextSubject::Any => return self.anywhere(test, bound),
-            TextSubject::Measurement => self.property(Property::Measurement, test, bound)?,
-            TextSubject::Tag(key) => self.property(Property::Tag(key), test, bound)?,
-            TextSubject::Attribute(key) => self.property(Property::Attribute(key), test, bound)?,
+            TextSubject::Measurement => Bounded::exact(self.measured(&|text| test.matches(text))?),
+            TextSubject::Tag(key) => self.keyed(Keyed::Tag(key), test, bound)?,
+            TextSubject::Attribute(key) => self.keyed(Keyed::Attribute(key), test, bound)?,
         };
-        if test.matches("") {
+        let may_be_missing = !matches!(subject, TextSubject::Measurement);
+        if may_be_missing && test.matches("") {
             found.documents |= &self.all - self.exists(subject)?;
         }
         Ok(found)
@@ -272,8 +277,8 @@ impl<'a> SegmentView<'a> {
             if undecided.is_empty() {
                 break;
             }
-            let having = self.term(&Token::tag_key(self.table, key))? & &undecided;
-            let passing = self.property(Property::Tag(key), test, bound)?;
+            let having = self.tagged(key)? & &undecided;
+            let passing = self.keyed(Keyed::Tag(key), test, bound)?;
             found.documents |= passing.documents & &having;
             found.exact &= passing.exact;
             undecided -= having;
@@ -287,13 +292,37 @@ impl<'a> SegmentView<'a> {
     fn exists(&self, subject: &TextSubject) -> tantivy::Result<RoaringBitmap> {
         match subject {
             TextSubject::Measurement | TextSubject::Any => Ok(self.all.clone()),
-            TextSubject::Tag(key) => self.term(&Token::tag_key(self.table, key)),
-            TextSubject::Attribute(key) => self.term(&Token::attribute_key(self.table, key)),
+            TextSubject::Tag(key) => self.tagged(key),
+            TextSubject::Attribute(key) => {
+                let keys = Token::attribute_keys(self.table);
+                self.passing(&keys, "", &|rest| names_of(rest).any(|name| name == key))
+            }
             TextSubject::Source => {
-                let keys = self.source_tags.iter();
-                self.terms(keys.map(|key| Token::tag_key(self.table, key)))
+                let mut found = RoaringBitmap::new();
+                for key in self.source_tags {
+                    found |= self.tagged(key)?;
+                }
+                Ok(found)
             }
         }
+    }
+
+    /// Documents with a tag.
+    fn tagged(&self, key: &str) -> tantivy::Result<RoaringBitmap> {
+        let shapes = Token::shapes(self.table);
+        self.passing(&shapes, "", &|rest| {
+            names_of(rest).skip(1).any(|name| name == key)
+        })
+    }
+
+    /// Documents whose measurement passes.
+    fn measured(&self, passes: &dyn Fn(&str) -> bool) -> tantivy::Result<RoaringBitmap> {
+        self.documents(&self.of_measurements(passes)?)
+    }
+
+    fn of_measurements(&self, passes: &dyn Fn(&str) -> bool) -> tantivy::Result<Vec<TermInfo>> {
+        let shapes = Token::shapes(self.table);
+        self.infos(&shapes, "", &|rest| names_of(rest).next().is_some_and(passes))
     }
 
     /// Documents with a value, behind `prefix`, that passes the test.
@@ -312,6 +341,16 @@ impl<'a> SegmentView<'a> {
         literal: &str,
         passes: &dyn Fn(&[u8]) -> bool,
     ) -> tantivy::Result<RoaringBitmap> {
+        self.documents(&self.infos(prefix, literal, passes)?)
+    }
+
+    /// The terms of those values.
+    fn infos(
+        &self,
+        prefix: &Token,
+        literal: &str,
+        passes: &dyn Fn(&[u8]) -> bool,
+    ) -> tantivy::Result<Vec<TermInfo>> {
         let first = with_value(prefix.clone(), literal);
         let range = self.terms.terms().range().ge(&first.0);
         let mut stream = match end_of_prefix(&first.0) {
@@ -324,7 +363,7 @@ impl<'a> SegmentView<'a> {
                 infos.push(info.clone());
             }
         }
-        self.documents(&infos)
+        Ok(infos)
     }
 
     fn term(&self, token: &Token) -> tantivy::Result<RoaringBitmap> {
@@ -349,11 +388,6 @@ impl<'a> SegmentView<'a> {
             return Ok(every);
         }
         let listed: usize = infos.iter().map(|info| info.doc_freq as usize).sum();
-        if let [info] = infos {
-            let mut documents = Vec::with_capacity(listed);
-            self.each_block(info, &mut |block| documents.extend_from_slice(block))?;
-            return Ok(ascending(documents));
-        }
         if listed <= SORTED_DOCUMENTS_MAX {
             let mut documents = Vec::with_capacity(listed);
             for info in infos {
@@ -410,8 +444,7 @@ pub(crate) fn with_attributes(
     let mut ordinals = Vec::new();
     for segment in searcher.segment_readers() {
         let view = SegmentView::open(segment, fields, table, &[], &ids)?;
-        let any = TextTest::Prefix(String::new());
-        let described = view.values(&Token::attribute_key(table, ""), &any)?;
+        let described = view.passing(&Token::attribute_keys(table), "", &|_| true)?;
         view.add_ordinals(&described, &mut ordinals);
     }
     Ok(ordinals.into_iter().collect())

@@ -3,6 +3,7 @@
 //! Words and close texts are looked up in the index. Other tests are asked of every distinct value of a subject, once for
 //! each search; all of them of the values of fresh timelines. So a test borrows, and allocates only to look at words.
 
+use std::borrow::Cow;
 use std::ops::{Range, RangeBounds};
 use std::sync::{Arc, LazyLock};
 
@@ -48,9 +49,9 @@ pub(crate) enum Word {
 
 /// A word of a text.
 #[derive(Debug)]
-pub(crate) struct WordAt {
+pub(crate) struct WordAt<'a> {
     /// In small letters.
-    pub(crate) word: String,
+    pub(crate) word: Cow<'a, str>,
     /// Which bytes of the text it is.
     pub(crate) at: Range<usize>,
 }
@@ -75,7 +76,7 @@ impl TextTest {
     /// It says all the words of `asked`, each within so many edits; as a phrase if they must follow each other.
     pub(crate) fn words(asked: &str, edits_max: u8, is_phrase: bool, size: &mut Size) -> Result<Self> {
         limit("bytes of a text search", PATTERN_BYTES_MAX, asked.len())?;
-        let asked: Vec<String> = words(asked).collect();
+        let asked: Vec<String> = words(asked).map(Cow::into_owned).collect();
         limit("words of a text search", WORDS_MAX, asked.len())?;
         if asked.is_empty() {
             return Err(SearchError::NoWords);
@@ -116,7 +117,7 @@ impl TextTest {
             Self::Close(close) => !text.is_empty() && close.to(text),
             Self::Words(asked) => say_all(asked, read(text).into_iter()),
             Self::Phrase(asked) => {
-                let found: Vec<WordAt> = read(text).into_iter().flat_map(words_at).collect();
+                let found: Vec<WordAt<'_>> = read(text).into_iter().flat_map(words_at).collect();
                 phrases(asked, &found).next().is_some()
             }
             Self::Number(range) => read(text)
@@ -161,7 +162,7 @@ pub(crate) fn say_all<'a>(asked: &[Word], texts: impl Iterator<Item = &'a str>) 
 }
 
 /// Where words of a text follow each other as those that are asked for: the numbers of the first ones.
-pub(crate) fn phrases(asked: &[Word], found: &[WordAt]) -> impl Iterator<Item = usize> {
+pub(crate) fn phrases(asked: &[Word], found: &[WordAt<'_>]) -> impl Iterator<Item = usize> {
     let places = found.windows(asked.len()).enumerate();
     let fits = places.filter(|(_, found)| {
         let mut pairs = asked.iter().zip(*found);
@@ -274,22 +275,37 @@ impl Automaton for CloseTerm<'_> {
 }
 
 /// The words of a text: letters and digits without a break, in small letters.
-pub(crate) fn words(text: &str) -> impl Iterator<Item = String> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     words_at(text).map(|found| found.word)
 }
 
 /// The words of a text, with their places.
-pub(crate) fn words_at(text: &str) -> impl Iterator<Item = WordAt> {
+pub(crate) fn words_at(text: &str) -> impl Iterator<Item = WordAt<'_>> {
     let mut from = 0;
     std::iter::from_fn(move || {
         let start = from + text[from..].find(char::is_alphanumeric)?;
         let length = text[start..].find(|c: char| !c.is_alphanumeric());
         from = length.map_or(text.len(), |length| start + length);
         Some(WordAt {
-            word: text[start..from].to_lowercase(),
+            word: in_small_letters(&text[start..from]),
             at: start..from,
         })
     })
+}
+
+/// Whether a text is one word in small letters, so that it is the only word that it says.
+pub(crate) fn is_word(text: &str) -> bool {
+    let mut words = words_at(text);
+    words.next().is_some_and(|first| first.word == text)
+}
+
+fn in_small_letters(word: &str) -> Cow<'_, str> {
+    let is_small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    if word.bytes().all(is_small) {
+        Cow::Borrowed(word)
+    } else {
+        Cow::Owned(word.to_lowercase())
+    }
 }
 
 /// Values in the index are texts; what is not cannot pass.

@@ -54,16 +54,16 @@ impl CatalogReader<'_> {
     pub fn cardinality(&self, top: usize) -> Cardinality {
         let (names, symbols) = (&self.state.names, &self.state.symbols);
         let mut measurements = Top::new(top);
-        for (name, timelines) in &names.measurements {
-            measurements.offer(*timelines, symbols.text(*name));
+        for (name, timelines) in names.measurements.iter() {
+            measurements.offer(timelines, symbols.text(name));
         }
         let (mut keys, mut values, mut tag_values) = (Top::new(top), Top::new(top), 0);
         for (key, tag) in &names.tags {
             let text = symbols.text(*key);
             tag_values += tag.values.len() as u64;
             keys.offer(tag.values.len() as u64, (text, tag.timelines()));
-            for (value, timelines) in &tag.values {
-                values.offer(*timelines, (text, symbols.text(*value)));
+            for (value, timelines) in tag.values.iter() {
+                values.offer(timelines, (text, symbols.text(value)));
             }
         }
         let measured = |(timelines, name): (u32, &str)| CountedName {

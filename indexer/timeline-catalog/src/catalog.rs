@@ -256,7 +256,7 @@ impl State {
         let tag = self.symbols.get(key).and_then(|key| self.names.tags.get(&key));
         let value = self.symbols.get(value);
         tag.zip(value)
-            .is_some_and(|(tag, value)| tag.values.contains_key(&value))
+            .is_some_and(|(tag, value)| tag.values.contains(value))
     }
 
     fn is_identity(&self, ordinal: Ordinal, identity: &Identity) -> bool {

@@ -1,31 +1,48 @@
-//! Attribute edits: which timeline was edited last when, and up to where rows are sure to say so.
+//! Attribute edits: which timeline was edited last when, what it has since, and up to where rows are sure to say so.
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
 use tideline_model::Ordinal;
 
+use crate::attribute_sets::{AttributeSets, SetNumber};
 use crate::packed::Packed;
 use crate::types::TypeCounts;
 
-/// The edits of a table. Each has a number of its own, and a later one a higher number.
+/// The edits of a table. Each has a number of its own above zero, and a later one a higher number.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
     newest: u64,
     pub(crate) types: TypeCounts,
-    of: HashMap<Ordinal, Edited>,
-    by_number: BTreeMap<u64, Ordinal>,
+    sets: AttributeSets,
+    /// The number of the newest edit of each timeline, by ordinal; 0 = never edited.
+    numbers: Vec<u64>,
+    /// What each timeline has, by ordinal.
+    has: Vec<SetNumber>,
+    /// All edits in the order of their numbers; those that a later one has replaced are passed over.
+    by_number: Vec<(u64, Ordinal)>,
+    /// How many of `by_number` are replaced.
+    replaced: usize,
     /// Edits whose row is being written, or whose write failed or was overtaken: they may or may not be there after a
     /// restart.
     in_doubt: BTreeMap<u64, Ordinal>,
 }
 
-/// The attributes of a timeline that was ever edited.
+/// An edit, and the attributes that a timeline has by it.
 #[derive(Debug, Clone)]
 pub(crate) struct Edited {
     pub(crate) number: u64,
     pub(crate) attributes: Packed,
 }
+
+/// The newest edit of a timeline, and what it has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Newest<'a> {
+    pub(crate) number: u64,
+    pub(crate) attributes: &'a Packed,
+}
+
+/// Up to this many replaced edits are not worth a pass.
+const REPLACED_MIN: usize = 64;
 
 impl Edits {
     /// The number of the newest edit.
@@ -34,25 +51,61 @@ impl Edits {
     }
 
     /// The newest edit of a timeline.
-    pub(crate) fn of(&self, ordinal: Ordinal) -> Option<&Edited> {
-        self.of.get(&ordinal)
+    pub(crate) fn of(&self, ordinal: Ordinal) -> Option<Newest<'_>> {
+        let at = ordinal.0 as usize;
+        let number = self.numbers.get(at).copied().filter(|number| *number > 0)?;
+        let attributes = self.sets.get(self.has[at]);
+        Some(Newest { number, attributes })
     }
 
     /// Records the newest edit of a timeline.
     pub(crate) fn set(&mut self, ordinal: Ordinal, edited: Edited) {
-        self.newest = self.newest.max(edited.number);
-        self.by_number.insert(edited.number, ordinal);
-        self.types.add(&edited.attributes);
-        if let Some(before) = self.of.insert(ordinal, edited) {
-            self.by_number.remove(&before.number);
-            self.types.remove(&before.attributes);
+        let number = edited.number;
+        self.put(ordinal, edited);
+        let at = match self.by_number.last() {
+            Some((last, _)) if *last > number => self.by_number.partition_point(|(have, _)| *have < number),
+            _ => self.by_number.len(),
+        };
+        self.by_number.insert(at, (number, ordinal));
+        if self.replaced > self.by_number.len() / 2 + REPLACED_MIN {
+            let numbers = &self.numbers;
+            self.by_number
+                .retain(|(number, ordinal)| numbers[ordinal.0 as usize] == *number);
+            self.replaced = 0;
         }
+    }
+
+    /// Records an edit that a row says; they come in no order, and [`loaded`](Self::loaded) ends them.
+    pub(crate) fn load(&mut self, ordinal: Ordinal, edited: Edited) {
+        self.by_number.push((edited.number, ordinal));
+        self.put(ordinal, edited);
+    }
+
+    /// All rows have been read.
+    pub(crate) fn loaded(&mut self) {
+        self.by_number.sort_unstable();
+    }
+
+    fn put(&mut self, ordinal: Ordinal, edited: Edited) {
+        let at = ordinal.0 as usize;
+        if at >= self.numbers.len() {
+            self.numbers.resize(at + 1, 0);
+            self.has.resize(at + 1, SetNumber::EMPTY);
+        }
+        self.newest = self.newest.max(edited.number);
+        self.types.add(&edited.attributes);
+        if std::mem::replace(&mut self.numbers[at], edited.number) > 0 {
+            self.replaced += 1;
+            self.types.remove(self.sets.get(self.has[at]));
+        }
+        let set = self.sets.add(edited.attributes);
+        self.sets.remove(std::mem::replace(&mut self.has[at], set));
     }
 
     /// Takes all attributes of a removed timeline away. That counts as an edit, so that the index looks again when
     /// the timeline comes back.
     pub(crate) fn withdraw(&mut self, ordinal: Ordinal) {
-        if self.of.contains_key(&ordinal) {
+        if self.of(ordinal).is_some() {
             let edited = Edited {
                 number: self.newest + 1,
                 attributes: Packed::default(),
@@ -83,11 +136,9 @@ impl Edits {
 
     /// The same with the numbers, which rise.
     pub(crate) fn numbered_since(&self, number: u64) -> impl Iterator<Item = (u64, Ordinal)> {
-        let later = number.checked_add(1).map(|first| self.by_number.range(first..));
-        later
-            .into_iter()
-            .flatten()
-            .map(|(number, ordinal)| (*number, *ordinal))
+        let later = self.by_number.partition_point(|(have, _)| *have <= number);
+        let later = self.by_number[later..].iter().copied();
+        later.filter(|(number, ordinal)| self.numbers[ordinal.0 as usize] == *number)
     }
 
     /// The newest edit such that it and all before it are surely durable or surely undone.
@@ -96,16 +147,12 @@ impl Edits {
         first_in_doubt.map_or(self.newest, |number| number - 1)
     }
 
-    /// Resident bytes, the tree estimated.
+    /// Resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        /// A number, an ordinal and their place in the tree.
-        const NUMBER_BYTES: usize = 24;
-        let attributes: usize = self
-            .of
-            .values()
-            .map(|edited| edited.attributes.memory_bytes())
-            .sum();
-        let numbers = self.by_number.len() * NUMBER_BYTES;
-        self.of.allocation_size() + attributes + numbers + self.types.memory_bytes()
+        self.numbers.capacity() * size_of::<u64>()
+            + self.has.capacity() * size_of::<SetNumber>()
+            + self.by_number.capacity() * size_of::<(u64, Ordinal)>()
+            + self.sets.memory_bytes()
+            + self.types.memory_bytes()
     }
 }

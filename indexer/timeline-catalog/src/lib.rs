@@ -19,7 +19,7 @@
 //! | [`editing`] | attributes are set and removed |
 //! | `store` | load, save and remove rows |
 //! | `row` | the stored form |
-//! | `state` | the arrays; `symbols`, `raw_keys`, `edits` and `packed` are parts of it |
+//! | `state` | the arrays; `symbols`, `raw_keys`, `edits`, `attribute_sets` and `packed` are parts of it |
 //!
 //! # The life of a timeline
 //!
@@ -52,6 +52,7 @@ pub mod searches;
 pub mod types;
 pub mod value;
 
+mod attribute_sets;
 mod edits;
 mod packed;
 mod raw_keys;
@@ -64,7 +65,7 @@ pub use attributes::{AttributeType, AttributeValue, Attributes, GeoPoint};
 pub use catalog::{Catalog, CatalogOptions, IDENTITY_BYTES_MAX, Registered};
 pub use editing::AttributeChanges;
 pub use error::CatalogError;
-pub use names::{CountedName, NameSelection};
+pub use names::{CountedName, NameRef, NameSelection};
 pub use reader::{CatalogReader, Entry};
 pub use searches::SavedSearches;
 pub use types::CountedKey;

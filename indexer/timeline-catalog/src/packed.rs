@@ -9,7 +9,7 @@ use crate::symbols::{Symbol, SymbolTable};
 use crate::value::{AttributeRef, Parts, put_value};
 
 /// Attributes, sorted by key: for each its key's symbol (4 bytes), then kind and value as in a row.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Packed(Box<[u8]>);
 
 impl Packed {
@@ -43,7 +43,12 @@ impl Packed {
             .collect()
     }
 
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.0.len()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Two of one table are equal where these are.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
     }
 }

@@ -5,7 +5,7 @@ use roaring::RoaringBitmap;
 use tideline_model::{Ordinal, TimelineId};
 
 use crate::attributes::Attributes;
-use crate::names::{self, CountedName, NameSelection};
+use crate::names::{self, CountedName, NameRef, NameSelection};
 use crate::state::{Stage, State};
 use crate::types::CountedKey;
 use crate::value::AttributeRef;
@@ -122,12 +122,10 @@ impl CatalogReader<'_> {
 
     /// Measurements in byte order.
     pub fn measurements(&self, selection: &NameSelection<'_>) -> Vec<CountedName> {
-        let counts = self.state.names.measurements.iter();
-        names::select(
-            &self.state.symbols,
-            counts.map(|(name, count)| (*name, *count)),
-            selection,
-        )
+        self.state
+            .names
+            .measurements
+            .select(&self.state.symbols, selection)
     }
 
     /// Tag keys in byte order.
@@ -142,20 +140,19 @@ impl CatalogReader<'_> {
 
     /// Values of a tag key in byte order; none when no timeline has the key.
     ///
-    /// Costs a look at each distinct value: about 5 ms for 200,000 of them.
+    /// Costs a look at each value of the page, and the first time a sort of all: about 10 ms for 200,000.
     pub fn tag_values(&self, key: &str, selection: &NameSelection<'_>) -> Vec<CountedName> {
         let key = self.state.symbols.get(key);
         let Some(tag) = key.and_then(|key| self.state.names.tags.get(&key)) else {
             return Vec::new();
         };
-        let counts = tag.values.iter().map(|(value, count)| (*value, *count));
-        names::select(&self.state.symbols, counts, selection)
+        tag.values.select(&self.state.symbols, selection)
     }
 
     /// Whether a visible timeline has this measurement.
     pub fn has_measurement(&self, name: &str) -> bool {
         let symbol = self.state.symbols.get(name);
-        symbol.is_some_and(|name| self.state.names.measurements.contains_key(&name))
+        symbol.is_some_and(|name| self.state.names.measurements.contains(name))
     }
 
     /// Whether a visible timeline has this tag.
@@ -170,18 +167,17 @@ impl CatalogReader<'_> {
         symbol.is_some_and(|key| self.state.edits.types.has(key))
     }
 
-    /// Every measurement with how many timelines have it, in no order.
-    pub fn measurement_counts(&self) -> impl Iterator<Item = (&str, u32)> {
-        let counts = self.state.names.measurements.iter();
-        counts.map(|(name, count)| (self.state.symbols.text(*name), *count))
+    /// Every measurement with how many timelines have it, in byte order.
+    pub fn measurement_counts(&self) -> impl Iterator<Item = (NameRef<'_>, u32)> {
+        self.state.names.measurements.in_order(&self.state.symbols)
     }
 
-    /// Every value of a tag with how many timelines bear it, in no order.
-    pub fn tag_counts(&self, key: &str) -> impl Iterator<Item = (&str, u32)> {
+    /// Every value of a tag with how many timelines bear it, in byte order.
+    pub fn tag_counts(&self, key: &str) -> impl Iterator<Item = (NameRef<'_>, u32)> {
         let key = self.state.symbols.get(key);
         let tag = key.and_then(|key| self.state.names.tags.get(&key));
-        let counts = tag.into_iter().flat_map(|tag| &tag.values);
-        counts.map(|(value, count)| (self.state.symbols.text(*value), *count))
+        tag.into_iter()
+            .flat_map(|tag| tag.values.in_order(&self.state.symbols))
     }
 
     /// Attribute keys in byte order, with the types of their values.

@@ -28,6 +28,8 @@ pub(crate) struct State {
     pub(crate) symbols: SymbolTable,
     shapes: Vec<Shape>,
     shape_numbers: HashTable<u32>,
+    /// The shape of the timeline that was last inserted: the next one's is often the same.
+    last_shape: u32,
     slots: Vec<Slot>,
     ids: Vec<TimelineId>,
     /// Tag values of all timelines; a slot says where its own begin.
@@ -85,6 +87,7 @@ impl State {
             symbols: SymbolTable::new(),
             shapes: Vec::new(),
             shape_numbers: HashTable::new(),
+            last_shape: 0,
             slots: Vec::new(),
             ids: Vec::new(),
             values: Vec::new(),
@@ -175,7 +178,27 @@ impl State {
         Ok(())
     }
 
-    fn intern_shape<'a>(&mut self, measurement: &str, keys: impl Iterator<Item = &'a str>) -> Result<u32> {
+    fn intern_shape<'a>(
+        &mut self,
+        measurement: &str,
+        keys: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<u32> {
+        let symbols = &self.symbols;
+        let is_last = self.shapes.get(self.last_shape as usize).is_some_and(|last| {
+            symbols.text(last.measurement) == measurement
+                && last.keys.iter().map(|key| symbols.text(*key)).eq(keys.clone())
+        });
+        if !is_last {
+            self.last_shape = self.intern_other_shape(measurement, keys)?;
+        }
+        Ok(self.last_shape)
+    }
+
+    fn intern_other_shape<'a>(
+        &mut self,
+        measurement: &str,
+        keys: impl Iterator<Item = &'a str>,
+    ) -> Result<u32> {
         let measurement = self.symbols.intern(measurement)?;
         let keys: Vec<Symbol> = keys.map(|key| self.symbols.intern(key)).collect::<Result<_>>()?;
         let hash = shape_hash(measurement, &keys);
@@ -233,7 +256,7 @@ impl State {
         self.set_visible(ordinal, Stage::Saved);
         if edit > 0 {
             let edited = self.edited(edit, attributes)?;
-            self.edits.set(ordinal, edited);
+            self.edits.load(ordinal, edited);
         }
         Ok(())
     }

@@ -32,6 +32,7 @@ impl Catalog {
             }
             Ok(())
         })?;
+        state.edits.loaded();
         drop(state);
         catalog.searches.load(backend)?;
         Ok(catalog)

@@ -76,6 +76,28 @@ impl SymbolTable {
         slice(&self.text, &self.ends, symbol)
     }
 
+    /// Symbols in the byte order of their texts.
+    ///
+    /// Texts are read in the order in which they lie in memory, and compared by eight bytes behind what all of them begin
+    /// with; only where those are equal, a comparison reads texts again.
+    pub(crate) fn sorted(&self, mut symbols: Vec<Symbol>) -> Vec<Symbol> {
+        symbols.sort_unstable();
+        let mut texts = symbols.iter().map(|symbol| self.text(*symbol).as_bytes());
+        let first = texts.next().unwrap_or_default();
+        let common = texts.fold(first.len(), |common, text| {
+            let pairs = first[..common].iter().zip(text);
+            pairs.take_while(|(one, other)| one == other).count()
+        });
+        let mut keyed: Vec<(u64, Symbol)> = symbols
+            .into_iter()
+            .map(|symbol| (eight_bytes(&self.text(symbol).as_bytes()[common..]), symbol))
+            .collect();
+        keyed.sort_unstable_by(|(a, one), (b, other)| {
+            a.cmp(b).then_with(|| self.text(*one).cmp(self.text(*other)))
+        });
+        keyed.into_iter().map(|(_, symbol)| symbol).collect()
+    }
+
     /// Resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.text.capacity() + self.ends.capacity() * size_of::<u32>() + self.by_text.allocation_size()
@@ -86,6 +108,14 @@ fn slice<'a>(text: &'a str, ends: &[u32], symbol: Symbol) -> &'a str {
     let at = symbol.0 as usize;
     let start = if at == 0 { 0 } else { ends[at - 1] as usize };
     &text[start..ends[at] as usize]
+}
+
+/// The first bytes as a number of their order; what is missing is zero.
+fn eight_bytes(bytes: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    let length = bytes.len().min(8);
+    first[..length].copy_from_slice(&bytes[..length]);
+    u64::from_be_bytes(first)
 }
 
 /// A seed that differs in each process and is not to be guessed from outside.

@@ -11,7 +11,7 @@ use tideline_timeline_catalog::{Catalog, CatalogReader, Entry};
 
 use super::Indexer;
 use super::writer::{self, OpenIndex};
-use crate::mapping::{Token, document, document_key};
+use crate::mapping::{Documents, Token, document_key};
 use crate::positions::{self, Difference, Position, Positions};
 use crate::search::Snapshot;
 use crate::segment::with_attributes;
@@ -174,10 +174,11 @@ impl Indexer {
         for share in shares {
             let table = share.catalog.table();
             let position = positions.entry(table).or_default();
+            let mut made = Documents::new(fields, table);
             for ordinals in [&share.gone, &share.edited, &share.new] {
                 for group in ordinals.chunks(GROUP_DOCUMENTS) {
                     let reader = share.catalog.reader();
-                    let documents = renewed(&reader, group, position, |entry| document(fields, table, entry))
+                    let documents = renewed(&reader, group, position, |entry| made.document(entry))
                         .ok_or_else(|| TantivyError::SystemError("a timeline lost its id".to_owned()))?;
                     // A full pipeline makes the next call wait: not under the catalog's lock.
                     drop(reader);
@@ -216,7 +217,7 @@ fn renewed(
     reader: &CatalogReader<'_>,
     group: &[Ordinal],
     position: &mut Position,
-    document: impl Fn(&Entry<'_>) -> TantivyDocument,
+    mut document: impl FnMut(&Entry<'_>) -> TantivyDocument,
 ) -> Option<Vec<TantivyDocument>> {
     let mut documents = Vec::with_capacity(group.len());
     for ordinal in group {

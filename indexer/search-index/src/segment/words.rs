@@ -2,44 +2,51 @@
 //! an automaton. Nothing of this looks at all distinct values of a property, but for phrases of very common words.
 
 use roaring::RoaringBitmap;
+use tantivy::postings::TermInfo;
 
 use super::{Bound, Bounded, SegmentView, end_of_prefix, with_value};
-use crate::mapping::{Property, Token};
-use crate::text::{Close, TextTest, Word};
+use crate::mapping::{Keyed, Token, first_name};
+use crate::matcher::TextSubject;
+use crate::text::{Close, TextTest, Word, is_word};
 
 /// Up to this many documents with all words of a phrase are looked at one by one for their order.
 const PHRASE_DOCUMENTS_MAX: u64 = 4_096;
 
+/// Where the terms of a property are that say words.
+struct Terms {
+    /// What words that are not the whole of their value begin with.
+    words: Token,
+    /// What values begin with. One that is a word has no other term.
+    values: Token,
+}
+
 impl SegmentView<'_> {
     /// Documents with a value of a property that passes; missing ones left aside.
-    pub(super) fn property(
+    pub(super) fn keyed(
         &self,
-        property: Property<'_>,
+        property: Keyed<'_>,
         test: &TextTest,
         bound: Bound,
     ) -> tantivy::Result<Bounded> {
-        let values = match property {
-            Property::Measurement => Token::measurement(self.table, ""),
-            Property::Tag(key) => Token::tag(self.table, key, ""),
-            Property::Attribute(key) => Token::attribute_text(self.table, key, ""),
-        };
+        let terms = self.terms_of(property);
         match test {
             TextTest::Words(asked) => {
-                let words = Token::word(self.table, property, "");
-                let all = asked.iter().map(|word| self.saying(&words, word));
+                let all = asked.iter().map(|word| self.saying(&terms, word));
                 Ok(Bounded::exact(all_in(all)?))
             }
             TextTest::Phrase(asked) => {
-                let words = Token::word(self.table, property, "");
-                let all = all_in(asked.iter().map(|word| self.saying(&words, word)))?;
+                let all = all_in(asked.iter().map(|word| self.saying(&terms, word)))?;
                 if asked.len() > 1 && all.len() > PHRASE_DOCUMENTS_MAX {
                     // Looking at each distinct value once may be less than looking at that many documents.
-                    return Ok(Bounded::exact(self.values(&values, test)?));
+                    return Ok(Bounded::exact(self.values(&terms.values, test)?));
                 }
                 Ok(phrase(all, asked, bound))
             }
-            TextTest::Close(close) => Ok(Bounded::exact(self.close(&values, close)?)),
-            _ => Ok(Bounded::exact(self.values(&values, test)?)),
+            TextTest::Close(close) => {
+                let infos = self.close(&terms.values, close, &|_| true)?;
+                Ok(Bounded::exact(self.documents(&infos)?))
+            }
+            _ => Ok(Bounded::exact(self.values(&terms.values, test)?)),
         }
     }
 
@@ -47,32 +54,75 @@ impl SegmentView<'_> {
     pub(super) fn anywhere(&self, test: &TextTest, bound: Bound) -> tantivy::Result<Bounded> {
         let properties = self.properties()?;
         let anywhere = |word: &Word| -> tantivy::Result<RoaringBitmap> {
-            let mut found = RoaringBitmap::new();
-            for words in &properties {
-                found |= self.saying(words, word)?;
+            let word_alone = TextTest::Words(vec![word.clone()]);
+            let mut found = self.measured(&|text| word_alone.matches(text))?;
+            for terms in &properties {
+                found |= self.saying(terms, word)?;
             }
             Ok(found)
         };
         match test {
             TextTest::Words(asked) => Ok(Bounded::exact(all_in(asked.iter().map(anywhere))?)),
             TextTest::Phrase(asked) => {
+                let in_measurement = self.measured(&|text| test.matches(text))?;
                 let mut found = RoaringBitmap::new();
-                for words in &properties {
-                    found |= all_in(asked.iter().map(|word| self.saying(words, word)))?;
+                for terms in &properties {
+                    found |= all_in(asked.iter().map(|word| self.saying(terms, word)))?;
                 }
-                Ok(phrase(found, asked, bound))
+                let mut bounded = phrase(found, asked, bound);
+                bounded.documents |= in_measurement;
+                Ok(bounded)
             }
             // Nothing else is asked of all properties.
             _ => Ok(Bounded::exact(RoaringBitmap::new())),
         }
     }
 
-    /// What the words of each property begin with, one look into the dictionary for each.
-    fn properties(&self) -> tantivy::Result<Vec<Token>> {
+    /// About how many documents say all of some words.
+    pub(super) fn saying_estimate(&self, subject: &TextSubject, asked: &[Word]) -> tantivy::Result<u64> {
+        let every = u64::from(self.segment.max_doc());
+        let terms = match subject {
+            TextSubject::Tag(key) => self.terms_of(Keyed::Tag(key)),
+            TextSubject::Attribute(key) => self.terms_of(Keyed::Attribute(key)),
+            TextSubject::Any | TextSubject::Measurement | TextSubject::Source => return Ok(every + 1),
+        };
+        let mut rarest = every + 1;
+        for word in asked {
+            if let Word::Same(word) = word {
+                let in_texts = self.frequency(&with_value(terms.words.clone(), word))?;
+                let alone = self.frequency(&with_value(terms.values.clone(), word))?;
+                rarest = rarest.min(in_texts + alone);
+            }
+        }
+        Ok(rarest)
+    }
+
+    fn terms_of(&self, property: Keyed<'_>) -> Terms {
+        Terms {
+            words: Token::words(self.table, property),
+            values: match property {
+                Keyed::Tag(key) => Token::tag_values(self.table, key),
+                Keyed::Attribute(key) => Token::attribute_texts(self.table, key),
+            },
+        }
+    }
+
+    /// The terms of every property with a key, one look into the dictionary for each.
+    fn properties(&self) -> tantivy::Result<Vec<Terms>> {
         let mut found = Vec::new();
-        let words = Token::words(self.table);
-        let end = end_of_prefix(&words.0);
-        let mut next = Some(words.0);
+        self.each_key(Token::tags(self.table), &mut |key| {
+            found.push(self.terms_of(Keyed::Tag(key)));
+        })?;
+        self.each_key(Token::attributes(self.table), &mut |key| {
+            found.push(self.terms_of(Keyed::Attribute(key)));
+        })?;
+        Ok(found)
+    }
+
+    /// Visits the different first names of the terms of a kind.
+    fn each_key(&self, kind: Token, visit: &mut dyn FnMut(&str)) -> tantivy::Result<()> {
+        let end = end_of_prefix(&kind.0);
+        let mut next = Some(kind.0);
         while let Some(from) = next.take() {
             let range = self.terms.terms().range().ge(&from);
             let mut stream = match &end {
@@ -80,33 +130,47 @@ impl SegmentView<'_> {
                 None => range.into_stream()?,
             };
             if let Some((token, _)) = stream.next()
-                && let Some(property) = Token::property_of_word(token)
+                && let Some((prefix, name)) = first_name(token)
             {
-                next = end_of_prefix(&property.0);
-                found.push(property);
+                visit(name);
+                next = end_of_prefix(&prefix.0);
             }
         }
-        Ok(found)
+        Ok(())
     }
 
-    /// Documents that say a word in the property whose words begin with `words`.
-    fn saying(&self, words: &Token, word: &Word) -> tantivy::Result<RoaringBitmap> {
+    /// Documents that say a word in a property.
+    fn saying(&self, terms: &Terms, word: &Word) -> tantivy::Result<RoaringBitmap> {
         match word {
-            Word::Same(word) => self.term(&with_value(words.clone(), word)),
-            Word::Close(close) => self.close(words, close),
+            Word::Same(word) => {
+                let alone = is_word(word).then(|| with_value(terms.values.clone(), word));
+                let in_texts = with_value(terms.words.clone(), word);
+                self.terms(alone.into_iter().chain([in_texts]))
+            }
+            Word::Close(close) => {
+                let mut infos = self.close(&terms.words, close, &|_| true)?;
+                infos.append(&mut self.close(&terms.values, close, &is_word)?);
+                self.documents(&infos)
+            }
         }
     }
 
-    /// Documents with a term behind `prefix` that is close to a text.
-    fn close(&self, prefix: &Token, close: &Close) -> tantivy::Result<RoaringBitmap> {
+    /// The terms behind `prefix` that are close to a text, and that pass.
+    fn close(
+        &self,
+        prefix: &Token,
+        close: &Close,
+        passes: &dyn Fn(&str) -> bool,
+    ) -> tantivy::Result<Vec<TermInfo>> {
         let mut infos = Vec::new();
         let mut stream = self.terms.terms().search(close.behind(&prefix.0)).into_stream()?;
         while let Some((token, info)) = stream.next() {
-            if token.len() > prefix.0.len() {
+            let text = &token[prefix.0.len()..];
+            if !text.is_empty() && std::str::from_utf8(text).is_ok_and(passes) {
                 infos.push(info.clone());
             }
         }
-        self.documents(&infos)
+        Ok(infos)
     }
 }
 

@@ -243,3 +243,41 @@ fn highlights_say_which_text_matched_and_where() {
         ["Source [h][0]", "Measurement [cpu]"].map(|shown| shown.replace("][", ""))
     );
 }
+
+/// A value that is one word in small letters has no token but its own; these are at the edge of being one.
+#[test]
+fn values_that_are_nearly_one_word_are_found_by_their_words() {
+    const VALUES: [&str; 10] = ["r12", "R12", "r12 r13", "r-12", "İ", "i̇", "i", "ß", "SS", "ﬁ"];
+    let mut database = Database::new(TableId(1));
+    for (n, value) in VALUES.iter().enumerate() {
+        let ordinal = database.add("Cpu load", &[("host", &format!("h{n}")), ("mark", value)], None);
+        let note = AttributeValue::Text((*value).to_owned());
+        database.edit(ordinal, "note", Some(note));
+        let list = AttributeValue::Texts(vec![(*value).to_owned(), "load".to_owned()]);
+        database.edit(ordinal, "list", Some(list));
+    }
+    database.flush();
+    let subjects = [
+        Subject::Any,
+        Subject::Measurement,
+        Subject::Tag("mark".to_owned()),
+        Subject::Attribute("note".to_owned()),
+        Subject::Attribute("list".to_owned()),
+    ];
+    let mut found = 0;
+    let asked = [
+        "r12", "R12", "r12 r13", "r-12", "i", "ß", "SS", "ﬁ", "load", "r12 load", "cpu LOAD", "12",
+    ];
+    for text in asked {
+        for (distance, is_phrase) in [(0, false), (0, true), (1, false), (1, true)] {
+            for subject in &subjects {
+                let condition = Condition::Leaf {
+                    subject: subject.clone(),
+                    test: said(text, distance, is_phrase),
+                };
+                found += database.check(&condition).len();
+            }
+        }
+    }
+    assert!(found > 300, "{found} hits");
+}
