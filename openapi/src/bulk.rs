@@ -25,14 +25,29 @@ pub struct ChangeAttributes {
     /// Keys that are removed; a missing one is no error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
+    /// Whether the answer tells how far it comes, and closing it ends the job. With `false` the answer is the job, which
+    /// goes on by itself. Default `true`.
+    #[serde(default = "waits", skip_serializing_if = "is_true")]
+    pub wait: bool,
+}
+
+fn waits() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_true(wait: &bool) -> bool {
+    *wait
 }
 
 /// How far a change of many timelines has come; the last line of the answer has `done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
-    "selected": 12, "changed": 12, "unchanged": 0, "gone": 0, "refused": 0, "done": true, "request_id": "01jd3k5w8v-000002a1"
+    "job": 31, "selected": 12, "changed": 12, "unchanged": 0, "gone": 0, "refused": 0, "done": true, "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct ChangeProgress {
+    /// The job that does it, as `/v1/jobs` lists it.
+    pub job: u64,
     /// Timelines that were selected.
     pub selected: u64,
     /// Those that were changed so far; durable and findable.

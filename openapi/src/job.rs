@@ -39,6 +39,8 @@ pub enum JobKind {
     Purge,
     /// Takes timelines without points, or that were silent for longer than `timeline_ttl`, out of the catalog.
     CleanCatalog,
+    /// Sets and removes attributes of many timelines; begun by `POST /v1/tables/{table}/timelines/attributes` only.
+    SetAttributes,
 }
 
 impl JobKind {
@@ -51,6 +53,7 @@ impl JobKind {
             Self::Expire => "expire",
             Self::Purge => "purge",
             Self::CleanCatalog => "clean_catalog",
+            Self::SetAttributes => "set_attributes",
         }
     }
 }

@@ -296,16 +296,21 @@ pub(crate) fn words_at(text: &str) -> impl Iterator<Item = WordAt<'_>> {
 /// Whether a text is one word in small letters, so that it is the only word that it says.
 pub(crate) fn is_word(text: &str) -> bool {
     let mut words = words_at(text);
-    words.next().is_some_and(|first| first.word == text)
+    !text.is_empty() && is_plain(text) || words.next().is_some_and(|first| first.word == text)
 }
 
 fn in_small_letters(word: &str) -> Cow<'_, str> {
-    let is_small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    if word.bytes().all(is_small) {
+    if is_plain(word) {
         Cow::Borrowed(word)
     } else {
         Cow::Owned(word.to_lowercase())
     }
+}
+
+/// Whether a text has no characters but small letters and digits of ASCII.
+fn is_plain(text: &str) -> bool {
+    let is_small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.bytes().all(is_small)
 }
 
 /// Values in the index are texts; what is not cannot pass.

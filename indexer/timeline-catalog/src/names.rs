@@ -170,6 +170,11 @@ impl Counts {
         counted.take(selection.limit).collect()
     }
 
+    /// Does what the first list would otherwise do.
+    pub(crate) fn sort(&self, symbols: &SymbolTable) {
+        self.sorted(symbols);
+    }
+
     fn sorted(&self, symbols: &SymbolTable) -> Arc<Vec<Symbol>> {
         let mut order = self.order.lock();
         let NameOrder { sorted, new } = &mut *order;

@@ -29,6 +29,13 @@ pub struct AttributesChanged {
     pub first_refusal: Option<String>,
 }
 
+impl AttributesChanged {
+    /// Those that something is said of so far.
+    pub fn seen(&self) -> u64 {
+        self.changed + self.unchanged + self.gone + self.refused
+    }
+}
+
 impl Engine {
     /// Sets and removes attributes of selected timelines. After each group of at most a thousand, which is durable and
     /// findable then, `watch` is told; when it returns false the rest stays as it is.

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tideline_search_index::{Condition, Subject, Test};
 use tideline_timeline_catalog::{AttributeValue, Catalog, CatalogReader, NameSelection};
 
+use crate::tables::Table;
+
 /// Most names that one is compared with.
 const NAMES_COMPARED_MAX: usize = 10_000;
 /// Most missing names of a condition that others are suggested for.
@@ -124,8 +126,24 @@ fn names_of(reader: &CatalogReader<'_>, kind: NameKind) -> Vec<(String, String)>
             keys.map(|key| key.key).collect()
         }
     };
-    let short = known.into_iter().filter(|name| name.len() <= NAME_BYTES_MAX);
+    folded(known)
+}
+
+fn folded(names: Vec<String>) -> Vec<(String, String)> {
+    let short = names.into_iter().filter(|name| name.len() <= NAME_BYTES_MAX);
     short.map(|name| (name.to_lowercase(), name)).collect()
+}
+
+impl Table {
+    /// Fields that the table has and that look like `name`, the most alike first; at most three.
+    pub fn fields_like(&self, name: &str) -> Vec<String> {
+        let fields = self.points().schema().fields();
+        let mut names: Vec<String> = fields.into_iter().map(|field| field.field).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.truncate(NAMES_COMPARED_MAX);
+        alike(&folded(names), name)
+    }
 }
 
 fn alike(known: &[(String, String)], name: &str) -> Vec<String> {

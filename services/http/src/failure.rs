@@ -234,7 +234,9 @@ impl From<SchedulerError> for Failure {
     fn from(error: SchedulerError) -> Self {
         let code = match &error {
             SchedulerError::NoSuchJob(_) | SchedulerError::NoSuchTable(_) => ErrorCode::NotFound,
-            SchedulerError::Ended { .. } | SchedulerError::NotPaused(_) => ErrorCode::Conflict,
+            SchedulerError::Ended { .. } | SchedulerError::NotPaused(_) | SchedulerError::Errand(_) => {
+                ErrorCode::Conflict
+            }
         };
         Self::new(code, error.to_string())
     }

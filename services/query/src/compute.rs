@@ -142,6 +142,7 @@ pub(crate) fn no_such_field(name: &str, table: &Table) -> QueryError {
     QueryError::NoSuchField {
         field: name.into(),
         table: table.name().to_string(),
+        did_you_mean: table.fields_like(name),
     }
 }
 

@@ -21,12 +21,17 @@ pub enum QueryError {
     #[error("{0}")]
     Invalid(String),
     /// No row of the table ever had this field.
-    #[error("field {field:?} does not exist in table {table:?}")]
+    #[error(
+        "field {field:?} does not exist in table {table:?}{}",
+        suggested(did_you_mean)
+    )]
     NoSuchField {
         /// The field asked for.
         field: String,
         /// The table.
         table: String,
+        /// Fields that it has, the most alike first.
+        did_you_mean: Vec<String>,
     },
     /// A function was asked of values that it does not suit.
     #[error("{function} cannot be computed from field {field:?} of {measurement:?}: its values are of type {}", value_type.name())]
@@ -119,5 +124,13 @@ impl QueryError {
 impl From<StoreError> for QueryError {
     fn from(error: StoreError) -> Self {
         Self::Engine(error.into())
+    }
+}
+
+/// What the message of a name that does not exist ends with.
+fn suggested(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        names => format!("; did you mean {}?", names.join(" or ")),
     }
 }

@@ -20,17 +20,20 @@ pub enum Chore {
     Expire,
     /// Timelines without points are taken out of the catalog.
     Catalog,
+    /// Attributes of many timelines are set and removed, as somebody asked.
+    Attributes,
 }
 
 impl Chore {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Seal,
         Self::Fold,
         Self::Migrate,
         Self::Purge,
         Self::Expire,
         Self::Catalog,
+        Self::Attributes,
     ];
 
     /// Its name on the wire.
@@ -42,6 +45,7 @@ impl Chore {
             Self::Purge => "purge",
             Self::Expire => "expire",
             Self::Catalog => "catalog",
+            Self::Attributes => "attributes",
         }
     }
 

@@ -102,8 +102,11 @@ impl Journal {
         for job in running {
             job.state = JobState::Cancelled;
             job.finished = job.started;
-            job.outcome =
-                Some("interrupted by the end of the process; the same work is planned again".into());
+            let rest = match job.kind {
+                Chore::Attributes => "sent again, it changes what is left",
+                _ => "the same work is planned again",
+            };
+            job.outcome = Some(format!("interrupted by the end of the process; {rest}"));
             edit.put.push(job_row(job));
         }
         (journal, edit)

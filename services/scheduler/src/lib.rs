@@ -15,6 +15,7 @@
 //! | [`job`] | jobs as people see them |
 //! | `agenda` | what is next: ids, what was asked for, what waits after a failure |
 //! | `runner` | the thread |
+//! | [`errand`] | work that a request begins and does itself |
 //! | `lookup` | finding jobs |
 //! | [`pace`] | rate, pause and cancel of a running rewrite |
 //! | `journal` | what survives a restart |
@@ -24,6 +25,7 @@
 mod agenda;
 pub mod chore;
 mod database;
+pub mod errand;
 pub mod job;
 mod journal;
 mod lookup;
@@ -36,6 +38,7 @@ pub mod scheduler;
 pub mod work;
 
 pub use chore::Chore;
+pub use errand::{Ending, Errand};
 pub use job::{Job, JobFilter, JobProgress, JobState, JobTable};
 pub use metrics::Metrics;
 pub use plan::Preview;

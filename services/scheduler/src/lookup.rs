@@ -7,21 +7,23 @@ use crate::runner::{Running, Shared, State};
 use crate::scheduler::SchedulerError;
 
 impl Shared {
-    /// The running job, then waiting ones, then past ones from new to old.
+    /// The running job and errands, then waiting ones, then past ones from new to old.
     pub(crate) fn list(&self, filter: &JobFilter) -> Vec<Job> {
         let state = self.state.lock();
         let running = state.running.as_ref().map(|running| self.shown(running));
         let id = running.as_ref().map(|job| job.id);
+        let now = self.clock.monotonic();
+        let errands = state.errands.iter().map(|begun| begun.shown(now));
         let waiting = state.agenda.by_hand.iter().chain(&state.agenda.planned);
         let past = state
             .journal
             .jobs
             .values()
             .rev()
-            .filter(|job| Some(job.id) != id)
+            .filter(|job| Some(job.id) != id && state.errand(job.id).is_none())
             .cloned();
         let waiting = waiting.map(|entry| entry.job(&state.journal));
-        let all = running.into_iter().chain(waiting).chain(past);
+        let all = running.into_iter().chain(errands).chain(waiting).chain(past);
         all.filter(|job| filter.wants(job)).collect()
     }
 
@@ -30,6 +32,9 @@ impl Shared {
         if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
             return Some(self.shown(running));
         }
+        if let Some(begun) = state.errand(id) {
+            return Some(begun.shown(self.clock.monotonic()));
+        }
         let entry = state.agenda.find(id).cloned();
         entry.map_or_else(
             || state.journal.jobs.get(&id).cloned(),
@@ -37,13 +42,16 @@ impl Shared {
         )
     }
 
-    /// A job that has not ended.
+    /// A job that has not ended, and is no errand.
     pub(crate) fn live(&self, state: &mut State, id: u64) -> Result<Entry, SchedulerError> {
         if let Some(running) = state.running.as_ref().filter(|running| running.entry.id == id) {
             return Ok(running.entry.clone());
         }
         if let Some(entry) = state.agenda.find(id) {
             return Ok(entry.clone());
+        }
+        if state.errand(id).is_some() {
+            return Err(SchedulerError::Errand(id));
         }
         let ended = state.journal.jobs.get(&id);
         Err(

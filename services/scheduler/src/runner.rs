@@ -15,6 +15,7 @@ use tideline_series_store::{Rewrite, RewriteCause, RewriteCost};
 
 use crate::agenda::{Agenda, Entry};
 use crate::chore::Chore;
+use crate::errand::Begun;
 use crate::job::{Job, JobProgress, JobState};
 use crate::journal::{Edit, Journal};
 use crate::metrics::Totals;
@@ -44,6 +45,7 @@ pub(crate) struct State {
     pub(crate) journal: Journal,
     pub(crate) agenda: Agenda,
     pub(crate) running: Option<Running>,
+    pub(crate) errands: Vec<Arc<Begun>>,
     /// The latest facts; `None` before the first look.
     pub(crate) facts: Option<Arc<Facts>>,
     pub(crate) totals: Totals,
@@ -224,7 +226,7 @@ impl Shared {
                 self.work.seal()?;
                 Ok(done("everything written before is sealed".into()))
             }
-            (chore, None) => Err(WorkError::Overtaken(format!("{chore} of no table"))),
+            (chore, _) => Err(WorkError::Overtaken(format!("{chore} cannot be planned"))),
         }
     }
 

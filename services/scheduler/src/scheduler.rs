@@ -53,10 +53,19 @@ pub enum SchedulerError {
     /// The job is not paused, so it cannot be resumed.
     #[error("job {0} is not paused")]
     NotPaused(u64),
+    /// The job is done by a request, and only ends.
+    #[error(
+        "job {0} changes attributes and cannot be paused; cancel it, and send the change again later: it changes what is \
+         left then"
+    )]
+    Errand(u64),
     /// No such table.
     #[error("table {0} does not exist")]
     NoSuchTable(String),
 }
+
+/// For so long a stop waits for errands; a step of theirs takes a fraction of a second.
+const ERRANDS_WAIT: Duration = Duration::from_secs(5);
 
 /// Background work of one database: one thread, one job at a time.
 pub struct Scheduler {
@@ -172,10 +181,13 @@ impl Scheduler {
         job
     }
 
-    /// Ends a job. A running rewrite leaves everything as it was; what else runs ends by itself in a moment. The same
+    /// Ends a job. An errand stops between two steps, and what it has done stays. A running rewrite leaves everything as it was; what else runs ends by itself in a moment. The same
     /// work is not begun again before its schedule comes, or before an hour has passed.
     pub fn cancel(&self, id: u64) -> Result<Job, SchedulerError> {
         let mut state = self.shared.state.lock();
+        if state.end_errand(id) {
+            return self.told(state, id, None);
+        }
         self.shared.live(&mut state, id)?;
         let Some(entry) = state.agenda.remove(id) else {
             self.shared.control.wish(Wish::Cancel);
@@ -275,9 +287,13 @@ impl Scheduler {
         Metrics::of(&self.shared.state.lock())
     }
 
-    /// Ends the thread after giving up the running rewrite, and waits for it. Repeatable.
+    /// Ends the thread after giving up the running rewrite, and the errands, and waits for both. Repeatable.
     pub fn stop(&self) {
-        self.shared.state.lock().is_stopping = true;
+        {
+            let mut state = self.shared.state.lock();
+            state.is_stopping = true;
+            state.stop_errands();
+        }
         self.shared.control.wish(Wish::Stop);
         self.shared.wake_up();
         self.shared.ended.notify_all();
@@ -286,6 +302,17 @@ impl Scheduler {
         {
             tracing::error!("the scheduler thread had panicked");
         }
+        let mut state = self.shared.state.lock();
+        while !state.errands.is_empty() {
+            if self.shared.ended.wait_for(&mut state, ERRANDS_WAIT).timed_out() {
+                tracing::warn!("work of a request did not end in time");
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Ends a request about a job: the row that it changed, and the job as it is now.

@@ -4,17 +4,25 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use axum::extract::State;
-use axum::response::Response;
-use tideline_engine::AttributesChanged;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use roaring::RoaringBitmap;
+use tideline_engine::{AttributesChanged, Table, TimelineSelector};
+use tideline_model::Timestamp;
+use tideline_openapi::attribute::AttributeValue;
 use tideline_openapi::bulk::{ChangeAttributes, ChangeProgress};
+use tideline_openapi::job::JobDetail;
+use tideline_scheduler::{Chore, Ending, Errand};
+use tideline_timeline_catalog::AttributeChanges;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::{App, blocking};
 use crate::condition::{to_attribute, to_selector};
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
+use crate::resources::jobs::detail;
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand_selector;
 use crate::stream::{self, AnswerWriter};
@@ -25,8 +33,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Set and remove attributes of many timelines
 ///
-/// Of those that are selected at that moment, by a thousand at a time. The answer is NDJSON: a line after each thousand,
-/// which are durable and findable then, and a last one with `done`. Closing the connection ends it: what is changed stays.
+/// Of those that are selected at that moment, by a thousand at a time, as a job that `/v1/jobs` lists and cancels. The
+/// answer is NDJSON: a line after each thousand, which are durable and findable then, and a last one with `done`. Closing
+/// the connection ends it: what is changed stays. With `"wait": false` the answer is the job, which goes on by itself.
 /// Sent again, also after a restart of the service, it changes what is left, and counts the others as `unchanged`.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/timelines/attributes", tag = "timelines",
@@ -34,6 +43,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     request_body = ChangeAttributes,
     responses(
         (status = 200, description = "How far it has come, line by line", content_type = "application/x-ndjson", body = ChangeProgress),
+        (status = 202, description = "The job, where nobody waits for it", body = JobDetail),
         Failures
     )
 )]
@@ -45,9 +55,52 @@ async fn change(
         timelines,
         set,
         remove,
+        wait,
     }): Json<ChangeAttributes>,
 ) -> Result<Response> {
     let now = app.engine.clock().now();
+    let changes = changes_of(set, remove, now)?;
+    let selector = to_selector(expand_selector(&app, &table, timelines)?, now)?;
+    let turn = app.changes.take().await?;
+    let running = app.clone();
+    let begin = move || begin(&running, &table, &selector);
+    if !wait {
+        let running = app.clone();
+        let work = blocking(begin).await?;
+        let job = work.errand.job();
+        tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            // What came of it is the job's to tell.
+            work.perform(&running, &changes, &mut |_| true).map(drop)
+        });
+        return Ok((StatusCode::ACCEPTED, detail(job, id)).into_response());
+    }
+    let id = String::from(id);
+    stream::answer("application/x-ndjson", move |writer| {
+        let _turn = turn;
+        let work = begin()?;
+        let job = work.errand.id();
+        let mut has_left = false;
+        let mut watch = |progress: &AttributesChanged| {
+            let told = tell(writer, job, progress, false, &id);
+            has_left |= told.is_err();
+            told.is_ok()
+        };
+        let (progress, is_done) = work.perform(&app, &changes, &mut watch)?;
+        if has_left {
+            return Ok(());
+        }
+        tell(writer, job, &progress, is_done, &id).map_err(stream::client_left)
+    })
+    .await
+}
+
+/// What is to be set and removed, as the catalog takes it.
+fn changes_of(
+    set: BTreeMap<String, AttributeValue>,
+    remove: Vec<String>,
+    now: Timestamp,
+) -> Result<AttributeChanges> {
     let mut changes = BTreeMap::new();
     for (key, value) in set {
         changes.insert(key, Some(to_attribute(value, now)?));
@@ -63,39 +116,85 @@ async fn change(
     if changes.is_empty() {
         return Err(Failure::invalid("nothing is to be set or removed"));
     }
-    let selector = to_selector(expand_selector(&app, &table, timelines)?, now)?;
-    let turn = app.changes.take().await?;
-    let running = app.clone();
-    let id = String::from(id);
-    stream::answer("application/x-ndjson", move |writer| {
-        let _turn = turn;
-        let table = running.engine.table(&table)?;
-        let selected = running.engine.selected(&table, &selector)?;
-        let mut has_left = false;
-        let mut watch = |progress: &AttributesChanged| {
-            let told = tell(writer, progress, false, &id);
-            has_left |= told.is_err();
-            told.is_ok()
-        };
-        let changed = running
-            .engine
-            .set_attributes_of(&table, &selected, &changes, &mut watch)?;
-        if has_left {
-            return Ok(());
-        }
-        tell(writer, &changed, true, &id).map_err(stream::client_left)
+    Ok(changes)
+}
+
+/// A change that has begun.
+struct Change {
+    table: Table,
+    selected: RoaringBitmap,
+    errand: Errand,
+}
+
+fn begin(app: &App, table: &str, selector: &TimelineSelector) -> Result<Change> {
+    let table = app.engine.table(table)?;
+    let selected = app.engine.selected(&table, selector)?;
+    let errand = app.scheduler.begin(
+        Chore::Attributes,
+        (table.points().id(), table.name().as_str()),
+        "attributes of all timelines that were selected are changed".to_owned(),
+        selected.len(),
+    );
+    Ok(Change {
+        table,
+        selected,
+        errand,
     })
-    .await
+}
+
+impl Change {
+    /// Does it until `watch` or somebody who cancels the job ends it; how far it came, and whether that is all.
+    fn perform(
+        self,
+        app: &App,
+        changes: &AttributeChanges,
+        watch: &mut dyn FnMut(&AttributesChanged) -> bool,
+    ) -> Result<(AttributesChanged, bool)> {
+        let Self {
+            table,
+            selected,
+            errand,
+        } = self;
+        let (mut is_watched, mut is_wanted) = (true, true);
+        let mut step = |progress: &AttributesChanged| {
+            is_wanted = errand.step(progress.seen());
+            is_watched = watch(progress);
+            is_wanted && is_watched
+        };
+        let outcome = app
+            .engine
+            .set_attributes_of(&table, &selected, changes, &mut step);
+        let progress = match outcome {
+            Ok(progress) => progress,
+            Err(error) => {
+                errand.end(Ending::Failed(error.to_string()));
+                return Err(error.into());
+            }
+        };
+        let is_done = progress.seen() == progress.selected;
+        let came = format!(
+            "{} changed, {} unchanged, {} gone, {} refused",
+            progress.changed, progress.unchanged, progress.gone, progress.refused
+        );
+        errand.end(match (is_done, is_wanted) {
+            (true, _) => Ending::Done(came),
+            (false, false) => Ending::Cancelled(format!("cancelled: {came}; that stays")),
+            (false, true) => Ending::Cancelled(format!("its client left: {came}; that stays")),
+        });
+        Ok((progress, is_done))
+    }
 }
 
 /// Writes a line, and sends it at once.
 fn tell(
     writer: &mut AnswerWriter,
+    job: u64,
     progress: &AttributesChanged,
     done: bool,
     id: &str,
 ) -> std::io::Result<()> {
     let line = ChangeProgress {
+        job,
         selected: progress.selected,
         changed: progress.changed,
         unchanged: progress.unchanged,

@@ -21,8 +21,8 @@ use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, page_limit};
 
-pub(crate) use self::view::from_chore;
-use self::view::{Place, detail, to_chore, to_state, together, view};
+use self::view::{Place, to_chore, to_state, together, view};
+pub(crate) use self::view::{detail, from_chore};
 
 /// Jobs of a page where the request does not say.
 const PAGE_DEFAULT: usize = 100;
@@ -104,6 +104,11 @@ async fn start(
     if kind == JobKind::Seal && table.is_some() {
         return Err(Failure::invalid("a seal is of all tables; leave table away"));
     }
+    if kind == JobKind::SetAttributes {
+        return Err(Failure::invalid(
+            "set_attributes has to know which: POST /v1/tables/{table}/timelines/attributes begins it",
+        ));
+    }
     let wait = wait.unwrap_or(kind == JobKind::Seal);
     let jobs = match kind {
         // It may not have to wait behind a long move, and has nothing in common with one.
@@ -150,13 +155,13 @@ async fn read(
 /// Pause a job
 ///
 /// Pauses all work of its kind and table, over restarts, until it is resumed; a job that somebody asked for is paused by
-/// itself. A running move stops where it is, and after a minute gives way to other work.
+/// itself. A change of attributes cannot be paused. A running move stops where it is, and after a minute gives way to other work.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/pause", tag = "jobs",
     params(JobPath),
     responses(
         (status = 200, description = "The paused job", body = JobDetail),
-        (status = 409, description = "It has ended", body = ErrorBody),
+        (status = 409, description = "It has ended, or cannot be paused", body = ErrorBody),
         Failures
     )
 )]
@@ -190,7 +195,7 @@ async fn resume(
 
 /// Cancel a job
 ///
-/// A running move leaves everything as it was. The same work is planned again when its schedule comes, or after an hour.
+/// A running move leaves everything as it was; what a change of attributes has done stays. The same work is planned again when its schedule comes, or after an hour.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs",
     params(JobPath),

@@ -153,7 +153,7 @@ impl TableFacts {
         match chore {
             Chore::Migrate => &self.policy.migrate,
             Chore::Expire | Chore::Catalog => &self.policy.expire,
-            Chore::Seal | Chore::Fold | Chore::Purge => &Schedule::Continuous,
+            Chore::Seal | Chore::Fold | Chore::Purge | Chore::Attributes => &Schedule::Continuous,
         }
     }
 }

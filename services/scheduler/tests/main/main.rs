@@ -4,6 +4,7 @@ mod chance;
 mod clock_jumps;
 mod control;
 mod database;
+mod errands;
 mod fake;
 mod real_store;
 mod restarts;

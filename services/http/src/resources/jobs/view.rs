@@ -56,14 +56,14 @@ impl Place {
     }
 }
 
-pub(super) fn detail(job: Job, id: RequestId) -> Json<JobDetail> {
+pub(crate) fn detail(job: Job, id: RequestId) -> Json<JobDetail> {
     Json(JobDetail {
         job: view(job),
         request_id: id.into(),
     })
 }
 
-pub(super) fn view(job: Job) -> JobView {
+pub(crate) fn view(job: Job) -> JobView {
     JobView {
         id: job.id,
         kind: from_chore(job.kind),
@@ -103,6 +103,7 @@ pub(super) fn to_chore(kind: JobKind) -> Chore {
         JobKind::Expire => Chore::Expire,
         JobKind::Purge => Chore::Purge,
         JobKind::CleanCatalog => Chore::Catalog,
+        JobKind::SetAttributes => Chore::Attributes,
     }
 }
 
@@ -115,6 +116,7 @@ pub(crate) fn from_chore(chore: Chore) -> JobKind {
         Chore::Expire => JobKind::Expire,
         Chore::Purge => JobKind::Purge,
         Chore::Catalog => JobKind::CleanCatalog,
+        Chore::Attributes => JobKind::SetAttributes,
     }
 }
 
