@@ -55,11 +55,13 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `length` bytes.
+    #[inline]
     pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
         self.take_padded(length).map(|padded| &padded[..length])
     }
 
     /// The next `length` bytes, and behind them whatever else the container holds.
+    #[inline]
     pub(crate) fn take_padded(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
         if length > self.remaining() {
             return Err(Damaged("bytes end early"));
@@ -70,6 +72,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A reader over the next `length` bytes, which are skipped here.
+    #[inline]
     pub(crate) fn split(&mut self, length: usize) -> Result<Reader<'a>, Damaged> {
         let start = self.at;
         self.take(length)?;
@@ -81,6 +84,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next byte.
+    #[inline]
     pub(crate) fn byte(&mut self) -> Result<u8, Damaged> {
         self.take(1).map(|bytes| bytes[0])
     }
@@ -93,7 +97,19 @@ impl<'a> Reader<'a> {
     }
 
     /// A number written by [`put_varint`].
+    #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Damaged> {
+        // Most lengths and differences have one byte.
+        match self.container[self.at..self.end].first() {
+            Some(byte) if *byte < 0x80 => {
+                self.at += 1;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Damaged> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -116,6 +132,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A count or length that may not pass `max`.
+    #[inline]
     pub(crate) fn count(&mut self, max: usize) -> Result<usize, Damaged> {
         usize::try_from(self.varint()?)
             .ok()

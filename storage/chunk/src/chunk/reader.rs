@@ -37,12 +37,15 @@ impl<'a> Chunk<'a> {
         if stored != Some(&checksum(&bytes[PREFIX_BYTES..])[..]) {
             return Err(ChunkError::Checksum);
         }
-        chunk
+        let chunk = chunk?;
+        chunk.columns.check()?;
+        Ok(chunk)
     }
 
-    /// As [`Chunk::open`] without the hash: for bytes that this process encoded or has opened before.
+    /// As [`Chunk::open`] without the hash and the walk over the directory: for bytes that this process encoded or has
+    /// opened before.
     ///
-    /// Damage still never panics; it may go unnoticed.
+    /// Damage still never panics; it may go unnoticed, and columns behind it are then not there.
     pub fn open_trusted(bytes: &'a [u8]) -> Result<Self, ChunkError> {
         let mut reader = Reader::new(bytes);
         if reader.array() != Ok(MAGIC) {
@@ -75,19 +78,17 @@ impl<'a> Chunk<'a> {
         let directory = reader.split(length)?;
         let timestamps = Timestamps::open(&mut reader, rows)?;
         let summaries = reader.split(summaries)?;
-        let columns = Columns {
-            directory,
-            bodies: reader,
-            left: count,
-            field: 0,
-            rows,
-        };
-        columns.check()?;
         Ok(Self {
             sequences,
             timestamps,
             summaries,
-            columns,
+            columns: Columns {
+                directory,
+                bodies: reader,
+                left: count,
+                field: 0,
+                rows,
+            },
         })
     }
 
@@ -133,6 +134,21 @@ impl<'a> Chunk<'a> {
     /// Its columns, in the order of field and type code.
     pub fn columns(&self) -> Columns<'a> {
         self.columns
+    }
+
+    /// The columns of some fields (`None` = all), in the order of field and type code. Those between them are passed over
+    /// by their length, and behind the last one nothing is looked at.
+    pub fn columns_of<'f>(
+        &self,
+        fields: Option<&'f [FieldId]>,
+    ) -> impl Iterator<Item = ColumnInfo<'a>> + use<'a, 'f> {
+        let mut columns = self.columns;
+        let last = fields.map(|fields| fields.iter().max().copied());
+        std::iter::from_fn(move || match (fields, last) {
+            (None, _) => columns.next(),
+            (Some(fields), Some(Some(last))) => columns.next_of(fields, last),
+            (Some(_), _) => None,
+        })
     }
 
     /// The columns of `field`: none, one, or one for each numeric type that it was written with.
@@ -291,8 +307,20 @@ impl<'a> Columns<'a> {
         Ok((entry, self.bodies.split(entry.length)?))
     }
 
-    fn advance(&mut self) -> Result<ColumnInfo<'a>, ChunkError> {
-        let (entry, mut body) = self.step()?;
+    /// The next column of one of `fields`, of which none is above `last`.
+    fn next_of(&mut self, fields: &[FieldId], last: FieldId) -> Option<ColumnInfo<'a>> {
+        while self.left > 0 {
+            let (entry, body) = self.step().ok()?;
+            if entry.field > last {
+                self.left = 0;
+            } else if fields.contains(&entry.field) {
+                return self.open(&entry, body).ok();
+            }
+        }
+        None
+    }
+
+    fn open(&self, entry: &Entry, mut body: Reader<'a>) -> Result<ColumnInfo<'a>, ChunkError> {
         let presence = if entry.is_sparse {
             PresenceView::open(&mut body, self.rows)?
         } else {
@@ -315,8 +343,9 @@ impl<'a> Iterator for Columns<'a> {
         if self.left == 0 {
             return None;
         }
-        // Every entry was checked when the chunk was opened.
-        self.advance().ok()
+        // Every entry was checked when the chunk was first opened.
+        let (entry, body) = self.step().ok()?;
+        self.open(&entry, body).ok()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use tideline_chunk::{Chunk, ColumnInfo, ColumnSummary, Run, Summaries};
+use tideline_chunk::{Chunk, ColumnSummary, Run, Summaries};
 use tideline_model::{FieldId, TimelineId};
 
 use super::cost::ReadCost;
@@ -149,12 +149,7 @@ impl ClusterReader {
         wanted: Wanted<'_>,
         visit: VisitPart<'_>,
     ) -> Result<ControlFlow<()>> {
-        let is_wanted = |column: &ColumnInfo<'_>| {
-            wanted
-                .fields
-                .is_none_or(|fields| fields.contains(&column.field()))
-        };
-        let mut columns = chunk.columns().filter(is_wanted).peekable();
+        let mut columns = chunk.columns_of(wanted.fields).peekable();
         while let Some(column) = columns.next() {
             let field = column.field();
             let mut count = 0;

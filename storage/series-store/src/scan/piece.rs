@@ -119,15 +119,15 @@ impl Buffer {
     fn decode(&mut self, bytes: &[u8], wanted: Wanted<'_>) -> Result<bool, ChunkError> {
         let chunk = Chunk::open_trusted(bytes)?;
         let rows = chunk.row_range(wanted.range);
-        let is_wanted = |field| wanted.fields.is_none_or(|fields| fields.contains(&field));
-        if rows.is_empty() || !chunk.columns().any(|column| is_wanted(column.field())) {
+        let mut columns = chunk.columns_of(wanted.fields).peekable();
+        if rows.is_empty() || columns.peek().is_none() {
             return Ok(false);
         }
         let Self { run, bitmap } = self;
         run.timestamps.clear();
         chunk.timestamps().decode(rows.clone(), &mut run.timestamps);
         let mut filled = 0;
-        for info in chunk.columns().filter(|column| is_wanted(column.field())) {
+        for info in columns {
             let column = reused(&mut run.columns, filled, info.field(), info.value_type());
             chunk.decode(&info, rows.clone(), &mut column.values, bitmap)?;
             column.presence = if info.is_dense() {
