@@ -6,7 +6,7 @@
 //!
 //! # The path of a query
 //!
-//! 1. [`plan`]: which timelines, in the order of their ids; which fields of which types; which groups. Whatever
+//! 1. [`plan`]: which timelines, in the order of their ids; which fields of which types; which [`groups`]. Whatever
 //!    can be refused is refused here, before a point is read and before the sink hears anything.
 //!    Fields that are [computed](compute) by an [`expression`], and conditions on values, which become a [`filter`], are
 //!    what every run is put through; then summaries are not used.
@@ -16,7 +16,7 @@
 //!    every run is cut at the [`window`]s, fixed or of the [`calendar`], and handed to the [`accumulate`]rs as slices.
 //!    Shares are put together in the order of their ids, so that an answer is the same each time. Empty windows are
 //!    [filled](fill) and columns computed last. Where groups are ranked, all are swept in one window first, and only the
-//!    winners in theirs. Where all functions allow it, summaries of cold chunks take the place of their rows.
+//!    winners in theirs, unless the first sweep had the answer as well. Where all functions allow it, summaries of cold chunks take the place of their rows.
 //! 3. [`answer`]: an [`AnswerSink`] receives columns, series and rows; formats implement it.
 //!
 //! Queries that reach into cold segments run in a [`lane`] of their own, beside the others.
@@ -39,6 +39,7 @@ pub mod expression;
 pub mod fill;
 pub mod filter;
 pub mod function;
+mod groups;
 mod intervals;
 pub mod lane;
 pub mod latest;

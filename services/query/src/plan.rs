@@ -1,4 +1,4 @@
-//! Before the first point is read: which timelines, which fields, which groups, and whether all that is allowed.
+//! Before the first point is read: which timelines, which fields, and whether all that is allowed.
 
 use hashbrown::HashMap;
 use tideline_engine::{Engine, EngineError, Table};
@@ -9,7 +9,7 @@ use crate::budget::{Watch, within};
 use crate::compute::{Computed, no_such_field};
 use crate::error::{QueryError, Result};
 use crate::function::Function;
-use crate::question::{GroupBy, Selector};
+use crate::question::Selector;
 
 /// Timelines that are looked at under one lock of the catalog: below a millisecond.
 const LOCKED_GROUP: usize = 2_048;
@@ -54,23 +54,6 @@ pub(crate) struct AggregateSource {
 pub(crate) struct Columns<C> {
     pub(crate) names: Vec<String>,
     pub(crate) by_measurement: Vec<MeasurementColumns<C>>,
-}
-
-/// Timelines that share a result.
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) measurement: u32,
-    /// The timeline, where the group is one by itself.
-    pub(crate) timeline: Option<Selected>,
-    /// Tags that the group stands for.
-    pub(crate) tags: Vec<(String, String)>,
-}
-
-/// Groups in the order of the answer, and the group of each timeline of the scope.
-#[derive(Debug)]
-pub(crate) struct Groups {
-    pub(crate) groups: Vec<Group>,
-    pub(crate) of: Vec<u32>,
 }
 
 impl Scope {
@@ -244,87 +227,6 @@ impl Scope {
         Ok(columns)
     }
 
-    /// Puts the timelines into groups.
-    pub(crate) fn groups(&self, table: &Table, group_by: &GroupBy) -> Groups {
-        let keys: &[String] = match group_by {
-            GroupBy::Timeline => {
-                let groups = self.timelines.iter().map(|timeline| Group {
-                    measurement: timeline.measurement,
-                    timeline: Some(*timeline),
-                    tags: Vec::new(),
-                });
-                return Groups {
-                    groups: groups.collect(),
-                    of: (0..self.timelines.len() as u32).collect(),
-                };
-            }
-            GroupBy::Tags(keys) => keys,
-            GroupBy::Nothing => &[],
-        };
-        let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
-        let mut groups: Vec<Group> = Vec::new();
-        let mut of = Vec::with_capacity(self.timelines.len());
-        let mut key = Vec::new();
-        let ordinals: Vec<Ordinal> = self.timelines.iter().map(|timeline| timeline.ordinal).collect();
-        // Visible timelines stay visible, so every entry is met, in this order.
-        let mut timelines = self.timelines.iter();
-        for_each_entry(table, &ordinals, |entry| {
-            let Some(timeline) = timelines.next() else { return };
-            key.clear();
-            key.extend_from_slice(&timeline.measurement.to_le_bytes());
-            for tag in keys {
-                let value = entry.tag(tag).unwrap_or_default();
-                key.extend_from_slice(&(value.len() as u64).to_le_bytes());
-                key.extend_from_slice(value.as_bytes());
-            }
-            let group = known.get(&key[..]).copied().unwrap_or_else(|| {
-                let next = groups.len() as u32;
-                known.insert(key.as_slice().into(), next);
-                let value = |tag: &String| entry.tag(tag).unwrap_or_default().to_owned();
-                groups.push(Group {
-                    measurement: timeline.measurement,
-                    timeline: None,
-                    tags: keys.iter().map(|tag| (tag.clone(), value(tag))).collect(),
-                });
-                next
-            });
-            of.push(group);
-        });
-        self.in_order(groups, of)
-    }
-
-    /// Keeps some of the groups, in this order, and their timelines.
-    pub(crate) fn keep_groups(&mut self, groups: Groups, kept: &[u32]) -> Groups {
-        let mut place = vec![None; groups.groups.len()];
-        for (new, old) in (0..).zip(kept) {
-            place[*old as usize] = Some(new);
-        }
-        let of: Vec<Option<u32>> = groups.of.iter().map(|old| place[*old as usize]).collect();
-        let mut is_kept = of.iter().map(Option::is_some);
-        self.timelines.retain(|_| is_kept.next().unwrap_or(false));
-        let mut all: Vec<Option<Group>> = groups.groups.into_iter().map(Some).collect();
-        let in_order = kept.iter().filter_map(|old| all[*old as usize].take());
-        Groups {
-            groups: in_order.collect(),
-            of: of.into_iter().flatten().collect(),
-        }
-    }
-
-    /// Sorts groups by measurement and tags.
-    fn in_order(&self, groups: Vec<Group>, of: Vec<u32>) -> Groups {
-        let mut sorted: Vec<(u32, Group)> = (0..).zip(groups).collect();
-        let name = |group: &Group| &self.measurements[group.measurement as usize];
-        sorted.sort_by(|(_, a), (_, b)| (name(a), &a.tags).cmp(&(name(b), &b.tags)));
-        let mut place = vec![0; sorted.len()];
-        for (new, (old, _)) in (0..).zip(&sorted) {
-            place[*old as usize] = new;
-        }
-        Groups {
-            groups: sorted.into_iter().map(|(_, group)| group).collect(),
-            of: of.into_iter().map(|old| place[old as usize]).collect(),
-        }
-    }
-
     /// The fields of the measurements of the scope, with the kind of their values in each.
     pub(crate) fn kinds(&self, table: &Table) -> Vec<(FieldId, ValueKind)> {
         let types = self.types(table).into_iter();
@@ -384,7 +286,8 @@ fn wanted_fields(table: &Table, names: &[String], computed: &Computed) -> Result
     Ok(Some(wanted))
 }
 
-fn for_each_entry(table: &Table, ordinals: &[Ordinal], mut visit: impl FnMut(&Entry<'_>)) {
+/// Looks at timelines of the catalog; visible ones stay visible, so each is met, in this order.
+pub(crate) fn for_each_entry(table: &Table, ordinals: &[Ordinal], mut visit: impl FnMut(&Entry<'_>)) {
     for group in ordinals.chunks(LOCKED_GROUP) {
         let reader = table.catalog().reader();
         let entries = group.iter().filter_map(|ordinal| reader.entry(*ordinal));

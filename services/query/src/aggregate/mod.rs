@@ -17,6 +17,7 @@ use tideline_series_store::ReadCost;
 
 use self::arithmetic::Arithmetic;
 use self::output::Output;
+use self::rank::{Answer, Ranked, Ranking};
 use self::sweep::{Sweep, members};
 use crate::answer::{AnswerSink, Header, QueryCost, Summary};
 use crate::budget::{rows_limit, within};
@@ -26,7 +27,8 @@ use crate::cutter::Lanes;
 use crate::error::{QueryError, Result};
 use crate::explain::Plan;
 use crate::expression::Stack;
-use crate::plan::{AggregateSource, Columns, Group, Groups, Scope, TagBuffer};
+use crate::groups::{Group, Groups};
+use crate::plan::{AggregateSource, Columns, Scope, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Aggregate, GroupBy, PointQuery};
 use crate::window::Windows;
@@ -46,19 +48,38 @@ pub(crate) fn run(
     sink: &mut dyn AnswerSink,
 ) -> Result<Summary> {
     let Context { table, watch, .. } = context;
-    let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
     let Prepared {
+        limit,
         windows,
         mut scope,
         stages,
         columns,
         arithmetic,
+        ranking,
     } = Prepared::new(context, query, shape)?;
-    let (groups, mut cost) = match &shape.rank {
-        Some(rank) => rank::arrange(context, query, &shape.group_by, rank, &stages, &mut scope)?,
-        None => (scope.groups(table, &shape.group_by), ReadCost::default()),
+    let ranked = match ranking {
+        Some(ranking) => {
+            let answer = Answer {
+                group_by: &shape.group_by,
+                stages: &stages,
+                columns: &columns,
+                has_windows: shape.window.is_some(),
+            };
+            ranking.arrange(context, query, answer, &mut scope)?
+        }
+        None => Ranked {
+            groups: scope.groups(table, &shape.group_by),
+            states: None,
+            cost: ReadCost::default(),
+        },
     };
-    let sizes = cells(context, &windows, &columns, &groups)?;
+    let Ranked {
+        groups,
+        states,
+        mut cost,
+    } = ranked;
+    let sizes = cell_counts(&windows, &columns, &groups);
+    check_cells(context, &sizes)?;
     let types = column_types::of_aggregate(&scope, table, &columns, &stages.computed, shape.fill.as_ref());
     sink.begin(&Header {
         columns: arithmetic.columns(&columns),
@@ -84,19 +105,27 @@ pub(crate) fn run(
         stack: Stack::default(),
         estimated: BTreeSet::new(),
     };
-    for batch in batches(&sizes) {
-        let members = members(&scope, &groups, &batch);
-        context.note_read(&members.iter().map(|member| member.id).collect::<Vec<_>>());
-        let (states, read) = sweep.run(&batch, &members)?;
-        cost.add(&read);
-        for (group, state) in groups.groups[batch].iter().zip(states) {
-            if let Some(state) = state.filter(|_| !output.more) {
-                output.group(group, &state, sink)?;
-            }
-        }
+    if let Some(states) = states {
+        context.note_read(
+            &scope
+                .timelines
+                .iter()
+                .map(|timeline| timeline.id)
+                .collect::<Vec<_>>(),
+        );
+        output.groups(&groups.groups, states, sink)?;
         watch.release();
-        if output.more {
-            break;
+    } else {
+        for batch in batches(&sizes) {
+            let members = members(&scope, &groups, &batch);
+            context.note_read(&members.iter().map(|member| member.id).collect::<Vec<_>>());
+            let (states, read) = sweep.run(&batch, &members)?;
+            cost.add(&read);
+            output.groups(&groups.groups[batch], states, sink)?;
+            watch.release();
+            if output.more {
+                break;
+            }
         }
     }
     Ok(Summary {
@@ -110,17 +139,21 @@ pub(crate) fn run(
 }
 
 /// What is known of a query for aggregates before it is known which groups there are.
-struct Prepared {
+struct Prepared<'a> {
+    /// Most rows of the answer.
+    limit: u64,
     windows: Windows,
     scope: Scope,
     stages: Stages,
     columns: Columns<AggregateSource>,
     arithmetic: Arithmetic,
+    ranking: Option<Ranking<'a>>,
 }
 
-impl Prepared {
-    fn new(context: &Context<'_>, query: &PointQuery, shape: &Aggregate) -> Result<Self> {
+impl<'a> Prepared<'a> {
+    fn new(context: &Context<'_>, query: &PointQuery, shape: &'a Aggregate) -> Result<Self> {
         let Context { table, watch, .. } = context;
+        let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
         check(shape)?;
         let windows = Windows::new(query.range, shape.window)?;
         within("windows", watch.budget().cells_max, windows.count())?;
@@ -133,8 +166,12 @@ impl Prepared {
             fill.check(&columns)?;
         }
         scope.retain_with_columns(&columns);
+        let ranking = shape.rank.as_ref();
+        let ranking = ranking.map(|rank| Ranking::new(rank, &scope, table, &stages));
         Ok(Self {
+            limit,
             windows,
+            ranking: ranking.transpose()?,
             scope,
             stages,
             columns,
@@ -156,17 +193,17 @@ pub(crate) fn explain(
         stages,
         columns,
         arithmetic,
+        ranking,
+        ..
     } = &prepared;
-    if let Some(rank) = &shape.rank {
-        rank::check(rank, context.table, stages)?;
-    }
-    let groups = scope.groups(context.table, &shape.group_by);
-    let kept = shape.rank.as_ref().and_then(|rank| rank.limit);
-    let kept = kept.map_or(usize::MAX, |limit| limit as usize);
+    let groups = scope.find_groups(context.table, &shape.group_by);
     let mut sizes = cell_counts(windows, columns, &groups);
-    // Whichever groups win, they are not more than so many of the largest.
-    sizes.sort_unstable_by(|a, b| b.cmp(a));
-    sizes.truncate(kept);
+    if let Some(ranking) = ranking {
+        Ranking::check(context, &groups)?;
+        // Whichever groups win, they are not more than so many of the largest.
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        sizes.truncate(ranking.limit());
+    }
     check_cells(context, &sizes)?;
     let mut plan = plan(scope, stages, columns, windows);
     (plan.groups, plan.cells) = (groups.groups.len() as u64, sizes.iter().sum());
@@ -226,18 +263,7 @@ fn check(shape: &Aggregate) -> Result<()> {
     Ok(())
 }
 
-/// The cells that each group needs, once it is known that neither one nor all are too many.
-fn cells<C>(
-    context: &Context<'_>,
-    windows: &Windows,
-    columns: &Columns<C>,
-    groups: &Groups,
-) -> Result<Vec<u64>> {
-    let sizes = cell_counts(windows, columns, groups);
-    check_cells(context, &sizes)?;
-    Ok(sizes)
-}
-
+/// The cells that each group needs.
 fn cell_counts<C>(windows: &Windows, columns: &Columns<C>, groups: &Groups) -> Vec<u64> {
     let size = |group: &Group| {
         let columns = columns.of(group.measurement).positions.len() as u64;
@@ -246,6 +272,7 @@ fn cell_counts<C>(windows: &Windows, columns: &Columns<C>, groups: &Groups) -> V
     groups.groups.iter().map(size).collect()
 }
 
+/// Refuses too many cells of one group, or of all.
 fn check_cells(context: &Context<'_>, sizes: &[u64]) -> Result<()> {
     let largest = sizes.iter().copied().max().unwrap_or(0);
     within("windows × columns of one group", CELLS_AT_ONCE_MAX, largest)?;

@@ -10,7 +10,8 @@ use crate::cutter::GroupState;
 use crate::error::{QueryError, Result};
 use crate::expression::Stack;
 use crate::fill::Fill;
-use crate::plan::{AggregateSource, Group, MeasurementColumns, Scope, TagBuffer};
+use crate::groups::Group;
+use crate::plan::{AggregateSource, MeasurementColumns, Scope, TagBuffer};
 use crate::question::Direction;
 
 /// Rows between two looks at the clock.
@@ -34,12 +35,22 @@ pub(super) struct Output<'a> {
 }
 
 impl Output<'_> {
-    pub(super) fn group(
+    /// Writes groups by what was swept of them, until there are enough rows.
+    pub(super) fn groups(
         &mut self,
-        group: &Group,
-        state: &GroupState,
+        groups: &[Group],
+        states: Vec<Option<GroupState>>,
         sink: &mut dyn AnswerSink,
     ) -> Result<()> {
+        for (group, state) in groups.iter().zip(states) {
+            if let Some(state) = state.filter(|_| !self.more) {
+                self.group(group, &state, sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, group: &Group, state: &GroupState, sink: &mut dyn AnswerSink) -> Result<()> {
         let columns = self.sweep.columns.of(group.measurement);
         let filled = match self.fill {
             Some(fill) => Some(self.filled(fill, columns, state)?),

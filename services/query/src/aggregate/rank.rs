@@ -1,7 +1,8 @@
 //! Which groups are answered, and in which order, by the value of a function over the whole range.
 //!
 //! Every group is swept in one window, whatever the windows of the answer: where summaries can stand for points, a
-//! thousand timelines cost a thousand cells and few reads. Only the winners are then read by window.
+//! thousand timelines cost a thousand cells and few reads. Only the winners are then read by window, and named. Where the
+//! answer has no windows either, and is of the same field, that first sweep has its values too and is the only one.
 
 use std::cmp::Ordering;
 
@@ -9,94 +10,230 @@ use tideline_engine::Table;
 use tideline_model::Value;
 use tideline_series_store::ReadCost;
 
-use super::batches;
 use super::sweep::{Sweep, members};
+use super::{CELLS_AT_ONCE_MAX, batches, no_summaries};
 use crate::accumulate::Overflow;
 use crate::accumulate::scalar::Scalar;
 use crate::budget::within;
 use crate::compute::{Stages, no_such_field};
-use crate::cutter::Lanes;
+use crate::cutter::{GroupState, Lanes};
 use crate::error::{QueryError, Result};
-use crate::plan::{Groups, Scope};
+use crate::groups::Groups;
+use crate::plan::{AggregateSource, Columns, Scope};
 use crate::querier::Context;
 use crate::question::{GroupBy, PointQuery, Rank, RankOrder};
 use crate::window::Windows;
 
-/// Puts the groups into the order of a rank, and leaves out those behind its limit, with their timelines.
-pub(super) fn arrange(
-    context: &Context<'_>,
-    query: &PointQuery,
-    group_by: &GroupBy,
-    rank: &Rank,
-    stages: &Stages,
-    scope: &mut Scope,
-) -> Result<(Groups, ReadCost)> {
-    check(rank, context.table, stages)?;
-    let groups = scope.groups(context.table, group_by);
-    let cells_max = context.watch.budget().cells_max;
-    within("groups to rank", cells_max, groups.groups.len() as u64)?;
-    let (mut keys, cost) = keys(context, query, rank, stages, scope, &groups)?;
-    keys.sort_by(|(a, x), (b, y)| compare(x.as_ref(), y.as_ref(), rank.order).then(a.cmp(b)));
-    let limit = rank.limit.map_or(usize::MAX, |limit| limit as usize);
-    keys.truncate(limit);
-    let winners: Vec<u32> = keys.into_iter().map(|(group, _)| group).collect();
-    Ok((scope.keep_groups(groups, &winners), cost))
+/// A rank that may be computed.
+#[derive(Debug)]
+pub(super) struct Ranking<'a> {
+    rank: &'a Rank,
+    /// What it is by, of each measurement that has the field.
+    columns: Columns<AggregateSource>,
 }
 
-/// Refuses a limit of nothing, and a field that nobody knows.
-pub(super) fn check(rank: &Rank, table: &Table, stages: &Stages) -> Result<()> {
-    if rank.limit == Some(0) {
-        return Err(QueryError::Invalid("a rank has a limit of at least 1".into()));
-    }
-    let stored = || table.points().schema().field(&rank.field);
-    match stages.computed.field(&rank.field).or_else(stored) {
-        Some(_) => Ok(()),
-        None => Err(no_such_field(&rank.field, table)),
-    }
+/// The winners in their order.
+pub(super) struct Ranked {
+    pub(super) groups: Groups,
+    /// What the answer shows of them, where it is known by now.
+    pub(super) states: Option<Vec<Option<GroupState>>>,
+    pub(super) cost: ReadCost,
+}
+
+/// What the answer is made of.
+#[derive(Clone, Copy)]
+pub(super) struct Answer<'a> {
+    pub(super) group_by: &'a GroupBy,
+    pub(super) stages: &'a Stages,
+    pub(super) columns: &'a Columns<AggregateSource>,
+    /// `false` = it is one window, the range.
+    pub(super) has_windows: bool,
+}
+
+/// What all groups are swept for: columns, and the lane of each measurement by which its groups are ranked.
+struct Swept<'a> {
+    columns: &'a Columns<AggregateSource>,
+    lanes: Vec<Option<usize>>,
+    is_answer: bool,
 }
 
 /// A group and its value, if it has one.
 type Key = (u32, Option<Value>);
 
-/// The value of each group.
-fn keys(
-    context: &Context<'_>,
-    query: &PointQuery,
-    rank: &Rank,
-    stages: &Stages,
-    scope: &Scope,
-    groups: &Groups,
-) -> Result<(Vec<Key>, ReadCost)> {
-    let fields = std::slice::from_ref(&rank.field);
-    let columns = scope.aggregate_columns(context.table, fields, &[rank.function], &stages.computed)?;
-    let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
-    let windows = Windows::new(query.range, None)?;
-    let sweep = Sweep::new(context, query, windows.clone(), stages, &columns, &by_field);
-    let sizes: Vec<u64> = groups
-        .groups
-        .iter()
-        .map(|group| columns.of(group.measurement).positions.len() as u64)
-        .collect();
-    let mut cost = ReadCost::default();
-    let mut keys = Vec::with_capacity(groups.groups.len());
-    for batch in batches(&sizes) {
-        let mut members = members(scope, groups, &batch);
-        members.retain(|member| !columns.of(member.measurement).positions.is_empty());
-        let (states, read) = sweep.run(&batch, &members)?;
-        cost.add(&read);
-        for (group, state) in batch.zip(states) {
-            let lane = state.as_ref().and_then(|state| state.first());
-            let value = lane.map_or(Ok(None), |lane| lane.finish(0, &windows));
-            let value = value.map_err(|Overflow(value_type)| QueryError::Overflow {
-                column: columns.names[0].clone(),
-                window: query.range.start,
-                value_type,
-            })?;
-            keys.push((group as u32, value.map(|value| value.to_value())));
+impl<'a> Ranking<'a> {
+    /// Refuses a limit of nothing, a field that nobody knows, and a function that does not suit it.
+    pub(super) fn new(rank: &'a Rank, scope: &Scope, table: &Table, stages: &Stages) -> Result<Self> {
+        if rank.limit == Some(0) {
+            return Err(QueryError::Invalid("a rank has a limit of at least 1".into()));
         }
-        context.watch.release();
+        let stored = || table.points().schema().field(&rank.field);
+        if stages.computed.field(&rank.field).or_else(stored).is_none() {
+            return Err(no_such_field(&rank.field, table));
+        }
+        let fields = std::slice::from_ref(&rank.field);
+        let columns = scope.aggregate_columns(table, fields, &[rank.function], &stages.computed)?;
+        Ok(Self { rank, columns })
     }
-    Ok((keys, cost))
+
+    /// Most groups that are shown.
+    pub(super) fn limit(&self) -> usize {
+        self.rank.limit.map_or(usize::MAX, |limit| limit as usize)
+    }
+
+    /// Refuses more groups than a query may have cells: each has one while they are ranked.
+    pub(super) fn check(context: &Context<'_>, groups: &Groups) -> Result<()> {
+        let cells_max = context.watch.budget().cells_max;
+        within("groups to rank", cells_max, groups.groups.len() as u64)
+    }
+
+    /// Finds the winners, and leaves out the timelines of all other groups.
+    pub(super) fn arrange(
+        &self,
+        context: &Context<'_>,
+        query: &PointQuery,
+        answer: Answer<'_>,
+        scope: &mut Scope,
+    ) -> Result<Ranked> {
+        let mut groups = scope.find_groups(context.table, answer.group_by);
+        Self::check(context, &groups)?;
+        let swept = self.swept(context, answer, &groups);
+        let (mut keys, mut states, cost) =
+            self.sweep(context, query, answer.stages, &swept, scope, &groups)?;
+        self.keep_candidates(&mut keys);
+        let candidates: Vec<u32> = keys.iter().map(|(group, _)| *group).collect();
+        scope.name_groups(context.table, answer.group_by, &mut groups, &candidates);
+        keys.sort_unstable_by(|(a, x), (b, y)| {
+            let group = |at: u32| &groups.groups[at as usize];
+            let by_value = compare(x.as_ref(), y.as_ref(), self.rank.order);
+            by_value.then_with(|| scope.compare_groups(group(*a), group(*b)))
+        });
+        keys.truncate(self.limit());
+        let winners: Vec<u32> = keys.into_iter().map(|(group, _)| group).collect();
+        let mut state = |group: &u32| states[*group as usize].take();
+        let states = swept.is_answer.then(|| winners.iter().map(&mut state).collect());
+        Ok(Ranked {
+            groups: scope.keep_groups(groups, &winners),
+            states,
+            cost,
+        })
+    }
+
+    /// Leaves out what is behind the limit whatever the names of groups of equal values.
+    fn keep_candidates(&self, keys: &mut Vec<Key>) {
+        let limit = self.limit();
+        if limit >= keys.len() {
+            return;
+        }
+        let order = self.rank.order;
+        let by_value = |(_, a): &Key, (_, b): &Key| compare(a.as_ref(), b.as_ref(), order);
+        let (_, last, _) = keys.select_nth_unstable_by(limit - 1, by_value);
+        let last = last.1.clone();
+        keys.retain(|(_, value)| compare(value.as_ref(), last.as_ref(), order).is_le());
+    }
+
+    /// What is swept: what the answer shows, where that has the rank in it and costs no more to read.
+    fn swept<'s>(&'s self, context: &Context<'_>, answer: Answer<'s>, groups: &Groups) -> Swept<'s> {
+        let own = || Swept {
+            columns: &self.columns,
+            lanes: vec![Some(0); self.columns.by_measurement.len()],
+            is_answer: false,
+        };
+        let columns = answer.columns;
+        let cells: u64 = groups
+            .groups
+            .iter()
+            .map(|group| columns.of(group.measurement).positions.len() as u64)
+            .sum();
+        if answer.has_windows || cells > CELLS_AT_ONCE_MAX.min(context.watch.budget().cells_max) {
+            return own();
+        }
+        let reads = |columns: &Columns<AggregateSource>| {
+            let sources = columns.by_measurement.iter().flat_map(|of| &of.sources);
+            answer.stages.reads(sources.map(|source| source.field))
+        };
+        let takes_summaries = |columns| no_summaries(answer.stages, columns).is_none();
+        let is_all = self.limit() >= groups.groups.len();
+        let costs_the_same = reads(columns) == reads(&self.columns)
+            && (takes_summaries(columns) || !takes_summaries(&self.columns));
+        let lanes = self.columns.by_measurement.iter().zip(&columns.by_measurement);
+        let lanes = lanes.map(|(own, of)| match own.sources.first() {
+            None => Some(None),
+            Some(by) => {
+                let is_by =
+                    |source: &AggregateSource| (source.function, source.field) == (by.function, by.field);
+                of.sources.iter().position(is_by).map(Some)
+            }
+        });
+        match lanes.collect::<Option<Vec<_>>>() {
+            Some(lanes) if is_all || costs_the_same => Swept {
+                columns,
+                lanes,
+                is_answer: true,
+            },
+            _ => own(),
+        }
+    }
+
+    /// The value of each group; and what was swept of it, where that is the answer.
+    fn sweep(
+        &self,
+        context: &Context<'_>,
+        query: &PointQuery,
+        stages: &Stages,
+        swept: &Swept<'_>,
+        scope: &Scope,
+        groups: &Groups,
+    ) -> Result<(Vec<Key>, Vec<Option<GroupState>>, ReadCost)> {
+        let columns = swept.columns;
+        let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
+        let windows = Windows::new(query.range, None)?;
+        let sweep = Sweep::new(context, query, windows.clone(), stages, columns, &by_field);
+        let size = |measurement: u32| columns.of(measurement).positions.len() as u64;
+        let sizes: Vec<u64> = groups
+            .groups
+            .iter()
+            .map(|group| size(group.measurement))
+            .collect();
+        let mut cost = ReadCost::default();
+        let mut kept = Vec::new();
+        let mut keys = Vec::with_capacity(groups.groups.len());
+        for batch in batches(&sizes) {
+            let mut members = members(scope, groups, &batch);
+            members.retain(|member| size(member.measurement) > 0);
+            let (states, read) = sweep.run(&batch, &members)?;
+            cost.add(&read);
+            for (group, state) in batch.zip(&states) {
+                let measurement = groups.groups[group].measurement;
+                let value = match state.as_ref().zip(swept.lanes[measurement as usize]) {
+                    Some((state, lane)) => self.value(query, state, lane, &windows)?,
+                    None => None,
+                };
+                keys.push((group as u32, value));
+            }
+            if swept.is_answer {
+                kept.extend(states);
+            } else {
+                context.watch.release();
+            }
+        }
+        Ok((keys, kept, cost))
+    }
+
+    fn value(
+        &self,
+        query: &PointQuery,
+        state: &GroupState,
+        lane: usize,
+        windows: &Windows,
+    ) -> Result<Option<Value>> {
+        let value = state.get(lane).map_or(Ok(None), |lane| lane.finish(0, windows));
+        let value = value.map_err(|Overflow(value_type)| QueryError::Overflow {
+            column: self.columns.names[0].clone(),
+            window: query.range.start,
+            value_type,
+        })?;
+        Ok(value.map(|value| value.to_value()))
+    }
 }
 
 /// Numbers by their exact values, then booleans, then texts, each in the asked order; then NaN, then what has no value,

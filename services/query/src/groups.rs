@@ -1,0 +1,143 @@
+//! The groups of an aggregate: which timelines share a result, and in which order the groups are answered.
+//!
+//! Groups are found first and named later: where only a few of many are shown, the tags of the others are never copied.
+
+use std::cmp::Ordering;
+
+use hashbrown::HashMap;
+use tideline_engine::Table;
+use tideline_model::Ordinal;
+
+use crate::plan::{Scope, Selected, for_each_entry};
+use crate::question::GroupBy;
+
+/// Timelines that share a result.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) measurement: u32,
+    /// The timeline, where the group is one by itself.
+    pub(crate) timeline: Option<Selected>,
+    /// Tags that the group stands for; none before it is named.
+    pub(crate) tags: Vec<(String, String)>,
+    /// One of its timelines, by whose tags it is named.
+    example: Ordinal,
+}
+
+/// Groups, and the group of each timeline of the scope.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) of: Vec<u32>,
+}
+
+impl Scope {
+    /// Puts the timelines into groups, in the order of the answer.
+    pub(crate) fn groups(&self, table: &Table, group_by: &GroupBy) -> Groups {
+        let mut found = self.find_groups(table, group_by);
+        let all: Vec<u32> = (0..found.groups.len() as u32).collect();
+        self.name_groups(table, group_by, &mut found, &all);
+        if matches!(group_by, GroupBy::Timeline) {
+            return found;
+        }
+        let Groups { groups, of } = found;
+        let mut sorted: Vec<(u32, Group)> = (0..).zip(groups).collect();
+        sorted.sort_by(|(_, a), (_, b)| self.compare_groups(a, b));
+        let mut place = vec![0; sorted.len()];
+        for (new, (old, _)) in (0..).zip(&sorted) {
+            place[*old as usize] = new;
+        }
+        Groups {
+            groups: sorted.into_iter().map(|(_, group)| group).collect(),
+            of: of.into_iter().map(|old| place[old as usize]).collect(),
+        }
+    }
+
+    /// Puts the timelines into groups, which are in the order of their first timelines and have no names yet.
+    pub(crate) fn find_groups(&self, table: &Table, group_by: &GroupBy) -> Groups {
+        let keys: &[String] = match group_by {
+            GroupBy::Timeline => {
+                let groups = self.timelines.iter().map(|timeline| Group {
+                    measurement: timeline.measurement,
+                    timeline: Some(*timeline),
+                    tags: Vec::new(),
+                    example: timeline.ordinal,
+                });
+                return Groups {
+                    groups: groups.collect(),
+                    of: (0..self.timelines.len() as u32).collect(),
+                };
+            }
+            GroupBy::Tags(keys) => keys,
+            GroupBy::Nothing => &[],
+        };
+        let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
+        let mut groups: Vec<Group> = Vec::new();
+        let mut of = Vec::with_capacity(self.timelines.len());
+        let mut key = Vec::new();
+        let ordinals: Vec<Ordinal> = self.timelines.iter().map(|timeline| timeline.ordinal).collect();
+        let mut timelines = self.timelines.iter();
+        for_each_entry(table, &ordinals, |entry| {
+            let Some(timeline) = timelines.next() else { return };
+            key.clear();
+            key.extend_from_slice(&timeline.measurement.to_le_bytes());
+            for tag in keys {
+                let value = entry.tag(tag).unwrap_or_default();
+                key.extend_from_slice(&(value.len() as u64).to_le_bytes());
+                key.extend_from_slice(value.as_bytes());
+            }
+            let group = known.get(&key[..]).copied().unwrap_or_else(|| {
+                let next = groups.len() as u32;
+                known.insert(key.as_slice().into(), next);
+                groups.push(Group {
+                    measurement: timeline.measurement,
+                    timeline: None,
+                    tags: Vec::new(),
+                    example: timeline.ordinal,
+                });
+                next
+            });
+            of.push(group);
+        });
+        Groups { groups, of }
+    }
+
+    /// Gives some of the groups the tags that they stand for.
+    pub(crate) fn name_groups(&self, table: &Table, group_by: &GroupBy, groups: &mut Groups, which: &[u32]) {
+        let GroupBy::Tags(keys) = group_by else { return };
+        let example = |group: &u32| groups.groups[*group as usize].example;
+        let ordinals: Vec<Ordinal> = which.iter().map(example).collect();
+        let mut which = which.iter();
+        for_each_entry(table, &ordinals, |entry| {
+            let Some(group) = which.next() else { return };
+            let value = |tag: &String| entry.tag(tag).unwrap_or_default().to_owned();
+            let tags = keys.iter().map(|tag| (tag.clone(), value(tag)));
+            groups.groups[*group as usize].tags = tags.collect();
+        });
+    }
+
+    /// The order of named groups in an answer: by measurement and tags, timelines by id.
+    pub(crate) fn compare_groups(&self, a: &Group, b: &Group) -> Ordering {
+        if let (Some(a), Some(b)) = (a.timeline, b.timeline) {
+            return a.id.cmp(&b.id);
+        }
+        let name = |group: &Group| &self.measurements[group.measurement as usize];
+        (name(a), &a.tags).cmp(&(name(b), &b.tags))
+    }
+
+    /// Keeps some of the groups, in this order, and their timelines.
+    pub(crate) fn keep_groups(&mut self, groups: Groups, kept: &[u32]) -> Groups {
+        let mut place = vec![None; groups.groups.len()];
+        for (new, old) in (0..).zip(kept) {
+            place[*old as usize] = Some(new);
+        }
+        let of: Vec<Option<u32>> = groups.of.iter().map(|old| place[*old as usize]).collect();
+        let mut is_kept = of.iter().map(Option::is_some);
+        self.timelines.retain(|_| is_kept.next().unwrap_or(false));
+        let mut all: Vec<Option<Group>> = groups.groups.into_iter().map(Some).collect();
+        let in_order = kept.iter().filter_map(|old| all[*old as usize].take());
+        Groups {
+            groups: in_order.collect(),
+            of: of.into_iter().flatten().collect(),
+        }
+    }
+}
