@@ -19,6 +19,11 @@ pub trait AnswerSink: Send {
         false
     }
 
+    /// Whether the header shall state types; that costs a look at the schema of the table.
+    fn needs_types(&self) -> bool {
+        false
+    }
+
     /// The answer begins; nothing that could have been foreseen is wrong with the query.
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed>;
 
@@ -51,7 +56,7 @@ pub struct Header {
     /// The columns that series may have; each series has some of them, in this order.
     pub columns: Vec<String>,
     /// The type that holds all values of each column; floats where there are numbers of several types, `None` where there are
-    /// values of several kinds.
+    /// values of several kinds. Empty where the sink does not need them.
     pub types: Vec<Option<ValueType>>,
 }
 

@@ -1,14 +1,13 @@
 //! What a query would do, told before it reads a point; and what one has done.
 
-use tideline_model::{FieldId, Tier, TimeRange};
+use tideline_model::{Tier, TimeRange};
 use tideline_series_store::manifest::Segment;
 
 use crate::aggregate;
-use crate::compute::Stages;
 use crate::error::Result;
-use crate::plan::{Columns, Scope};
 use crate::querier::Context;
-use crate::question::{PointQuery, Rows, Shape};
+use crate::question::{PointQuery, Shape};
+use crate::rows;
 
 /// How a query is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -65,34 +64,15 @@ impl Explanation {
 /// Plans a query, and refuses what would be refused.
 pub(crate) fn run(context: &Context<'_>, query: &PointQuery) -> Result<Explanation> {
     let (mut plan, columns) = match &query.shape {
-        Shape::Rows(rows) => of_rows(context, query, rows)?,
+        Shape::Rows(shape) => {
+            let prepared = rows::Prepared::new(context, query, shape)?;
+            (prepared.plan(context), prepared.columns.names)
+        }
         Shape::Aggregate(shape) => aggregate::explain(context, query, shape)?,
     };
     plan.is_cold = context.is_cold();
     let tiers = Tier::ALL.map(|tier| estimate(context, query, tier, plan.timelines));
     Ok(Explanation { plan, columns, tiers })
-}
-
-fn of_rows(context: &Context<'_>, query: &PointQuery, _: &Rows) -> Result<(Plan, Vec<String>)> {
-    let Context { table, watch, .. } = context;
-    let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
-    let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
-    let columns = scope.row_columns(table, &query.fields, &stages.computed)?;
-    scope.retain_with_columns(&columns);
-    let plan = rows_plan(&scope, &columns, &stages);
-    Ok((plan, columns.names))
-}
-
-/// The plan of a query for rows.
-pub(crate) fn rows_plan(scope: &Scope, columns: &Columns<FieldId>, stages: &Stages) -> Plan {
-    let of_all = columns.by_measurement.iter().flat_map(|of| &of.sources);
-    Plan {
-        timelines: scope.timelines.len() as u64,
-        measurements: scope.measurements.len() as u64,
-        fields: stages.reads(of_all.copied()).len() as u64,
-        no_summaries: Some("rows are the points themselves".into()),
-        ..Plan::default()
-    }
 }
 
 fn estimate(context: &Context<'_>, query: &PointQuery, tier: Tier, timelines: u64) -> Estimate {

@@ -3,15 +3,15 @@
 use tideline_model::{FieldId, Tier, TimeRange, TimelineId};
 use tideline_series_store::{LatestField, LatestRow, Order, ReadCost, Selection, SweepReader};
 
-use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
+use crate::answer::{AnswerSink, QueryCost, Summary, ValueRef};
 use crate::budget::{Budget, rows_limit};
-use crate::column_types;
 use crate::compute::Computed;
 use crate::error::{QueryError, Result};
 use crate::explain::Plan;
-use crate::plan::{Scope, TagBuffer};
+use crate::plan::{Columns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
 use crate::question::Selector;
+use crate::rows;
 use crate::terms::{Terms, TermsOf};
 use crate::token::PageToken;
 
@@ -42,14 +42,8 @@ pub struct LatestQuery {
 /// the newest chunks of the tier are read.
 pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn AnswerSink) -> Result<Summary> {
     let Context { table, watch, .. } = context;
-    let terms = Terms::new(
-        TermsOf::Latest,
-        table,
-        &query.timelines,
-        &query.fields,
-        query.tier,
-    )
-    .hash();
+    let (timelines, fields) = (&query.timelines, &query.fields);
+    let terms = Terms::new(TermsOf::Latest, table, timelines, fields, query.tier).hash();
     if query.after.is_some_and(|after| after.terms != terms) {
         return Err(QueryError::ForeignToken);
     }
@@ -57,84 +51,41 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
     let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
     let columns = scope.row_columns(table, &query.fields, &Computed::default())?;
     scope.retain_with_columns(&columns);
-    sink.begin(&Header {
-        is_by_timeline: true,
-        tags: if sink.needs_tags() {
-            scope.tag_keys(table)
-        } else {
-            Vec::new()
-        },
-        columns: columns.names.clone(),
-        types: column_types::of_rows(&scope, table, &columns, &Computed::default()),
-    })?;
-    let schema = table.points().schema();
-    let expected: Vec<Vec<FieldId>> = scope
-        .measurements
-        .iter()
-        .map(|name| schema.fields_of(name))
-        .collect();
+    sink.begin(&rows::header(
+        context,
+        &scope,
+        &columns,
+        &Computed::default(),
+        sink,
+    ))?;
     let done = query.after.map_or(0, |after| {
-        scope
-            .timelines
-            .partition_point(|timeline| timeline.id <= after.id)
+        let all = &scope.timelines;
+        all.partition_point(|timeline| timeline.id <= after.id)
     });
-    let mut tags = TagBuffer::default();
     let asked = &scope.timelines[done..];
     let ids: Vec<TimelineId> = asked.iter().map(|timeline| timeline.id).collect();
     let mut newest = Newest::new(context, query.tier, &ids);
-    let (mut looked, mut kept) = (0, 0);
-    let (mut timelines, mut rows, mut last, mut more) = (0, 0, None, false);
-    for timeline in asked {
-        watch.check()?;
-        let measurement = timeline.measurement as usize;
-        let (latest, is_kept) = newest.of(timeline.id, &expected[measurement])?;
-        looked += 1;
-        let columns = columns.of(timeline.measurement);
-        let found: Vec<Option<&LatestField>> = columns
-            .sources
-            .iter()
-            .map(|field| field_of(&latest, *field))
-            .collect();
-        let mut times: Vec<i64> = found.iter().flatten().map(|field| field.timestamp).collect();
-        if times.is_empty() {
-            continue;
-        }
-        if timelines == limit {
-            more = true;
-            break;
-        }
-        if is_kept {
-            kept += times.len() as u64;
-        }
-        times.sort_unstable_by(|a, b| b.cmp(a));
-        times.dedup();
-        tags.fill(table, timeline);
-        sink.series(&Series {
-            id: Some(timeline.id),
-            measurement: &scope.measurements[measurement],
-            tags: tags.tags(),
-            columns: &columns.positions,
-        })?;
-        for time in times {
-            let values: Vec<Option<ValueRef<'_>>> = found
-                .iter()
-                .map(|field| field.filter(|field| field.timestamp == time))
-                .map(|field| field.map(|field| (&field.value).into()))
-                .collect();
-            sink.row(time, &values)?;
-            rows += 1;
-        }
-        timelines += 1;
-        last = Some(timeline.id);
-    }
-    context.note_read(&ids[..looked]);
-    let next = last.filter(|_| more);
+    let mut page = Page {
+        scope: &scope,
+        columns: &columns,
+        limit,
+        looked: 0,
+        kept_values: 0,
+        timelines: 0,
+        rows: 0,
+        last: None,
+        is_full: false,
+        tags: TagBuffer::default(),
+    };
+    page.read(context, &mut newest, asked, sink)?;
+    context.note_read(&ids[..page.looked]);
+    let next = page.last.filter(|_| page.is_full);
     let mut cost = QueryCost::new(&newest.cost(), context.segments, watch.elapsed());
-    cost.timelines = looked as u64;
-    cost.add_kept_values(kept);
+    cost.timelines = page.looked as u64;
+    cost.add_kept_values(page.kept_values);
     Ok(Summary {
-        rows,
-        more,
+        rows: page.rows,
+        more: page.is_full,
         next: next.map(|id| PageToken::new(id, 0, TimeRange::ALL, terms).to_string()),
         estimated: Vec::new(),
         cost,
@@ -146,6 +97,91 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
             ..Plan::default()
         },
     })
+}
+
+/// A page while it is written.
+struct Page<'a> {
+    scope: &'a Scope,
+    columns: &'a Columns<FieldId>,
+    /// Most timelines.
+    limit: u64,
+    /// Timelines looked at.
+    looked: usize,
+    /// Values that memory had.
+    kept_values: u64,
+    timelines: u64,
+    rows: u64,
+    /// The last timeline written.
+    last: Option<TimelineId>,
+    /// Whether a timeline was met that has no place on it.
+    is_full: bool,
+    tags: TagBuffer,
+}
+
+impl Page<'_> {
+    fn read(
+        &mut self,
+        context: &Context<'_>,
+        newest: &mut Newest<'_>,
+        asked: &[Selected],
+        sink: &mut dyn AnswerSink,
+    ) -> Result<()> {
+        let schema = context.table.points().schema();
+        let of_each = self.scope.measurements.iter();
+        let expected: Vec<Vec<FieldId>> = of_each.map(|name| schema.fields_of(name)).collect();
+        for timeline in asked {
+            context.watch.check()?;
+            let (latest, is_kept) = newest.of(timeline.id, &expected[timeline.measurement as usize])?;
+            self.looked += 1;
+            self.write(context, timeline, &latest, is_kept, sink)?;
+            if self.is_full {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a row for each instant at which a field was last written, newest first.
+    fn write(
+        &mut self,
+        context: &Context<'_>,
+        timeline: &Selected,
+        latest: &LatestRow,
+        is_kept: bool,
+        sink: &mut dyn AnswerSink,
+    ) -> Result<()> {
+        let columns = self.columns.of(timeline.measurement);
+        let found = columns.sources.iter().map(|field| field_of(latest, *field));
+        let found: Vec<Option<&LatestField>> = found.collect();
+        let mut times: Vec<i64> = found.iter().flatten().map(|field| field.timestamp).collect();
+        if times.is_empty() {
+            return Ok(());
+        }
+        if self.timelines == self.limit {
+            self.is_full = true;
+            return Ok(());
+        }
+        if is_kept {
+            self.kept_values += times.len() as u64;
+        }
+        times.sort_unstable_by(|a, b| b.cmp(a));
+        times.dedup();
+        let measurement = &self.scope.measurements[timeline.measurement as usize];
+        self.tags
+            .begin_series(context.table, timeline, measurement, &columns.positions, sink)?;
+        for time in times {
+            let values: Vec<Option<ValueRef<'_>>> = found
+                .iter()
+                .map(|field| field.filter(|field| field.timestamp == time))
+                .map(|field| field.map(|field| (&field.value).into()))
+                .collect();
+            sink.row(time, &values)?;
+            self.rows += 1;
+        }
+        self.timelines += 1;
+        self.last = Some(timeline.id);
+        Ok(())
+    }
 }
 
 /// Finds newest values: in memory, and where only one tier is asked for, in its chunks.

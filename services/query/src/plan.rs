@@ -5,6 +5,7 @@ use tideline_engine::{Engine, EngineError, Table};
 use tideline_model::{FieldId, Ordinal, TimelineId, ValueKind, ValueType};
 use tideline_timeline_catalog::Entry;
 
+use crate::answer::{AnswerSink, Series};
 use crate::budget::{Watch, within};
 use crate::compute::{Computed, no_such_field};
 use crate::error::{QueryError, Result};
@@ -323,5 +324,23 @@ impl TagBuffer {
     /// The tags, sorted by key.
     pub(crate) fn tags(&self) -> &[(String, String)] {
         &self.tags[..self.used]
+    }
+
+    /// Begins the series of a timeline.
+    pub(crate) fn begin_series(
+        &mut self,
+        table: &Table,
+        timeline: &Selected,
+        measurement: &str,
+        columns: &[usize],
+        sink: &mut dyn AnswerSink,
+    ) -> Result<()> {
+        self.fill(table, timeline);
+        Ok(sink.series(&Series {
+            id: Some(timeline.id),
+            measurement,
+            tags: self.tags(),
+            columns,
+        })?)
     }
 }

@@ -3,20 +3,111 @@
 use std::ops::ControlFlow;
 
 use tideline_chunk::{Presence, Run, RunColumn};
+use tideline_engine::Table;
 use tideline_model::{ColumnData, FieldId, Tier, TimeRange, TimelineId};
 use tideline_series_store::{Order, ReadCost, Selection};
 
-use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
+use crate::answer::{AnswerSink, Header, QueryCost, Summary, ValueRef};
 use crate::budget::rows_limit;
 use crate::column_types;
-use crate::compute::Stages;
+use crate::compute::{Computed, Stages};
 use crate::error::{QueryError, Result};
-use crate::explain::{Plan, rows_plan};
+use crate::explain::Plan;
 use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Direction, PointQuery, Rows};
+use crate::sample;
 use crate::terms::{Terms, TermsOf};
 use crate::token::PageToken;
+
+/// A question for rows or samples of them, found to be sound.
+pub(crate) struct Prepared {
+    /// Most rows of the answer.
+    pub(crate) limit: u64,
+    pub(crate) scope: Scope,
+    pub(crate) stages: Stages,
+    pub(crate) columns: Columns<FieldId>,
+}
+
+impl Prepared {
+    /// Refuses whatever can be refused before a point is read.
+    pub(crate) fn new(context: &Context<'_>, query: &PointQuery, shape: &Rows) -> Result<Self> {
+        let Context { table, watch, .. } = context;
+        match shape.sample {
+            Some(points) => sample::check(shape, points)?,
+            None if shape
+                .after
+                .is_some_and(|after| after.terms != terms(table, query, shape)) =>
+            {
+                return Err(QueryError::ForeignToken);
+            }
+            None => {}
+        }
+        let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
+        let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
+        let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
+        let columns = match shape.sample {
+            Some(_) => sample::columns(&scope, context, query, &stages)?,
+            None => scope.row_columns(table, &query.fields, &stages.computed)?,
+        };
+        scope.retain_with_columns(&columns);
+        Ok(Self {
+            limit,
+            scope,
+            stages,
+            columns,
+        })
+    }
+
+    /// What the answer begins with.
+    pub(crate) fn header(&self, context: &Context<'_>, sink: &dyn AnswerSink) -> Header {
+        header(context, &self.scope, &self.columns, &self.stages.computed, sink)
+    }
+
+    /// How it is answered.
+    pub(crate) fn plan(&self, context: &Context<'_>) -> Plan {
+        let of_all = self.columns.by_measurement.iter().flat_map(|of| &of.sources);
+        Plan {
+            timelines: self.scope.timelines.len() as u64,
+            measurements: self.scope.measurements.len() as u64,
+            fields: self.stages.reads(of_all.copied()).len() as u64,
+            no_summaries: Some("rows are the points themselves".into()),
+            is_cold: context.is_cold(),
+            ..Plan::default()
+        }
+    }
+}
+
+/// What an answer begins with whose series are timelines.
+pub(crate) fn header(
+    context: &Context<'_>,
+    scope: &Scope,
+    columns: &Columns<FieldId>,
+    computed: &Computed,
+    sink: &dyn AnswerSink,
+) -> Header {
+    let table = context.table;
+    let tags = sink.needs_tags().then(|| scope.tag_keys(table));
+    let types = sink
+        .needs_types()
+        .then(|| column_types::of_rows(scope, table, columns, computed));
+    Header {
+        is_by_timeline: true,
+        tags: tags.unwrap_or_default(),
+        columns: columns.names.clone(),
+        types: types.unwrap_or_default(),
+    }
+}
+
+/// Tells one question for rows from another, for tokens of their pages.
+fn terms(table: &Table, query: &PointQuery, shape: &Rows) -> u64 {
+    Terms::new(TermsOf::Rows, table, &query.timelines, &query.fields, query.tier)
+        .range(query.range)
+        .direction(shape.order)
+        .values(query.values.as_ref())
+        .computations(&query.compute)
+        .hash()
+}
 
 /// Answers a query for raw rows.
 ///
@@ -28,72 +119,19 @@ pub(crate) fn run(
     shape: &Rows,
     sink: &mut dyn AnswerSink,
 ) -> Result<Summary> {
-    let Context { table, watch, .. } = context;
-    let terms = Terms::new(TermsOf::Rows, table, &query.timelines, &query.fields, query.tier)
-        .range(query.range)
-        .direction(shape.order)
-        .values(query.values.as_ref())
-        .computations(&query.compute)
-        .hash();
-    if shape.after.is_some_and(|after| after.terms != terms) {
-        return Err(QueryError::ForeignToken);
-    }
-    let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
-    let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
-    let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
-    let columns = scope.row_columns(table, &query.fields, &stages.computed)?;
-    scope.retain_with_columns(&columns);
-    let header = Header {
-        is_by_timeline: true,
-        tags: if sink.needs_tags() {
-            scope.tag_keys(table)
-        } else {
-            Vec::new()
-        },
-        columns: columns.names.clone(),
-        types: column_types::of_rows(&scope, table, &columns, &stages.computed),
-    };
-    sink.begin(&header)?;
-    let mut page = Page {
-        context,
-        measurements: &scope.measurements,
-        columns: &columns,
-        order: shape.order,
-        fields: (!query.fields.is_empty()).then(|| {
-            let of_all = columns.by_measurement.iter().flat_map(|of| &of.sources);
-            stages.reads(of_all.copied())
-        }),
-        stages,
-        limit,
-        rows: 0,
-        last: None,
-        is_full: false,
-        tags: TagBuffer::default(),
-        tier: query.tier,
-        cost: ReadCost::default(),
-    };
-    let mut timelines = &scope.timelines[..];
-    if let Some(after) = shape.after {
-        let done = timelines.partition_point(|timeline| timeline.id < after.id);
-        timelines = &timelines[done..];
-        if timelines.first().is_some_and(|timeline| timeline.id == after.id) {
-            let rest = behind(query.range, after.time, shape.order);
-            page.read(&timelines[..1], rest, sink)?;
-            timelines = &timelines[1..];
-        }
-    }
-    page.read(timelines, query.range, sink)?;
+    let prepared = Prepared::new(context, query, shape)?;
+    sink.begin(&prepared.header(context, sink))?;
+    let mut page = Page::new(context, query, shape, &prepared);
+    page.read_all(&prepared.scope.timelines, query.range, shape.after, sink)?;
     let next = page.last.filter(|_| page.is_full);
+    let token = |(id, time)| PageToken::new(id, time, query.range, terms(context.table, query, shape));
     Ok(Summary {
         rows: page.rows,
         more: page.is_full,
-        next: next.map(|(id, time)| PageToken::new(id, time, query.range, terms).to_string()),
+        next: next.map(|last| token(last).to_string()),
         estimated: Vec::new(),
-        cost: QueryCost::new(&page.cost, context.segments, watch.elapsed()),
-        plan: Plan {
-            is_cold: context.is_cold(),
-            ..rows_plan(&scope, &columns, &page.stages)
-        },
+        cost: QueryCost::new(&page.cost, context.segments, context.watch.elapsed()),
+        plan: prepared.plan(context),
     })
 }
 
@@ -105,8 +143,8 @@ struct Page<'a> {
     order: Direction,
     /// The fields to read; `None` = all.
     fields: Option<Vec<FieldId>>,
-    /// What points go through.
-    stages: Stages,
+    /// What points go through; each reader has its own copy.
+    stages: &'a Stages,
     limit: u64,
     rows: u64,
     /// Timeline and time of the last row written.
@@ -118,7 +156,54 @@ struct Page<'a> {
     cost: ReadCost,
 }
 
-impl Page<'_> {
+impl<'a> Page<'a> {
+    fn new(context: &'a Context<'a>, query: &PointQuery, shape: &Rows, prepared: &'a Prepared) -> Self {
+        let Prepared {
+            limit,
+            scope,
+            stages,
+            columns,
+        } = prepared;
+        Self {
+            context,
+            measurements: &scope.measurements,
+            columns,
+            order: shape.order,
+            fields: (!query.fields.is_empty()).then(|| {
+                let of_all = columns.by_measurement.iter().flat_map(|of| &of.sources);
+                stages.reads(of_all.copied())
+            }),
+            stages,
+            limit: *limit,
+            rows: 0,
+            last: None,
+            is_full: false,
+            tags: TagBuffer::default(),
+            tier: query.tier,
+            cost: ReadCost::default(),
+        }
+    }
+
+    /// Reads the timelines, from behind the row on which a page before has ended.
+    fn read_all(
+        &mut self,
+        mut timelines: &[Selected],
+        range: TimeRange,
+        after: Option<PageToken>,
+        sink: &mut dyn AnswerSink,
+    ) -> Result<()> {
+        if let Some(after) = after {
+            let done = timelines.partition_point(|timeline| timeline.id < after.id);
+            timelines = &timelines[done..];
+            if timelines.first().is_some_and(|timeline| timeline.id == after.id) {
+                let rest = behind(range, after.time, self.order);
+                self.read(&timelines[..1], rest, sink)?;
+                timelines = &timelines[1..];
+            }
+        }
+        self.read(timelines, range, sink)
+    }
+
     fn read(&mut self, timelines: &[Selected], range: TimeRange, sink: &mut dyn AnswerSink) -> Result<()> {
         if range.is_empty() || self.is_full {
             return Ok(());
@@ -203,13 +288,14 @@ impl Page<'_> {
             }
             if !*is_open {
                 *is_open = true;
-                self.tags.fill(self.context.table, timeline);
-                sink.series(&Series {
-                    id: Some(timeline.id),
-                    measurement: &self.measurements[timeline.measurement as usize],
-                    tags: self.tags.tags(),
-                    columns: &columns.positions,
-                })?;
+                let measurement = &self.measurements[timeline.measurement as usize];
+                self.tags.begin_series(
+                    self.context.table,
+                    timeline,
+                    measurement,
+                    &columns.positions,
+                    sink,
+                )?;
             }
             let time = run.timestamps[row];
             sink.row(time, &values)?;

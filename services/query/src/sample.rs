@@ -11,16 +11,15 @@ use tideline_model::{FieldId, TimelineId, ValueKind};
 use tideline_series_store::{Order, ReadCost, Selection};
 
 use crate::accumulate::scalar::Scalar;
-use crate::answer::{AnswerSink, Header, QueryCost, Series, Summary, ValueRef};
-use crate::budget::{rows_limit, within};
-use crate::column_types;
+use crate::answer::{AnswerSink, QueryCost, Summary, ValueRef};
+use crate::budget::within;
 use crate::compute::Stages;
 use crate::error::{QueryError, Result};
-use crate::explain::{Plan, rows_plan};
 use crate::filter::plural;
 use crate::plan::{Columns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Direction, PointQuery, Rows};
+use crate::rows::Prepared;
 
 /// Fewest points of a sample.
 pub const SAMPLE_MIN: u64 = 3;
@@ -34,15 +33,8 @@ struct Line {
     values: Vec<Scalar>,
 }
 
-/// Answers a query for samples of `points` points.
-pub(crate) fn run(
-    context: &Context<'_>,
-    query: &PointQuery,
-    shape: &Rows,
-    points: u64,
-    sink: &mut dyn AnswerSink,
-) -> Result<Summary> {
-    let Context { table, watch, .. } = context;
+/// Refuses a sample that is no shape, is beyond the limits, or goes on behind another.
+pub(crate) fn check(shape: &Rows, points: u64) -> Result<()> {
     if points < SAMPLE_MIN {
         return Err(QueryError::Invalid(format!(
             "a sample has at least {SAMPLE_MIN} points"
@@ -54,50 +46,53 @@ pub(crate) fn run(
             "samples have no pages; raise limit or narrow range".into(),
         ));
     }
-    let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
-    let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
-    let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
-    let fields = number_fields(&scope, context, query, &stages)?;
-    let columns = match fields.is_empty() {
-        true => Columns::none(scope.measurements.len()),
-        false => scope.row_columns(table, &fields, &stages.computed)?,
-    };
-    scope.retain_with_columns(&columns);
-    let tags = if sink.needs_tags() {
-        scope.tag_keys(table)
-    } else {
-        Vec::new()
-    };
-    sink.begin(&Header {
-        is_by_timeline: true,
-        tags,
-        columns: columns.names.clone(),
-        types: column_types::of_rows(&scope, table, &columns, &stages.computed),
-    })?;
+    Ok(())
+}
+
+/// The columns of a sample: the wanted fields, which hold numbers.
+pub(crate) fn columns(
+    scope: &Scope,
+    context: &Context<'_>,
+    query: &PointQuery,
+    stages: &Stages,
+) -> Result<Columns<FieldId>> {
+    let fields = number_fields(scope, context, query, stages)?;
+    match fields.is_empty() {
+        true => Ok(Columns::none(scope.measurements.len())),
+        false => scope.row_columns(context.table, &fields, &stages.computed),
+    }
+}
+
+/// Answers a query for samples of `points` points.
+pub(crate) fn run(
+    context: &Context<'_>,
+    query: &PointQuery,
+    shape: &Rows,
+    points: u64,
+    sink: &mut dyn AnswerSink,
+) -> Result<Summary> {
+    let prepared = Prepared::new(context, query, shape)?;
+    sink.begin(&prepared.header(context, sink))?;
     let mut sampler = Sampler {
         context,
         query,
-        scope: &scope,
-        columns: &columns,
+        scope: &prepared.scope,
+        columns: &prepared.columns,
         points: points as usize,
         order: shape.order,
-        limit,
+        limit: prepared.limit,
         rows: 0,
         more: false,
         tags: TagBuffer::default(),
     };
-    let plan = Plan {
-        is_cold: context.is_cold(),
-        ..rows_plan(&scope, &columns, &stages)
-    };
-    let cost = sampler.read(stages, sink)?;
+    let cost = sampler.read(prepared.stages.clone(), sink)?;
     Ok(Summary {
         rows: sampler.rows,
         more: sampler.more,
         next: None,
         estimated: Vec::new(),
-        cost: QueryCost::new(&cost, context.segments, watch.elapsed()),
-        plan,
+        cost: QueryCost::new(&cost, context.segments, context.watch.elapsed()),
+        plan: prepared.plan(context),
     })
 }
 
@@ -221,13 +216,14 @@ impl Sampler<'_> {
                 return Ok(());
             }
             if at == 0 {
-                self.tags.fill(self.context.table, timeline);
-                sink.series(&Series {
-                    id: Some(timeline.id),
-                    measurement: &self.scope.measurements[timeline.measurement as usize],
-                    tags: self.tags.tags(),
-                    columns: &columns.positions,
-                })?;
+                let measurement = &self.scope.measurements[timeline.measurement as usize];
+                self.tags.begin_series(
+                    self.context.table,
+                    timeline,
+                    measurement,
+                    &columns.positions,
+                    sink,
+                )?;
             }
             values.fill(None);
             row.iter()

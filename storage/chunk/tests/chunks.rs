@@ -160,6 +160,11 @@ fn numbers_of_three_types_live_in_one_field() {
         chunk.find(FieldId(8)).count() + chunk.find(FieldId(10)).count(),
         0
     );
+    for (fields, found) in [(vec![], 0), (vec![8, 10], 0), (vec![10, 9, 1], 3)] {
+        let fields: Vec<FieldId> = fields.into_iter().map(FieldId).collect();
+        assert_eq!(chunk.columns_of(Some(&fields)).count(), found, "{fields:?}");
+    }
+    assert_eq!(chunk.columns_of(None).count(), 3);
     assert_eq!(chunk.to_run(), Ok(run));
 }
 

@@ -80,10 +80,19 @@ pub(crate) fn run(
     } = ranked;
     let sizes = cell_counts(&windows, &columns, &groups);
     check_cells(context, &sizes)?;
-    let types = column_types::of_aggregate(&scope, table, &columns, &stages.computed, shape.fill.as_ref());
+    let types = sink.needs_types().then(|| {
+        let fill = shape.fill.as_ref();
+        arithmetic.types(column_types::of_aggregate(
+            &scope,
+            table,
+            &columns,
+            &stages.computed,
+            fill,
+        ))
+    });
     sink.begin(&Header {
         columns: arithmetic.columns(&columns),
-        types: arithmetic.types(types),
+        types: types.unwrap_or_default(),
         ..header(&scope, table, shape, sink.needs_tags())
     })?;
 

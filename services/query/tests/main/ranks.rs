@@ -102,6 +102,18 @@ fn random_groups_come_in_the_order_of_their_values_sealed_or_not() {
                 format!("{expected:?}"),
                 "{function} {order:?} {limit:?}"
             );
+            // Other functions beside it change neither the order nor the values.
+            let beside = ask(&[Function::Count, function], None, rank(function, order, limit));
+            let unranked = ask(&[Function::Count, function], None, None);
+            assert_eq!(beside.len(), expected.len());
+            for (found, winner) in beside.iter().zip(&expected) {
+                assert_eq!((found.id, &found.tags), (winner.id, &winner.tags));
+                let found = format!("{found:?}");
+                assert!(
+                    unranked.iter().any(|series| format!("{series:?}") == found),
+                    "{found}"
+                );
+            }
             // The winners by window are what they are without a rank.
             let width = Some(300 * SECOND);
             let windows = ask(&[Function::Count], width, rank(function, order, limit));
@@ -193,6 +205,42 @@ fn a_rank_reads_windows_of_its_winners_only() {
     assert_eq!(tags, ["h49", "h48", "h47"]);
     assert_eq!(answer.summary().rows, 60);
     assert_eq!(answer.summary().cost.total().points, 50 * 20 + 3 * 20);
+    // Without windows the first sweep has the answer, whatever else is asked of the same field.
+    let limited = rank(Function::Mean, RankOrder::Highest, Some(3));
+    let once = query(
+        &[Function::Max, Function::Mean],
+        GroupBy::Timeline,
+        None,
+        limited.clone(),
+    );
+    let answer = world.ask(&once).expect("within the budget");
+    let rows: Vec<_> = answer
+        .series
+        .iter()
+        .map(|series| series.rows[0].1.clone())
+        .collect();
+    let row = |host: i64| vec![Some(Value::Signed(host)), Some(Value::Float(host as f64))];
+    assert_eq!(rows, [row(49), row(48), row(47)]);
+    assert_eq!(answer.summary().cost.total().points, 50 * 20);
+    assert_eq!(answer.summary().plan.timelines, 3);
+    // Not where it does not compute the rank, or all would be held for it.
+    let other = query(&[Function::Max], GroupBy::Timeline, None, limited.clone());
+    assert_eq!(
+        world.ask(&other).expect("answered").summary().cost.total().points,
+        50 * 20 + 3 * 20
+    );
+    let costly = [Function::Mean, Function::Mode];
+    let costly = query(&costly, GroupBy::Timeline, None, limited);
+    assert_eq!(
+        world
+            .ask(&costly)
+            .expect("answered")
+            .summary()
+            .cost
+            .total()
+            .points,
+        50 * 20 + 3 * 20
+    );
     let zero = query(
         &[Function::Mean],
         GroupBy::Timeline,

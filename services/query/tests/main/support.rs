@@ -218,6 +218,10 @@ impl AnswerSink for Answer {
         true
     }
 
+    fn needs_types(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
         self.header = header.clone();
         Ok(())

@@ -45,6 +45,10 @@ impl AnswerSink for ColumnarAnswer<'_> {
         true
     }
 
+    fn needs_types(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
         self.header = header.clone();
         let text = |name: &str| (name.to_owned(), ColumnType::Value(ValueType::String));

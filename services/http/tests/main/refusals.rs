@@ -1,0 +1,107 @@
+//! What `/query` refuses, `/explain` and `/query/batch` refuse with the same words.
+
+use serde_json::{Value, json};
+
+use crate::client::Server;
+
+/// Numbers and texts of two machines.
+fn filled() -> Server {
+    let server = Server::start();
+    let lines = "cpu,host=a v=1,s=\"x\" 1700000000\ncpu,host=b v=2,s=\"y\" 1700000060";
+    server
+        .post("/v1/tables/default/points?precision=s", "text/plain", lines)
+        .expect(200);
+    server
+}
+
+/// Questions that are wrong, each in its own way.
+fn wrong_questions() -> Vec<Value> {
+    let aggregate =
+        |aggregate: Value| json!({"fields": ["v"], "range": {"start": 0}, "aggregate": aggregate});
+    let ranked = |rank: Value| aggregate(json!({"functions": ["max"], "group_by": ["host"], "rank": rank}));
+    vec![
+        ranked(json!({"by": "mean", "field": "s"})),
+        ranked(json!({"by": "max", "field": "nothing"})),
+        ranked(json!({"by": "max", "limit": 0})),
+        json!({"aggregate": {"functions": ["max"], "rank": {"by": "max"}}}),
+        json!({"budget": {"cells": 1}, "fields": ["v"],
+            "aggregate": {"functions": ["count"], "group_by": ["host"], "rank": {"by": "max", "limit": 1}}}),
+        aggregate(json!({"functions": []})),
+        aggregate(json!({"functions": ["max", "max"]})),
+        aggregate(json!({"functions": ["max"], "fill": "linear"})),
+        aggregate(json!({"functions": ["max"], "group_by": ["host", "host"]})),
+        aggregate(json!({"functions": ["max"], "window": "1us"})),
+        aggregate(json!({"functions": ["max"], "compute": [{"name": "x", "expression": "max("}]})),
+        json!({"fields": ["s"], "aggregate": {"functions": ["mean"]}}),
+        json!({"limit": 0, "fields": ["v"], "aggregate": {"functions": ["max"]}}),
+        json!({"limit": 0}),
+        json!({"limit": 50_000_001}),
+        json!({"sample": 0}),
+        json!({"sample": 2}),
+        json!({"sample": 100_001}),
+        json!({"sample": 10, "aggregate": {"functions": ["max"]}}),
+        json!({"sample": 10, "fields": ["s"]}),
+        json!({"sample": 10, "limit": 0}),
+        json!({"fields": ["nothing"]}),
+        json!({"where": {"field": "nothing", "gt": 1}}),
+        json!({"where": {"field": "v", "equals": "x"}}),
+        json!({"compute": [{"name": "x", "expression": "s * 2"}]}),
+        json!({"timelines": {"ids": ["00000000000000000000000000000000"]}}),
+        json!({"budget": {"timelines": 1}}),
+        json!({"range": {"start": 5, "end": 5}}),
+        json!({"page": "00"}),
+    ]
+}
+
+/// The answer without what differs from request to request.
+fn body(status: u16, mut body: Value) -> (u16, Value) {
+    if let Some(body) = body.as_object_mut() {
+        body.remove("request_id");
+    }
+    (status, body)
+}
+
+#[test]
+fn explain_and_batch_refuse_what_query_refuses_in_its_words() {
+    let server = filled();
+    for question in wrong_questions() {
+        let ask = |path: &str, question: &Value| {
+            let path = format!("/v1/tables/default/{path}");
+            let answer = server.post(&path, "application/json", question.to_string());
+            (answer.status, answer.value())
+        };
+        let (status, refused) = ask("query", &question);
+        assert!((400..500).contains(&status), "{question} is answered: {refused}");
+        let query = body(status, refused);
+        let (status, explained) = ask("explain", &question);
+        assert_eq!(body(status, explained), query, "{question}");
+        let (status, answers) = ask("query/batch", &json!({"queries": {"one": question}}));
+        assert_eq!(status, 200, "{answers}");
+        let alone = body(query.0, answers["answers"]["one"]["error"].clone());
+        assert_eq!(alone, query, "{question}");
+    }
+}
+
+#[test]
+fn a_page_of_another_question_is_refused_by_both() {
+    let server = filled();
+    let ask = |path: &str, question: Value| {
+        let path = format!("/v1/tables/default/{path}");
+        server.post(&path, "application/json", question.to_string())
+    };
+    let first = ask("query", json!({"limit": 1, "fields": ["v"]})).expect(200);
+    let other = json!({"page": first["next"], "limit": 1, "fields": ["s"]});
+    let (query, explain) = (ask("query", other.clone()), ask("explain", other));
+    assert_eq!(query.status, 400);
+    assert_eq!(
+        body(explain.status, explain.value()),
+        body(query.status, query.value())
+    );
+    let sampled = json!({"page": first["next"], "sample": 10, "fields": ["v"]});
+    let (query, explain) = (ask("query", sampled.clone()), ask("explain", sampled));
+    assert_eq!(query.status, 400);
+    assert_eq!(
+        body(explain.status, explain.value()),
+        body(query.status, query.value())
+    );
+}
