@@ -74,7 +74,7 @@ pub(crate) struct WriteArguments {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     parallel: u16,
     /// Most bytes of a batch, such as 512KiB; from 1KiB to 16MiB
-    #[arg(long, value_name = "BYTES", default_value = "2MiB", value_parser = batch_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "4MiB", value_parser = batch_bytes)]
     batch_bytes: usize,
     /// Most rows of a batch
     #[arg(long, value_name = "N", default_value_t = 10_000)]
@@ -141,18 +141,22 @@ pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
     let run = resume.as_ref().map_or_else(new_run, |log| log.run().to_owned());
     let rejects = Rejects::open(arguments.rejects.as_deref(), !acknowledged.is_empty())?;
     let progress = Progress::new(&inputs);
+    let connections = usize::from(arguments.parallel);
+    let (spares, spare_buffers) = mpsc::sync_channel(connections);
     let sender = Sender {
         client: &client,
         run: &run,
         patience: arguments.patience,
-        pace: Pace::new(usize::from(arguments.parallel)),
+        pace: Pace::new(connections),
         resume: resume.as_ref(),
         rejects: &rejects,
         progress: &progress,
+        spares,
     };
-    let feed = Feed::new(inputs, acknowledged, arguments, &run, sender.pace.stopped());
+    let stopped = sender.pace.stopped();
+    let feed = Feed::new(inputs, acknowledged, arguments, &run, spare_buffers, stopped);
     let is_shown = !arguments.quiet && !arguments.connection.server.json;
-    let outcome = transfer(feed, &sender, usize::from(arguments.parallel), is_shown);
+    let outcome = transfer(feed, &sender, connections, is_shown);
     let shown = summary(arguments, &client, &progress, &rejects);
     outcome?;
     let figures = progress.figures();

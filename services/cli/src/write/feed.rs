@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender};
 
 use tideline_model::{Clock, Precision, SystemClock};
 use xxhash_rust::xxh3::xxh3_64;
@@ -35,8 +35,8 @@ pub(super) struct Batch {
     /// How rows of CSV become points.
     pub(super) csv: Option<Arc<CsvPlan>>,
     pub(super) piece: Piece,
-    /// Of its bytes.
-    pub(super) hash: u64,
+    /// Of its bytes, where a later run may have to tell whether they have changed.
+    pub(super) hash: Option<u64>,
     /// When it was read, in nanoseconds since 1970: the time of points that have none.
     pub(super) time: i64,
     /// Bytes on disk that were read for it.
@@ -54,6 +54,10 @@ pub(super) struct Feed<'a> {
     precision: &'static str,
     limits: BatchLimits,
     random: u64,
+    /// Whether batches are hashed.
+    is_resumable: bool,
+    /// Buffers of batches that are done.
+    spares: Receiver<Vec<u8>>,
     /// Set when nothing more can be sent.
     stopped: Arc<AtomicBool>,
 }
@@ -88,6 +92,7 @@ impl<'a> Feed<'a> {
         acknowledged: Acknowledged,
         arguments: &'a WriteArguments,
         run: &str,
+        spares: Receiver<Vec<u8>>,
         stopped: Arc<AtomicBool>,
     ) -> Self {
         let mut waiting = inputs;
@@ -104,6 +109,8 @@ impl<'a> Feed<'a> {
                 rows: usize::try_from(arguments.batch_rows).unwrap_or(usize::MAX),
             },
             random: xxh3_64(run.as_bytes()) | 1,
+            is_resumable: arguments.resume.is_some(),
+            spares,
             stopped,
         };
         if feed.open_max > 1 {
@@ -129,7 +136,11 @@ impl<'a> Feed<'a> {
             }
             let at = self.below(self.open.len());
             let source = &mut self.open[at];
-            match source.next(progress).map_err(|error| source.failed(error))? {
+            source.records.lend(|| self.spares.try_recv().ok());
+            match source
+                .next(progress, self.is_resumable)
+                .map_err(|error| source.failed(error))?
+            {
                 Some(batch) => {
                     if batches.send(batch).is_err() {
                         return Ok(());
@@ -225,6 +236,14 @@ impl Records {
         }
     }
 
+    /// Lends it a buffer, where it can use one.
+    fn lend(&mut self, spare: impl FnOnce() -> Option<Vec<u8>>) {
+        match self {
+            Self::Text(cutter) => cutter.lend(spare),
+            Self::Parquet { .. } => {}
+        }
+    }
+
     /// So much of it, or less at its end: bytes of text, rows of Parquet.
     fn take(&mut self, length: usize) -> std::io::Result<Piece> {
         match self {
@@ -252,7 +271,7 @@ impl Records {
 
 impl Source {
     /// The next batch that is not acknowledged.
-    fn next(&mut self, progress: &Progress) -> std::io::Result<Option<Batch>> {
+    fn next(&mut self, progress: &Progress, is_resumable: bool) -> std::io::Result<Option<Batch>> {
         loop {
             let offset = self.records.offset();
             let piece = match self.acknowledged.next_from(offset) {
@@ -285,7 +304,7 @@ impl Source {
                 framing: self.framing,
                 precision: self.precision,
                 csv: self.csv.clone(),
-                hash: xxh3_64(&piece.bytes),
+                hash: is_resumable.then(|| xxh3_64(&piece.bytes)),
                 time: SystemClock.now().nanos(),
                 piece,
                 source_bytes: self.source_bytes(),

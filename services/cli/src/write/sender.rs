@@ -4,7 +4,7 @@
 //! lost stores nothing twice. Of a batch of which some lines may be stored later only those are sent again, under a new
 //! key. Every request names the time of lines that have none, so that one stored twice is one point.
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,8 @@ pub(super) struct Sender<'a> {
     pub(super) resume: Option<&'a ResumeLog>,
     pub(super) rejects: &'a Rejects,
     pub(super) progress: &'a Progress,
+    /// Takes back the buffers of batches that are done.
+    pub(super) spares: SyncSender<Vec<u8>>,
 }
 
 /// What an answer to a batch means.
@@ -51,7 +53,8 @@ impl Sender<'_> {
             let next = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(batch) = next else { return };
             match self.transfer(&batch) {
-                Ok(true) => {}
+                // With enough of them waiting, another one is let go.
+                Ok(true) => drop(self.spares.try_send(batch.piece.bytes)),
                 Ok(false) => return,
                 Err(failure) => return self.pace.fail(failure),
             }
@@ -79,7 +82,8 @@ impl Sender<'_> {
         let path = format!("/points?precision={}&time={}", batch.precision, batch.time);
         let path = self.client.of_table(&path);
         let (start, path_hash) = (batch.piece.start, xxh3_64(batch.path.as_bytes()));
-        let key = format!("{}-{path_hash:x}-{start:x}-{:x}", self.run, batch.hash);
+        let hash = batch.hash.unwrap_or_default();
+        let key = format!("{}-{path_hash:x}-{start:x}-{hash:x}", self.run);
         let mut outcome = Outcome::default();
         let (mut tries, mut keys_used) = (0, 0);
         let mut first_failure: Option<Instant> = None;
@@ -185,8 +189,8 @@ impl Sender<'_> {
         }
         // What was rejected and is noted nowhere is to be sent again by the next run.
         let is_noted = unnamed == 0 || self.rejects.has_file();
-        if let Some(resume) = self.resume.filter(|_| is_noted) {
-            resume.acknowledge(&batch.path, &batch.piece, batch.hash, rejected)?;
+        if let Some((resume, hash)) = self.resume.filter(|_| is_noted).zip(batch.hash) {
+            resume.acknowledge(&batch.path, &batch.piece, hash, rejected)?;
         }
         self.progress.acknowledged(
             bytes.len() as u64,
