@@ -10,7 +10,10 @@ use arrow_array::{
 };
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{Int64Type, Int96, Int96Type};
 use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 
 use crate::lab::{Lab, Pretender, at_home, ended};
 
@@ -236,5 +239,91 @@ fn many_row_groups_are_sent_in_batches_and_resumed_by_rows() {
         requests
             .iter()
             .all(|request| request.body.iter().filter(|byte| **byte == b'\n').count() <= 1_700)
+    );
+}
+
+#[test]
+fn times_of_the_old_type_beyond_nanoseconds_are_refused_and_not_turned_into_others() {
+    const UNIX_DAY: i64 = 2_440_588;
+    const DAY: i128 = 86_400_000_000_000;
+    let lab = Lab::start();
+    let file = lab.path("old.parquet");
+    // The first and the last instant that can be stored, their neighbours, and such that would wrap around into our days.
+    let (least, most) = (i128::from(i64::MIN), i128::from(i64::MAX));
+    let now = 1_700_000_000_123_456_789_i128;
+    let around = 1_i128 << 64;
+    let beyond = [least - 1, most + 1, now + around, now - around, now + 3 * around];
+    let within = [now, -1, most];
+    let int96 = |nanos: i128| {
+        let day = UNIX_DAY + i64::try_from(nanos.div_euclid(DAY)).expect("a day");
+        let of_day = nanos.rem_euclid(DAY) as u64;
+        Int96::from(vec![of_day as u32, (of_day >> 32) as u32, day as u32])
+    };
+    let schema = "message m { optional int96 t; optional int96 seen; required int64 v; }";
+    let schema = Arc::new(parse_message_type(schema).expect("a schema"));
+    let mut writer =
+        SerializedFileWriter::new(File::create(&file).expect("a file"), schema, Default::default())
+            .expect("a writer");
+    let mut group = writer.next_row_group().expect("a row group");
+    let times: Vec<Int96> = beyond.into_iter().chain(within).map(int96).collect();
+    let present = vec![1_i16; times.len()];
+    let mut column = group.next_column().expect("times").expect("times");
+    let values = column.typed::<Int96Type>();
+    values.write_batch(&times, Some(&present), None).expect("times");
+    column.close().expect("times");
+    let mut column = group.next_column().expect("fields").expect("fields");
+    // Only the last row has one, which a field may not hold either.
+    let mut is_there = vec![0_i16; times.len()];
+    is_there[times.len() - 1] = 1;
+    let values = column.typed::<Int96Type>();
+    values
+        .write_batch(&[int96(now + around)], Some(&is_there), None)
+        .expect("fields");
+    column.close().expect("fields");
+    let mut column = group.next_column().expect("values").expect("values");
+    let numbers: Vec<i64> = (0..times.len() as i64).collect();
+    let values = column.typed::<Int64Type>();
+    values.write_batch(&numbers, None, None).expect("values");
+    column.close().expect("values");
+    group.close().expect("a row group");
+    writer.close().expect("a whole file");
+
+    let shown = file.display().to_string();
+    let rejects = lab.path("rejects");
+    let ended = lab.run(&[
+        "write",
+        &shown,
+        "--measurement",
+        "m",
+        "--time",
+        "t",
+        "--rejects",
+        &rejects.display().to_string(),
+    ]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let text = std::fs::read_to_string(&rejects).expect("rejects");
+    for row in 1..=beyond.len() {
+        let named = format!("{shown}:{row}: ");
+        let line = text.lines().find(|line| line.contains(&named));
+        assert!(
+            line.is_some_and(|line| line.contains("bad timestamp")),
+            "row {row} in {text}"
+        );
+    }
+    let last = format!("{shown}:{}: ", times.len());
+    assert!(
+        text.contains(&last) && ended.err.contains("6 of 8 rows"),
+        "{text}{ended:?}"
+    );
+    let answer = lab.run(&["query", "--field", "v", "--output", "csv"]);
+    let stored: Vec<&str> = answer.out.lines().skip(1).collect();
+    assert_eq!(stored.len(), 2, "{answer:?}");
+    assert!(
+        stored[0].contains("1969-12-31T23:59:59.999999999Z") && stored[0].ends_with(",6"),
+        "{stored:?}"
+    );
+    assert!(
+        stored[1].contains("2023-11-14T22:13:20.123456789Z") && stored[1].ends_with(",5"),
+        "{stored:?}"
     );
 }

@@ -21,6 +21,9 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 
+mod wide_times;
+
+use self::wide_times::{Seconds, WideTimes, is_whole};
 use super::csv::{CsvArguments, Kind, Role};
 use super::cutter::{BatchLimits, Piece};
 use crate::error::{CliError, Result};
@@ -32,18 +35,26 @@ const NANOS_PER_DAY: i64 = 86_400_000_000_000;
 /// A file that is read.
 pub(super) struct ParquetRows {
     reader: ParquetRecordBatchReader,
+    /// Beside it, where some columns are of a type whose times reach further than ours.
+    wide: Option<WideTimes>,
     /// What the columns of a batch are, in their order.
     columns: Vec<Column>,
     measurement: Option<String>,
     limits: BatchLimits,
     /// What was unpacked last, and the next row of it.
-    unpacked: Option<(RecordBatch, usize)>,
+    unpacked: Option<(Rows, usize)>,
     /// What was given back.
     returned: Option<Piece>,
     /// The number of the next row, from 0.
     row: u64,
     /// Rows of the whole file.
     rows: u64,
+}
+
+/// Rows that were unpacked.
+struct Rows {
+    batch: RecordBatch,
+    seconds: Seconds,
 }
 
 /// A column that is wanted.
@@ -106,6 +117,7 @@ impl ParquetRows {
                 unit_nanos: precision_nanos,
             });
         }
+        let wide = WideTimes::open(path, &builder, &wanted).map_err(failed)?;
         let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
         let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
         let reader = builder
@@ -115,6 +127,7 @@ impl ParquetRows {
             .map_err(unreadable)?;
         Ok(Self {
             reader,
+            wide,
             columns,
             measurement: arguments.measurement().map(str::to_owned),
             limits,
@@ -167,22 +180,18 @@ impl ParquetRows {
         let mut bytes = Vec::new();
         let mut rows = 0;
         while rows < rows_max && bytes.len() < bytes_max {
-            let Some((batch, at)) = self.unpacked.take() else {
-                match self.reader.next() {
-                    Some(batch) => {
-                        let batch = batch
-                            .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
-                        self.unpacked = Some((batch, 0));
-                        continue;
-                    }
+            let Some((unpacked, at)) = self.unpacked.take() else {
+                match self.unpack()? {
+                    Some(unpacked) => self.unpacked = Some((unpacked, 0)),
                     None => break,
                 }
+                continue;
             };
-            if at < batch.num_rows() {
-                self.point(&batch, at, &mut bytes);
+            if at < unpacked.batch.num_rows() {
+                self.point(&unpacked, at, &mut bytes);
                 rows += 1;
                 self.row += 1;
-                self.unpacked = Some((batch, at + 1));
+                self.unpacked = Some((unpacked, at + 1));
             }
         }
         Ok((rows > 0).then_some(Piece {
@@ -193,32 +202,45 @@ impl ParquetRows {
         }))
     }
 
+    /// The next rows; `None` at the end of the file.
+    fn unpack(&mut self) -> io::Result<Option<Rows>> {
+        let Some(batch) = self.reader.next() else {
+            return Ok(None);
+        };
+        let batch = batch.map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
+        let seconds = match &mut self.wide {
+            Some(wide) => wide.next(batch.num_rows())?,
+            None => vec![None; self.columns.len()],
+        };
+        Ok(Some(Rows { batch, seconds }))
+    }
+
     /// Appends a row as a line of JSON. What is wrong with it the server says.
-    fn point(&self, batch: &RecordBatch, row: usize, out: &mut Vec<u8>) {
+    fn point(&self, rows: &Rows, row: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"measurement\":");
-        let named = self.columns.iter().zip(batch.columns());
+        let named = self.columns.iter().enumerate();
         let mut measurement = named
             .clone()
-            .filter(|(column, _)| column.role == Role::Measurement);
+            .filter(|(_, column)| column.role == Role::Measurement);
         match (&self.measurement, measurement.next()) {
             (Some(name), _) => text(name, out),
-            (None, Some((_, array))) => as_text(&cell(array, row), out),
+            (None, Some((at, _))) => as_text(&rows.cell(at, row), out),
             (None, None) => text("", out),
         }
-        for (column, array) in named.clone().filter(|(column, _)| column.role == Role::Time) {
+        for (at, column) in named.clone().filter(|(_, column)| column.role == Role::Time) {
             out.extend_from_slice(b",\"time\":");
-            time(&cell(array, row), column.unit_nanos, out);
+            time(&rows.cell(at, row), column.unit_nanos, out);
         }
         for (title, is_tags) in [(&b",\"tags\":{"[..], true), (b",\"fields\":{", false)] {
             out.extend_from_slice(title);
             let mut is_first = true;
-            for (column, array) in named.clone() {
+            for (at, column) in named.clone() {
                 let kind = match (&column.role, is_tags) {
                     (Role::Tag(_), true) => None,
                     (Role::Field(_, kind), false) => Some(*kind),
                     _ => continue,
                 };
-                let cell = cell(array, row);
+                let cell = rows.cell(at, row);
                 if matches!(cell, Cell::Nothing) {
                     continue;
                 }
@@ -235,6 +257,17 @@ impl ParquetRows {
             out.push(b'}');
         }
         out.extend_from_slice(b"}\n");
+    }
+}
+
+impl Rows {
+    /// A value of a wanted column.
+    fn cell(&self, column: usize, row: usize) -> Cell<'_> {
+        let cell = cell(self.batch.column(column), row);
+        match (&self.seconds[column], &cell) {
+            (Some(seconds), Cell::Time(Some(nanos))) if !is_whole(*nanos, seconds, row) => Cell::Time(None),
+            _ => cell,
+        }
     }
 }
 
