@@ -6,6 +6,7 @@ mod cold_flood;
 mod crash;
 mod crash_matrix;
 mod documentation;
+mod documented;
 mod drain;
 mod export_import;
 mod house;

@@ -267,6 +267,21 @@ mod tests {
         assert_eq!(status(ErrorCode::AllRejected, Dialect::InfluxV1), 400);
     }
 
+    #[test]
+    fn the_guide_says_the_status_of_each_code() {
+        let page = include_str!("../../../docs/errors.md");
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        let mut found = 0;
+        for row in rows {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let code = serde_json::Value::from(cells[1].trim_matches('`'));
+            let code: ErrorCode = serde_json::from_value(code).expect(row);
+            assert_eq!(status(code, Dialect::Native).as_str(), cells[2], "{row}");
+            found += 1;
+        }
+        assert!(found >= 20, "{found} rows");
+    }
+
     #[tokio::test]
     async fn each_dialect_has_its_own_body() {
         let full = || EngineError::DiskFull {

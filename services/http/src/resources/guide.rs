@@ -46,6 +46,7 @@ const PAGES: &[Page] = pages![
     "command-line",
     "agents",
     "operations",
+    "settings",
     "errors",
 ];
 
