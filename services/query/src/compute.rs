@@ -3,6 +3,7 @@
 use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
 use tideline_engine::Table;
 use tideline_model::{ColumnData, FieldId, ValueKind};
+use tideline_series_store::scan::Screen;
 
 use crate::budget::within;
 use crate::error::{QueryError, Result};
@@ -168,6 +169,11 @@ impl Stages {
     /// Which points count; `None` = all.
     pub(crate) fn filter(&self) -> Option<&Filter> {
         self.filter.as_ref()
+    }
+
+    /// What summaries may rule out of what is read.
+    pub(crate) fn screen(&self) -> Option<&dyn Screen> {
+        self.filter.as_ref().map(|filter| filter as &dyn Screen)
     }
 
     /// The stored fields that must be read for wanted ones, sorted.

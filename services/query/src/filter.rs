@@ -2,7 +2,9 @@
 //!
 //! A condition is compiled once: comparisons become intervals in each type that a column may have, exact for every
 //! integer and double. A run then costs one pass over each column that the condition names, and one over its rows to
-//! leave out those that do not count.
+//! leave out those that do not count. Runs that summaries rule out are not read in the first place: it is a [`screen`] too.
+
+mod screen;
 
 use std::ops::Bound;
 
@@ -63,6 +65,8 @@ pub enum ValueTest {
 pub(crate) struct Filter {
     root: Node,
     fields: Vec<FieldId>,
+    /// Those of them that are stored, and not computed.
+    stored: Vec<FieldId>,
     masks: Masks,
     kept: Run,
 }
@@ -78,6 +82,7 @@ enum Node {
 #[derive(Debug, Clone)]
 struct Leaf {
     field: FieldId,
+    is_computed: bool,
     /// `None` = any value passes.
     intervals: Option<Intervals>,
     /// Whether what lies outside the intervals passes.
@@ -110,8 +115,10 @@ impl Filter {
         let mut fields = compiler.fields;
         fields.sort_unstable();
         fields.dedup();
+        let is_stored = |field: &FieldId| computed.name(*field).is_none();
         Ok(Self {
             root,
+            stored: fields.iter().copied().filter(is_stored).collect(),
             fields,
             masks: Masks::default(),
             kept: Run::default(),
@@ -195,6 +202,7 @@ impl Compiler<'_> {
         self.check_kind(name, field, intervals.as_ref())?;
         Ok(Leaf {
             field,
+            is_computed: self.computed.name(field).is_some(),
             intervals,
             is_outside: matches!(test, ValueTest::NotEquals(_)),
         })

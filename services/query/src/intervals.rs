@@ -5,6 +5,7 @@
 
 use std::ops::{Bound, RangeBounds};
 
+use tideline_chunk::Number;
 use tideline_model::{Value, ValueKind};
 
 use crate::accumulate::scalar::Scalar;
@@ -80,6 +81,16 @@ impl Intervals {
         }
     }
 
+    /// Whether one of them has a number between two of one type, these included; `true` between two types.
+    pub(crate) fn meets(&self, min: Number, max: Number) -> bool {
+        match (min, max) {
+            (Number::Float(min), Number::Float(max)) => meets(&self.floats, min, max),
+            (Number::Signed(min), Number::Signed(max)) => meets(&self.signed, min, max),
+            (Number::Unsigned(min), Number::Unsigned(max)) => meets(&self.unsigned, min, max),
+            _ => true,
+        }
+    }
+
     fn push(&mut self, from: Bound<&Value>, to: Bound<&Value>) -> Result<(), &'static str> {
         match self.kind {
             None => {}
@@ -149,6 +160,11 @@ fn has<T: PartialOrd + Copy>(intervals: &[(T, T)], value: T) -> bool {
     }
     let behind = intervals.partition_point(|(low, _)| *low <= value);
     behind > 0 && value <= intervals[behind - 1].1
+}
+
+/// Whether one of the intervals has something between two values.
+fn meets<T: PartialOrd + Copy>(intervals: &[(T, T)], min: T, max: T) -> bool {
+    intervals.iter().any(|(low, high)| *low <= max && min <= *high)
 }
 
 /// The lowest double inside an end.

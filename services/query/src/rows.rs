@@ -223,6 +223,7 @@ impl<'a> Page<'a> {
             },
             tier: self.tier,
         });
+        reader = reader.screened(self.stages.screen());
         let (mut looked, mut metered) = (0, 0);
         for timeline in timelines {
             context.watch.check()?;

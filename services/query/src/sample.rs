@@ -85,7 +85,7 @@ pub(crate) fn run(
         more: false,
         tags: TagBuffer::default(),
     };
-    let cost = sampler.read(prepared.stages.clone(), sink)?;
+    let cost = sampler.read(&prepared.stages, sink)?;
     Ok(Summary {
         rows: sampler.rows,
         more: sampler.more,
@@ -145,8 +145,9 @@ struct Sampler<'a> {
 }
 
 impl Sampler<'_> {
-    fn read(&mut self, mut stages: Stages, sink: &mut dyn AnswerSink) -> Result<ReadCost> {
+    fn read(&mut self, prepared: &Stages, sink: &mut dyn AnswerSink) -> Result<ReadCost> {
         let context = self.context;
+        let mut stages = prepared.clone();
         let timelines = &self.scope.timelines;
         let ids: Vec<TimelineId> = timelines.iter().map(|timeline| timeline.id).collect();
         context.note_read(&ids);
@@ -160,6 +161,7 @@ impl Sampler<'_> {
             order: Order::Ascending,
             tier: self.query.tier,
         });
+        reader = reader.screened(prepared.screen());
         let mut metered = 0;
         for timeline in timelines {
             context.watch.check()?;

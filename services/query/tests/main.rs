@@ -34,6 +34,8 @@ mod ranks;
 mod rules;
 #[path = "main/samples.rs"]
 mod samples;
+#[path = "main/screens.rs"]
+mod screens;
 #[path = "main/support.rs"]
 mod support;
 #[path = "main/tiers.rs"]

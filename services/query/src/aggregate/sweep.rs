@@ -132,6 +132,7 @@ impl<'a> Sweep<'a> {
             order: Order::Ascending,
             tier: self.query.tier,
         });
+        reader = reader.screened(self.stages.screen());
         let mut states: Vec<Option<GroupState>> = Vec::new();
         states.resize_with(groups, || None);
         let mut cutter = Cutter::new(self.windows.clone());

@@ -7,9 +7,11 @@ use std::ops::ControlFlow;
 use tideline_chunk::{Chunk, ColumnSummary, Run, Summaries};
 use tideline_model::{FieldId, TimelineId};
 
+use super::Order;
 use super::cost::ReadCost;
 use super::cover::{Cover, Grid};
 use super::piece::{Buffer, Piece, PieceData, Wanted};
+use super::screen::{Screen, ScreenReader};
 use crate::error::{Result, StoreError};
 
 /// What a read for aggregates hands out.
@@ -32,6 +34,7 @@ pub(super) type VisitPart<'v> = &'v mut dyn FnMut(Part<'_>) -> Result<ControlFlo
 pub(super) struct ClusterReader {
     buffer: Buffer,
     cover: Cover,
+    screen: ScreenReader,
     /// The summaries of the columns of one field.
     columns: Vec<Vec<ColumnSummary>>,
     /// Which pieces of the cluster something was taken from.
@@ -50,6 +53,44 @@ impl ClusterReader {
     ) -> Result<ControlFlow<()>> {
         self.begin(pieces.len());
         self.stretch(id, pieces, wanted, visit)
+    }
+
+    /// Hands out the rows of a cluster that a screen admits, as far as it can tell, in runs by the order of time.
+    pub(super) fn screened(
+        &mut self,
+        id: TimelineId,
+        pieces: &[Piece],
+        wanted: Wanted<'_>,
+        screen: &dyn Screen,
+        order: Order,
+        visit: VisitRun<'_>,
+    ) -> Result<ControlFlow<()>> {
+        self.begin(pieces.len());
+        let mut reader = std::mem::take(&mut self.screen);
+        let admitted = match pieces {
+            [piece] => match &piece.data {
+                PieceData::Chunk(bytes) => {
+                    let chunk = Chunk::open_trusted(bytes).map_err(|cause| StoreError::chunk(id, cause))?;
+                    reader.admitted(&chunk, wanted.range, screen)
+                }
+                PieceData::Open(_) => None,
+            },
+            _ => None,
+        };
+        let admitted = admitted.unwrap_or(std::slice::from_ref(&wanted.range));
+        let mut flow = ControlFlow::Continue(());
+        for at in 0..admitted.len() {
+            let range = admitted[match order {
+                Order::Ascending => at,
+                Order::Descending => admitted.len() - 1 - at,
+            }];
+            flow = self.stretch(id, pieces, Wanted { range, ..wanted }, visit)?;
+            if flow.is_break() {
+                break;
+            }
+        }
+        self.screen = reader;
+        Ok(flow)
     }
 
     /// Hands out summaries wherever they are exact, and the rows of everything else; in no order of time.

@@ -6,6 +6,7 @@
 //! | [`piece`] | what one source has of a timeline, and decoding it |
 //! | [`cluster`] | pieces that overlap in time put together, as rows or as summaries |
 //! | [`cover`] | where summaries may stand for rows |
+//! | [`screen`] | where summaries rule rows out |
 //! | [`reader`] | one timeline after another |
 //! | [`cost`] | what it took |
 
@@ -15,6 +16,7 @@ mod cover;
 pub(crate) mod cursor;
 pub(crate) mod piece;
 mod reader;
+mod screen;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +36,7 @@ pub use cost::{ReadCost, TierCost};
 pub use cover::Grid;
 pub use reader::SweepReader;
 pub(crate) use reader::chunk_piece;
+pub use screen::{Bucket, Screen};
 
 /// The order in which a timeline's points are handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,7 @@ use super::cost::ReadCost;
 use super::cover::Grid;
 use super::cursor::SegmentCursor;
 use super::piece::{Piece, PieceData, Wanted, clusters};
+use super::screen::Screen;
 use super::{Order, Selection, Snapshot};
 use crate::deletes::{Mask, TableDeletes};
 use crate::error::{Result, StoreError};
@@ -31,6 +32,7 @@ pub struct SweepReader<'a> {
     deletes: Option<&'a TableDeletes>,
     pieces: Vec<Piece>,
     clusters: ClusterReader,
+    screen: Option<&'a dyn Screen>,
 }
 
 /// A segment of the read.
@@ -64,7 +66,15 @@ impl<'a> SweepReader<'a> {
             selection,
             pieces: Vec::new(),
             clusters: ClusterReader::default(),
+            screen: None,
         }
+    }
+
+    /// Leaves out rows that a screen does not admit, where summaries can tell; others may be handed out all the same.
+    #[must_use]
+    pub fn screened(mut self, screen: Option<&'a dyn Screen>) -> Self {
+        self.screen = screen;
+        self
     }
 
     /// Hands the points of one timeline to `visit`, run by run, until it breaks.
@@ -76,8 +86,10 @@ impl<'a> SweepReader<'a> {
         id: TimelineId,
         visit: &mut dyn FnMut(&Run) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        self.sweep(id, |clusters, pieces, wanted| {
-            clusters.rows(id, pieces, wanted, visit)
+        let (screen, order) = (self.screen, self.selection.order);
+        self.sweep(id, |clusters, pieces, wanted| match screen {
+            Some(screen) => clusters.screened(id, pieces, wanted, screen, order, visit),
+            None => clusters.rows(id, pieces, wanted, visit),
         })
     }
 
