@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use tideline_backend::{
-    Backend, Direction, KeyRange, PageLimit, RowChange, Stamp, WRITE_BYTES_MAX, WRITE_ROWS_MAX,
-};
+use tideline_backend::{Backend, RowChange, Stamp};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
 use tideline_model::TableId;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
 use crate::{CatalogError, Result};
 
 /// Most saved searches of a table.
@@ -43,7 +42,7 @@ impl SavedSearches {
 
     /// Reads all rows of the table.
     pub(crate) fn load(&self, backend: &dyn Backend) -> Result<()> {
-        each_row(backend, self.table, &mut |rows| {
+        each_row(backend, space::SEARCHES, self.table, ROWS_AT_ONCE, &mut |rows| {
             for row in rows {
                 let (_, name) = parse_named_key(&row.key).ok_or(CatalogError::DamagedKey(row.key.len()))?;
                 let name = std::str::from_utf8(name).map_err(|_| CatalogError::DamagedKey(row.key.len()))?;
@@ -132,15 +131,7 @@ impl SavedSearches {
         table: TableId,
         stamp: &mut dyn FnMut() -> Stamp,
     ) -> Result<()> {
-        let (partition, _) = table_rows(space::SEARCHES, table);
-        each_row(backend, table, &mut |rows| {
-            let delete = |row: tideline_backend::Row| RowChange {
-                key: row.key,
-                value: None,
-            };
-            let changes: Vec<RowChange> = rows.into_iter().map(delete).collect();
-            Ok(backend.write(partition, &changes, stamp())?)
-        })
+        remove_rows(backend, space::SEARCHES, table, stamp)
     }
 }
 
@@ -184,28 +175,6 @@ fn decode(name: &str, row: &[u8]) -> Option<Arc<str>> {
 fn checksum(name: &str, content: &[u8]) -> [u8; 4] {
     let all = [name.as_bytes(), content].concat();
     (xxh3_64(&all) as u32).to_le_bytes()
-}
-
-/// Hands all rows of a table to `visit`, page by page; never an empty page.
-fn each_row(
-    backend: &dyn Backend,
-    table: TableId,
-    visit: &mut dyn FnMut(Vec<tideline_backend::Row>) -> Result<()>,
-) -> Result<()> {
-    let limit = PageLimit {
-        rows_max: WRITE_ROWS_MAX,
-        bytes_max: WRITE_BYTES_MAX / 2,
-    };
-    let (partition, range) = table_rows(space::SEARCHES, table);
-    let mut next: Option<KeyRange> = Some(range);
-    while let Some(range) = next {
-        let page = backend.scan(partition, &range, Direction::Ascending, limit)?;
-        if !page.rows.is_empty() {
-            visit(page.rows)?;
-        }
-        next = page.next;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

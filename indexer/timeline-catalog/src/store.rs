@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use roaring::RoaringBitmap;
 use tideline_backend::{
-    Backend, Direction, KeyRange, PageLimit, Partition, RowChange, Stamp, WRITE_BYTES_MAX, WRITE_ROWS_MAX,
+    Backend, Direction, KeyRange, PageLimit, Partition, RowChange, Space, Stamp, WRITE_BYTES_MAX,
+    WRITE_ROWS_MAX,
 };
 use tideline_key_codec::{catalog_key, catalog_partition, parse_catalog_key, space, table_rows};
 use tideline_model::{Ordinal, TableId};
@@ -22,7 +23,8 @@ impl Catalog {
     pub fn load(backend: &dyn Backend, table: TableId, options: CatalogOptions) -> Result<Self> {
         let catalog = Self::new(table, options);
         let mut state = catalog.state.write();
-        each_row(backend, table, backend.capabilities().page_advice, &mut |rows| {
+        let page = backend.capabilities().page_advice;
+        each_row(backend, space::CATALOG, table, page, &mut |rows| {
             for stored in rows {
                 let key = parse_catalog_key(&stored.key);
                 let (_, id) = key.ok_or(CatalogError::DamagedKey(stored.key.len()))?;
@@ -110,19 +112,7 @@ impl Catalog {
 
     /// Deletes all rows of a dropped table, saved searches too. May be repeated; nobody may save to the table any more.
     pub fn remove_all(backend: &dyn Backend, table: TableId, stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
-        let page = PageLimit {
-            rows_max: WRITE_ROWS_MAX,
-            bytes_max: WRITE_BYTES_MAX / 2,
-        };
-        let (partition, _) = table_rows(space::CATALOG, table);
-        each_row(backend, table, page, &mut |rows| {
-            let delete = |row: tideline_backend::Row| RowChange {
-                key: row.key,
-                value: None,
-            };
-            let changes: Vec<RowChange> = rows.into_iter().map(delete).collect();
-            Ok(backend.write(partition, &changes, stamp())?)
-        })?;
+        remove_rows(backend, space::CATALOG, table, stamp)?;
         SavedSearches::remove_all(backend, table, stamp)
     }
 }
@@ -160,14 +150,39 @@ pub(crate) fn write_rows(
     Ok(())
 }
 
-/// Hands all rows of a table to `visit`, page by page; never an empty page.
-fn each_row(
+/// A page that can be deleted in one write.
+pub(crate) const ROWS_AT_ONCE: PageLimit = PageLimit {
+    rows_max: WRITE_ROWS_MAX,
+    bytes_max: WRITE_BYTES_MAX / 2,
+};
+
+/// Deletes all rows of a table in a key space. May be repeated.
+pub(crate) fn remove_rows(
     backend: &dyn Backend,
+    space: Space,
+    table: TableId,
+    stamp: &mut dyn FnMut() -> Stamp,
+) -> Result<()> {
+    let (partition, _) = table_rows(space, table);
+    each_row(backend, space, table, ROWS_AT_ONCE, &mut |rows| {
+        let delete = |row: tideline_backend::Row| RowChange {
+            key: row.key,
+            value: None,
+        };
+        let changes: Vec<RowChange> = rows.into_iter().map(delete).collect();
+        Ok(backend.write(partition, &changes, stamp())?)
+    })
+}
+
+/// Hands all rows of a table in a key space to `visit`, page by page; never an empty page.
+pub(crate) fn each_row(
+    backend: &dyn Backend,
+    space: Space,
     table: TableId,
     limit: PageLimit,
     visit: &mut dyn FnMut(Vec<tideline_backend::Row>) -> Result<()>,
 ) -> Result<()> {
-    let (partition, range) = table_rows(space::CATALOG, table);
+    let (partition, range) = table_rows(space, table);
     let mut next: Option<KeyRange> = Some(range);
     while let Some(range) = next {
         let page = backend.scan(partition, &range, Direction::Ascending, limit)?;

@@ -143,8 +143,8 @@ impl Benchmark {
         );
         server.stop()?;
         self.rebuild(&data, crowd, report)?;
-        let server = Server::start(&self.server, &data)?;
-        Control::open(&server)?.seal()?;
+        let mut server = Server::start(&self.server, &data)?;
+        server.seal_and_settle()?;
         report.add(
             "resident memory after a start, everything in",
             server.resident_bytes()? as f64 / crowd.hosts as f64,
@@ -158,14 +158,13 @@ impl Benchmark {
 
     /// Starts without an index, and waits until there is one: what building it costs.
     fn rebuild(&self, data: &std::path::Path, crowd: Crowd, report: &mut Report) -> Result<()> {
-        let idle = Server::start(&self.server, data)?;
-        let mut control = Control::open(&idle)?;
-        control.seal()?;
+        let mut idle = Server::start(&self.server, data)?;
+        idle.seal_and_settle()?;
         let start_cpu = idle.cpu_time()?;
         idle.stop()?;
         folder::remove_index(data)?;
-        let server = Server::start(&self.server, data)?;
-        Control::open(&server)?.seal()?;
+        let mut server = Server::start(&self.server, data)?;
+        server.seal_and_settle()?;
         let build = server.cpu_time()?.saturating_sub(start_cpu);
         report.add(
             "index build, CPU of a start with it less that of one without",
