@@ -65,6 +65,11 @@ pub struct PointQuery {
     /// a row has the fields that chose its instant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<u64>,
+    /// Rows in the order of a value, over all timelines, instead of that of time: the first `limit` of them, 1,000 without one
+    /// and 100,000 at most. A series begins wherever the timeline changes. Without pages, `sample` and `aggregate`, whose
+    /// groups have a `rank`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sort: Option<RowOrder>,
     /// The most that the query may take.
     #[serde(default, skip_serializing_if = "QueryBudget::is_empty")]
     pub budget: QueryBudget,
@@ -87,6 +92,19 @@ pub struct PointQuery {
     /// How integers beyond 2⁵³ are written in JSON.
     #[serde(default)]
     pub int64: IntegerForm,
+}
+
+/// Orders rows by the value of a field: numbers by their exact values, then booleans, then texts, then NaN. Rows of equal values
+/// keep the order of timelines and time; those without a value are left out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"field": "usage_user", "first": "highest"}))]
+pub struct RowOrder {
+    /// The field, stored or computed; it need not be one of `fields`.
+    pub field: String,
+    /// Which end comes first.
+    #[serde(default)]
+    pub first: RankEnd,
 }
 
 /// Whether nothing is asked for; what is skipped then.

@@ -23,7 +23,7 @@ pub struct QueryBudget {
     /// Windows × groups × columns of an aggregate, empty ones included; at most 20,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<u64>,
-    /// Bytes of values that percentiles, distinct counts, modes and samples hold at once; at most 256 MiB.
+    /// Bytes of values that percentiles, distinct counts, modes, samples and sorted rows hold at once; at most 256 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
 }

@@ -20,7 +20,7 @@ pub struct Budget {
     pub values_max: u64,
     /// Windows × groups × columns of an aggregate, empty ones included. Default 20,000,000.
     pub cells_max: u64,
-    /// Bytes that percentiles, distinct counts, modes and samples hold of values at once. Default 256 MiB.
+    /// Bytes that percentiles, distinct counts, modes, samples and sorted rows hold of values at once. Default 256 MiB.
     pub held_bytes_max: u64,
     /// Rows of an answer. Default 50,000,000.
     pub rows_max: u64,
@@ -153,7 +153,7 @@ impl Watch {
         let more = now - before;
         let held = self.held.fetch_add(more, Ordering::Relaxed) + more;
         within(
-            "bytes held of values for percentiles, distinct counts, modes and samples",
+            "bytes held of values for percentiles, distinct counts, modes, samples and sorted rows",
             self.budget.held_bytes_max,
             held,
         )

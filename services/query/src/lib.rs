@@ -11,7 +11,7 @@
 //!    Fields that are [computed](compute) by an [`expression`], and conditions on values, which become a [`filter`], are
 //!    what every run is put through; then summaries are not used.
 //! 2. [`rows`]: timeline after timeline, run after run, to the sink; memory stays at one run. A [`sample`] holds one
-//!    timeline at a time.
+//!    timeline at a time, [`sorted`] rows those that are shown.
 //!    [`aggregate`]: the ids are cut into one share a worker thread; each share is swept by one reader, and
 //!    every run is cut at the [`window`]s, fixed or of the [`calendar`], and handed to the [`accumulate`]rs as slices.
 //!    Shares are put together in the order of their ids, so that an answer is the same each time. Empty windows are
@@ -48,8 +48,10 @@ pub mod querier;
 pub mod question;
 pub mod rows;
 pub mod sample;
+pub mod sorted;
 mod terms;
 pub mod token;
+mod value_order;
 pub mod window;
 
 pub use answer::{AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, TierCost, ValueRef};
@@ -65,6 +67,7 @@ pub use lane::{QuerySettings, QueryStats};
 pub use latest::LatestQuery;
 pub use querier::Querier;
 pub use question::{
-    Aggregate, Direction, GroupBy, PointQuery, Rank, RankOrder, Rows, Selector, Shape, Window, WindowSpec,
+    Aggregate, Direction, GroupBy, PointQuery, Rank, RankOrder, RowOrder, Rows, Selector, Shape, Window,
+    WindowSpec,
 };
 pub use token::PageToken;

@@ -14,7 +14,7 @@ use crate::explain::Explanation;
 use crate::lane::{self, ColdLane, HotLane, QuerySettings, QueryStats, ReadMeter};
 use crate::latest::LatestQuery;
 use crate::question::{PointQuery, Shape};
-use crate::{aggregate, explain, latest, rows, sample};
+use crate::{aggregate, explain, latest, rows, sample, sorted};
 
 /// Answers queries over one engine.
 ///
@@ -87,9 +87,10 @@ impl Querier {
             budget: query.budget,
         };
         self.run(&asked, cancel, |context| match &query.shape {
-            Shape::Rows(shape) => match shape.sample {
-                None => rows::run(context, query, shape, sink),
-                Some(points) => sample::run(context, query, shape, points, sink),
+            Shape::Rows(shape) => match (&shape.sort, shape.sample) {
+                (Some(order), _) => sorted::run(context, query, shape, order, sink),
+                (None, Some(points)) => sample::run(context, query, shape, points, sink),
+                (None, None) => rows::run(context, query, shape, sink),
             },
             Shape::Aggregate(shape) => aggregate::run(context, query, shape, sink),
         })

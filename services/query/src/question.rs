@@ -74,6 +74,18 @@ pub struct Rows {
     /// Of each field of each timeline only so many points, those that show its shape best; for fields of numbers, without
     /// pages. A row has the fields that chose its instant. See [`sample`](crate::sample).
     pub sample: Option<u64>,
+    /// Rows in the order of a value and not of time; without pages and samples. See [`sorted`](crate::sorted).
+    pub sort: Option<RowOrder>,
+}
+
+/// Orders rows by the value of a field: numbers by their exact values, then booleans, then texts, then NaN. Rows of equal values
+/// keep the order of timelines and time; those without a value are left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowOrder {
+    /// The field, stored or computed; it need not be wanted.
+    pub field: String,
+    /// Which end is first.
+    pub order: RankOrder,
 }
 
 /// Values of each window of each group.

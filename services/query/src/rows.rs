@@ -16,9 +16,9 @@ use crate::explain::Plan;
 use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Direction, PointQuery, Rows};
-use crate::sample;
 use crate::terms::{Terms, TermsOf};
 use crate::token::PageToken;
+use crate::{sample, sorted};
 
 /// A question for rows or samples of them, found to be sound.
 pub(crate) struct Prepared {
@@ -34,6 +34,7 @@ impl Prepared {
     pub(crate) fn new(context: &Context<'_>, query: &PointQuery, shape: &Rows) -> Result<Self> {
         let Context { table, watch, .. } = context;
         match shape.sample {
+            _ if shape.sort.is_some() => sorted::check(shape)?,
             Some(points) => sample::check(shape, points)?,
             None if shape
                 .after
@@ -43,7 +44,10 @@ impl Prepared {
             }
             None => {}
         }
-        let limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
+        let mut limit = rows_limit("rows asked for", watch.budget(), shape.limit)?;
+        if shape.sort.is_some() {
+            limit = shape.limit.unwrap_or(sorted::LIMIT_DEFAULT).min(limit);
+        }
         let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
         let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
         let columns = match shape.sample {
@@ -51,6 +55,9 @@ impl Prepared {
             None => scope.row_columns(table, &query.fields, &stages.computed)?,
         };
         scope.retain_with_columns(&columns);
+        if let Some(order) = &shape.sort {
+            sorted::field(order, table, &stages)?;
+        }
         Ok(Self {
             limit,
             scope,
@@ -308,15 +315,15 @@ impl<'a> Page<'a> {
 }
 
 /// A column of a run, and where its values go.
-struct Source<'a> {
-    position: usize,
+pub(crate) struct Source<'a> {
+    pub(crate) position: usize,
     values: &'a ColumnData,
     /// The place of each row's value, `u32::MAX` where there is none; `None` = every row has one.
     places: Option<Vec<u32>>,
 }
 
 impl<'a> Source<'a> {
-    fn new(position: usize, column: &'a RunColumn, rows: usize) -> Self {
+    pub(crate) fn new(position: usize, column: &'a RunColumn, rows: usize) -> Self {
         let places = match &column.presence {
             Presence::All => None,
             Presence::Some(bitmap) => {
@@ -334,7 +341,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn get(&self, row: usize) -> Option<ValueRef<'a>> {
+    /// The value of a row.
+    pub(crate) fn get(&self, row: usize) -> Option<ValueRef<'a>> {
         let at = match &self.places {
             None => row,
             Some(places) if places[row] == u32::MAX => return None,
@@ -344,7 +352,8 @@ impl<'a> Source<'a> {
     }
 }
 
-fn sources<'a>(run: &'a Run, columns: &MeasurementColumns<FieldId>) -> Vec<Source<'a>> {
+/// The columns of a run that are wanted.
+pub(crate) fn sources<'a>(run: &'a Run, columns: &MeasurementColumns<FieldId>) -> Vec<Source<'a>> {
     let position = |field: FieldId| columns.sources.iter().position(|source| *source == field);
     let found = run.columns.iter().filter_map(|column| {
         let position = position(column.field)?;

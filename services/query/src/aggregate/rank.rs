@@ -4,8 +4,6 @@
 //! thousand timelines cost a thousand cells and few reads. Only the winners are then read by window, and named. Where the
 //! answer has no windows either, and is of the same field, that first sweep has its values too and is the only one.
 
-use std::cmp::Ordering;
-
 use tideline_engine::Table;
 use tideline_model::Value;
 use tideline_series_store::ReadCost;
@@ -13,7 +11,6 @@ use tideline_series_store::ReadCost;
 use super::sweep::{Sweep, members};
 use super::{CELLS_AT_ONCE_MAX, batches, no_summaries};
 use crate::accumulate::Overflow;
-use crate::accumulate::scalar::Scalar;
 use crate::budget::within;
 use crate::compute::{Stages, no_such_field};
 use crate::cutter::{GroupState, Lanes};
@@ -21,7 +18,8 @@ use crate::error::{QueryError, Result};
 use crate::groups::Groups;
 use crate::plan::{AggregateSource, Columns, Scope};
 use crate::querier::Context;
-use crate::question::{GroupBy, PointQuery, Rank, RankOrder};
+use crate::question::{GroupBy, PointQuery, Rank};
+use crate::value_order::compare_values;
 use crate::window::Windows;
 
 /// A rank that may be computed.
@@ -104,7 +102,7 @@ impl<'a> Ranking<'a> {
         scope.name_groups(context.table, answer.group_by, &mut groups, &candidates);
         keys.sort_unstable_by(|(a, x), (b, y)| {
             let group = |at: u32| &groups.groups[at as usize];
-            let by_value = compare(x.as_ref(), y.as_ref(), self.rank.order);
+            let by_value = compare_values(x.as_ref(), y.as_ref(), self.rank.order);
             by_value.then_with(|| scope.compare_groups(group(*a), group(*b)))
         });
         keys.truncate(self.limit());
@@ -125,10 +123,10 @@ impl<'a> Ranking<'a> {
             return;
         }
         let order = self.rank.order;
-        let by_value = |(_, a): &Key, (_, b): &Key| compare(a.as_ref(), b.as_ref(), order);
+        let by_value = |(_, a): &Key, (_, b): &Key| compare_values(a.as_ref(), b.as_ref(), order);
         let (_, last, _) = keys.select_nth_unstable_by(limit - 1, by_value);
         let last = last.1.clone();
-        keys.retain(|(_, value)| compare(value.as_ref(), last.as_ref(), order).is_le());
+        keys.retain(|(_, value)| compare_values(value.as_ref(), last.as_ref(), order).is_le());
     }
 
     /// What is swept: what the answer shows, where that has the rank in it and costs no more to read.
@@ -233,73 +231,5 @@ impl<'a> Ranking<'a> {
             value_type,
         })?;
         Ok(value.map(|value| value.to_value()))
-    }
-}
-
-/// Numbers by their exact values, then booleans, then texts, each in the asked order; then NaN, then what has no value,
-/// in either order.
-fn compare(a: Option<&Value>, b: Option<&Value>, order: RankOrder) -> Ordering {
-    let place = |value: Option<&Value>| match value {
-        Some(Value::Float(value)) if value.is_nan() => 3,
-        Some(Value::Float(_) | Value::Signed(_) | Value::Unsigned(_)) => 0,
-        Some(Value::Boolean(_)) => 1,
-        Some(Value::String(_)) => 2,
-        None => 4,
-    };
-    let by_value = match (a, b) {
-        (Some(Value::String(a)), Some(Value::String(b))) => a.cmp(b),
-        _ => match (a.and_then(scalar), b.and_then(scalar)) {
-            (Some(a), Some(b)) if place(Some(&a.to_value())) < 3 => a.compare_values(b),
-            _ => Ordering::Equal,
-        },
-    };
-    place(a).cmp(&place(b)).then(match order {
-        RankOrder::Lowest => by_value,
-        RankOrder::Highest => by_value.reverse(),
-    })
-}
-
-fn scalar(value: &Value) -> Option<Scalar> {
-    Some(match value {
-        Value::Float(value) => Scalar::Float(*value),
-        Value::Signed(value) => Scalar::Signed(*value),
-        Value::Unsigned(value) => Scalar::Unsigned(*value),
-        Value::Boolean(value) => Scalar::Boolean(*value),
-        Value::String(_) => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_value_has_its_place_in_both_orders() {
-        let text = |text: &str| Some(Value::String(text.into()));
-        let rising = [
-            Some(Value::Float(f64::NEG_INFINITY)),
-            Some(Value::Signed(-3)),
-            Some(Value::Float(2.5)),
-            Some(Value::Signed(9_007_199_254_740_992)),
-            Some(Value::Unsigned(9_007_199_254_740_993)),
-            Some(Value::Boolean(false)),
-            Some(Value::Boolean(true)),
-            text("a"),
-            text("b"),
-            Some(Value::Float(f64::NAN)),
-            None,
-        ];
-        let sorted = |order| {
-            let mut values: Vec<usize> = (0..rising.len()).rev().collect();
-            values.sort_by(|a, b| compare(rising[*a].as_ref(), rising[*b].as_ref(), order));
-            values
-        };
-        assert_eq!(sorted(RankOrder::Lowest), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-        assert_eq!(sorted(RankOrder::Highest), [4, 3, 2, 1, 0, 6, 5, 8, 7, 9, 10]);
-        let (one, same) = (Some(Value::Signed(1)), Some(Value::Float(1.0)));
-        assert!(compare(one.as_ref(), same.as_ref(), RankOrder::Highest).is_eq());
-        let minus = Some(Value::Float(-0.0));
-        let zero = Some(Value::Float(0.0));
-        assert!(compare(minus.as_ref(), zero.as_ref(), RankOrder::Lowest).is_eq());
     }
 }

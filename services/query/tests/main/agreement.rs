@@ -334,6 +334,7 @@ fn paged_rows(
                 limit,
                 after,
                 sample: None,
+                sort: None,
             }),
             ..rows_query()
         };

@@ -14,6 +14,7 @@ fn page(order: Direction, limit: u64, after: Option<PageToken>) -> PointQuery {
             limit,
             after,
             sample: None,
+            sort: None,
         }),
         range: TimeRange::new(0, 100),
         ..rows_query()

@@ -8,8 +8,8 @@ use tideline_model::{Tier, TimeRange, Timestamp};
 use tideline_openapi::query::{CalendarUnit, Function, GroupBy, PointQuery, RankEnd, TimeOrder, WindowWidth};
 use tideline_openapi::{DurationText, ErrorCode, query as wire};
 use tideline_query::{
-    Budget, CalendarWindow, Computation, Direction, PageToken, Percentile, Rank, RankOrder, Rows, Shape,
-    Window, WindowSpec,
+    Budget, CalendarWindow, Computation, Direction, PageToken, Percentile, Rank, RankOrder, RowOrder, Rows,
+    Shape, Window, WindowSpec,
 };
 
 use super::values;
@@ -31,17 +31,26 @@ pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideli
             if let Some(after) = after.filter(|_| is_relative) {
                 range = after.range();
             }
-            let sample = question.sample;
+            let sort = question.sort.map(|sort| RowOrder {
+                field: sort.field,
+                order: to_rank_order(sort.first),
+            });
             Shape::Rows(Rows {
                 order,
                 limit,
                 after,
-                sample,
+                sample: question.sample,
+                sort,
             })
         }
         Some(_) if question.sample.is_some() => {
             return Err(Failure::invalid(
                 "a sample is of points; aggregates have windows instead",
+            ));
+        }
+        Some(_) if question.sort.is_some() => {
+            return Err(Failure::invalid(
+                "a sort is of points; groups of an aggregate have a rank",
             ));
         }
         Some(_) if after.is_some() => {
@@ -158,12 +167,16 @@ fn to_rank(rank: wire::Rank, fields: &[String]) -> Result<Rank> {
     Ok(Rank {
         function: to_function(rank.by)?,
         field,
-        order: match rank.first {
-            RankEnd::Highest => RankOrder::Highest,
-            RankEnd::Lowest => RankOrder::Lowest,
-        },
+        order: to_rank_order(rank.first),
         limit: rank.limit,
     })
+}
+
+const fn to_rank_order(first: RankEnd) -> RankOrder {
+    match first {
+        RankEnd::Highest => RankOrder::Highest,
+        RankEnd::Lowest => RankOrder::Lowest,
+    }
 }
 
 /// Days and weeks of UTC are windows of one width; the others are of the calendar.

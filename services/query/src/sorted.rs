@@ -1,0 +1,264 @@
+//! Raw rows in the order of a value: of all that are read, those that come first.
+//!
+//! Timelines are read one after another, as for rows by time. A row whose value is not behind the last one that is kept is
+//! kept too; when twice as many are kept as are wanted, the later half goes. So memory is that of the answer, and a row
+//! that has no chance costs one comparison.
+
+use std::ops::ControlFlow;
+
+use tideline_chunk::Run;
+use tideline_engine::Table;
+use tideline_model::{FieldId, TimelineId, Value};
+use tideline_series_store::{Order, ReadCost, Selection};
+
+use crate::answer::{AnswerSink, QueryCost, Summary, ValueRef};
+use crate::budget::within;
+use crate::compute::{Stages, no_such_field};
+use crate::error::{QueryError, Result};
+use crate::plan::{Selected, TagBuffer};
+use crate::querier::Context;
+use crate::question::{PointQuery, RankOrder, RowOrder, Rows};
+use crate::rows::{Prepared, Source, sources};
+use crate::value_order::{compare, compare_values};
+
+/// Rows of an answer that says no limit.
+pub const LIMIT_DEFAULT: u64 = 1_000;
+/// Most rows of an answer.
+pub const LIMIT_MAX: u64 = 100_000;
+/// Rows between two looks at the clock while they are written.
+const ROWS_PER_CHECK: usize = 128;
+
+/// Refuses what has no order by value, or too many rows of it.
+pub(crate) fn check(shape: &Rows) -> Result<()> {
+    if shape.sample.is_some() || shape.after.is_some() {
+        return Err(QueryError::Invalid(
+            "rows in the order of a value have neither samples nor pages; raise limit, or narrow range"
+                .into(),
+        ));
+    }
+    within(
+        "rows in the order of a value",
+        LIMIT_MAX,
+        shape.limit.unwrap_or(LIMIT_DEFAULT),
+    )
+}
+
+/// The field that rows are ordered by.
+pub(crate) fn field(order: &RowOrder, table: &Table, stages: &Stages) -> Result<FieldId> {
+    let stored = || table.points().schema().field(&order.field);
+    let field = stages.computed.field(&order.field).or_else(stored);
+    field.ok_or_else(|| no_such_field(&order.field, table))
+}
+
+/// Answers a query for rows in the order of a value. A series begins wherever the timeline changes.
+pub(crate) fn run(
+    context: &Context<'_>,
+    query: &PointQuery,
+    shape: &Rows,
+    order: &RowOrder,
+    sink: &mut dyn AnswerSink,
+) -> Result<Summary> {
+    let prepared = Prepared::new(context, query, shape)?;
+    let field = field(order, context.table, &prepared.stages)?;
+    sink.begin(&prepared.header(context, sink))?;
+    let mut first = First {
+        order: order.order,
+        limit: prepared.limit as usize,
+        rows: Vec::new(),
+        bytes: 0,
+        last: None,
+        is_more: false,
+    };
+    let cost = read(context, query, &prepared, field, &mut first)?;
+    first.cut();
+    write(context, &prepared, &first.rows, sink)?;
+    context.watch.release();
+    Ok(Summary {
+        rows: first.rows.len() as u64,
+        more: first.is_more,
+        next: None,
+        estimated: Vec::new(),
+        cost: QueryCost::new(&cost, context.segments, context.watch.elapsed()),
+        plan: prepared.plan(context),
+    })
+}
+
+/// A row that is kept.
+#[derive(Debug)]
+struct Kept {
+    key: Value,
+    /// The place of its timeline in the scope.
+    timeline: usize,
+    time: i64,
+    values: Vec<Option<Value>>,
+}
+
+/// The first rows of those that came so far.
+struct First {
+    order: RankOrder,
+    limit: usize,
+    rows: Vec<Kept>,
+    /// Bytes that they hold.
+    bytes: u64,
+    /// The last value among as many as are wanted: what is not before it comes too late.
+    last: Option<Value>,
+    /// Whether a row is left out.
+    is_more: bool,
+}
+
+impl First {
+    /// Whether a row of a value has a place; rows come in the order that those of equal values keep.
+    fn takes(&mut self, key: ValueRef<'_>) -> bool {
+        let last = self.last.as_ref().map(ValueRef::from);
+        let takes = last.is_none_or(|last| compare(Some(key), Some(last), self.order).is_lt());
+        self.is_more |= !takes;
+        takes
+    }
+
+    fn push(&mut self, row: Kept) {
+        self.bytes += bytes(&row);
+        self.rows.push(row);
+        if self.rows.len() >= 2 * self.limit {
+            self.cut();
+        }
+    }
+
+    /// Puts the rows in their order, and lets go those beyond the limit.
+    fn cut(&mut self) {
+        let order = self.order;
+        self.rows.sort_by(|a, b| {
+            let by_value = compare_values(Some(&a.key), Some(&b.key), order);
+            by_value.then((a.timeline, a.time).cmp(&(b.timeline, b.time)))
+        });
+        if self.rows.len() > self.limit {
+            self.is_more = true;
+            self.rows.truncate(self.limit);
+        }
+        if self.rows.len() == self.limit {
+            self.last = self.rows.last().map(|row| row.key.clone());
+        }
+        self.bytes = self.rows.iter().map(bytes).sum();
+    }
+}
+
+fn bytes(row: &Kept) -> u64 {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.len(),
+        _ => 0,
+    };
+    let texts = row.values.iter().flatten().map(text).sum::<usize>() + text(&row.key);
+    (size_of::<Kept>() + size_of_val(&row.values[..]) + texts) as u64
+}
+
+fn read(
+    context: &Context<'_>,
+    query: &PointQuery,
+    prepared: &Prepared,
+    field: FieldId,
+    first: &mut First,
+) -> Result<ReadCost> {
+    let timelines = &prepared.scope.timelines;
+    let ids: Vec<TimelineId> = timelines.iter().map(|timeline| timeline.id).collect();
+    context.note_read(&ids);
+    let of_all = prepared.columns.by_measurement.iter().flat_map(|of| &of.sources);
+    let fields = prepared.stages.reads(of_all.copied().chain([field]));
+    let mut stages = prepared.stages.clone();
+    let selection = Selection {
+        table: context.table.points().id(),
+        timelines: &ids,
+        range: query.range,
+        fields: Some(&fields),
+        order: Order::Ascending,
+        tier: query.tier,
+    };
+    let mut reader = context
+        .snapshot
+        .reader(selection)
+        .screened(prepared.stages.screen());
+    let mut metered = 0;
+    for (at, timeline) in timelines.iter().enumerate() {
+        context.watch.check()?;
+        let mut failure = None;
+        reader.timeline(timeline.id, &mut |run| {
+            let before = first.bytes;
+            let taken = context.watch.charge(run).and_then(|()| {
+                if let Some(run) = stages.apply(run) {
+                    take(prepared, field, (at, timeline), run, first);
+                }
+                context.watch.hold(before, first.bytes)
+            });
+            Ok(match taken {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failure = Some(error);
+                    ControlFlow::Break(())
+                }
+            })
+        })?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        context.meter(&mut metered, &reader.cost())?;
+    }
+    Ok(reader.cost())
+}
+
+/// Keeps what has a place of the rows of a run that have the value, and one that is shown.
+fn take(prepared: &Prepared, field: FieldId, of: (usize, &Selected), run: &Run, first: &mut First) {
+    let (at, timeline) = of;
+    let columns = prepared.columns.of(timeline.measurement);
+    let by_value = run.columns.iter().filter(|column| column.field == field);
+    let keys: Vec<Source<'_>> = by_value
+        .map(|column| Source::new(0, column, run.rows()))
+        .collect();
+    if keys.is_empty() {
+        return;
+    }
+    let sources = sources(run, columns);
+    for row in 0..run.rows() {
+        let Some(key) = keys.iter().find_map(|column| column.get(row)) else {
+            continue;
+        };
+        let mut shown = sources
+            .iter()
+            .filter_map(|source| Some((source.position, source.get(row)?)));
+        let Some(one) = shown.next() else { continue };
+        if !first.takes(key) {
+            continue;
+        }
+        let mut values = vec![None; columns.positions.len()];
+        for (position, value) in std::iter::once(one).chain(shown) {
+            values[position] = Some(value.to_value());
+        }
+        first.push(Kept {
+            key: key.to_value(),
+            timeline: at,
+            time: run.timestamps[row],
+            values,
+        });
+    }
+}
+
+fn write(context: &Context<'_>, prepared: &Prepared, rows: &[Kept], sink: &mut dyn AnswerSink) -> Result<()> {
+    let scope = &prepared.scope;
+    let mut tags = TagBuffer::default();
+    let mut open = None;
+    for (number, row) in rows.iter().enumerate() {
+        if number.is_multiple_of(ROWS_PER_CHECK) {
+            context.watch.check()?;
+        }
+        if open.replace(row.timeline) != Some(row.timeline) {
+            let timeline = &scope.timelines[row.timeline];
+            let measurement = &scope.measurements[timeline.measurement as usize];
+            let columns = &prepared.columns.of(timeline.measurement).positions;
+            tags.begin_series(context.table, timeline, measurement, columns, sink)?;
+        }
+        let values: Vec<Option<ValueRef<'_>>> = row
+            .values
+            .iter()
+            .map(|value| value.as_ref().map(ValueRef::from))
+            .collect();
+        sink.row(row.time, &values)?;
+    }
+    Ok(())
+}
