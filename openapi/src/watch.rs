@@ -1,8 +1,9 @@
-//! Watching a table: new points and timelines as server-sent events.
+//! Watching a table: new points, timelines and deletes as server-sent events.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::condition::TimeSpan;
 use crate::query::{IntegerForm, Series, TimeForm, TimelineSelector};
 use crate::time::DurationText;
 use crate::timeline::TimelineView;
@@ -51,7 +52,7 @@ pub struct WatchQuery {
     pub timelines: Option<String>,
     /// Which fields, separated by commas.
     pub fields: Option<String>,
-    /// `points`, `timelines` or both, separated by a comma.
+    /// `points`, `timelines`, `deletes`, separated by commas; without it all.
     pub tell: Option<String>,
     /// Go on behind the event with this `id`; the header `Last-Event-ID` says the same.
     pub from: Option<String>,
@@ -75,6 +76,8 @@ pub enum WatchKind {
     Points,
     /// Timelines that are new, or whose attributes were edited: events `timelines`.
     Timelines,
+    /// Points that were deleted: events `deleted`.
+    Deletes,
 }
 
 /// The data of an event `ready`, the first one.
@@ -101,4 +104,21 @@ pub struct WatchPoints {
 pub struct WatchTimelines {
     /// Timelines as they are now.
     pub timelines: Vec<TimelineView>,
+}
+
+/// The data of an event `deleted`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "timelines": ["3f2a9c017bde45a18c40f1e29d3b6a57"],
+    "range": {"start": "2026-11-20T12:00:00Z", "end": "2026-11-20T13:00:00Z"},
+    "removed": false
+}))]
+pub struct WatchDeleted {
+    /// Ids of the timelines whose points were deleted; of very many in several events.
+    pub timelines: Vec<String>,
+    /// Which of their instants, where there were points; an end that is missing is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<TimeSpan>,
+    /// Whether the timelines themselves were removed, with their attributes.
+    pub removed: bool,
 }

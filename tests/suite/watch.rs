@@ -106,6 +106,57 @@ fn whoever_comes_back_misses_nothing_and_is_told_nothing_twice() {
 }
 
 #[test]
+fn deletes_are_told_also_after_a_kill() {
+    let folder = DataFolder::new();
+    let mut server = folder.start(&Launch::default());
+    let mut client = server.client();
+    client
+        .post_lines(
+            "/write",
+            "m,host=a n=1i 1000\nm,host=a n=1i 5000\nm,host=b n=2i 1000\n",
+        )
+        .expect_status(204);
+    let (_, cursor) = poll(&client, None);
+    let of = |host: &str| json!({"where": {"tag": "host", "equals": host}});
+    let delete = |client: &Client, path: &str, body: Value| {
+        let path = format!("/v1/tables/default/{path}");
+        client.post_json(&path, &body).expect_status(200);
+    };
+    let range = json!({"start": 0, "end": 2000});
+    delete(
+        &client,
+        "points/delete",
+        json!({"timelines": of("a"), "range": range}),
+    );
+    delete(&client, "timelines/delete", json!({"timelines": of("b")}));
+    let deleted = |client: &Client| -> Vec<Value> {
+        let (told, _) = poll(client, Some(&cursor));
+        let deleted = told.into_iter().filter(|event| event.name == "deleted");
+        deleted.map(|event| event.data).collect()
+    };
+    let told = deleted(&client);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!((&told[0]["range"], &told[0]["removed"]), (&range, &json!(false)));
+    assert_eq!(
+        (&told[1]["range"], &told[1]["removed"]),
+        (&json!({}), &json!(true))
+    );
+    let found = client.post_json(
+        "/v1/tables/default/timelines/search",
+        &json!({"where": of("a")["where"]}),
+    );
+    assert_eq!(
+        told[0]["timelines"],
+        json!([found.expect_status(200).json()["timelines"][0]["id"]])
+    );
+    assert_eq!(told[1]["timelines"].as_array().map(Vec::len), Some(1));
+    server.kill();
+    server = folder.start(&Launch::default());
+    client = server.client();
+    assert_eq!(deleted(&client), told);
+}
+
+#[test]
 fn an_open_watch_hears_of_a_write_and_ends_with_the_service() {
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());
@@ -168,7 +219,7 @@ fn wrong_watches_are_refused_with_what_is_wrong() {
     refused(json!({"from": "1-ffffffff-0-0"}), 410, "gone", "does not reach");
     refused(json!({"from": "77-0-0-0"}), 400, "invalid", "another table");
     refused(json!({"for": "8d"}), 400, "invalid", "7d");
-    refused(json!({"tell": ["deletes"]}), 400, "invalid", "deletes");
+    refused(json!({"tell": ["queries"]}), 400, "invalid", "queries");
     let seen = json!({"timelines": {"where": {"property": "last_seen", "range": {"start": "now-1h"}}}});
     refused(seen, 400, "invalid", "last_seen");
     refused(

@@ -8,14 +8,17 @@
 //!
 //! Timelines are told of when a delta introduces them, and when their attributes were edited and they meet the
 //! condition. Both may be told twice.
+//!
+//! A delete is told with the ids of its timelines that meet the condition, and of those that are gone by now, which
+//! cannot be asked any more.
 
 use std::fmt;
 use std::str::FromStr;
 
 use hashbrown::HashMap;
 use roaring::RoaringBitmap;
-use tideline_chunk::{Delta, DeltaGroup};
-use tideline_model::{ColumnData, Ordinal, SequenceNumber, TableId, TimelineId};
+use tideline_chunk::{DeleteRecord, Delta, DeltaGroup};
+use tideline_model::{ColumnData, Ordinal, SequenceNumber, TableId, TimeRange, TimelineId};
 use tideline_search_index::{Condition, Matcher, Subject, Test};
 use tideline_series_store::StoreError;
 use tideline_timeline_catalog::AttributeValue;
@@ -46,6 +49,8 @@ pub struct WatchRequest {
     pub tell_points: bool,
     /// Tell of timelines that are new or edited.
     pub tell_timelines: bool,
+    /// Tell of deletes.
+    pub tell_deletes: bool,
     /// Where to go on; `None` = from now.
     pub from: Option<WatchCursor>,
 }
@@ -55,7 +60,7 @@ pub struct WatchRequest {
 pub struct WatchCursor {
     table: TableId,
     sequence: SequenceNumber,
-    /// Rows of that delta that have been told.
+    /// Rows of that delta that have been told; of a delete its timelines.
     rows: u64,
     /// Edits of attributes that have been told.
     edits: u64,
@@ -82,6 +87,19 @@ pub enum WatchEvents {
     Points(Vec<WatchedSeries>),
     /// Timelines were introduced, or their attributes edited.
     Timelines(Vec<Timeline>),
+    /// Points were deleted.
+    Deleted(WatchedDelete),
+}
+
+/// What was deleted.
+#[derive(Debug)]
+pub struct WatchedDelete {
+    /// Whose points.
+    pub timelines: Vec<TimelineId>,
+    /// Which of their instants.
+    pub range: TimeRange,
+    /// Whether the timelines themselves were removed.
+    pub is_removed: bool,
 }
 
 /// New points of one timeline.
@@ -248,13 +266,13 @@ impl Watcher {
         delta: &Delta,
         parts: &mut Vec<WatchPart>,
     ) -> Result<bool> {
-        if delta
-            .delete
-            .as_ref()
-            .is_some_and(|delete| delete.removes_timelines)
-        {
-            // Their ordinals may come back as others.
-            self.known.clear();
+        if let Some(delete) = &delta.delete {
+            if delete.removes_timelines {
+                // Their ordinals may come back as others.
+                self.known.clear();
+            }
+            // It has no rows.
+            return Ok(!self.request.tell_deletes || self.tell_delete(table, delete, parts));
         }
         let ordinals = self.wanted(table, &delta.timelines);
         if self.request.tell_timelines && self.cursor.rows == 0 {
@@ -280,6 +298,41 @@ impl Watcher {
             before += group.rows() as u64;
         }
         Ok(true)
+    }
+
+    /// Tells of a delete, from the timeline on that the cursor counts up to; whether it came to their end.
+    fn tell_delete(&mut self, table: &Table, delete: &DeleteRecord, parts: &mut Vec<WatchPart>) -> bool {
+        let told = usize::try_from(self.cursor.rows).unwrap_or(usize::MAX);
+        for ids in delete
+            .timelines
+            .get(told..)
+            .unwrap_or_default()
+            .chunks(PART_TIMELINES_MAX)
+        {
+            // Some of them at least, or a step would come to nothing.
+            if parts.len() >= STEP_PARTS_MAX && self.cursor.rows > 0 {
+                return false;
+            }
+            let is_gone: Vec<bool> = {
+                let reader = table.catalog.reader();
+                ids.iter().map(|id| reader.by_id(*id).is_none()).collect()
+            };
+            let wanted = self.wanted(table, ids).into_iter().zip(is_gone).zip(ids);
+            let wanted = wanted.filter(|((ordinal, is_gone), _)| *is_gone || ordinal.is_some());
+            let timelines: Vec<TimelineId> = wanted.map(|(_, id)| *id).collect();
+            self.cursor.rows += ids.len() as u64;
+            if !timelines.is_empty() {
+                parts.push(WatchPart {
+                    cursor: self.cursor,
+                    events: WatchEvents::Deleted(WatchedDelete {
+                        timelines,
+                        range: delete.range,
+                        is_removed: delete.removes_timelines,
+                    }),
+                });
+            }
+        }
+        true
     }
 
     /// Tells of the rows of a group from the cursor's on; whether it came to their end.

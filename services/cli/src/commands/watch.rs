@@ -1,4 +1,4 @@
-//! `tideline watch`: new points and timelines while the server acknowledges them.
+//! `tideline watch`: new points, timelines and deletes while the server acknowledges them.
 
 use std::io::{BufRead, BufReader};
 
@@ -29,6 +29,9 @@ pub(crate) struct WatchArguments {
     /// Tell of new and edited timelines, and not of points
     #[arg(long = "timelines")]
     only_timelines: bool,
+    /// Tell of deletes, and not of points
+    #[arg(long = "deletes")]
+    only_deletes: bool,
     /// Go on behind the event with this id [default: from now on]
     #[arg(long, value_name = "ID")]
     from: Option<String>,
@@ -49,12 +52,14 @@ struct Event {
 pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut request = selection::question(&arguments.timelines, &arguments.fields)?;
-    let kind = if arguments.only_timelines {
-        "timelines"
-    } else {
-        "points"
+    let kinds = match (arguments.only_timelines, arguments.only_deletes) {
+        (false, false) => vec!["points"],
+        (timelines, deletes) => [(timelines, "timelines"), (deletes, "deletes")]
+            .into_iter()
+            .filter_map(|(is_told, kind)| is_told.then_some(kind))
+            .collect(),
     };
-    request.insert("tell".into(), json!([kind]));
+    request.insert("tell".into(), json!(kinds));
     for (name, value) in [("from", &arguments.from), ("for", &arguments.time)] {
         if let Some(value) = value {
             request.insert(name.into(), value.as_str().into());
@@ -103,11 +108,29 @@ fn show(client: &Client, event: &Event, in_json: bool) -> Result<()> {
     for series in data["series"].as_array().into_iter().flatten() {
         put_points(series, &mut text);
     }
+    if event.name == "deleted" {
+        put_deleted(&data, &mut text);
+        return output::print(&text);
+    }
     for timeline in data["timelines"].as_array().into_iter().flatten() {
         text.push_str(&who(timeline));
         text.push_str(&format!("  {}\n", output::pairs(&timeline["attributes"])));
     }
     output::print(&text)
+}
+
+/// A line for each timeline: what of it is gone.
+fn put_deleted(deleted: &Value, text: &mut String) {
+    let what = match deleted["removed"].as_bool() {
+        Some(true) => "removed".to_owned(),
+        _ => {
+            let end = |name: &str| deleted["range"][name].as_str().unwrap_or("…").to_owned();
+            format!("deleted from {} to {}", end("start"), end("end"))
+        }
+    };
+    for id in deleted["timelines"].as_array().into_iter().flatten() {
+        text.push_str(&format!("{}  {what}\n", output::cell(id)));
+    }
 }
 
 /// A line for each point: when, who, what.

@@ -2,11 +2,11 @@
 
 use tideline_engine::watch::{WatchCursor, WatchEvents, WatchPart, WatchRequest, Watcher};
 use tideline_engine::{Engine, ErrorKind, Table, TimelineSelector};
-use tideline_model::{ColumnData, TableName, TableSpec};
+use tideline_model::{ColumnData, TableName, TableSpec, TimeRange};
 use tideline_search_index::{Condition, Subject, Test};
 use tideline_timeline_catalog::AttributeValue;
 
-use crate::support::{Fixture, found, set_owner, write};
+use crate::support::{Fixture, found, host, set_owner, write};
 
 fn request(condition: Condition) -> WatchRequest {
     WatchRequest {
@@ -14,6 +14,7 @@ fn request(condition: Condition) -> WatchRequest {
         fields: Vec::new(),
         tell_points: true,
         tell_timelines: false,
+        tell_deletes: false,
         from: None,
     }
 }
@@ -46,6 +47,17 @@ fn told(watcher: &mut Watcher, engine: &Engine) -> Vec<(String, WatchCursor)> {
                     let attributes: Vec<&String> = timeline.attributes.keys().collect();
                     (format!("{} has {attributes:?}", timeline.tags[0].1), cursor)
                 })),
+                WatchEvents::Deleted(deleted) => {
+                    let what = if deleted.is_removed { "removed" } else { "deleted" };
+                    let range = deleted.range;
+                    told.extend(deleted.timelines.iter().map(|id| {
+                        let text = match deleted.is_removed {
+                            true => format!("{id} {what}"),
+                            false => format!("{id} {what} {}..{}", range.start, range.end),
+                        };
+                        (text, cursor)
+                    }));
+                }
             }
         }
     }
@@ -207,6 +219,92 @@ fn what_cannot_be_told_is_refused_by_name() {
         watcher.step(&engine).expect_err("dropped").kind(),
         ErrorKind::NotFound
     );
+}
+
+#[test]
+fn deletes_are_told_with_the_timelines_that_meet_the_condition_also_after_a_restart() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let of_default = table(&engine);
+    write(
+        &engine,
+        &of_default,
+        "m,host=a f=1 1\nm,host=b f=1 1\nm,host=c f=1 1\n",
+    );
+    let all = found(&engine, &of_default, Condition::All);
+    let id = |host: &str| all[host].id;
+    let wanted = WatchRequest {
+        tell_deletes: true,
+        ..request(Condition::tag("host", "a"))
+    };
+    let watcher = engine.watch(&of_default, wanted.clone()).expect("a watch");
+    let begin = watcher.cursor();
+    let range = TimeRange::new(1, 5);
+    let every = TimelineSelector::Condition(Condition::All);
+    engine.delete_points(&of_default, &every, range).expect("deleted");
+    write(&engine, &of_default, "m,host=a f=2 2\n");
+    engine
+        .delete_points(&of_default, &host("b"), range)
+        .expect("deleted");
+    engine.delete_timelines(&of_default, &host("c")).expect("removed");
+    let expected = [
+        format!("{} deleted 1..5", id("a")),
+        // It cannot be asked any more whether it was one of them.
+        format!("{} deleted 1..5", id("c")),
+        "a 2 f=2".to_owned(),
+        format!("{} removed", id("c")),
+    ];
+    let ask = |engine: &Engine, request: WatchRequest| {
+        let mut watcher = engine.watch(&table(engine), request).expect("a watch");
+        told(&mut watcher, engine)
+    };
+    let from = |cursor| WatchRequest {
+        from: Some(cursor),
+        ..wanted.clone()
+    };
+    let first = ask(&engine, from(begin));
+    assert_eq!(texts(&first), expected);
+    drop(engine);
+    let engine = fixture.open();
+    assert_eq!(texts(&ask(&engine, from(begin))), expected);
+    assert_eq!(texts(&ask(&engine, from(first[1].1))), expected[2..]);
+    let not_asked = WatchRequest {
+        tell_deletes: false,
+        ..from(begin)
+    };
+    assert_eq!(texts(&ask(&engine, not_asked)), expected[2..3]);
+}
+
+#[test]
+fn a_delete_of_very_many_timelines_is_told_to_its_end_from_any_cursor_on() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = table(&engine);
+    let lines: String = (0..12_000)
+        .map(|host| format!("m,host=h{host} f=1 1\n"))
+        .collect();
+    write(&engine, &table, &lines);
+    let wanted = WatchRequest {
+        tell_deletes: true,
+        ..request(Condition::All)
+    };
+    let mut watcher = engine.watch(&table, wanted.clone()).expect("a watch");
+    let every = TimelineSelector::Condition(Condition::All);
+    engine
+        .delete_points(&table, &every, TimeRange::new(0, 9))
+        .expect("deleted");
+    let all = told(&mut watcher, &engine);
+    assert_eq!(all.len(), 12_000);
+    let middle = all[7_000].1;
+    let behind = all.iter().skip_while(|(_, cursor)| *cursor != middle);
+    let behind = behind.skip_while(|(_, cursor)| *cursor == middle).count();
+    assert!(behind > 3_000, "{behind}");
+    let resumed = WatchRequest {
+        from: Some(middle),
+        ..wanted
+    };
+    let mut resumed = engine.watch(&table, resumed).expect("a watch");
+    assert_eq!(told(&mut resumed, &engine).len(), behind);
 }
 
 #[test]

@@ -50,19 +50,21 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Watch a table
 ///
-/// New points of any set of timelines, and timelines that are new or edited, as server-sent events while they are
+/// New points of any set of timelines, timelines that are new or edited, and deletes, as server-sent events while they are
 /// acknowledged. Events:
 ///
 /// * `ready` first: where the watch begins (`WatchReady`).
 /// * `points` (`WatchPoints`): new points by timeline. A point that is written again is told again.
 /// * `timelines` (`WatchTimelines`): timelines that were introduced or whose attributes were edited, as they are now. One may
 ///   be told twice.
+/// * `deleted` (`WatchDeleted`): points that were deleted, by timeline ids and range; of what was removed with its timelines,
+///   also ids that the condition cannot be asked of any more. Points that a policy hides are not told.
 /// * `failed` last (`ErrorBody`): the watch cannot go on, for instance because the client took events so slowly that what
 ///   followed is not kept any more.
 ///
 /// Each event has an `id`. Given as `from`, or as the header `Last-Event-ID`, it goes on right behind that event: nothing is
 /// missed and no point told twice, also across a restart of the service. The newest writes are kept for it
-/// in memory (16 MiB); an older `id` is refused with 410. Deletes are not told.
+/// in memory (16 MiB); an older `id` is refused with 410.
 ///
 /// To mirror a table: watch, query everything once `ready` is there, then apply the events: those that were in the
 /// answer already say the same again.
@@ -119,8 +121,9 @@ fn from_address(query: WatchQuery) -> Result<WatchRequest> {
     let kind = |name: String| match name.as_str() {
         "points" => Ok(WatchKind::Points),
         "timelines" => Ok(WatchKind::Timelines),
+        "deletes" => Ok(WatchKind::Deletes),
         _ => Err(Failure::invalid(format!(
-            "{name:?} cannot be told; points and timelines can"
+            "{name:?} cannot be told; points, timelines and deletes can"
         ))),
     };
     let selector = |json: String| {
@@ -205,6 +208,7 @@ fn to_engine(app: &App, request: WatchRequest, last_event: Option<&str>) -> Resu
         timelines: selector.transpose()?.unwrap_or(everything),
         tell_points: tells(WatchKind::Points),
         tell_timelines: tells(WatchKind::Timelines),
+        tell_deletes: tells(WatchKind::Deletes),
         fields: request.fields,
         from,
     })

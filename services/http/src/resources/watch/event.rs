@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use tideline_engine::watch::{WatchCursor, WatchEvents, WatchPart, WatchedSeries};
+use tideline_engine::watch::{WatchCursor, WatchEvents, WatchPart, WatchedDelete, WatchedSeries};
 use tideline_openapi::ErrorBody;
 use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_openapi::watch::{WatchReady, WatchTimelines};
@@ -53,8 +53,36 @@ impl EventText {
                 let timelines = found.iter().cloned().map(timelines::view).collect();
                 put_plain(&WatchTimelines { timelines }, &mut out);
             }
+            WatchEvents::Deleted(deleted) => {
+                put_head(Some(part.cursor), "deleted", &mut out);
+                self.put_deleted(deleted, &mut out);
+            }
         }
         out
+    }
+
+    /// Ends of the range that are open are left out, and all of it where a timeline without points was removed.
+    fn put_deleted(self, deleted: &WatchedDelete, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"timelines\":[");
+        for (at, id) in deleted.timelines.iter().enumerate() {
+            let _ = write!(out, "{}\"{id}\"", if at > 0 { "," } else { "" });
+        }
+        let _ = write!(out, "],\"removed\":{}", deleted.is_removed);
+        if deleted.range.is_empty() {
+            out.extend_from_slice(b"}\n\n");
+            return;
+        }
+        out.extend_from_slice(b",\"range\":{");
+        let ends = [
+            ("start", deleted.range.start, i64::MIN),
+            ("end", deleted.range.end, i64::MAX),
+        ];
+        let said = ends.into_iter().filter(|(_, at, open)| at != open);
+        for (place, (name, at, _)) in said.enumerate() {
+            let _ = write!(out, "{}\"{name}\":", if place > 0 { "," } else { "" });
+            put_json_time(at, self.times, out);
+        }
+        out.extend_from_slice(b"}}\n\n");
     }
 
     /// The last event. It has no id: whoever comes back goes on behind the one before.
