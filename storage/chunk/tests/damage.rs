@@ -20,9 +20,13 @@ fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// Calls everything that reads.
+/// Calls everything that reads, also of what nobody has checked.
 fn read_all(bytes: &[u8]) {
-    let Ok(chunk) = Chunk::open(bytes) else { return };
+    let opened = [Chunk::open(bytes), Chunk::open_trusted(bytes)];
+    opened.iter().flatten().for_each(read_chunk);
+}
+
+fn read_chunk(chunk: &Chunk<'_>) {
     let rows = chunk.rows();
     let _ = (chunk.first_timestamp(), chunk.last_timestamp(), chunk.values());
     let middle = chunk.row_range(TimeRange::new(chunk.timestamps().get(rows / 2), i64::MAX));

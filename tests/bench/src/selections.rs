@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tideline_fleet::{FIELDS, Random};
 
 use crate::question::{Ask, QUERY, Questions, TOLERANCE, ask, instant, list};
@@ -21,13 +21,9 @@ impl<'a> Questions<'a> {
     pub(crate) fn high_values(&self, random: &mut Random) -> Ask<'a> {
         let field = random.index(FIELDS.len());
         let steps = self.last_hours();
-        let body = json!({
-            "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
-            "fields": [FIELDS[field]],
-            "range": self.range(&steps),
-            "where": {"field": FIELDS[field], "gt": BOUND},
-            "times": "nanos",
-        });
+        let mut body = self.of_all_hosts(field, &steps);
+        body["where"] = json!({"field": FIELDS[field], "gt": BOUND});
+        body["times"] = json!("nanos");
         let (set, truth) = (self.set(), self.truth());
         let hosts: HashMap<String, usize> = self.hostnames().into_iter().zip(0..).collect();
         let counts = steps.flat_map(|step| (0..hosts.len()).map(move |host| (step, host)));
@@ -61,12 +57,9 @@ impl<'a> Questions<'a> {
     pub(crate) fn top_hosts(&self, random: &mut Random) -> Ask<'a> {
         let field = random.index(FIELDS.len());
         let steps = self.last_hours();
-        let body = json!({
-            "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
-            "fields": [FIELDS[field]],
-            "range": self.range(&steps),
-            "aggregate": {"functions": ["mean"], "group_by": ["hostname"], "rank": {"by": "mean", "limit": TOP}},
-        });
+        let mut body = self.of_all_hosts(field, &steps);
+        let rank = json!({"by": "mean", "limit": TOP});
+        body["aggregate"] = json!({"functions": ["mean"], "group_by": ["hostname"], "rank": rank});
         let truth = self.truth();
         let means = self.hostnames().into_iter().zip(0..);
         let mut means: Vec<(String, f64)> = means
@@ -91,6 +84,15 @@ impl<'a> Questions<'a> {
         })
     }
 
+    /// What both ask about: one field of all hosts in some steps.
+    fn of_all_hosts(&self, field: usize, steps: &Range<usize>) -> Value {
+        json!({
+            "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
+            "fields": [FIELDS[field]],
+            "range": self.range(steps),
+        })
+    }
+
     fn last_hours(&self) -> Range<usize> {
         let steps = self.set().steps as usize;
         steps.saturating_sub(HOURS * STEPS_AN_HOUR)..steps
@@ -99,8 +101,6 @@ impl<'a> Questions<'a> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
     use crate::set::{Kind, Scale, Set};
     use crate::truth::Truth;

@@ -7,6 +7,7 @@ mod batch;
 mod columnar;
 mod csv;
 mod explain;
+mod flat;
 mod format;
 mod json;
 mod ndjson;

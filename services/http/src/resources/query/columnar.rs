@@ -6,6 +6,7 @@ use tideline_columnar::{Cell, ColumnType, ColumnarWriter, Form};
 use tideline_model::ValueType;
 use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
 
+use super::flat::FlatColumns;
 use super::format::{FormatSink, Options, flat_column, flat_tag, put_summary};
 
 /// Where the answer goes.
@@ -19,11 +20,9 @@ pub(super) struct ColumnarAnswer<'w> {
     out: Option<Out<'w>>,
     /// From then on.
     writer: Option<ColumnarWriter<Out<'w>>>,
-    header: Header,
+    columns: FlatColumns,
     /// The texts that the rows of the open series begin with; `None` = a tag that it has not.
     texts: Vec<Option<String>>,
-    /// For each column of the answer, its place in the rows of the open series.
-    places: Vec<Option<usize>>,
 }
 
 impl<'w> ColumnarAnswer<'w> {
@@ -33,9 +32,8 @@ impl<'w> ColumnarAnswer<'w> {
             options,
             out: Some(out),
             writer: None,
-            header: Header::default(),
+            columns: FlatColumns::default(),
             texts: Vec::new(),
-            places: Vec::new(),
         }
     }
 }
@@ -50,7 +48,7 @@ impl AnswerSink for ColumnarAnswer<'_> {
     }
 
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
-        self.header = header.clone();
+        self.columns.begin(header);
         let text = |name: &str| (name.to_owned(), ColumnType::Value(ValueType::String));
         let mut columns = Vec::new();
         if header.is_by_timeline {
@@ -72,23 +70,13 @@ impl AnswerSink for ColumnarAnswer<'_> {
 
     fn series(&mut self, series: &Series<'_>) -> Result<(), SinkClosed> {
         self.texts.clear();
-        if self.header.is_by_timeline {
+        if self.columns.header.is_by_timeline {
             self.texts.push(series.id.map(|id| id.to_string()));
         }
         self.texts.push(Some(series.measurement.to_owned()));
-        for tag in &self.header.tags {
-            // A missing tag equals the empty text.
-            let value = series
-                .tags
-                .iter()
-                .find(|(key, value)| key == tag && !value.is_empty());
-            self.texts.push(value.map(|(_, value)| value.clone()));
-        }
-        self.places.clear();
-        self.places.resize(self.header.columns.len(), None);
-        for (place, column) in series.columns.iter().enumerate() {
-            self.places[*column] = Some(place);
-        }
+        let tags = self.columns.tags(series);
+        self.texts.extend(tags.map(|value| value.map(str::to_owned)));
+        self.columns.series(series);
         Ok(())
     }
 
@@ -103,12 +91,8 @@ impl AnswerSink for ColumnarAnswer<'_> {
         } else {
             Cell::Time(time)
         };
-        let places = self.places.iter();
-        let values = places.map(|place| {
-            place
-                .and_then(|place| values[place])
-                .map_or(Cell::Null, Cell::Value)
-        });
+        let values = self.columns.cells(values);
+        let values = values.map(|value| value.map_or(Cell::Null, Cell::Value));
         let writer = self.writer.as_mut().ok_or(SinkClosed)?;
         writer
             .row(texts.chain([time]).chain(values))

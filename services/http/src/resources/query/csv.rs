@@ -4,17 +4,16 @@ use std::io::{self, Write};
 
 use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
 
+use super::flat::FlatColumns;
 use super::format::{FormatSink, Options, flat_column, flat_tag, hand_on, put_plain_time, put_plain_value};
 
 /// Writes every row in the columns of the whole answer. What is absent is an empty cell, an empty text is `""`.
 pub(super) struct CsvAnswer<'w> {
     out: &'w mut (dyn Write + Send),
     options: Options,
-    header: Header,
+    columns: FlatColumns,
     /// What every row of the open series begins with, up to its time.
     prefix: Vec<u8>,
-    /// For each column of the answer, its place in the rows of the open series.
-    places: Vec<Option<usize>>,
     text: Vec<u8>,
 }
 
@@ -23,9 +22,8 @@ impl<'w> CsvAnswer<'w> {
         Self {
             out,
             options,
-            header: Header::default(),
+            columns: FlatColumns::default(),
             prefix: Vec::new(),
-            places: Vec::new(),
             text: Vec::new(),
         }
     }
@@ -37,7 +35,7 @@ impl AnswerSink for CsvAnswer<'_> {
     }
 
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
-        self.header = header.clone();
+        self.columns.begin(header);
         let text = &mut self.text;
         text.extend_from_slice(if header.is_by_timeline {
             b"id,measurement"
@@ -65,23 +63,14 @@ impl AnswerSink for CsvAnswer<'_> {
             let _ = write!(prefix, "{id},");
         }
         put_text(series.measurement, prefix);
-        for tag in &self.header.tags {
+        for value in self.columns.tags(series) {
             prefix.push(b',');
-            // A missing tag equals the empty text, so there is nothing to tell apart.
-            let value = series
-                .tags
-                .iter()
-                .find(|(key, value)| key == tag && !value.is_empty());
-            if let Some((_, value)) = value {
+            if let Some(value) = value {
                 put_text(value, prefix);
             }
         }
         prefix.push(b',');
-        self.places.clear();
-        self.places.resize(self.header.columns.len(), None);
-        for (place, column) in series.columns.iter().enumerate() {
-            self.places[*column] = Some(place);
-        }
+        self.columns.series(series);
         Ok(())
     }
 
@@ -89,9 +78,9 @@ impl AnswerSink for CsvAnswer<'_> {
         let text = &mut self.text;
         text.extend_from_slice(&self.prefix);
         put_plain_time(time, self.options.times, text);
-        for place in &self.places {
+        for value in self.columns.cells(values) {
             text.push(b',');
-            match place.and_then(|place| values[place]) {
+            match value {
                 Some(ValueRef::String(value)) => put_text(value, text),
                 Some(value) => put_plain_value(value, text),
                 None => {}
