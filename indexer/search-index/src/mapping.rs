@@ -124,7 +124,7 @@ impl Documents {
         });
         for (key, value) in entry.tags() {
             self.add(&mut document, KIND_TAG, |token| {
-                token.value_of(key, &[value.as_bytes()])
+                token.value_of(key, &[value.as_bytes()]);
             });
             self.add_words(&mut document, Keyed::Tag(key), value);
         }
@@ -229,7 +229,7 @@ impl Token {
             AttributeValue::Texts(_) | AttributeValue::Numbers(_) => return None,
         };
         Some(Self::of(table, KIND_ATTRIBUTE, |token| {
-            token.typed_value_of(key, typed)
+            token.typed_value_of(key, typed);
         }))
     }
 
