@@ -50,7 +50,7 @@ pub(crate) struct ListArguments {
     /// Only in this state
     #[arg(long, value_parser = ["planned", "running", "paused", "done", "failed", "cancelled"])]
     state: Option<String>,
-    /// Only of this kind: seal, fold, migrate, expire, purge or clean_catalog
+    /// Only of this kind: seal, fold, migrate, expire, purge, clean_catalog or set_attributes
     #[arg(long)]
     kind: Option<String>,
     /// Most jobs
