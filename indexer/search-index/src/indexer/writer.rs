@@ -40,8 +40,13 @@ impl OpenIndex {
         if !index.validate_checksum()?.is_empty() {
             return Err(unsound("wrong checksum"));
         }
-        let payload = index.load_metas()?.payload.unwrap_or_default();
-        let positions = positions::decode(&payload).ok_or_else(|| unsound("unreadable positions"))?;
+        let meta = index.load_metas()?;
+        let positions = match meta.payload {
+            // Made, and closed before its first commit.
+            None if meta.segments.is_empty() => Positions::new(),
+            payload => positions::decode(&payload.unwrap_or_default())
+                .ok_or_else(|| unsound("unreadable positions"))?,
+        };
         Ok((Self::over(index, fields)?, positions))
     }
 
