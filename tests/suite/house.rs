@@ -87,7 +87,12 @@ fn engines_and_http_stay_in_their_rooms() {
         ("utoipa", &["services/http", "openapi"][..]),
         ("tantivy", &["indexer/search-index"][..]),
         ("arrow-array", &["services/columnar", "services/cli"][..]),
-        ("parquet", &["services/columnar", "services/cli"][..]),
+        (
+            "parquet",
+            &["storage/archive", "services/columnar", "services/cli"][..],
+        ),
+        ("object_store", &["storage/archive"][..]),
+        ("reqwest", &["storage/archive"][..]),
         ("fjall", &["storage/backend-fjall"][..]),
         ("tideline-backend-fjall", &["services/server"][..]),
         ("tideline-http", &["services/server"][..]),

@@ -1,5 +1,7 @@
 //! The unpacked form of a chunk: what seals, merges and reads exchange.
 
+use std::ops::Range;
+
 use tideline_model::{ColumnData, FieldId};
 
 use crate::ChunkError;
@@ -53,6 +55,35 @@ impl Run {
         self.columns.iter().map(|column| column.values.len()).sum()
     }
 
+    /// Some of its rows. Columns without a value in them are left out.
+    #[must_use]
+    pub fn slice(&self, rows: Range<usize>) -> Self {
+        if rows == (0..self.rows()) {
+            return self.clone();
+        }
+        let columns = self.columns.iter().filter_map(|column| {
+            let values = column.presence.rank(rows.start)..column.presence.rank(rows.end);
+            if values.is_empty() {
+                return None;
+            }
+            let presence = match &column.presence {
+                Presence::Some(bitmap) if values.len() < rows.len() => {
+                    Presence::Some(rows.clone().map(|row| bitmap.get(row)).collect())
+                }
+                _ => Presence::All,
+            };
+            Some(RunColumn {
+                field: column.field,
+                presence,
+                values: part(&column.values, values),
+            })
+        });
+        Self {
+            columns: columns.collect(),
+            timestamps: self.timestamps[rows.clone()].to_vec(),
+        }
+    }
+
     /// Checks what the encoder relies on: sizes, order and lengths. Costs one pass over the timestamps.
     pub fn check(&self) -> Result<(), ChunkError> {
         let rows = self.rows();
@@ -88,5 +119,16 @@ impl Run {
             }
         }
         Ok(())
+    }
+}
+
+/// Values one after another.
+fn part(values: &ColumnData, range: Range<usize>) -> ColumnData {
+    match values {
+        ColumnData::Float(values) => ColumnData::Float(values[range].to_vec()),
+        ColumnData::Signed(values) => ColumnData::Signed(values[range].to_vec()),
+        ColumnData::Unsigned(values) => ColumnData::Unsigned(values[range].to_vec()),
+        ColumnData::Boolean(values) => ColumnData::Boolean(values[range].to_vec()),
+        ColumnData::String(_) => values.pick(range),
     }
 }

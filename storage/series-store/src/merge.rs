@@ -255,32 +255,7 @@ fn append_presence(presence: &mut Presence, rows: usize, next: &Presence, more: 
 
 /// Some rows of a run. Columns without a value in them are left out.
 pub(crate) fn slice(run: &Run, rows: Range<usize>) -> Run {
-    if rows == (0..run.rows()) {
-        return run.clone();
-    }
-    let columns = run.columns.iter().filter_map(|column| {
-        let values = column.presence.rank(rows.start)..column.presence.rank(rows.end);
-        if values.is_empty() {
-            return None;
-        }
-        let mut taken = ColumnData::new(column.values.value_type());
-        extend(&mut taken, &column.values, values.clone());
-        let presence = match &column.presence {
-            Presence::Some(bitmap) if values.len() < rows.len() => {
-                Presence::Some(rows.clone().map(|row| bitmap.get(row)).collect())
-            }
-            _ => Presence::All,
-        };
-        Some(RunColumn {
-            field: column.field,
-            presence,
-            values: taken,
-        })
-    });
-    Run {
-        columns: columns.collect(),
-        timestamps: run.timestamps[rows.clone()].to_vec(),
-    }
+    run.slice(rows)
 }
 
 /// The value of a row; `None` where it has none.

@@ -1,0 +1,53 @@
+//! What is kept about the files of a segment: in the manifest, and beside the files.
+
+use serde::{Deserialize, Serialize};
+
+/// The files of one segment: everything that is needed to read and to check them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveCopy {
+    /// The target, as the table's policy names it.
+    pub target: String,
+    /// Files of points, in the order that extents count in.
+    pub files: Vec<ArchiveFile>,
+    /// The file that says where each timeline is, and what it is.
+    pub timelines: ArchiveFile,
+    /// The name of the object that describes all of this; empty until it is written.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sidecar: String,
+}
+
+/// One file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveFile {
+    /// The name of the object below the target.
+    pub key: String,
+    /// Its size.
+    pub bytes: u64,
+    /// SHA-256 of its bytes, in hexadecimal.
+    pub sha256: String,
+    /// Where in it begins what readers need first: page indexes and footer.
+    pub index_from: u64,
+    /// Its rows.
+    pub rows: u64,
+    /// The first instant in it.
+    pub first: i64,
+    /// The last instant in it.
+    pub last: i64,
+    /// Whether small measurements share it: a row for each value.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
+}
+
+impl ArchiveCopy {
+    /// The names of all its objects.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let files = self.files.iter().map(|file| file.key.as_str());
+        let own = [self.timelines.key.as_str(), self.sidecar.as_str()];
+        files.chain(own).filter(|key| !key.is_empty())
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum::<u64>() + self.timelines.bytes
+    }
+}

@@ -1,0 +1,99 @@
+//! The file of timelines of a segment: where each one is, and what it is.
+//!
+//! The local store has the same places as extents, and the catalog the same identities. This file is what both are made
+//! again from where they are lost, and what tells other tools which timeline an id is.
+
+use std::path::Path;
+
+use parquet::basic::Repetition;
+
+use crate::copy::ArchiveFile;
+use crate::error::Result;
+use crate::file::buffer::Buffer;
+use crate::file::columns;
+use crate::file::writer::{FileWriter, FinishedFile};
+use crate::spool::Extents;
+use crate::write::{People, SegmentPlace};
+
+/// The names of its columns of integers, in their order.
+pub(crate) const NUMBERS: [&str; 7] = [
+    "file",
+    "row",
+    "rows",
+    "points",
+    "values",
+    "lowest_sequence",
+    "highest_sequence",
+];
+
+/// Writes the file.
+pub(crate) fn write_timelines(
+    directory: &Path,
+    place: &SegmentPlace,
+    files: &[ArchiveFile],
+    extents: &mut Extents,
+    people: &dyn People,
+) -> Result<FinishedFile> {
+    let format = columns::format;
+    let mut leaves = vec![
+        columns::id(columns::TIMELINE).map_err(format)?,
+        columns::time("first").map_err(format)?,
+        columns::time("last").map_err(format)?,
+    ];
+    let mut buffers = vec![
+        Buffer::ids(),
+        Buffer::Integers(Vec::new()),
+        Buffer::Integers(Vec::new()),
+    ];
+    for name in NUMBERS {
+        leaves.push(columns::integer(name).map_err(format)?);
+        buffers.push(Buffer::Integers(Vec::new()));
+    }
+    leaves.push(columns::text("object", Repetition::REQUIRED).map_err(format)?);
+    leaves.push(columns::text("measurement", Repetition::OPTIONAL).map_err(format)?);
+    leaves.push(columns::map("tags")?);
+    leaves.push(columns::text("attributes", Repetition::OPTIONAL).map_err(format)?);
+    buffers.extend([
+        Buffer::required_texts(),
+        Buffer::texts(),
+        Buffer::maps(),
+        Buffer::texts(),
+    ]);
+    let notes = vec![
+        ("tideline.format".into(), crate::FORMAT.to_string()),
+        ("tideline.table".into(), place.table.to_string()),
+        ("tideline.segment".into(), place.segment.to_string()),
+    ];
+    let schema = columns::root(leaves)?;
+    let mut file = FileWriter::new(directory, &schema, buffers, &[0, 1], &[], notes)?;
+    for next in extents {
+        let (id, extent) = next?;
+        let who = people.identity(id);
+        let object = files
+            .get(extent.file as usize)
+            .map_or("", |file| file.key.as_str());
+        let numbers = [
+            i64::from(extent.file),
+            extent.row as i64,
+            i64::from(extent.rows),
+            i64::from(extent.points),
+            i64::from(extent.values),
+            extent.sequences.lowest.0 as i64,
+            extent.sequences.highest.0 as i64,
+        ];
+        let buffers = file.buffers();
+        buffers[0].push_id(id, 1);
+        buffers[1].push_integers(&[extent.first]);
+        buffers[2].push_integers(&[extent.last]);
+        for (buffer, number) in buffers[3..].iter_mut().zip(numbers) {
+            buffer.push_integers(&[number]);
+        }
+        let texts = &mut buffers[3 + NUMBERS.len()..];
+        texts[0].push_text(Some(object), 1);
+        texts[1].push_text(who.as_deref().map(|who| who.measurement()), 1);
+        texts[2].push_map(who.as_deref().map_or(&[][..], |who| who.tags()), 1);
+        texts[3].push_text(people.attributes(id).as_deref(), 1);
+        file.pushed(1)?;
+    }
+    file.finish()
+}

@@ -1,0 +1,156 @@
+//! Where a run of one timeline lies in the files of a segment.
+//!
+//! An extent is what the local store keeps instead of a chunk: about twenty bytes for each run of up to some
+//! thousand points. So finding a timeline in the archive costs no request, and what files hold is known while their
+//! target is not.
+//!
+//! ```text
+//! format    1 byte    1
+//! first     8 bytes   first instant, little-endian
+//! file      varint    place in the list of the segment's files
+//! row       varint    its first row in that file
+//! rows      varint    its rows there
+//! span      varint    last instant − first instant
+//! points    varint
+//! values    varint
+//! lowest    varint    lowest sequence of its points in the journal
+//! more      varint    highest − lowest
+//! ```
+
+use tideline_chunk::SequenceSpan;
+use tideline_model::SequenceNumber;
+
+use crate::error::{ArchiveError, Result};
+
+/// A run of one timeline in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Place in [`ArchiveCopy::files`](crate::ArchiveCopy::files).
+    pub file: u32,
+    /// Its first row in the file.
+    pub row: u64,
+    /// Its rows in the file: points, or in a shared file values.
+    pub rows: u32,
+    /// First instant.
+    pub first: i64,
+    /// Last instant.
+    pub last: i64,
+    /// Points.
+    pub points: u32,
+    /// Field values.
+    pub values: u32,
+    /// The writes that they come from.
+    pub sequences: SequenceSpan,
+}
+
+const FORMAT: u8 = 1;
+
+impl Extent {
+    /// Appends the stored form.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(FORMAT);
+        out.extend_from_slice(&self.first.to_le_bytes());
+        let span = self.last.wrapping_sub(self.first) as u64;
+        let SequenceSpan { lowest, highest } = self.sequences;
+        for number in [
+            u64::from(self.file),
+            self.row,
+            u64::from(self.rows),
+            span,
+            u64::from(self.points),
+            u64::from(self.values),
+            lowest.0,
+            highest.0 - lowest.0,
+        ] {
+            put_varint(number, out);
+        }
+    }
+
+    /// Reads the stored form.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let damaged = || ArchiveError::format("an extent", "it is damaged");
+        let (format, rest) = bytes.split_first().ok_or_else(damaged)?;
+        if *format != FORMAT {
+            return Err(ArchiveError::format(
+                "an extent",
+                format!("format {format} is not known to this build"),
+            ));
+        }
+        let (first, mut rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let first = i64::from_le_bytes(*first);
+        let mut next = || take_varint(&mut rest).ok_or_else(damaged);
+        let small = |number: u64| u32::try_from(number).map_err(|_| damaged());
+        let file = small(next()?)?;
+        let row = next()?;
+        let rows = small(next()?)?;
+        let last = first.checked_add_unsigned(next()?).ok_or_else(damaged)?;
+        let (points, values) = (small(next()?)?, small(next()?)?);
+        let lowest = next()?;
+        let highest = lowest.checked_add(next()?).ok_or_else(damaged)?;
+        Ok(Self {
+            file,
+            row,
+            rows,
+            first,
+            last,
+            points,
+            values,
+            sequences: SequenceSpan {
+                lowest: SequenceNumber(lowest),
+                highest: SequenceNumber(highest),
+            },
+        })
+    }
+}
+
+fn put_varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extent_reads_back_and_damage_is_noticed() {
+        let extent = Extent {
+            file: 3,
+            row: 1 << 40,
+            rows: 8_640,
+            first: i64::MIN + 2,
+            last: i64::MAX - 1,
+            points: 8_640,
+            values: u32::MAX,
+            sequences: SequenceSpan {
+                lowest: SequenceNumber(5),
+                highest: SequenceNumber(u64::MAX),
+            },
+        };
+        let mut bytes = Vec::new();
+        extent.encode(&mut bytes);
+        assert_eq!(Extent::decode(&bytes).expect("just written"), extent);
+        for end in 0..bytes.len() {
+            assert!(Extent::decode(&bytes[..end]).is_err());
+        }
+        bytes[0] = 2;
+        let error = Extent::decode(&bytes).expect_err("of a later format");
+        assert!(error.to_string().contains("format 2"), "{error}");
+    }
+}

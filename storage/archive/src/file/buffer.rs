@@ -1,0 +1,402 @@
+//! The values of one column until the row group that they belong to is written.
+//!
+//! What repeats over rows (ids, tags) is kept once with a count; numbers are kept as they come, and beside them one
+//! level a row that says whether there is a value.
+
+use bytes::Bytes;
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int64Type,
+};
+use parquet::errors::Result;
+use parquet::file::writer::SerializedColumnWriter;
+use tideline_chunk::{Presence, RunColumn};
+use tideline_model::batch::StringColumn;
+use tideline_model::{ColumnData, TimelineId, ValueType, background};
+
+/// Rows that are handed to the encoder at once.
+const BATCH: usize = 4_096;
+
+/// The values of one column.
+#[derive(Debug)]
+pub(crate) enum Buffer {
+    /// An integer in every row.
+    Integers(Vec<i64>),
+    /// An id in every row: each with its number of rows.
+    Ids(Vec<(TimelineId, usize)>),
+    /// A text or none in every row: each with its number of rows.
+    Texts(Texts),
+    /// Texts by texts in every row: each with its number of rows.
+    Maps(Maps),
+    /// Numbers in some rows.
+    Floats(Sparse<f64>),
+    /// Integers in some rows; unsigned ones by their bits.
+    Signed(Sparse<i64>),
+    /// Truths in some rows.
+    Booleans(Sparse<bool>),
+}
+
+/// Texts, each with the number of rows that it fills.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    is_required: bool,
+    rows: Vec<(Option<ByteArray>, usize)>,
+    bytes: usize,
+}
+
+/// Pairs of texts, and the number of rows that have them all.
+type MapRows = (Vec<(ByteArray, ByteArray)>, usize);
+
+/// Texts by texts. A map is two columns of a file; they are written one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Maps {
+    rows: Vec<MapRows>,
+    bytes: usize,
+    /// Whether the column of keys was written already.
+    are_keys_written: bool,
+}
+
+/// Values of some rows.
+#[derive(Debug)]
+pub(crate) struct Sparse<T> {
+    values: Vec<T>,
+    /// For each row 1 where it has a value.
+    levels: Vec<i16>,
+}
+
+impl<T> Default for Sparse<T> {
+    fn default() -> Self {
+        Self {
+            values: Vec::new(),
+            levels: Vec::new(),
+        }
+    }
+}
+
+impl<T> Sparse<T> {
+    fn bytes(&self) -> usize {
+        self.values.len() * size_of::<T>() + self.levels.len() * size_of::<i16>()
+    }
+
+    fn absent(&mut self, rows: usize) {
+        self.levels.resize(self.levels.len() + rows, 0);
+    }
+
+    fn present(&mut self, presence: &Presence, rows: usize) {
+        match presence {
+            Presence::All => self.levels.resize(self.levels.len() + rows, 1),
+            Presence::Some(bitmap) => {
+                let start = self.levels.len();
+                self.levels.resize(start + rows, 0);
+                bitmap.iter_ones().for_each(|row| self.levels[start + row] = 1);
+            }
+        }
+    }
+}
+
+impl Buffer {
+    /// A buffer for values of a field.
+    pub(crate) fn of(kind: ValueType) -> Self {
+        match kind {
+            ValueType::Float => Self::Floats(Sparse::default()),
+            ValueType::Signed | ValueType::Unsigned => Self::Signed(Sparse::default()),
+            ValueType::Boolean => Self::Booleans(Sparse::default()),
+            ValueType::String => Self::texts(),
+        }
+    }
+
+    /// A buffer for texts that may be missing.
+    pub(crate) fn texts() -> Self {
+        Self::Texts(Texts::default())
+    }
+
+    /// A buffer for texts of which every row has one.
+    pub(crate) fn required_texts() -> Self {
+        Self::Texts(Texts {
+            is_required: true,
+            ..Texts::default()
+        })
+    }
+
+    /// A buffer for ids.
+    pub(crate) fn ids() -> Self {
+        Self::Ids(Vec::new())
+    }
+
+    /// A buffer for texts by texts.
+    pub(crate) fn maps() -> Self {
+        Self::Maps(Maps::default())
+    }
+
+    /// About the memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Integers(values) => values.len() * size_of::<i64>(),
+            Self::Ids(rows) => rows.len() * size_of::<(TimelineId, usize)>(),
+            Self::Texts(texts) => texts.bytes,
+            Self::Maps(maps) => maps.bytes,
+            Self::Floats(values) => values.bytes(),
+            Self::Signed(values) => values.bytes(),
+            Self::Booleans(values) => values.bytes(),
+        }
+    }
+
+    /// Takes integers of as many rows.
+    pub(crate) fn push_integers(&mut self, more: &[i64]) {
+        if let Self::Integers(values) = self {
+            values.extend_from_slice(more);
+        }
+    }
+
+    /// Takes an id for some rows.
+    pub(crate) fn push_id(&mut self, id: TimelineId, count: usize) {
+        if let Self::Ids(rows) = self {
+            match rows.last_mut() {
+                Some((last, rows)) if *last == id => *rows += count,
+                _ => rows.push((id, count)),
+            }
+        }
+    }
+
+    /// Takes a text, or none, for some rows.
+    pub(crate) fn push_text(&mut self, text: Option<&str>, count: usize) {
+        if let Self::Texts(texts) = self {
+            texts.push(text, count);
+        }
+    }
+
+    /// Takes texts by texts for some rows.
+    pub(crate) fn push_map(&mut self, pairs: &[(String, String)], count: usize) {
+        if let Self::Maps(maps) = self {
+            let array = |text: &String| ByteArray::from(text.as_str());
+            let row: Vec<_> = pairs
+                .iter()
+                .map(|(key, value)| (array(key), array(value)))
+                .collect();
+            maps.bytes += pairs
+                .iter()
+                .map(|(key, value)| key.len() + value.len() + 80)
+                .sum::<usize>()
+                + 48;
+            maps.rows.push((row, count));
+        }
+    }
+
+    /// Takes what a column of a run has, for all rows of the run; the types agree.
+    pub(crate) fn push_column(&mut self, column: &RunColumn, rows: usize) {
+        match (self, &column.values) {
+            (Self::Floats(to), ColumnData::Float(values)) => {
+                to.present(&column.presence, rows);
+                to.values.extend_from_slice(values);
+            }
+            (Self::Signed(to), ColumnData::Signed(values)) => {
+                to.present(&column.presence, rows);
+                to.values.extend_from_slice(values);
+            }
+            (Self::Signed(to), ColumnData::Unsigned(values)) => {
+                to.present(&column.presence, rows);
+                to.values.extend(values.iter().map(|value| *value as i64));
+            }
+            (Self::Booleans(to), ColumnData::Boolean(values)) => {
+                to.present(&column.presence, rows);
+                to.values.extend_from_slice(values);
+            }
+            (Self::Texts(to), ColumnData::String(values)) => to.extend(values, &column.presence, rows),
+            (other, _) => other.push_absent(rows),
+        }
+    }
+
+    /// Takes rows without a value.
+    pub(crate) fn push_absent(&mut self, rows: usize) {
+        match self {
+            Self::Floats(values) => values.absent(rows),
+            Self::Signed(values) => values.absent(rows),
+            Self::Booleans(values) => values.absent(rows),
+            Self::Texts(texts) => texts.push(None, rows),
+            Self::Integers(_) | Self::Ids(_) | Self::Maps(_) => {}
+        }
+    }
+
+    /// Columns of a file that it fills.
+    pub(crate) fn leaves(&self) -> usize {
+        if matches!(self, Self::Maps(_)) { 2 } else { 1 }
+    }
+
+    /// Writes everything as one column of a row group, and is empty again. A map is asked once for each of its columns.
+    pub(crate) fn write(&mut self, to: &mut SerializedColumnWriter<'_>) -> Result<()> {
+        match self {
+            Self::Integers(values) => {
+                let values = std::mem::take(values);
+                for batch in values.chunks(BATCH) {
+                    to.typed::<Int64Type>().write_batch(batch, None, None)?;
+                    background::give_way_after(batch.len());
+                }
+            }
+            Self::Ids(rows) => write_ids(&std::mem::take(rows), to)?,
+            Self::Texts(texts) => {
+                let is_required = texts.is_required;
+                std::mem::replace(
+                    texts,
+                    Texts {
+                        is_required,
+                        ..Texts::default()
+                    },
+                )
+                .write(to)?;
+            }
+            Self::Maps(maps) => maps.write(to)?,
+            Self::Floats(values) => {
+                let values = std::mem::take(values);
+                write_sparse(&values, |values, levels| {
+                    to.typed::<DoubleType>().write_batch(values, Some(levels), None)
+                })?;
+            }
+            Self::Signed(values) => {
+                let values = std::mem::take(values);
+                write_sparse(&values, |values, levels| {
+                    to.typed::<Int64Type>().write_batch(values, Some(levels), None)
+                })?;
+            }
+            Self::Booleans(values) => {
+                let values = std::mem::take(values);
+                write_sparse(&values, |values, levels| {
+                    to.typed::<BoolType>().write_batch(values, Some(levels), None)
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_sparse<T>(column: &Sparse<T>, mut write: impl FnMut(&[T], &[i16]) -> Result<usize>) -> Result<()> {
+    let mut rest = &column.values[..];
+    for levels in column.levels.chunks(BATCH) {
+        let present = levels.iter().filter(|level| **level == 1).count();
+        let (values, later) = rest.split_at(present);
+        write(values, levels)?;
+        rest = later;
+        background::give_way_after(levels.len());
+    }
+    Ok(())
+}
+
+fn write_ids(rows: &[(TimelineId, usize)], to: &mut SerializedColumnWriter<'_>) -> Result<()> {
+    let mut batch: Vec<FixedLenByteArray> = Vec::with_capacity(BATCH);
+    for (id, count) in rows {
+        let id = FixedLenByteArray::from(ByteArray::from(Bytes::copy_from_slice(&id.0)));
+        let mut left = *count;
+        while left > 0 {
+            let taken = left.min(BATCH - batch.len());
+            batch.extend(std::iter::repeat_n(id.clone(), taken));
+            left -= taken;
+            if batch.len() == BATCH {
+                to.typed::<FixedLenByteArrayType>()
+                    .write_batch(&batch, None, None)?;
+                batch.clear();
+                background::give_way_after(BATCH);
+            }
+        }
+    }
+    to.typed::<FixedLenByteArrayType>()
+        .write_batch(&batch, None, None)?;
+    Ok(())
+}
+
+impl Texts {
+    fn push(&mut self, text: Option<&str>, count: usize) {
+        if let Some((last, rows)) = self.rows.last_mut()
+            && last.as_ref().map(ByteArray::data) == text.map(str::as_bytes)
+        {
+            *rows += count;
+            return;
+        }
+        self.bytes += text.map_or(0, str::len) + size_of::<(Option<ByteArray>, usize)>();
+        self.rows.push((text.map(ByteArray::from), count));
+    }
+
+    /// Texts of a run share one allocation.
+    fn extend(&mut self, values: &StringColumn, presence: &Presence, rows: usize) {
+        let mut all = Vec::with_capacity(values.text_bytes());
+        values
+            .iter()
+            .for_each(|text| all.extend_from_slice(text.as_bytes()));
+        let all = Bytes::from(all);
+        self.bytes += all.len() + rows * size_of::<(Option<ByteArray>, usize)>();
+        let (mut at, mut nth) = (0, 0);
+        for row in 0..rows {
+            let text = presence.contains(row).then(|| {
+                let end = at + values.get(nth).len();
+                nth += 1;
+                ByteArray::from(all.slice(std::mem::replace(&mut at, end)..end))
+            });
+            self.rows.push((text, 1));
+        }
+    }
+
+    fn write(self, to: &mut SerializedColumnWriter<'_>) -> Result<()> {
+        let (mut values, mut levels) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+        let mut flush = |values: &mut Vec<ByteArray>, levels: &mut Vec<i16>| {
+            let some = (!self.is_required).then_some(&levels[..]);
+            to.typed::<ByteArrayType>().write_batch(values, some, None)?;
+            background::give_way_after(levels.len());
+            values.clear();
+            levels.clear();
+            Ok::<(), parquet::errors::ParquetError>(())
+        };
+        for (text, count) in self.rows {
+            let mut left = count;
+            while left > 0 {
+                let taken = left.min(BATCH - levels.len());
+                levels.resize(levels.len() + taken, i16::from(text.is_some()));
+                if let Some(text) = &text {
+                    values.extend(std::iter::repeat_n(text.clone(), taken));
+                }
+                left -= taken;
+                if levels.len() == BATCH {
+                    flush(&mut values, &mut levels)?;
+                }
+            }
+        }
+        flush(&mut values, &mut levels)
+    }
+}
+
+impl Maps {
+    fn write(&mut self, to: &mut SerializedColumnWriter<'_>) -> Result<()> {
+        let rows = if self.are_keys_written {
+            std::mem::take(&mut self.rows)
+        } else {
+            self.rows.clone()
+        };
+        let is_key = !self.are_keys_written;
+        self.are_keys_written = is_key;
+        if !is_key {
+            self.bytes = 0;
+        }
+        let mut values = Vec::with_capacity(BATCH);
+        let (mut present, mut repeated) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+        for (pairs, count) in &rows {
+            for _ in 0..*count {
+                if pairs.is_empty() {
+                    present.push(0);
+                    repeated.push(0);
+                }
+                for (nth, (key, value)) in pairs.iter().enumerate() {
+                    values.push(if is_key { key.clone() } else { value.clone() });
+                    present.push(1);
+                    repeated.push(i16::from(nth > 0));
+                }
+                if present.len() >= BATCH {
+                    to.typed::<ByteArrayType>()
+                        .write_batch(&values, Some(&present), Some(&repeated))?;
+                    background::give_way_after(present.len());
+                    values.clear();
+                    present.clear();
+                    repeated.clear();
+                }
+            }
+        }
+        to.typed::<ByteArrayType>()
+            .write_batch(&values, Some(&present), Some(&repeated))
+            .map(drop)
+    }
+}

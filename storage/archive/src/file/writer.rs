@@ -1,0 +1,218 @@
+//! Writes one Parquet file into a temporary file: row groups of buffered columns.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, Encoding, Type as Physical, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{KeyValue, ParquetMetaData, SortingColumn};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{ColumnPath, SchemaDescriptor, TypePtr};
+use tempfile::NamedTempFile;
+
+use super::buffer::Buffer;
+use crate::error::{ArchiveError, Result};
+
+/// Rows of a group at most.
+const GROUP_ROWS_MAX: usize = 512 << 10;
+/// Memory of a group at most.
+const GROUP_BYTES_MAX: usize = 48 << 20;
+/// Encoded bytes of a page, about.
+const PAGE_BYTES: usize = 32 << 10;
+/// Rows of a page at most.
+const PAGE_ROWS: usize = 8_192;
+/// Distinct floats of a column that a dictionary has at most: with more of them their bytes are split instead.
+pub(crate) const DISTINCT_FLOATS_MAX: usize = 4_096;
+/// Bytes of a dictionary of texts and ids at most.
+const TEXTS_DICTIONARY_BYTES: usize = 1 << 20;
+/// Level of zstd.
+const ZSTD: i32 = 3;
+
+/// A Parquet file in the making.
+pub(crate) struct FileWriter {
+    writer: SerializedFileWriter<BufWriter<File>>,
+    file: NamedTempFile,
+    buffers: Vec<Buffer>,
+    /// Rows that wait in the buffers.
+    waiting: usize,
+    /// Rows taken.
+    rows: u64,
+}
+
+/// A file that is complete and synced.
+#[derive(Debug)]
+pub(crate) struct FinishedFile {
+    pub(crate) file: NamedTempFile,
+    pub(crate) metadata: ParquetMetaData,
+    pub(crate) rows: u64,
+}
+
+impl FileWriter {
+    /// A file in the directory for temporary ones. `buffers` are its columns; `sorted` those, by their places in the file,
+    /// that its rows are sorted by; `varied` those that need no dictionary.
+    pub(crate) fn new(
+        directory: &std::path::Path,
+        schema: &TypePtr,
+        buffers: Vec<Buffer>,
+        sorted: &[usize],
+        varied: &[usize],
+        notes: Vec<(String, String)>,
+    ) -> Result<Self> {
+        let file = tempfile::Builder::new()
+            .prefix("archive-")
+            .suffix(".parquet")
+            .tempfile_in(directory)
+            .map_err(ArchiveError::local("making"))?;
+        let handle = file.reopen().map_err(ArchiveError::local("opening"))?;
+        let properties = Arc::new(properties(schema, sorted, varied, notes));
+        let writer = SerializedFileWriter::new(BufWriter::new(handle), Arc::clone(schema), properties);
+        Ok(Self {
+            writer: writer.map_err(failed)?,
+            file,
+            buffers,
+            waiting: 0,
+            rows: 0,
+        })
+    }
+
+    /// The buffers, to push as many rows to each of them, and then to say so.
+    pub(crate) fn buffers(&mut self) -> &mut [Buffer] {
+        &mut self.buffers
+    }
+
+    /// Rows that were pushed to every buffer.
+    pub(crate) fn pushed(&mut self, rows: usize) -> Result<()> {
+        self.waiting += rows;
+        self.rows += rows as u64;
+        if self.waiting >= GROUP_ROWS_MAX || self.bytes_waiting() >= GROUP_BYTES_MAX {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Rows taken so far.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Memory of rows that wait.
+    pub(crate) fn bytes_waiting(&self) -> usize {
+        self.buffers.iter().map(Buffer::bytes).sum()
+    }
+
+    /// Bytes of the file so far.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.writer.bytes_written() as u64
+    }
+
+    /// Writes what waits as a row group.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.waiting) == 0 {
+            return Ok(());
+        }
+        let mut group = self.writer.next_row_group().map_err(failed)?;
+        for buffer in &mut self.buffers {
+            for _ in 0..buffer.leaves() {
+                let column = group.next_column().map_err(failed)?;
+                let mut column = column.expect("there is a buffer for each column, and not more");
+                buffer.write(&mut column).map_err(failed)?;
+                column.close().map_err(failed)?;
+            }
+        }
+        group.close().map(drop).map_err(failed)
+    }
+
+    /// Ends the file.
+    pub(crate) fn finish(mut self) -> Result<FinishedFile> {
+        self.flush()?;
+        let metadata = self.writer.finish().map_err(failed)?;
+        self.writer
+            .inner_mut()
+            .flush()
+            .map_err(ArchiveError::local("writing"))?;
+        let handle = self.file.as_file();
+        handle.sync_all().map_err(ArchiveError::local("syncing"))?;
+        Ok(FinishedFile {
+            file: self.file,
+            metadata,
+            rows: self.rows,
+        })
+    }
+}
+
+impl FinishedFile {
+    /// Where its page indexes begin that readers need: from there on everything is read at once.
+    pub(crate) fn index_from(&self) -> u64 {
+        let columns = self
+            .metadata
+            .row_groups()
+            .iter()
+            .flat_map(|group| group.columns());
+        let offsets = columns.filter_map(|column| column.offset_index_offset());
+        offsets.min().and_then(|at| u64::try_from(at).ok()).unwrap_or(0)
+    }
+}
+
+fn properties(
+    schema: &TypePtr,
+    sorted: &[usize],
+    varied: &[usize],
+    notes: Vec<(String, String)>,
+) -> WriterProperties {
+    let zstd = ZstdLevel::try_new(ZSTD).expect("it is a level");
+    let notes = notes
+        .into_iter()
+        .map(|(key, value)| KeyValue::new(key, value))
+        .collect();
+    let sorted = sorted.iter().map(|column| SortingColumn {
+        column_idx: *column as i32,
+        descending: false,
+        nulls_first: true,
+    });
+    let mut builder = WriterProperties::builder()
+        .set_created_by(format!("tideline {}", env!("CARGO_PKG_VERSION")))
+        .set_compression(Compression::ZSTD(zstd))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_column_index_truncate_length(Some(64))
+        .set_statistics_truncate_length(Some(64))
+        .set_data_page_size_limit(PAGE_BYTES)
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_dictionary_page_size_limit(TEXTS_DICTIONARY_BYTES)
+        .set_max_row_group_row_count(None)
+        .set_sorting_columns(Some(sorted.collect()))
+        .set_key_value_metadata(Some(notes));
+    for (at, column) in SchemaDescriptor::new(Arc::clone(schema))
+        .columns()
+        .iter()
+        .enumerate()
+    {
+        let path: ColumnPath = column.path().clone();
+        builder = match column.physical_type() {
+            Physical::INT64 => builder
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
+            Physical::DOUBLE => builder
+                .set_column_dictionary_enabled(path.clone(), !varied.contains(&at))
+                .set_column_dictionary_page_size_limit(path.clone(), DISTINCT_FLOATS_MAX * size_of::<f64>())
+                .set_column_encoding(path, Encoding::BYTE_STREAM_SPLIT),
+            Physical::BOOLEAN => builder.set_column_dictionary_enabled(path, false),
+            _ => builder,
+        };
+    }
+    builder.build()
+}
+
+fn failed(error: ParquetError) -> ArchiveError {
+    match error {
+        ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
+            Ok(source) => ArchiveError::Local {
+                action: "writing",
+                source: *source,
+            },
+            Err(cause) => ArchiveError::format("a file that is written", cause),
+        },
+        error => ArchiveError::format("a file that is written", error),
+    }
+}

@@ -1,0 +1,129 @@
+//! The names of objects: what lies where in a target. `FORMAT.md` shows the whole tree.
+
+use std::fmt::Write as _;
+
+use chrono::{DateTime, Utc};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tideline_model::TableName;
+use tideline_model::time::NANOS_PER_DAY;
+
+use crate::write::SegmentPlace;
+
+/// What a path may hold as it is.
+const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+/// Longest encoded measurement in a path: names of files end at 255 bytes, and so do some stores' patience.
+const MEASUREMENT_MAX: usize = 160;
+/// Hexadecimal digits of a checksum in a name.
+const DIGITS: usize = 32;
+
+/// A day: days since 1970-01-01, negative before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(pub i64);
+
+impl Day {
+    /// The day of an instant, nanoseconds since the epoch.
+    pub fn of(instant: i64) -> Self {
+        Self(instant.div_euclid(NANOS_PER_DAY))
+    }
+
+    /// The first instant of the next day; `None` behind the last day.
+    pub fn end(self) -> Option<i64> {
+        (self.0 + 1).checked_mul(NANOS_PER_DAY)
+    }
+}
+
+impl std::fmt::Display for Day {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let day: Option<DateTime<Utc>> = DateTime::from_timestamp(self.0 * 86_400, 0);
+        match day {
+            Some(day) => write!(f, "{}", day.format("%Y-%m-%d")),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// The name of a file of one measurement and day.
+pub(crate) fn data_key(place: &SegmentPlace, measurement: &str, day: Day, sha256: &str) -> String {
+    let name = measurement_name(measurement);
+    let (table, stem) = (&place.table, stem(place, sha256));
+    format!("{table}/measurement={name}/day={day}/{stem}.parquet")
+}
+
+/// The name of a file that small measurements of a day share.
+pub(crate) fn shared_key(place: &SegmentPlace, day: Day, sha256: &str) -> String {
+    let (table, stem) = (&place.table, stem(place, sha256));
+    format!("{table}/_shared/day={day}/{stem}.parquet")
+}
+
+/// The name of the file that says where each timeline of a segment is, and what it is.
+pub(crate) fn timelines_key(place: &SegmentPlace, sha256: &str) -> String {
+    format!(
+        "{}/_segments/{}.timelines.parquet",
+        place.table,
+        stem(place, sha256)
+    )
+}
+
+/// The name of the description of a segment.
+pub(crate) fn sidecar_key(place: &SegmentPlace, sha256: &str) -> String {
+    format!("{}/_segments/{}.json", place.table, stem(place, sha256))
+}
+
+/// Who wrote an object, for which segment, and what is in it.
+fn stem(place: &SegmentPlace, sha256: &str) -> String {
+    let SegmentPlace { origin, segment, .. } = place;
+    format!("{origin}-{segment}-{}", &sha256[..DIGITS])
+}
+
+/// Whether an object was written by a database: others may keep theirs in the same place.
+pub fn is_of(key: &str, origin: &str) -> bool {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    name.strip_prefix(origin)
+        .is_some_and(|rest| rest.starts_with('-'))
+}
+
+/// Under what all objects of a table lie.
+pub fn table_prefix(table: &TableName) -> String {
+    format!("{table}/")
+}
+
+fn measurement_name(measurement: &str) -> String {
+    let mut name: String = utf8_percent_encode(measurement, NAME).collect();
+    if name.bytes().all(|byte| byte == b'.') {
+        // "." and ".." mean something else in a path.
+        name = name.replace('.', "%2E");
+    }
+    if name.len() > MEASUREMENT_MAX {
+        let digest = crate::digest::sha256_hex(measurement.as_bytes());
+        name.truncate(MEASUREMENT_MAX - 17);
+        let _infallible = write!(name, "~{}", &digest[..16]);
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_model::SegmentId;
+
+    use super::*;
+
+    #[test]
+    fn names_are_safe_in_paths() {
+        let place = SegmentPlace {
+            origin: "0a1b".into(),
+            table: TableName::new("default").expect("valid"),
+            segment: SegmentId(7),
+            target: String::new(),
+        };
+        let key = data_key(&place, "a/b=c %ü", Day::of(-1), &"0123456789abcdef".repeat(4));
+        assert_eq!(
+            key,
+            "default/measurement=a%2Fb%3Dc%20%25%C3%BC/day=1969-12-31/0a1b-7-0123456789abcdef0123456789abcdef.parquet"
+        );
+        assert!(is_of(&key, "0a1b") && !is_of(&key, "0a1"));
+        assert!(measurement_name("..").starts_with("%2E"));
+        let long = measurement_name(&"é".repeat(400));
+        assert!(long.len() <= MEASUREMENT_MAX && long.contains('~'));
+        assert_eq!(Day::of(i64::MAX - 1).end(), None);
+    }
+}

@@ -1,0 +1,267 @@
+//! The archive: old points as Parquet files on an object store.
+//!
+//! Files are the third home of segments, beside the hot and the cold tier. What is kept of them locally is small: a row in
+//! the manifest that names the files ([`ArchiveCopy`]), and for each run of a timeline the place of its rows
+//! ([`Extent`]). So a question finds its rows without asking the target, and then asks for exactly their pages.
+//!
+//! | module | part |
+//! |---|---|
+//! | [`target`] | object stores as a few blocking verbs: create-only puts, ranged gets, a check of all of them |
+//! | [`layout`] | the names of objects |
+//! | [`extent`], [`copy`] | what is known of files without reading them |
+//! | `file` | the columns of files, and writing them |
+//! | [`write`] | from runs to verified files |
+//! | `read` | from extents to runs |
+//!
+//! It knows no HTTP interface, no search, no catalog: who timelines are comes through [`People`], what fields are called
+//! through [`Fields`] and [`FieldNames`].
+#![doc = include_str!("../FORMAT.md")]
+
+pub mod copy;
+mod digest;
+mod directory;
+mod error;
+pub mod extent;
+mod file;
+pub mod layout;
+mod read;
+mod send;
+mod spool;
+pub mod target;
+pub mod write;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tideline_model::{FieldId, TableName};
+
+pub use copy::{ArchiveCopy, ArchiveFile};
+pub use digest::new_origin;
+pub use error::{ArchiveError, Result, TargetFault};
+pub use extent::Extent;
+pub use file::columns::{Shape, ShapeField};
+pub use read::{FieldNames, SegmentReader};
+pub use spool::Extents;
+pub use target::{CheckStep, Listed, Target, TargetCheck, TargetOptions, TargetTraffic};
+pub use write::{ArchiveWriter, Fields, People, SegmentPlace, WrittenSegment};
+
+use crate::read::footers::Footers;
+use crate::target::Requests;
+
+/// The format of files and of what describes them.
+pub const FORMAT: u32 = 1;
+
+/// What can be set about the archive.
+#[derive(Debug, Clone)]
+pub struct ArchiveSettings {
+    /// Where files are made before they are sent; what an earlier process left there is removed.
+    pub temporary: PathBuf,
+    /// Where footers are kept on disk, and how many bytes of them.
+    pub disk_cache: Option<(PathBuf, u64)>,
+    /// Bytes of decoded footers in memory.
+    pub footers_bytes_max: usize,
+    /// Targets by name, each with its address and options. Addresses need no name.
+    pub targets: HashMap<String, (String, TargetOptions)>,
+}
+
+/// The archive of a database: its targets, and what is kept of their files.
+#[derive(Debug)]
+pub struct Archive {
+    settings: ArchiveSettings,
+    requests: Arc<Requests>,
+    footers: Arc<Footers>,
+    open: Mutex<HashMap<String, Arc<Target>>>,
+}
+
+impl Archive {
+    /// Opens it; no target is asked for anything yet.
+    ///
+    /// # Errors
+    ///
+    /// Where a local directory cannot be used.
+    pub fn open(settings: ArchiveSettings) -> Result<Self> {
+        std::fs::create_dir_all(&settings.temporary).map_err(ArchiveError::local("making"))?;
+        sweep_temporary(&settings.temporary);
+        let requests = Requests::new().map_err(ArchiveError::local("starting"))?;
+        let footers = Footers::new(settings.footers_bytes_max, settings.disk_cache.clone())?;
+        Ok(Self {
+            settings,
+            requests: Arc::new(requests),
+            footers: Arc::new(footers),
+            open: Mutex::default(),
+        })
+    }
+
+    /// The target of a name or an address.
+    ///
+    /// # Errors
+    ///
+    /// Where it is neither, or its options are wrong.
+    pub fn target(&self, name: &str) -> Result<Arc<Target>> {
+        let mut open = self.open.lock();
+        if let Some(target) = open.get(name) {
+            return Ok(Arc::clone(target));
+        }
+        let none = TargetOptions::default();
+        let (address, options) = match self.settings.targets.get(name) {
+            Some((address, options)) => (address.as_str(), options),
+            None => (name, &none),
+        };
+        let target = Target::open(address, options, Arc::clone(&self.requests))?;
+        let target = Arc::new(target);
+        open.insert(name.to_owned(), Arc::clone(&target));
+        Ok(target)
+    }
+
+    /// Begins to write the files of a segment.
+    ///
+    /// # Errors
+    ///
+    /// Where the target is none, or the local disk fails.
+    pub fn writer<'a>(
+        &self,
+        place: SegmentPlace,
+        people: &'a dyn People,
+        fields: &'a dyn Fields,
+    ) -> Result<ArchiveWriter<'a>> {
+        let target = self.target(&place.target)?;
+        ArchiveWriter::new(place, target, self.settings.temporary.clone(), people, fields)
+    }
+
+    /// Writes the description of a segment beside its files, as the last step before they count; `copy` names it then.
+    ///
+    /// # Errors
+    ///
+    /// Where the target fails.
+    pub fn describe(
+        &self,
+        place: &SegmentPlace,
+        copy: &mut ArchiveCopy,
+        segment: &serde_json::Value,
+    ) -> Result<()> {
+        let description = serde_json::json!({
+            "format": FORMAT,
+            "table": place.table.as_str(),
+            "segment": segment,
+            "archive": copy,
+        });
+        let content = serde_json::to_vec_pretty(&description).expect("plain structures always serialise");
+        let sha256 = digest::sha256_hex(&content);
+        let key = layout::sidecar_key(place, &sha256);
+        self.target(&place.target)?.put_new(&key, &Bytes::from(content))?;
+        copy.sidecar = key;
+        Ok(())
+    }
+
+    /// Begins to read a segment: these fields only, or all. `ahead` is how many bytes may be fetched before they are asked
+    /// for, which is right where all timelines are read, and zero where some are.
+    ///
+    /// # Errors
+    ///
+    /// Where its target is not known any more.
+    pub fn reader(
+        &self,
+        copy: &Arc<ArchiveCopy>,
+        fields: Option<&[FieldId]>,
+        ahead: u64,
+    ) -> Result<SegmentReader> {
+        Ok(SegmentReader::new(
+            self.target(&copy.target)?,
+            Arc::clone(&self.footers),
+            Arc::clone(copy),
+            fields.map(<[FieldId]>::to_vec),
+            ahead,
+        ))
+    }
+
+    /// Reads every file of a segment and compares it with what was stored about it; what is wrong, in words.
+    ///
+    /// # Errors
+    ///
+    /// Where the target cannot be asked.
+    pub fn verify(&self, copy: &ArchiveCopy) -> Result<Vec<String>> {
+        let target = self.target(&copy.target)?;
+        let mut wrong = Vec::new();
+        for file in copy.files.iter().chain([&copy.timelines]) {
+            match send::verify_file(&target, file) {
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => wrong.push(error.to_string()),
+                Ok(()) => {}
+            }
+        }
+        if !copy.sidecar.is_empty() {
+            match target.get(&copy.sidecar) {
+                Err(error) if error.is_missing() => wrong.push(error.to_string()),
+                Err(error) => return Err(error),
+                Ok(content) => {
+                    let digits = &digest::sha256_hex(&content)[..32];
+                    if !copy.sidecar.contains(digits) {
+                        wrong.push(
+                            target
+                                .damaged(&copy.sidecar, "its checksum is another one")
+                                .to_string(),
+                        );
+                    }
+                }
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Removes the objects of a segment that no manifest names any more.
+    ///
+    /// # Errors
+    ///
+    /// Where the target fails; what is left is swept later.
+    pub fn remove(&self, copy: &ArchiveCopy) -> Result<()> {
+        let target = self.target(&copy.target)?;
+        // The description goes first: without it nothing takes the rest for whole.
+        let mut keys: Vec<&str> = copy.keys().collect();
+        keys.reverse();
+        keys.into_iter().try_for_each(|key| target.delete(key))
+    }
+
+    /// Removes objects of a table that the database `origin` wrote before an instant and that nobody names; how many.
+    ///
+    /// # Errors
+    ///
+    /// Where the target fails.
+    pub fn sweep(
+        &self,
+        target: &str,
+        table: &TableName,
+        origin: &str,
+        before: i64,
+        is_named: &dyn Fn(&str) -> bool,
+    ) -> Result<u64> {
+        let target = self.target(target)?;
+        let mut removed = 0;
+        for object in target.list(&layout::table_prefix(table))? {
+            if layout::is_of(&object.key, origin) && object.modified < before && !is_named(&object.key) {
+                target.delete(&object.key)?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// Removes what a crash left of files in the making.
+fn sweep_temporary(directory: &std::path::Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
+    let names = entries.filter_map(|entry| entry.ok()).filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("archive-") && name.ends_with(".parquet")
+    });
+    for entry in names {
+        if let Err(error) = std::fs::remove_file(entry.path()) {
+            tracing::warn!(%error, path = %entry.path().display(), "a file that a crash left could not be removed");
+        }
+    }
+}

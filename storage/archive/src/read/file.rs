@@ -1,0 +1,294 @@
+//! Runs of one file, asked for in rising order of rows.
+//!
+//! Readers of the wanted columns go forwards through a row group; rows between are passed over page by page. Before rows
+//! are decoded the bytes of their pages are fetched together, and where rows are read through, those of the rows behind
+//! them too.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parquet::errors::Result as ParquetResult;
+use tideline_chunk::{Run, RunColumn};
+use tideline_model::{ColumnData, FieldId, ValueType};
+
+use super::columns::{ColumnReader, Kind, page_locations, presence};
+use super::fetch::Fetched;
+use super::footers::OpenFile;
+use super::segment::FieldNames;
+use crate::error::{ArchiveError, Result};
+use crate::file::columns::TIME_AT;
+use crate::file::shared::FIELD_LEAF;
+use crate::target::Target;
+
+/// Reads runs of one file.
+pub(super) struct FileReader {
+    target: Arc<Target>,
+    file: Arc<OpenFile>,
+    fetched: Arc<Fetched>,
+    /// The columns of values that are wanted, with their fields; of a shared file all.
+    wanted: Vec<(usize, FieldId, ValueType)>,
+    /// All columns that are read, the instants first.
+    leaves: Vec<(usize, Kind)>,
+    /// Bytes that are fetched ahead of the rows that were asked for.
+    ahead: u64,
+    group: Option<Group>,
+}
+
+/// A row group that is being read.
+struct Group {
+    number: usize,
+    readers: Vec<ColumnReader>,
+    /// The next row of all readers.
+    at: u64,
+    /// Rows whose pages are at hand.
+    at_hand: Range<u64>,
+}
+
+impl FileReader {
+    pub(super) fn new(
+        target: Arc<Target>,
+        file: Arc<OpenFile>,
+        names: &dyn FieldNames,
+        fields: Option<&[FieldId]>,
+        ahead: u64,
+    ) -> Result<Self> {
+        let mut wanted = Vec::new();
+        if !file.is_shared {
+            for (column, name, of) in &file.fields {
+                let field = names.id(name).ok_or_else(|| unknown(&target, &file, name))?;
+                if fields.is_none_or(|fields| fields.contains(&field)) {
+                    wanted.push((*column, field, *of));
+                }
+            }
+            wanted.sort_unstable_by_key(|(_, field, of)| (*field, of.code()));
+        }
+        let mut leaves = vec![(TIME_AT, Kind::Times)];
+        if file.is_shared {
+            leaves.push((FIELD_LEAF, Kind::Values(ValueType::String)));
+            leaves.extend(
+                file.fields
+                    .iter()
+                    .map(|(column, _, of)| (*column, Kind::Values(*of))),
+            );
+        } else {
+            leaves.extend(wanted.iter().map(|(column, _, of)| (*column, Kind::Values(*of))));
+        }
+        let fetched = Fetched::new(Arc::clone(&target), file.key.clone(), file.bytes);
+        Ok(Self {
+            fetched: Arc::new(fetched),
+            target,
+            file,
+            wanted,
+            leaves,
+            ahead,
+            group: None,
+        })
+    }
+
+    /// Reads rows of the file as a run of one timeline. Columns without a value in them are left out.
+    pub(super) fn read(
+        &mut self,
+        rows: Range<u64>,
+        names: &dyn FieldNames,
+        fields: Option<&[FieldId]>,
+    ) -> Result<Run> {
+        if rows.end > self.file.group_starts.last().copied().unwrap_or(0) {
+            return Err(self
+                .target
+                .damaged(&self.file.key, "it has fewer rows than were stored about it"));
+        }
+        let mut raw = Raw::new(&self.leaves);
+        let mut at = rows.start;
+        while at < rows.end {
+            let number = self.file.group_starts.partition_point(|start| *start <= at) - 1;
+            let end = rows.end.min(self.file.group_starts[number + 1]);
+            let read = self.read_group(number, at..end, &mut raw);
+            read?.map_err(|error| self.target.damaged(&self.file.key, error.to_string()))?;
+            at = end;
+        }
+        match self.file.is_shared {
+            true => self.pivot(&raw, names, fields),
+            false => Ok(self.columns(raw)),
+        }
+    }
+
+    /// Reads rows of one row group.
+    fn read_group(&mut self, number: usize, rows: Range<u64>, raw: &mut Raw) -> Result<ParquetResult<()>> {
+        let start = self.file.group_starts[number];
+        let rows = rows.start - start..rows.end - start;
+        let is_behind = self
+            .group
+            .as_ref()
+            .is_none_or(|group| group.number != number || group.at > rows.start);
+        if is_behind {
+            self.group = None;
+            match self.open_group(number) {
+                Ok(group) => self.group = Some(group),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        self.have_at_hand(number, &rows)?;
+        let Some(group) = &mut self.group else {
+            return Ok(Ok(()));
+        };
+        let (skip, count) = ((rows.start - group.at) as usize, (rows.end - rows.start) as usize);
+        group.at = rows.end;
+        let mut outcome = Ok(());
+        for (nth, reader) in group.readers.iter_mut().enumerate() {
+            outcome = outcome
+                .and_then(|()| reader.skip(skip))
+                .and_then(|()| raw.read(nth, reader, count));
+        }
+        Ok(outcome)
+    }
+
+    fn open_group(&self, number: usize) -> ParquetResult<Group> {
+        let open = |(column, kind): &(usize, Kind)| {
+            ColumnReader::open(&self.fetched, &self.file.metadata, number, *column, *kind)
+        };
+        Ok(Group {
+            number,
+            readers: self.leaves.iter().map(open).collect::<ParquetResult<_>>()?,
+            at: 0,
+            at_hand: 0..0,
+        })
+    }
+
+    /// Fetches the pages of rows, and of some behind them.
+    fn have_at_hand(&mut self, number: usize, rows: &Range<u64>) -> Result<()> {
+        let Some(group) = &mut self.group else {
+            return Ok(());
+        };
+        if group.at_hand.start <= rows.start && rows.end <= group.at_hand.end {
+            return Ok(());
+        }
+        let metadata = &self.file.metadata;
+        let of_group = metadata.row_group(number);
+        let total = u64::try_from(of_group.num_rows()).unwrap_or(0);
+        let sizes = self
+            .leaves
+            .iter()
+            .map(|(column, _)| of_group.column(*column).byte_range().1);
+        let bytes: u64 = sizes.sum();
+        let more = u128::from(self.ahead) * u128::from(total) / u128::from(bytes.max(1));
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        let end = rows
+            .start
+            .saturating_add(more)
+            .clamp(rows.end, total.max(rows.end));
+        let mut ranges = Vec::new();
+        for (column, _) in &self.leaves {
+            let chunk = of_group.column(*column);
+            let pages = page_locations(metadata, number, *column);
+            let pages = pages.map_err(|error| self.target.damaged(&self.file.key, error.to_string()))?;
+            let (start, length) = chunk.byte_range();
+            if let Some(first) = pages.first() {
+                // The dictionary lies before the first page.
+                ranges.push(start..(first.offset as u64).min(start + length));
+            }
+            let from = pages
+                .partition_point(|page| page.first_row_index as u64 <= rows.start)
+                .saturating_sub(1);
+            let to = pages.partition_point(|page| (page.first_row_index as u64) < end);
+            if let (Some(first), Some(last)) = (pages.get(from), pages.get(to.max(from + 1) - 1)) {
+                let last_end = last.offset as u64 + last.compressed_page_size as u64;
+                ranges.push(first.offset as u64..last_end);
+            }
+        }
+        self.fetched.fetch(ranges)?;
+        group.at_hand = rows.start..end;
+        Ok(())
+    }
+
+    /// A run of a file of one measurement.
+    fn columns(&self, raw: Raw) -> Run {
+        let columns = self.wanted.iter().zip(raw.columns.into_iter().skip(1));
+        let columns = columns.filter(|(_, (_, values))| !values.is_empty());
+        let columns = columns.map(|((_, field, _), (levels, values))| RunColumn {
+            field: *field,
+            presence: presence(&levels),
+            values,
+        });
+        Run {
+            columns: columns.collect(),
+            timestamps: raw.times,
+        }
+    }
+
+    /// A run of a file with a row for each value.
+    fn pivot(&self, raw: &Raw, names: &dyn FieldNames, fields: Option<&[FieldId]>) -> Result<Run> {
+        let damaged = |reason: &str| self.target.damaged(&self.file.key, reason);
+        let mut pivot = super::segment::Pivot::default();
+        let mut taken = vec![0; raw.columns.len()];
+        let mut before = None;
+        for (row, time) in raw.times.iter().enumerate() {
+            if before.replace(*time) != Some(*time) {
+                pivot.begin(*time);
+            }
+            let Some(Some(name)) = raw.names.get(row) else {
+                continue;
+            };
+            let name = std::str::from_utf8(name).map_err(|_| damaged("the name of a field is not UTF-8"))?;
+            let field = names
+                .id(name)
+                .ok_or_else(|| unknown(&self.target, &self.file, name))?;
+            let of = (2..raw.columns.len())
+                .find(|nth| raw.columns[*nth].0.get(row).is_some_and(|level| *level > 0));
+            let Some(nth) = of else { continue };
+            let at = taken[nth];
+            taken[nth] += 1;
+            if fields.is_none_or(|fields| fields.contains(&field)) {
+                pivot.push(field, &raw.columns[nth].1, at);
+            }
+        }
+        Ok(pivot.finish())
+    }
+}
+
+fn unknown(target: &Target, file: &OpenFile, name: &str) -> ArchiveError {
+    target.damaged(
+        &file.key,
+        format!("it has a field {name:?} that the table does not know"),
+    )
+}
+
+/// What readers give, column by column.
+struct Raw {
+    times: Vec<i64>,
+    /// Of a shared file: the field of each row.
+    names: Vec<Option<bytes::Bytes>>,
+    /// Levels and values of each leaf; of the instants, and of the names, empty.
+    columns: Vec<(Vec<i16>, ColumnData)>,
+    name_leaf: Option<usize>,
+}
+
+impl Raw {
+    fn new(leaves: &[(usize, Kind)]) -> Self {
+        let empty = |(_, kind): &(usize, Kind)| match kind {
+            Kind::Times => (Vec::new(), ColumnData::new(ValueType::Signed)),
+            Kind::Values(of) => (Vec::new(), ColumnData::new(*of)),
+        };
+        let is_shared = leaves
+            .get(1)
+            .is_some_and(|leaf| *leaf == (FIELD_LEAF, Kind::Values(ValueType::String)));
+        let is_shared = is_shared && leaves.len() == 2 + ValueType::ALL.len();
+        Self {
+            times: Vec::new(),
+            names: Vec::new(),
+            columns: leaves.iter().map(empty).collect(),
+            name_leaf: is_shared.then_some(1),
+        }
+    }
+
+    fn read(&mut self, nth: usize, reader: &mut ColumnReader, rows: usize) -> ParquetResult<()> {
+        if nth == 0 {
+            return reader.times(rows, &mut self.times);
+        }
+        if self.name_leaf == Some(nth) {
+            self.names.extend(reader.texts(rows)?);
+            return Ok(());
+        }
+        let (levels, values) = &mut self.columns[nth];
+        reader.values(rows, levels, values)
+    }
+}

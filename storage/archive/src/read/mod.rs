@@ -1,0 +1,17 @@
+//! Reading runs out of files: footers first, once, then only the pages of the rows that are asked for.
+//!
+//! | file | part |
+//! |---|---|
+//! | [`footers`] | what is known of open files, in memory and on disk within budgets |
+//! | [`fetch`] | the bytes of a file that were fetched ahead of decoding |
+//! | [`columns`] | one column of a row group, read forwards |
+//! | [`file`] | runs of one file |
+//! | [`segment`] | runs of all files of a segment |
+
+mod columns;
+mod fetch;
+mod file;
+pub(crate) mod footers;
+mod segment;
+
+pub use segment::{FieldNames, SegmentReader};

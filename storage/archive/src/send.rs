@@ -1,0 +1,81 @@
+//! Sending a file, and reading it back before it counts.
+
+use bytes::Bytes;
+use parquet::file::metadata::ParquetMetaDataReader;
+
+use crate::copy::ArchiveFile;
+use crate::digest::sha256_hex;
+use crate::error::{ArchiveError, Result};
+use crate::file::writer::FinishedFile;
+use crate::target::Target;
+
+/// Sends a file under the name of its content and verifies it there.
+pub(crate) fn send(
+    target: &Target,
+    file: &FinishedFile,
+    (first, last): (i64, i64),
+    shared: bool,
+    name: impl FnOnce(&str) -> String,
+) -> Result<ArchiveFile> {
+    let content = std::fs::read(file.file.path()).map_err(ArchiveError::local("reading"))?;
+    let content = Bytes::from(content);
+    let sha256 = sha256_hex(&content);
+    let sent = ArchiveFile {
+        key: name(&sha256),
+        bytes: content.len() as u64,
+        index_from: file.index_from(),
+        rows: file.rows,
+        sha256,
+        first,
+        last,
+        shared,
+    };
+    target.put_new(&sent.key, &content)?;
+    drop(content);
+    verify_file(target, &sent)?;
+    Ok(sent)
+}
+
+/// Reads a file back and compares size, checksum, and the rows that its footer speaks of.
+pub(crate) fn verify_file(target: &Target, file: &ArchiveFile) -> Result<()> {
+    let content = target.get(&file.key)?;
+    let damaged = |reason: String| target.damaged(&file.key, reason);
+    if content.len() as u64 != file.bytes {
+        return Err(damaged(format!(
+            "it has {} bytes instead of {}",
+            content.len(),
+            file.bytes
+        )));
+    }
+    if sha256_hex(&content) != file.sha256 {
+        return Err(damaged("its checksum is another one".into()));
+    }
+    let metadata = ParquetMetaDataReader::new()
+        .parse_and_finish(&content)
+        .map_err(|error| damaged(error.to_string()))?;
+    let rows = metadata.file_metadata().num_rows();
+    if u64::try_from(rows) != Ok(file.rows) {
+        return Err(damaged(format!(
+            "its footer speaks of {rows} rows instead of {}",
+            file.rows
+        )));
+    }
+    let columns = metadata.row_groups().iter().flat_map(|group| group.columns());
+    let times = columns.filter(|column| column.column_path().string() == crate::file::columns::TIME);
+    for times in times {
+        let outside = |bound: Option<&[u8]>| {
+            let time = bound
+                .and_then(|bytes| bytes.first_chunk())
+                .map(|bytes| i64::from_le_bytes(*bytes));
+            time.is_some_and(|time| time < file.first || time > file.last)
+        };
+        if let Some(statistics) = times.statistics()
+            && (outside(statistics.min_bytes_opt()) || outside(statistics.max_bytes_opt()))
+        {
+            return Err(damaged(
+                "its times are outside the range that was stored about it".into(),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! The extents of a segment while its files are made, on the local disk.
+//!
+//! They come in the order of timelines, which is the order that they are needed in at the end; but where rows of small
+//! measurements go is known later. So each is a record of fixed size, and the place is filled in when it is known.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+
+use tideline_chunk::SequenceSpan;
+use tideline_model::{SequenceNumber, TimelineId};
+
+use crate::error::{ArchiveError, Result};
+use crate::extent::Extent;
+
+/// Bytes of a record: id, then the numbers of an extent, the place first.
+const RECORD: usize = 16 + 4 + 8 + 4 + 4 + 4 + 4 * 8;
+/// Where the place (file, row, rows) begins in a record.
+const PLACE_AT: u64 = 16;
+
+/// Extents that are being gathered.
+#[derive(Debug)]
+pub(crate) struct SpoolWriter {
+    out: BufWriter<File>,
+    records: u64,
+}
+
+/// The place of a run: file, first row there, rows there.
+pub(crate) type Place = (u32, u64, u32);
+
+/// Extents in the order of timelines and times. It reads itself from its file, so it costs no memory.
+#[derive(Debug)]
+pub struct Extents {
+    from: BufReader<File>,
+    left: u64,
+}
+
+impl SpoolWriter {
+    pub(crate) fn new(directory: &std::path::Path) -> Result<Self> {
+        let file = tempfile::tempfile_in(directory).map_err(ArchiveError::local("making"))?;
+        Ok(Self {
+            out: BufWriter::new(file),
+            records: 0,
+        })
+    }
+
+    /// Appends an extent; its number.
+    pub(crate) fn push(&mut self, id: TimelineId, extent: &Extent) -> Result<u64> {
+        let mut record = [0; RECORD];
+        record[..16].copy_from_slice(&id.0);
+        put_place(&mut record[16..32], (extent.file, extent.row, extent.rows));
+        record[32..36].copy_from_slice(&extent.points.to_le_bytes());
+        record[36..40].copy_from_slice(&extent.values.to_le_bytes());
+        record[40..48].copy_from_slice(&extent.first.to_le_bytes());
+        record[48..56].copy_from_slice(&extent.last.to_le_bytes());
+        record[56..64].copy_from_slice(&extent.sequences.lowest.0.to_le_bytes());
+        record[64..72].copy_from_slice(&extent.sequences.highest.0.to_le_bytes());
+        self.out
+            .write_all(&record)
+            .map_err(ArchiveError::local("writing"))?;
+        self.records += 1;
+        Ok(self.records - 1)
+    }
+
+    /// Fills in the places of earlier extents.
+    pub(crate) fn place(&mut self, places: impl Iterator<Item = (u64, Place)>) -> Result<()> {
+        self.out.flush().map_err(ArchiveError::local("writing"))?;
+        for (number, place) in places {
+            let mut bytes = [0; 16];
+            put_place(&mut bytes, place);
+            let at = number * RECORD as u64 + PLACE_AT;
+            self.out
+                .get_ref()
+                .write_all_at(&bytes, at)
+                .map_err(ArchiveError::local("writing"))?;
+        }
+        Ok(())
+    }
+
+    /// The extents, from the first.
+    pub(crate) fn finish(self) -> Result<Extents> {
+        let file = self.out.into_inner().map_err(|error| ArchiveError::Local {
+            action: "writing",
+            source: error.into_error(),
+        })?;
+        let mut extents = Extents {
+            from: BufReader::new(file),
+            left: self.records,
+        };
+        extents.rewind(self.records)?;
+        Ok(extents)
+    }
+}
+
+impl Extents {
+    /// Begins again; it has `records`.
+    pub(crate) fn rewind(&mut self, records: u64) -> Result<()> {
+        self.left = records;
+        self.from
+            .seek(SeekFrom::Start(0))
+            .map(drop)
+            .map_err(ArchiveError::local("reading"))
+    }
+
+    /// How many are left.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    fn read(&mut self) -> Result<(TimelineId, Extent)> {
+        let mut record = [0; RECORD];
+        self.from
+            .read_exact(&mut record)
+            .map_err(ArchiveError::local("reading"))?;
+        let four = |at: usize| u32::from_le_bytes(*record[at..].first_chunk().expect("inside the record"));
+        let eight = |at: usize| u64::from_le_bytes(*record[at..].first_chunk().expect("inside the record"));
+        let extent = Extent {
+            file: four(16),
+            row: eight(20),
+            rows: four(28),
+            points: four(32),
+            values: four(36),
+            first: eight(40) as i64,
+            last: eight(48) as i64,
+            sequences: SequenceSpan {
+                lowest: SequenceNumber(eight(56)),
+                highest: SequenceNumber(eight(64)),
+            },
+        };
+        let id = TimelineId(*record.first_chunk().expect("inside the record"));
+        Ok((id, extent))
+    }
+}
+
+impl Iterator for Extents {
+    type Item = Result<(TimelineId, Extent)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.read())
+    }
+}
+
+fn put_place(to: &mut [u8], (file, row, rows): Place) {
+    to[..4].copy_from_slice(&file.to_le_bytes());
+    to[4..12].copy_from_slice(&row.to_le_bytes());
+    to[12..16].copy_from_slice(&rows.to_le_bytes());
+}

@@ -1,0 +1,121 @@
+//! Whether a target does what an archive needs, proved by doing it.
+
+use std::fmt;
+
+use bytes::Bytes;
+use object_store::PutMode;
+
+use super::Target;
+use crate::digest::sha256_hex;
+use crate::error::{ArchiveError, Result, TargetFault};
+
+/// What a target must be able to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckStep {
+    /// Tell what is there.
+    List,
+    /// Take an object that is not there.
+    Create,
+    /// Give it back.
+    Read,
+    /// Give back a part of it.
+    ReadRange,
+    /// Refuse another one of the same name.
+    CreateOnly,
+    /// Remove it.
+    Delete,
+}
+
+/// What came of a check: each step with its failure, if it failed. What depends on a step that failed is not tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetCheck {
+    /// The steps that were tried, in order.
+    pub steps: Vec<(CheckStep, Option<String>)>,
+}
+
+impl CheckStep {
+    /// What it is, in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::List => "list objects",
+            Self::Create => "create an object",
+            Self::CreateOnly => "refuse to replace an object (create-only put)",
+            Self::Read => "read an object",
+            Self::ReadRange => "read a part of an object",
+            Self::Delete => "delete an object",
+        }
+    }
+}
+
+impl fmt::Display for CheckStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl TargetCheck {
+    /// Whether an archive may be kept there.
+    pub fn is_good(&self) -> bool {
+        self.steps.iter().all(|(_, failure)| failure.is_none())
+    }
+}
+
+impl Target {
+    /// Tries everything that an archive needs with an object of its own, and removes it again. `token` makes its name
+    /// one that nobody else uses.
+    pub fn check(&self, token: &str) -> TargetCheck {
+        let mut steps = Vec::new();
+        let mut step = |step: CheckStep, outcome: Result<()>| {
+            let failure = outcome.err().map(|error| error.to_string());
+            let is_done = failure.is_none();
+            steps.push((step, failure));
+            is_done
+        };
+        let key = format!("_check/{}", &sha256_hex(token.as_bytes())[..32]);
+        let content = Bytes::from(format!("a check of this place, to be removed: {token}"));
+        step(CheckStep::List, self.list("_check/").map(drop));
+        if step(CheckStep::Create, self.put_once(&key, &content, PutMode::Create)) {
+            step(CheckStep::Read, self.reads(&key, &content));
+            step(CheckStep::ReadRange, self.reads_part(&key, &content));
+            step(CheckStep::CreateOnly, self.refuses(&key));
+            step(CheckStep::Delete, self.deletes(&key));
+        }
+        TargetCheck { steps }
+    }
+
+    fn refuses(&self, key: &str) -> Result<()> {
+        match self.put_once(key, &Bytes::from_static(b"another"), PutMode::Create) {
+            Err(ArchiveError::Target { kind: TargetFault::Exists, .. }) => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => Err(self.damaged(
+                key,
+                "a create-only put replaced an object: the store ignores If-None-Match, and an archive could lose files",
+            )),
+        }
+    }
+
+    fn reads(&self, key: &str, content: &Bytes) -> Result<()> {
+        match self.get(key)? == content {
+            true => Ok(()),
+            false => Err(self.damaged(key, "it came back with other content")),
+        }
+    }
+
+    fn reads_part(&self, key: &str, content: &Bytes) -> Result<()> {
+        let range = 2..7;
+        let got = self.get_ranges(key, std::slice::from_ref(&range))?;
+        match got.first().is_some_and(|got| *got == content[2..7]) {
+            true => Ok(()),
+            false => Err(self.damaged(key, "a part of it came back with other content")),
+        }
+    }
+
+    fn deletes(&self, key: &str) -> Result<()> {
+        self.delete(key)?;
+        match self.get(key) {
+            Err(error) if error.is_missing() => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Err(self.damaged(key, "it was deleted and is still there")),
+        }
+    }
+}

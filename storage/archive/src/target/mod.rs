@@ -1,0 +1,300 @@
+//! A target: where archives are kept, as a few blocking verbs.
+//!
+//! `object_store` knows the ways to S3 and its likes, Google Cloud Storage, Azure and directories; what it does not
+//! promise is added here. It is asynchronous, and everything below `services/http` blocks, so one small runtime drives it
+//! and callers wait. Requests in flight are bounded.
+
+mod check;
+mod open;
+mod requests;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use futures_util::future::try_join_all;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+
+pub use check::{CheckStep, TargetCheck};
+pub use open::TargetOptions;
+pub(crate) use requests::Requests;
+
+use crate::digest::sha256_hex;
+use crate::error::{ArchiveError, Result, TargetFault, redacted};
+
+/// Tries of a put whose outcome stays unknown; each one looks before the next.
+const PUT_TRIES: usize = 3;
+/// Tries of a read that comes back shorter than it was asked for.
+const GET_TRIES: usize = 3;
+
+/// An object store, and the place in it under which everything lies.
+pub struct Target {
+    /// As it was given, without credentials.
+    name: String,
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    requests: Arc<Requests>,
+    traffic: Traffic,
+}
+
+/// What was asked of a target so far.
+#[derive(Debug, Default)]
+struct Traffic {
+    gets: AtomicU64,
+    bytes_got: AtomicU64,
+    puts: AtomicU64,
+    bytes_put: AtomicU64,
+}
+
+/// Counts of what was asked of a target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TargetTraffic {
+    /// Reads, one for each range.
+    pub gets: u64,
+    /// Bytes that came back.
+    pub bytes_got: u64,
+    /// Objects written.
+    pub puts: u64,
+    /// Bytes sent.
+    pub bytes_put: u64,
+}
+
+/// An object in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name below the target's place.
+    pub key: String,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was written, by the target's clock: nanoseconds since the epoch.
+    pub modified: i64,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({})", self.name)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl Target {
+    /// What was asked of it so far.
+    pub fn traffic(&self) -> TargetTraffic {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        TargetTraffic {
+            gets: of(&self.traffic.gets),
+            bytes_got: of(&self.traffic.bytes_got),
+            puts: of(&self.traffic.puts),
+            bytes_put: of(&self.traffic.bytes_put),
+        }
+    }
+
+    /// Writes an object that is not there yet. On return it is there with exactly this content, whether this call has
+    /// written it or an earlier one whose answer was lost.
+    ///
+    /// # Errors
+    ///
+    /// Where the target refuses or cannot be reached, and where an object of that name has other content.
+    pub(crate) fn put_new(&self, key: &str, content: &Bytes) -> Result<()> {
+        let mut failure = None;
+        for _ in 0..PUT_TRIES {
+            match self.put_once(key, content, PutMode::Create) {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    // It may have landed all the same; and "exists" may be said of what has not landed.
+                    match self.holds(key, content) {
+                        Ok(true) => return Ok(()),
+                        Ok(false) => {}
+                        Err(looked) if looked.is_retryable() => return Err(error),
+                        Err(looked) => return Err(looked),
+                    }
+                    let is_final = matches!(
+                        &error,
+                        ArchiveError::Target {
+                            kind: TargetFault::Refused | TargetFault::Missing,
+                            ..
+                        }
+                    );
+                    if is_final {
+                        return Err(error);
+                    }
+                    failure = Some(error);
+                }
+            }
+        }
+        Err(failure.expect("a try that does not return has failed"))
+    }
+
+    /// Whether an object is there with this content. Another content is an error.
+    fn holds(&self, key: &str, content: &Bytes) -> Result<bool> {
+        let found = match self.get(key) {
+            Ok(found) => found,
+            Err(error) if error.is_missing() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if found.len() == content.len() && sha256_hex(&found) == sha256_hex(content) {
+            return Ok(true);
+        }
+        Err(self.damaged(key, "an object of this name has other content"))
+    }
+
+    pub(crate) fn put_once(&self, key: &str, content: &Bytes, mode: PutMode) -> Result<()> {
+        let (store, path) = (Arc::clone(&self.store), self.path(key));
+        let payload = PutPayload::from_bytes(content.clone());
+        self.traffic.puts.fetch_add(1, Ordering::Relaxed);
+        self.traffic
+            .bytes_put
+            .fetch_add(content.len() as u64, Ordering::Relaxed);
+        let options = PutOptions::from(mode);
+        self.requests
+            .run(async move { store.put_opts(&path, payload, options).await })
+            .map(drop)
+            .map_err(|error| self.failed("put", key, &error))
+    }
+
+    /// Reads a whole object.
+    pub(crate) fn get(&self, key: &str) -> Result<Bytes> {
+        let (store, path) = (Arc::clone(&self.store), self.path(key));
+        self.traffic.gets.fetch_add(1, Ordering::Relaxed);
+        let got = self
+            .requests
+            .run(async move { store.get_opts(&path, GetOptions::default()).await?.bytes().await })
+            .map_err(|error| self.failed("get", key, &error))?;
+        self.traffic
+            .bytes_got
+            .fetch_add(got.len() as u64, Ordering::Relaxed);
+        Ok(got)
+    }
+
+    /// Reads ranges of an object, all at once; none may be empty.
+    pub(crate) fn get_ranges(&self, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let mut tries = 0;
+        loop {
+            let (store, path) = (Arc::clone(&self.store), self.path(key));
+            let wanted = ranges.to_vec();
+            self.traffic
+                .gets
+                .fetch_add(ranges.len() as u64, Ordering::Relaxed);
+            let got = self.requests.run(async move {
+                let one = |range: &Range<u64>| {
+                    let options = GetOptions {
+                        range: Some(GetRange::Bounded(range.clone())),
+                        ..GetOptions::default()
+                    };
+                    let (store, path) = (&store, &path);
+                    async move { store.get_opts(path, options).await?.bytes().await }
+                };
+                try_join_all(wanted.iter().map(one)).await
+            });
+            let got: Vec<Bytes> = got.map_err(|error| self.failed("get", key, &error))?;
+            let bytes: usize = got.iter().map(Bytes::len).sum();
+            self.traffic.bytes_got.fetch_add(bytes as u64, Ordering::Relaxed);
+            let is_whole = ranges
+                .iter()
+                .zip(&got)
+                .all(|(range, got)| got.len() as u64 == range.end - range.start);
+            if is_whole {
+                return Ok(got);
+            }
+            tries += 1;
+            if tries == GET_TRIES {
+                return Err(self.damaged(key, "it ends before its stored size"));
+            }
+        }
+    }
+
+    /// Removes an object; that it is not there is as good.
+    pub(crate) fn delete(&self, key: &str) -> Result<()> {
+        let (store, path) = (Arc::clone(&self.store), self.path(key));
+        let done = self.requests.run(async move { store.delete(&path).await });
+        match done.map_err(|error| self.failed("delete", key, &error)) {
+            Err(error) if !error.is_missing() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The objects under a name that ends with a slash.
+    pub fn list(&self, under: &str) -> Result<Vec<Listed>> {
+        let (store, path) = (Arc::clone(&self.store), self.path(under));
+        let found = self
+            .requests
+            .run(async move { store.list(Some(&path)).try_collect::<Vec<_>>().await })
+            .map_err(|error| self.failed("list", under, &error))?;
+        let below = |location: &Path| {
+            let mut parts = location
+                .prefix_match(&self.prefix)?
+                .map(|part| part.as_ref().to_owned());
+            let first = parts.next()?;
+            Some(parts.fold(first, |path, part| format!("{path}/{part}")))
+        };
+        let listed = found.into_iter().filter_map(|object| {
+            Some(Listed {
+                key: below(&object.location)?,
+                bytes: object.size,
+                modified: object.last_modified.timestamp_nanos_opt()?,
+            })
+        });
+        Ok(listed.collect())
+    }
+
+    fn path(&self, key: &str) -> Path {
+        key.split('/')
+            .filter(|part| !part.is_empty())
+            .fold(self.prefix.clone(), |path, part| {
+                // The parts are encoded already; what `join` would encode again stays as it is.
+                Path::parse(format!("{path}/{part}")).unwrap_or_else(|_| path.join(part))
+            })
+    }
+
+    pub(crate) fn damaged(&self, key: &str, reason: impl Into<String>) -> ArchiveError {
+        ArchiveError::Damaged {
+            target: self.name.clone(),
+            object: key.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
+    fn failed(&self, action: &'static str, key: &str, error: &object_store::Error) -> ArchiveError {
+        use object_store::Error;
+        let kind = match error {
+            Error::NotFound { .. } => TargetFault::Missing,
+            Error::AlreadyExists { .. } | Error::Precondition { .. } => TargetFault::Exists,
+            Error::PermissionDenied { .. }
+            | Error::Unauthenticated { .. }
+            | Error::NotSupported { .. }
+            | Error::NotImplemented { .. }
+            | Error::InvalidPath { .. } => TargetFault::Refused,
+            _ => TargetFault::Unreachable,
+        };
+        ArchiveError::Target {
+            target: self.name.clone(),
+            action,
+            object: key.to_owned(),
+            reason: redacted(&reasons(error)),
+            kind,
+        }
+    }
+}
+
+/// An error and what is behind it, each said once.
+fn reasons(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}

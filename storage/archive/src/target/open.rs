@@ -1,0 +1,221 @@
+//! From a text to a target: its kind, its place, its credentials.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, ObjectStoreScheme, RetryConfig};
+use url::Url;
+
+use super::{Requests, Target, Traffic, reasons};
+use crate::error::{ArchiveError, Result, redacted};
+
+/// Longest time of one request, body included: a whole file in a slow minute.
+const REQUEST_TIMEOUT: &str = "90 seconds";
+/// Longest time until a connection stands.
+const CONNECT_TIMEOUT: &str = "5 seconds";
+/// Longest silence in the middle of an answer.
+const READ_TIMEOUT: &str = "30 seconds";
+/// Tries after the first of a request that may be repeated.
+const RETRIES: usize = 4;
+/// How long they may take together.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Options of a target, by the names of `object_store`: credentials, endpoints, regions. Their values are never shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct TargetOptions(pub BTreeMap<String, String>);
+
+impl fmt::Debug for TargetOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl TargetOptions {
+    /// Reads `name = value` lines of a file; empty lines and those that begin with `#` are passed over.
+    ///
+    /// # Errors
+    ///
+    /// Where the file cannot be read, or a line is of another form. The line itself is not repeated: it may hold a secret.
+    pub fn read(file: &FilePath) -> Result<Self> {
+        let bad = |reason: String| ArchiveError::BadTarget {
+            target: file.display().to_string(),
+            reason,
+        };
+        let text = std::fs::read_to_string(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
+        let mut options = BTreeMap::new();
+        for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (name, value) = line
+                .split_once('=')
+                .ok_or_else(|| bad(format!("line {number} is not `name = value`")))?;
+            let value = value.trim().trim_matches('"');
+            options.insert(name.trim().to_ascii_lowercase(), value.to_owned());
+        }
+        Ok(Self(options))
+    }
+}
+
+impl Target {
+    /// Opens `file:///directory`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` (or `abfs://`), or
+    /// `memory:`, which forgets everything and is for tests. Nothing is asked of it yet.
+    ///
+    /// Credentials come from `options`, from the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`) or from the role of the
+    /// machine, the first that says something. Files are synced.
+    ///
+    /// # Errors
+    ///
+    /// Where the text names no target that this build knows, or an option is unknown or wrong.
+    pub(crate) fn open(text: &str, options: &TargetOptions, requests: Arc<Requests>) -> Result<Self> {
+        let name = redacted(text);
+        let bad = |reason: String| ArchiveError::BadTarget {
+            target: name.clone(),
+            reason,
+        };
+        let url = Url::parse(text).map_err(|error| {
+            bad(format!(
+                "{error}; say file:///directory, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
+            ))
+        })?;
+        if url.password().is_some() || url.query().is_some() {
+            return Err(bad(
+                "credentials and options do not belong into the address".into()
+            ));
+        }
+        let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| bad(error.to_string()))?;
+        let failed = |error: object_store::Error| bad(redacted(&reasons(&error)));
+        let unknown = |option: &str| bad(format!("option {option:?} is not known for this kind of target"));
+        let store: Arc<dyn ObjectStore> = match scheme {
+            ObjectStoreScheme::Local => {
+                no_options(options).map_err(|option| unknown(&option))?;
+                Arc::new(LocalFileSystem::new().with_fsync(true))
+            }
+            ObjectStoreScheme::Memory => Arc::new(InMemory::new()),
+            ObjectStoreScheme::AmazonS3 => Arc::new(
+                s3(text, options)
+                    .map_err(|option| unknown(&option))?
+                    .build()
+                    .map_err(failed)?,
+            ),
+            ObjectStoreScheme::GoogleCloudStorage => Arc::new(
+                google(text, options)
+                    .map_err(|option| unknown(&option))?
+                    .build()
+                    .map_err(failed)?,
+            ),
+            ObjectStoreScheme::MicrosoftAzure => Arc::new(
+                azure(text, options)
+                    .map_err(|option| unknown(&option))?
+                    .build()
+                    .map_err(failed)?,
+            ),
+            _ => return Err(bad("this kind of target is not known".into())),
+        };
+        Ok(Self::over(store, prefix, name, requests))
+    }
+
+    /// A target over a store that is open already.
+    pub(crate) fn over(
+        store: Arc<dyn ObjectStore>,
+        prefix: Path,
+        name: String,
+        requests: Arc<Requests>,
+    ) -> Self {
+        Self {
+            name,
+            store,
+            prefix,
+            requests,
+            traffic: Traffic::default(),
+        }
+    }
+}
+
+/// The name of an option that is not known.
+type Unknown = String;
+
+fn no_options(options: &TargetOptions) -> std::result::Result<(), Unknown> {
+    options
+        .0
+        .keys()
+        .next()
+        .map_or(Ok(()), |option| Err(option.clone()))
+}
+
+fn retries() -> RetryConfig {
+    use_ring();
+    RetryConfig {
+        backoff: BackoffConfig::default(),
+        max_retries: RETRIES,
+        retry_timeout: RETRY_TIMEOUT,
+    }
+}
+
+/// TLS goes by the provider of the process. That another one is set already is as good.
+fn use_ring() {
+    let _set_before = rustls::crypto::ring::default_provider().install_default();
+}
+
+const TIMES: [(ClientConfigKey, &str); 3] = [
+    (ClientConfigKey::Timeout, REQUEST_TIMEOUT),
+    (ClientConfigKey::ConnectTimeout, CONNECT_TIMEOUT),
+    (ClientConfigKey::ReadTimeout, READ_TIMEOUT),
+];
+
+fn s3(text: &str, options: &TargetOptions) -> std::result::Result<AmazonS3Builder, Unknown> {
+    let mut builder = AmazonS3Builder::from_env()
+        .with_url(text)
+        .with_retry(retries())
+        .with_checksum_algorithm(Checksum::SHA256);
+    for (key, value) in TIMES {
+        builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
+    }
+    for (name, value) in &options.0 {
+        let key: AmazonS3ConfigKey = name.parse().map_err(|_| name.clone())?;
+        builder = builder.with_config(key, value);
+    }
+    // Who writes http:// means it.
+    let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
+    if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {
+        builder = builder.with_config(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp), "true");
+    }
+    Ok(builder)
+}
+
+fn google(text: &str, options: &TargetOptions) -> std::result::Result<GoogleCloudStorageBuilder, Unknown> {
+    let mut builder = GoogleCloudStorageBuilder::from_env()
+        .with_url(text)
+        .with_retry(retries());
+    for (key, value) in TIMES {
+        builder = builder.with_config(GoogleConfigKey::Client(key), value);
+    }
+    for (name, value) in &options.0 {
+        let key: GoogleConfigKey = name.parse().map_err(|_| name.clone())?;
+        builder = builder.with_config(key, value);
+    }
+    Ok(builder)
+}
+
+fn azure(text: &str, options: &TargetOptions) -> std::result::Result<MicrosoftAzureBuilder, Unknown> {
+    let mut builder = MicrosoftAzureBuilder::from_env()
+        .with_url(text)
+        .with_retry(retries());
+    for (key, value) in TIMES {
+        builder = builder.with_config(AzureConfigKey::Client(key), value);
+    }
+    for (name, value) in &options.0 {
+        let key: AzureConfigKey = name.parse().map_err(|_| name.clone())?;
+        builder = builder.with_config(key, value);
+    }
+    Ok(builder)
+}

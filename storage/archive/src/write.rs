@@ -1,0 +1,518 @@
+//! Writing a segment: runs come timeline by timeline and go into files by measurement and day.
+//!
+//! A measurement of a day that stays small waits in memory and goes into a shared file at the end; one that grows gets a
+//! file of its own. What waits, and the row groups of open files, have budgets: beyond them the largest is written. A file
+//! that is complete is sent under the name of its content, read back and compared, and only then counted.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use tideline_chunk::{Run, SequenceSpan};
+use tideline_model::{FieldId, Identity, SegmentId, TableName, TimelineId};
+
+use crate::copy::{ArchiveCopy, ArchiveFile};
+use crate::directory::write_timelines;
+use crate::error::{ArchiveError, Result};
+use crate::extent::Extent;
+use crate::file::columns::Shape;
+use crate::file::shared::SharedFile;
+use crate::file::wide::WideFile;
+use crate::layout::{Day, data_key, shared_key, timelines_key};
+use crate::send::send;
+use crate::spool::{Extents, Place, SpoolWriter};
+use crate::target::Target;
+
+/// Rows with which a measurement of a day gets a file of its own.
+const OWN_FILE_ROWS: usize = 8_192;
+/// Memory of rows that wait for their measurement to grow.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+/// Memory of the row groups of all open files.
+const GROUPS_BYTES_MAX: usize = 128 << 20;
+/// Bytes at which a file is complete and the rows go on in another: it is sent, and read back, in one piece.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Files that are open at once.
+const OPEN_FILES_MAX: usize = 128;
+
+/// Who timelines are and what their fields are called: the store knows neither.
+pub trait People: Send + Sync {
+    /// Who a timeline is; `None` where that was forgotten.
+    fn identity(&self, id: TimelineId) -> Option<Arc<Identity>>;
+
+    /// What was set about a timeline, as JSON; `None` where that is nothing.
+    fn attributes(&self, id: TimelineId) -> Option<String>;
+
+    /// The keys of the tags that timelines of a measurement have, sorted; missing ones cost a file.
+    fn tag_keys(&self, measurement: &str) -> Vec<String>;
+}
+
+/// What the fields of measurements are called, and their types.
+pub trait Fields: Send + Sync {
+    /// The fields of a measurement, as [`Shape`] has them.
+    fn of_measurement(&self, measurement: &str) -> Vec<crate::ShapeField>;
+
+    /// The name of a field.
+    fn name(&self, field: FieldId) -> Option<String>;
+}
+
+/// Which segment is written.
+#[derive(Debug, Clone)]
+pub struct SegmentPlace {
+    /// Which database writes it: some digits that no other one has, since several may share a target.
+    pub origin: String,
+    /// The table.
+    pub table: TableName,
+    /// The segment.
+    pub segment: SegmentId,
+    /// The target, as the table's policy names it.
+    pub target: String,
+}
+
+/// What came of writing a segment.
+#[derive(Debug)]
+pub struct WrittenSegment {
+    /// Its files, all verified.
+    pub copy: ArchiveCopy,
+    /// Where each timeline is, in order.
+    pub extents: Extents,
+}
+
+/// Writes the files of one segment.
+pub struct ArchiveWriter<'a> {
+    place: SegmentPlace,
+    target: Arc<Target>,
+    directory: std::path::PathBuf,
+    people: &'a dyn People,
+    fields: &'a dyn Fields,
+    names: HashMap<FieldId, String>,
+    slots: HashMap<(Option<Box<str>>, Day), Slot>,
+    waiting_bytes: usize,
+    files: Vec<FileState>,
+    open: usize,
+    spool: SpoolWriter,
+    records: u64,
+}
+
+/// A measurement of a day.
+enum Slot {
+    /// Runs, and their rows.
+    Waiting(Vec<Waiting>, usize),
+    /// Its newest file.
+    File(u32),
+}
+
+/// A run that waits for its measurement to grow.
+struct Waiting {
+    id: TimelineId,
+    who: Option<Arc<Identity>>,
+    run: Run,
+    record: u64,
+}
+
+enum FileState {
+    Open(Box<WideFile>, Box<Measured>),
+    Done(ArchiveFile),
+}
+
+/// What a file is about.
+#[derive(Debug, Clone)]
+struct Measured {
+    measurement: Box<str>,
+    day: Day,
+    first: i64,
+    last: i64,
+}
+
+impl<'a> ArchiveWriter<'a> {
+    pub(crate) fn new(
+        place: SegmentPlace,
+        target: Arc<Target>,
+        directory: std::path::PathBuf,
+        people: &'a dyn People,
+        fields: &'a dyn Fields,
+    ) -> Result<Self> {
+        Ok(Self {
+            spool: SpoolWriter::new(&directory)?,
+            place,
+            target,
+            directory,
+            people,
+            fields,
+            names: HashMap::new(),
+            slots: HashMap::new(),
+            waiting_bytes: 0,
+            files: Vec::new(),
+            open: 0,
+            records: 0,
+        })
+    }
+
+    /// Takes a run of a timeline. Timelines come in rising order, and the runs of one in the order of time.
+    pub fn add(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
+        let who = self.people.identity(id);
+        let mut start = 0;
+        while start < run.rows() {
+            let day = Day::of(run.timestamps[start]);
+            let end = match day.end() {
+                Some(end) => run.timestamps.partition_point(|time| *time < end),
+                None => run.rows(),
+            };
+            if (start, end) == (0, run.rows()) {
+                self.add_to_day(id, who.clone(), day, run, sequences)?;
+            } else {
+                self.add_to_day(id, who.clone(), day, &run.slice(start..end), sequences)?;
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn add_to_day(
+        &mut self,
+        id: TimelineId,
+        who: Option<Arc<Identity>>,
+        day: Day,
+        run: &Run,
+        sequences: SequenceSpan,
+    ) -> Result<()> {
+        let extent = Extent {
+            file: u32::MAX,
+            row: 0,
+            rows: 0,
+            first: run.timestamps[0],
+            last: run.timestamps[run.rows() - 1],
+            points: run.rows() as u32,
+            values: u32::try_from(run.values()).unwrap_or(u32::MAX),
+            sequences,
+        };
+        self.records += 1;
+        let measurement: Option<Box<str>> = who.as_deref().map(|who| who.measurement().into());
+        let key = (measurement, day);
+        if let Some(Slot::File(file)) = self.slots.get(&key)
+            && let Some(who) = &who
+        {
+            let (file, row, rows) = self.add_to_file(&key, *file, id, who, run)?;
+            return self
+                .spool
+                .push(
+                    id,
+                    &Extent {
+                        file,
+                        row,
+                        rows,
+                        ..extent
+                    },
+                )
+                .map(drop);
+        }
+        let record = self.spool.push(id, &extent)?;
+        self.waiting_bytes += memory(run);
+        let new = || Slot::Waiting(Vec::new(), 0);
+        let slot = self.slots.entry(key.clone()).or_insert_with(new);
+        let Slot::Waiting(waiting, rows) = slot else {
+            return Err(ArchiveError::format(
+                "a segment",
+                "a timeline without identity has a file of its own",
+            ));
+        };
+        let run = run.clone();
+        *rows += run.rows();
+        waiting.push(Waiting { id, who, run, record });
+        if *rows >= OWN_FILE_ROWS && key.0.is_some() && self.open < OPEN_FILES_MAX {
+            self.give_file(&key)?;
+        }
+        while self.waiting_bytes > WAITING_BYTES_MAX {
+            self.relieve()?;
+        }
+        Ok(())
+    }
+
+    /// Too much waits: the largest measurement gets a file, or where too many are open, all that waits is written.
+    fn relieve(&mut self) -> Result<()> {
+        let size = |slot: &Slot| match slot {
+            Slot::Waiting(waiting, _) => waiting.iter().map(|waiting| memory(&waiting.run)).sum::<usize>(),
+            Slot::File(_) => 0,
+        };
+        let named = self
+            .slots
+            .iter()
+            .filter(|((measurement, _), _)| measurement.is_some());
+        let largest = named
+            .max_by_key(|(_, slot)| size(slot))
+            .map(|(key, slot)| (key.clone(), size(slot)));
+        match largest {
+            Some((key, bytes)) if self.open < OPEN_FILES_MAX && bytes > WAITING_BYTES_MAX / 64 => {
+                self.give_file(&key)
+            }
+            _ => self.share(),
+        }
+    }
+
+    /// Makes a file for a measurement of a day and puts into it what waits.
+    fn give_file(&mut self, key: &(Option<Box<str>>, Day)) -> Result<()> {
+        let Some(Slot::Waiting(waiting, _)) = self.slots.remove(key) else {
+            return Ok(());
+        };
+        let mut file = self.open_file(key, &waiting)?;
+        self.slots.insert(key.clone(), Slot::File(file));
+        let mut places = Vec::with_capacity(waiting.len());
+        for Waiting { id, who, run, record } in waiting {
+            self.waiting_bytes -= memory(&run).min(self.waiting_bytes);
+            let who = who.expect("only a named measurement gets a file");
+            let place = self.add_to_file(key, file, id, &who, &run)?;
+            file = place.0;
+            places.push((record, place));
+        }
+        self.spool.place(places.into_iter())
+    }
+
+    fn open_file(
+        &mut self,
+        (measurement, day): &(Option<Box<str>>, Day),
+        waiting: &[Waiting],
+    ) -> Result<u32> {
+        let measurement = measurement.as_deref().unwrap_or_default();
+        let shape = Shape {
+            tags: self.people.tag_keys(measurement),
+            fields: self.fields.of_measurement(measurement),
+        };
+        self.open_with(
+            measurement,
+            *day,
+            &shape,
+            waiting.iter().map(|waiting| &waiting.run),
+        )
+    }
+
+    fn open_with<'r>(
+        &mut self,
+        measurement: &str,
+        day: Day,
+        shape: &Shape,
+        samples: impl Iterator<Item = &'r Run>,
+    ) -> Result<u32> {
+        let mut notes = self.notes();
+        notes.push(("tideline.measurement".into(), measurement.into()));
+        notes.push(("tideline.day".into(), day.to_string()));
+        let file = WideFile::new(&self.directory, shape, samples, notes)?;
+        let about = Measured {
+            measurement: measurement.into(),
+            day,
+            first: i64::MAX,
+            last: i64::MIN,
+        };
+        self.files.push(FileState::Open(Box::new(file), Box::new(about)));
+        self.open += 1;
+        Ok((self.files.len() - 1) as u32)
+    }
+
+    fn notes(&self) -> Vec<(String, String)> {
+        vec![
+            ("tideline.format".into(), crate::FORMAT.to_string()),
+            ("tideline.table".into(), self.place.table.to_string()),
+            ("tideline.segment".into(), self.place.segment.to_string()),
+        ]
+    }
+
+    /// Adds a run to the file of its measurement and day, or to the next one where that is full or lacks a column.
+    fn add_to_file(
+        &mut self,
+        key: &(Option<Box<str>>, Day),
+        file: u32,
+        id: TimelineId,
+        who: &Identity,
+        run: &Run,
+    ) -> Result<Place> {
+        let mut number = file;
+        if !matches!(&self.files[file as usize], FileState::Open(file, _) if file.fits(who, run)) {
+            self.complete(file as usize)?;
+            number = self.open_again(key, who, run)?;
+            self.slots.insert(key.clone(), Slot::File(number));
+        }
+        let FileState::Open(file, about) = &mut self.files[number as usize] else {
+            return Err(ArchiveError::format("a segment", "a file ended too early"));
+        };
+        let row = file.file.rows();
+        file.add(id, who, run)?;
+        about.first = about.first.min(run.timestamps[0]);
+        about.last = about.last.max(run.timestamps[run.rows() - 1]);
+        let is_full = file.file.bytes_written() >= FILE_BYTES_MAX;
+        let place = (number, row, run.rows() as u32);
+        if is_full {
+            self.complete(number as usize)?;
+        }
+        self.bound_groups()?;
+        Ok(place)
+    }
+
+    /// The next file of a measurement and day; with columns for what has just come, whatever is known of the measurement.
+    fn open_again(&mut self, key: &(Option<Box<str>>, Day), who: &Identity, run: &Run) -> Result<u32> {
+        let measurement = key.0.as_deref().unwrap_or_default();
+        let mut shape = Shape {
+            tags: self.people.tag_keys(measurement),
+            fields: self.fields.of_measurement(measurement),
+        };
+        for (tag, _) in who.tags() {
+            if let Err(at) = shape.tags.binary_search(tag) {
+                shape.tags.insert(at, tag.clone());
+            }
+        }
+        for column in &run.columns {
+            let of = column.values.value_type();
+            match shape.fields.iter_mut().find(|field| field.id == column.field) {
+                Some(field) if field.types.contains(&of) => {}
+                Some(field) => field.types.push(of),
+                None => shape.fields.push(crate::ShapeField {
+                    id: column.field,
+                    name: self.name(column.field)?,
+                    types: vec![of],
+                }),
+            }
+        }
+        let measurement: Box<str> = measurement.into();
+        self.open_with(&measurement, key.1, &shape, std::iter::once(run))
+    }
+
+    fn name(&self, field: FieldId) -> Result<String> {
+        let unknown = || ArchiveError::format("a segment", format!("field {field} has no name"));
+        self.fields.name(field).ok_or_else(unknown)
+    }
+
+    /// Row groups of open files stay within their budget: the largest is written.
+    fn bound_groups(&mut self) -> Result<()> {
+        loop {
+            let sizes = self.files.iter().map(|file| match file {
+                FileState::Open(file, _) => file.file.bytes_waiting(),
+                FileState::Done(_) => 0,
+            });
+            let (mut total, mut largest) = (0, (0, 0));
+            for (at, bytes) in sizes.enumerate() {
+                total += bytes;
+                largest = largest.max((bytes, at));
+            }
+            if total <= GROUPS_BYTES_MAX {
+                return Ok(());
+            }
+            if let FileState::Open(file, _) = &mut self.files[largest.1] {
+                file.file.flush()?;
+            }
+        }
+    }
+
+    /// Writes everything that waits into shared files, one a day.
+    fn share(&mut self) -> Result<()> {
+        let is_waiting = |slot: &Slot| matches!(slot, Slot::Waiting(waiting, _) if !waiting.is_empty());
+        let mut keys: Vec<_> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| is_waiting(slot))
+            .map(|(key, _)| key.clone())
+            .collect();
+        keys.sort_unstable_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+        self.waiting_bytes = 0;
+        for of_day in keys.chunk_by(|a, b| a.1 == b.1) {
+            let mut file = SharedFile::new(&self.directory, self.notes())?;
+            let number = self.files.len() as u32;
+            let (mut first, mut last) = (i64::MAX, i64::MIN);
+            let mut places = Vec::new();
+            for key in of_day {
+                let Some(Slot::Waiting(waiting, _)) = self.slots.remove(key) else {
+                    continue;
+                };
+                for Waiting { id, who, run, record } in waiting {
+                    for column in &run.columns {
+                        if !self.names.contains_key(&column.field) {
+                            let name = self.name(column.field)?;
+                            self.names.insert(column.field, name);
+                        }
+                    }
+                    let row = file.file.rows();
+                    let rows = file.add(id, who.as_deref(), &run, &self.names)?;
+                    places.push((record, (number, row, rows)));
+                    first = first.min(run.timestamps[0]);
+                    last = last.max(run.timestamps[run.rows() - 1]);
+                }
+            }
+            self.spool.place(places.into_iter())?;
+            let name = |sha256: &str| shared_key(&self.place, of_day[0].1, sha256);
+            let file = send(&self.target, &file.finish()?, (first, last), true, name)?;
+            self.files.push(FileState::Done(file));
+        }
+        Ok(())
+    }
+
+    /// Ends a file, sends it, and compares what is there.
+    fn complete(&mut self, at: usize) -> Result<()> {
+        let FileState::Open(_, about) = &self.files[at] else {
+            return Ok(());
+        };
+        let about = about.clone();
+        let gone = FileState::Done(ArchiveFile {
+            key: String::new(),
+            bytes: 0,
+            sha256: String::new(),
+            index_from: 0,
+            rows: 0,
+            first: 0,
+            last: 0,
+            shared: false,
+        });
+        let FileState::Open(file, _) = std::mem::replace(&mut self.files[at], gone) else {
+            return Ok(());
+        };
+        self.open -= 1;
+        let name = |sha256: &str| data_key(&self.place, &about.measurement, about.day, sha256);
+        let sent = send(
+            &self.target,
+            &file.finish()?,
+            (about.first, about.last),
+            false,
+            name,
+        )?;
+        self.files[at] = FileState::Done(sent);
+        Ok(())
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Ends all files. On return they are at the target and were read back.
+    pub fn finish(mut self) -> Result<WrittenSegment> {
+        self.share()?;
+        for at in 0..self.files.len() {
+            self.complete(at)?;
+        }
+        let files = self.files.into_iter().filter_map(|file| match file {
+            FileState::Done(file) => Some(file),
+            FileState::Open(..) => None,
+        });
+        let files: Vec<ArchiveFile> = files.collect();
+        let mut extents = self.spool.finish()?;
+        let timelines = write_timelines(&self.directory, &self.place, &files, &mut extents, self.people)?;
+        let name = |sha256: &str| timelines_key(&self.place, sha256);
+        let first = files.iter().map(|file| file.first).min().unwrap_or(0);
+        let last = files.iter().map(|file| file.last).max().unwrap_or(0);
+        let timelines = send(&self.target, &timelines, (first, last), false, name)?;
+        extents.rewind(self.records)?;
+        let copy = ArchiveCopy {
+            target: self.place.target,
+            files,
+            timelines,
+            sidecar: String::new(),
+        };
+        Ok(WrittenSegment { copy, extents })
+    }
+}
+
+/// About the memory of a run.
+fn memory(run: &Run) -> usize {
+    let columns = run.columns.iter().map(|column| {
+        let text = match &column.values {
+            tideline_model::ColumnData::String(values) => values.text_bytes(),
+            _ => 0,
+        };
+        column.values.len() * 8 + text + 64
+    });
+    run.rows() * 8 + columns.sum::<usize>() + 256
+}

@@ -1,0 +1,216 @@
+//! What the tests share: an archive of a directory, made-up timelines, and runs of points.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use tideline_archive::{
+    Archive, ArchiveCopy, ArchiveSettings, Extent, Fields, People, SegmentPlace, ShapeField, TargetOptions,
+};
+use tideline_chunk::{Presence, Run, RunColumn, SequenceSpan};
+use tideline_model::{
+    ColumnData, FieldId, Identity, SegmentId, SequenceNumber, TableName, TimelineId, ValueType,
+};
+
+/// Who is who, made up.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub(crate) people: HashMap<TimelineId, Arc<Identity>>,
+    /// The fields of each measurement.
+    pub(crate) fields: BTreeMap<String, Vec<ShapeField>>,
+}
+
+impl Known {
+    /// A timeline, whose id is as its number says.
+    pub(crate) fn timeline(&mut self, number: u64, measurement: &str, tags: &[(&str, &str)]) -> TimelineId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+        id[8..].copy_from_slice(&number.to_be_bytes());
+        let tags = tags.iter().map(|(key, value)| ((*key).into(), (*value).into()));
+        let who = Identity::new(measurement.into(), tags.collect()).expect("valid");
+        self.people.insert(TimelineId(id), Arc::new(who));
+        TimelineId(id)
+    }
+
+    /// A field of a measurement, and one more type of it.
+    pub(crate) fn field(&mut self, measurement: &str, id: u32, name: &str, of: ValueType) {
+        let fields = self.fields.entry(measurement.into()).or_default();
+        match fields.iter_mut().find(|field| field.id == FieldId(id)) {
+            Some(field) if field.types.contains(&of) => {}
+            Some(field) => field.types.push(of),
+            None => fields.push(ShapeField {
+                id: FieldId(id),
+                name: name.into(),
+                types: vec![of],
+            }),
+        }
+    }
+
+    pub(crate) fn id_of(&self, name: &str) -> Option<FieldId> {
+        self.fields
+            .values()
+            .flatten()
+            .find(|field| field.name == name)
+            .map(|field| field.id)
+    }
+}
+
+impl People for Known {
+    fn identity(&self, id: TimelineId) -> Option<Arc<Identity>> {
+        self.people.get(&id).cloned()
+    }
+
+    fn attributes(&self, id: TimelineId) -> Option<String> {
+        id.low().is_multiple_of(2).then(|| r#"{"owner":"me"}"#.to_owned())
+    }
+
+    fn tag_keys(&self, measurement: &str) -> Vec<String> {
+        let of = self
+            .people
+            .values()
+            .filter(|who| who.measurement() == measurement);
+        let mut keys: Vec<String> = of
+            .flat_map(|who| who.tags())
+            .map(|(key, _)| key.clone())
+            .collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+}
+
+impl Fields for Known {
+    fn of_measurement(&self, measurement: &str) -> Vec<ShapeField> {
+        self.fields.get(measurement).cloned().unwrap_or_default()
+    }
+
+    fn name(&self, id: FieldId) -> Option<String> {
+        let mut all = self.fields.values().flatten();
+        all.find(|field| field.id == id).map(|field| field.name.clone())
+    }
+}
+
+/// An archive whose temporary files and footers lie in a directory.
+pub(crate) fn archive(directory: &Path) -> Archive {
+    archive_with(directory, HashMap::new())
+}
+
+pub(crate) fn archive_with(directory: &Path, targets: HashMap<String, (String, TargetOptions)>) -> Archive {
+    Archive::open(ArchiveSettings {
+        temporary: directory.join("temporary"),
+        disk_cache: Some((directory.join("footers"), 16 << 20)),
+        footers_bytes_max: 16 << 20,
+        targets,
+    })
+    .expect("it opens")
+}
+
+/// The target that is a directory.
+pub(crate) fn in_directory(directory: &Path) -> String {
+    let files = directory.join("files");
+    std::fs::create_dir_all(&files).expect("made");
+    format!("file://{}", files.display())
+}
+
+pub(crate) fn place(target: &str) -> SegmentPlace {
+    SegmentPlace {
+        origin: "feedc0de".into(),
+        table: TableName::new("default").expect("valid"),
+        segment: SegmentId(7),
+        target: target.into(),
+    }
+}
+
+pub(crate) fn sequences() -> SequenceSpan {
+    SequenceSpan {
+        lowest: SequenceNumber(3),
+        highest: SequenceNumber(9),
+    }
+}
+
+/// Runs by timeline.
+pub(crate) type Points = BTreeMap<TimelineId, Vec<Run>>;
+
+/// Writes points and describes them; what is known of the files, and where each run is.
+pub(crate) fn write(
+    archive: &Archive,
+    target: &str,
+    known: &Known,
+    points: &Points,
+) -> (Arc<ArchiveCopy>, Vec<(TimelineId, Extent)>) {
+    let place = place(target);
+    let mut writer = archive.writer(place.clone(), known, known).expect("it begins");
+    for (id, runs) in points {
+        for run in runs {
+            writer.add(*id, run, sequences()).expect("added");
+        }
+    }
+    let mut written = writer.finish().expect("it is written and verified");
+    archive
+        .describe(&place, &mut written.copy, &serde_json::json!({"id": 7}))
+        .expect("described");
+    let extents = written.extents.collect::<Result<_, _>>().expect("they read back");
+    (Arc::new(written.copy), extents)
+}
+
+/// Reads everything back, run by run put together.
+pub(crate) fn read(
+    archive: &Archive,
+    copy: &Arc<ArchiveCopy>,
+    extents: &[(TimelineId, Extent)],
+    known: &Known,
+    ahead: u64,
+) -> BTreeMap<TimelineId, Vec<Run>> {
+    let mut reader = archive.reader(copy, None, ahead).expect("it opens");
+    let mut all: BTreeMap<TimelineId, Vec<Run>> = BTreeMap::new();
+    for (id, extent) in extents {
+        let run = reader
+            .read(extent, &|name: &str| known.id_of(name))
+            .expect("it reads");
+        assert_eq!(run.values(), extent.values as usize);
+        run.check().expect("it is a run");
+        all.entry(*id).or_default().push(run);
+    }
+    all
+}
+
+/// An instant with its values: field, type, bytes.
+pub(crate) type FlatPoint = (i64, Vec<(FieldId, u8, Vec<u8>)>);
+
+/// Points as single values: bits of numbers and all, in order.
+pub(crate) fn flat(runs: &[Run]) -> Vec<FlatPoint> {
+    let mut rows = Vec::new();
+    for run in runs {
+        for (row, time) in run.timestamps.iter().enumerate() {
+            let mut values = Vec::new();
+            for column in &run.columns {
+                if column.presence.contains(row) {
+                    let at = column.presence.rank(row);
+                    let bytes = match &column.values {
+                        ColumnData::Float(values) => values[at].to_bits().to_be_bytes().to_vec(),
+                        ColumnData::Signed(values) => values[at].to_be_bytes().to_vec(),
+                        ColumnData::Unsigned(values) => values[at].to_be_bytes().to_vec(),
+                        ColumnData::Boolean(values) => vec![u8::from(values[at])],
+                        ColumnData::String(values) => values.get(at).as_bytes().to_vec(),
+                    };
+                    values.push((column.field, column.values.value_type().code(), bytes));
+                }
+            }
+            rows.push((*time, values));
+        }
+    }
+    rows
+}
+
+/// A run of one dense column of floats.
+pub(crate) fn floats(start: i64, step: i64, count: usize, field: u32, value: impl Fn(usize) -> f64) -> Run {
+    Run {
+        timestamps: (0..count).map(|row| start + step * row as i64).collect(),
+        columns: vec![RunColumn {
+            field: FieldId(field),
+            presence: Presence::All,
+            values: ColumnData::Float((0..count).map(value).collect()),
+        }],
+    }
+}

@@ -1,0 +1,155 @@
+//! The files in tools that nobody here wrote: DuckDB and pyarrow.
+//!
+//! DuckDB keeps microseconds of an instant with a time zone; pyarrow keeps all of it.
+//!
+//! They come from PyPI into a directory under the target directory. Where neither they nor PyPI are there the test says so
+//! and passes; with `CI=true` that is a failure.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tideline_model::ValueType;
+use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
+
+use crate::kit::{Known, Points, archive, floats, in_directory, write};
+
+const SCRIPT: &str = r#"
+import sys, math, duckdb, pyarrow.parquet as pq, pyarrow.dataset as ds
+root = sys.argv[1]
+con = duckdb.connect()
+wide = f"read_parquet('{root}/default/measurement=*/day=*/*.parquet', hive_partitioning=true)"
+print(con.sql(f"""select measurement, cast(day as varchar), host, count(*), sum(n), min(epoch_ns(time)), max(epoch_ns(time)),
+    count("n:float") from {wide} group by all order by all""").fetchall())
+print(con.sql(f"select count(distinct timeline), count(*) filter (isnan(value)) from {wide}").fetchall())
+shared = f"read_parquet('{root}/default/_shared/day=*/*.parquet')"
+print(con.sql(f"select measurement, tags['host'], field, float, string, epoch_ns(time) from {shared} order by time, field").fetchall())
+who = f"read_parquet('{root}/default/_segments/*.timelines.parquet')"
+print(con.sql(f"select w.measurement, w.tags['host'], count(*) from {wide} d join {who} w using (timeline) group by all order by all").fetchall())
+table = ds.dataset(f"{root}/default/measurement=cpu", format="parquet", partitioning="hive").to_table()
+print(table.schema.field("time").type, table.schema.field("n").type, table.schema.field("ok").type, table.num_rows)
+values = [v for v in table.column("value").to_pylist() if v is not None]
+print(len(values), sum(1 for v in values if math.isnan(v)))
+"#;
+
+/// The interpreter with both tools; made once.
+fn python(target: &Path) -> Option<PathBuf> {
+    let home = target.join("python-readers");
+    let interpreter = home.join("bin/python");
+    let is_ready = || {
+        let ready = Command::new(&interpreter)
+            .args(["-c", "import duckdb, pyarrow"])
+            .output();
+        ready.is_ok_and(|ready| ready.status.success())
+    };
+    if is_ready() {
+        return Some(interpreter);
+    }
+    let steps: [(&Path, &[&str]); 2] = [
+        (Path::new("python3"), &["-m", "venv", home.to_str()?]),
+        (
+            &interpreter,
+            &[
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "duckdb==1.4.1",
+                "pyarrow==21.0.0",
+            ],
+        ),
+    ];
+    for (program, arguments) in steps {
+        let done = Command::new(program).args(arguments).output();
+        if !done.is_ok_and(|done| done.status.success()) {
+            return None;
+        }
+    }
+    is_ready().then_some(interpreter)
+}
+
+#[test]
+fn duckdb_and_pyarrow_read_the_same() {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let Some(python) = python(target) else {
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "DuckDB and pyarrow could not be installed from PyPI"
+        );
+        println!("SKIPPED: DuckDB and pyarrow could not be installed from PyPI");
+        return;
+    };
+    let mut known = Known::default();
+    for (field, name, of) in [
+        (1, "value", ValueType::Float),
+        (2, "n", ValueType::Unsigned),
+        (2, "n", ValueType::Float),
+        (3, "ok", ValueType::Boolean),
+    ] {
+        known.field("cpu", field, name, of);
+    }
+    known.field("rare", 1, "value", ValueType::Float);
+    known.field("rare", 4, "note", ValueType::String);
+    let mut points = Points::new();
+    for number in 0..4 {
+        let id = known.timeline(number, "cpu", &[("host", ["a", "b"][number as usize % 2])]);
+        let start = NANOS_PER_DAY - 5_000 * NANOS_PER_SECOND;
+        let nan = |row: usize| {
+            if row.is_multiple_of(1_000) {
+                f64::NAN
+            } else {
+                row as f64
+            }
+        };
+        let mut run = floats(start, NANOS_PER_SECOND, 10_000, 1, nan);
+        let unsigned = tideline_model::ColumnData::Unsigned((0..10_000).map(|row| row % 10).collect());
+        let truths = tideline_model::ColumnData::Boolean((0..10_000).map(|row| row % 2 == 0).collect());
+        for (field, values) in [(2, unsigned), (3, truths)] {
+            run.columns.push(tideline_chunk::RunColumn {
+                field: tideline_model::FieldId(field),
+                presence: tideline_chunk::Presence::All,
+                values,
+            });
+        }
+        points.insert(id, vec![run]);
+    }
+    let id = known.timeline(9, "rare", &[("host", "c")]);
+    let mut run = floats(-1_000, 1_000, 2, 1, |row| row as f64 + 0.5);
+    run.columns.push(tideline_chunk::RunColumn {
+        field: tideline_model::FieldId(4),
+        presence: tideline_chunk::Presence::Some([false, true].into_iter().collect()),
+        values: tideline_model::ColumnData::String(["ünique"].into_iter().collect()),
+    });
+    points.insert(id, vec![run]);
+    let directory = tempfile::tempdir().expect("made");
+    let address = in_directory(directory.path());
+    write(&archive(directory.path()), &address, &known, &points);
+    let root = address.strip_prefix("file://").expect("it begins so");
+    let said = Command::new(python)
+        .args(["-c", SCRIPT, root])
+        .output()
+        .expect("it runs");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let said = String::from_utf8_lossy(&said.stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    let day = NANOS_PER_DAY;
+    let second = NANOS_PER_SECOND;
+    let row = |date: &str, host: &str, first: i64, last: i64| {
+        format!("('cpu', '{date}', '{host}', 10000, 45000, {first}, {last}, 0)")
+    };
+    let expected = [
+        row("1970-01-01", "a", day - 5_000 * second, day - second),
+        row("1970-01-01", "b", day - 5_000 * second, day - second),
+        row("1970-01-02", "a", day, day + 4_999 * second),
+        row("1970-01-02", "b", day, day + 4_999 * second),
+    ];
+    assert_eq!(lines[0], format!("[{}]", expected.join(", ")));
+    assert_eq!(lines[1], "[(4, 40)]");
+    assert_eq!(
+        lines[2],
+        "[('rare', 'c', 'value', 0.5, None, -1000), ('rare', 'c', 'note', None, 'ünique', 0), \
+         ('rare', 'c', 'value', 1.5, None, 0)]"
+    );
+    assert_eq!(lines[3], "[('cpu', 'a', 40000), ('cpu', 'b', 40000)]");
+    assert_eq!(lines[4], "timestamp[ns, tz=UTC] uint64 bool 40000");
+    assert_eq!(lines[5], "40000 40");
+}

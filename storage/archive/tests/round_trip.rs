@@ -1,0 +1,285 @@
+//! What is written reads back bit for bit, whatever it is.
+
+use proptest::prelude::*;
+use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
+use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
+use tideline_model::{ColumnData, FieldId, TimelineId, ValueType};
+
+use crate::kit::{Known, Points, archive, flat, floats, in_directory, read, write};
+
+/// Values of a type, hostile ones among them.
+fn values(of: ValueType, seeds: &[u64]) -> ColumnData {
+    let pick = |seed: &u64| seed % 7;
+    match of {
+        ValueType::Float => ColumnData::Float(
+            seeds
+                .iter()
+                .map(|seed| match pick(seed) {
+                    0 => f64::from_bits(0x7ff8_0000_0000_0000 | seed >> 16),
+                    1 => -0.0,
+                    2 => f64::NEG_INFINITY,
+                    3 => (seed % 1_000) as f64 / 10.0,
+                    4 => f64::from_bits(seed >> 12),
+                    _ => f64::from_bits(*seed),
+                })
+                .collect(),
+        ),
+        ValueType::Signed => ColumnData::Signed(seeds.iter().map(|seed| *seed as i64).collect()),
+        ValueType::Unsigned => ColumnData::Unsigned(seeds.iter().map(|seed| !seed).collect()),
+        ValueType::Boolean => ColumnData::Boolean(seeds.iter().map(|seed| seed % 2 == 0).collect()),
+        ValueType::String => {
+            let texts: Vec<String> = seeds
+                .iter()
+                .map(|seed| match pick(seed) {
+                    0 => String::new(),
+                    1 => "ümlaut\0 and \u{202e}".into(),
+                    _ => format!("text {}", seed % 40),
+                })
+                .collect();
+            ColumnData::String(texts.iter().map(String::as_str).collect())
+        }
+    }
+}
+
+/// A run of random fields and types, each row with at most one type of a field; some rows without any value.
+fn run(start: i64, steps: &[u16], kinds: &[u8], seeds: &[u64]) -> Run {
+    let mut time = start;
+    let mut timestamps = Vec::new();
+    for step in steps {
+        time += 1 + i64::from(*step) * NANOS_PER_SECOND;
+        timestamps.push(time);
+    }
+    let rows = timestamps.len();
+    let mut columns = Vec::new();
+    for field in 0..3u32 {
+        // Per row: which type of the field it has, if any.
+        let of_row = |row: usize| usize::from(kinds[(row * 3 + field as usize) % kinds.len()]) % 8;
+        for (code, of) in ValueType::ALL.into_iter().enumerate() {
+            let has: Vec<bool> = (0..rows).map(|row| of_row(row) == code).collect();
+            let count = has.iter().filter(|has| **has).count();
+            if count == 0 {
+                continue;
+            }
+            let seeds: Vec<u64> = seeds
+                .iter()
+                .cycle()
+                .skip(field as usize + code)
+                .take(count)
+                .copied()
+                .collect();
+            columns.push(RunColumn {
+                field: FieldId(field + 1),
+                presence: if count == rows {
+                    Presence::All
+                } else {
+                    Presence::Some(has.into_iter().collect::<Bitmap>())
+                },
+                values: values(of, &seeds),
+            });
+        }
+    }
+    Run { timestamps, columns }
+}
+
+fn known(measurements: &[&str]) -> Known {
+    let mut known = Known::default();
+    for measurement in measurements {
+        for (field, name) in ["a", "host", "A b"].into_iter().enumerate() {
+            for of in ValueType::ALL {
+                known.field(measurement, field as u32 + 1, name, of);
+            }
+        }
+    }
+    known
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn anything_reads_back_bit_for_bit(
+        timelines in prop::collection::vec(
+            (
+                0u8..4,
+                -40_000i64..40_000,
+                prop::collection::vec(0u16..3_000, 1..120),
+                prop::collection::vec(0u8..8, 1..40),
+                prop::collection::vec(any::<u64>(), 1..40),
+            ),
+            1..40,
+        ),
+        ahead in prop::sample::select(vec![0u64, 1 << 20]),
+    ) {
+        let measurements = ["cpu", "a/b=c ü%", "..", "mem"];
+        let mut known = known(&measurements);
+        let mut points = Points::new();
+        for (number, (measurement, day, steps, kinds, seeds)) in (0u64..).zip(&timelines) {
+            let host = format!("host {}", number % 5);
+            let mut tags = vec![("host", host.as_str())];
+            if number % 3 == 0 {
+                tags.push(("a", "also a field"));
+            }
+            let id = known.timeline(number, measurements[usize::from(*measurement)], &tags);
+            points.insert(id, vec![run(day * NANOS_PER_DAY - 5, steps, kinds, seeds)]);
+        }
+        let directory = tempfile::tempdir().expect("made");
+        let archive = archive(directory.path());
+        let (copy, extents) = write(&archive, &in_directory(directory.path()), &known, &points);
+        let back = read(&archive, &copy, &extents, &known, ahead);
+        for (id, runs) in &points {
+            prop_assert_eq!(flat(runs), flat(&back[id]));
+        }
+        prop_assert_eq!(back.len(), points.len());
+    }
+}
+
+/// Thousands of timelines of a few measurements, large and small, over two days: every one reads back, alone and in turn.
+#[test]
+fn thousands_of_timelines_in_own_and_shared_files() {
+    let mut known = Known::default();
+    let mut points = Points::new();
+    for number in 0..3_000u64 {
+        let (measurement, rows) = match number % 100 {
+            0 => (format!("rare{}", number / 100), 20),
+            1..30 => ("cpu".to_owned(), 60),
+            _ => ("net".to_owned(), 40),
+        };
+        let host = format!("h{}", number / 10);
+        let id = known.timeline(number, &measurement, &[("host", &host)]);
+        known.field(&measurement, 1, "value", ValueType::Float);
+        let start = NANOS_PER_DAY * 20_000 - 1_000 * NANOS_PER_SECOND;
+        let step = 60 * NANOS_PER_SECOND;
+        points.insert(
+            id,
+            vec![floats(start, step, rows, 1, |row| {
+                (number * 100 + row as u64) as f64 / 10.0
+            })],
+        );
+    }
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    let (copy, extents) = write(&archive, &in_directory(directory.path()), &known, &points);
+    let shared = copy.files.iter().filter(|file| file.shared).count();
+    assert_eq!((shared, copy.files.len() - shared), (2, 4), "{:#?}", copy.files);
+    for ahead in [0, 8 << 20] {
+        let back = read(&archive, &copy, &extents, &known, ahead);
+        for (id, runs) in &points {
+            assert_eq!(flat(runs), flat(&back[id]));
+        }
+    }
+    // One after another, backwards too.
+    let mut reader = archive.reader(&copy, None, 0).expect("it opens");
+    for (id, extent) in extents.iter().rev().step_by(97) {
+        let run = reader
+            .read(extent, &|name: &str| known.id_of(name))
+            .expect("it reads");
+        let whole = flat(&points[id]);
+        let part = flat(&[run]);
+        assert!(whole.windows(part.len()).any(|rows| rows == part));
+    }
+    assert_eq!(
+        archive.verify(&copy).expect("it can be asked"),
+        Vec::<String>::new()
+    );
+}
+
+/// Only wanted fields are read, a timeline nobody knows reads back too, and nothing was added is nothing written.
+#[test]
+fn fields_by_choice_and_timelines_without_a_name() {
+    let mut known = known(&["cpu"]);
+    let id = known.timeline(1, "cpu", &[("host", "a")]);
+    let nobody = TimelineId([9; 16]);
+    let one = run(0, &[1, 2, 3], &[0, 1, 2, 3, 4, 5], &[1, 2, 3]);
+    let points = Points::from([(id, vec![one.clone()]), (nobody, vec![one.clone()])]);
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    let (copy, extents) = write(&archive, &in_directory(directory.path()), &known, &points);
+    let back = read(&archive, &copy, &extents, &known, 0);
+    assert_eq!(flat(&back[&nobody]), flat(std::slice::from_ref(&one)));
+    let mut reader = archive.reader(&copy, Some(&[FieldId(2)]), 0).expect("it opens");
+    let some = reader
+        .read(&extents[0].1, &|name: &str| known.id_of(name))
+        .expect("it reads");
+    assert_eq!(some.timestamps, one.timestamps);
+    let wanted: Vec<_> = one
+        .columns
+        .iter()
+        .filter(|column| column.field == FieldId(2))
+        .cloned()
+        .collect();
+    assert_eq!(some.columns, wanted);
+    let writer = archive
+        .writer(crate::kit::place("memory:///"), &known, &known)
+        .expect("it begins");
+    assert!(writer.is_empty());
+}
+
+/// A field that gets another type, and a tag that nobody had foretold, in the middle of a day: the rows go on in another
+/// file with a column for it.
+#[test]
+fn a_shape_that_grows_goes_on_in_another_file() {
+    let mut known = Known::default();
+    known.field("cpu", 1, "value", ValueType::Float);
+    let mut points = Points::new();
+    for number in 0..20 {
+        let id = known.timeline(number, "cpu", &[("host", "a")]);
+        points.insert(id, vec![floats(0, NANOS_PER_SECOND, 1_000, 1, |row| row as f64)]);
+    }
+    let last = *points.keys().next_back().expect("there are some");
+    if let Some(run) = points.get_mut(&last).and_then(|runs| runs.first_mut()) {
+        run.columns[0].values = ColumnData::Boolean(vec![true; 1_000]);
+    }
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    let (copy, extents) = write(&archive, &in_directory(directory.path()), &known, &points);
+    assert_eq!(copy.files.len(), 2);
+    let back = read(&archive, &copy, &extents, &known, 0);
+    for (id, runs) in &points {
+        assert_eq!(flat(runs), flat(&back[id]));
+    }
+}
+
+/// Cold footers: one timeline, one day, one field is at most three ranged gets; warm ones at most two.
+#[test]
+fn one_timeline_of_a_day_is_a_handful_of_requests() {
+    let mut known = Known::default();
+    for field in 1..=5 {
+        known.field("cpu", field, &format!("f{field}"), ValueType::Float);
+    }
+    let mut points = Points::new();
+    for number in 0..60 {
+        let id = known.timeline(number, "cpu", &[("host", &format!("h{number}"))]);
+        let mut run = floats(0, 10 * NANOS_PER_SECOND, 8_640, 1, |row| {
+            ((row * 7) % 1_000) as f64 / 10.0
+        });
+        for field in 2..=5 {
+            let more = floats(0, 1, 8_640, field, |row| (row as f64 + f64::from(field)).sin());
+            run.columns.extend(more.columns);
+        }
+        points.insert(id, vec![run]);
+    }
+    let directory = tempfile::tempdir().expect("made");
+    let address = in_directory(directory.path());
+    let (copy, extents) = write(&archive(directory.path()), &address, &known, &points);
+    // The other archive has its footers elsewhere.
+    let elsewhere = tempfile::tempdir().expect("made");
+    let archive = archive(elsewhere.path());
+    let target = archive.target(&address).expect("known");
+    for (nth, (id, extent)) in extents.iter().enumerate().step_by(29) {
+        for is_cold in [nth == 0, false] {
+            let before = target.traffic();
+            let mut reader = archive.reader(&copy, Some(&[FieldId(4)]), 0).expect("it opens");
+            let run = reader
+                .read(extent, &|name: &str| known.id_of(name))
+                .expect("it reads");
+            assert_eq!(run.columns[0], points[id][0].columns[3]);
+            let after = target.traffic();
+            let (gets, bytes) = (after.gets - before.gets, after.bytes_got - before.bytes_got);
+            assert!(
+                gets <= if is_cold { 3 } else { 2 },
+                "{gets} requests, cold: {is_cold}"
+            );
+            assert!(bytes < 1 << 20, "{bytes} bytes");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Targets: what can be named, what a check proves, what is swept.
+
+use std::os::unix::fs::PermissionsExt;
+
+use hashbrown::HashMap;
+use tideline_archive::{CheckStep, TargetOptions};
+use tideline_model::time::NANOS_PER_SECOND;
+use tideline_model::{TableName, ValueType};
+
+use crate::kit::{Known, Points, archive, archive_with, floats, in_directory, write};
+
+#[test]
+fn a_good_target_passes_every_check_and_keeps_nothing_of_it() {
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    for address in [in_directory(directory.path()), "memory:///".to_owned()] {
+        let target = archive.target(&address).expect("known");
+        let check = target.check("a token");
+        assert!(check.is_good(), "{check:?}");
+        assert_eq!(check.steps.len(), 6);
+        assert_eq!(target.list("").expect("listed"), []);
+    }
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_is_named() {
+    let directory = tempfile::tempdir().expect("made");
+    let closed = directory.path().join("closed");
+    std::fs::write(&closed, "a file, not a directory").expect("written");
+    let archive = archive(directory.path());
+    let target = archive
+        .target(&format!("file://{}/inside", closed.display()))
+        .expect("known");
+    let check = target.check("a token");
+    assert!(!check.is_good());
+    let (step, failure) = check.steps.last().expect("something was tried");
+    assert_eq!(*step, CheckStep::Create);
+    let failure = failure.as_deref().unwrap_or_default();
+    assert!(failure.contains("closed"), "{failure}");
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o600)).expect("set");
+}
+
+#[test]
+fn what_names_no_target_is_refused_with_what_would() {
+    let directory = tempfile::tempdir().expect("made");
+    let options = TargetOptions([("nonsense".to_owned(), "secret-value".to_owned())].into());
+    let named = ("s3://bucket/place".to_owned(), options);
+    let archive = archive_with(directory.path(), HashMap::from([("named".to_owned(), named)]));
+    for (address, part) in [
+        ("here", "s3://bucket/prefix"),
+        ("ftp://host/x", "ftp://host/x"),
+        ("https://example.org/x", "not known"),
+        ("s3://user:word@bucket/x", "credentials"),
+        ("s3://bucket/x?secret=1", "credentials"),
+        ("named", "nonsense"),
+    ] {
+        let error = archive.target(address).expect_err("it is refused").to_string();
+        assert!(error.contains(part), "{address}: {error}");
+        assert!(
+            !error.contains("secret-value") && !error.contains(":word"),
+            "{error}"
+        );
+    }
+    let shown = format!(
+        "{:?}",
+        TargetOptions([("key".to_owned(), "secret-value".to_owned())].into())
+    );
+    assert!(!shown.contains("secret-value"));
+}
+
+#[test]
+fn options_are_read_from_a_file_and_their_values_are_not_repeated() {
+    let directory = tempfile::tempdir().expect("made");
+    let file = directory.path().join("credentials");
+    std::fs::write(
+        &file,
+        "# mine\naccess_key_id = one\n\nSECRET_ACCESS_KEY = \"two\"\n",
+    )
+    .expect("written");
+    let options = TargetOptions::read(&file).expect("it reads");
+    assert_eq!(options.0["secret_access_key"], "two");
+    assert_eq!(options.0.len(), 2);
+    std::fs::write(&file, "access_key_id: hidden").expect("written");
+    let error = TargetOptions::read(&file).expect_err("another form").to_string();
+    assert!(error.contains("line 1") && !error.contains("hidden"), "{error}");
+}
+
+/// Only objects of the same database that nobody names and that are old enough are swept.
+#[test]
+fn orphans_are_swept_and_nothing_else() {
+    let mut known = Known::default();
+    known.field("cpu", 1, "value", ValueType::Float);
+    let id = known.timeline(1, "cpu", &[("host", "a")]);
+    let points = Points::from([(id, vec![floats(0, NANOS_PER_SECOND, 10, 1, |row| row as f64)])]);
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    let address = in_directory(directory.path());
+    let (copy, _) = write(&archive, &address, &known, &points);
+    let table = TableName::new("default").expect("valid");
+    let is_named = |key: &str| copy.keys().any(|named| named == key);
+    let nobody = |_: &str| false;
+    let sweep = |origin: &str, before: i64, is_named: &dyn Fn(&str) -> bool| {
+        archive
+            .sweep(&address, &table, origin, before, is_named)
+            .expect("swept")
+    };
+    assert_eq!(sweep("feedc0de", i64::MAX, &is_named), 0);
+    assert_eq!(sweep("0therone", i64::MAX, &nobody), 0);
+    assert_eq!(sweep("feedc0de", 0, &nobody), 0);
+    assert_eq!(
+        archive
+            .target(&address)
+            .expect("known")
+            .list("default/")
+            .expect("listed")
+            .len(),
+        3
+    );
+    assert_eq!(sweep("feedc0de", i64::MAX, &nobody), 3);
+    assert_eq!(
+        archive
+            .target(&address)
+            .expect("known")
+            .list("default/")
+            .expect("listed"),
+        []
+    );
+}
