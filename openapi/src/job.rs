@@ -33,6 +33,8 @@ pub enum JobKind {
     Fold,
     /// Moves the points of a window from the hot to the cold tier.
     Migrate,
+    /// Moves the points of a window from the cold tier into files on an object store.
+    Archive,
     /// Drops segments whose points have all expired.
     Expire,
     /// Frees the bytes of deleted points.
@@ -41,6 +43,8 @@ pub enum JobKind {
     CleanCatalog,
     /// Sets and removes attributes of many timelines; begun by `POST /v1/tables/{table}/timelines/attributes` only.
     SetAttributes,
+    /// Removes files that a crash or a failure has left at the target of an archive.
+    SweepArchive,
 }
 
 impl JobKind {
@@ -50,10 +54,12 @@ impl JobKind {
             Self::Seal => "seal",
             Self::Fold => "fold",
             Self::Migrate => "migrate",
+            Self::Archive => "archive",
             Self::Expire => "expire",
             Self::Purge => "purge",
             Self::CleanCatalog => "clean_catalog",
             Self::SetAttributes => "set_attributes",
+            Self::SweepArchive => "sweep_archive",
         }
     }
 }

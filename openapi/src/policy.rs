@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use tideline_model::{Policy as ModelPolicy, Schedule as ModelSchedule};
+use tideline_model::{ArchivePolicy as ModelArchivePolicy, Policy as ModelPolicy, Schedule as ModelSchedule};
 use utoipa::ToSchema;
 
 use crate::time::DurationText;
@@ -18,6 +18,7 @@ const SHOWN_CHARS_MAX: usize = 80;
     "hot_ttl": "7d",
     "cold_ttl": null,
     "retention": "90d",
+    "archive": null,
     "timeline_ttl": null,
     "migrate": {"cron": "0 3 * * *", "time_zone": "Europe/Berlin"},
     "expire": "continuous",
@@ -31,6 +32,8 @@ pub struct Policy {
     pub cold_ttl: Option<DurationText>,
     /// Age at which points are gone from every tier: hidden at once, their bytes freed some time later.
     pub retention: Option<DurationText>,
+    /// Where and when points leave the cold tier for files.
+    pub archive: Option<ArchivePolicy>,
     /// Silence after which a timeline is removed with all its points.
     pub timeline_ttl: Option<DurationText>,
     /// When points move from hot to cold.
@@ -41,6 +44,25 @@ pub struct Policy {
     pub move_bytes_per_second: Option<u64>,
     /// Most timelines that writes may add in a minute; lines that would add more are rejected with the tag that grows.
     pub timelines_per_minute: Option<u64>,
+}
+
+/// Where and when points leave the cold tier for Parquet files on an object store. They answer queries as before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"target": "default", "after": "90d", "schedule": {"cron": "0 4 * * *", "time_zone": "UTC"}}))]
+pub struct ArchivePolicy {
+    /// `default`, which is the target of the server's configuration, or an address: `s3://bucket/prefix`,
+    /// `gs://bucket/prefix`, `az://container/prefix`, or `file:///directory` below the target of the configuration.
+    pub target: String,
+    /// Age at which points leave; above `hot_ttl`.
+    pub after: DurationText,
+    /// When they do. Default `continuous`.
+    #[serde(default = "continuous")]
+    pub schedule: Schedule,
+}
+
+fn continuous() -> Schedule {
+    Schedule::Word(ScheduleWord::Continuous)
 }
 
 /// When a kind of move may begin: `"continuous"`, or the instants of a cron expression.
@@ -96,6 +118,10 @@ pub struct PolicyChanges {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DurationText>)]
     pub retention: Option<Option<DurationText>>,
+    /// Where and when points leave the cold tier for files. Default `null` = never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ArchivePolicy>)]
+    pub archive: Option<Option<ArchivePolicy>>,
     /// Silence after which a timeline is removed with all its points. Default `null` = never.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DurationText>)]
@@ -144,6 +170,8 @@ struct Form {
     #[serde(default, deserialize_with = "sent")]
     retention: Option<Value>,
     #[serde(default, deserialize_with = "sent")]
+    archive: Option<Value>,
+    #[serde(default, deserialize_with = "sent")]
     timeline_ttl: Option<Value>,
     #[serde(default, deserialize_with = "sent")]
     migrate: Option<Value>,
@@ -175,6 +203,7 @@ impl TryFrom<Form> for PolicyChanges {
             hot_ttl: age("hot_ttl", form.hot_ttl)?,
             cold_ttl: age("cold_ttl", form.cold_ttl)?,
             retention: age("retention", form.retention)?,
+            archive: archive(form.archive)?,
             timeline_ttl: age("timeline_ttl", form.timeline_ttl)?,
             migrate: schedule("migrate", form.migrate)?,
             expire: schedule("expire", form.expire)?,
@@ -195,6 +224,26 @@ fn age(member: &'static str, sent: Option<Value>) -> Result<Option<Option<Durati
             member,
             reason: format!(
                 "{} is no age; write one above zero and below 292 years such as \"7d\" or \"12h\", or null for none",
+                shown(value)
+            ),
+        })
+    })
+}
+
+fn archive(sent: Option<Value>) -> Result<Option<Option<ArchivePolicy>>, PolicyError> {
+    nullable(sent, |value| {
+        let read = ArchivePolicy::deserialize(value);
+        let read = read.map_err(|error| error.to_string()).and_then(|archive| {
+            let is_age = archive.after.0 > 0;
+            is_age
+                .then_some(archive)
+                .ok_or_else(|| "after is not above zero".into())
+        });
+        read.map_err(|reason| PolicyError {
+            member: "archive",
+            reason: format!(
+                "{} is no archive ({reason}); write an object such as {{\"target\": \"default\", \"after\": \"90d\"}}, or \
+                 null for none",
                 shown(value)
             ),
         })
@@ -259,6 +308,7 @@ impl PolicyChanges {
             hot_ttl,
             cold_ttl,
             retention,
+            archive,
             timeline_ttl,
             migrate,
             expire,
@@ -268,6 +318,10 @@ impl PolicyChanges {
         set(&mut policy.hot_ttl, hot_ttl.map(nanos));
         set(&mut policy.cold_ttl, cold_ttl.map(nanos));
         set(&mut policy.retention, retention.map(nanos));
+        set(
+            &mut policy.archive,
+            archive.map(|archive| archive.map(Into::into)),
+        );
         set(&mut policy.timeline_ttl, timeline_ttl.map(nanos));
         set(&mut policy.migrate, migrate.map(Into::into));
         set(&mut policy.expire, expire.map(Into::into));
@@ -280,6 +334,26 @@ impl PolicyChanges {
 fn set<T>(place: &mut T, change: Option<T>) {
     if let Some(value) = change {
         *place = value;
+    }
+}
+
+impl From<ArchivePolicy> for ModelArchivePolicy {
+    fn from(archive: ArchivePolicy) -> Self {
+        Self {
+            target: archive.target,
+            after: archive.after.0,
+            schedule: archive.schedule.into(),
+        }
+    }
+}
+
+impl From<&ModelArchivePolicy> for ArchivePolicy {
+    fn from(archive: &ModelArchivePolicy) -> Self {
+        Self {
+            target: archive.target.clone(),
+            after: DurationText(archive.after),
+            schedule: Schedule::from(&archive.schedule),
+        }
     }
 }
 
@@ -316,6 +390,7 @@ impl From<&ModelPolicy> for Policy {
             hot_ttl: policy.hot_ttl.map(DurationText),
             cold_ttl: policy.cold_ttl.map(DurationText),
             retention: policy.retention.map(DurationText),
+            archive: policy.archive.as_ref().map(ArchivePolicy::from),
             timeline_ttl: policy.timeline_ttl.map(DurationText),
             migrate: Schedule::from(&policy.migrate),
             expire: Schedule::from(&policy.expire),
@@ -351,11 +426,17 @@ mod tests {
             .applied_to(before.clone());
         assert_eq!(same, before);
         let json = r#"{"hot_ttl": null, "retention": "1d12h", "migrate": null, "expire": {"cron": "*/5 * * * *"},
-            "timelines_per_minute": 7}"#;
+            "timelines_per_minute": 7, "archive": {"target": "default", "after": "60d"}, "cold_ttl": null}"#;
         let after = changes(json).expect("all are right").applied_to(before.clone());
         let expected = ModelPolicy {
             hot_ttl: None,
+            cold_ttl: None,
             retention: Some(NANOS_PER_DAY / 2 * 3),
+            archive: Some(ModelArchivePolicy {
+                target: "default".into(),
+                after: 60 * NANOS_PER_DAY,
+                schedule: ModelSchedule::Continuous,
+            }),
             migrate: ModelSchedule::Continuous,
             expire: ModelSchedule::Cron {
                 expression: "*/5 * * * *".into(),
@@ -382,6 +463,12 @@ mod tests {
             (r#"{"cold_ttl": "0s"}"#, "cold_ttl", "above zero"),
             (r#"{"retention": "300y"}"#, "retention", "below 292 years"),
             (r#"{"timeline_ttl": ["1d"]}"#, "timeline_ttl", "such as \"7d\""),
+            (r#"{"archive": {"target": "default"}}"#, "archive", "after"),
+            (
+                r#"{"archive": {"target": "default", "after": "0s"}}"#,
+                "archive",
+                "above zero",
+            ),
             (r#"{"migrate": "nightly"}"#, "migrate", "\"continuous\""),
             (r#"{"expire": {"crom": "* * * * *"}}"#, "expire", "0 3 * * *"),
             (

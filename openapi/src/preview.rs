@@ -23,7 +23,7 @@ pub struct PreviewPolicy {
 #[schema(example = json!({
     "now": "2026-11-20T12:00:00Z",
     "policy": {
-        "hot_ttl": "3d", "cold_ttl": null, "retention": "90d", "timeline_ttl": null,
+        "hot_ttl": "3d", "cold_ttl": null, "retention": "90d", "archive": null, "timeline_ttl": null,
         "migrate": "continuous", "expire": "continuous", "move_bytes_per_second": null, "timelines_per_minute": null
     },
     "migrate": {

@@ -32,6 +32,9 @@ pub struct Span {
         "cold": {
             "segments": 4, "windows": 3, "points": 12_960_000, "values": 129_600_000, "bytes": 41_800_000,
             "oldest": "2026-11-10T00:00:00Z", "newest": "2026-11-12T23:59:50Z"
+        },
+        "archive": {
+            "segments": 0, "windows": 0, "points": 0, "values": 0, "bytes": 0, "oldest": null, "newest": null
         }
     },
     "visible_from": null,
@@ -82,6 +85,8 @@ pub struct TierStatistics {
     pub hot: HeldPoints,
     /// Old points.
     pub cold: HeldPoints,
+    /// The oldest points, in files; `bytes` are those of the files.
+    pub archive: HeldPoints,
 }
 
 /// Points in memory; overwritten and deleted ones are counted until they are sealed.

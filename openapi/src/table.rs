@@ -19,7 +19,7 @@ use crate::time::DurationText;
     "write_past": null,
     "write_future": "365d",
     "policy": {
-        "hot_ttl": "7d", "cold_ttl": null, "retention": "90d", "timeline_ttl": null,
+        "hot_ttl": "7d", "cold_ttl": null, "retention": "90d", "archive": null, "timeline_ttl": null,
         "migrate": "continuous", "expire": "continuous", "move_bytes_per_second": null, "timelines_per_minute": null
     }
 }))]

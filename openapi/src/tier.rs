@@ -12,6 +12,8 @@ pub enum Tier {
     Hot,
     /// Old points.
     Cold,
+    /// The oldest points, in files on an object store.
+    Archive,
 }
 
 impl From<ModelTier> for Tier {
@@ -19,6 +21,7 @@ impl From<ModelTier> for Tier {
         match tier {
             ModelTier::Hot => Self::Hot,
             ModelTier::Cold => Self::Cold,
+            ModelTier::Archive => Self::Archive,
         }
     }
 }
@@ -27,13 +30,15 @@ impl From<ModelTier> for Tier {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TierChoice {
-    /// Both, as if they were one.
+    /// All, as if they were one.
     #[default]
     All,
     /// Young points only, unsealed ones included.
     Hot,
     /// Old points only.
     Cold,
+    /// The oldest points only, those in files.
+    Archive,
 }
 
 impl From<TierChoice> for Option<ModelTier> {
@@ -42,6 +47,7 @@ impl From<TierChoice> for Option<ModelTier> {
             TierChoice::All => None,
             TierChoice::Hot => Some(ModelTier::Hot),
             TierChoice::Cold => Some(ModelTier::Cold),
+            TierChoice::Archive => Some(ModelTier::Archive),
         }
     }
 }
@@ -53,6 +59,8 @@ pub struct TierCosts {
     pub hot: TierCost,
     /// Old points.
     pub cold: TierCost,
+    /// The oldest points, in files; `bytes` are about their share of those.
+    pub archive: TierCost,
 }
 
 /// What a tier has given to an answer.

@@ -1,5 +1,5 @@
-//! Error, pause and kill at every step of every move, before it and after it: hot and cold together hold each point
-//! once, in rows and in aggregates, and what was deleted is nowhere.
+//! Error, pause and kill at every step of every move, before it and after it: hot, cold and archive together hold each
+//! point once, in rows and in aggregates, and what was deleted is nowhere.
 //!
 //! A case is a step, a side and a blow. It starts on a copy of a prepared store, makes the work begin that passes the
 //! step, and looks: while the work waits, after it failed, after a restart; then it lets everything move to its end,
@@ -25,7 +25,7 @@ use tideline_tests::{rounds, seed};
 use case::{Blow, Case, Prepared};
 
 /// The steps of each work. Before `delete.apply` is where `delete.append` is done: it has that side only once.
-const STEPS: [&str; 17] = [
+const STEPS: [&str; 22] = [
     "delete.append",
     "delete.apply",
     "seal.load",
@@ -35,6 +35,11 @@ const STEPS: [&str; 17] = [
     "mig.load",
     "mig.edit",
     "mig.drop",
+    "arc.write",
+    "arc.describe",
+    "arc.load",
+    "arc.edit",
+    "arc.drop",
     "fold.load",
     "fold.edit",
     "fold.drop",
@@ -45,7 +50,7 @@ const STEPS: [&str; 17] = [
     "expire.drop",
 ];
 /// The works that share the steps of a rewrite.
-const REWRITES: [&str; 3] = ["mig", "fold", "purge"];
+const REWRITES: [&str; 4] = ["mig", "arc", "fold", "purge"];
 /// Servers at once.
 const WORKERS: usize = 2;
 

@@ -29,6 +29,9 @@ use crate::tier::TierCosts;
             },
             "cold": {
                 "segments": 0, "chunks": 0, "points": 0, "values": 0, "bytes": 0, "summaries": 0, "summarized_points": 0
+            },
+            "archive": {
+                "segments": 0, "chunks": 0, "points": 0, "values": 0, "bytes": 0, "summaries": 0, "summarized_points": 0
             }
         }
     }

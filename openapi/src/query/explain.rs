@@ -16,7 +16,8 @@ use crate::tier::Tier;
     },
     "estimate": {
         "hot": {"segments": 4, "chunks": 4000, "points": 4320000, "bytes": 24000000},
-        "cold": {"segments": 0, "chunks": 0, "points": 0, "bytes": 0}
+        "cold": {"segments": 0, "chunks": 0, "points": 0, "bytes": 0},
+        "archive": {"segments": 0, "chunks": 0, "points": 0, "bytes": 0}
     }
 }))]
 pub struct Explanation {
@@ -45,7 +46,7 @@ pub struct QueryPlan {
     pub windows: u64,
     /// Windows × groups × columns, empty ones included.
     pub cells: u64,
-    /// `cold` where it reaches into cold segments, and so runs among the queries that do.
+    /// `cold` where it reaches into cold segments or files, and so runs among the queries that do.
     pub lane: Tier,
     /// Whether stored summaries stand for points wherever they are exact.
     pub summaries: bool,
@@ -61,6 +62,8 @@ pub struct TierEstimates {
     pub hot: TierEstimate,
     /// Old points.
     pub cold: TierEstimate,
+    /// The oldest points, in files; `bytes` are about their share of those.
+    pub archive: TierEstimate,
 }
 
 /// What a tier would be asked for: as if the points of a segment were spread evenly over its time and timelines, and no

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tideline_server::{Resolved, Sources};
 
+use crate::commands::archive::ArchiveCommand;
 use crate::commands::check::CheckArguments;
 use crate::commands::delete::DeleteArguments;
 use crate::commands::export::ExportArguments;
@@ -68,6 +69,9 @@ pub(crate) enum Command {
     Top(TopArguments),
     /// Check a data folder that no server uses: is all of it what was written?
     Check(CheckArguments),
+    /// Check the target of an archive.
+    #[command(subcommand)]
+    Archive(ArchiveCommand),
     /// Print the completions of a shell.
     Completions(CompletionsArguments),
     /// Write the manual pages to a folder.

@@ -1,8 +1,9 @@
-//! The commands that ask a running server, or steer it; and one that looks at a folder without one.
+//! The commands that ask a running server, or steer it; and two that look at a folder or a target without one.
 
 use std::sync::mpsc;
 use std::time::Duration;
 
+pub(crate) mod archive;
 pub(crate) mod check;
 pub(crate) mod delete;
 pub(crate) mod export;

@@ -18,7 +18,9 @@ mod serve;
 mod write;
 
 use arguments::{Arguments, Command, ConfigCommand};
-use commands::{check, delete, export, find, jobs, latest, names, query, ready, shell, tables, top, watch};
+use commands::{
+    archive, check, delete, export, find, jobs, latest, names, query, ready, shell, tables, top, watch,
+};
 use error::Result;
 
 /// Long-lived blocks of many sizes and threads that free what others allocated: jemalloc holds less memory there.
@@ -69,6 +71,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Watch(arguments) => watch::run(arguments),
         Command::Ready(arguments) => ready::run(arguments),
         Command::Check(arguments) => check::run(arguments),
+        Command::Archive(command) => archive::run(command),
         Command::Top(arguments) => top::run(arguments),
         Command::Completions(arguments) => shell::completions(arguments),
         Command::Man(arguments) => shell::man(arguments),

@@ -1,15 +1,18 @@
 //! The catalogs of all tables, as the store sees them: who takes in timelines found in a replayed journal, and
 //! makes them durable before that journal goes.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
+use tideline_archive::People;
 use tideline_backend::Backend;
 use tideline_chunk::NewTimeline;
-use tideline_model::{Clock, Ordinal, TableId, TimelineId};
+use tideline_model::{Clock, Identity, Ordinal, TableId, TimelineId};
 use tideline_series_store::{Stamps, StoreError, TimelineDirectory};
+use tideline_timeline_catalog::value::AttributeRef;
 use tideline_timeline_catalog::{Catalog, CatalogError};
 
 use crate::activity::Activity;
@@ -130,6 +133,12 @@ impl TimelineDirectory for Catalogs {
         }
     }
 
+    fn people(&self, table: TableId) -> Option<Arc<dyn People>> {
+        let catalog = self.catalog(table)?;
+        let keys = OnceLock::new();
+        Some(Arc::new(Names { catalog, keys }))
+    }
+
     fn save(&self) -> Result<(), StoreError> {
         let Some(backend) = self.backend.get() else {
             return Ok(());
@@ -143,5 +152,70 @@ impl TimelineDirectory for Catalogs {
                 })?;
         }
         Ok(())
+    }
+}
+
+/// The timelines of a catalog, for files that others read.
+struct Names {
+    catalog: Arc<Catalog>,
+    /// The keys of the tags of each measurement, looked up once.
+    keys: OnceLock<HashMap<String, BTreeSet<String>>>,
+}
+
+impl Names {
+    fn keys(&self) -> HashMap<String, BTreeSet<String>> {
+        let reader = self.catalog.reader();
+        let mut keys: HashMap<String, BTreeSet<String>> = HashMap::new();
+        for ordinal in reader.visible() {
+            let Some(entry) = reader.entry(Ordinal(ordinal)) else {
+                continue;
+            };
+            let of_measurement = keys.entry_ref(entry.measurement()).or_default();
+            for (key, _) in entry.tags() {
+                if !of_measurement.contains(key) {
+                    of_measurement.insert(key.to_owned());
+                }
+            }
+        }
+        keys
+    }
+}
+
+impl People for Names {
+    fn identity(&self, id: TimelineId) -> Option<Arc<Identity>> {
+        let reader = self.catalog.reader();
+        let mut encoded = Vec::new();
+        reader.encode_identity(reader.by_id(id)?, &mut encoded);
+        Identity::decode(&encoded).ok().map(Arc::new)
+    }
+
+    fn attributes(&self, id: TimelineId) -> Option<String> {
+        let reader = self.catalog.reader();
+        let entry = reader.entry(reader.by_id(id)?)?;
+        let all = entry
+            .attributes()
+            .map(|(key, value)| (key.to_owned(), as_json(value)));
+        let all: serde_json::Map<String, serde_json::Value> = all.collect();
+        (!all.is_empty()).then(|| serde_json::Value::Object(all).to_string())
+    }
+
+    fn tag_keys(&self, measurement: &str) -> Vec<String> {
+        let keys = self.keys.get_or_init(|| self.keys());
+        let of_measurement = keys.get(measurement).into_iter().flatten();
+        of_measurement.cloned().collect()
+    }
+}
+
+/// A value as requests write it; both kinds of lists as arrays.
+fn as_json(value: AttributeRef<'_>) -> serde_json::Value {
+    use serde_json::{Value, json};
+    match value {
+        AttributeRef::Text(text) => Value::from(text),
+        AttributeRef::Number(number) => Value::from(number),
+        AttributeRef::Boolean(boolean) => Value::from(boolean),
+        AttributeRef::Time(time) => json!({ "time": time.to_string() }),
+        AttributeRef::Point(point) => json!({ "latitude": point.latitude(), "longitude": point.longitude() }),
+        AttributeRef::Texts(texts) => texts.iter().map(Value::from).collect(),
+        AttributeRef::Numbers(numbers) => numbers.iter().map(Value::from).collect(),
     }
 }

@@ -149,9 +149,13 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         | StoreError::NoCommonWindow
         | StoreError::SegmentGone(_)
         | StoreError::Cancelled => ErrorKind::Conflict,
+        StoreError::Archive(error) if error.is_retryable() => ErrorKind::Unavailable,
+        StoreError::NoArchive(_) => ErrorKind::Unavailable,
+        StoreError::NoTarget(_) => ErrorKind::Conflict,
         StoreError::TypeConflict { .. } | StoreError::BadDelta(_) => ErrorKind::Invalid,
         StoreError::Closed => ErrorKind::Unavailable,
-        StoreError::Chunk { .. }
+        StoreError::Archive(_)
+        | StoreError::Chunk { .. }
         | StoreError::Delta { .. }
         | StoreError::StoredRow { .. }
         | StoreError::Directory(_) => ErrorKind::Internal,

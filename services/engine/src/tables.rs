@@ -42,6 +42,8 @@ pub struct TableStats {
     pub hot: TierStats,
     /// What is sealed and in the cold tier.
     pub cold: TierStats,
+    /// What is in files; their bytes, and not those of their places here.
+    pub archive: TierStats,
     /// Bytes that seals and rewrites have loaded since the start: over what is kept of them, the write amplification.
     pub loaded_bytes: u64,
     /// Deletes that some segment still has to be cleared of.
@@ -125,6 +127,7 @@ impl Engine {
     /// Makes a table.
     pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
         check_policy(&spec.policy)?;
+        self.check_archive(None, &spec.policy)?;
         let table = self.joined(self.store.create_table(name, spec)?);
         self.index.attach(Arc::clone(&table.catalog));
         Ok(table)
@@ -134,10 +137,24 @@ impl Engine {
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Table> {
         let table = self.table(name)?;
         check_policy(&spec.policy)?;
+        self.check_archive(Some(&table.spec().policy), &spec.policy)?;
         if table.spec().source_tags != spec.source_tags {
             table.catalog.set_source_tags(spec.source_tags.clone())?;
         }
         Ok(self.joined(self.store.alter_table(name, spec)?))
+    }
+
+    /// Refuses a new archive whose target cannot be meant. Nothing is asked of the target.
+    fn check_archive(&self, before: Option<&Policy>, policy: &Policy) -> Result<()> {
+        let target = |policy: &Policy| policy.archive.as_ref().map(|archive| archive.target.clone());
+        let Some(named) = target(policy).filter(|_| before.and_then(target) != target(policy)) else {
+            return Ok(());
+        };
+        let archive = self.settings.store.archive.as_ref();
+        let archive = archive.ok_or_else(|| EngineError::Invalid("the archive is switched off".into()))?;
+        archive
+            .allow(&named)
+            .map_err(|error| EngineError::Invalid(format!("policy.archive: {error}")))
     }
 
     /// Drops a table with its points, timelines and attributes. Invisible at once; bytes go soon after.
@@ -180,16 +197,19 @@ impl Engine {
             segments.map(|segment| segment.segment.bytes).sum()
         };
         let (hot, cold) = (tier_stats(survey, Tier::Hot), tier_stats(survey, Tier::Cold));
+        let archive = tier_stats(survey, Tier::Archive);
+        let span = joined_span(joined_span(hot.span, cold.span), archive.span);
         TableStats {
             timelines: table.catalog.len(),
-            segments: hot.segments + cold.segments,
-            sealed_points: hot.points + cold.points,
-            sealed_values: hot.values + cold.values,
-            sealed_bytes: hot.bytes + cold.bytes,
-            sealed_span: joined_span(hot.span, cold.span),
+            segments: hot.segments + cold.segments + archive.segments,
+            sealed_points: hot.points + cold.points + archive.points,
+            sealed_values: hot.values + cold.values + archive.values,
+            sealed_bytes: hot.bytes + cold.bytes + archive.bytes,
+            sealed_span: span,
             head: survey.head,
             hot,
             cold,
+            archive,
             loaded_bytes: survey.loaded_bytes,
             deletes_waiting: survey.deletes as u64,
             bytes_with_deletes: bytes_of(&|segment| segment.has_deletes),
@@ -242,6 +262,14 @@ fn check_policy(policy: &Policy) -> Result<()> {
     for (field, age) in ages {
         if age.is_some_and(|age| age <= 0) {
             return refuse(format!("{field} is longer than 0s; leave it out for no limit"));
+        }
+    }
+    if let Some(archive) = &policy.archive {
+        if policy.cold_ttl.is_some() {
+            return refuse("cold_ttl and archive exclude each other: points leave cold one way".into());
+        }
+        if policy.hot_ttl.is_none_or(|hot| archive.after <= hot) {
+            return refuse("archive.after is longer than hot_ttl: points come from the cold tier".into());
         }
     }
     match (policy.hot_ttl, policy.cold_ttl) {

@@ -2,7 +2,7 @@
 
 use chrono_tz::TZ_VARIANTS;
 use tideline_model::time::format_duration;
-use tideline_model::{Policy, Schedule};
+use tideline_model::{ArchivePolicy, Policy, Schedule};
 use tideline_openapi::policy::{PolicyChanges, PolicyError};
 use tideline_scheduler::ScheduleError;
 use tideline_scheduler::schedule::validate;
@@ -43,8 +43,45 @@ fn check(policy: &Policy) -> std::result::Result<(), PolicyError> {
         }
         _ => {}
     }
+    if let Some(archive) = &policy.archive {
+        check_archive(policy, archive)?;
+    }
     check_schedule("migrate", &policy.migrate)?;
     check_schedule("expire", &policy.expire)
+}
+
+fn check_archive(policy: &Policy, archive: &ArchivePolicy) -> std::result::Result<(), PolicyError> {
+    let wrong = |reason| {
+        Err(PolicyError {
+            member: "archive",
+            reason,
+        })
+    };
+    if policy.cold_ttl.is_some() {
+        return wrong(
+            "it has no place beside cold_ttl: points leave the cold tier for files, or for good; set cold_ttl to null, and \
+             retention to the age at which files go too"
+                .into(),
+        );
+    }
+    match policy.hot_ttl {
+        None => {
+            return wrong(
+                "without a hot_ttl no point ever becomes cold, and only cold points are archived".into(),
+            );
+        }
+        Some(hot) if archive.after <= hot => {
+            return wrong(format!(
+                "after is {}, which is not above hot_ttl, {}: points go from hot to cold at the one age and into files at \
+                 the other; write more, such as {:?}",
+                format_duration(archive.after),
+                format_duration(hot),
+                format_duration(hot.saturating_mul(4))
+            ));
+        }
+        Some(_) => {}
+    }
+    check_schedule("archive", &archive.schedule)
 }
 
 fn check_schedule(member: &'static str, schedule: &Schedule) -> std::result::Result<(), PolicyError> {

@@ -153,7 +153,7 @@ pub struct QueryCost {
     pub timelines: u64,
     /// Time from the start of planning to the last row, waiting included.
     pub elapsed: Duration,
-    tiers: [TierCost; 2],
+    tiers: [TierCost; 3],
 }
 
 /// What one tier, or all of them, have given to an answer.
@@ -224,7 +224,7 @@ impl QueryCost {
 
 /// How many segments of each tier have points in the range of a query.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Segments([u64; 2]);
+pub(crate) struct Segments([u64; 3]);
 
 impl Segments {
     /// Counts one.
@@ -234,5 +234,10 @@ impl Segments {
 
     pub(crate) fn of(self, tier: Tier) -> u64 {
         self.0[tier as usize]
+    }
+
+    /// Whether some are read in the lane of old points.
+    pub(crate) fn are_old(self) -> bool {
+        self.of(Tier::Cold) + self.of(Tier::Archive) > 0
     }
 }

@@ -37,7 +37,7 @@ pub struct Explanation {
     pub plan: Plan,
     /// The columns of the answer.
     pub columns: Vec<String>,
-    tiers: [Estimate; 2],
+    tiers: [Estimate; 3],
 }
 
 /// What a tier would be asked for. Estimates: as if the points of a segment were spread evenly over its time and timelines,

@@ -242,10 +242,10 @@ impl<'a> TierReader<'a> {
     fn new(context: &'a Context<'a>, tier: Tier, ids: &'a [TimelineId]) -> Self {
         let table = context.table.points().id();
         let segments = || context.snapshot.manifest().of_table(table);
-        let cold = segments().filter(|segment| segment.tier == Tier::Cold);
+        let old = segments().filter(|segment| segment.tier != Tier::Hot);
         let certain_after = match tier {
-            Tier::Hot => Some(cold.map(|segment| segment.last).max().unwrap_or(i64::MIN)),
-            Tier::Cold => None,
+            Tier::Hot => Some(old.map(|segment| segment.last).max().unwrap_or(i64::MIN)),
+            Tier::Cold | Tier::Archive => None,
         };
         let of_tier = segments().filter(|segment| segment.tier == tier);
         let mut begins: Vec<i64> = of_tier.map(|segment| segment.first).collect();

@@ -64,7 +64,7 @@ impl Querier {
     /// the lane of those that do, where it may have to wait.
     pub fn reaches_cold(&self, table: &Table, range: TimeRange, tier: Option<Tier>) -> bool {
         let segments = segments(table, range, tier, &self.engine.store().snapshot());
-        segments.of(Tier::Cold) > 0
+        segments.are_old()
     }
 
     /// Streams the answer of a query to `sink`.
@@ -145,7 +145,7 @@ impl Querier {
         let watch = Watch::new(asked.budget, cancel.clone());
         let snapshot = self.engine.store().snapshot();
         let segments = asked.segments(&snapshot);
-        let is_cold = segments.of(Tier::Cold) > 0;
+        let is_cold = segments.are_old();
         let context = |snapshot, segments, pool| Context {
             engine: &self.engine,
             table: asked.table,
@@ -173,7 +173,7 @@ impl Querier {
 impl Context<'_> {
     /// Whether the query reaches into cold segments.
     pub(crate) fn is_cold(&self) -> bool {
-        self.segments.of(Tier::Cold) > 0
+        self.segments.are_old()
     }
 
     /// Tells the engine which timelines are read.
@@ -183,7 +183,7 @@ impl Context<'_> {
 
     /// Takes in what a reader has read since it was last seen; may wait where the rate of cold reads is limited.
     pub(crate) fn meter(&self, seen: &mut u64, cost: &ReadCost) -> Result<()> {
-        let bytes = cost.of(Tier::Cold).bytes;
+        let bytes = cost.of(Tier::Cold).bytes + cost.of(Tier::Archive).bytes;
         self.meter
             .take(bytes - std::mem::replace(seen, bytes), self.watch)
     }

@@ -47,6 +47,7 @@ impl Terms {
                 None => 0,
                 Some(Tier::Hot) => 1,
                 Some(Tier::Cold) => 2,
+                Some(Tier::Archive) => 3,
             })
     }
 

@@ -259,7 +259,7 @@ impl Agenda {
         let now = facts.now();
         for table in &facts.tables {
             let mut is_to_store = false;
-            for chore in [Chore::Migrate, Chore::Expire] {
+            for chore in [Chore::Migrate, Chore::Archive, Chore::Expire] {
                 let is_continuous = Timetable::new(table.schedule(chore)).is_ok_and(|it| it.is_continuous());
                 let has_come = begins(facts, table, past, chore, i64::MIN).is_some_and(|at| at <= now);
                 if is_continuous || !has_come || self.has_work(table.id, chore, now) {

@@ -14,6 +14,8 @@ pub enum Chore {
     Fold,
     /// The hot segments of a window become one cold segment.
     Migrate,
+    /// The cold segments of a window become files on an object store.
+    Archive,
     /// Deletes are applied to the segment that holds the deleted points.
     Purge,
     /// Segments whose points have all expired are dropped.
@@ -22,19 +24,28 @@ pub enum Chore {
     Catalog,
     /// Attributes of many timelines are set and removed, as somebody asked.
     Attributes,
+    /// Files that a crash or a failure has left at an archive's target are removed.
+    Sweep,
 }
 
 impl Chore {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Seal,
         Self::Fold,
         Self::Migrate,
+        Self::Archive,
         Self::Purge,
         Self::Expire,
         Self::Catalog,
         Self::Attributes,
+        Self::Sweep,
     ];
+
+    /// Whether it mostly finds nothing to do: then it is not worth a row.
+    pub(crate) const fn is_round(self) -> bool {
+        matches!(self, Self::Catalog | Self::Sweep)
+    }
 
     /// Its name on the wire.
     pub const fn name(self) -> &'static str {
@@ -42,10 +53,12 @@ impl Chore {
             Self::Seal => "seal",
             Self::Fold => "fold",
             Self::Migrate => "migrate",
+            Self::Archive => "archive",
             Self::Purge => "purge",
             Self::Expire => "expire",
             Self::Catalog => "catalog",
             Self::Attributes => "attributes",
+            Self::Sweep => "sweep",
         }
     }
 

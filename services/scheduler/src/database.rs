@@ -38,6 +38,10 @@ impl Work for Engine {
         Ok(Self::clean_catalog(self, found, now)?.removed)
     }
 
+    fn sweep_archive(&self, table: TableId) -> Result<u64, WorkError> {
+        Ok(self.store().sweep_archive(table)?)
+    }
+
     fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
         self.store().job_rows()
     }

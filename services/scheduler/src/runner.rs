@@ -210,6 +210,7 @@ impl Shared {
         match (work.chore, work.table) {
             (Chore::Fold, Some(table)) => self.rewrite(work, table, RewriteCause::Fold, pace).map(done),
             (Chore::Migrate, Some(table)) => self.rewrite(work, table, RewriteCause::Migrate, pace).map(done),
+            (Chore::Archive, Some(table)) => self.rewrite(work, table, RewriteCause::Archive, pace).map(done),
             (Chore::Purge, Some(table)) => self.rewrite(work, table, RewriteCause::Purge, pace).map(done),
             (Chore::Expire, Some(table)) => {
                 let dropped = self.work.drop_segments(table, &work.inputs)?;
@@ -219,6 +220,13 @@ impl Shared {
                 let removed = self.work.clean_catalog(table, self.work.trusted_now())?;
                 Ok(Ended::Done {
                     outcome: format!("{removed} timelines removed"),
+                    is_news: removed > 0,
+                })
+            }
+            (Chore::Sweep, Some(table)) => {
+                let removed = self.work.sweep_archive(table)?;
+                Ok(Ended::Done {
+                    outcome: format!("{removed} files removed"),
                     is_news: removed > 0,
                 })
             }
@@ -301,7 +309,7 @@ impl State {
             began: monotonic,
         });
         // What finds nothing to do most times is only worth a row when it did something.
-        let is_quiet = job.kind == Chore::Catalog && !job.by_hand;
+        let is_quiet = job.kind.is_round() && !job.by_hand;
         if is_quiet {
             Edit::default()
         } else {
@@ -330,7 +338,7 @@ impl State {
         monotonic: Duration,
         history: usize,
     ) -> Edit {
-        let is_kept = job.by_hand || job.kind != Chore::Catalog;
+        let is_kept = job.by_hand || !job.kind.is_round();
         let mut is_news = true;
         match ended {
             Ended::Done {
@@ -341,8 +349,8 @@ impl State {
                 job.outcome = Some(outcome);
                 is_news = new;
                 self.agenda.succeeded(&entry);
-                if let (Chore::Catalog, Some(table)) = (job.kind, entry.work.table) {
-                    self.journal.serve(table, Chore::Catalog, facts.now());
+                if let Some(table) = entry.work.table.filter(|_| job.kind.is_round()) {
+                    self.journal.serve(table, job.kind, facts.now());
                 }
             }
             Ended::GivenUp(Wish::Pause) => {

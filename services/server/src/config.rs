@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tideline_archive::{ArchiveSettings, DEFAULT_TARGET, TargetOptions};
 use tideline_backend_fjall::FjallOptions;
 use tideline_http::HttpSettings;
 
@@ -45,10 +46,36 @@ pub struct Config {
     pub backend: FjallOptions,
     /// The engine, but for the folder of its index, which follows [`Self::data_dir`].
     pub engine: tideline_engine::Settings,
+    /// The archive.
+    pub archive: ArchiveConfig,
     /// The work in the background.
     pub scheduler: tideline_scheduler::Settings,
     /// The HTTP service, but for the token, which is [`Self::token`].
     pub http: HttpSettings,
+}
+
+/// Where old points go that leave the store for files.
+#[derive(Debug, Clone)]
+pub struct ArchiveConfig {
+    /// The address of the target that policies call `default`.
+    pub target: Option<String>,
+    /// A file with `name = value` lines: options of that target, its credentials among them.
+    pub options_file: Option<PathBuf>,
+    /// Memory for footers of files that were read lately.
+    pub cache_bytes: usize,
+    /// Disk for them, inside the data folder.
+    pub disk_cache_bytes: u64,
+}
+
+impl Default for ArchiveConfig {
+    fn default() -> Self {
+        Self {
+            target: None,
+            options_file: None,
+            cache_bytes: 64 << 20,
+            disk_cache_bytes: 1 << 30,
+        }
+    }
 }
 
 /// A configuration that says where each value comes from.
@@ -74,6 +101,7 @@ impl Default for Config {
             log_filter: "info".to_owned(),
             backend: FjallOptions::default(),
             engine: tideline_engine::Settings::new(PathBuf::new()),
+            archive: ArchiveConfig::default(),
             scheduler: tideline_scheduler::Settings::default(),
             http: HttpSettings {
                 drain_timeout: DRAIN_TIMEOUT,
@@ -91,6 +119,30 @@ impl Config {
             purge_delay: self.scheduler.purge_delay,
             ..self.engine.clone()
         }
+    }
+
+    /// The archive's settings, with its folders inside the data folder.
+    ///
+    /// # Errors
+    ///
+    /// Where the file of options cannot be read.
+    pub fn archive_settings(&self) -> tideline_archive::Result<ArchiveSettings> {
+        let folder = self.data_dir.join("archive");
+        let ArchiveConfig {
+            target,
+            options_file,
+            cache_bytes,
+            disk_cache_bytes,
+        } = &self.archive;
+        let mut settings = ArchiveSettings::new(folder.join("temporary"));
+        settings.footers_bytes_max = *cache_bytes;
+        settings.disk_cache = (*disk_cache_bytes > 0).then(|| (folder.join("footers"), *disk_cache_bytes));
+        if let Some(target) = target {
+            let options = options_file.as_deref().map(TargetOptions::read).transpose()?;
+            let named = (target.clone(), options.unwrap_or_default());
+            settings.targets.insert(DEFAULT_TARGET.to_owned(), named);
+        }
+        Ok(settings)
     }
 
     /// The HTTP service's settings, with the token.

@@ -55,6 +55,9 @@ pub enum ServerError {
         /// Why.
         source: BackendError,
     },
+    /// The archive of the configuration cannot be used.
+    #[error(transparent)]
+    Archive(tideline_archive::ArchiveError),
     /// What the data folder holds cannot be used.
     #[error("cannot open the database in {}: {source}", data_dir.display())]
     Engine {

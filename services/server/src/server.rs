@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tideline_archive::Archive;
 use tideline_backend_fjall::FjallBackend;
 use tideline_engine::Engine;
 use tideline_model::Clock;
@@ -192,7 +193,12 @@ fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine> {
             data_dir: data_dir.clone(),
             source,
         })?;
-    Engine::open(Arc::new(backend), clock, config.engine_settings()).map_err(|source| ServerError::Engine {
+    let archive = config.archive_settings().and_then(Archive::open);
+    let archive = archive.and_then(|archive| archive.default_target().map(|_| archive));
+    let archive = archive.map_err(ServerError::Archive)?;
+    let mut settings = config.engine_settings();
+    settings.store.archive = Some(Arc::new(archive));
+    Engine::open(Arc::new(backend), clock, settings).map_err(|source| ServerError::Engine {
         data_dir: data_dir.clone(),
         source,
     })

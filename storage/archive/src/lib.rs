@@ -54,6 +54,12 @@ use crate::target::Requests;
 /// The format of files and of what describes them.
 pub const FORMAT: u32 = 1;
 
+/// The name of the target that a server's configuration sets.
+pub const DEFAULT_TARGET: &str = "default";
+
+/// Rows with which a measurement of a day gets a file of its own, by default.
+const OWN_FILE_ROWS: usize = 8_192;
+
 /// What can be set about the archive.
 #[derive(Debug, Clone)]
 pub struct ArchiveSettings {
@@ -63,8 +69,23 @@ pub struct ArchiveSettings {
     pub disk_cache: Option<(PathBuf, u64)>,
     /// Bytes of decoded footers in memory.
     pub footers_bytes_max: usize,
+    /// Rows with which a measurement of a day gets a file of its own; smaller ones share files.
+    pub own_file_rows: usize,
     /// Targets by name, each with its address and options. Addresses need no name.
     pub targets: HashMap<String, (String, TargetOptions)>,
+}
+
+impl ArchiveSettings {
+    /// Defaults, with temporary files in a directory.
+    pub fn new(temporary: PathBuf) -> Self {
+        Self {
+            temporary,
+            disk_cache: None,
+            footers_bytes_max: 64 << 20,
+            own_file_rows: OWN_FILE_ROWS,
+            targets: HashMap::new(),
+        }
+    }
 }
 
 /// The archive of a database: its targets, and what is kept of their files.
@@ -116,6 +137,48 @@ impl Archive {
         Ok(target)
     }
 
+    /// The target that the configuration sets, if it does.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none.
+    pub fn default_target(&self) -> Result<Option<Arc<Target>>> {
+        let is_set = self.settings.targets.contains_key(DEFAULT_TARGET);
+        is_set.then(|| self.target(DEFAULT_TARGET)).transpose()
+    }
+
+    /// Whether a policy may name a target: one of the configuration, what lies below it, or a remote address. A local
+    /// directory is for whoever configures the server, not for whoever may set policies.
+    ///
+    /// # Errors
+    ///
+    /// Where it may not, or is none.
+    pub fn allow(&self, name: &str) -> Result<()> {
+        let is_below = |(address, _): &(String, TargetOptions)| {
+            let base = address.trim_end_matches('/');
+            let rest = name.strip_prefix(base);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) && !name.contains("/..")
+        };
+        let targets = &self.settings.targets;
+        let is_local =
+            !targets.contains_key(name) && (name.starts_with("file:") || name.starts_with("memory:"));
+        if is_local && !targets.values().any(is_below) {
+            return Err(ArchiveError::BadTarget {
+                target: name.to_owned(),
+                reason: "a local directory is named by archive.target of the server's configuration; say \"default\", or a \
+                         directory below it"
+                    .into(),
+            });
+        }
+        if name == DEFAULT_TARGET && !targets.contains_key(name) {
+            return Err(ArchiveError::BadTarget {
+                target: name.to_owned(),
+                reason: "the server's configuration sets no archive.target".into(),
+            });
+        }
+        self.target(name).map(drop)
+    }
+
     /// Begins to write the files of a segment.
     ///
     /// # Errors
@@ -128,7 +191,15 @@ impl Archive {
         fields: &'a dyn Fields,
     ) -> Result<ArchiveWriter<'a>> {
         let target = self.target(&place.target)?;
-        ArchiveWriter::new(place, target, self.settings.temporary.clone(), people, fields)
+        let rows = self.settings.own_file_rows;
+        ArchiveWriter::new(
+            place,
+            target,
+            self.settings.temporary.clone(),
+            rows,
+            people,
+            fields,
+        )
     }
 
     /// Writes the description of a segment beside its files, as the last step before they count; `copy` names it then.

@@ -22,8 +22,6 @@ use crate::send::send;
 use crate::spool::{Extents, Place, SpoolWriter};
 use crate::target::Target;
 
-/// Rows with which a measurement of a day gets a file of its own.
-const OWN_FILE_ROWS: usize = 8_192;
 /// Memory of rows that wait for their measurement to grow.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Memory of the row groups of all open files.
@@ -81,6 +79,7 @@ pub struct ArchiveWriter<'a> {
     place: SegmentPlace,
     target: Arc<Target>,
     directory: std::path::PathBuf,
+    own_file_rows: usize,
     people: &'a dyn People,
     fields: &'a dyn Fields,
     names: HashMap<FieldId, String>,
@@ -127,6 +126,7 @@ impl<'a> ArchiveWriter<'a> {
         place: SegmentPlace,
         target: Arc<Target>,
         directory: std::path::PathBuf,
+        own_file_rows: usize,
         people: &'a dyn People,
         fields: &'a dyn Fields,
     ) -> Result<Self> {
@@ -135,6 +135,7 @@ impl<'a> ArchiveWriter<'a> {
             place,
             target,
             directory,
+            own_file_rows,
             people,
             fields,
             names: HashMap::new(),
@@ -217,7 +218,7 @@ impl<'a> ArchiveWriter<'a> {
         let run = run.clone();
         *rows += run.rows();
         waiting.push(Waiting { id, who, run, record });
-        if *rows >= OWN_FILE_ROWS && key.0.is_some() && self.open < OPEN_FILES_MAX {
+        if *rows >= self.own_file_rows && key.0.is_some() && self.open < OPEN_FILES_MAX {
             self.give_file(&key)?;
         }
         while self.waiting_bytes > WAITING_BYTES_MAX {
@@ -265,22 +266,52 @@ impl<'a> ArchiveWriter<'a> {
         self.spool.place(places.into_iter())
     }
 
-    fn open_file(
-        &mut self,
-        (measurement, day): &(Option<Box<str>>, Day),
-        waiting: &[Waiting],
-    ) -> Result<u32> {
-        let measurement = measurement.as_deref().unwrap_or_default();
-        let shape = Shape {
-            tags: self.people.tag_keys(measurement),
-            fields: self.fields.of_measurement(measurement),
-        };
+    /// Opens a file for what waits.
+    fn open_file(&mut self, key: &(Option<Box<str>>, Day), waiting: &[Waiting]) -> Result<u32> {
+        let mut shape = self.shape(key);
+        for Waiting { who, run, .. } in waiting {
+            if let Some(who) = who {
+                self.widen(&mut shape, who, run)?;
+            }
+        }
+        let measurement = key.0.as_deref().unwrap_or_default();
         self.open_with(
             measurement,
-            *day,
+            key.1,
             &shape,
             waiting.iter().map(|waiting| &waiting.run),
         )
+    }
+
+    /// Everything that is known to occur in a measurement.
+    fn shape(&self, (measurement, _): &(Option<Box<str>>, Day)) -> Shape {
+        let measurement = measurement.as_deref().unwrap_or_default();
+        Shape {
+            tags: self.people.tag_keys(measurement),
+            fields: self.fields.of_measurement(measurement),
+        }
+    }
+
+    /// Adds to a shape what a run of a timeline needs beyond it.
+    fn widen(&self, shape: &mut Shape, who: &Identity, run: &Run) -> Result<()> {
+        for (tag, _) in who.tags() {
+            if let Err(at) = shape.tags.binary_search(tag) {
+                shape.tags.insert(at, tag.clone());
+            }
+        }
+        for column in &run.columns {
+            let of = column.values.value_type();
+            match shape.fields.iter_mut().find(|field| field.id == column.field) {
+                Some(field) if field.types.contains(&of) => {}
+                Some(field) => field.types.push(of),
+                None => shape.fields.push(crate::ShapeField {
+                    id: column.field,
+                    name: self.name(column.field)?,
+                    types: vec![of],
+                }),
+            }
+        }
+        Ok(())
     }
 
     fn open_with<'r>(
@@ -344,32 +375,12 @@ impl<'a> ArchiveWriter<'a> {
         Ok(place)
     }
 
-    /// The next file of a measurement and day; with columns for what has just come, whatever is known of the measurement.
+    /// The next file of a measurement and day, with columns for what has just come.
     fn open_again(&mut self, key: &(Option<Box<str>>, Day), who: &Identity, run: &Run) -> Result<u32> {
+        let mut shape = self.shape(key);
+        self.widen(&mut shape, who, run)?;
         let measurement = key.0.as_deref().unwrap_or_default();
-        let mut shape = Shape {
-            tags: self.people.tag_keys(measurement),
-            fields: self.fields.of_measurement(measurement),
-        };
-        for (tag, _) in who.tags() {
-            if let Err(at) = shape.tags.binary_search(tag) {
-                shape.tags.insert(at, tag.clone());
-            }
-        }
-        for column in &run.columns {
-            let of = column.values.value_type();
-            match shape.fields.iter_mut().find(|field| field.id == column.field) {
-                Some(field) if field.types.contains(&of) => {}
-                Some(field) => field.types.push(of),
-                None => shape.fields.push(crate::ShapeField {
-                    id: column.field,
-                    name: self.name(column.field)?,
-                    types: vec![of],
-                }),
-            }
-        }
-        let measurement: Box<str> = measurement.into();
-        self.open_with(&measurement, key.1, &shape, std::iter::once(run))
+        self.open_with(measurement, key.1, &shape, std::iter::once(run))
     }
 
     fn name(&self, field: FieldId) -> Result<String> {

@@ -98,10 +98,10 @@ pub(crate) fn archive(directory: &Path) -> Archive {
 
 pub(crate) fn archive_with(directory: &Path, targets: HashMap<String, (String, TargetOptions)>) -> Archive {
     Archive::open(ArchiveSettings {
-        temporary: directory.join("temporary"),
         disk_cache: Some((directory.join("footers"), 16 << 20)),
         footers_bytes_max: 16 << 20,
         targets,
+        ..ArchiveSettings::new(directory.join("temporary"))
     })
     .expect("it opens")
 }

@@ -249,7 +249,7 @@ fn read(backend: &FjallBackend, segment: SegmentRef) {
     let partition = Partition::segment(segment, 0);
     let cache = |backend: &FjallBackend| match segment.tier {
         Tier::Hot => backend.usage().hot_cache,
-        Tier::Cold => backend.usage().cold_cache,
+        Tier::Cold | Tier::Archive => backend.usage().cold_cache,
     };
     let limit = backend.capabilities().page_advice;
     let scans = Instant::now();

@@ -73,7 +73,7 @@ impl Inner {
     fn store(&self, tier: Tier) -> &Store {
         match tier {
             Tier::Hot => &self.hot,
-            Tier::Cold => &self.cold.store,
+            Tier::Cold | Tier::Archive => &self.cold.store,
         }
     }
 
@@ -123,7 +123,7 @@ impl Inner {
         let mut rows = std::iter::once(Ok(first)).chain(rows);
         match segment.tier {
             Tier::Hot => self.hot.load(segment, bucket, &mut rows),
-            Tier::Cold => self.cold.load(segment, bucket, &mut rows, &self.high_water),
+            Tier::Cold | Tier::Archive => self.cold.load(segment, bucket, &mut rows, &self.high_water),
         }
     }
 

@@ -374,7 +374,7 @@ fn group_options(tier: Tier) -> KeyspaceCreateOptions {
     match tier {
         Tier::Hot => options.data_block_size_policy(BlockSizePolicy::all(HOT_BLOCK_BYTES)),
         // The index of what is cold outgrows its cache: it is read in blocks of 4 KiB instead of one for each table.
-        Tier::Cold => options
+        Tier::Cold | Tier::Archive => options
             .data_block_size_policy(BlockSizePolicy::all(COLD_BLOCK_BYTES))
             .index_block_partitioning_policy(PartitioningPolicy::all(true)),
     }

@@ -79,7 +79,7 @@ impl Setup {
                 options.open_files_max - cold_files,
             ),
             // What is cold is loaded seldom and dropped whole: one thread has little to do.
-            Tier::Cold => (options.cold_cache_bytes, 1, cold_files),
+            Tier::Cold | Tier::Archive => (options.cold_cache_bytes, 1, cold_files),
         };
         Self {
             tier,

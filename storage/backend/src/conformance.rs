@@ -29,7 +29,7 @@ pub fn run_all(place: &dyn Fn() -> Box<dyn Fixture>) {
         rule(place().as_ref());
     }
     for (name, rule) in segments::RULES {
-        for tier in Tier::ALL {
+        for tier in Tier::KEPT {
             println!("conformance: {name} ({tier})");
             rule(place().as_ref(), tier);
         }

@@ -49,7 +49,7 @@ pub struct SegmentRef {
     /// Segments of one group may share files; a group without segments costs nothing.
     pub group: GroupId,
     /// What it is stored for: each tier may have its own caches, threads and disk. All segments of a group are of
-    /// one tier.
+    /// one tier, and that is one of [`Tier::KEPT`].
     pub tier: Tier,
 }
 

@@ -464,7 +464,7 @@ impl Backend for MemoryBackend {
             return Usage::default();
         };
         let journals = state.shards.values().flat_map(|shard| shard.journals.values());
-        let [hot_bytes, cold_bytes] = Tier::ALL.map(|tier| state.rows.bytes(tier));
+        let [hot_bytes, cold_bytes] = Tier::KEPT.map(|tier| state.rows.bytes(tier));
         Usage {
             data_bytes: hot_bytes + cold_bytes,
             hot_bytes,

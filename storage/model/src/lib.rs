@@ -27,7 +27,7 @@ pub mod value;
 pub use batch::{ColumnData, LineReject, PointBatch, PointGroup, SeriesError, SeriesResolver};
 pub use id::{FieldId, GroupId, Ordinal, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;
-pub use table::{Durability, Policy, Schedule, TableName, TableSpec, Tier};
+pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
 pub use trusted_clock::{ClockDoubt, StoredClock, TrustedClock, TrustedNow};
 pub use value::{Value, ValueKind, ValueType};

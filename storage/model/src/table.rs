@@ -77,17 +77,31 @@ pub enum Tier {
     Hot,
     /// Old points: large windows, the tightest codecs, summaries.
     Cold,
+    /// The oldest points: files on an object store, of which only the places of rows are kept here.
+    Archive,
 }
 
 impl Tier {
     /// Every tier, young to old.
-    pub const ALL: [Self; 2] = [Self::Hot, Self::Cold];
+    pub const ALL: [Self; 3] = [Self::Hot, Self::Cold, Self::Archive];
+    /// Those that a backend keeps, young to old.
+    pub const KEPT: [Self; 2] = [Self::Hot, Self::Cold];
 
     /// Its name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hot => "hot",
             Self::Cold => "cold",
+            Self::Archive => "archive",
+        }
+    }
+
+    /// Where a backend keeps what belongs to it: the places of archived rows lie with cold points.
+    #[must_use]
+    pub const fn kept_in(self) -> Self {
+        match self {
+            Self::Hot => Self::Hot,
+            Self::Cold | Self::Archive => Self::Cold,
         }
     }
 }
@@ -114,16 +128,30 @@ pub enum Schedule {
     },
 }
 
+/// Where and when points leave for files on an object store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchivePolicy {
+    /// The target: a name of the server's configuration, or an address such as `s3://bucket/prefix`.
+    pub target: String,
+    /// Age at which points leave, counted back from now; above `hot_ttl`.
+    pub after: i64,
+    /// When they do.
+    #[serde(default)]
+    pub schedule: Schedule,
+}
+
 /// The life of a table's points. Ages in nanoseconds, counted back from now; `None` = for ever or without limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
     /// Age at which points move from the hot to the cold tier. Default 7 days.
     pub hot_ttl: Option<i64>,
-    /// Age at which points leave the cold tier; above `hot_ttl`. While a table has no archive they leave for good.
+    /// Age at which points leave the cold tier for good; above `hot_ttl`. A table with an archive has none.
     pub cold_ttl: Option<i64>,
     /// Age at which points are gone from every tier: hidden at once, their bytes freed some time later.
     pub retention: Option<i64>,
+    /// Where points go from the cold tier.
+    pub archive: Option<ArchivePolicy>,
     /// Silence after which a timeline is removed with all its points.
     pub timeline_ttl: Option<i64>,
     /// When points move from hot to cold.
@@ -142,6 +170,7 @@ impl Default for Policy {
             hot_ttl: Some(7 * NANOS_PER_DAY),
             cold_ttl: None,
             retention: None,
+            archive: None,
             timeline_ttl: None,
             migrate: Schedule::Continuous,
             expire: Schedule::Continuous,
@@ -154,7 +183,8 @@ impl Default for Policy {
 impl Policy {
     /// The age beyond which no point is visible, in whatever tier it lies.
     pub fn visible_age(&self) -> Option<i64> {
-        [self.cold_ttl, self.retention].into_iter().flatten().min()
+        let cold_ttl = self.cold_ttl.filter(|_| self.archive.is_none());
+        [cold_ttl, self.retention].into_iter().flatten().min()
     }
 }
 

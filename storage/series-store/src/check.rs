@@ -1,10 +1,12 @@
 //! Reads all that a store has written, and compares it with what the store says of itself. Writes nothing, starts
 //! nothing: for a backend that nobody else uses.
 //!
-//! Of each segment every chunk is decoded, and what was met is compared with the segment's manifest row. Journal entries
+//! Of each segment every chunk is decoded, and what was met is compared with the segment's manifest row; of one in the
+//! archive every place of rows. Its files are elsewhere, and are checked by themselves. Journal entries
 //! that are not in segments yet are decoded, and rows of schemas, deletes and requests read.
 
 use hashbrown::HashSet;
+use tideline_archive::{ArchiveCopy, Extent};
 use tideline_backend::{Backend, Direction, KeyRange, Partition};
 use tideline_chunk::{Chunk, Delta};
 use tideline_key_codec::{chunk_bucket, parse_chunk_key};
@@ -137,6 +139,9 @@ impl Reading<'_> {
 
     fn chunk(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (id, start) = parse_chunk_key(key).ok_or_else(|| wrong("a key of a wrong length".into()))?;
+        if let Some(files) = &self.segment.archive {
+            return self.extent(id, start, Extent::decode(value)?, files);
+        }
         let damaged = |cause| StoreError::chunk(id, cause);
         let chunk = Chunk::open(value).map_err(damaged)?;
         let run = chunk.to_run().map_err(damaged)?;
@@ -165,6 +170,42 @@ impl Reading<'_> {
                 self.fields.insert(column.field);
             }
         }
+        self.count(
+            id,
+            (first, last),
+            run.timestamps.len() as u64,
+            chunk.values() as u64,
+        );
+        self.totals.bytes += (key.len() + value.len()) as u64;
+        Ok(())
+    }
+
+    /// Checks the place of rows in a file.
+    fn extent(&mut self, id: TimelineId, start: i64, extent: Extent, files: &ArchiveCopy) -> Result<()> {
+        let (first, last) = (extent.first, extent.last);
+        let rows = extent.row.saturating_add(u64::from(extent.rows));
+        let file = files.files.get(extent.file as usize);
+        if first != start || first > last || file.is_none_or(|file| rows > file.rows) {
+            return Err(wrong(format!("rows of timeline {id} at {start} are nowhere")));
+        }
+        if self
+            .last
+            .is_some_and(|(before, end)| before == id && end >= first)
+        {
+            return Err(wrong(format!("rows of timeline {id} overlap at {start}")));
+        }
+        self.count(
+            id,
+            (first, last),
+            u64::from(extent.points),
+            u64::from(extent.values),
+        );
+        // Its size is that of its files.
+        self.totals.bytes = self.segment.bytes;
+        Ok(())
+    }
+
+    fn count(&mut self, id: TimelineId, (first, last): (i64, i64), points: u64, values: u64) {
         let totals = &mut self.totals;
         (totals.first, totals.last) = match totals.chunks {
             0 => (first, last),
@@ -172,11 +213,9 @@ impl Reading<'_> {
         };
         totals.timelines += u64::from(self.last.is_none_or(|(before, _)| before != id));
         totals.chunks += 1;
-        totals.points += run.timestamps.len() as u64;
-        totals.values += chunk.values() as u64;
-        totals.bytes += (key.len() + value.len()) as u64;
+        totals.points += points;
+        totals.values += values;
         self.last = Some((id, last));
-        Ok(())
     }
 
     fn compare(&self) -> Result<()> {

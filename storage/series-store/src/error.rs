@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tideline_archive::ArchiveError;
 use tideline_backend::{BackendError, ErrorKind};
 use tideline_chunk::{ChunkError, Delta, DeltaError};
 use tideline_model::{SegmentId, TableId, TableName, TimelineId, ValueType};
@@ -15,6 +16,15 @@ pub enum StoreError {
     /// The backend failed; its kind says what to do.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// The archive failed; its kind says whether it may work later.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// There are archived points, and no archive to read them from.
+    #[error("the archive is switched off, and segment {0} is in it")]
+    NoArchive(SegmentId),
+    /// A table's policy does not say where its archive is.
+    #[error("the policy of table {0} names no archive target")]
+    NoTarget(TableName),
     /// A write was appended with others and the backend failed.
     #[error("write not acknowledged: {reason}")]
     Append {
@@ -130,6 +140,7 @@ impl StoreError {
         let kind = match self {
             Self::Backend(error) => error.kind(),
             Self::Append { kind, .. } => *kind,
+            Self::Archive(error) => return error.is_retryable(),
             Self::Overloaded { .. } | Self::TimelinesRemoved(_) => return true,
             _ => return false,
         };

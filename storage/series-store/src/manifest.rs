@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tideline_archive::ArchiveCopy;
 use tideline_backend::{Manifest, ManifestChange, ManifestKind, ManifestRow, SegmentRef};
 use tideline_key_codec::{segment_name, table_name};
 use tideline_model::{GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier, TimeRange};
@@ -73,6 +74,9 @@ pub struct Segment {
     /// Its largest machines: first half of the timeline id, in hexadecimal, and bytes; largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub largest_sources: Vec<(String, u64)>,
+    /// Its files: of a segment of the archive tier, whose chunks are only places of rows in them.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "files")]
+    pub archive: Option<Arc<ArchiveCopy>>,
 }
 
 /// The place of a write among all writes of a table: the higher one wins.
@@ -182,6 +186,17 @@ impl Segment {
             written,
             deletes_applied,
             largest_sources,
+            archive: None,
+        }
+    }
+
+    /// The same, of the archive tier with its points in files.
+    #[must_use]
+    pub fn archived(self, files: ArchiveCopy) -> Self {
+        Self {
+            tier: Tier::Archive,
+            archive: Some(Arc::new(files)),
+            ..self
         }
     }
 
@@ -196,7 +211,7 @@ impl Segment {
         SegmentRef {
             segment: self.id,
             group: self.group,
-            tier: self.tier,
+            tier: self.tier.kept_in(),
         }
     }
 
@@ -267,6 +282,9 @@ pub struct Cursor {
     /// When a jumped clock was last believed only because it was steady, in trusted time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_settled: Option<i64>,
+    /// What tells this database from others that keep files in the same target; made with the first archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<u64>,
 }
 
 impl Default for Cursor {
@@ -278,13 +296,15 @@ impl Default for Cursor {
             next_table: 1,
             trusted_now: None,
             trusted_settled: None,
+            origin: None,
         }
     }
 }
 
 /// The stored form that this build writes; it reads all from 1 on. A build that knows only format 1 would show
-/// points again that were deleted, so it must refuse.
-const FORMAT: u8 = 2;
+/// points again that were deleted, and one that knows only format 2 would take places of rows in files for damaged chunks,
+/// so they must refuse.
+const FORMAT: u8 = 3;
 const CURSOR_NAME: &[u8] = b"series";
 
 impl ManifestState {
@@ -299,6 +319,10 @@ impl ManifestState {
                 ManifestKind::Segment => state.add(parse::<Segment>("segment row", &row.detail)?.upgraded()),
                 ManifestKind::Table => {
                     let table: TableRow = parse("table row", &row.detail)?;
+                    let table = TableRow {
+                        format: FORMAT,
+                        ..table
+                    };
                     state.tables.insert(table.id, table);
                 }
                 ManifestKind::Cursor => {
@@ -406,6 +430,27 @@ fn parse<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Result<T> {
     serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))
 }
 
+/// Stores what is shared as what it is.
+mod files {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use tideline_archive::ArchiveCopy;
+
+    pub(super) fn serialize<S: Serializer>(
+        files: &Option<Arc<ArchiveCopy>>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        files.as_deref().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Arc<ArchiveCopy>>, D::Error> {
+        Ok(Option::<ArchiveCopy>::deserialize(from)?.map(Arc::new))
+    }
+}
+
 /// Stores id newtypes as plain numbers.
 macro_rules! as_number {
     ($module:ident, $type:ident, $int:ty) => {
@@ -451,7 +496,7 @@ mod tests {
         ),
     ];
 
-    /// Rows as version 2 writes them.
+    /// Rows as version 2 wrote them.
     const GOLDEN_2: [(ManifestKind, &str); 3] = [
         (
             ManifestKind::Segment,
@@ -464,6 +509,22 @@ mod tests {
         (
             ManifestKind::Table,
             r#"{"format":2,"id":1,"name":"default","spec":{"source_tags":["host"],"durability":"synced","write_past":null,"write_future":5,"policy":{"hot_ttl":1,"cold_ttl":null,"retention":9,"timeline_ttl":null,"migrate":{"cron":{"expression":"0 3 * * *","time_zone":"Europe/Berlin"}},"expire":"continuous","move_bytes_per_second":7,"timelines_per_minute":8}},"created":77,"policy_changed":78}"#,
+        ),
+    ];
+
+    /// Rows as version 3 writes them.
+    const GOLDEN_3: [(ManifestKind, &str); 3] = [
+        (
+            ManifestKind::Segment,
+            r#"{"format":3,"id":7,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"archive":{"target":"default","files":[{"key":"default/_shared/day=1970-01-01/ab-7-cd.parquet","bytes":900,"sha256":"cd","index_from":700,"rows":5,"first":-9,"last":12,"shared":true}],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json"}}"#,
+        ),
+        (
+            ManifestKind::Cursor,
+            r#"{"format":3,"sealed_to":42,"next_segment":8,"next_table":2,"trusted_now":9,"origin":171}"#,
+        ),
+        (
+            ManifestKind::Table,
+            r#"{"format":3,"id":1,"name":"default","spec":{"source_tags":["host"],"durability":"synced","write_past":null,"write_future":5,"policy":{"hot_ttl":1,"cold_ttl":null,"retention":9,"archive":{"target":"default","after":5,"schedule":"continuous"},"timeline_ttl":null,"migrate":{"cron":{"expression":"0 3 * * *","time_zone":"Europe/Berlin"}},"expire":"continuous","move_bytes_per_second":7,"timelines_per_minute":8}},"created":77,"policy_changed":78}"#,
         ),
     ];
 
@@ -498,26 +559,38 @@ mod tests {
     }
 
     #[test]
-    fn golden_rows_of_version_2_read_back_and_are_written_the_same() {
+    fn golden_rows_of_version_2_read_back() {
         let state = read(&GOLDEN_2).expect("rows of version 2");
+        let segment = &state.segments[&TableId(1)][&SegmentId(7)];
+        assert_eq!((segment.tier, segment.archive.as_ref()), (Tier::Cold, None));
+        assert_eq!(segment.deletes_applied, SequenceNumber(11));
+        let policy = &state.tables[&TableId(1)].spec.policy;
+        assert_eq!((policy.retention, policy.archive.as_ref()), (Some(9), None));
+        assert_eq!(state.cursor.origin, None);
+    }
+
+    #[test]
+    fn golden_rows_of_version_3_read_back_and_are_written_the_same() {
+        let state = read(&GOLDEN_3).expect("rows of version 3");
         let segment = &state.segments[&TableId(1)][&SegmentId(7)];
         let table = &state.tables[&TableId(1)];
         let written = [put_segment(segment), put_cursor(&state.cursor), put_table(table)];
-        for (change, (_, golden)) in written.iter().zip(GOLDEN_2) {
+        for (change, (_, golden)) in written.iter().zip(GOLDEN_3) {
             let ManifestChange::Put(row) = change else {
                 panic!("a put")
             };
             assert_eq!(std::str::from_utf8(&row.detail).expect("text"), golden);
         }
+        assert_eq!(segment.reference().tier, Tier::Cold);
     }
 
     #[test]
     fn a_row_of_a_later_format_is_refused_by_name() {
-        let later = [(ManifestKind::Cursor, r#"{"format":3,"whatever":true}"#)];
+        let later = [(ManifestKind::Cursor, r#"{"format":4,"whatever":true}"#)];
         let error = read(&later).expect_err("a later format").to_string();
         assert_eq!(
             error,
-            "stored cursor row cannot be read: format 3 is not known to this build"
+            "stored cursor row cannot be read: format 4 is not known to this build"
         );
     }
 }

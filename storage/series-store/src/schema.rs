@@ -12,6 +12,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
+use tideline_archive::{FieldNames, Fields, ShapeField};
 use tideline_backend::{Backend, PageLimit, RowChange, WRITE_ROWS_MAX};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
 use tideline_model::{ColumnData, FieldId, TableId, ValueType};
@@ -215,6 +216,30 @@ impl TableSchema {
             }
         }
         Ok(())
+    }
+}
+
+impl Fields for TableSchema {
+    fn of_measurement(&self, measurement: &str) -> Vec<ShapeField> {
+        let state = self.state.read();
+        let known = state.measurements.get(measurement);
+        let fields = known.map(|known| known.fields.iter());
+        let field = |(id, types): &(FieldId, Vec<ValueType>)| ShapeField {
+            id: *id,
+            name: state.names[id.0 as usize].to_string(),
+            types: types.clone(),
+        };
+        fields.into_iter().flatten().map(field).collect()
+    }
+
+    fn name(&self, field: FieldId) -> Option<String> {
+        self.field_name(field)
+    }
+}
+
+impl FieldNames for TableSchema {
+    fn id(&self, name: &str) -> Option<FieldId> {
+        self.field(name)
     }
 }
 

@@ -30,7 +30,7 @@ const LARGEST_SOURCES: usize = 4;
 pub(crate) const fn chunk_rows_max(tier: Tier) -> usize {
     match tier {
         Tier::Hot => 4_096,
-        Tier::Cold => 12_288,
+        Tier::Cold | Tier::Archive => 12_288,
     }
 }
 
@@ -66,7 +66,7 @@ impl SegmentWriter {
                 effort: Effort::Fast,
                 summaries: None,
             },
-            Tier::Cold => ChunkOptions {
+            Tier::Cold | Tier::Archive => ChunkOptions {
                 effort: Effort::Tight,
                 summaries: Some(SUMMARY_WIDTH),
             },

@@ -1,7 +1,9 @@
 //! What can be set about the store: plain values with unit and default.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tideline_archive::Archive;
 use tideline_model::time::NANOS_PER_SECOND;
 
 /// Settings of a [`SeriesStore`](crate::SeriesStore).
@@ -27,6 +29,8 @@ pub struct Settings {
     pub request_ttl: Duration,
     /// Bytes of the newest journal entries that are kept in memory for those who watch.
     pub tail_bytes_max: usize,
+    /// Where archived points are; without it none can be read or written.
+    pub archive: Option<Arc<Archive>>,
 }
 
 impl Default for Settings {
@@ -41,6 +45,7 @@ impl Default for Settings {
             requests_max: 100_000,
             request_ttl: Duration::from_secs(24 * 3_600),
             tail_bytes_max: 16 << 20,
+            archive: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::{Condvar, Mutex, RwLock};
+use tideline_archive::ArchiveCopy;
 use tideline_backend::{
     Backend, BackendError, EditOutcome, Epoch, ErrorKind, ManifestChange, SegmentRef, Shard, Stamp,
 };
@@ -22,7 +23,7 @@ use crate::error::{Result, StoreError};
 use crate::head::Head;
 use crate::manifest::{Cursor, ManifestState, TableRow, put_cursor, put_table, remove_segment, remove_table};
 use crate::requests::Requests;
-use crate::retired::Retired;
+use crate::retired::{Gone, Retired};
 use crate::schema::TableSchema;
 use crate::settings::Settings;
 use crate::store::TimelineDirectory;
@@ -37,7 +38,7 @@ pub(crate) const SHARD: Shard = Shard(0);
 const fn group_level(tier: Tier) -> u8 {
     match tier {
         Tier::Hot => 3,
-        Tier::Cold => 8,
+        Tier::Cold | Tier::Archive => 8,
     }
 }
 
@@ -46,7 +47,7 @@ const fn group_level(tier: Tier) -> u8 {
 const fn bytes_alone(tier: Tier) -> u64 {
     match tier {
         Tier::Hot => 64 << 20,
-        Tier::Cold => 1 << 30,
+        Tier::Cold | Tier::Archive => 1 << 30,
     }
 }
 
@@ -73,6 +74,8 @@ pub(crate) struct Shared {
     next_id: AtomicU64,
     /// Segments out of the manifest, until nobody reads them.
     pub(crate) retired: Retired,
+    /// Files of such segments, to be removed by whoever may wait for their target.
+    pub(crate) files_to_remove: Mutex<Vec<Arc<ArchiveCopy>>>,
     pub(crate) tail: Tail,
     pub(crate) sealing: Mutex<SealProgress>,
     /// Signalled when a head is frozen or sealed, when a seal fails, and at the end.
@@ -109,9 +112,9 @@ pub(crate) struct Counters {
     pub(crate) appends: AtomicU64,
     pub(crate) seals: AtomicU64,
     /// Bytes loaded by seals, into each tier.
-    pub(crate) sealed_bytes: [AtomicU64; 2],
+    pub(crate) sealed_bytes: [AtomicU64; 3],
     /// Bytes loaded by rewrites, into each tier.
-    pub(crate) rewritten_bytes: [AtomicU64; 2],
+    pub(crate) rewritten_bytes: [AtomicU64; 3],
 }
 
 /// Gives rising stamps for rows that are changed in place: wall-clock microseconds, never twice the same.
@@ -188,6 +191,7 @@ impl Shared {
             edit: Mutex::default(),
             next_id,
             retired: Retired::new(orphans),
+            files_to_remove: Mutex::default(),
             tail,
             sealing_changed: Condvar::new(),
         }
@@ -221,7 +225,7 @@ impl Shared {
     }
 
     /// Counts what a seal or a rewrite has loaded.
-    pub(crate) fn count_loaded(&self, counters: &[AtomicU64; 2], table: TableId, tier: Tier, bytes: u64) {
+    pub(crate) fn count_loaded(&self, counters: &[AtomicU64; 3], table: TableId, tier: Tier, bytes: u64) {
         counters[tier as usize].fetch_add(bytes, Ordering::Relaxed);
         if let Some(table) = self.tables.read().by_id.get(&table) {
             table.loaded(bytes);
@@ -394,13 +398,13 @@ impl Shared {
 
     pub(crate) fn drop_table(&self, table: &Table) -> Result<()> {
         let id = table.id();
-        let mut gone: Vec<SegmentRef> = Vec::new();
+        let mut gone: Vec<Gone> = Vec::new();
         let deletes = self.state.read().deletes.of(id).map(TableDeletes::sequences);
         let version = self.edit_and(
             |manifest| {
                 manifest.tables.remove(&id);
                 let segments = manifest.segments.remove(&id).unwrap_or_default();
-                gone.extend(segments.values().map(|segment| segment.reference()));
+                gone.extend(segments.values().map(|segment| Gone::of(segment)));
                 let removals = segments.keys().map(|segment| remove_segment(*segment));
                 Ok(removals.chain([remove_table(id)]).collect())
             },
@@ -423,10 +427,12 @@ impl Shared {
 
     /// Reclaims segments that nobody can be reading any more.
     pub(crate) fn reclaim_retired(&self) {
-        for segment in self.retired.take_free() {
-            if let Err(error) = self.backend.reclaim(segment) {
-                tracing::warn!(%error, ?segment, "reclaiming a segment failed; the next start tries again");
+        for Gone { place, files } in self.retired.take_free() {
+            if let Err(error) = self.backend.reclaim(place) {
+                tracing::warn!(%error, ?place, "reclaiming a segment failed; the next start tries again");
             }
+            // A target may be slow: not here, where seals wait.
+            self.files_to_remove.lock().extend(files);
         }
     }
 
@@ -466,7 +472,7 @@ impl Shared {
         SegmentRef {
             segment: SegmentId(self.next_id()),
             group,
-            tier,
+            tier: tier.kept_in(),
         }
     }
 }

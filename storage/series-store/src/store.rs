@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use tideline_archive::People;
 use tideline_backend::{Backend, Health, Usage};
 use tideline_chunk::{DeleteRecord, Delta, NewTimeline};
 use tideline_model::{
@@ -39,6 +40,12 @@ pub trait TimelineDirectory: Send + Sync {
 
     /// Makes everything adopted, announced or removed so far durable: the journal that carried it is about to go.
     fn save(&self) -> std::result::Result<(), StoreError>;
+
+    /// Who the timelines of a table are, for files that others read; `None` where nobody knows.
+    fn people(&self, table: TableId) -> Option<Arc<dyn People>> {
+        let _of_no_table = table;
+        None
+    }
 }
 
 /// An embedded store of series points.
@@ -74,9 +81,9 @@ pub struct StoreStats {
     /// Bytes of their keys and chunks.
     pub segment_bytes: u64,
     /// Bytes that seals have loaded since the start, hot and cold.
-    pub sealed_bytes: [u64; 2],
+    pub sealed_bytes: [u64; 3],
     /// Bytes that rewrites have loaded since the start, hot and cold.
-    pub rewritten_bytes: [u64; 2],
+    pub rewritten_bytes: [u64; 3],
     /// Deltas committed since the start.
     pub commits: u64,
     /// Journal appends since the start: `commits` over this is the size of a group.
@@ -236,6 +243,12 @@ impl SeriesStore {
         self.shared.drop_segments(table, segments)
     }
 
+    /// Removes files of a table that a crash or a failure has left at its target, once they are a day old; how many.
+    pub fn sweep_archive(&self, table: TableId) -> Result<u64> {
+        self.shared.remove_files();
+        self.shared.sweep_archive(table)
+    }
+
     /// An operator says that the machine's clock is right.
     pub fn confirm_clock(&self) {
         self.shared.confirm_clock();
@@ -271,8 +284,8 @@ impl SeriesStore {
 
     /// The points of this moment.
     pub fn snapshot(&self) -> Snapshot {
-        let (backend, now) = (Arc::clone(&self.shared.backend), self.trusted_now().now);
-        Snapshot::new(backend, self.shared.state.read().clone(), now)
+        let now = self.trusted_now().now;
+        Snapshot::new(Arc::clone(&self.shared), self.shared.state.read().clone(), now)
     }
 
     /// The newest value of every field of a timeline.
@@ -439,6 +452,6 @@ impl Drop for SeriesStore {
     }
 }
 
-fn loaded(counters: &[AtomicU64; 2]) -> [u64; 2] {
+fn loaded(counters: &[AtomicU64; 3]) -> [u64; 3] {
     counters.each_ref().map(|bytes| bytes.load(Ordering::Relaxed))
 }

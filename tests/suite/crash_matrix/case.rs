@@ -82,7 +82,7 @@ impl Prepared {
     pub(super) fn new(seed: u64) -> Self {
         let folder = DataFolder::new();
         // The seal is tried again at once, so this is only seen in the log, or in an answer.
-        let server = folder.start(&launch().environment("TIDELINE_FAIL_AT", "seal.load.before"));
+        let server = folder.start(&launch(&folder).environment("TIDELINE_FAIL_AT", "seal.load.before"));
         let client = server.client();
         let mut life = Life::new(seed);
         client.post_json("/v1/tables", &Life::table()).expect_status(201);
@@ -156,7 +156,7 @@ impl Case {
     }
 
     fn fail(&self, folder: &DataFolder, life: &mut Life, context: &str) -> Server {
-        let server = folder.start(&launch().environment("TIDELINE_FAIL_AT", &self.point()));
+        let server = folder.start(&launch(folder).environment("TIDELINE_FAIL_AT", &self.point()));
         let client = server.client();
         let delete = self.begin(&client, life);
         let answer = self.trigger(&client, &delete);
@@ -181,7 +181,7 @@ impl Case {
 
     fn pause(&self, folder: &DataFolder, life: &mut Life, context: &str) -> Server {
         let gate = Gate(folder.beside("go-on"));
-        let launch = launch()
+        let launch = launch(folder)
             .environment("TIDELINE_PAUSE_AT", &self.point())
             .environment("TIDELINE_PAUSE_UNTIL", &gate.path().display().to_string());
         let server = folder.start(&launch);
@@ -209,7 +209,7 @@ impl Case {
     }
 
     fn kill(&self, folder: &DataFolder, life: &mut Life, context: &str) -> Server {
-        let server = folder.start(&launch().environment("TIDELINE_KILL_AT", &self.point()));
+        let server = folder.start(&launch(folder).environment("TIDELINE_KILL_AT", &self.point()));
         let client = server.client();
         let delete = self.begin(&client, life);
         let answer = self.trigger(&client, &delete);
@@ -219,7 +219,7 @@ impl Case {
             gone.is_ok_and(|status| status.code().is_none()),
             "{context}: it was killed"
         );
-        let server = folder.start(&launch());
+        let server = folder.start(&launch(folder));
         let client = server.client();
         life.check(&client, &format!("{context}, after the kill"));
         let answer = self.trigger(&client, &delete);
@@ -238,6 +238,7 @@ impl Case {
         match self.work {
             "fold" => life.write_stack(client, seal),
             "purge" => life.delete_cold(client),
+            "arc" => Life::set_archive(client),
             _ => {}
         }
         (self.work == "delete").then(|| {
@@ -277,20 +278,27 @@ impl fmt::Display for Case {
 /// Everything moves to its end, and stays what it is.
 fn finish(server: Server, folder: &DataFolder, life: &mut Life, context: &str) {
     let client = server.client();
-    for kind in ["fold", "migrate", "purge", "expire", "seal", "migrate", "purge"] {
+    for kind in [
+        "fold", "migrate", "purge", "expire", "seal", "migrate", "archive", "purge",
+    ] {
         job(&client, kind);
         life.check(&client, &format!("{context}, then {kind}"));
     }
     life.write_again(&client, 40);
     life.check(&client, &format!("{context}, written to at the end"));
     assert!(server.terminate().status.success(), "{context}");
-    let server = folder.start(&launch());
+    let server = folder.start(&launch(folder));
     life.check(&server.client(), &format!("{context}, at the end"));
 }
 
 /// Expired points are freed as soon as they are hidden; nothing else is done unasked after the start.
-fn launch() -> Launch {
+fn launch(folder: &DataFolder) -> Launch {
+    let files = folder.beside("files");
     Launch::default()
+        .environment(
+            "TIDELINE__ARCHIVE__TARGET",
+            &format!("file://{}", files.display()),
+        )
         .environment("TIDELINE__LIFECYCLE__PURGE_DELAY", "0s")
         .environment("TIDELINE__LIFECYCLE__INTERVAL", "1h")
 }
@@ -320,6 +328,7 @@ fn job_body(kind: &str) -> Json {
 fn kind(work: &str) -> &str {
     match work {
         "mig" => "migrate",
+        "arc" => "archive",
         work => work,
     }
 }

@@ -83,6 +83,13 @@ impl Life {
         Self::set_policy(client, &json!({"retention": format_duration(RETENTION)}));
     }
 
+    /// Lets cold points become files, on demand only.
+    pub(super) fn set_archive(client: &Client) {
+        let never = json!({"cron": "0 0 29 2 *", "time_zone": "UTC"});
+        let archive = json!({"target": "default", "after": "3d", "schedule": never});
+        Self::set_policy(client, &json!({"archive": archive}));
+    }
+
     fn set_policy(client: &Client, policy: &Json) {
         let body = json!({"policy": policy}).to_string();
         let headers = [("content-type", "application/json")];
@@ -209,7 +216,7 @@ impl Life {
         }
     }
 
-    /// Reads everything and compares: rows, hours, and the two tiers with their union. Sound while nothing moves or
+    /// Reads everything and compares: rows, hours, and the tiers with their union. Sound while nothing moves or
     /// is deleted between the questions.
     pub(super) fn check(&self, client: &Client, context: &str) {
         let all = self.check_rows(client, context);
@@ -230,22 +237,25 @@ impl Life {
         all
     }
 
-    /// Each point lies in one tier; where a place was written again, the newest write of both tiers counts.
+    /// Each point lies in one tier; where a place was written again, the newest write of all tiers counts.
     fn check_tiers(&self, client: &Client, all: &BTreeMap<Place, i64>, context: &str) {
         let mut union = self.read(client, "hot", context);
-        for (place, cold) in self.read(client, "cold", context) {
-            let hot = union.get(&place).copied();
+        let old = ["cold", "archive"].map(|tier| self.read(client, tier, context));
+        for (place, write) in old.into_iter().flatten() {
+            let other = union.get(&place).copied();
             assert!(
-                hot.is_none() || self.rewritten.contains(&place),
-                "{context}: {place:?} is in both tiers"
+                other.is_none() || self.rewritten.contains(&place),
+                "{context}: {place:?} is in two tiers"
             );
-            union.insert(place, hot.map_or(cold, |hot| hot.max(cold)));
+            union.insert(place, other.map_or(write, |other| other.max(write)));
         }
         if union != *all {
             let odd = |place: &&Place| union.get(*place) != all.get(*place);
             let places: BTreeSet<&Place> = union.keys().chain(all.keys()).filter(odd).collect();
             let (odd, count) = (places.first(), places.len());
-            panic!("{context}: hot and cold together differ from all at {count} places, first {odd:?}");
+            panic!(
+                "{context}: hot, cold and archive together differ from all at {count} places, first {odd:?}"
+            );
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) struct ListArguments {
     /// Only in this state
     #[arg(long, value_parser = ["planned", "running", "paused", "done", "failed", "cancelled"])]
     state: Option<String>,
-    /// Only of this kind: seal, fold, migrate, expire, purge, clean_catalog or set_attributes
+    /// Only of this kind: seal, fold, migrate, archive, expire, purge, clean_catalog, sweep_archive or set_attributes
     #[arg(long)]
     kind: Option<String>,
     /// Most jobs
@@ -68,7 +68,7 @@ pub(crate) struct JobArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// seal, fold, migrate, expire, purge or clean_catalog
+    /// seal, fold, migrate, archive, expire, purge, clean_catalog or sweep_archive
     kind: String,
     #[command(flatten)]
     connection: ConnectionArguments,

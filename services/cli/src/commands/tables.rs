@@ -28,7 +28,7 @@ Examples:
   tideline tables policy default --set 'migrate={\"cron\": \"0 3 * * *\", \"time_zone\": \"Europe/Berlin\"}'
   tideline tables policy default --set retention=null
 
-Keys: hot_ttl, cold_ttl, retention, timeline_ttl, migrate, expire, move_bytes_per_second, timelines_per_minute.")]
+Keys: hot_ttl, cold_ttl, retention, archive, timeline_ttl, migrate, expire, move_bytes_per_second, timelines_per_minute.")]
     Policy(PolicyArguments),
     /// Drop a table with all its points
     Drop(DropArguments),

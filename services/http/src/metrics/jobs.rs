@@ -44,7 +44,7 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     )?;
     let moved = |figure: fn(&RewriteCost) -> u64| {
         let of = |chore| metrics.moved.get(&chore).map_or(0, figure) as f64;
-        [Chore::Fold, Chore::Migrate, Chore::Purge].map(|chore| (kind(chore), of(chore)))
+        [Chore::Fold, Chore::Migrate, Chore::Archive, Chore::Purge].map(|chore| (kind(chore), of(chore)))
     };
     figures.counters(
         "moved_points",

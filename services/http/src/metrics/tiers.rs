@@ -51,6 +51,7 @@ fn held(figures: &mut Figures<'_>, tables: &[TableStats]) -> fmt::Result {
         let tables = tables.iter().map(move |table| match tier {
             Tier::Hot => table.hot,
             Tier::Cold => table.cold,
+            Tier::Archive => table.archive,
         });
         tables.fold(TierStats::default(), |mut sum, table| {
             sum.segments += table.segments;
@@ -104,7 +105,7 @@ fn held(figures: &mut Figures<'_>, tables: &[TableStats]) -> fmt::Result {
 
 /// What was written so that they hold what they hold: over the bytes that stay, this is write amplification.
 fn loaded(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
-    let of_tiers = |bytes: [u64; 2]| Tier::ALL.map(|tier| (tier.name(), bytes[tier as usize] as f64));
+    let of_tiers = |bytes: [u64; 3]| Tier::ALL.map(|tier| (tier.name(), bytes[tier as usize] as f64));
     figures.counters(
         "seal_loaded_bytes",
         "Bytes that seals have loaded",
@@ -112,7 +113,7 @@ fn loaded(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     )?;
     figures.counters(
         "rewrite_loaded_bytes",
-        "Bytes that folds, migrations and purges have loaded",
+        "Bytes that folds, migrations, archiving and purges have loaded",
         (LABEL, &of_tiers(stats.store.rewritten_bytes)),
     )
 }

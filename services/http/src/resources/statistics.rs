@@ -98,6 +98,7 @@ pub(super) fn of(engine: &Engine, table: &Table) -> TableStatistics {
             },
             hot: held(stats.hot),
             cold: held(stats.cold),
+            archive: held(stats.archive),
         },
         visible_from: (visible_from > i64::MIN).then(|| instant(visible_from)),
         deletes_waiting: stats.deletes_waiting,

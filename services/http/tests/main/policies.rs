@@ -17,8 +17,8 @@ fn a_policy_is_set_shown_and_changed_member_by_member() {
     let server = Server::start();
     let default = server.get("/v1/tables/default").expect(200);
     let plain = json!({
-        "hot_ttl": "7d", "cold_ttl": null, "retention": null, "timeline_ttl": null, "migrate": "continuous",
-        "expire": "continuous", "move_bytes_per_second": null, "timelines_per_minute": null
+        "hot_ttl": "7d", "cold_ttl": null, "retention": null, "archive": null, "timeline_ttl": null,
+        "migrate": "continuous", "expire": "continuous", "move_bytes_per_second": null, "timelines_per_minute": null
     });
     assert_eq!(default["policy"], plain);
     let policy = json!({
@@ -29,6 +29,7 @@ fn a_policy_is_set_shown_and_changed_member_by_member() {
     let create = json!({"name": "ages", "policy": policy}).to_string();
     let created = server.json("POST", "/v1/tables", &create).expect(201);
     let mut expected = policy.clone();
+    expected["archive"] = Value::Null;
     expected["timeline_ttl"] = json!("365d");
     expected["expire"]["time_zone"] = json!("UTC");
     assert_eq!(created["policy"], expected);

@@ -152,8 +152,13 @@ impl TableFacts {
     pub(crate) fn schedule(&self, chore: Chore) -> &Schedule {
         match chore {
             Chore::Migrate => &self.policy.migrate,
+            Chore::Archive => self
+                .policy
+                .archive
+                .as_ref()
+                .map_or(&Schedule::Continuous, |archive| &archive.schedule),
             Chore::Expire | Chore::Catalog => &self.policy.expire,
-            Chore::Seal | Chore::Fold | Chore::Purge | Chore::Attributes => &Schedule::Continuous,
+            Chore::Seal | Chore::Fold | Chore::Purge | Chore::Sweep | Chore::Attributes => &Schedule::Continuous,
         }
     }
 }

@@ -67,7 +67,7 @@ const fn shape(tier: Tier) -> Shape {
             height_max: 24,
         },
         // A cold segment stays for years: worth a lower stack.
-        Tier::Cold => Shape {
+        Tier::Cold | Tier::Archive => Shape {
             height: 4,
             growth: 3,
             height_max: 12,
@@ -77,7 +77,8 @@ const fn shape(tier: Tier) -> Shape {
 
 /// Lowers the stacks of a table that are too high.
 pub(super) fn plan(facts: &Facts, table: &TableFacts, taken: &mut Taken, planned: &mut Vec<Planned>) {
-    for tier in Tier::ALL {
+    // What is archived is put together with what comes to it later.
+    for tier in Tier::KEPT {
         let members = members(facts, table, tier, taken);
         let mut windows: Vec<Window> = members.iter().map(|segment| fold_window(segment)).collect();
         windows.sort_unstable();
@@ -111,7 +112,7 @@ pub(super) fn plan(facts: &Facts, table: &TableFacts, taken: &mut Taken, planned
 /// Saves segments where it costs least, while the store holds too many.
 pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<Planned>) {
     let lasts = |table: &TableFacts, segment: &SegmentFacts| {
-        segment.tier == Tier::Cold || !migrates_within(facts, table, segment, JOIN_HOT_LEFT)
+        segment.tier != Tier::Hot || !migrates_within(facts, table, segment, JOIN_HOT_LEFT)
     };
     let lasting = |table: &TableFacts| {
         table
@@ -128,7 +129,7 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<P
     let saved = |work: &Planned| match work.chore {
         Chore::Fold => work.inputs.len() - 1,
         Chore::Expire => work.inputs.len(),
-        Chore::Seal | Chore::Migrate | Chore::Purge | Chore::Catalog | Chore::Attributes => 0,
+        Chore::Seal | Chore::Migrate | Chore::Archive | Chore::Purge | Chore::Catalog | Chore::Sweep | Chore::Attributes => 0,
     };
     let mut left = lasting.saturating_sub(planned.iter().map(saved).sum());
     if left <= allowed {
@@ -136,7 +137,7 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<P
     }
     let mut candidates = Vec::new();
     for table in &facts.tables {
-        for tier in Tier::ALL {
+        for tier in Tier::KEPT {
             candidates.extend(joinable(facts, table, tier, taken));
         }
     }
@@ -296,7 +297,7 @@ fn migrates_within(facts: &Facts, table: &TableFacts, segment: &SegmentFacts, na
 fn fold_window(segment: &SegmentFacts) -> Window {
     match segment.tier {
         Tier::Hot => segment.window,
-        Tier::Cold => segment.cold_window(),
+        Tier::Cold | Tier::Archive => segment.cold_window(),
     }
 }
 

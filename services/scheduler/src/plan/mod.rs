@@ -1,8 +1,9 @@
 //! The planner: looks at facts and says what is to be done. No I/O, no state, no clock of its own.
 //!
 //! Each chore has a file that looks for its own work. [`plan`] asks them in the order in which segments are given
-//! away: what expires is not rewritten, what migrates is not folded or purged, and no segment is in two plans.
+//! away: what expires is not rewritten, what migrates or is archived is not folded or purged, and no segment is in two plans.
 
+pub mod archive;
 pub mod catalog;
 pub mod expire;
 pub mod facts;
@@ -94,9 +95,11 @@ pub fn plan(facts: &Facts, past: &Past, settings: &PlanSettings) -> Vec<Planned>
     for table in &facts.tables {
         expire::plan(facts, table, past, settings, &mut taken, &mut planned);
         migrate::plan(facts, table, past, &mut taken, &mut planned);
+        archive::plan(facts, table, past, &mut taken, &mut planned);
         fold::plan(facts, table, &mut taken, &mut planned);
         purge::plan(facts, table, past, &mut taken, &mut planned);
         catalog::plan(facts, table, past, &mut planned);
+        archive::plan_sweep(facts, table, past, &mut planned);
     }
     fold::plan_crowded(facts, &mut taken, &mut planned);
     seal::plan(facts, &mut planned);

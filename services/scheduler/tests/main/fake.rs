@@ -206,6 +206,10 @@ impl Work for FakeWork {
         Ok(())
     }
 
+    fn sweep_archive(&self, _table: TableId) -> Result<u64, WorkError> {
+        Ok(0)
+    }
+
     fn clean_catalog(&self, _table: TableId, _now: TrustedNow) -> Result<u64, WorkError> {
         self.log.lock().push("Catalog".into());
         Ok(*self.catalog_finds.lock())

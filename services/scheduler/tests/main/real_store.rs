@@ -51,6 +51,10 @@ impl Work for StoreWork {
         Ok(self.store.seal()?)
     }
 
+    fn sweep_archive(&self, _table: TableId) -> Result<u64, WorkError> {
+        Ok(0)
+    }
+
     fn clean_catalog(&self, _table: TableId, _now: TrustedNow) -> Result<u64, WorkError> {
         Ok(0)
     }

@@ -322,6 +322,30 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .within(KIB, u64::MAX),
     Key::new(
+        "archive.target",
+        "Where tables archive to whose policy names the target `default`: s3://bucket/prefix (and what speaks S3),\n\
+         gs://bucket/prefix, az://container/prefix, or file:///directory. Not set: policies name their own. To move it: copy\n\
+         all objects, then set this.",
+        |config| Slot::OptionalText(&mut config.archive.target),
+    ),
+    Key::new(
+        "archive.options_file",
+        "A file with `name = value` lines for that target, such as endpoint, region, access_key_id and\n\
+         secret_access_key. Not set: the environment (AWS_…, GOOGLE_…, AZURE_…) or the role of the machine.",
+        |config| Slot::OptionalPath(&mut config.archive.options_file),
+    ),
+    Key::new(
+        "archive.cache_bytes",
+        "Memory for page indexes and footers of archived files.",
+        |config| Slot::Bytes(&mut config.archive.cache_bytes),
+    )
+    .within(MIB, u64::MAX),
+    Key::new(
+        "archive.disk_cache_bytes",
+        "Disk for them, in server.data_dir, so that a restart need not ask for them again. 0: none.",
+        |config| Slot::Bytes64(&mut config.archive.disk_cache_bytes),
+    ),
+    Key::new(
         "lifecycle.purge_delay",
         "How long points that a policy has hidden are kept before their bytes are freed; until then a longer policy\n\
          shows them again.",

@@ -17,6 +17,8 @@ pub(crate) enum Slot<'a> {
     Path(&'a mut PathBuf),
     /// A path that need not be set; an empty text unsets it.
     OptionalPath(&'a mut Option<PathBuf>),
+    /// A text that need not be set; an empty one unsets it.
+    OptionalText(&'a mut Option<String>),
     Switch(&'a mut bool),
     /// Bytes.
     Bytes(&'a mut usize),
@@ -67,6 +69,7 @@ impl Slot<'_> {
             Self::Path(_) if text.is_empty() => return Err("the path is empty".to_owned()),
             Self::Path(place) => *place = PathBuf::from(text),
             Self::OptionalPath(place) => *place = (!text.is_empty()).then(|| PathBuf::from(text)),
+            Self::OptionalText(place) => *place = (!text.is_empty()).then(|| text.to_owned()),
             Self::Switch(place) => {
                 *place = text
                     .parse()
@@ -106,6 +109,7 @@ impl Slot<'_> {
             Self::Address(place) => quoted(&place.to_string()),
             Self::Path(place) => quoted(&place.to_string_lossy()),
             Self::OptionalPath(place) => quoted(&place.as_ref()?.to_string_lossy()),
+            Self::OptionalText(place) => quoted(place.as_ref()?),
             Self::Switch(place) => place.to_string(),
             Self::Bytes(place) => quoted(&format_bytes(*place as u64)),
             Self::Bytes64(place) => quoted(&format_bytes(*place)),
@@ -128,6 +132,7 @@ impl Slot<'_> {
         match self {
             Self::Address(_) => "address:port",
             Self::Path(_) | Self::OptionalPath(_) => "path",
+            Self::OptionalText(_) => "text",
             Self::Switch(_) => "true or false",
             Self::Bytes(_) | Self::Bytes64(_) | Self::OptionalBytes64(_) => "bytes, such as 64MiB",
             Self::Count(_) | Self::Count64(_) | Self::OptionalCount(_) => "a number",

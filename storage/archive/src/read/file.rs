@@ -23,6 +23,8 @@ use crate::target::Target;
 /// Reads runs of one file.
 pub(super) struct FileReader {
     target: Arc<Target>,
+    /// The name of the object.
+    key: String,
     file: Arc<OpenFile>,
     fetched: Arc<Fetched>,
     /// The columns of values that are wanted, with their fields; of a shared file all.
@@ -47,6 +49,7 @@ struct Group {
 impl FileReader {
     pub(super) fn new(
         target: Arc<Target>,
+        key: &str,
         file: Arc<OpenFile>,
         names: &dyn FieldNames,
         fields: Option<&[FieldId]>,
@@ -55,7 +58,7 @@ impl FileReader {
         let mut wanted = Vec::new();
         if !file.is_shared {
             for (column, name, of) in &file.fields {
-                let field = names.id(name).ok_or_else(|| unknown(&target, &file, name))?;
+                let field = names.id(name).ok_or_else(|| unknown(&target, key, name))?;
                 if fields.is_none_or(|fields| fields.contains(&field)) {
                     wanted.push((*column, field, *of));
                 }
@@ -73,10 +76,11 @@ impl FileReader {
         } else {
             leaves.extend(wanted.iter().map(|(column, _, of)| (*column, Kind::Values(*of))));
         }
-        let fetched = Fetched::new(Arc::clone(&target), file.key.clone(), file.bytes);
+        let fetched = Fetched::new(Arc::clone(&target), key.to_owned(), file.bytes);
         Ok(Self {
             fetched: Arc::new(fetched),
             target,
+            key: key.to_owned(),
             file,
             wanted,
             leaves,
@@ -95,7 +99,7 @@ impl FileReader {
         if rows.end > self.file.group_starts.last().copied().unwrap_or(0) {
             return Err(self
                 .target
-                .damaged(&self.file.key, "it has fewer rows than were stored about it"));
+                .damaged(&self.key, "it has fewer rows than were stored about it"));
         }
         let mut raw = Raw::new(&self.leaves);
         let mut at = rows.start;
@@ -103,7 +107,7 @@ impl FileReader {
             let number = self.file.group_starts.partition_point(|start| *start <= at) - 1;
             let end = rows.end.min(self.file.group_starts[number + 1]);
             let read = self.read_group(number, at..end, &mut raw);
-            read?.map_err(|error| self.target.damaged(&self.file.key, error.to_string()))?;
+            read?.map_err(|error| self.target.damaged(&self.key, error.to_string()))?;
             at = end;
         }
         match self.file.is_shared {
@@ -180,7 +184,7 @@ impl FileReader {
         for (column, _) in &self.leaves {
             let chunk = of_group.column(*column);
             let pages = page_locations(metadata, number, *column);
-            let pages = pages.map_err(|error| self.target.damaged(&self.file.key, error.to_string()))?;
+            let pages = pages.map_err(|error| self.target.damaged(&self.key, error.to_string()))?;
             let (start, length) = chunk.byte_range();
             if let Some(first) = pages.first() {
                 // The dictionary lies before the first page.
@@ -217,7 +221,7 @@ impl FileReader {
 
     /// A run of a file with a row for each value.
     fn pivot(&self, raw: &Raw, names: &dyn FieldNames, fields: Option<&[FieldId]>) -> Result<Run> {
-        let damaged = |reason: &str| self.target.damaged(&self.file.key, reason);
+        let damaged = |reason: &str| self.target.damaged(&self.key, reason);
         let mut pivot = super::segment::Pivot::default();
         let mut taken = vec![0; raw.columns.len()];
         let mut before = None;
@@ -231,7 +235,7 @@ impl FileReader {
             let name = std::str::from_utf8(name).map_err(|_| damaged("the name of a field is not UTF-8"))?;
             let field = names
                 .id(name)
-                .ok_or_else(|| unknown(&self.target, &self.file, name))?;
+                .ok_or_else(|| unknown(&self.target, &self.key, name))?;
             let of = (2..raw.columns.len())
                 .find(|nth| raw.columns[*nth].0.get(row).is_some_and(|level| *level > 0));
             let Some(nth) = of else { continue };
@@ -245,9 +249,9 @@ impl FileReader {
     }
 }
 
-fn unknown(target: &Target, file: &OpenFile, name: &str) -> ArchiveError {
+fn unknown(target: &Target, key: &str, name: &str) -> ArchiveError {
     target.damaged(
-        &file.key,
+        key,
         format!("it has a field {name:?} that the table does not know"),
     )
 }

@@ -19,10 +19,9 @@ use crate::file::columns::{ColumnNote, NOTE_COLUMNS};
 use crate::file::shared::VALUES_LEAF;
 use crate::target::Target;
 
-/// A file whose footer was read.
+/// A file whose footer was read. Its name is not part of it: several files may have the same content.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
-    pub(crate) key: String,
     pub(crate) bytes: u64,
     pub(crate) metadata: ParquetMetaData,
     /// Which field and type each column of values has; of a shared file only the type is said.
@@ -126,7 +125,6 @@ fn open(target: &Target, file: &ArchiveFile, tail: &Bytes) -> Result<OpenFile> {
         }
     };
     Ok(OpenFile {
-        key: file.key.clone(),
         bytes: file.bytes,
         metadata,
         fields,

@@ -82,6 +82,7 @@ impl SegmentReader {
                 let ahead = self.ahead / self.copy.files.len().max(1) as u64;
                 vacant.insert(FileReader::new(
                     Arc::clone(&self.target),
+                    &file.key,
                     open,
                     names,
                     fields,

@@ -1,6 +1,7 @@
 //! Rewriting: several segments become one, in the same tier or another.
 //!
-//! Fold (many of a window into one), migrate (hot into cold) and purge (take deleted points out) are one shape:
+//! Fold (many of a window into one), migrate (hot into cold), archive (cold into files) and purge (take deleted points
+//! out) are one shape:
 //!
 //! 1. Read: walk the timelines of all inputs in id order; put each one's pieces together in time order, newest
 //!    write winning, deletes applied. Memory is bounded by pages of the inputs and by a slice of one timeline.
@@ -11,11 +12,12 @@
 //! A failure before 3 leaves an orphan, which is reclaimed at once or by the next start; after 3 only bytes are left
 //! to free. Doing it again is harmless.
 //!
-//! [`stream`] does 1 while 2 asks for it; the rest is here.
+//! [`stream`] does 1 while 2 asks for it; [`archive`] does 2 where the output is files; the rest is here.
 //!
 //! The output takes the place of its inputs among all writes of the table. That is only possible where no other
 //! segment of the same time was written between the oldest and the newest of them.
 
+mod archive;
 mod stream;
 
 use std::ops::ControlFlow;
@@ -27,10 +29,14 @@ use tideline_model::{SegmentId, SequenceNumber, TableId, Tier, TimeRange};
 use crate::deletes::TableDeletes;
 use crate::error::{Result, StoreError};
 use crate::fail_points::around;
-use crate::manifest::{ManifestState, Segment, WriteSpan, put_cursor, put_segment, remove_segment};
+use crate::manifest::{
+    ManifestState, Segment, SegmentTotals, WriteSpan, put_cursor, put_segment, remove_segment,
+};
+use crate::retired::Gone;
+use crate::segment_writer::SegmentWriter;
 use crate::shared::Shared;
 use crate::window::{COLD_LEVEL, LEVEL_MAX, Window};
-use stream::Stream;
+use stream::{Output, Stream};
 
 /// A rewrite to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +60,8 @@ pub enum RewriteCause {
     Migrate,
     /// Deletes are to be applied to them.
     Purge,
+    /// Their points are old enough to leave for files.
+    Archive,
 }
 
 /// What a rewrite has done so far.
@@ -97,6 +105,7 @@ impl RewriteCause {
             Self::Fold => "fold",
             Self::Migrate => "mig",
             Self::Purge => "purge",
+            Self::Archive => "arc",
         }
     }
 }
@@ -141,25 +150,26 @@ impl Shared {
         let window = target_window(&inputs, rewrite.tier).ok_or(StoreError::NoCommonWindow)?;
         let bytes = inputs.iter().map(|segment| segment.bytes).sum();
         let place = self.place(&state.manifest, rewrite.table, rewrite.tier, window, bytes);
-        let mut stream = Stream::new(self.backend.as_ref(), &inputs, deletes, rewrite.tier, pace);
-        let loaded = around(name, "load", || stream.load(self.backend.as_ref(), place));
-        let Stream { mut writer, cost, .. } = stream;
-        if let Err(error) = loaded {
-            self.give_up(place);
-            return Err(error);
-        }
         let written = inputs
             .iter()
             .map(|segment| segment.written)
             .reduce(WriteSpan::union)
             .unwrap_or_default();
         let deletes_applied = deletes_applied(&inputs, deletes);
-        let output = (!writer.is_empty()).then(|| {
-            let totals = writer.totals();
-            Segment::new(place, rewrite.table, window, written, deletes_applied, totals)
-        });
+        let describe = |totals| Segment::new(place, rewrite.table, window, written, deletes_applied, totals);
+        let made = match rewrite.tier {
+            Tier::Archive => self.load_files(&inputs, deletes, rewrite, &describe, pace),
+            _ => self.load_chunks(name, &inputs, deletes, rewrite, &describe, pace),
+        };
+        let (output, cost) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                self.give_up(place, None);
+                return Err(error);
+            }
+        };
         if output.is_none() {
-            self.give_up(place);
+            self.give_up(place, None);
         }
         let edited = around(name, "edit", || self.replace(&inputs, output.as_ref()));
         if let Err(error) = edited {
@@ -171,7 +181,7 @@ impl Shared {
                 .of_table(rewrite.table)
                 .any(|have| have.id == place.segment);
             if !published && matches!(error, StoreError::SegmentGone(_) | StoreError::TableDropped(_)) {
-                self.give_up(place);
+                self.give_up(place, output.as_ref());
             }
             return Err(error);
         }
@@ -188,6 +198,34 @@ impl Shared {
             output: output.map(Arc::new),
             cost,
         })
+    }
+
+    /// Loads what the inputs come to as chunks; the output, if anything is left.
+    fn load_chunks(
+        &self,
+        name: &'static str,
+        inputs: &[Arc<Segment>],
+        deletes: Option<&TableDeletes>,
+        rewrite: &Rewrite,
+        describe: &dyn Fn(SegmentTotals) -> Segment,
+        pace: &mut dyn Pace,
+    ) -> Result<(Option<Segment>, RewriteCost)> {
+        let writer = SegmentWriter::new(rewrite.tier);
+        let mut stream = Stream::new(
+            self,
+            inputs,
+            deletes,
+            rewrite.tier,
+            pace,
+            Output::Chunks(Box::new(writer)),
+        );
+        let place = describe(SegmentTotals::default()).reference();
+        around(name, "load", || stream.load(self.backend.as_ref(), place))?;
+        let Stream { output, cost, .. } = stream;
+        let Output::Chunks(mut writer) = output else {
+            return Ok((None, cost));
+        };
+        Ok(((!writer.is_empty()).then(|| describe(writer.totals())), cost))
     }
 
     /// Removes whole segments: their points are gone for readers that begin from now on.
@@ -208,12 +246,13 @@ impl Shared {
     /// Frees what nobody reads any more, and forgets deletes that nothing older is left of.
     fn free(&self) -> Result<()> {
         self.reclaim_retired();
+        self.remove_files();
         self.forget_done_deletes()
     }
 
     /// Publishes the output in place of the inputs.
     fn replace(&self, inputs: &[Arc<Segment>], output: Option<&Segment>) -> Result<()> {
-        let gone: Vec<SegmentRef> = inputs.iter().map(|segment| segment.reference()).collect();
+        let gone: Vec<Gone> = inputs.iter().map(|segment| Gone::of(segment)).collect();
         let version = self.edit_and(
             |manifest| {
                 let mut changes = Vec::with_capacity(inputs.len() + 2);
@@ -274,7 +313,11 @@ impl Shared {
     }
 
     /// Frees what a load left behind.
-    fn give_up(&self, place: SegmentRef) {
+    fn give_up(&self, place: SegmentRef, output: Option<&Segment>) {
+        if let Some(files) = output.and_then(|output| output.archive.clone()) {
+            self.files_to_remove.lock().push(files);
+            self.remove_files();
+        }
         if let Err(error) = self.backend.reclaim(place) {
             tracing::warn!(%error, ?place, "an abandoned load could not be reclaimed; the next start sweeps it");
         }
@@ -325,7 +368,7 @@ fn target_window(inputs: &[Arc<Segment>], tier: Tier) -> Option<Window> {
             target = target.parent();
         }
     }
-    while tier == Tier::Cold && target.level < COLD_LEVEL {
+    while tier != Tier::Hot && target.level < COLD_LEVEL {
         target = target.parent();
     }
     Some(target)

@@ -1,23 +1,28 @@
-//! The chunks of a rewrite's output, made while they are asked for.
+//! What a rewrite's inputs come to, made while it is asked for: chunks, or rows of files.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use tideline_archive::Extent;
 use tideline_backend::{Backend, BackendError, PageLimit, Row, SegmentRef};
-use tideline_chunk::{Chunk, SequenceSpan};
+use tideline_chunk::{Chunk, ChunkError, SequenceSpan};
 use tideline_key_codec::chunk_bucket;
 use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId, background};
 
+use super::archive::FilesOutput;
 use super::{Pace, RewriteCost};
 use crate::deletes::TableDeletes;
 use crate::error::{Result, StoreError};
-use crate::manifest::Segment;
+use crate::manifest::{Segment, SegmentTotals};
 use crate::merge::concat;
+use crate::scan::archived::{Ahead, FilesReader, let_go};
 use crate::scan::chunk_piece;
 use crate::scan::cursor::Walk;
 use crate::scan::piece::{Buffer, Piece, Wanted, clusters};
 use crate::segment_writer::{SegmentWriter, chunk_rows_max};
+use crate::shared::Shared;
 
 /// Pages of all inputs together.
 const PAGES_BYTES: usize = 32 << 20;
@@ -30,14 +35,14 @@ const PAGE_BYTES_MIN: usize = 64 << 10;
 /// Values that are decoded and merged at once; pieces that overlap beyond it are merged in slices of time.
 const SLICE_VALUES: usize = 1 << 20;
 
-/// The chunks of the output, made while they are asked for.
+/// The output, made while it is asked for.
 pub(super) struct Stream<'a> {
     backend: &'a dyn Backend,
     sources: Vec<Input>,
     deletes: Option<&'a TableDeletes>,
     tier: Tier,
     pace: &'a mut dyn Pace,
-    pub(super) writer: SegmentWriter,
+    pub(super) output: Output<'a>,
     ready: VecDeque<Row>,
     buffer: Buffer,
     pub(super) cost: RewriteCost,
@@ -50,17 +55,33 @@ struct Input {
     walk: Walk,
     tier: Tier,
     deletes_from: SequenceNumber,
+    /// Of a segment whose points are in files.
+    files: Option<FilesReader>,
+}
+
+/// Where the output goes.
+pub(super) enum Output<'a> {
+    /// Chunks, for the backend.
+    Chunks(Box<SegmentWriter>),
+    /// Files, for a target.
+    Files(Box<FilesOutput<'a>>),
 }
 
 impl<'a> Stream<'a> {
     /// What comes of `inputs`, oldest write first, in `tier`.
     pub(super) fn new(
-        backend: &'a dyn Backend,
+        shared: &'a Shared,
         inputs: &[Arc<Segment>],
         deletes: Option<&'a TableDeletes>,
         tier: Tier,
         pace: &'a mut dyn Pace,
+        output: Output<'a>,
     ) -> Self {
+        let backend = shared.backend.as_ref();
+        let archived = inputs
+            .iter()
+            .filter(|segment| segment.tier == Tier::Archive)
+            .count();
         let advice = backend.capabilities().page_advice;
         let bytes =
             (PAGES_BYTES / inputs.len().max(1)).clamp(PAGE_BYTES_MIN, advice.bytes_max.max(PAGE_BYTES_MIN));
@@ -74,6 +95,7 @@ impl<'a> Stream<'a> {
             walk: Walk::all(segment, page),
             tier: segment.tier,
             deletes_from: segment.deletes_from(),
+            files: FilesReader::new(shared, segment, None, Ahead::All(archived)),
         });
         Self {
             backend,
@@ -81,12 +103,22 @@ impl<'a> Stream<'a> {
             deletes,
             tier,
             pace,
-            writer: SegmentWriter::new(tier),
+            output,
             ready: VecDeque::new(),
             buffer: Buffer::default(),
             cost: RewriteCost::default(),
             failure: None,
         }
+    }
+
+    /// Writes everything into files.
+    pub(super) fn write_files(&mut self) -> Result<()> {
+        while self.advance()? {
+            if self.pace.step(&self.cost).is_break() {
+                return Err(StoreError::Cancelled);
+            }
+        }
+        Ok(())
     }
 
     /// Streams everything into a new segment.
@@ -114,33 +146,37 @@ impl<'a> Stream<'a> {
         for (rank, source) in (0..).zip(&mut self.sources) {
             let (tier, deletes_from) = (source.tier, source.deletes_from);
             let mut damage = None;
-            let cost = &mut self.cost;
-            source
-                .walk
-                .chunks(self.backend, id, &mut |bytes| match Chunk::open(&bytes) {
-                    Ok(chunk) => {
-                        cost.bytes_read += bytes.len() as u64;
-                        cost.points_read += chunk.rows() as u64;
-                        cost.values_read += chunk.columns().map(|column| column.count() as u64).sum::<u64>();
-                        columns = columns.max(chunk.columns().len());
-                        sequences = Some(union(sequences, chunk.sequences()));
-                        match chunk_piece(bytes.clone(), rank, tier, deletes_from) {
-                            Ok(piece) => pieces.push((piece, chunk.rows())),
-                            Err(cause) => damage = Some(cause),
-                        }
+            let files = &source.files;
+            source.walk.chunks(self.backend, id, &mut |bytes| {
+                let found = match files {
+                    Some(files) => files.piece(&bytes, rank, deletes_from).map(Found::archived),
+                    None => Found::chunk(&bytes, rank, tier, deletes_from)
+                        .map_err(|cause| StoreError::chunk(id, cause)),
+                };
+                match found {
+                    Ok(found) => {
+                        self.cost.bytes_read += found.piece.bytes();
+                        self.cost.points_read += found.rows as u64;
+                        self.cost.values_read += found.values;
+                        columns = columns.max(found.columns);
+                        sequences = Some(union(sequences, found.sequences));
+                        pieces.push((found.piece, found.rows));
                     }
-                    Err(cause) => damage = Some(cause),
-                })?;
-            if let Some(cause) = damage {
-                return Err(StoreError::chunk(id, cause));
+                    Err(error) => damage = Some(error),
+                }
+            })?;
+            if let Some(error) = damage {
+                return Err(error);
             }
         }
         if let Some(sequences) = sequences {
             self.timeline(id, pieces, columns.max(1), sequences)?;
         }
-        self.ready.extend(self.writer.take_rows());
+        if let Output::Chunks(writer) = &mut self.output {
+            self.ready.extend(writer.take_rows());
+        }
         self.cost.timelines += 1;
-        let totals = self.writer.totals_so_far();
+        let totals = self.output.totals_so_far();
         self.cost.points_written = totals.points;
         self.cost.values_written = totals.values;
         self.cost.bytes_written = totals.bytes;
@@ -158,7 +194,7 @@ impl<'a> Stream<'a> {
         pieces.sort_by_key(|(piece, _)| (piece.first, piece.rank));
         let rows: usize = pieces.iter().map(|(_, rows)| rows).sum();
         let slice_rows = (SLICE_VALUES / columns).max(1);
-        let (pieces, lengths): (Vec<Piece>, Vec<usize>) = pieces.into_iter().unzip();
+        let (mut pieces, lengths): (Vec<Piece>, Vec<usize>) = pieces.into_iter().unzip();
         let rows_max = chunk_rows_max(self.tier).min(slice_rows);
         // All chunks alike: nine thousand rows are one chunk or two halves, never one and a rest.
         let even = rows.div_ceil(rows.div_ceil(rows_max).max(1));
@@ -166,6 +202,15 @@ impl<'a> Stream<'a> {
         let mut whole = tideline_chunk::Run::default();
         for cluster in clusters(&pieces) {
             background::give_way();
+            for piece in &mut pieces[cluster.clone()] {
+                // Ranks are places among the inputs.
+                let source = usize::try_from(piece.rank)
+                    .ok()
+                    .and_then(|at| self.sources.get_mut(at));
+                if let Some(files) = source.and_then(|source| source.files.as_mut()) {
+                    files.read(piece)?;
+                }
+            }
             let in_cluster: usize = lengths[cluster.clone()].iter().sum();
             for range in slices(&pieces[cluster.clone()], in_cluster.div_ceil(slice_rows)) {
                 let wanted = Wanted {
@@ -186,12 +231,68 @@ impl<'a> Stream<'a> {
                 };
                 concat(&mut whole, run);
                 if whole.rows() >= even {
-                    self.writer.add(id, &whole, sequences)?;
+                    self.output.add(id, &whole, sequences)?;
                     whole = tideline_chunk::Run::default();
                 }
             }
+            let_go(&mut pieces[cluster]);
         }
-        self.writer.add(id, &whole, sequences)
+        self.output.add(id, &whole, sequences)
+    }
+}
+
+/// What an input has of a timeline.
+struct Found {
+    piece: Piece,
+    rows: usize,
+    values: u64,
+    columns: usize,
+    sequences: SequenceSpan,
+}
+
+impl Found {
+    fn chunk(
+        bytes: &Bytes,
+        rank: u64,
+        tier: Tier,
+        deletes_from: SequenceNumber,
+    ) -> std::result::Result<Self, ChunkError> {
+        let chunk = Chunk::open(bytes)?;
+        Ok(Self {
+            rows: chunk.rows(),
+            values: chunk.columns().map(|column| column.count() as u64).sum(),
+            columns: chunk.columns().len(),
+            sequences: chunk.sequences(),
+            piece: chunk_piece(bytes.clone(), rank, tier, deletes_from)?,
+        })
+    }
+
+    fn archived((piece, extent): (Piece, Extent)) -> Self {
+        Self {
+            rows: extent.points as usize,
+            values: u64::from(extent.values),
+            columns: extent.values.div_ceil(extent.points.max(1)) as usize,
+            sequences: extent.sequences,
+            piece,
+        }
+    }
+}
+
+impl Output<'_> {
+    /// Takes a run of a timeline.
+    fn add(&mut self, id: TimelineId, run: &tideline_chunk::Run, sequences: SequenceSpan) -> Result<()> {
+        match self {
+            Self::Chunks(writer) => writer.add(id, run, sequences),
+            Self::Files(files) => files.add(id, run, sequences),
+        }
+    }
+
+    /// The counts of what was added so far.
+    pub(super) fn totals_so_far(&self) -> &SegmentTotals {
+        match self {
+            Self::Chunks(writer) => writer.totals_so_far(),
+            Self::Files(files) => &files.totals,
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl ClusterReader {
                     let chunk = Chunk::open_trusted(bytes).map_err(|cause| StoreError::chunk(id, cause))?;
                     reader.admitted(&chunk, wanted.range, screen)
                 }
-                PieceData::Open(_) => None,
+                PieceData::Open(_) | PieceData::Archived(..) | PieceData::Read(..) => None,
             },
             _ => None,
         };

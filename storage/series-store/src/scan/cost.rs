@@ -11,7 +11,7 @@ pub struct ReadCost {
     /// Timelines looked at.
     pub timelines: u64,
     /// What each tier has given; unsealed points are hot.
-    tiers: [TierCost; 2],
+    tiers: [TierCost; 3],
 }
 
 /// What one tier, or all of them, have given to a read.
@@ -56,7 +56,7 @@ impl ReadCost {
     pub(super) fn count_piece(&mut self, piece: &Piece) {
         let tier = &mut self.tiers[piece.tier as usize];
         tier.chunks += 1;
-        tier.bytes += piece.bytes() as u64;
+        tier.bytes += piece.bytes();
     }
 
     /// Counts rows decoded.

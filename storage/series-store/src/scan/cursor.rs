@@ -50,6 +50,11 @@ impl SegmentCursor {
         Self { partition, dense }
     }
 
+    /// Whether it reads the segment through.
+    pub(super) fn is_dense(&self) -> bool {
+        self.dense.is_some()
+    }
+
     /// Hands out the chunks of a timeline that may reach into `range`, in time order. Dense cursors are asked
     /// in rising order of ids.
     pub(super) fn chunks(

@@ -3,6 +3,7 @@
 //! | file | part |
 //! |---|---|
 //! | [`cursor`] | one segment, walked forwards in pages or by single seeks |
+//! | [`archived`] | rows in files, read when they are needed |
 //! | [`piece`] | what one source has of a timeline, and decoding it |
 //! | [`cluster`] | pieces that overlap in time put together, as rows or as summaries |
 //! | [`cover`] | where summaries may stand for rows |
@@ -10,6 +11,7 @@
 //! | [`reader`] | one timeline after another |
 //! | [`cost`] | what it took |
 
+pub(crate) mod archived;
 mod cluster;
 mod cost;
 mod cover;
@@ -29,7 +31,7 @@ use crate::error::Result;
 use crate::head::Head;
 use crate::latest::{LatestRow, Seen};
 use crate::manifest::ManifestState;
-use crate::shared::State;
+use crate::shared::{Shared, State};
 
 pub use cluster::Part;
 pub use cost::{ReadCost, TierCost};
@@ -68,15 +70,15 @@ pub struct Selection<'a> {
 /// the active head meanwhile may be seen.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    backend: Arc<dyn Backend>,
+    shared: Arc<Shared>,
     state: State,
     /// When it was taken: points that were expired by then are hidden.
     now: Timestamp,
 }
 
 impl Snapshot {
-    pub(crate) fn new(backend: Arc<dyn Backend>, state: State, now: Timestamp) -> Self {
-        Self { backend, state, now }
+    pub(crate) fn new(shared: Arc<Shared>, state: State, now: Timestamp) -> Self {
+        Self { shared, state, now }
     }
 
     /// The part of a range in which a table's points have not expired.
@@ -128,7 +130,7 @@ impl Snapshot {
     }
 
     fn backend(&self) -> &dyn Backend {
-        self.backend.as_ref()
+        self.shared.backend.as_ref()
     }
 
     /// Heads, oldest first, each with the first delete that may still have to be applied to it.

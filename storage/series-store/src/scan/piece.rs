@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use tideline_archive::Extent;
 use tideline_chunk::{Bitmap, Chunk, ChunkError, Presence, Run, RunColumn};
 use tideline_model::{ColumnData, FieldId, SequenceNumber, Tier, TimeRange, ValueType, background};
 
@@ -30,6 +31,10 @@ pub(crate) struct Piece {
 pub(crate) enum PieceData {
     Chunk(Bytes),
     Open(Run),
+    /// Rows in a file, and about the bytes that they take there: to be read before they are taken from.
+    Archived(Extent, u64),
+    /// The rows of a file, read; and their bytes there.
+    Read(Run, u64),
 }
 
 /// Decoding space, reused from chunk to chunk.
@@ -68,10 +73,11 @@ impl Piece {
     }
 
     /// Encoded bytes; open rows have none.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> u64 {
         match &self.data {
-            PieceData::Chunk(bytes) => bytes.len(),
+            PieceData::Chunk(bytes) => bytes.len() as u64,
             PieceData::Open(_) => 0,
+            PieceData::Archived(_, bytes) | PieceData::Read(_, bytes) => *bytes,
         }
     }
 }
@@ -81,7 +87,9 @@ impl Buffer {
     pub(crate) fn take(&mut self, piece: &Piece, wanted: Wanted<'_>) -> Result<bool, ChunkError> {
         let found = match &piece.data {
             PieceData::Chunk(bytes) => self.decode(bytes, wanted)?,
-            PieceData::Open(run) => self.project(run, wanted),
+            PieceData::Open(run) | PieceData::Read(run, _) => self.project(run, wanted),
+            // Whoever gathers pieces reads them first.
+            PieceData::Archived(..) => return Err(ChunkError::Malformed("its file was not read")),
         };
         Ok(found
             && (!piece.is_masked(wanted.masks) || apply(&mut self.run, wanted.masks, piece.deletes_from)))

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tideline_chunk::{Chunk, Run};
 use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId};
 
+use super::archived::{self, Ahead, FilesReader};
 use super::cluster::{ClusterReader, Part};
 use super::cost::ReadCost;
 use super::cover::Grid;
@@ -41,6 +42,8 @@ struct Source {
     cursor: SegmentCursor,
     tier: Tier,
     deletes_from: SequenceNumber,
+    /// Of a segment whose points are in files.
+    files: Option<FilesReader>,
 }
 
 impl<'a> SweepReader<'a> {
@@ -54,10 +57,24 @@ impl<'a> SweepReader<'a> {
         let wanted = segments
             .iter()
             .filter(|segment| selection.tier.is_none_or(|tier| tier == segment.tier));
-        let cursors = wanted.map(|segment| Source {
-            cursor: SegmentCursor::new(segment, selection.timelines, page),
-            tier: segment.tier,
-            deletes_from: segment.deletes_from(),
+        let archived = wanted
+            .clone()
+            .filter(|segment| segment.tier == Tier::Archive)
+            .count();
+        let shared = &snapshot.shared;
+        let cursors = wanted.map(|segment| {
+            let cursor = SegmentCursor::new(segment, selection.timelines, page);
+            let ahead = if cursor.is_dense() {
+                Ahead::All(archived)
+            } else {
+                Ahead::Nothing
+            };
+            Source {
+                files: FilesReader::new(shared, segment, selection.fields, ahead),
+                cursor,
+                tier: segment.tier,
+                deletes_from: segment.deletes_from(),
+            }
         });
         Self {
             snapshot,
@@ -144,8 +161,12 @@ impl<'a> SweepReader<'a> {
         let wanted = self.wanted(id);
         let mut outcome = Ok(());
         for cluster in clusters {
-            match read(&mut self.clusters, &pieces[cluster], wanted) {
-                Ok(ControlFlow::Continue(())) => {}
+            let cluster = &mut pieces[cluster];
+            let read = self
+                .read_files(cluster)
+                .and_then(|()| read(&mut self.clusters, cluster, wanted));
+            match read {
+                Ok(ControlFlow::Continue(())) => archived::let_go(cluster),
                 Ok(ControlFlow::Break(())) => break,
                 Err(error) => {
                     outcome = Err(error);
@@ -164,8 +185,9 @@ impl<'a> SweepReader<'a> {
         let masks = self.masks(id);
         let mut all: Option<Seen> = None;
         let mut pieces = std::mem::take(&mut self.pieces);
-        for piece in pieces.drain(..) {
+        for mut piece in pieces.drain(..) {
             let span = if piece.is_masked(masks) {
+                self.read_files(std::slice::from_mut(&mut piece))?;
                 self.unmasked_span(id, &piece, masks)?
             } else {
                 Some(Seen {
@@ -223,17 +245,21 @@ impl<'a> SweepReader<'a> {
             let (tier, deletes_from) = (source.tier, source.deletes_from);
             let mut damage = None;
             source.cursor.chunks(backend, id, range, &mut |bytes| {
-                let piece = chunk_piece(bytes, rank, tier, deletes_from);
+                let piece = match &source.files {
+                    Some(files) => files.piece(&bytes, rank, deletes_from).map(|(piece, _)| piece),
+                    None => chunk_piece(bytes, rank, tier, deletes_from)
+                        .map_err(|cause| StoreError::chunk(id, cause)),
+                };
                 match piece {
                     Ok(piece) => pieces.push(piece),
-                    Err(cause) => damage = Some(cause),
+                    Err(error) => damage = Some(error),
                 }
             })?;
-            if let Some(cause) = damage {
-                return Err(StoreError::chunk(id, cause));
+            if let Some(error) = damage {
+                return Err(error);
             }
         }
-        if self.selection.tier != Some(Tier::Cold) {
+        if self.selection.tier.is_none_or(|tier| tier == Tier::Hot) {
             let snapshot = self.snapshot;
             for (head, deletes_from) in snapshot.heads() {
                 if let Some(table) = head.table(self.selection.table) {
@@ -242,6 +268,20 @@ impl<'a> SweepReader<'a> {
             }
         }
         self.pieces.retain(|piece| piece.range().overlaps(&range));
+        Ok(())
+    }
+
+    /// Reads the rows of pieces that are in files.
+    fn read_files(&mut self, pieces: &mut [Piece]) -> Result<()> {
+        for piece in pieces {
+            // Ranks of segments count from one; those of heads follow.
+            let source = usize::try_from(piece.rank - 1)
+                .ok()
+                .and_then(|at| self.cursors.get_mut(at));
+            if let Some(files) = source.and_then(|source| source.files.as_mut()) {
+                files.read(piece)?;
+            }
+        }
         Ok(())
     }
 

@@ -1,14 +1,16 @@
 //! Places to keep a store, and what the tests write into it.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use tideline_archive::{Archive, ArchiveSettings, People};
 use tideline_backend::Backend;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline, Presence};
 use tideline_model::{
-    ColumnData, Durability, FieldId, ManualClock, Ordinal, TimeRange, TimelineId, Timestamp, Value,
+    ArchivePolicy, ColumnData, Durability, FieldId, Identity, ManualClock, Ordinal, Schedule, TableId,
+    TableSpec, TimeRange, TimelineId, Timestamp, Value,
 };
 use tideline_series_store::{
     Order, Recovery, Selection, SeriesStore, Settings, StoreError, Table, TimelineDirectory,
@@ -70,8 +72,38 @@ pub(crate) fn tiny() -> Settings {
         head_bytes_max: 96 << 10,
         window_nanos: 1_000,
         windows_per_seal_max: 4,
+        archive: Some(archive()),
         ..Settings::default()
     }
+}
+
+/// The target of archives: forgets everything with the process.
+pub(crate) const TARGET: &str = "memory:///";
+
+/// One archive for all tests, as a server has one for all tables; it outlives every store. Files are small.
+fn archive() -> Arc<Archive> {
+    static ARCHIVE: OnceLock<(Arc<Archive>, tempfile::TempDir)> = OnceLock::new();
+    let (archive, _) = ARCHIVE.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let settings = ArchiveSettings {
+            own_file_rows: 50,
+            footers_bytes_max: 1 << 20,
+            ..ArchiveSettings::new(folder.path().to_owned())
+        };
+        (Arc::new(Archive::open(settings).expect("it opens")), folder)
+    });
+    Arc::clone(archive)
+}
+
+/// What a table is like that has an archive.
+pub(crate) fn archived_table() -> TableSpec {
+    let mut spec = TableSpec::default();
+    spec.policy.archive = Some(ArchivePolicy {
+        target: TARGET.into(),
+        after: 1,
+        schedule: Schedule::Continuous,
+    });
+    spec
 }
 
 /// A directory that only remembers whom it was told of.
@@ -79,22 +111,45 @@ pub(crate) fn tiny() -> Settings {
 pub(crate) struct Names(pub(crate) Mutex<Vec<TimelineId>>);
 
 impl TimelineDirectory for Names {
-    fn adopt(&self, _table: tideline_model::TableId, timeline: &NewTimeline) -> Result<(), String> {
+    fn adopt(&self, _table: TableId, timeline: &NewTimeline) -> Result<(), String> {
         self.0.lock().expect("not poisoned").push(timeline.id);
         Ok(())
     }
 
-    fn removed(&self, _table: tideline_model::TableId, ids: &[TimelineId]) {
+    fn removed(&self, _table: TableId, ids: &[TimelineId]) {
         self.0
             .lock()
             .expect("not poisoned")
             .retain(|id| !ids.contains(id));
     }
 
-    fn announced(&self, _table: tideline_model::TableId, _timelines: &[NewTimeline]) {}
+    fn announced(&self, _table: TableId, _timelines: &[NewTimeline]) {}
 
     fn save(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    fn people(&self, _table: TableId) -> Option<Arc<dyn People>> {
+        Some(Arc::new(Half))
+    }
+}
+
+/// Knows who some timelines are.
+struct Half;
+
+impl People for Half {
+    fn identity(&self, id: TimelineId) -> Option<Arc<Identity>> {
+        let tags = vec![("host".into(), id.to_string())];
+        let who = Identity::new("m".into(), tags).expect("valid");
+        (!id.low().is_multiple_of(3)).then(|| Arc::new(who))
+    }
+
+    fn attributes(&self, _id: TimelineId) -> Option<String> {
+        None
+    }
+
+    fn tag_keys(&self, _measurement: &str) -> Vec<String> {
+        Vec::new()
     }
 }
 

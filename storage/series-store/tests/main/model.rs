@@ -1,5 +1,5 @@
 //! Thousands of random steps against a naive model: writes, overwrites, late points, deletes, seals, moves between
-//! tiers, folds, policies that hide, restarts, drops.
+//! tiers and files, folds, policies that hide, restarts, drops.
 //!
 //! The seed is printed; `TIDELINE_SEED` replays a failure and `TIDELINE_STEPS` makes the run longer.
 
@@ -15,7 +15,7 @@ use tideline_series_store::{
     Delete, Order, Pace, Rewrite, RewriteCause, RewriteCost, Seen, SeriesStore, StoreError, Table,
 };
 
-use crate::fixture::{Place, Point, Rows, read, timeline, tiny, write};
+use crate::fixture::{Place, Point, Rows, archived_table, read, timeline, tiny, write};
 
 /// Steps of one run on one backend.
 const STEPS: usize = 1_000;
@@ -79,9 +79,7 @@ impl<'a> Run<'a> {
         let clock = ManualClock::new(Timestamp::EPOCH);
         let (store, _) = place.open_at(&tiny(), &clock);
         let name = TableName::new("metrics").expect("a valid name");
-        let table = store
-            .create_table(name, TableSpec::default())
-            .expect("a new table");
+        let table = store.create_table(name, archived_table()).expect("a new table");
         Self {
             chance: Chance(seed),
             place,
@@ -141,7 +139,7 @@ impl<'a> Run<'a> {
             .retain(|(id, at), _| !(timelines.contains(id) && range.contains(*at)));
     }
 
-    /// A few segments into one, of either tier, whatever they are. Where their order forbids it nothing changes.
+    /// A few segments into one, of any tier, whatever they are. Where their order forbids it nothing changes.
     fn rewrite(&mut self) {
         let segments = self.segments();
         if segments.is_empty() {
@@ -152,7 +150,7 @@ impl<'a> Run<'a> {
         let rewrite = Rewrite {
             table: self.table.id(),
             inputs: segments.into_iter().skip(first).take(count).collect(),
-            tier: Tier::ALL[self.chance.below(2) as usize],
+            tier: Tier::ALL[self.chance.below(3) as usize],
             cause: RewriteCause::Fold,
         };
         match self.store.rewrite(&rewrite, &mut Unhurried) {
@@ -302,7 +300,7 @@ impl<'a> Run<'a> {
         let name = TableName::new("metrics").expect("a valid name");
         self.table = self
             .store
-            .create_table(name, TableSpec::default())
+            .create_table(name, archived_table())
             .expect("the same name again");
         self.model.clear();
     }

@@ -10,7 +10,7 @@ use tideline_series_store::{
     Table,
 };
 
-use crate::fixture::{Place, Point, read, timeline, tiny, write};
+use crate::fixture::{Place, Point, archived_table, read, timeline, tiny, write};
 
 const TIMELINES: u64 = 8;
 const POINTS: i64 = 300;
@@ -54,6 +54,7 @@ fn ids() -> Vec<TimelineId> {
 /// Points of every timeline in one window, spread over several seals.
 fn filled(store: &SeriesStore, seals: i64) {
     let table = store.table("default").expect("the default table");
+    store.alter_table("default", archived_table()).expect("a policy");
     for part in 0..seals {
         let point = |at: i64, id: u64| -> Point { (timeline(id), at, vec![("value", Value::Signed(at))]) };
         let points: Vec<Point> = (part..POINTS)
@@ -127,7 +128,14 @@ fn readers_see_every_point_once_before_during_and_after_moves() {
                     reads += 1;
                 }
             });
-            for tier in [Tier::Hot, Tier::Cold, Tier::Hot, Tier::Cold] {
+            for tier in [
+                Tier::Hot,
+                Tier::Cold,
+                Tier::Archive,
+                Tier::Archive,
+                Tier::Hot,
+                Tier::Cold,
+            ] {
                 let inputs = segments(&store);
                 let moved = store.rewrite(&rewrite(&table, inputs, tier), &mut all_steps());
                 let cost = moved.expect("a move").cost;

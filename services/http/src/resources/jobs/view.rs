@@ -100,10 +100,12 @@ pub(super) fn to_chore(kind: JobKind) -> Chore {
         JobKind::Seal => Chore::Seal,
         JobKind::Fold => Chore::Fold,
         JobKind::Migrate => Chore::Migrate,
+        JobKind::Archive => Chore::Archive,
         JobKind::Expire => Chore::Expire,
         JobKind::Purge => Chore::Purge,
         JobKind::CleanCatalog => Chore::Catalog,
         JobKind::SetAttributes => Chore::Attributes,
+        JobKind::SweepArchive => Chore::Sweep,
     }
 }
 
@@ -113,10 +115,12 @@ pub(crate) fn from_chore(chore: Chore) -> JobKind {
         Chore::Seal => JobKind::Seal,
         Chore::Fold => JobKind::Fold,
         Chore::Migrate => JobKind::Migrate,
+        Chore::Archive => JobKind::Archive,
         Chore::Expire => JobKind::Expire,
         Chore::Purge => JobKind::Purge,
         Chore::Catalog => JobKind::CleanCatalog,
         Chore::Attributes => JobKind::SetAttributes,
+        Chore::Sweep => JobKind::SweepArchive,
     }
 }
 

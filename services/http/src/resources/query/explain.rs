@@ -49,6 +49,7 @@ pub(super) async fn explain(
     let estimate = TierEstimates {
         hot: estimate(Tier::Hot),
         cold: estimate(Tier::Cold),
+        archive: estimate(Tier::Archive),
     };
     Ok(axum::Json(Explanation {
         request_id: request_id.into(),

@@ -1,5 +1,6 @@
 //! Tries the planner on tables of segments, by cases and by simulation.
 
+mod archive;
 mod cases;
 mod simulated;
 mod simulation;

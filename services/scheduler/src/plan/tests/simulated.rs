@@ -185,7 +185,7 @@ impl SimulatedStore {
     pub(super) fn amplification_percent(&self) -> u64 {
         let cold = |segment: &super::SegmentFacts| match segment.tier {
             Tier::Hot => segment.bytes * self.cold_percent / 100,
-            Tier::Cold => segment.bytes,
+            Tier::Cold | Tier::Archive => segment.bytes,
         };
         let kept: u64 = self.segments().iter().map(cold).sum();
         (self.sealed + self.rewritten.values().sum::<u64>()) * 100 / kept.max(1)

@@ -1,0 +1,116 @@
+//! What the planner moves into files.
+
+use tideline_model::{ArchivePolicy, Policy, Schedule, Tier};
+
+use super::{DAY, SETTINGS, START, facts, segment, table, window};
+use crate::chore::Chore;
+use crate::plan::{Facts, Past, Planned, SegmentFacts, plan};
+
+fn policy(schedule: Schedule) -> Policy {
+    Policy {
+        archive: Some(ArchivePolicy {
+            target: "default".into(),
+            after: 30 * DAY,
+            schedule,
+        }),
+        ..Policy::default()
+    }
+}
+
+fn at(now: i64, segments: Vec<SegmentFacts>) -> Facts {
+    facts(now, vec![table(policy(Schedule::Continuous), segments)])
+}
+
+fn plans(chore: Chore, facts: &Facts) -> Vec<Planned> {
+    let all = plan(facts, &Past::default(), &SETTINGS);
+    all.into_iter().filter(|work| work.chore == chore).collect()
+}
+
+fn inputs(planned: &[Planned]) -> Vec<Vec<u64>> {
+    let ids = |work: &Planned| work.inputs.iter().map(|id| id.0).collect();
+    planned.iter().map(ids).collect()
+}
+
+#[test]
+fn a_cold_day_is_archived_when_all_of_it_is_old_enough() {
+    let days = vec![
+        segment(1, Tier::Cold, window(3, 0), 1, 100),
+        segment(2, Tier::Cold, window(3, DAY), 2, 100),
+        segment(3, Tier::Hot, window(0, 0), 3, 100),
+    ];
+    assert_eq!(plans(Chore::Archive, &at(START + 31 * DAY - 1, days.clone())), []);
+    let facts = at(START + 31 * DAY, days);
+    let planned = plans(Chore::Archive, &facts);
+    assert_eq!(inputs(&planned), [[1]]);
+    assert!(planned[0].is_due(facts.now()));
+    assert_eq!(
+        (planned[0].tier, planned[0].window),
+        (Tier::Archive, Some(window(3, 0)))
+    );
+    assert_eq!(
+        (planned[0].range.start, planned[0].range.end),
+        (START, START + DAY)
+    );
+}
+
+#[test]
+fn late_points_go_into_the_next_files_with_what_is_there() {
+    let old = segment(1, Tier::Archive, window(3, 0), 1, 100);
+    let later = segment(2, Tier::Archive, window(3, DAY), 2, 100);
+    let late = segment(3, Tier::Cold, window(3, 0), 3, 10);
+    let facts = at(START + 90 * DAY, vec![old.clone(), later.clone(), late]);
+    assert_eq!(inputs(&plans(Chore::Archive, &facts)), [[1, 3]]);
+    // What is in files already stays there.
+    assert_eq!(plans(Chore::Archive, &at(START + 90 * DAY, vec![old, later])), []);
+}
+
+#[test]
+fn narrow_late_windows_lie_in_the_wide_one_that_was_archived() {
+    let wide = segment(1, Tier::Archive, window(6, 0), 1, 100);
+    let inside = wide.window.range(super::BASE).start - START + 3 * DAY;
+    let late = segment(2, Tier::Cold, window(3, inside), 2, 10);
+    let facts = at(START + 90 * DAY, vec![wide.clone(), late]);
+    let planned = plans(Chore::Archive, &facts);
+    assert_eq!(inputs(&planned), [[1, 2]]);
+    assert_eq!(planned[0].window, Some(wide.window));
+}
+
+#[test]
+fn a_move_into_files_waits_for_its_schedule() {
+    let schedule = Schedule::Cron {
+        expression: "0 0 1 1 *".into(),
+        time_zone: "UTC".into(),
+    };
+    let day = vec![segment(1, Tier::Cold, window(3, 0), 1, 100)];
+    let facts = facts(START + 40 * DAY, vec![table(policy(schedule), day)]);
+    // The instant of this year was served before the day was old enough.
+    let mut past = Past::default();
+    past.served.insert((facts.tables[0].id, Chore::Archive), START);
+    let due = |past: &Past| {
+        let all = plan(&facts, past, &SETTINGS);
+        let mut moves = all.iter().filter(|work| work.chore == Chore::Archive);
+        moves.next().map(|work| work.is_due(facts.now()))
+    };
+    assert_eq!((due(&past), due(&Past::default())), (Some(false), Some(true)));
+}
+
+#[test]
+fn deletes_in_files_are_purged_and_orphans_looked_for_once_a_day() {
+    let mut old = segment(1, Tier::Archive, window(3, 0), 1, 100);
+    old.has_deletes = true;
+    let facts = at(START + 90 * DAY, vec![old]);
+    let purges = plans(Chore::Purge, &facts);
+    assert_eq!((inputs(&purges), purges[0].tier), (vec![vec![1]], Tier::Archive));
+    let table = facts.tables[0].id;
+    let due = |served: Option<i64>| {
+        let mut past = Past::default();
+        past.served.extend(served.map(|at| ((table, Chore::Sweep), at)));
+        let all = plan(&facts, &past, &SETTINGS);
+        let mut sweeps = all.iter().filter(|work| work.chore == Chore::Sweep);
+        sweeps.next().is_some_and(|work| work.is_due(facts.now()))
+    };
+    assert!(due(None) && due(Some(facts.now() - DAY)));
+    assert!(!due(Some(facts.now() - DAY + 1)));
+    let without = super::facts(START, vec![super::table(Policy::default(), Vec::new())]);
+    assert_eq!(plans(Chore::Sweep, &without), []);
+}

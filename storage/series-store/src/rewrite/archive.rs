@@ -1,0 +1,249 @@
+//! Loading the archive: files at a target, and where their rows are in the backend.
+//!
+//! 1. *write*: files, each read back and compared before it counts.
+//! 2. *describe*: what is known of them, beside them, so that they can be read without this database.
+//! 3. *load*: the places of rows, as a segment that nobody sees.
+//!
+//! Then comes the edit, as for any other rewrite. What ends before it leaves objects that nothing names: they are swept
+//! when they are a day old.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hashbrown::HashSet;
+use tideline_archive::{Archive, ArchiveWriter, Extent, People, SegmentPlace};
+use tideline_backend::{BackendError, Row};
+use tideline_chunk::{Run, SequenceSpan};
+use tideline_key_codec::{chunk_bucket, chunk_key};
+use tideline_model::{Identity, TableId, Tier, TimelineId};
+
+use super::stream::{Output, Stream};
+use super::{Pace, Rewrite, RewriteCost};
+use crate::deletes::TableDeletes;
+use crate::error::{Result, StoreError};
+use crate::fail_points::around;
+use crate::manifest::{Segment, SegmentTotals, put_cursor};
+use crate::segment_writer::chunk_rows_max;
+use crate::shared::Shared;
+
+/// How long an object that nothing names is left alone: somebody may be about to name it.
+const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3_600);
+
+/// Puts runs into files, and counts them.
+pub(super) struct FilesOutput<'a> {
+    writer: ArchiveWriter<'a>,
+    pub(super) totals: SegmentTotals,
+    timeline: Option<TimelineId>,
+}
+
+/// Where nobody knows who timelines are.
+struct Nobody;
+
+impl People for Nobody {
+    fn identity(&self, _id: TimelineId) -> Option<Arc<Identity>> {
+        None
+    }
+
+    fn attributes(&self, _id: TimelineId) -> Option<String> {
+        None
+    }
+
+    fn tag_keys(&self, _measurement: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl FilesOutput<'_> {
+    pub(super) fn add(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
+        let rows = run.rows();
+        if rows == 0 {
+            return Ok(());
+        }
+        let length = rows.div_ceil(rows.div_ceil(chunk_rows_max(Tier::Archive)));
+        for from in (0..rows).step_by(length) {
+            let part = run.slice(from..rows.min(from + length));
+            self.writer.add(id, &part, sequences)?;
+        }
+        let totals = &mut self.totals;
+        if self.timeline.replace(id) != Some(id) {
+            totals.timelines += 1;
+        }
+        if totals.points == 0 {
+            (totals.first, totals.last) = (run.timestamps[0], run.timestamps[rows - 1]);
+        }
+        totals.first = totals.first.min(run.timestamps[0]);
+        totals.last = totals.last.max(run.timestamps[rows - 1]);
+        totals.points += rows as u64;
+        totals.values += run.values() as u64;
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Writes what the inputs come to into files, and loads the places of its rows; the output, if anything is left.
+    pub(super) fn load_files(
+        &self,
+        inputs: &[Arc<Segment>],
+        deletes: Option<&TableDeletes>,
+        rewrite: &Rewrite,
+        describe: &dyn Fn(SegmentTotals) -> Segment,
+        pace: &mut dyn Pace,
+    ) -> Result<(Option<Segment>, RewriteCost)> {
+        let archive = self.archive(inputs)?;
+        let table = self.tables.read().by_id.get(&rewrite.table).cloned();
+        let table = table.ok_or(StoreError::TableDropped(rewrite.table))?;
+        let target = table
+            .spec()
+            .policy
+            .archive
+            .as_ref()
+            .map(|policy| policy.target.clone());
+        let kept = inputs
+            .iter()
+            .find_map(|input| input.archive.as_ref().map(|files| files.target.clone()));
+        let target = target
+            .or(kept)
+            .ok_or_else(|| StoreError::NoTarget(table.name().clone()))?;
+        let begun = describe(SegmentTotals::default());
+        let place = SegmentPlace {
+            origin: format!("{:016x}", self.origin()?),
+            table: table.name().clone(),
+            segment: begun.id,
+            target,
+        };
+        let people = self.directory.people(rewrite.table);
+        let people: &dyn People = people.as_deref().map_or(&Nobody, |people| people);
+        let output = FilesOutput {
+            writer: archive.writer(place.clone(), people, table.schema())?,
+            totals: SegmentTotals::default(),
+            timeline: None,
+        };
+        let mut stream = Stream::new(
+            self,
+            inputs,
+            deletes,
+            rewrite.tier,
+            pace,
+            Output::Files(Box::new(output)),
+        );
+        let written = around("arc", "write", || {
+            stream.write_files()?;
+            let Stream { output, cost, .. } = stream;
+            match output {
+                Output::Files(files) if !files.writer.is_empty() => {
+                    Ok((Some((files.writer.finish()?, files.totals)), cost))
+                }
+                _ => Ok((None, cost)),
+            }
+        })?;
+        let (Some((written, mut totals)), mut cost) = written else {
+            return Ok((None, written.1));
+        };
+        let mut files = written.copy;
+        totals.chunks = written.extents.left();
+        totals.bytes = files.bytes();
+        cost.bytes_written = totals.bytes;
+        let segment = describe(totals);
+        let said = serde_json::to_value(&segment).expect("plain structures always serialise");
+        around("arc", "describe", || {
+            Ok(archive.describe(&place, &mut files, &said)?)
+        })?;
+        around("arc", "load", || {
+            let bucket = chunk_bucket(TimelineId::MIN);
+            let mut rows = written.extents.map(|next| {
+                let (id, extent) = next.map_err(|error| BackendError::corrupt(error.to_string()))?;
+                Ok(row(id, &extent))
+            });
+            Ok(self.backend.load(segment.reference(), bucket, &mut rows)?)
+        })?;
+        Ok((Some(segment.archived(files)), cost))
+    }
+
+    fn archive(&self, inputs: &[Arc<Segment>]) -> Result<&Arc<Archive>> {
+        let first = inputs.first().map(|segment| segment.id).unwrap_or_default();
+        self.settings.archive.as_ref().ok_or(StoreError::NoArchive(first))
+    }
+
+    /// What tells this database from others in the same target; made and stored where there is none yet.
+    fn origin(&self) -> Result<u64> {
+        let known = self.state.read().manifest.cursor.origin;
+        if let Some(origin) = known {
+            return Ok(origin);
+        }
+        let origin = tideline_archive::new_origin()?;
+        self.edit(|manifest| {
+            manifest.cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
+            manifest.cursor.origin = Some(origin);
+            vec![put_cursor(&manifest.cursor)]
+        })?;
+        Ok(origin)
+    }
+
+    /// Removes files of segments that nobody reads any more. What fails is left for the sweep.
+    pub(crate) fn remove_files(&self) {
+        let Some(archive) = &self.settings.archive else {
+            return;
+        };
+        let waiting = std::mem::take(&mut *self.files_to_remove.lock());
+        for files in waiting {
+            if let Err(error) = archive.remove(&files) {
+                tracing::warn!(%error, "files of a segment that is gone could not be removed; they are swept later");
+            }
+        }
+    }
+
+    /// Removes objects of a table that a crash or a failure has left behind; how many.
+    pub(crate) fn sweep_archive(&self, table: TableId) -> Result<u64> {
+        let state = self.state.read().clone();
+        let Some((archive, origin)) = self.settings.archive.as_ref().zip(state.manifest.cursor.origin) else {
+            return Ok(0);
+        };
+        let found = self.tables.read().by_id.get(&table).cloned();
+        let found = found.ok_or(StoreError::TableDropped(table))?;
+        let segments = state.manifest.of_table(table);
+        let named: Vec<_> = segments.filter_map(|segment| segment.archive.clone()).collect();
+        let waiting = [self.retired.files(), self.files_to_remove.lock().clone()].concat();
+        let keys: HashSet<&str> = named
+            .iter()
+            .chain(&waiting)
+            .flat_map(|files| files.keys())
+            .collect();
+        let policy = found
+            .spec()
+            .policy
+            .archive
+            .as_ref()
+            .map(|policy| policy.target.clone());
+        let mut targets: Vec<String> = named
+            .iter()
+            .map(|files| files.target.clone())
+            .chain(policy)
+            .collect();
+        targets.sort_unstable();
+        targets.dedup();
+        let age = i64::try_from(ORPHAN_AGE.as_nanos()).unwrap_or(i64::MAX);
+        let before = self.clock.now().nanos().saturating_sub(age);
+        let mut swept = 0;
+        for target in targets {
+            let is_named = |key: &str| keys.contains(key);
+            swept += archive.sweep(
+                &target,
+                found.name(),
+                &format!("{origin:016x}"),
+                before,
+                &is_named,
+            )?;
+        }
+        Ok(swept)
+    }
+}
+
+fn row(id: TimelineId, extent: &Extent) -> Row {
+    let mut value = Vec::with_capacity(32);
+    extent.encode(&mut value);
+    Row {
+        key: Bytes::copy_from_slice(&chunk_key(id, extent.first)),
+        value: Bytes::from(value),
+    }
+}

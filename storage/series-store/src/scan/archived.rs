@@ -1,0 +1,122 @@
+//! Rows in files: what a segment of the archive has instead of chunks.
+//!
+//! The backend keeps where the rows of each timeline are; the rows themselves are asked for when a cluster that holds them
+//! is read, and let go after it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_archive::{Extent, SegmentReader};
+use tideline_model::{FieldId, SegmentId, SequenceNumber, Tier};
+
+use super::piece::{Piece, PieceData};
+use crate::error::{Result, StoreError};
+use crate::manifest::Segment;
+use crate::shared::Shared;
+use crate::tables::Table;
+
+/// Bytes that one read may fetch before they are asked for, from all segments together, where it reads them through.
+const AHEAD_BYTES: u64 = 32 << 20;
+/// The least that is worth a request.
+const AHEAD_BYTES_MIN: u64 = 128 << 10;
+
+/// How much may be fetched before it is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ahead {
+    /// Nothing: single timelines are wanted.
+    Nothing,
+    /// A share of what one read may, of so many segments.
+    All(usize),
+}
+
+/// Reads the rows of one segment.
+#[derive(Debug)]
+pub(crate) struct FilesReader {
+    segment: SegmentId,
+    reader: Option<SegmentReader>,
+    table: Option<Arc<Table>>,
+    /// Why there is no reader.
+    failure: Option<StoreError>,
+    bytes: u64,
+    values: u64,
+}
+
+impl FilesReader {
+    /// A reader of a segment; `None` of one that is no archive. That it cannot be opened is said when it is read from.
+    pub(crate) fn new(
+        shared: &Shared,
+        segment: &Segment,
+        fields: Option<&[FieldId]>,
+        ahead: Ahead,
+    ) -> Option<Self> {
+        let copy = segment
+            .archive
+            .as_ref()
+            .filter(|_| segment.tier == Tier::Archive)?;
+        let ahead = match ahead {
+            Ahead::Nothing => 0,
+            Ahead::All(segments) => (AHEAD_BYTES / segments.max(1) as u64).max(AHEAD_BYTES_MIN),
+        };
+        let opened = match &shared.settings.archive {
+            Some(archive) => archive.reader(copy, fields, ahead).map_err(StoreError::from),
+            None => Err(StoreError::NoArchive(segment.id)),
+        };
+        let (reader, failure) = match opened {
+            Ok(reader) => (Some(reader), None),
+            Err(error) => (None, Some(error)),
+        };
+        Some(Self {
+            segment: segment.id,
+            reader,
+            table: shared.tables.read().by_id.get(&segment.table).cloned(),
+            failure,
+            bytes: copy.bytes(),
+            values: segment.values.max(1),
+        })
+    }
+
+    /// What is stored of a run, as a piece.
+    pub(crate) fn piece(
+        &self,
+        stored: &Bytes,
+        rank: u64,
+        deletes_from: SequenceNumber,
+    ) -> Result<(Piece, Extent)> {
+        let extent = Extent::decode(stored)?;
+        let bytes = u128::from(self.bytes) * u128::from(extent.values) / u128::from(self.values);
+        let piece = Piece {
+            first: extent.first,
+            last: extent.last,
+            rank,
+            tier: Tier::Archive,
+            deletes_from,
+            data: PieceData::Archived(extent, u64::try_from(bytes).unwrap_or(u64::MAX)),
+        };
+        Ok((piece, extent))
+    }
+
+    /// Reads the rows of a piece, if that was not done yet.
+    pub(crate) fn read(&mut self, piece: &mut Piece) -> Result<()> {
+        let PieceData::Archived(extent, bytes) = &piece.data else {
+            return Ok(());
+        };
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let (Some(reader), Some(table)) = (&mut self.reader, &self.table) else {
+            return Err(StoreError::NoArchive(self.segment));
+        };
+        let run = reader.read(extent, table.schema())?;
+        piece.data = PieceData::Read(run, *bytes);
+        Ok(())
+    }
+}
+
+/// Lets go of rows that were read.
+pub(crate) fn let_go(pieces: &mut [Piece]) {
+    for piece in pieces {
+        if let PieceData::Read(run, _) = &mut piece.data {
+            *run = tideline_chunk::Run::default();
+        }
+    }
+}
