@@ -1,5 +1,6 @@
 //! The binary as a whole process: exit statuses, signals, restarts, the demo, and the command line of a running server.
 
+mod archive;
 mod ask;
 mod check;
 mod config;

@@ -51,3 +51,21 @@ impl ArchiveCopy {
         self.files.iter().map(|file| file.bytes).sum::<u64>() + self.timelines.bytes
     }
 }
+
+/// What a description says of the files of its segment; in words why it says nothing.
+pub(crate) fn described(content: &[u8]) -> Result<ArchiveCopy, String> {
+    #[derive(Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    #[derive(Deserialize)]
+    struct Description {
+        archive: ArchiveCopy,
+    }
+    let version: Version = serde_json::from_slice(content).map_err(|error| error.to_string())?;
+    if version.format != crate::FORMAT {
+        return Err(format!("format {} is not known to this build", version.format));
+    }
+    let description: Description = serde_json::from_slice(content).map_err(|error| error.to_string())?;
+    Ok(description.archive)
+}

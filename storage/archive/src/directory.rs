@@ -12,8 +12,9 @@ use crate::error::Result;
 use crate::file::buffer::Buffer;
 use crate::file::columns;
 use crate::file::writer::{FileWriter, FinishedFile};
+use crate::known::People;
+use crate::layout::SegmentPlace;
 use crate::spool::Extents;
-use crate::write::{People, SegmentPlace};
 
 /// The names of its columns of integers, in their order.
 pub(crate) const NUMBERS: [&str; 7] = [

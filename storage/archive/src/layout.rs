@@ -4,10 +4,8 @@ use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tideline_model::TableName;
 use tideline_model::time::NANOS_PER_DAY;
-
-use crate::write::SegmentPlace;
+use tideline_model::{SegmentId, TableName};
 
 /// What a path may hold as it is.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
@@ -15,6 +13,19 @@ const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.')
 const MEASUREMENT_MAX: usize = 160;
 /// Hexadecimal digits of a checksum in a name.
 const DIGITS: usize = 32;
+
+/// Which segment is written.
+#[derive(Debug, Clone)]
+pub struct SegmentPlace {
+    /// Which database writes it: some digits that no other one has, since several may share a target.
+    pub origin: String,
+    /// The table.
+    pub table: TableName,
+    /// The segment.
+    pub segment: SegmentId,
+    /// The target, as the table's policy names it.
+    pub target: String,
+}
 
 /// A day: days since 1970-01-01, negative before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +80,12 @@ pub(crate) fn sidecar_key(place: &SegmentPlace, sha256: &str) -> String {
     format!("{}/_segments/{}.json", place.table, stem(place, sha256))
 }
 
+/// Whether an object describes a segment.
+pub(crate) fn is_sidecar(key: &str) -> bool {
+    let is_there = |folder: &str| folder.rsplit('/').next() == Some("_segments");
+    key.ends_with(".json") && key.rsplit_once('/').is_some_and(|(folder, _)| is_there(folder))
+}
+
 /// Who wrote an object, for which segment, and what is in it.
 fn stem(place: &SegmentPlace, sha256: &str) -> String {
     let SegmentPlace { origin, segment, .. } = place;
@@ -103,8 +120,6 @@ fn measurement_name(measurement: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tideline_model::SegmentId;
-
     use super::*;
 
     #[test]

@@ -23,6 +23,7 @@ mod directory;
 mod error;
 pub mod extent;
 mod file;
+mod known;
 pub mod layout;
 mod read;
 mod send;
@@ -43,10 +44,12 @@ pub use digest::new_origin;
 pub use error::{ArchiveError, Result, TargetFault};
 pub use extent::Extent;
 pub use file::columns::{Shape, ShapeField};
+pub use known::{Fields, People};
+pub use layout::SegmentPlace;
 pub use read::{FieldNames, SegmentReader};
 pub use spool::Extents;
 pub use target::{CheckStep, Listed, Target, TargetCheck, TargetOptions, TargetTraffic};
-pub use write::{ArchiveWriter, Fields, People, SegmentPlace, WrittenSegment};
+pub use write::{ArchiveWriter, WrittenSegment};
 
 use crate::read::footers::Footers;
 use crate::target::Requests;
@@ -280,6 +283,35 @@ impl Archive {
             }
         }
         Ok(wrong)
+    }
+
+    /// The segments that are described at a target, with the names of their descriptions: what an archive is without its
+    /// database. One that cannot be read is an error of its own.
+    ///
+    /// # Errors
+    ///
+    /// Where the target cannot be asked.
+    pub fn described(&self, target: &str) -> Result<Vec<(String, Result<ArchiveCopy>)>> {
+        let opened = self.target(target)?;
+        let keys = opened.list("")?.into_iter().map(|object| object.key);
+        let mut keys: Vec<String> = keys.filter(|key| layout::is_sidecar(key)).collect();
+        keys.sort_unstable();
+        let read = |key: String| {
+            let content = match opened.get(&key) {
+                Err(error) if error.is_retryable() => return Err(error),
+                content => content,
+            };
+            let copy = content.and_then(|content| {
+                let described = copy::described(&content).map_err(|reason| opened.damaged(&key, reason))?;
+                Ok(ArchiveCopy {
+                    target: target.to_owned(),
+                    sidecar: key.clone(),
+                    ..described
+                })
+            });
+            Ok((key, copy))
+        };
+        keys.into_iter().map(read).collect()
     }
 
     /// Removes the objects of a segment that no manifest names any more.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use tideline_chunk::{Run, SequenceSpan};
-use tideline_model::{FieldId, Identity, SegmentId, TableName, TimelineId};
+use tideline_model::{FieldId, Identity, TimelineId};
 
 use crate::copy::{ArchiveCopy, ArchiveFile};
 use crate::directory::write_timelines;
@@ -17,7 +17,8 @@ use crate::extent::Extent;
 use crate::file::columns::Shape;
 use crate::file::shared::SharedFile;
 use crate::file::wide::WideFile;
-use crate::layout::{Day, data_key, shared_key, timelines_key};
+use crate::known::{Fields, People};
+use crate::layout::{Day, SegmentPlace, data_key, shared_key, timelines_key};
 use crate::send::send;
 use crate::spool::{Extents, Place, SpoolWriter};
 use crate::target::Target;
@@ -30,40 +31,6 @@ const GROUPS_BYTES_MAX: usize = 128 << 20;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Files that are open at once.
 const OPEN_FILES_MAX: usize = 128;
-
-/// Who timelines are and what their fields are called: the store knows neither.
-pub trait People: Send + Sync {
-    /// Who a timeline is; `None` where that was forgotten.
-    fn identity(&self, id: TimelineId) -> Option<Arc<Identity>>;
-
-    /// What was set about a timeline, as JSON; `None` where that is nothing.
-    fn attributes(&self, id: TimelineId) -> Option<String>;
-
-    /// The keys of the tags that timelines of a measurement have, sorted; missing ones cost a file.
-    fn tag_keys(&self, measurement: &str) -> Vec<String>;
-}
-
-/// What the fields of measurements are called, and their types.
-pub trait Fields: Send + Sync {
-    /// The fields of a measurement, as [`Shape`] has them.
-    fn of_measurement(&self, measurement: &str) -> Vec<crate::ShapeField>;
-
-    /// The name of a field.
-    fn name(&self, field: FieldId) -> Option<String>;
-}
-
-/// Which segment is written.
-#[derive(Debug, Clone)]
-pub struct SegmentPlace {
-    /// Which database writes it: some digits that no other one has, since several may share a target.
-    pub origin: String,
-    /// The table.
-    pub table: TableName,
-    /// The segment.
-    pub segment: SegmentId,
-    /// The target, as the table's policy names it.
-    pub target: String,
-}
 
 /// What came of writing a segment.
 #[derive(Debug)]

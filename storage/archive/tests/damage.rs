@@ -52,6 +52,20 @@ fn a_file_that_is_cut_changed_or_gone_is_named() {
         archive.verify(&copy).expect("it can be asked"),
         Vec::<String>::new()
     );
+    // The same without the database: from what lies beside the files.
+    let described = archive.described(&target).expect("listed");
+    let [(key, found)] = described.as_slice() else {
+        panic!("one segment is described: {described:?}");
+    };
+    assert_eq!((key, found.as_ref().ok()), (&copy.sidecar, Some(&*copy)));
+    fs::write(files.join(&copy.sidecar), r#"{"format": 2}"#).expect("written");
+    let described = archive.described(&target).expect("listed");
+    let error = described[0]
+        .1
+        .as_ref()
+        .expect_err("of a later format")
+        .to_string();
+    assert!(error.contains("format 2") && error.contains(key), "{error}");
     archive.remove(&copy).expect("removed");
     archive.remove(&copy).expect("removing again is as good");
     assert_eq!(

@@ -1,10 +1,11 @@
-//! `tideline archive check`: proves that a target does what an archive needs, before anything depends on it.
+//! `tideline archive`: proves that a target does what an archive needs, before anything depends on it, and that what was
+//! archived is still what was written.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tideline_archive::{Archive, ArchiveSettings, DEFAULT_TARGET, TargetCheck, TargetOptions};
+use tideline_archive::{Archive, ArchiveError, ArchiveSettings, DEFAULT_TARGET, TargetCheck, TargetOptions};
 
 use crate::error::{CliError, Result};
 use crate::output;
@@ -14,6 +15,29 @@ use crate::output;
 pub(crate) enum ArchiveCommand {
     /// Try everything that an archive needs of a target: list, create, read, replace nothing, delete.
     Check(CheckArguments),
+    /// Read every file of an archive and compare it with what was written about it.
+    Verify(VerifyArguments),
+}
+
+/// What `archive verify` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads all of every file: its size, its checksum, its rows and their times against the description that lies beside it. Needs
+no server, and changes nothing. Traffic is that of the whole archive.
+
+  tideline archive verify s3://bucket/prefix
+
+Exit status: 0 sound, 1 damaged or not reached, 2 it is no target.")]
+pub(crate) struct VerifyArguments {
+    /// The target, as for `check`
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// A file with `name = value` lines, as archive.options_file of the server's configuration
+    #[arg(long, value_name = "FILE")]
+    options_file: Option<PathBuf>,
+    /// Answer in JSON, for programs
+    #[arg(long)]
+    json: bool,
 }
 
 /// What `archive check` takes.
@@ -43,31 +67,90 @@ pub(crate) struct CheckArguments {
 pub(crate) fn run(command: &ArchiveCommand) -> Result<()> {
     match command {
         ArchiveCommand::Check(arguments) => check(arguments),
+        ArchiveCommand::Verify(arguments) => verify(arguments),
+    }
+}
+
+fn wrong(error: &ArchiveError) -> CliError {
+    CliError::usage(error.to_string())
+}
+
+/// An archive whose default target is the one of the command line.
+fn open(target: &str, options_file: Option<&Path>, scratch: &Path) -> Result<Archive> {
+    let options = options_file
+        .map(TargetOptions::read)
+        .transpose()
+        .map_err(|error| wrong(&error))?;
+    let mut settings = ArchiveSettings::new(scratch.to_owned());
+    let named = (target.to_owned(), options.unwrap_or_default());
+    settings.targets.insert(DEFAULT_TARGET.to_owned(), named);
+    let archive = Archive::open(settings).map_err(|error| wrong(&error))?;
+    archive.target(DEFAULT_TARGET).map_err(|error| wrong(&error))?;
+    Ok(archive)
+}
+
+fn verify(arguments: &VerifyArguments) -> Result<()> {
+    let failed = |error: ArchiveError| CliError::Incomplete(error.to_string());
+    let scratch = tempfile::tempdir().map_err(|error| CliError::file(&std::env::temp_dir(), error))?;
+    let archive = open(
+        &arguments.target,
+        arguments.options_file.as_deref(),
+        scratch.path(),
+    )?;
+    let (mut segments, mut files, mut bytes) = (0u64, 0, 0);
+    let mut findings: Vec<String> = Vec::new();
+    for (_, described) in archive.described(DEFAULT_TARGET).map_err(failed)? {
+        segments += 1;
+        match described {
+            Ok(copy) => {
+                files += copy.files.len() as u64 + 1;
+                bytes += copy.bytes();
+                findings.extend(archive.verify(&copy).map_err(failed)?);
+            }
+            Err(error) => findings.push(error.to_string()),
+        }
+    }
+    let is_sound = findings.is_empty();
+    if arguments.json {
+        let answer = json!({
+            "target": arguments.target, "is_sound": is_sound, "segments": segments, "files": files, "bytes": bytes,
+            "findings": findings,
+        });
+        output::print(&answer.to_string())?;
+    } else {
+        let mut text: String = findings
+            .iter()
+            .map(|finding| format!("damaged: {finding}\n"))
+            .collect();
+        let (segments, files) = (output::count(segments), output::count(files));
+        let size = output::bytes(bytes);
+        text.push_str(&format!("{segments} segments, {files} files, {size}\n"));
+        output::print(&text)?;
+    }
+    match findings.len() {
+        0 => Ok(()),
+        1 => Err(CliError::Incomplete("1 thing is damaged".into())),
+        found => Err(CliError::Incomplete(format!("{found} things are damaged"))),
     }
 }
 
 fn check(arguments: &CheckArguments) -> Result<()> {
-    let wrong = |error: tideline_archive::ArchiveError| CliError::usage(error.to_string());
     let scratch = tempfile::tempdir().map_err(|error| CliError::file(&std::env::temp_dir(), error))?;
-    let options = arguments
-        .options_file
-        .as_deref()
-        .map(TargetOptions::read)
-        .transpose();
-    let named = (
-        arguments.target.clone(),
-        options.map_err(wrong)?.unwrap_or_default(),
-    );
-    let mut settings = ArchiveSettings::new(scratch.path().to_owned());
-    settings.targets.insert(DEFAULT_TARGET.to_owned(), named);
-    let target = Archive::open(settings).and_then(|archive| archive.target(DEFAULT_TARGET));
+    let archive = open(
+        &arguments.target,
+        arguments.options_file.as_deref(),
+        scratch.path(),
+    )?;
     // A name that no other check uses at the same time.
     let token = format!(
         "{}-{:016x}",
         std::process::id(),
-        tideline_archive::new_origin().map_err(wrong)?
+        tideline_archive::new_origin().map_err(|error| wrong(&error))?
     );
-    let check = target.map_err(wrong)?.check(&token);
+    let check = archive
+        .target(DEFAULT_TARGET)
+        .map_err(|error| wrong(&error))?
+        .check(&token);
     if arguments.json {
         output::print(&in_json(&arguments.target, &check).to_string())?;
     } else {

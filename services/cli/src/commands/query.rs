@@ -61,7 +61,7 @@ pub(crate) struct QueryArguments {
     #[arg(long, requires = "functions")]
     each: bool,
     /// Which tier to read
-    #[arg(long, value_name = "TIER", value_parser = ["all", "hot", "cold"], default_value = "all")]
+    #[arg(long, value_name = "TIER", value_parser = ["all", "hot", "cold", "archive"], default_value = "all")]
     tier: String,
     /// Newest first
     #[arg(long)]

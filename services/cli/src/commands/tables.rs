@@ -273,7 +273,7 @@ fn described(table: &Value) -> String {
     let mut tiers = Grid::new([
         "tier", "points", "values", "bytes", "segments", "oldest", "newest",
     ]);
-    for name in ["head", "hot", "cold"] {
+    for name in ["head", "hot", "cold", "archive"] {
         let tier = &statistics["tiers"][name];
         tiers.row(vec![
             name.into(),

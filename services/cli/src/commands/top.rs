@@ -180,7 +180,7 @@ impl Look<'_> {
             output::bytes(head("tideline_head_bytes")),
             String::new(),
         ]);
-        for tier in ["hot", "cold"] {
+        for tier in ["hot", "cold", "archive"] {
             let of = |name: &str| self.gauge(name, &format!("\"{tier}\""));
             held.row(vec![
                 tier.into(),

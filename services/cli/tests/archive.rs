@@ -1,0 +1,120 @@
+//! `tideline archive`: a target is proved, an archive that a server wrote is read back without it, damage is found.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::lab::{Ended, at_home, ended};
+use crate::process::{Running, tideline};
+
+fn run(home: &Path, url: Option<&str>, arguments: &[&str]) -> Ended {
+    let mut command = at_home(arguments, home);
+    if let Some(url) = url {
+        command.env("TIDELINE_SERVER", url);
+    }
+    ended(command)
+}
+
+/// The Parquet files below a folder.
+fn parquet_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(parquet_files(&path));
+        } else if path.extension().is_some_and(|end| end == "parquet") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let home = home.path();
+    let files = home.join("files");
+    let target = format!("file://{}", files.display());
+    let checked = run(home, None, &["archive", "check", &target]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    assert!(checked.out.contains("ok      refuse to replace"), "{checked:?}");
+
+    let mut command = tideline(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+    command
+        .arg(home.join("data"))
+        .env("TIDELINE__ARCHIVE__TARGET", &target);
+    let mut server = Running::start(command);
+    let line = server.wait_for(|line| line.starts_with("listening on "));
+    let address = line.trim_start_matches("listening on ").split(',').next();
+    let url = address.expect("an address").to_owned();
+    let on = |arguments: &[&str]| {
+        let ended = run(home, Some(&url), arguments);
+        assert_eq!(ended.code, 0, "{arguments:?}: {ended:?}");
+        ended.out
+    };
+    let archive = r#"archive={"target": "default", "after": "2d", "schedule": {"cron": "0 0 29 2 *"}}"#;
+    on(&[
+        "tables",
+        "policy",
+        "default",
+        "--set",
+        "hot_ttl=1d",
+        "--set",
+        archive,
+    ]);
+    let points = home.join("points.lp");
+    let lines = (0..200).map(|at| format!("cpu,host=h{} n={at}i 1700000{at:03}000000000\n", at % 3));
+    fs::write(&points, lines.collect::<String>()).expect("a file");
+    on(&["write", &points.display().to_string()]);
+    on(&["jobs", "run", "seal"]);
+    on(&["jobs", "run", "archive", "--table", "default", "--wait"]);
+    let counted = on(&[
+        "query",
+        "--json",
+        "--from",
+        "2023-11-14T00:00:00Z",
+        "--to",
+        "2023-11-15T00:00:00Z",
+        "--fn",
+        "count",
+    ]);
+    assert!(counted.contains("\"archive\""), "{counted}");
+
+    let verified = run(home, None, &["archive", "verify", &target, "--json"]);
+    assert_eq!(verified.code, 0, "{verified:?}");
+    assert!(
+        verified.out.contains(r#""is_sound":true"#) && verified.out.contains(r#""segments":1"#),
+        "{verified:?}"
+    );
+    let [one, ..] = parquet_files(&files)
+        .try_into()
+        .map(|all: [PathBuf; 2]| all)
+        .expect("points and timelines");
+    let mut bytes = fs::read(&one).expect("a file");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&one, bytes).expect("a file");
+    let damaged = run(home, None, &["archive", "verify", &target]);
+    assert_eq!(damaged.code, 1, "{damaged:?}");
+    let name = one
+        .file_name()
+        .expect("it has one")
+        .to_string_lossy()
+        .into_owned();
+    assert!(damaged.out.contains(&name), "{damaged:?}");
+}
+
+#[test]
+fn what_cannot_hold_an_archive_is_said() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let file = home.path().join("a-file");
+    fs::write(&file, "not a folder").expect("a file");
+    let target = format!("file://{}/inside", file.display());
+    let checked = run(home.path(), None, &["archive", "check", &target, "--json"]);
+    assert_eq!(checked.code, 1, "{checked:?}");
+    assert!(checked.out.contains(r#""is_good":false"#), "{checked:?}");
+    for none in ["nothing", "ftp://host/x", "s3://user:word@bucket/x"] {
+        let refused = run(home.path(), None, &["archive", "check", none]);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(!refused.err.contains(":word"), "{refused:?}");
+    }
+}
