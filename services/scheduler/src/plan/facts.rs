@@ -158,7 +158,9 @@ impl TableFacts {
                 .as_ref()
                 .map_or(&Schedule::Continuous, |archive| &archive.schedule),
             Chore::Expire | Chore::Catalog => &self.policy.expire,
-            Chore::Seal | Chore::Fold | Chore::Purge | Chore::Sweep | Chore::Attributes => &Schedule::Continuous,
+            Chore::Seal | Chore::Fold | Chore::Purge | Chore::Sweep | Chore::Attributes => {
+                &Schedule::Continuous
+            }
         }
     }
 }

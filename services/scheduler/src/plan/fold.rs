@@ -129,7 +129,13 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<P
     let saved = |work: &Planned| match work.chore {
         Chore::Fold => work.inputs.len() - 1,
         Chore::Expire => work.inputs.len(),
-        Chore::Seal | Chore::Migrate | Chore::Archive | Chore::Purge | Chore::Catalog | Chore::Sweep | Chore::Attributes => 0,
+        Chore::Seal
+        | Chore::Migrate
+        | Chore::Archive
+        | Chore::Purge
+        | Chore::Catalog
+        | Chore::Sweep
+        | Chore::Attributes => 0,
     };
     let mut left = lasting.saturating_sub(planned.iter().map(saved).sum());
     if left <= allowed {
