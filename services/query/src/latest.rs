@@ -166,9 +166,9 @@ impl Page<'_> {
         }
         times.sort_unstable_by(|a, b| b.cmp(a));
         times.dedup();
-        let measurement = &self.scope.measurements[timeline.measurement as usize];
+        let (table, measurements) = (context.table, &self.scope.measurements);
         self.tags
-            .begin_series(context.table, timeline, measurement, &columns.positions, sink)?;
+            .begin_series(table, measurements, timeline, &columns.positions, sink)?;
         for time in times {
             let values: Vec<Option<ValueRef<'_>>> = found
                 .iter()

@@ -16,7 +16,8 @@
 //!    every run is cut at the [`window`]s, fixed or of the [`calendar`], and handed to the [`accumulate`]rs as slices.
 //!    Shares are put together in the order of their ids, so that an answer is the same each time. Empty windows are
 //!    [filled](fill) and columns computed last. Where groups are ranked, all are swept in one window first, and only the
-//!    winners in theirs, unless the first sweep had the answer as well. Where all functions allow it, summaries of cold chunks take the place of their rows.
+//!    winners in theirs, unless the first sweep had the answer as well. Where all functions allow it, summaries of cold
+//!    chunks take the place of their rows.
 //! 3. [`answer`]: an [`AnswerSink`] receives columns, series and rows; formats implement it.
 //!
 //! Queries that reach into cold segments run in a [`lane`] of their own, beside the others.
@@ -50,6 +51,7 @@ pub mod rows;
 pub mod sample;
 pub mod sorted;
 mod terms;
+mod timelines;
 pub mod token;
 mod value_order;
 pub mod window;

@@ -326,19 +326,19 @@ impl TagBuffer {
         &self.tags[..self.used]
     }
 
-    /// Begins the series of a timeline.
+    /// Begins the series of a timeline, of the measurements of its scope.
     pub(crate) fn begin_series(
         &mut self,
         table: &Table,
+        measurements: &[Box<str>],
         timeline: &Selected,
-        measurement: &str,
         columns: &[usize],
         sink: &mut dyn AnswerSink,
     ) -> Result<()> {
         self.fill(table, timeline);
         Ok(sink.series(&Series {
             id: Some(timeline.id),
-            measurement,
+            measurement: &measurements[timeline.measurement as usize],
             tags: self.tags(),
             columns,
         })?)

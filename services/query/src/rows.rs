@@ -17,6 +17,7 @@ use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Direction, PointQuery, Rows};
 use crate::terms::{Terms, TermsOf};
+use crate::timelines::TimelineReader;
 use crate::token::PageToken;
 use crate::{sample, sorted};
 
@@ -219,7 +220,7 @@ impl<'a> Page<'a> {
         let ids: Vec<TimelineId> = timelines.iter().map(|timeline| timeline.id).collect();
         let fields = self.fields.take();
         let mut stages = self.stages.clone();
-        let mut reader = context.snapshot.reader(Selection {
+        let selection = Selection {
             table: context.table.points().id(),
             timelines: &ids,
             range,
@@ -229,33 +230,16 @@ impl<'a> Page<'a> {
                 Direction::Descending => Order::Descending,
             },
             tier: self.tier,
-        });
-        reader = reader.screened(self.stages.screen());
-        let (mut looked, mut metered) = (0, 0);
+        };
+        let mut reader = TimelineReader::new(context, selection, self.stages);
+        let mut looked = 0;
         for timeline in timelines {
-            context.watch.check()?;
             looked += 1;
             let mut is_open = false;
-            let mut failure = None;
-            reader.timeline(timeline.id, &mut |run| {
-                Ok(
-                    match context.watch.charge(run).and_then(|()| {
-                        stages.apply(run).map_or(Ok(ControlFlow::Continue(())), |run| {
-                            self.write(timeline, run, &mut is_open, sink)
-                        })
-                    }) {
-                        Ok(flow) => flow,
-                        Err(error) => {
-                            failure = Some(error);
-                            ControlFlow::Break(())
-                        }
-                    },
-                )
+            reader.timeline(timeline.id, &mut |run| match stages.apply(run) {
+                Some(run) => self.write(timeline, run, &mut is_open, sink),
+                None => Ok(ControlFlow::Continue(())),
             })?;
-            if let Some(error) = failure {
-                return Err(error);
-            }
-            context.meter(&mut metered, &reader.cost())?;
             if self.is_full {
                 break;
             }
@@ -296,14 +280,9 @@ impl<'a> Page<'a> {
             }
             if !*is_open {
                 *is_open = true;
-                let measurement = &self.measurements[timeline.measurement as usize];
-                self.tags.begin_series(
-                    self.context.table,
-                    timeline,
-                    measurement,
-                    &columns.positions,
-                    sink,
-                )?;
+                let (table, columns) = (self.context.table, &columns.positions);
+                self.tags
+                    .begin_series(table, self.measurements, timeline, columns, sink)?;
             }
             let time = run.timestamps[row];
             sink.row(time, &values)?;

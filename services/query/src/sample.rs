@@ -20,6 +20,7 @@ use crate::plan::{Columns, Scope, Selected, TagBuffer};
 use crate::querier::Context;
 use crate::question::{Direction, PointQuery, Rows};
 use crate::rows::Prepared;
+use crate::timelines::TimelineReader;
 
 /// Fewest points of a sample.
 pub const SAMPLE_MIN: u64 = 3;
@@ -153,42 +154,27 @@ impl Sampler<'_> {
         context.note_read(&ids);
         let of_all = self.columns.by_measurement.iter().flat_map(|of| &of.sources);
         let fields = stages.reads(of_all.copied());
-        let mut reader = context.snapshot.reader(Selection {
+        let selection = Selection {
             table: context.table.points().id(),
             timelines: &ids,
             range: self.query.range,
             fields: Some(&fields),
             order: Order::Ascending,
             tier: self.query.tier,
-        });
-        reader = reader.screened(prepared.screen());
-        let mut metered = 0;
+        };
+        let mut reader = TimelineReader::new(context, selection, prepared);
         for timeline in timelines {
-            context.watch.check()?;
             let sources = &self.columns.of(timeline.measurement).sources;
             let mut lines: Vec<Line> = sources.iter().map(|_| Line::default()).collect();
-            let mut failure = None;
             reader.timeline(timeline.id, &mut |run| {
-                let taken = context.watch.charge(run).and_then(|()| {
-                    let before = held(&lines);
-                    if let Some(run) = stages.apply(run) {
-                        let of_each = sources.iter().zip(&mut lines);
-                        of_each.for_each(|(field, line)| line.take(run, *field));
-                    }
-                    context.watch.hold(before, held(&lines))
-                });
-                Ok(match taken {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(error) => {
-                        failure = Some(error);
-                        ControlFlow::Break(())
-                    }
-                })
+                let before = held(&lines);
+                if let Some(run) = stages.apply(run) {
+                    let of_each = sources.iter().zip(&mut lines);
+                    of_each.for_each(|(field, line)| line.take(run, *field));
+                }
+                context.watch.hold(before, held(&lines))?;
+                Ok(ControlFlow::Continue(()))
             })?;
-            if let Some(error) = failure {
-                return Err(error);
-            }
-            context.meter(&mut metered, &reader.cost())?;
             self.write(timeline, &lines, sink)?;
             context.watch.release();
             if self.more {
@@ -218,14 +204,9 @@ impl Sampler<'_> {
                 return Ok(());
             }
             if at == 0 {
-                let measurement = &self.scope.measurements[timeline.measurement as usize];
-                self.tags.begin_series(
-                    self.context.table,
-                    timeline,
-                    measurement,
-                    &columns.positions,
-                    sink,
-                )?;
+                let (table, measurements) = (self.context.table, &self.scope.measurements);
+                self.tags
+                    .begin_series(table, measurements, timeline, &columns.positions, sink)?;
             }
             values.fill(None);
             row.iter()

@@ -19,6 +19,7 @@ use crate::plan::{Selected, TagBuffer};
 use crate::querier::Context;
 use crate::question::{PointQuery, RankOrder, RowOrder, Rows};
 use crate::rows::{Prepared, Source, sources};
+use crate::timelines::TimelineReader;
 use crate::value_order::{compare, compare_values};
 
 /// Rows of an answer that says no limit.
@@ -171,34 +172,16 @@ fn read(
         order: Order::Ascending,
         tier: query.tier,
     };
-    let mut reader = context
-        .snapshot
-        .reader(selection)
-        .screened(prepared.stages.screen());
-    let mut metered = 0;
+    let mut reader = TimelineReader::new(context, selection, &prepared.stages);
     for (at, timeline) in timelines.iter().enumerate() {
-        context.watch.check()?;
-        let mut failure = None;
         reader.timeline(timeline.id, &mut |run| {
             let before = first.bytes;
-            let taken = context.watch.charge(run).and_then(|()| {
-                if let Some(run) = stages.apply(run) {
-                    take(prepared, field, (at, timeline), run, first);
-                }
-                context.watch.hold(before, first.bytes)
-            });
-            Ok(match taken {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failure = Some(error);
-                    ControlFlow::Break(())
-                }
-            })
+            if let Some(run) = stages.apply(run) {
+                take(prepared, field, (at, timeline), run, first);
+            }
+            context.watch.hold(before, first.bytes)?;
+            Ok(ControlFlow::Continue(()))
         })?;
-        if let Some(error) = failure {
-            return Err(error);
-        }
-        context.meter(&mut metered, &reader.cost())?;
     }
     Ok(reader.cost())
 }
@@ -249,9 +232,8 @@ fn write(context: &Context<'_>, prepared: &Prepared, rows: &[Kept], sink: &mut d
         }
         if open.replace(row.timeline) != Some(row.timeline) {
             let timeline = &scope.timelines[row.timeline];
-            let measurement = &scope.measurements[timeline.measurement as usize];
             let columns = &prepared.columns.of(timeline.measurement).positions;
-            tags.begin_series(context.table, timeline, measurement, columns, sink)?;
+            tags.begin_series(context.table, &scope.measurements, timeline, columns, sink)?;
         }
         let values: Vec<Option<ValueRef<'_>>> = row
             .values

@@ -29,15 +29,8 @@ no server, and changes nothing. Traffic is that of the whole archive.
 
 Exit status: 0 sound, 1 damaged or not reached, 2 it is no target.")]
 pub(crate) struct VerifyArguments {
-    /// The target, as for `check`
-    #[arg(value_name = "TARGET")]
-    target: String,
-    /// A file with `name = value` lines, as archive.options_file of the server's configuration
-    #[arg(long, value_name = "FILE")]
-    options_file: Option<PathBuf>,
-    /// Answer in JSON, for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    of: TargetArguments,
 }
 
 /// What `archive check` takes.
@@ -52,6 +45,13 @@ environment and the role of the machine are what the server would have.
 
 Exit status: 0 it does, 1 it does not, 2 it is no target.")]
 pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    of: TargetArguments,
+}
+
+/// Which target, and how the answer is written.
+#[derive(Debug, Args)]
+struct TargetArguments {
     /// The target: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or file:///directory
     #[arg(value_name = "TARGET")]
     target: String,
@@ -66,8 +66,8 @@ pub(crate) struct CheckArguments {
 /// Does what a command says.
 pub(crate) fn run(command: &ArchiveCommand) -> Result<()> {
     match command {
-        ArchiveCommand::Check(arguments) => check(arguments),
-        ArchiveCommand::Verify(arguments) => verify(arguments),
+        ArchiveCommand::Check(arguments) => check(&arguments.of),
+        ArchiveCommand::Verify(arguments) => verify(&arguments.of),
     }
 }
 
@@ -76,27 +76,25 @@ fn wrong(error: &ArchiveError) -> CliError {
 }
 
 /// An archive whose default target is the one of the command line.
-fn open(target: &str, options_file: Option<&Path>, scratch: &Path) -> Result<Archive> {
-    let options = options_file
+fn open(of: &TargetArguments, scratch: &Path) -> Result<Archive> {
+    let options = of
+        .options_file
+        .as_deref()
         .map(TargetOptions::read)
         .transpose()
         .map_err(|error| wrong(&error))?;
     let mut settings = ArchiveSettings::new(scratch.to_owned());
-    let named = (target.to_owned(), options.unwrap_or_default());
+    let named = (of.target.clone(), options.unwrap_or_default());
     settings.targets.insert(DEFAULT_TARGET.to_owned(), named);
     let archive = Archive::open(settings).map_err(|error| wrong(&error))?;
     archive.target(DEFAULT_TARGET).map_err(|error| wrong(&error))?;
     Ok(archive)
 }
 
-fn verify(arguments: &VerifyArguments) -> Result<()> {
+fn verify(of: &TargetArguments) -> Result<()> {
     let failed = |error: ArchiveError| CliError::Incomplete(error.to_string());
     let scratch = tempfile::tempdir().map_err(|error| CliError::file(&std::env::temp_dir(), error))?;
-    let archive = open(
-        &arguments.target,
-        arguments.options_file.as_deref(),
-        scratch.path(),
-    )?;
+    let archive = open(of, scratch.path())?;
     let (mut segments, mut files, mut bytes) = (0u64, 0, 0);
     let mut findings: Vec<String> = Vec::new();
     for (_, described) in archive.described(DEFAULT_TARGET).map_err(failed)? {
@@ -111,9 +109,9 @@ fn verify(arguments: &VerifyArguments) -> Result<()> {
         }
     }
     let is_sound = findings.is_empty();
-    if arguments.json {
+    if of.json {
         let answer = json!({
-            "target": arguments.target, "is_sound": is_sound, "segments": segments, "files": files, "bytes": bytes,
+            "target": of.target, "is_sound": is_sound, "segments": segments, "files": files, "bytes": bytes,
             "findings": findings,
         });
         output::print(&answer.to_string())?;
@@ -134,13 +132,9 @@ fn verify(arguments: &VerifyArguments) -> Result<()> {
     }
 }
 
-fn check(arguments: &CheckArguments) -> Result<()> {
+fn check(of: &TargetArguments) -> Result<()> {
     let scratch = tempfile::tempdir().map_err(|error| CliError::file(&std::env::temp_dir(), error))?;
-    let archive = open(
-        &arguments.target,
-        arguments.options_file.as_deref(),
-        scratch.path(),
-    )?;
+    let archive = open(of, scratch.path())?;
     // A name that no other check uses at the same time.
     let token = format!(
         "{}-{:016x}",
@@ -151,10 +145,10 @@ fn check(arguments: &CheckArguments) -> Result<()> {
         .target(DEFAULT_TARGET)
         .map_err(|error| wrong(&error))?
         .check(&token);
-    if arguments.json {
-        output::print(&in_json(&arguments.target, &check).to_string())?;
+    if of.json {
+        output::print(&in_json(&of.target, &check).to_string())?;
     } else {
-        output::print(&text(&arguments.target, &check))?;
+        output::print(&text(&of.target, &check))?;
     }
     match check.is_good() {
         true => Ok(()),

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use tideline_engine::Table;
+use tideline_model::TimelineId;
 use tideline_series_store::ReadCost;
 
 use self::arithmetic::Arithmetic;
@@ -47,58 +48,32 @@ pub(crate) fn run(
     shape: &Aggregate,
     sink: &mut dyn AnswerSink,
 ) -> Result<Summary> {
-    let Context { table, watch, .. } = context;
+    let mut prepared = Prepared::new(context, query, shape)?;
+    let ranked = prepared.arrange(context, query, shape)?;
     let Prepared {
         limit,
         windows,
-        mut scope,
+        scope,
         stages,
         columns,
         arithmetic,
-        ranking,
-    } = Prepared::new(context, query, shape)?;
-    let ranked = match ranking {
-        Some(ranking) => {
-            let answer = Answer {
-                group_by: &shape.group_by,
-                stages: &stages,
-                columns: &columns,
-                has_windows: shape.window.is_some(),
-            };
-            ranking.arrange(context, query, answer, &mut scope)?
-        }
-        None => Ranked {
-            groups: scope.groups(table, &shape.group_by),
-            states: None,
-            cost: ReadCost::default(),
-        },
-    };
-    let Ranked {
-        groups,
-        states,
-        mut cost,
-    } = ranked;
-    let sizes = cell_counts(&windows, &columns, &groups);
+        ..
+    } = prepared;
+    let sizes = cell_counts(&windows, &columns, &ranked.groups);
     check_cells(context, &sizes)?;
     let types = sink.needs_types().then(|| {
-        let fill = shape.fill.as_ref();
-        arithmetic.types(column_types::of_aggregate(
-            &scope,
-            table,
-            &columns,
-            &stages.computed,
-            fill,
-        ))
+        let (computed, fill) = (&stages.computed, shape.fill.as_ref());
+        let types = column_types::of_aggregate(&scope, context.table, &columns, computed, fill);
+        arithmetic.types(types)
     });
     sink.begin(&Header {
         columns: arithmetic.columns(&columns),
         types: types.unwrap_or_default(),
-        ..header(&scope, table, shape, sink.needs_tags())
+        ..header(&scope, context.table, shape, sink.needs_tags())
     })?;
-
     let by_field: Vec<Lanes> = columns.by_measurement.iter().map(Lanes::new).collect();
     let mut plan = plan(&scope, &stages, &columns, &windows);
-    (plan.groups, plan.cells) = (groups.groups.len() as u64, sizes.iter().sum());
+    (plan.groups, plan.cells) = (ranked.groups.groups.len() as u64, sizes.iter().sum());
     plan.is_cold = context.is_cold();
     let sweep = Sweep::new(context, query, windows, &stages, &columns, &by_field);
     let mut output = Output {
@@ -114,37 +89,51 @@ pub(crate) fn run(
         stack: Stack::default(),
         estimated: BTreeSet::new(),
     };
-    if let Some(states) = states {
-        context.note_read(
-            &scope
-                .timelines
-                .iter()
-                .map(|timeline| timeline.id)
-                .collect::<Vec<_>>(),
-        );
-        output.groups(&groups.groups, states, sink)?;
-        watch.release();
-    } else {
-        for batch in batches(&sizes) {
-            let members = members(&scope, &groups, &batch);
-            context.note_read(&members.iter().map(|member| member.id).collect::<Vec<_>>());
-            let (states, read) = sweep.run(&batch, &members)?;
-            cost.add(&read);
-            output.groups(&groups.groups[batch], states, sink)?;
-            watch.release();
-            if output.more {
-                break;
-            }
-        }
-    }
+    let cost = answer(context, ranked, &sizes, &mut output, sink)?;
     Ok(Summary {
         rows: output.rows,
         more: output.more,
         next: None,
         estimated: arithmetic.estimated(&output.estimated, &columns),
-        cost: QueryCost::new(&cost, context.segments, watch.elapsed()),
+        cost: QueryCost::new(&cost, context.segments, context.watch.elapsed()),
         plan,
     })
+}
+
+/// Writes the groups: those that are swept already, or batch by batch; what all sweeps have cost.
+fn answer(
+    context: &Context<'_>,
+    ranked: Ranked,
+    sizes: &[u64],
+    output: &mut Output<'_>,
+    sink: &mut dyn AnswerSink,
+) -> Result<ReadCost> {
+    let Ranked {
+        groups,
+        states,
+        mut cost,
+    } = ranked;
+    let (sweep, scope) = (output.sweep, output.scope);
+    if let Some(states) = states {
+        let ids: Vec<TimelineId> = scope.timelines.iter().map(|timeline| timeline.id).collect();
+        context.note_read(&ids);
+        output.groups(&groups.groups, states, sink)?;
+        context.watch.release();
+        return Ok(cost);
+    }
+    for batch in batches(sizes) {
+        let members = members(scope, &groups, &batch);
+        let ids: Vec<TimelineId> = members.iter().map(|member| member.id).collect();
+        context.note_read(&ids);
+        let (states, read) = sweep.run(&batch, &members)?;
+        cost.add(&read);
+        output.groups(&groups.groups[batch], states, sink)?;
+        context.watch.release();
+        if output.more {
+            break;
+        }
+    }
+    Ok(cost)
 }
 
 /// What is known of a query for aggregates before it is known which groups there are.
@@ -186,6 +175,24 @@ impl<'a> Prepared<'a> {
             columns,
             arithmetic,
         })
+    }
+
+    /// Finds the groups of the answer; where they are ranked, the winners in their order, and leaves out all others.
+    fn arrange(&mut self, context: &Context<'_>, query: &PointQuery, shape: &Aggregate) -> Result<Ranked> {
+        let Some(ranking) = self.ranking.take() else {
+            return Ok(Ranked {
+                groups: self.scope.groups(context.table, &shape.group_by),
+                states: None,
+                cost: ReadCost::default(),
+            });
+        };
+        let answer = Answer {
+            group_by: &shape.group_by,
+            stages: &self.stages,
+            columns: &self.columns,
+            has_windows: shape.window.is_some(),
+        };
+        ranking.arrange(context, query, answer, &mut self.scope)
     }
 }
 

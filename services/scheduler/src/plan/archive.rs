@@ -3,16 +3,15 @@
 //! What was archived of the same time before goes along: late points lie beside it as cold segments until then, and become
 //! part of the next files.
 
-use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_duration};
+use tideline_model::time::NANOS_PER_DAY;
 use tideline_model::{Tier, TimeRange};
 use tideline_series_store::window::Window;
 
 use super::facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
-use super::{Planned, Taken, Urgency, begins, work, writes};
+use super::moves::Move;
+use super::{Planned, Taken, Urgency, writes};
 use crate::chore::Chore;
 
-/// A move that begins within this time keeps its segments from folds and purges: it does their work too. Nanoseconds.
-const SOON: i64 = 3_600 * NANOS_PER_SECOND;
 /// Between two looks for files that nothing names, nanoseconds: they are left alone for a day anyway.
 const SWEEP_EVERY: i64 = NANOS_PER_DAY;
 
@@ -30,28 +29,24 @@ pub(super) fn plan(
     if groups.is_empty() {
         return;
     }
-    let at = begins(facts, table, past, Chore::Archive, facts.now());
-    let is_soon = at.is_some_and(|at| at <= facts.now().saturating_add(SOON));
-    let age = format_duration(policy.after);
-    for (window, segments) in groups {
-        let is_new = |run: &writes::Inputs<'_>| run.segments.iter().any(|segment| segment.tier == Tier::Cold);
-        for run in writes::runs(segments, &table.segments).into_iter().filter(is_new) {
-            let work = Planned {
-                tier: Tier::Archive,
-                reason: format!(
-                    "{} segments lie in a window that ended more than {age} ago",
-                    run.segments.len()
-                ),
-                at,
-                urgency: Urgency::Moves,
-                ..work(Chore::Archive, table, &run.segments, window, facts.window_nanos)
-            };
-            if is_soon {
-                taken.take(&work);
-            }
-            planned.push(work);
-        }
-    }
+    let moved = Move {
+        chore: Chore::Archive,
+        tier: Tier::Archive,
+        age: policy.after,
+        name: "segments",
+    };
+    let is_new = |run: &writes::Inputs<'_>| run.segments.iter().any(|segment| segment.tier == Tier::Cold);
+    let of_window = |(window, segments)| {
+        let runs = writes::runs(segments, &table.segments).into_iter();
+        (window, runs.filter(is_new).collect())
+    };
+    moved.plan(
+        facts,
+        table,
+        past,
+        groups.into_iter().map(of_window),
+        (taken, planned),
+    );
 }
 
 /// The cold segments of windows that are older than the policy says, with what is archived of the same time; oldest

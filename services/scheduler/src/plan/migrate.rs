@@ -5,15 +5,12 @@
 
 use hashbrown::HashMap;
 use tideline_model::Tier;
-use tideline_model::time::{NANOS_PER_SECOND, format_duration};
 use tideline_series_store::window::Window;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
-use super::{Planned, Taken, Urgency, begins, work, writes};
+use super::moves::Move;
+use super::{Planned, Taken, writes};
 use crate::chore::Chore;
-
-/// A move that begins within this time keeps its segments from folds and purges: it does their work too. Nanoseconds.
-const SOON: i64 = 3_600 * NANOS_PER_SECOND;
 
 pub(super) fn plan(
     facts: &Facts,
@@ -26,27 +23,21 @@ pub(super) fn plan(
     if groups.is_empty() {
         return;
     }
-    let at = begins(facts, table, past, Chore::Migrate, facts.now());
-    let is_soon = at.is_some_and(|at| at <= facts.now().saturating_add(SOON));
-    let age = format_duration(table.policy.hot_ttl.unwrap_or_default());
-    for (window, segments) in groups {
-        for run in writes::runs(segments, &table.segments) {
-            let work = Planned {
-                tier: Tier::Cold,
-                reason: format!(
-                    "{} hot segments lie in a window that ended more than {age} ago",
-                    run.segments.len()
-                ),
-                at,
-                urgency: Urgency::Moves,
-                ..work(Chore::Migrate, table, &run.segments, window, facts.window_nanos)
-            };
-            if is_soon {
-                taken.take(&work);
-            }
-            planned.push(work);
-        }
-    }
+    let age = table.policy.hot_ttl.unwrap_or_default();
+    let moved = Move {
+        chore: Chore::Migrate,
+        tier: Tier::Cold,
+        age,
+        name: "hot segments",
+    };
+    let of_window = |(window, segments)| (window, writes::runs(segments, &table.segments));
+    moved.plan(
+        facts,
+        table,
+        past,
+        groups.into_iter().map(of_window),
+        (taken, planned),
+    );
 }
 
 /// The hot segments of each cold window that is older than `hot_ttl`, oldest window first.

@@ -9,6 +9,7 @@ pub mod expire;
 pub mod facts;
 pub mod fold;
 pub mod migrate;
+mod moves;
 pub mod preview;
 pub mod purge;
 pub mod seal;

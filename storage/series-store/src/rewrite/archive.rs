@@ -19,13 +19,13 @@ use tideline_key_codec::{chunk_bucket, chunk_key};
 use tideline_model::{Identity, TableId, Tier, TimelineId};
 
 use super::stream::{Output, Stream};
-use super::{Pace, Rewrite, RewriteCost};
-use crate::deletes::TableDeletes;
+use super::{Load, Pace, RewriteCost};
 use crate::error::{Result, StoreError};
 use crate::fail_points::around;
 use crate::manifest::{Segment, SegmentTotals, put_cursor};
 use crate::segment_writer::chunk_rows_max;
 use crate::shared::Shared;
+use crate::tables::Table;
 
 /// How long an object that nothing names is left alone: somebody may be about to name it.
 const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3_600);
@@ -84,27 +84,26 @@ impl Shared {
     /// Writes what the inputs come to into files, and loads the places of its rows; the output, if anything is left.
     pub(super) fn load_files(
         &self,
-        inputs: &[Arc<Segment>],
-        deletes: Option<&TableDeletes>,
-        rewrite: &Rewrite,
-        describe: &dyn Fn(SegmentTotals) -> Segment,
+        load: &Load<'_>,
         pace: &mut dyn Pace,
     ) -> Result<(Option<Segment>, RewriteCost)> {
+        let Load {
+            rewrite,
+            inputs,
+            describe,
+            ..
+        } = load;
         let archive = self.archive(inputs)?;
         let table = self.tables.read().by_id.get(&rewrite.table).cloned();
         let table = table.ok_or(StoreError::TableDropped(rewrite.table))?;
-        let target = table
-            .spec()
-            .policy
-            .archive
-            .as_ref()
-            .map(|policy| policy.target.clone());
-        let kept = inputs
-            .iter()
-            .find_map(|input| input.archive.as_ref().map(|files| files.target.clone()));
-        let target = target
-            .or(kept)
-            .ok_or_else(|| StoreError::NoTarget(table.name().clone()))?;
+        // Without a policy any more, what is archived stays where it is.
+        let kept = || {
+            inputs
+                .iter()
+                .find_map(|input| Some(input.archive.as_ref()?.target.clone()))
+        };
+        let target = target_of(&table).or_else(kept);
+        let target = target.ok_or_else(|| StoreError::NoTarget(table.name().clone()))?;
         let begun = describe(SegmentTotals::default());
         let place = SegmentPlace {
             origin: format!("{:016x}", self.origin()?),
@@ -119,14 +118,7 @@ impl Shared {
             totals: SegmentTotals::default(),
             timeline: None,
         };
-        let mut stream = Stream::new(
-            self,
-            inputs,
-            deletes,
-            rewrite.tier,
-            pace,
-            Output::Files(Box::new(output)),
-        );
+        let mut stream = Stream::new(self, load, pace, Output::Files(Box::new(output)));
         let written = around("arc", "write", || {
             stream.write_files()?;
             let Stream { output, cost, .. } = stream;
@@ -209,17 +201,8 @@ impl Shared {
             .chain(&waiting)
             .flat_map(|files| files.keys())
             .collect();
-        let policy = found
-            .spec()
-            .policy
-            .archive
-            .as_ref()
-            .map(|policy| policy.target.clone());
-        let mut targets: Vec<String> = named
-            .iter()
-            .map(|files| files.target.clone())
-            .chain(policy)
-            .collect();
+        let targets = named.iter().map(|files| files.target.clone());
+        let mut targets: Vec<String> = targets.chain(target_of(&found)).collect();
         targets.sort_unstable();
         targets.dedup();
         let age = i64::try_from(ORPHAN_AGE.as_nanos()).unwrap_or(i64::MAX);
@@ -237,6 +220,11 @@ impl Shared {
         }
         Ok(swept)
     }
+}
+
+/// Where the policy of a table says that its archive is.
+fn target_of(table: &Table) -> Option<String> {
+    Some(table.spec().policy.archive.as_ref()?.target.clone())
 }
 
 fn row(id: TimelineId, extent: &Extent) -> Row {

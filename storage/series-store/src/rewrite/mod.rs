@@ -110,6 +110,14 @@ impl RewriteCause {
     }
 }
 
+/// What is loaded: the inputs, oldest write first, less what is deleted of them, as a segment that the totals complete.
+struct Load<'a> {
+    rewrite: &'a Rewrite,
+    inputs: &'a [Arc<Segment>],
+    deletes: Option<&'a TableDeletes>,
+    describe: &'a dyn Fn(SegmentTotals) -> Segment,
+}
+
 /// Inputs of running rewrites are not taken by another.
 struct Claim<'a> {
     shared: &'a Shared,
@@ -156,10 +164,15 @@ impl Shared {
             .reduce(WriteSpan::union)
             .unwrap_or_default();
         let deletes_applied = deletes_applied(&inputs, deletes);
-        let describe = |totals| Segment::new(place, rewrite.table, window, written, deletes_applied, totals);
+        let load = Load {
+            rewrite,
+            inputs: &inputs,
+            deletes,
+            describe: &|totals| Segment::new(place, rewrite.table, window, written, deletes_applied, totals),
+        };
         let made = match rewrite.tier {
-            Tier::Archive => self.load_files(&inputs, deletes, rewrite, &describe, pace),
-            _ => self.load_chunks(name, &inputs, deletes, rewrite, &describe, pace),
+            Tier::Archive => self.load_files(&load, pace),
+            _ => self.load_chunks(&load, pace),
         };
         let (output, cost) = match made {
             Ok(made) => made,
@@ -201,26 +214,16 @@ impl Shared {
     }
 
     /// Loads what the inputs come to as chunks; the output, if anything is left.
-    fn load_chunks(
-        &self,
-        name: &'static str,
-        inputs: &[Arc<Segment>],
-        deletes: Option<&TableDeletes>,
-        rewrite: &Rewrite,
-        describe: &dyn Fn(SegmentTotals) -> Segment,
-        pace: &mut dyn Pace,
-    ) -> Result<(Option<Segment>, RewriteCost)> {
+    fn load_chunks(&self, load: &Load<'_>, pace: &mut dyn Pace) -> Result<(Option<Segment>, RewriteCost)> {
+        let Load {
+            rewrite, describe, ..
+        } = load;
         let writer = SegmentWriter::new(rewrite.tier);
-        let mut stream = Stream::new(
-            self,
-            inputs,
-            deletes,
-            rewrite.tier,
-            pace,
-            Output::Chunks(Box::new(writer)),
-        );
+        let mut stream = Stream::new(self, load, pace, Output::Chunks(Box::new(writer)));
         let place = describe(SegmentTotals::default()).reference();
-        around(name, "load", || stream.load(self.backend.as_ref(), place))?;
+        around(rewrite.cause.name(), "load", || {
+            stream.load(self.backend.as_ref(), place)
+        })?;
         let Stream { output, cost, .. } = stream;
         let Output::Chunks(mut writer) = output else {
             return Ok((None, cost));

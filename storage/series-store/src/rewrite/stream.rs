@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_archive::Extent;
@@ -12,10 +11,10 @@ use tideline_key_codec::chunk_bucket;
 use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId, background};
 
 use super::archive::FilesOutput;
-use super::{Pace, RewriteCost};
+use super::{Load, Pace, RewriteCost};
 use crate::deletes::TableDeletes;
 use crate::error::{Result, StoreError};
-use crate::manifest::{Segment, SegmentTotals};
+use crate::manifest::SegmentTotals;
 use crate::merge::concat;
 use crate::scan::archived::{Ahead, FilesReader, let_go};
 use crate::scan::chunk_piece;
@@ -68,15 +67,14 @@ pub(super) enum Output<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// What comes of `inputs`, oldest write first, in `tier`.
+    /// What is to be loaded, on its way to `output`.
     pub(super) fn new(
         shared: &'a Shared,
-        inputs: &[Arc<Segment>],
-        deletes: Option<&'a TableDeletes>,
-        tier: Tier,
+        load: &Load<'a>,
         pace: &'a mut dyn Pace,
         output: Output<'a>,
     ) -> Self {
+        let inputs = load.inputs;
         let backend = shared.backend.as_ref();
         let archived = inputs
             .iter()
@@ -100,8 +98,8 @@ impl<'a> Stream<'a> {
         Self {
             backend,
             sources: sources.collect(),
-            deletes,
-            tier,
+            deletes: load.deletes,
+            tier: load.rewrite.tier,
             pace,
             output,
             ready: VecDeque::new(),
