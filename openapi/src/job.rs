@@ -229,7 +229,7 @@ pub struct JobQuery {
     pub page: Option<String>,
 }
 
-/// A page of jobs: the running one, then waiting ones from old to new, then past ones from new to old.
+/// A page of jobs: the running ones, then waiting ones from old to new, then past ones from new to old.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobList {
     /// The jobs.

@@ -185,7 +185,7 @@ enum Typed<'a> {
 }
 
 /// The bytes of a term.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token(pub(crate) Vec<u8>);
 
 impl Token {

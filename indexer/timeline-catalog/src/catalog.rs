@@ -7,6 +7,7 @@ use tideline_model::{Identity, Ordinal, TableId, TimelineId};
 use crate::reader::CatalogReader;
 use crate::searches::SavedSearches;
 use crate::state::State;
+use crate::symbols::Symbol;
 use crate::{CatalogError, Result};
 
 /// Longest stored form of an identity, in bytes. A term of the search index holds 65,530 bytes, and a tag of
@@ -71,6 +72,22 @@ impl Catalog {
     /// The conditions that people gave a name.
     pub fn searches(&self) -> &SavedSearches {
         &self.searches
+    }
+
+    /// Sorts all names, which the first list of each would otherwise do; for the time after a start. One tag after the
+    /// other: registrations wait for one of them at most.
+    pub fn sort_names(&self) {
+        let keys: Vec<Symbol> = {
+            let state = self.state.read();
+            state.names.measurements.sort(&state.symbols);
+            state.names.tags.keys().copied().collect()
+        };
+        for key in keys {
+            let state = self.state.read();
+            if let Some(tag) = state.names.tags.get(&key) {
+                tag.values.sort(&state.symbols);
+            }
+        }
     }
 
     /// Takes the lock for a batch of look-ups; see [`CatalogReader`] for what to beware of.

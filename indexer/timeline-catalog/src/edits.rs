@@ -1,6 +1,6 @@
 //! Attribute edits: which timeline was edited last when, what it has since, and up to where rows are sure to say so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_model::Ordinal;
 
@@ -25,10 +25,12 @@ pub(crate) struct Edits {
     /// Edits whose row is being written, or whose write failed or was overtaken: they may or may not be there after a
     /// restart.
     in_doubt: BTreeMap<u64, Ordinal>,
+    /// The same by timeline.
+    doubtful: BTreeSet<(Ordinal, u64)>,
 }
 
 /// An edit, and the attributes that a timeline has by it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Edited {
     pub(crate) number: u64,
     pub(crate) attributes: Packed,
@@ -62,11 +64,8 @@ impl Edits {
     pub(crate) fn set(&mut self, ordinal: Ordinal, edited: Edited) {
         let number = edited.number;
         self.put(ordinal, edited);
-        let at = match self.by_number.last() {
-            Some((last, _)) if *last > number => self.by_number.partition_point(|(have, _)| *have < number),
-            _ => self.by_number.len(),
-        };
-        self.by_number.insert(at, (number, ordinal));
+        debug_assert!(self.by_number.last().is_none_or(|(last, _)| *last < number));
+        self.by_number.push((number, ordinal));
         if self.replaced > self.by_number.len() / 2 + REPLACED_MIN {
             let numbers = &self.numbers;
             self.by_number
@@ -117,6 +116,7 @@ impl Edits {
     /// An edit of this number may reach the row, or not.
     pub(crate) fn set_in_doubt(&mut self, ordinal: Ordinal, number: u64) {
         self.in_doubt.insert(number, ordinal);
+        self.doubtful.insert((ordinal, number));
     }
 
     /// No later edit may take a number that a row may say.
@@ -126,7 +126,11 @@ impl Edits {
 
     /// Nothing is in doubt about a timeline any more: its row was written or deleted.
     pub(crate) fn no_doubt(&mut self, ordinal: Ordinal) {
-        self.in_doubt.retain(|_, doubtful| *doubtful != ordinal);
+        while let Some(doubt) = self.doubtful.range((ordinal, 0)..=(ordinal, u64::MAX)).next() {
+            let doubt = *doubt;
+            self.doubtful.remove(&doubt);
+            self.in_doubt.remove(&doubt.1);
+        }
     }
 
     /// Timelines whose newest edit has a number above `number`.

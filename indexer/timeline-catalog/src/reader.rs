@@ -149,15 +149,6 @@ impl CatalogReader<'_> {
         tag.values.select(&self.state.symbols, selection)
     }
 
-    /// Sorts all names, which the first list of each would otherwise do. Registrations wait for it: for the time after a
-    /// start.
-    pub fn sort_names(&self) {
-        let (names, symbols) = (&self.state.names, &self.state.symbols);
-        let all = names.tags.values().map(|tag| &tag.values);
-        all.chain([&names.measurements])
-            .for_each(|counts| counts.sort(symbols));
-    }
-
     /// Whether a visible timeline has this measurement.
     pub fn has_measurement(&self, name: &str) -> bool {
         let symbol = self.state.symbols.get(name);

@@ -76,7 +76,7 @@ impl Engine {
         progress: &mut AttributesChanged,
     ) -> Result<()> {
         let stamps = self.catalogs.stamps();
-        let _timelines_stay = table.activity.writers.read();
+        let _timelines_stay = self.keep_timelines(table)?;
         let open: Vec<Ordinal> = {
             let reader = table.catalog.reader();
             let is_open = |ordinal: &Ordinal| !is_done(&reader, *ordinal, changes);

@@ -85,8 +85,9 @@ impl Catalogs {
         member.clone()
     }
 
-    pub(crate) fn remove(&self, table: TableId) {
-        self.by_table.write().remove(&table);
+    /// Takes a table away; what was kept of it.
+    pub(crate) fn remove(&self, table: TableId) -> Option<Member> {
+        self.by_table.write().remove(&table)
     }
 
     pub(crate) fn stamps(&self) -> &Stamps {
@@ -155,6 +156,9 @@ impl TimelineDirectory for Catalogs {
     }
 }
 
+/// Timelines that are read under one lock: writers wait no longer than a millisecond.
+const READ_GROUP: usize = 4_096;
+
 /// The timelines of a catalog, for files that others read.
 struct Names {
     catalog: Arc<Catalog>,
@@ -164,16 +168,19 @@ struct Names {
 
 impl Names {
     fn keys(&self) -> HashMap<String, BTreeSet<String>> {
-        let reader = self.catalog.reader();
+        let visible: Vec<u32> = self.catalog.reader().visible().iter().collect();
         let mut keys: HashMap<String, BTreeSet<String>> = HashMap::new();
-        for ordinal in reader.visible() {
-            let Some(entry) = reader.entry(Ordinal(ordinal)) else {
-                continue;
-            };
-            let of_measurement = keys.entry_ref(entry.measurement()).or_default();
-            for (key, _) in entry.tags() {
-                if !of_measurement.contains(key) {
-                    of_measurement.insert(key.to_owned());
+        for group in visible.chunks(READ_GROUP) {
+            let reader = self.catalog.reader();
+            for ordinal in group {
+                let Some(entry) = reader.entry(Ordinal(*ordinal)) else {
+                    continue;
+                };
+                let of_measurement = keys.entry_ref(entry.measurement()).or_default();
+                for (key, _) in entry.tags() {
+                    if !of_measurement.contains(key) {
+                        of_measurement.insert(key.to_owned());
+                    }
                 }
             }
         }

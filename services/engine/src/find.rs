@@ -139,7 +139,7 @@ impl Engine {
         changes: &AttributeChanges,
     ) -> Result<Timeline> {
         let stamps = self.catalogs.stamps();
-        let _timelines_stay = table.activity.writers.read();
+        let _timelines_stay = self.keep_timelines(table)?;
         let ordinal = self.visible(table, id)?;
         table
             .catalog
@@ -154,6 +154,7 @@ impl Engine {
     /// Saves a search under a name, in the place of one that has it; durable on return. Its text is the caller's to read.
     pub fn save_search(&self, table: &Table, name: &str, text: &str) -> Result<()> {
         let stamps = self.catalogs.stamps();
+        let _table_stays = self.keep_timelines(table)?;
         let backend = self.store.backend();
         let mut stamp = || stamps.next();
         Ok(table.searches().put(backend.as_ref(), name, text, &mut stamp)?)

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use hashbrown::HashSet;
+use parking_lot::RwLockReadGuard;
 use tideline_model::time::format_duration;
 use tideline_model::{Policy, TableName, TableSpec, Tier};
-use tideline_series_store::{HeadSurvey, SegmentSurvey, TableSurvey};
+use tideline_series_store::{HeadSurvey, SegmentSurvey, StoreError, TableSurvey};
 use tideline_timeline_catalog::{Catalog, SavedSearches};
 
 use crate::activity::Activity;
@@ -160,8 +161,10 @@ impl Engine {
     /// Drops a table with its points, timelines and attributes. Invisible at once; bytes go soon after.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let id = self.store.drop_table(name)?;
-        self.catalogs.remove(id);
+        let member = self.catalogs.remove(id);
         self.index.detach(id);
+        // Whoever edits timelines of it now would leave rows behind; whoever comes later finds no table.
+        let _nobody_edits = member.as_ref().map(|member| member.activity.writers.write());
         let stamps = self.catalogs.stamps();
         Catalog::remove_all(self.store.backend().as_ref(), id, &mut || stamps.next())?;
         Ok(())
@@ -214,6 +217,21 @@ impl Engine {
             deletes_waiting: survey.deletes as u64,
             bytes_with_deletes: bytes_of(&|segment| segment.has_deletes),
             expired_bytes: bytes_of(&|segment| segment.segment.last < visible_from),
+        }
+    }
+
+    /// Keeps the timelines of a table where they are until the guard is dropped, for whoever writes rows of theirs.
+    pub(crate) fn keep_timelines<'t>(&self, table: &'t Table) -> Result<RwLockReadGuard<'t, ()>> {
+        let guard = table.activity.writers.read();
+        self.check_exists(table).map(|()| guard)
+    }
+
+    /// Refuses a table that was dropped since it was looked up.
+    pub(crate) fn check_exists(&self, table: &Table) -> Result<()> {
+        let id = table.points.id();
+        match self.store.table(table.name().as_str())?.id() == id {
+            true => Ok(()),
+            false => Err(StoreError::TableDropped(id).into()),
         }
     }
 

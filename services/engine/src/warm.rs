@@ -1,7 +1,8 @@
 //! Reading ahead after a start: the order of names, and when each timeline was first and last seen.
 //!
-//! The values of a tag are sorted when they are first listed, which somebody would wait for. Spans live in memory beside the latest values. After a start they are found again when somebody asks, which
-//! costs a seek for each timeline of a page; this sweep, timelines in key order, costs a tenth of that.
+//! The values of a tag are sorted when they are first listed, which somebody would wait for. Spans live in memory beside
+//! the latest values. After a start they are found again when somebody asks, which costs a seek for each timeline of a
+//! page; this sweep, timelines in key order, costs a tenth of that.
 
 use std::sync::{Arc, Weak};
 
@@ -22,7 +23,7 @@ impl Engine {
     pub fn warm(engine: &Weak<Self>) {
         let tables = engine.upgrade().map(|engine| engine.tables()).unwrap_or_default();
         for table in tables {
-            table.catalog.reader().sort_names();
+            table.catalog.sort_names();
             if let Err(error) = warm_table(engine, &table) {
                 tracing::debug!(%error, table = %table.name(), "reading ahead ended early");
                 return;

@@ -189,10 +189,7 @@ impl Watcher {
     /// [`EngineError::WatchLost`] where what followed the cursor is not kept any more; that of a dropped table.
     pub fn step(&mut self, engine: &Engine) -> Result<Vec<WatchPart>> {
         let table = &self.table.clone();
-        let current = engine.store.table(table.name().as_str())?;
-        if current.id() != table.points.id() {
-            return Err(StoreError::TableDropped(table.points.id()).into());
-        }
+        engine.check_exists(table)?;
         let mut parts = Vec::new();
         while !self.tell_edits(engine, table, &mut parts)? {
             if parts.len() >= STEP_PARTS_MAX {
@@ -313,13 +310,14 @@ impl Watcher {
             if parts.len() >= STEP_PARTS_MAX && self.cursor.rows > 0 {
                 return false;
             }
-            let is_gone: Vec<bool> = {
+            let wanted = self.wanted(table, ids);
+            // Looked at afterwards: what goes in between is told rather than lost.
+            let timelines: Vec<TimelineId> = {
                 let reader = table.catalog.reader();
-                ids.iter().map(|id| reader.by_id(*id).is_none()).collect()
+                let pairs = wanted.into_iter().zip(ids);
+                let told = pairs.filter(|(ordinal, id)| ordinal.is_some() || reader.by_id(**id).is_none());
+                told.map(|(_, id)| *id).collect()
             };
-            let wanted = self.wanted(table, ids).into_iter().zip(is_gone).zip(ids);
-            let wanted = wanted.filter(|((ordinal, is_gone), _)| *is_gone || ordinal.is_some());
-            let timelines: Vec<TimelineId> = wanted.map(|(_, id)| *id).collect();
             self.cursor.rows += ids.len() as u64;
             if !timelines.is_empty() {
                 parts.push(WatchPart {

@@ -20,6 +20,8 @@ use crate::settings::HttpSettings;
 
 /// Changes of tables and attributes, and jobs, that run at once: rare, and each may take long.
 const CHANGES_IN_FLIGHT_MAX: usize = 8;
+/// Errands that run at once: each may take minutes, and they wait for each other's writes anyway.
+const ERRANDS_IN_FLIGHT_MAX: usize = 4;
 
 /// Requests that wait for the end of jobs at once, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
@@ -62,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) news: watch::Sender<()>,
     /// Turns of changes of tables and attributes, and of jobs.
     pub(crate) changes: Turns,
+    /// Turns of errands, apart from the changes that steer them.
+    pub(crate) errands: Turns,
     /// Held while a table is altered: the changes of a request begin from the table as it is.
     pub(crate) altering: Mutex<()>,
     draining: AtomicBool,
@@ -106,6 +110,7 @@ impl App {
             watch_steps: Semaphore::new(WATCH_STEPS_IN_FLIGHT_MAX),
             news,
             changes: turns("changes", CHANGES_IN_FLIGHT_MAX),
+            errands: turns("changes of many timelines", ERRANDS_IN_FLIGHT_MAX),
             altering: Mutex::default(),
             running: RunningQueries::default(),
             draining: AtomicBool::new(false),

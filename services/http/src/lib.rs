@@ -29,6 +29,7 @@ mod condition;
 mod connection;
 mod context;
 mod database;
+mod errand;
 mod extract;
 mod failure;
 mod ingest;

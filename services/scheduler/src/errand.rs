@@ -121,6 +121,16 @@ impl Errand {
         *self.begun.wish.lock() == Wish::GoOn
     }
 
+    /// How it ends before its end: what came of it so far, and why; `is_stopping` where the process is about to end.
+    pub fn cut_short(&self, came: &str, is_stopping: bool) -> Ending {
+        let wish = *self.begun.wish.lock();
+        Ending::Cancelled(match wish {
+            Wish::Cancel => format!("cancelled: {came}; that stays"),
+            Wish::GoOn if !is_stopping => format!("its client left: {came}; that stays"),
+            _ => format!("the service stopped: {came}; sent again, it does what is left"),
+        })
+    }
+
     /// Writes down what came of it.
     pub fn end(mut self, ending: Ending) {
         self.finish(ending);

@@ -103,7 +103,7 @@ impl Journal {
             job.state = JobState::Cancelled;
             job.finished = job.started;
             let rest = match job.kind {
-                Chore::Attributes => "sent again, it changes what is left",
+                Chore::Attributes => "sent again, it does what is left",
                 _ => "the same work is planned again",
             };
             job.outcome = Some(format!("interrupted by the end of the process; {rest}"));

@@ -55,8 +55,8 @@ pub enum SchedulerError {
     NotPaused(u64),
     /// The job is done by a request, and only ends.
     #[error(
-        "job {0} changes attributes and cannot be paused; cancel it, and send the change again later: it changes what is \
-         left then"
+        "job {0} is done by the request that began it and cannot be paused; cancel it, and send the request again later: \
+         it does what is left then"
     )]
     Errand(u64),
     /// No such table.
@@ -156,6 +156,9 @@ impl Scheduler {
     /// Lets a paused job, and the chore that was paused with it, go on.
     pub fn resume(&self, id: u64) -> Result<Job, SchedulerError> {
         let mut state = self.shared.state.lock();
+        if state.errand(id).is_some() {
+            return Err(SchedulerError::NotPaused(id));
+        }
         let entry = self.shared.live(&mut state, id)?;
         let shown = self.shared.find(&mut state, id);
         if shown.is_none_or(|job| job.state != JobState::Paused) {
@@ -181,8 +184,9 @@ impl Scheduler {
         job
     }
 
-    /// Ends a job. An errand stops between two steps, and what it has done stays. A running rewrite leaves everything as it was; what else runs ends by itself in a moment. The same
-    /// work is not begun again before its schedule comes, or before an hour has passed.
+    /// Ends a job. An errand stops between two steps, and what it has done stays. A running rewrite leaves everything as
+    /// it was; what else runs ends by itself in a moment. The same work is not begun again before its schedule comes, or
+    /// before an hour has passed.
     pub fn cancel(&self, id: u64) -> Result<Job, SchedulerError> {
         let mut state = self.shared.state.lock();
         if state.end_errand(id) {
@@ -302,9 +306,10 @@ impl Scheduler {
         {
             tracing::error!("the scheduler thread had panicked");
         }
+        let deadline = std::time::Instant::now() + ERRANDS_WAIT;
         let mut state = self.shared.state.lock();
         while !state.errands.is_empty() {
-            if self.shared.ended.wait_for(&mut state, ERRANDS_WAIT).timed_out() {
+            if self.shared.ended.wait_until(&mut state, deadline).timed_out() {
                 tracing::warn!("work of a request did not end in time");
                 return;
             }

@@ -12,14 +12,15 @@ use tideline_model::Timestamp;
 use tideline_openapi::attribute::AttributeValue;
 use tideline_openapi::bulk::{ChangeAttributes, ChangeProgress};
 use tideline_openapi::job::JobDetail;
-use tideline_scheduler::{Chore, Ending, Errand};
+use tideline_scheduler::{Chore, Ending, Errand, Job};
 use tideline_timeline_catalog::AttributeChanges;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::{App, blocking};
+use crate::app::App;
 use crate::condition::{to_attribute, to_selector};
 use crate::context::RequestId;
+use crate::errand::{self, Begun};
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::jobs::detail;
@@ -61,19 +62,16 @@ async fn change(
     let now = app.engine.clock().now();
     let changes = changes_of(set, remove, now)?;
     let selector = to_selector(expand_selector(&app, &table, timelines)?, now)?;
-    let turn = app.changes.take().await?;
+    let turn = app.errands.take().await?;
     let running = app.clone();
     let begin = move || begin(&running, &table, &selector);
     if !wait {
         let running = app.clone();
-        let work = blocking(begin).await?;
-        let job = work.errand.job();
-        tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+        let job = errand::send_off(turn, begin, move |work: Change| {
             // What came of it is the job's to tell.
-            work.perform(&running, &changes, &mut |_| true).map(drop)
+            let _told = work.perform(&running, &changes, &mut |_| true);
         });
-        return Ok((StatusCode::ACCEPTED, detail(job, id)).into_response());
+        return Ok((StatusCode::ACCEPTED, detail(job.await?, id)).into_response());
     }
     let id = String::from(id);
     stream::answer("application/x-ndjson", move |writer| {
@@ -119,6 +117,12 @@ fn changes_of(
     Ok(changes)
 }
 
+impl Begun for Change {
+    fn job(&self) -> Job {
+        self.errand.job()
+    }
+}
+
 /// A change that has begun.
 struct Change {
     table: Table,
@@ -155,11 +159,9 @@ impl Change {
             selected,
             errand,
         } = self;
-        let (mut is_watched, mut is_wanted) = (true, true);
         let mut step = |progress: &AttributesChanged| {
-            is_wanted = errand.step(progress.seen());
-            is_watched = watch(progress);
-            is_wanted && is_watched
+            let is_wanted = errand.step(progress.seen()) && !app.is_draining();
+            watch(progress) && is_wanted
         };
         let outcome = app
             .engine
@@ -176,11 +178,11 @@ impl Change {
             "{} changed, {} unchanged, {} gone, {} refused",
             progress.changed, progress.unchanged, progress.gone, progress.refused
         );
-        errand.end(match (is_done, is_wanted) {
-            (true, _) => Ending::Done(came),
-            (false, false) => Ending::Cancelled(format!("cancelled: {came}; that stays")),
-            (false, true) => Ending::Cancelled(format!("its client left: {came}; that stays")),
-        });
+        let ending = match is_done {
+            true => Ending::Done(came),
+            false => errand.cut_short(&came, app.is_draining()),
+        };
+        errand.end(ending);
         Ok((progress, is_done))
     }
 }

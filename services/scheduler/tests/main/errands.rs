@@ -53,15 +53,25 @@ fn it_is_cancelled_between_two_steps_and_cannot_be_paused() {
     let errand = begin(&scheduler);
     let id = errand.id();
     assert_eq!(scheduler.pause(id), Err(SchedulerError::Errand(id)));
-    assert_eq!(scheduler.resume(id), Err(SchedulerError::Errand(id)));
+    assert_eq!(scheduler.resume(id), Err(SchedulerError::NotPaused(id)));
     let other = begin(&scheduler);
     let shown = scheduler.cancel(id).expect("it runs");
     assert_eq!(shown.state, JobState::Running, "it ends at its next step");
     assert!(!errand.step(60));
     assert!(other.step(1), "others go on");
-    errand.end(Ending::Cancelled("60 changed".into()));
+    let ending = errand.cut_short("60 changed", false);
+    errand.end(ending);
     let cancelled = only(in_state(&scheduler, JobState::Cancelled));
     assert_eq!((cancelled.id, cancelled.done.timelines), (id, 60));
+    assert_eq!(
+        cancelled.outcome.as_deref(),
+        Some("cancelled: 60 changed; that stays")
+    );
+    let left = other.cut_short("1 changed", false);
+    assert_eq!(
+        left,
+        Ending::Cancelled("its client left: 1 changed; that stays".into())
+    );
     let ended = SchedulerError::Ended {
         id,
         state: JobState::Cancelled,
@@ -84,7 +94,7 @@ fn one_that_is_dropped_has_failed_and_one_that_a_crash_ends_was_interrupted() {
     let scheduler = work.scheduler();
     let interrupted = only(in_state(&scheduler, JobState::Cancelled));
     assert_eq!(interrupted.id, id);
-    let outcome = "interrupted by the end of the process; sent again, it changes what is left";
+    let outcome = "interrupted by the end of the process; sent again, it does what is left";
     assert_eq!(interrupted.outcome.as_deref(), Some(outcome));
     assert!(begin(&scheduler).id() > id, "ids are never used again");
 }
@@ -104,7 +114,14 @@ fn a_stop_ends_errands_and_waits_for_them() {
         Ok(JobState::Running)
     );
     assert!(!errand.step(2), "a stop stays");
-    errand.end(Ending::Cancelled("the process ends".into()));
+    let Ending::Cancelled(said) = errand.cut_short("2 changed", false) else {
+        panic!("it is cut short");
+    };
+    assert_eq!(
+        said,
+        "the service stopped: 2 changed; sent again, it does what is left"
+    );
+    errand.end(Ending::Cancelled(said));
     stop.join().expect("the stop returns");
     assert_eq!(
         scheduler.wait(1, Duration::ZERO).map(|job| job.state),
