@@ -49,7 +49,9 @@ pub struct Policy {
 /// Where and when points leave the cold tier for Parquet files on an object store. They answer queries as before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"target": "default", "after": "90d", "schedule": {"cron": "0 4 * * *", "time_zone": "UTC"}}))]
+#[schema(example = json!({
+    "target": "default", "after": "90d", "schedule": {"cron": "0 4 * * *", "time_zone": "UTC"}, "keep": "2555d"
+}))]
 pub struct ArchivePolicy {
     /// `default`, which is the target of the server's configuration, or an address: `s3://bucket/prefix`,
     /// `gs://bucket/prefix`, `az://container/prefix`, or `file:///directory` below the target of the configuration.
@@ -59,6 +61,10 @@ pub struct ArchivePolicy {
     /// When they do. Default `continuous`.
     #[serde(default = "continuous")]
     pub schedule: Schedule,
+    /// Age at which archived points are gone, hidden at once and their files removed some time later; above `after`, and at
+    /// most `retention`. `null` = as `retention` says.
+    #[serde(default)]
+    pub keep: Option<DurationText>,
 }
 
 fn continuous() -> Schedule {
@@ -234,10 +240,14 @@ fn archive(sent: Option<Value>) -> Result<Option<Option<ArchivePolicy>>, PolicyE
     nullable(sent, |value| {
         let read = ArchivePolicy::deserialize(value);
         let read = read.map_err(|error| error.to_string()).and_then(|archive| {
-            let is_age = archive.after.0 > 0;
-            is_age
-                .then_some(archive)
-                .ok_or_else(|| "after is not above zero".into())
+            let ages = [("after", Some(&archive.after)), ("keep", archive.keep.as_ref())];
+            let wrong = ages
+                .iter()
+                .find(|(_, age)| age.is_some_and(|DurationText(nanos)| *nanos <= 0));
+            match wrong {
+                Some((name, _)) => Err(format!("{name} is not above zero")),
+                None => Ok(archive),
+            }
         });
         read.map_err(|reason| PolicyError {
             member: "archive",
@@ -343,6 +353,7 @@ impl From<ArchivePolicy> for ModelArchivePolicy {
             target: archive.target,
             after: archive.after.0,
             schedule: archive.schedule.into(),
+            keep: archive.keep.map(|DurationText(nanos)| nanos),
         }
     }
 }
@@ -353,6 +364,7 @@ impl From<&ModelArchivePolicy> for ArchivePolicy {
             target: archive.target.clone(),
             after: DurationText(archive.after),
             schedule: Schedule::from(&archive.schedule),
+            keep: archive.keep.map(DurationText),
         }
     }
 }
@@ -426,7 +438,7 @@ mod tests {
             .applied_to(before.clone());
         assert_eq!(same, before);
         let json = r#"{"hot_ttl": null, "retention": "1d12h", "migrate": null, "expire": {"cron": "*/5 * * * *"},
-            "timelines_per_minute": 7, "archive": {"target": "default", "after": "60d"}, "cold_ttl": null}"#;
+            "timelines_per_minute": 7, "archive": {"target": "default", "after": "60d", "keep": "1000d"}, "cold_ttl": null}"#;
         let after = changes(json).expect("all are right").applied_to(before.clone());
         let expected = ModelPolicy {
             hot_ttl: None,
@@ -436,6 +448,7 @@ mod tests {
                 target: "default".into(),
                 after: 60 * NANOS_PER_DAY,
                 schedule: ModelSchedule::Continuous,
+                keep: Some(1_000 * NANOS_PER_DAY),
             }),
             migrate: ModelSchedule::Continuous,
             expire: ModelSchedule::Cron {
@@ -468,6 +481,11 @@ mod tests {
                 r#"{"archive": {"target": "default", "after": "0s"}}"#,
                 "archive",
                 "above zero",
+            ),
+            (
+                r#"{"archive": {"target": "default", "after": "1d", "keep": "0s"}}"#,
+                "archive",
+                "keep is not above zero",
             ),
             (r#"{"migrate": "nightly"}"#, "migrate", "\"continuous\""),
             (r#"{"expire": {"crom": "* * * * *"}}"#, "expire", "0 3 * * *"),

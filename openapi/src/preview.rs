@@ -31,6 +31,7 @@ pub struct PreviewPolicy {
         "bytes": 77_760_000, "begins": "2026-11-20T12:00:00Z",
         "first_windows": [{"start": "2026-11-05T00:00:00Z", "end": "2026-11-06T00:00:00Z"}]
     },
+    "archive": null,
     "hide": {
         "windows": 2, "segments": 2, "timelines": 36_000, "points": 1_080_000, "values": 10_800_000, "bytes": 6_480_000
     },
@@ -50,6 +51,9 @@ pub struct PolicyPreview {
     pub policy: Policy,
     /// What moves from the hot to the cold tier.
     pub migrate: PlannedMove,
+    /// What leaves the cold tier for files: `null` where the policy has no archive. What has to become cold for it is in
+    /// `migrate` too.
+    pub archive: Option<PlannedMove>,
     /// What is hidden at once, and for as long as the policy stays. Where a window is cut, its part is estimated as if
     /// its points were spread evenly.
     pub hide: Amount,

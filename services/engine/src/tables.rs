@@ -289,6 +289,20 @@ fn check_policy(policy: &Policy) -> Result<()> {
         if policy.hot_ttl.is_none_or(|hot| archive.after <= hot) {
             return refuse("archive.after is longer than hot_ttl: points come from the cold tier".into());
         }
+        for (field, age) in [("retention", policy.retention), ("archive.keep", archive.keep)] {
+            if age.is_some_and(|age| age <= archive.after) {
+                return refuse(format!(
+                    "{field} is longer than archive.after: nothing would ever be archived"
+                ));
+            }
+        }
+        if archive
+            .keep
+            .zip(policy.retention)
+            .is_some_and(|(keep, retention)| keep > retention)
+        {
+            return refuse("archive.keep is at most retention: points are gone by then".into());
+        }
     }
     match (policy.hot_ttl, policy.cold_ttl) {
         (None, Some(_)) => {

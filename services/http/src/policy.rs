@@ -81,7 +81,39 @@ fn check_archive(policy: &Policy, archive: &ArchivePolicy) -> std::result::Resul
         }
         Some(_) => {}
     }
+    check_kept(policy, archive)?;
     check_schedule("archive", &archive.schedule)
+}
+
+/// Refuses ages at which archived points would be gone before there are any.
+fn check_kept(policy: &Policy, archive: &ArchivePolicy) -> std::result::Result<(), PolicyError> {
+    let after = archive.after;
+    let too_short = |member, name: &str, age: i64| {
+        Err(PolicyError {
+            member,
+            reason: format!(
+                "{name}{} is not above archive.after, which is {}: points would be gone before they are archived; write \
+                 more, such as {:?}, or null for ever",
+                format_duration(age),
+                format_duration(after),
+                format_duration(after.saturating_mul(4))
+            ),
+        })
+    };
+    match (archive.keep, policy.retention) {
+        (Some(keep), _) if keep <= after => too_short("archive", "keep, ", keep),
+        (_, Some(retention)) if retention <= after => too_short("retention", "", retention),
+        (Some(keep), Some(retention)) if keep > retention => Err(PolicyError {
+            member: "archive",
+            reason: format!(
+                "keep, {}, is above retention, which is {}: points are gone by then, the archived ones too; write no more \
+                 than that, or null for as long",
+                format_duration(keep),
+                format_duration(retention)
+            ),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn check_schedule(member: &'static str, schedule: &Schedule) -> std::result::Result<(), PolicyError> {
@@ -152,6 +184,21 @@ mod tests {
                 "\"0 3 * * *\"",
             ),
             (r#"{"expire": {"cron": "0 0 30 2 *"}}"#, "expire", "never comes"),
+            (
+                r#"{"archive": {"target": "default", "after": "90d"}, "retention": "90d"}"#,
+                "retention",
+                "90d is not above archive.after, which is 90d",
+            ),
+            (
+                r#"{"archive": {"target": "default", "after": "90d", "keep": "30d"}}"#,
+                "archive",
+                "keep, 30d is not above archive.after",
+            ),
+            (
+                r#"{"archive": {"target": "default", "after": "90d", "keep": "400d"}, "retention": "365d"}"#,
+                "archive",
+                "keep, 400d, is above retention, which is 365d",
+            ),
             (
                 r#"{"expire": {"cron": "0 3 * * *", "time_zone": "Europe/Berlim"}}"#,
                 "expire",

@@ -138,6 +138,9 @@ pub struct ArchivePolicy {
     /// When they do.
     #[serde(default)]
     pub schedule: Schedule,
+    /// Age at which archived points are gone, and with them all of that age; above `after`. `None` = as `retention` says.
+    #[serde(default)]
+    pub keep: Option<i64>,
 }
 
 /// The life of a table's points. Ages in nanoseconds, counted back from now; `None` = for ever or without limit.
@@ -183,8 +186,11 @@ impl Default for Policy {
 impl Policy {
     /// The age beyond which no point is visible, in whatever tier it lies.
     pub fn visible_age(&self) -> Option<i64> {
-        let cold_ttl = self.cold_ttl.filter(|_| self.archive.is_none());
-        [cold_ttl, self.retention].into_iter().flatten().min()
+        let end = match &self.archive {
+            Some(archive) => archive.keep,
+            None => self.cold_ttl,
+        };
+        [end, self.retention].into_iter().flatten().min()
     }
 }
 

@@ -77,6 +77,9 @@ pub struct Segment {
     /// Its files: of a segment of the archive tier, whose chunks are only places of rows in them.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "files")]
     pub archive: Option<Arc<ArchiveCopy>>,
+    /// When those were written, trusted nanoseconds since the epoch. Absent of files of earlier builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<i64>,
 }
 
 /// The place of a write among all writes of a table: the higher one wins.
@@ -187,15 +190,17 @@ impl Segment {
             deletes_applied,
             largest_sources,
             archive: None,
+            archived: None,
         }
     }
 
-    /// The same, of the archive tier with its points in files.
+    /// The same, of the archive tier with its points in files that were written at `now`.
     #[must_use]
-    pub fn archived(self, files: ArchiveCopy) -> Self {
+    pub fn in_files(self, files: ArchiveCopy, now: i64) -> Self {
         Self {
             tier: Tier::Archive,
             archive: Some(Arc::new(files)),
+            archived: Some(now),
             ..self
         }
     }

@@ -143,7 +143,10 @@ fn list(ListArguments { connection }: &ListArguments) -> Result<()> {
             output::member(table, "created"),
             output::member(table, "durability"),
             age("hot_ttl"),
-            age("retention"),
+            match &policy["archive"]["keep"] {
+                Value::String(keep) => keep.clone(),
+                _ => age("retention"),
+            },
             tags.join(" "),
         ]);
     }
@@ -301,10 +304,14 @@ fn previewed(preview: &Value) -> String {
     let mut grid = Grid::new(["what", "windows", "segments", "points", "bytes", "begins"]);
     for (name, what) in [
         ("migrate", "moves to cold"),
+        ("archive", "moves to files"),
         ("hide", "is hidden at once"),
         ("free", "is freed"),
     ] {
         let amount = &preview[name];
+        if amount.is_null() {
+            continue;
+        }
         grid.row(vec![
             what.into(),
             number(&amount["windows"]),

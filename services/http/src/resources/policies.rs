@@ -23,7 +23,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Preview a policy
 ///
-/// What the policy of a table would move, hide and free if it held from now on: as it is, or with changes. Nothing is
+/// What the policy of a table would move, archive, hide and free if it held from now on: as it is, or with changes. Nothing is
 /// done.
 #[utoipa::path(
     post, path = "/v1/policies/preview", tag = "jobs",
@@ -57,6 +57,9 @@ fn view(preview: Preview, id: RequestId) -> PolicyPreview {
         now: instant(preview.now),
         policy: policy::Policy::from(&preview.policy),
         migrate: planned(preview.migrates, preview.migrates_at, preview.migrating),
+        archive: preview
+            .archives
+            .map(|archives| planned(archives.amount, archives.at, archives.windows)),
         hide: amount(preview.hides),
         free: planned(preview.drops, preview.drops_at, preview.dropping),
         visible_from: preview.visible_from.map(instant),

@@ -1,19 +1,26 @@
 //! Archive: the cold segments of a window become files once the whole window is old enough.
 //!
-//! What was archived of the same time before goes along: late points lie beside it as cold segments until then, and become
-//! part of the next files.
+//! What was archived of the same time before goes along, since files are never added to. So that a trickle of late points
+//! does not have a window written again and again, late ones lie beside it as cold segments until they are a good part of
+//! it, or until a while has passed since it was written.
 
-use tideline_model::time::NANOS_PER_DAY;
+use tideline_model::time::{NANOS_PER_DAY, format_duration};
 use tideline_model::{Tier, TimeRange};
 use tideline_series_store::window::Window;
 
 use super::facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
-use super::moves::Move;
+use super::moves::{Move, Moving, Waits};
+use super::writes::Inputs;
 use super::{Planned, Taken, Urgency, writes};
 use crate::chore::Chore;
 
 /// Between two looks for files that nothing names, nanoseconds: they are left alone for a day anyway.
 const SWEEP_EVERY: i64 = NANOS_PER_DAY;
+/// Late points are put into files at once where they are at least this part of what lies there: then all is written again
+/// at most so often while it doubles.
+pub const LATE_PARTS: u64 = 8;
+/// Fewer late points have a window written again at most this often, nanoseconds.
+pub const LATE_EVERY: i64 = 7 * NANOS_PER_DAY;
 
 pub(super) fn plan(
     facts: &Facts,
@@ -25,41 +32,84 @@ pub(super) fn plan(
     let Some(policy) = &table.policy.archive else {
         return;
     };
-    let groups = old_enough(facts, table, taken);
-    if groups.is_empty() {
-        return;
-    }
+    let moving = moving(facts, table, taken);
     let moved = Move {
         chore: Chore::Archive,
         tier: Tier::Archive,
         age: policy.after,
         name: "segments",
     };
-    let is_new = |run: &writes::Inputs<'_>| run.segments.iter().any(|segment| segment.tier == Tier::Cold);
-    let of_window = |(window, segments)| {
+    moved.plan(facts, table, past, moving.into_iter(), (taken, planned));
+}
+
+/// Everything that is to become files, oldest window first.
+fn moving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Moving<'a>> {
+    let mut moving = Vec::new();
+    for (window, segments) in old_enough(facts, table, taken) {
         let runs = writes::runs(segments, &table.segments).into_iter();
-        (window, runs.filter(is_new).collect())
+        let is_new = |run: &Inputs<'_>| run.segments.iter().any(|segment| segment.tier == Tier::Cold);
+        moving.extend(runs.filter(is_new).map(|inputs| Moving {
+            waits: waits(&inputs, facts.now()),
+            window,
+            inputs,
+        }));
+    }
+    moving
+}
+
+/// Few late points wait for more of them.
+fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
+    let of = |tier: Tier| inputs.segments.iter().filter(move |segment| segment.tier == tier);
+    let points = |tier: Tier| of(tier).map(|segment| segment.points).sum::<u64>();
+    let (late, there) = (points(Tier::Cold), points(Tier::Archive));
+    if late.saturating_mul(LATE_PARTS) >= there {
+        return None;
+    }
+    // An instant of the future is one of a clock that went back: it says nothing.
+    let written = of(Tier::Archive).filter_map(|segment| segment.archived.filter(|at| *at <= now));
+    let until = written.max()?.saturating_add(LATE_EVERY);
+    (until > now).then(|| Waits {
+        until,
+        why: format!(
+            "{late} late points wait beside {there} archived ones until they are one in {LATE_PARTS}, or {} after those \
+             were written",
+            format_duration(LATE_EVERY)
+        ),
+    })
+}
+
+/// What leaves the tiers before the archive by its policy, hot segments that are old enough for both moves included.
+pub(super) fn leaving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<&'a SegmentFacts> {
+    let moving = moving(facts, table, taken);
+    let moving = moving.into_iter().filter(|moving| moving.waits.is_none());
+    let cold = moving
+        .flat_map(|moving| moving.inputs.segments)
+        .filter(|segment| segment.tier == Tier::Cold);
+    let before = before(facts, table).unwrap_or(i64::MIN);
+    let is_old = |segment: &&SegmentFacts| {
+        segment.tier == Tier::Hot
+            && !taken.holds(segment)
+            && segment.cold_window().range(facts.window_nanos).end <= before
     };
-    moved.plan(
-        facts,
-        table,
-        past,
-        groups.into_iter().map(of_window),
-        (taken, planned),
-    );
+    cold.chain(table.segments.iter().filter(is_old)).collect()
+}
+
+/// Windows that end by this instant are old enough.
+fn before(facts: &Facts, table: &TableFacts) -> Option<i64> {
+    let policy = table.policy.archive.as_ref()?;
+    Some(facts.now().saturating_sub(policy.after))
 }
 
 /// The cold segments of windows that are older than the policy says, with what is archived of the same time; oldest
 /// window first.
-pub(super) fn old_enough<'a>(
+fn old_enough<'a>(
     facts: &Facts,
     table: &'a TableFacts,
     taken: &Taken,
 ) -> Vec<(Window, Vec<&'a SegmentFacts>)> {
-    let Some(policy) = &table.policy.archive else {
+    let Some(before) = before(facts, table) else {
         return Vec::new();
     };
-    let before = facts.now().saturating_sub(policy.after);
     let span = |window: Window| window.range(facts.window_nanos);
     let is_old = |segment: &SegmentFacts| match segment.tier {
         Tier::Hot => false,

@@ -66,6 +66,8 @@ pub struct SegmentFacts {
     pub bytes: u64,
     /// The writes in it.
     pub written: WriteSpan,
+    /// When its files were written, trusted nanoseconds since the epoch; `None` = it has none, or nobody knows.
+    pub archived: Option<i64>,
     /// Whether it may hold deleted points.
     pub has_deletes: bool,
     /// Whether somebody is rewriting it.

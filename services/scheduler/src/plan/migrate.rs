@@ -8,7 +8,7 @@ use tideline_model::Tier;
 use tideline_series_store::window::Window;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
-use super::moves::Move;
+use super::moves::{Move, Moving};
 use super::{Planned, Taken, writes};
 use crate::chore::Chore;
 
@@ -30,14 +30,15 @@ pub(super) fn plan(
         age,
         name: "hot segments",
     };
-    let of_window = |(window, segments)| (window, writes::runs(segments, &table.segments));
-    moved.plan(
-        facts,
-        table,
-        past,
-        groups.into_iter().map(of_window),
-        (taken, planned),
-    );
+    let moving = groups.into_iter().flat_map(|(window, segments)| {
+        let runs = writes::runs(segments, &table.segments);
+        runs.into_iter().map(move |inputs| Moving {
+            window,
+            inputs,
+            waits: None,
+        })
+    });
+    moved.plan(facts, table, past, moving, (taken, planned));
 }
 
 /// The hot segments of each cold window that is older than `hot_ttl`, oldest window first.

@@ -170,6 +170,8 @@ pub(crate) fn begins(
     let since = [served, Some(table.created), Some(table.policy_changed)];
     // A clock that went back leaves instants of the future behind: they say nothing.
     let since = since.into_iter().flatten().filter(|at| *at <= now).max();
+    // What is ready later waits for the first instant after that.
+    let since = since.max((ready > now).then(|| ready.saturating_sub(1)));
     timetable
         .next_after(since.unwrap_or(i64::MIN))
         .map(|next| next.max(ready))

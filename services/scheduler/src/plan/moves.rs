@@ -23,6 +23,21 @@ pub(super) struct Move {
     pub(super) name: &'static str,
 }
 
+/// Segments that go together.
+pub(super) struct Moving<'a> {
+    pub(super) window: Window,
+    pub(super) inputs: Inputs<'a>,
+    pub(super) waits: Option<Waits>,
+}
+
+/// Why something that is old enough does not move yet.
+pub(super) struct Waits {
+    /// Trusted nanoseconds since the epoch.
+    pub(super) until: i64,
+    /// For people.
+    pub(super) why: String,
+}
+
 impl Move {
     /// Plans the moves of windows, each in as many as the order of writes asks for.
     pub(super) fn plan<'a>(
@@ -30,30 +45,34 @@ impl Move {
         facts: &Facts,
         table: &TableFacts,
         past: &Past,
-        windows: impl Iterator<Item = (Window, Vec<Inputs<'a>>)>,
+        moving: impl Iterator<Item = Moving<'a>>,
         (taken, planned): (&mut Taken, &mut Vec<Planned>),
     ) {
-        let at = begins(facts, table, past, self.chore, facts.now());
-        let is_soon = at.is_some_and(|at| at <= facts.now().saturating_add(SOON));
         let age = format_duration(self.age);
-        for (window, runs) in windows {
-            for run in runs {
-                let work = Planned {
-                    tier: self.tier,
-                    reason: format!(
-                        "{} {} lie in a window that ended more than {age} ago",
-                        run.segments.len(),
-                        self.name
-                    ),
-                    at,
-                    urgency: Urgency::Moves,
-                    ..work(self.chore, table, &run.segments, window, facts.window_nanos)
-                };
-                if is_soon {
-                    taken.take(&work);
-                }
-                planned.push(work);
+        for Moving {
+            window,
+            inputs,
+            waits,
+        } in moving
+        {
+            let ready = waits.as_ref().map_or(facts.now(), |waits| waits.until);
+            let at = begins(facts, table, past, self.chore, ready);
+            let why = waits.map_or_else(String::new, |waits| format!("; {}", waits.why));
+            let work = Planned {
+                tier: self.tier,
+                reason: format!(
+                    "{} {} lie in a window that ended more than {age} ago{why}",
+                    inputs.segments.len(),
+                    self.name
+                ),
+                at,
+                urgency: Urgency::Moves,
+                ..work(self.chore, table, &inputs.segments, window, facts.window_nanos)
+            };
+            if at.is_some_and(|at| at <= facts.now().saturating_add(SOON)) {
+                taken.take(&work);
             }
+            planned.push(work);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! What a policy would do now, without doing it.
 
-use tideline_model::{Policy, TimeRange};
+use tideline_model::{Policy, Tier, TimeRange};
+use tideline_series_store::window::Window;
 
 use super::expire::{freed_before, paused};
 use super::facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
-use super::{PlanSettings, Taken, begins, migrate};
+use super::{PlanSettings, Taken, archive, begins, migrate};
 use crate::chore::Chore;
 
 /// What a policy would move, hide and free, seen from now.
@@ -23,6 +24,8 @@ pub struct Preview {
     pub migrating: Vec<TimeRange>,
     /// When that begins; `None` = never, by this policy.
     pub migrates_at: Option<i64>,
+    /// What moves into files; `None` = the policy has no archive.
+    pub archives: Option<Archives>,
     /// The first instant that is visible; `None` = everything is.
     pub visible_from: Option<i64>,
     /// What is hidden at once and for as long as the policy stays.
@@ -36,6 +39,17 @@ pub struct Preview {
     pub drops_at: Option<i64>,
     /// Why nothing expires just now, where that is so.
     pub expiry_paused: Option<String>,
+}
+
+/// What a policy would archive.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Archives {
+    /// How much leaves the cold tier, with what has to become cold for it. Late points that wait are not counted.
+    pub amount: Amount,
+    /// The windows, oldest first; at most [`WINDOWS_MAX`].
+    pub windows: Vec<TimeRange>,
+    /// When that begins; `None` = there is nothing, or never by this policy.
+    pub at: Option<i64>,
 }
 
 /// Most windows that a preview names; its amounts are about all of them.
@@ -67,6 +81,7 @@ pub fn preview(
         .iter()
         .filter(|segment| !table.is_visible(segment, now))
         .collect();
+    let migrates_at = ready.and_then(|ready| begins(facts, &table, past, Chore::Migrate, ready));
     let segments_moving = moving.iter().flat_map(|(_, segments)| segments.iter().copied());
     Preview {
         now,
@@ -76,15 +91,31 @@ pub fn preview(
             .map(|(window, _)| window.range(facts.window_nanos))
             .take(WINDOWS_MAX)
             .collect(),
-        migrates_at: ready.and_then(|ready| begins(facts, &table, past, Chore::Migrate, ready)),
+        migrates_at,
+        archives: archives(facts, &table, past, migrates_at),
         visible_from: (visible_from > i64::MIN).then_some(visible_from),
         hides: hides(hidden, visible_from),
         drops: Amount::of(dropped.iter().copied()),
-        dropping: windows(facts, &dropped),
+        dropping: windows(facts, &dropped, |segment| segment.window),
         drops_at: drops_at(facts, &table, &dropped, past, settings),
         expiry_paused: paused(facts, settings),
         policy: table.policy,
     }
+}
+
+/// What moves into files: cold windows, and hot ones that are old enough for both moves.
+fn archives(facts: &Facts, table: &TableFacts, past: &Past, migrates_at: Option<i64>) -> Option<Archives> {
+    table.policy.archive.as_ref()?;
+    let moving = archive::leaving(facts, table, &Taken::new(facts, [table]));
+    let is_cold = moving.iter().any(|segment| segment.tier == Tier::Cold);
+    let ready = if is_cold { Some(facts.now()) } else { migrates_at };
+    Some(Archives {
+        at: ready
+            .filter(|_| !moving.is_empty())
+            .and_then(|ready| begins(facts, table, past, Chore::Archive, ready)),
+        windows: windows(facts, &moving, SegmentFacts::cold_window),
+        amount: Amount::of(moving),
+    })
 }
 
 /// The hidden part of segments.
@@ -103,10 +134,14 @@ fn hides<'a>(segments: impl Iterator<Item = &'a SegmentFacts>, visible_from: i64
     Amount::of(segments.map(part).collect::<Vec<_>>().iter())
 }
 
-fn windows(facts: &Facts, segments: &[&SegmentFacts]) -> Vec<TimeRange> {
+fn windows(
+    facts: &Facts,
+    segments: &[&SegmentFacts],
+    window: impl Fn(&SegmentFacts) -> Window,
+) -> Vec<TimeRange> {
     let mut windows: Vec<_> = segments
         .iter()
-        .map(|segment| segment.window.range(facts.window_nanos))
+        .map(|segment| window(segment).range(facts.window_nanos))
         .collect();
     windows.sort_unstable_by_key(|window| (window.start, window.end));
     windows.dedup();

@@ -30,6 +30,7 @@ impl From<&TableSurvey> for TableFacts {
             values: segment.segment.values,
             bytes: segment.segment.bytes,
             written: segment.segment.written,
+            archived: segment.segment.archived,
             has_deletes: segment.has_deletes,
             is_moving: segment.is_moving,
         });

@@ -268,6 +268,7 @@ pub(crate) fn day(id: u64, tier: Tier, days: i64) -> SegmentFacts {
         values: SEGMENT_BYTES,
         bytes: SEGMENT_BYTES,
         written: WriteSpan::of(rank),
+        archived: None,
         has_deletes: false,
         is_moving: false,
     }

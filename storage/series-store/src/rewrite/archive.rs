@@ -149,7 +149,10 @@ impl Shared {
             });
             Ok(self.backend.load(segment.reference(), bucket, &mut rows)?)
         })?;
-        Ok((Some(segment.archived(files)), cost))
+        Ok((
+            Some(segment.in_files(files, self.trusted_now().now.nanos())),
+            cost,
+        ))
     }
 
     fn archive(&self, inputs: &[Arc<Segment>]) -> Result<&Arc<Archive>> {

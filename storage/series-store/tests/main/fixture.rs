@@ -102,6 +102,7 @@ pub(crate) fn archived_table() -> TableSpec {
         target: TARGET.into(),
         after: 1,
         schedule: Schedule::Continuous,
+        keep: None,
     });
     spec
 }

@@ -4,7 +4,7 @@ use tideline_model::{ArchivePolicy, Policy, Schedule, Tier};
 
 use super::{DAY, SETTINGS, START, facts, segment, table, window};
 use crate::chore::Chore;
-use crate::plan::{Facts, Past, Planned, SegmentFacts, plan};
+use crate::plan::{Facts, Past, Planned, SegmentFacts, plan, preview};
 
 fn policy(schedule: Schedule) -> Policy {
     Policy {
@@ -12,6 +12,7 @@ fn policy(schedule: Schedule) -> Policy {
             target: "default".into(),
             after: 30 * DAY,
             schedule,
+            keep: None,
         }),
         ..Policy::default()
     }
@@ -57,11 +58,35 @@ fn a_cold_day_is_archived_when_all_of_it_is_old_enough() {
 fn late_points_go_into_the_next_files_with_what_is_there() {
     let old = segment(1, Tier::Archive, window(3, 0), 1, 100);
     let later = segment(2, Tier::Archive, window(3, DAY), 2, 100);
-    let late = segment(3, Tier::Cold, window(3, 0), 3, 10);
+    let late = segment(3, Tier::Cold, window(3, 0), 3, 13);
     let facts = at(START + 90 * DAY, vec![old.clone(), later.clone(), late]);
     assert_eq!(inputs(&plans(Chore::Archive, &facts)), [[1, 3]]);
     // What is in files already stays there.
     assert_eq!(plans(Chore::Archive, &at(START + 90 * DAY, vec![old, later])), []);
+}
+
+#[test]
+fn few_late_points_wait_for_more_or_for_a_week() {
+    let now = START + 90 * DAY;
+    let plan_at = |now: i64, late: u64, archived: Option<i64>| {
+        let mut old = segment(1, Tier::Archive, window(3, 0), 1, 100);
+        old.archived = archived;
+        let late = segment(2, Tier::Cold, window(3, 0), 2, late);
+        let facts = at(now, vec![old, late]);
+        let planned = plans(Chore::Archive, &facts);
+        assert_eq!(inputs(&planned), [[1, 2]], "somebody may ask for it");
+        (planned[0].at, planned[0].is_due(now), planned[0].reason.clone())
+    };
+    let (at, is_due, reason) = plan_at(now, 12, Some(now - DAY));
+    assert_eq!((at, is_due), (Some(now + 6 * DAY), false));
+    assert!(
+        reason.contains("12 late points wait beside 100 archived ones"),
+        "{reason}"
+    );
+    assert!(plan_at(now, 13, Some(now - DAY)).1, "one in eight is enough");
+    assert!(plan_at(now, 1, Some(now - 7 * DAY)).1, "a week is enough");
+    assert!(plan_at(now, 1, None).1, "files of a store that did not say when");
+    assert!(plan_at(now, 1, Some(now + DAY)).1, "the clock went back");
 }
 
 #[test]
@@ -73,6 +98,60 @@ fn narrow_late_windows_lie_in_the_wide_one_that_was_archived() {
     let planned = plans(Chore::Archive, &facts);
     assert_eq!(inputs(&planned), [[1, 2]]);
     assert_eq!(planned[0].window, Some(wide.window));
+}
+
+#[test]
+fn a_preview_says_what_would_become_files_and_when() {
+    let mut hot = segment(4, Tier::Hot, window(3, 2 * DAY), 4, 1_000);
+    hot.window = window(0, 2 * DAY);
+    let days = vec![
+        segment(1, Tier::Cold, window(3, 0), 1, 100),
+        segment(2, Tier::Cold, window(3, DAY), 2, 10),
+        segment(3, Tier::Archive, window(3, 4 * DAY), 3, 100),
+        hot,
+        segment(5, Tier::Cold, window(3, 80 * DAY), 5, 1),
+    ];
+    let now = START + 90 * DAY;
+    let facts = facts(now, vec![table(Policy::default(), days)]);
+    let shown = |policy| preview(&facts, &facts.tables[0], policy, &Past::default(), &SETTINGS);
+    assert_eq!(shown(None).archives, None, "it has no archive");
+    let then = shown(Some(policy(Schedule::Continuous))).archives.expect("one");
+    assert_eq!(
+        (then.amount.segments, then.amount.points, then.at),
+        (3, 1_110, Some(now)),
+        "the hot day has to become cold first, and is young in no tier"
+    );
+    let day = |days: i64| window(3, days * DAY).range(super::BASE);
+    assert_eq!(then.windows, [day(0), day(1), day(2)]);
+    let yearly = Schedule::Cron {
+        expression: "0 0 1 1 *".into(),
+        time_zone: "UTC".into(),
+    };
+    let later = shown(Some(policy(yearly))).archives.expect("one");
+    assert_eq!((later.amount.segments, later.at > Some(now)), (3, true));
+    let mut longer = policy(Schedule::Continuous);
+    longer.archive.as_mut().expect("it has one").after = 365 * DAY;
+    let nothing = shown(Some(longer)).archives.expect("one");
+    assert_eq!((nothing.amount, nothing.at), (Default::default(), None));
+}
+
+#[test]
+fn what_is_kept_for_less_expires_everywhere() {
+    let mut facts = at(
+        START + 90 * DAY,
+        vec![
+            segment(1, Tier::Archive, window(3, 0), 1, 100),
+            segment(2, Tier::Cold, window(3, 28 * DAY), 2, 100),
+            segment(3, Tier::Archive, window(3, 29 * DAY), 3, 100),
+        ],
+    );
+    assert_eq!(plans(Chore::Expire, &facts), []);
+    let policy = &mut facts.tables[0].policy;
+    policy.archive.as_mut().expect("it has one").keep = Some(60 * DAY);
+    // The day that hides is kept for another one.
+    assert_eq!(inputs(&plans(Chore::Expire, &facts)), [[1, 2]]);
+    facts.tables[0].policy.retention = Some(59 * DAY);
+    assert_eq!(inputs(&plans(Chore::Expire, &facts)), [[1, 2, 3]]);
 }
 
 #[test]

@@ -67,6 +67,7 @@ pub(super) fn segment(id: u64, tier: Tier, window: Window, sequence: u64, bytes:
         values: bytes,
         bytes,
         written: WriteSpan::of(WriteRank { sequence, seal: id }),
+        archived: None,
         has_deletes: false,
         is_moving: false,
     }
