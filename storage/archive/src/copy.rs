@@ -27,6 +27,9 @@ pub struct ArchiveFile {
     pub sha256: String,
     /// Where in it begins what readers need first: page indexes and footer.
     pub index_from: u64,
+    /// SHA-256 of its bytes from there on; empty in what earlier builds have described.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub index_sha256: String,
     /// Its rows.
     pub rows: u64,
     /// The first instant in it.
@@ -48,7 +51,8 @@ impl ArchiveCopy {
 
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum::<u64>() + self.timelines.bytes
+        let files = self.files.iter().chain([&self.timelines]);
+        files.fold(0, |sum, file| sum.saturating_add(file.bytes))
     }
 }
 

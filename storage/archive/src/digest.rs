@@ -7,7 +7,14 @@ use crate::error::{ArchiveError, Result};
 
 /// SHA-256 in hexadecimal.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    hex(digest(&SHA256, bytes).as_ref())
+    hex(&sha256(bytes))
+}
+
+/// SHA-256.
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut sum = [0; 32];
+    sum.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    sum
 }
 
 /// A number that no other database has: what its objects are told by from those of others.

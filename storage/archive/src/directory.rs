@@ -60,13 +60,8 @@ pub(crate) fn write_timelines(
         Buffer::maps(),
         Buffer::texts(),
     ]);
-    let notes = vec![
-        ("tideline.format".into(), crate::FORMAT.to_string()),
-        ("tideline.table".into(), place.table.to_string()),
-        ("tideline.segment".into(), place.segment.to_string()),
-    ];
     let schema = columns::root(leaves)?;
-    let mut file = FileWriter::new(directory, &schema, buffers, &[0, 1], &[], notes)?;
+    let mut file = FileWriter::new(directory, &schema, buffers, &[0, 1], &[], place.notes())?;
     for next in extents {
         let (id, extent) = next?;
         let who = people.identity(id);

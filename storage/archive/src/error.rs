@@ -104,6 +104,13 @@ impl ArchiveError {
     }
 }
 
+/// Runs a decoder that was written for sound files and may panic on others; in words what came of that.
+pub(crate) fn guarded<T>(decode: impl FnOnce() -> T) -> std::result::Result<T, String> {
+    // What it leaves half done is thrown away by every caller.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode))
+        .map_err(|_| "it cannot be decoded".to_owned())
+}
+
 /// Longest reason that is passed on.
 const REASON_MAX: usize = 300;
 

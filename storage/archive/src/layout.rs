@@ -7,6 +7,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tideline_model::time::NANOS_PER_DAY;
 use tideline_model::{SegmentId, TableName};
 
+use crate::file::columns::NOTE_FORMAT;
+
 /// What a path may hold as it is.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 /// Longest encoded measurement in a path: names of files end at 255 bytes, and so do some stores' patience.
@@ -25,6 +27,17 @@ pub struct SegmentPlace {
     pub segment: SegmentId,
     /// The target, as the table's policy names it.
     pub target: String,
+}
+
+impl SegmentPlace {
+    /// The notes that every file of the segment has.
+    pub(crate) fn notes(&self) -> Vec<(String, String)> {
+        vec![
+            (NOTE_FORMAT.into(), crate::FORMAT.to_string()),
+            ("tideline.table".into(), self.table.to_string()),
+            ("tideline.segment".into(), self.segment.to_string()),
+        ]
+    }
 }
 
 /// A day: days since 1970-01-01, negative before it.

@@ -46,7 +46,7 @@ pub use extent::Extent;
 pub use file::columns::{Shape, ShapeField};
 pub use known::{Fields, People};
 pub use layout::SegmentPlace;
-pub use read::{FieldNames, SegmentReader};
+pub use read::{FieldNames, ReadMemory, SegmentReader};
 pub use spool::Extents;
 pub use target::{CheckStep, Listed, Target, TargetCheck, TargetOptions, TargetTraffic};
 pub use write::{ArchiveWriter, WrittenSegment};

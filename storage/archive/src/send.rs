@@ -20,10 +20,13 @@ pub(crate) fn send(
     let content = std::fs::read(file.file.path()).map_err(ArchiveError::local("reading"))?;
     let content = Bytes::from(content);
     let sha256 = sha256_hex(&content);
+    let index_from = file.index_from();
+    let index = content.get(index_from as usize..).unwrap_or_default();
     let sent = ArchiveFile {
         key: name(&sha256),
         bytes: content.len() as u64,
-        index_from: file.index_from(),
+        index_from,
+        index_sha256: sha256_hex(index),
         rows: file.rows,
         sha256,
         first,

@@ -288,7 +288,7 @@ impl<'a> ArchiveWriter<'a> {
         shape: &Shape,
         samples: impl Iterator<Item = &'r Run>,
     ) -> Result<u32> {
-        let mut notes = self.notes();
+        let mut notes = self.place.notes();
         notes.push(("tideline.measurement".into(), measurement.into()));
         notes.push(("tideline.day".into(), day.to_string()));
         let file = WideFile::new(&self.directory, shape, samples, notes)?;
@@ -301,14 +301,6 @@ impl<'a> ArchiveWriter<'a> {
         self.files.push(FileState::Open(Box::new(file), Box::new(about)));
         self.open += 1;
         Ok((self.files.len() - 1) as u32)
-    }
-
-    fn notes(&self) -> Vec<(String, String)> {
-        vec![
-            ("tideline.format".into(), crate::FORMAT.to_string()),
-            ("tideline.table".into(), self.place.table.to_string()),
-            ("tideline.segment".into(), self.place.segment.to_string()),
-        ]
     }
 
     /// Adds a run to the file of its measurement and day, or to the next one where that is full or lacks a column.
@@ -388,7 +380,7 @@ impl<'a> ArchiveWriter<'a> {
         keys.sort_unstable_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
         self.waiting_bytes = 0;
         for of_day in keys.chunk_by(|a, b| a.1 == b.1) {
-            let mut file = SharedFile::new(&self.directory, self.notes())?;
+            let mut file = SharedFile::new(&self.directory, self.place.notes())?;
             let number = self.files.len() as u32;
             let (mut first, mut last) = (i64::MAX, i64::MIN);
             let mut places = Vec::new();
@@ -429,6 +421,7 @@ impl<'a> ArchiveWriter<'a> {
             bytes: 0,
             sha256: String::new(),
             index_from: 0,
+            index_sha256: String::new(),
             rows: 0,
             first: 0,
             last: 0,

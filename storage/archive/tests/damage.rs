@@ -4,11 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tideline_archive::ArchiveCopy;
+use tideline_archive::{Archive, ArchiveCopy, ArchiveSettings, Extent};
 use tideline_model::ValueType;
 use tideline_model::time::NANOS_PER_SECOND;
 
-use crate::kit::{Known, Points, archive, floats, in_directory, write};
+use crate::kit::{Known, Points, archive, flat, floats, in_directory, read, write};
 
 #[test]
 fn a_file_that_is_cut_changed_or_gone_is_named() {
@@ -81,9 +81,9 @@ fn a_file_that_is_cut_changed_or_gone_is_named() {
 /// Reading all of a damaged file fails, or gives what was written: never anything else. A flipped bit in a page may go
 /// unnoticed by readers only where it changes nothing that is decoded.
 fn read_fails(
-    archive: &tideline_archive::Archive,
+    archive: &Archive,
     copy: &Arc<ArchiveCopy>,
-    extents: &[(tideline_model::TimelineId, tideline_archive::Extent)],
+    extents: &[(tideline_model::TimelineId, Extent)],
     known: &Known,
     is_gone: bool,
 ) {
@@ -93,4 +93,128 @@ fn read_fails(
         .map(|(_, extent)| reader.read(extent, &|name: &str| known.id_of(name)).map(drop));
     let outcome: Result<(), _> = read.collect();
     assert!(outcome.is_err() || !is_gone, "a file that is gone cannot be read");
+}
+
+/// Whatever the last part of a file says: it is refused, or as many points and values are read as were written; nothing
+/// panics.
+#[test]
+fn a_footer_that_was_changed_panics_nowhere() {
+    let mut known = Known::default();
+    let mut points = Points::new();
+    for number in 0..4 {
+        let measurement = if number == 3 { "rare" } else { "cpu" };
+        known.field(measurement, 1, "value", ValueType::Float);
+        let id = known.timeline(number, measurement, &[("host", "a")]);
+        points.insert(id, vec![floats(0, NANOS_PER_SECOND, 40, 1, |row| row as f64)]);
+    }
+    let directory = tempfile::tempdir().expect("made");
+    let target = in_directory(directory.path());
+    let open = |own_file_rows| {
+        Archive::open(ArchiveSettings {
+            own_file_rows,
+            ..ArchiveSettings::new(directory.path().join("temporary"))
+        })
+        .expect("it opens")
+    };
+    let (copy, extents) = write(&open(100), &target, &known, &points);
+    assert_eq!(copy.files.len(), 2);
+    // As described by a build that stored no checksum of footers; with one, no change gets that far.
+    let mut copy = (*copy).clone();
+    copy.files.iter_mut().for_each(|file| file.index_sha256.clear());
+    let copy = Arc::new(copy);
+    let files = PathBuf::from(target.strip_prefix("file://").expect("it begins so"));
+    for (number, file) in (0u32..).zip(&copy.files) {
+        let path = files.join(&file.key);
+        let whole = fs::read(&path).expect("it is there");
+        for at in (file.index_from as usize..whole.len()).step_by(5) {
+            for bits in [1, 0x40, 0xff] {
+                let mut changed = whole.clone();
+                changed[at] ^= bits;
+                fs::write(&path, &changed).expect("written");
+                let archive = open(100);
+                let mut reader = archive.reader(&copy, None, 0).expect("it opens");
+                for (id, extent) in extents.iter().filter(|(_, extent)| extent.file == number) {
+                    match reader.read(extent, &|name: &str| known.id_of(name)) {
+                        Ok(run) => assert_eq!(run.values(), points[id][0].values(), "{at} ^ {bits}"),
+                        Err(error) => assert!(!error.is_retryable(), "{at} ^ {bits}: {error}"),
+                    }
+                }
+            }
+        }
+        fs::write(&path, &whole).expect("written");
+    }
+}
+
+/// Numbers that no database has stored are refused before anything is read by them.
+#[test]
+fn places_that_cannot_be_are_refused() {
+    let mut known = Known::default();
+    known.field("cpu", 1, "value", ValueType::Float);
+    let id = known.timeline(1, "cpu", &[("host", "a")]);
+    let points = Points::from([(id, vec![floats(0, NANOS_PER_SECOND, 10, 1, |row| row as f64)])]);
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    let (copy, extents) = write(&archive, &in_directory(directory.path()), &known, &points);
+    let fails = |copy: ArchiveCopy, extent: Extent| {
+        let mut reader = archive.reader(&Arc::new(copy), None, 0).expect("it opens");
+        let outcome = reader.read(&extent, &|name: &str| known.id_of(name));
+        outcome.expect_err("it is refused").to_string()
+    };
+    let extent = extents[0].1;
+    fails(
+        (*copy).clone(),
+        Extent {
+            row: u64::MAX,
+            ..extent
+        },
+    );
+    fails((*copy).clone(), Extent { file: 9, ..extent });
+    let with = |change: &dyn Fn(&mut tideline_archive::ArchiveFile)| {
+        let mut copy = (*copy).clone();
+        change(&mut copy.files[0]);
+        // Another name, so that no footer is remembered for it.
+        copy.files[0].sha256 = "0".repeat(64);
+        copy
+    };
+    fails(with(&|file| file.index_from = u64::MAX), extent);
+    fails(with(&|file| file.index_from = 0), extent);
+    fails(with(&|file| file.shared = !file.shared), extent);
+    let huge = with(&|file| file.bytes = u64::MAX);
+    assert_eq!(huge.bytes(), u64::MAX);
+    fails(huge, extent);
+}
+
+/// A footer that the disk has lost a part of, or changed, is asked for again.
+#[test]
+fn a_footer_on_disk_is_taken_only_whole() {
+    let mut known = Known::default();
+    known.field("cpu", 1, "value", ValueType::Float);
+    let id = known.timeline(1, "cpu", &[("host", "a")]);
+    let points = Points::from([(id, vec![floats(0, NANOS_PER_SECOND, 10, 1, |row| row as f64)])]);
+    let directory = tempfile::tempdir().expect("made");
+    let target = in_directory(directory.path());
+    let (copy, extents) = write(&archive(directory.path()), &target, &known, &points);
+    let read_anew = || {
+        let archive = archive(directory.path());
+        let before = archive.target(&target).expect("known").traffic().gets;
+        let back = read(&archive, &copy, &extents, &known, 0);
+        assert_eq!(flat(&points[&id]), flat(&back[&id]));
+        archive.target(&target).expect("known").traffic().gets - before
+    };
+    let cold = read_anew();
+    let warm = read_anew();
+    assert_eq!(cold, warm + 1);
+    let kept: Vec<_> = fs::read_dir(directory.path().join("footers"))
+        .expect("there")
+        .map(|entry| entry.expect("there").path())
+        .collect();
+    assert_eq!(kept.len(), 1);
+    let whole = fs::read(&kept[0]).expect("there");
+    let mut changed = whole.clone();
+    let middle = whole.len() / 2;
+    changed[middle] ^= 1;
+    for damaged in [changed, whole[..middle].to_vec(), Vec::new()] {
+        fs::write(&kept[0], damaged).expect("written");
+        assert_eq!((read_anew(), read_anew()), (cold, warm));
+    }
 }

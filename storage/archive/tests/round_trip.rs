@@ -1,6 +1,9 @@
 //! What is written reads back bit for bit, whatever it is.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
+use tideline_archive::ReadMemory;
 use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 use tideline_model::{ColumnData, FieldId, TimelineId, ValueType};
@@ -281,5 +284,82 @@ fn one_timeline_of_a_day_is_a_handful_of_requests() {
             );
             assert!(bytes < 1 << 20, "{bytes} bytes");
         }
+    }
+}
+
+/// A file of a measurement whose columns lie where those of a shared file do (three tags, then a text, six columns of
+/// values) is still read as what it is.
+#[test]
+fn a_file_of_the_form_of_a_shared_one_reads_back_whole() {
+    let mut known = Known::default();
+    let kinds = [
+        ValueType::String,
+        ValueType::Float,
+        ValueType::Signed,
+        ValueType::Unsigned,
+        ValueType::Boolean,
+        ValueType::String,
+    ];
+    for (field, of) in (1..).zip(kinds) {
+        known.field("cpu", field, &format!("f{field}"), of);
+    }
+    let id = known.timeline(1, "cpu", &[("a", "1"), ("b", "2"), ("c", "3")]);
+    let mut whole = floats(0, NANOS_PER_SECOND, 9_000, 1, |_| 0.0);
+    let seeds: Vec<u64> = (0..9_000).map(|row| row * 0x9e37_79b9).collect();
+    whole.columns = (1..)
+        .zip(kinds)
+        .map(|(field, of)| RunColumn {
+            field: FieldId(field),
+            presence: Presence::All,
+            values: values(of, &seeds),
+        })
+        .collect();
+    let points = Points::from([(id, vec![whole])]);
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    let (copy, extents) = write(&archive, &in_directory(directory.path()), &known, &points);
+    assert!(!copy.files[0].shared);
+    let back = read(&archive, &copy, &extents, &known, 0);
+    assert_eq!(flat(&points[&id]), flat(&back[&id]));
+}
+
+/// Many files are read in turn within little memory, whoever shares it, and what is read is the same.
+#[test]
+fn readers_of_many_files_keep_to_their_memory() {
+    let mut known = Known::default();
+    let mut points = Points::new();
+    for number in 0..600u64 {
+        let measurement = format!("m{}", number % 30);
+        known.field(&measurement, 1, "value", ValueType::Float);
+        let id = known.timeline(number, &measurement, &[("host", "a")]);
+        points.insert(
+            id,
+            vec![floats(0, NANOS_PER_SECOND, 500, 1, |row| (row as f64).sin())],
+        );
+    }
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    let (copy, extents) = write(&archive, &in_directory(directory.path()), &known, &points);
+    assert_eq!(copy.files.len(), 30);
+    for ahead in [0, 1 << 20] {
+        let memory = Arc::new(ReadMemory::new(512 << 10));
+        let reader = || {
+            archive
+                .reader(&copy, None, ahead)
+                .expect("it opens")
+                .within(&memory)
+        };
+        let mut readers = [reader(), reader()];
+        for (nth, (id, extent)) in extents.iter().enumerate() {
+            let reader = &mut readers[nth % 2];
+            let run = reader
+                .read(extent, &|name: &str| known.id_of(name))
+                .expect("it reads");
+            assert_eq!(flat(&[run]), flat(&points[id]));
+            // One file of each reader may be beyond it.
+            assert!(memory.taken() < 1 << 20, "{} bytes", memory.taken());
+        }
+        drop(readers);
+        assert_eq!(memory.taken(), 0);
     }
 }

@@ -21,6 +21,8 @@ pub(crate) const TIME_AT: usize = 0;
 pub(crate) const TIMELINE_AT: usize = 1;
 /// The name of the note, in the metadata of the file, that says what the columns are.
 pub(crate) const NOTE_COLUMNS: &str = "tideline.columns";
+/// The name of the note that says the format of the file.
+pub(crate) const NOTE_FORMAT: &str = "tideline.format";
 
 /// What the rows of a measurement consist of: everything that may occur, in an order that stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

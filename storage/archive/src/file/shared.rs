@@ -11,22 +11,22 @@ use tideline_chunk::Run;
 use tideline_model::{ColumnData, FieldId, Identity, TimelineId, ValueType};
 
 use super::buffer::Buffer;
-use super::columns::{self, TIME, TIMELINE};
+use super::columns::{self, TIME, TIME_AT, TIMELINE, TIMELINE_AT};
 use super::writer::{FileWriter, FinishedFile};
 use crate::error::Result;
 
-/// Places of the columns among the buffers.
-const TIME_AT: usize = 0;
-const TIMELINE_AT: usize = 1;
+/// Places of the columns among the buffers, behind those that every file has.
 const MEASUREMENT_AT: usize = 2;
 const TAGS_AT: usize = 3;
 const FIELD_AT: usize = 4;
 const VALUES_AT: usize = 5;
 
 /// Places of the columns in the file: a map takes two.
-pub(crate) const FIELD_LEAF: usize = 5;
+pub(crate) const FIELD_LEAF: usize = FIELD_AT + 1;
 /// See [`FIELD_LEAF`]: the first of the columns of values, which are in the order of their types.
-pub(crate) const VALUES_LEAF: usize = 6;
+pub(crate) const VALUES_LEAF: usize = VALUES_AT + 1;
+/// All columns of a shared file.
+pub(crate) const SHARED_LEAVES: usize = VALUES_LEAF + ValueType::ALL.len();
 
 /// A file of small measurements in the making.
 pub(crate) struct SharedFile {

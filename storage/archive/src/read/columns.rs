@@ -33,6 +33,7 @@ pub(super) enum Kind {
 }
 
 impl ColumnReader {
+    /// The footer was checked: the column is of that kind.
     pub(super) fn open(
         fetched: &Arc<Fetched>,
         metadata: &ParquetMetaData,
@@ -47,20 +48,6 @@ impl ColumnReader {
         let pages = SerializedPageReader::new(Arc::clone(fetched), chunk, rows, Some(locations))?;
         let pages: Box<dyn PageReader> = Box::new(pages);
         let about = chunk.column_descr_ptr();
-        let expected = match kind {
-            Kind::Times | Kind::Values(ValueType::Signed | ValueType::Unsigned) => {
-                Int64Type::get_physical_type()
-            }
-            Kind::Values(ValueType::Float) => DoubleType::get_physical_type(),
-            Kind::Values(ValueType::Boolean) => BoolType::get_physical_type(),
-            Kind::Values(ValueType::String) => ByteArrayType::get_physical_type(),
-        };
-        if about.physical_type() != expected || about.max_rep_level() != 0 {
-            return Err(ParquetError::General(format!(
-                "column {:?} is of another type",
-                about.name()
-            )));
-        }
         Ok(match kind {
             Kind::Times | Kind::Values(ValueType::Signed | ValueType::Unsigned) => {
                 Self::Integers(ColumnReaderImpl::new(about, pages))

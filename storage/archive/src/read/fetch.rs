@@ -61,6 +61,12 @@ impl Fetched {
         Ok(())
     }
 
+    /// Bytes at hand.
+    pub(crate) fn bytes_held(&self) -> u64 {
+        let parts = self.parts.lock();
+        parts.iter().map(|part| part.1.len() as u64).sum()
+    }
+
     fn held(&self, start: u64, length: usize) -> Option<Bytes> {
         let parts = self.parts.lock();
         let wanted = start..start.checked_add(length as u64)?;
@@ -111,7 +117,7 @@ impl ChunkReader for Fetched {
     type T = Box<dyn Read>;
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        let length = usize::try_from((self.bytes - start).min(GAP_SMALL)).unwrap_or(0);
+        let length = usize::try_from(self.bytes.saturating_sub(start).min(GAP_SMALL)).unwrap_or(0);
         Ok(Box::new(self.get_bytes(start, length)?.reader()))
     }
 
@@ -119,7 +125,7 @@ impl ChunkReader for Fetched {
         if let Some(held) = self.held(start, length) {
             return Ok(held);
         }
-        let range = start..start + length as u64;
+        let range = start..start.saturating_add(length as u64);
         let got = self.target.get_ranges(&self.key, std::slice::from_ref(&range));
         let got = got.map_err(|error| ParquetError::External(Box::new(error)))?;
         Ok(got.into_iter().next().unwrap_or_default())

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use parquet::errors::Result as ParquetResult;
+use parquet::errors::{ParquetError, Result as ParquetResult};
 use tideline_chunk::{Run, RunColumn};
 use tideline_model::{ColumnData, FieldId, ValueType};
 
@@ -15,7 +15,7 @@ use super::columns::{ColumnReader, Kind, page_locations, presence};
 use super::fetch::Fetched;
 use super::footers::OpenFile;
 use super::segment::FieldNames;
-use crate::error::{ArchiveError, Result};
+use crate::error::{ArchiveError, Result, guarded};
 use crate::file::columns::TIME_AT;
 use crate::file::shared::FIELD_LEAF;
 use crate::target::Target;
@@ -46,14 +46,18 @@ struct Group {
     at_hand: Range<u64>,
 }
 
+/// About the memory of a page of one column that is being decoded.
+const PAGE_MEMORY: u64 = 64 << 10;
+
 impl FileReader {
+    /// A reader that fetches ahead as much as is left of its share of memory.
     pub(super) fn new(
         target: Arc<Target>,
         key: &str,
         file: Arc<OpenFile>,
         names: &dyn FieldNames,
         fields: Option<&[FieldId]>,
-        ahead: u64,
+        share: u64,
     ) -> Result<Self> {
         let mut wanted = Vec::new();
         if !file.is_shared {
@@ -76,6 +80,7 @@ impl FileReader {
         } else {
             leaves.extend(wanted.iter().map(|(column, _, of)| (*column, Kind::Values(*of))));
         }
+        let ahead = share.saturating_sub(leaves.len() as u64 * PAGE_MEMORY);
         let fetched = Fetched::new(Arc::clone(&target), key.to_owned(), file.bytes);
         Ok(Self {
             fetched: Arc::new(fetched),
@@ -87,6 +92,15 @@ impl FileReader {
             ahead,
             group: None,
         })
+    }
+
+    /// About the memory that it takes: what was fetched, what is being decoded, and what is known of the file.
+    pub(super) fn memory(&self) -> u64 {
+        let decoded = self
+            .group
+            .as_ref()
+            .map_or(0, |group| group.readers.len() as u64 * PAGE_MEMORY);
+        self.fetched.bytes_held() + decoded + self.file.metadata.memory_size() as u64
     }
 
     /// Reads rows of the file as a run of one timeline. Columns without a value in them are left out.
@@ -101,13 +115,17 @@ impl FileReader {
                 .target
                 .damaged(&self.key, "it has fewer rows than were stored about it"));
         }
-        let mut raw = Raw::new(&self.leaves);
+        let mut raw = Raw::new(&self.leaves, self.file.is_shared);
         let mut at = rows.start;
         while at < rows.end {
             let number = self.file.group_starts.partition_point(|start| *start <= at) - 1;
             let end = rows.end.min(self.file.group_starts[number + 1]);
             let read = self.read_group(number, at..end, &mut raw);
-            read?.map_err(|error| self.target.damaged(&self.key, error.to_string()))?;
+            if !matches!(read, Ok(Ok(()))) {
+                // Its readers may stand anywhere now.
+                self.group = None;
+            }
+            read?.map_err(|error| self.failed(error))?;
             at = end;
         }
         match self.file.is_shared {
@@ -137,13 +155,26 @@ impl FileReader {
         };
         let (skip, count) = ((rows.start - group.at) as usize, (rows.end - rows.start) as usize);
         group.at = rows.end;
-        let mut outcome = Ok(());
-        for (nth, reader) in group.readers.iter_mut().enumerate() {
-            outcome = outcome
-                .and_then(|()| reader.skip(skip))
-                .and_then(|()| raw.read(nth, reader, count));
+        let decoded = guarded(|| {
+            let mut readers = group.readers.iter_mut().enumerate();
+            readers.try_for_each(|(nth, reader)| {
+                reader.skip(skip)?;
+                raw.read(nth, reader, count)
+            })
+        });
+        decoded.map_err(|reason| self.target.damaged(&self.key, reason))
+    }
+
+    /// Why rows could not be decoded: the bytes are wrong, or could not be had.
+    fn failed(&self, error: ParquetError) -> ArchiveError {
+        let damaged = |reason: String| self.target.damaged(&self.key, reason);
+        match error {
+            ParquetError::External(cause) => match cause.downcast::<ArchiveError>() {
+                Ok(cause) => *cause,
+                Err(cause) => damaged(cause.to_string()),
+            },
+            error => damaged(error.to_string()),
         }
-        Ok(outcome)
     }
 
     fn open_group(&self, number: usize) -> ParquetResult<Group> {
@@ -160,10 +191,8 @@ impl FileReader {
 
     /// Fetches the pages of rows, and of some behind them.
     fn have_at_hand(&mut self, number: usize, rows: &Range<u64>) -> Result<()> {
-        let Some(group) = &mut self.group else {
-            return Ok(());
-        };
-        if group.at_hand.start <= rows.start && rows.end <= group.at_hand.end {
+        let at_hand = self.group.as_ref().map_or(0..0, |group| group.at_hand.clone());
+        if at_hand.start <= rows.start && rows.end <= at_hand.end {
             return Ok(());
         }
         let metadata = &self.file.metadata;
@@ -184,7 +213,7 @@ impl FileReader {
         for (column, _) in &self.leaves {
             let chunk = of_group.column(*column);
             let pages = page_locations(metadata, number, *column);
-            let pages = pages.map_err(|error| self.target.damaged(&self.key, error.to_string()))?;
+            let pages = pages.map_err(|error| self.failed(error))?;
             let (start, length) = chunk.byte_range();
             if let Some(first) = pages.first() {
                 // The dictionary lies before the first page.
@@ -200,7 +229,9 @@ impl FileReader {
             }
         }
         self.fetched.fetch(ranges)?;
-        group.at_hand = rows.start..end;
+        if let Some(group) = &mut self.group {
+            group.at_hand = rows.start..end;
+        }
         Ok(())
     }
 
@@ -236,7 +267,7 @@ impl FileReader {
             let field = names
                 .id(name)
                 .ok_or_else(|| unknown(&self.target, &self.key, name))?;
-            let of = (2..raw.columns.len())
+            let of = (NAMES_AT + 1..raw.columns.len())
                 .find(|nth| raw.columns[*nth].0.get(row).is_some_and(|level| *level > 0));
             let Some(nth) = of else { continue };
             let at = taken[nth];
@@ -263,24 +294,23 @@ struct Raw {
     names: Vec<Option<bytes::Bytes>>,
     /// Levels and values of each leaf; of the instants, and of the names, empty.
     columns: Vec<(Vec<i16>, ColumnData)>,
-    name_leaf: Option<usize>,
+    is_shared: bool,
 }
 
+/// Where the names of fields are among the columns that are read of a shared file; the columns of values follow.
+const NAMES_AT: usize = 1;
+
 impl Raw {
-    fn new(leaves: &[(usize, Kind)]) -> Self {
+    fn new(leaves: &[(usize, Kind)], is_shared: bool) -> Self {
         let empty = |(_, kind): &(usize, Kind)| match kind {
             Kind::Times => (Vec::new(), ColumnData::new(ValueType::Signed)),
             Kind::Values(of) => (Vec::new(), ColumnData::new(*of)),
         };
-        let is_shared = leaves
-            .get(1)
-            .is_some_and(|leaf| *leaf == (FIELD_LEAF, Kind::Values(ValueType::String)));
-        let is_shared = is_shared && leaves.len() == 2 + ValueType::ALL.len();
         Self {
             times: Vec::new(),
             names: Vec::new(),
             columns: leaves.iter().map(empty).collect(),
-            name_leaf: is_shared.then_some(1),
+            is_shared,
         }
     }
 
@@ -288,7 +318,7 @@ impl Raw {
         if nth == 0 {
             return reader.times(rows, &mut self.times);
         }
-        if self.name_leaf == Some(nth) {
+        if self.is_shared && nth == NAMES_AT {
             self.names.extend(reader.texts(rows)?);
             return Ok(());
         }

@@ -4,6 +4,7 @@
 //! within a budget, oldest used first to go.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,13 +12,15 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
-use tideline_model::ValueType;
 
+use super::checked::{ValueColumn, checked};
 use crate::copy::ArchiveFile;
-use crate::error::{ArchiveError, Result};
-use crate::file::columns::{ColumnNote, NOTE_COLUMNS};
-use crate::file::shared::VALUES_LEAF;
+use crate::digest::{sha256, sha256_hex};
+use crate::error::{ArchiveError, Result, guarded};
 use crate::target::Target;
+
+/// Bytes before a footer on disk: the SHA-256 of it.
+const DIGEST: usize = 32;
 
 /// A file whose footer was read. Its name is not part of it: several files may have the same content.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub(crate) struct OpenFile {
     pub(crate) bytes: u64,
     pub(crate) metadata: ParquetMetaData,
     /// Which field and type each column of values has; of a shared file only the type is said.
-    pub(crate) fields: Vec<(usize, String, ValueType)>,
+    pub(crate) fields: Vec<ValueColumn>,
     pub(crate) is_shared: bool,
     /// First row of each row group, and behind the last one all rows.
     pub(crate) group_starts: Vec<u64>,
@@ -73,6 +76,12 @@ impl Footers {
         if let Some(open) = self.memory.lock().get(&file.sha256) {
             return Ok(open);
         }
+        if file.index_from >= file.bytes {
+            return Err(target.damaged(
+                &file.key,
+                "its footer begins behind its end, by what is stored about it",
+            ));
+        }
         let kept = self.disk.as_ref().and_then(|disk| disk.get(file));
         let opened = kept.and_then(|tail| open(target, file, &tail).ok());
         let opened = match opened {
@@ -96,34 +105,17 @@ impl Footers {
 
 fn open(target: &Target, file: &ArchiveFile, tail: &Bytes) -> Result<OpenFile> {
     let damaged = |reason: String| target.damaged(&file.key, reason);
+    if !file.index_sha256.is_empty() && sha256_hex(tail) != file.index_sha256 {
+        return Err(damaged("the checksum of its footer is another one".into()));
+    }
     let mut reader = ParquetMetaDataReader::new()
         .with_column_index_policy(PageIndexPolicy::Skip)
         .with_offset_index_policy(PageIndexPolicy::Required);
-    reader
-        .try_parse_sized(tail, file.bytes)
+    guarded(|| reader.try_parse_sized(tail, file.bytes))
+        .map_err(damaged)?
         .map_err(|error| damaged(error.to_string()))?;
     let metadata = reader.finish().map_err(|error| damaged(error.to_string()))?;
-    let mut group_starts = vec![0];
-    let mut rows = 0;
-    for group in metadata.row_groups() {
-        rows += u64::try_from(group.num_rows()).map_err(|_| damaged("a row group has no rows".into()))?;
-        group_starts.push(rows);
-    }
-    if rows != file.rows {
-        return Err(damaged(format!(
-            "its footer speaks of {rows} rows instead of {}",
-            file.rows
-        )));
-    }
-    let fields = match file.shared {
-        true => (VALUES_LEAF..)
-            .zip(ValueType::ALL)
-            .map(|(column, of)| (column, String::new(), of))
-            .collect(),
-        false => {
-            fields(&metadata).ok_or_else(|| damaged("its footer does not say what its columns are".into()))?
-        }
-    };
+    let (fields, group_starts) = checked(&metadata, file).map_err(damaged)?;
     Ok(OpenFile {
         bytes: file.bytes,
         metadata,
@@ -131,24 +123,6 @@ fn open(target: &Target, file: &ArchiveFile, tail: &Bytes) -> Result<OpenFile> {
         is_shared: file.shared,
         group_starts,
     })
-}
-
-/// What the columns of values hold, by the note in the file.
-fn fields(metadata: &ParquetMetaData) -> Option<Vec<(usize, String, ValueType)>> {
-    let notes = metadata.file_metadata().key_value_metadata()?;
-    let note = notes.iter().find(|note| note.key == NOTE_COLUMNS)?;
-    let notes: Vec<ColumnNote> = serde_json::from_str(note.value.as_ref()?).ok()?;
-    if notes.len() != metadata.file_metadata().schema_descr().num_columns() {
-        return None;
-    }
-    let mut fields = Vec::new();
-    for (at, note) in notes.into_iter().enumerate() {
-        if let (Some(field), Some(kind)) = (note.field, note.kind) {
-            let of = ValueType::ALL.into_iter().find(|of| of.name() == kind)?;
-            fields.push((at, field, of));
-        }
-    }
-    Some(fields)
 }
 
 impl Memory {
@@ -206,26 +180,32 @@ impl Disk {
         })
     }
 
-    /// The bytes, if they are there and as many as there should be. Their content is checked by decoding: a footer names
-    /// its own length, and a file without its footer is asked for again.
+    /// The bytes, if they are there and those that were put: a disk may lose the end of a file that was not synced.
     fn get(&self, file: &ArchiveFile) -> Option<Bytes> {
-        let bytes = fs::read(self.directory.join(name(file))).ok()?;
-        (bytes.len() as u64 == file.bytes - file.index_from).then(|| Bytes::from(bytes))
+        let kept = Bytes::from(fs::read(self.directory.join(name(file))).ok()?);
+        let (digest, tail) = kept.split_at_checked(DIGEST)?;
+        let is_whole = tail.len() as u64 == file.bytes - file.index_from && sha256(tail) == digest;
+        is_whole.then(|| kept.slice(DIGEST..))
     }
 
-    /// Keeps bytes if it can: a cache that fails is a slower one, and nothing else.
+    /// Keeps bytes if it can: a cache that fails is a slower one, and nothing else. Each writer has a file of its own
+    /// until it is whole.
     fn put(&self, file: &ArchiveFile, tail: &Bytes) {
         let name = name(file);
-        let path = self.directory.join(&name);
-        let begun = self.directory.join(format!("{name}.new"));
-        let written = fs::write(&begun, tail).and_then(|()| fs::rename(&begun, &path));
+        let written = tempfile::NamedTempFile::new_in(&self.directory).and_then(|mut begun| {
+            begun.write_all(&sha256(tail))?;
+            begun.write_all(tail)?;
+            begun
+                .persist(self.directory.join(&name))
+                .map_err(|error| error.error)
+        });
         if let Err(error) = written {
             tracing::debug!(%error, "a footer was not kept on disk");
             return;
         }
         let mut known = self.known.lock();
         known.retain(|(other, _)| *other != name);
-        known.push_back((name, tail.len() as u64));
+        known.push_back((name, (DIGEST + tail.len()) as u64));
         let mut total: u64 = known.iter().map(|(_, bytes)| bytes).sum();
         while total > self.bytes_max {
             let Some((oldest, bytes)) = known.pop_front() else {

@@ -3,15 +3,17 @@
 //! | file | part |
 //! |---|---|
 //! | [`footers`] | what is known of open files, in memory and on disk within budgets |
+//! | [`checked`] | what a footer says, checked |
 //! | [`fetch`] | the bytes of a file that were fetched ahead of decoding |
 //! | [`columns`] | one column of a row group, read forwards |
 //! | [`file`] | runs of one file |
 //! | [`segment`] | runs of all files of a segment |
 
+mod checked;
 mod columns;
 mod fetch;
 mod file;
 pub(crate) mod footers;
 mod segment;
 
-pub use segment::{FieldNames, SegmentReader};
+pub use segment::{FieldNames, ReadMemory, SegmentReader};

@@ -1,6 +1,7 @@
 //! Runs of all files of a segment.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
@@ -12,6 +13,9 @@ use crate::copy::ArchiveCopy;
 use crate::error::{ArchiveError, Result};
 use crate::extent::Extent;
 use crate::target::Target;
+
+/// Memory of a reader that shares none.
+const MEMORY_MAX: u64 = 64 << 20;
 
 /// The numbers of fields by their names.
 pub trait FieldNames {
@@ -33,7 +37,46 @@ pub struct SegmentReader {
     fields: Option<Vec<FieldId>>,
     /// Bytes that all files together fetch ahead; zero where single timelines are wanted.
     ahead: u64,
-    files: HashMap<u32, FileReader>,
+    files: HashMap<u32, OpenReader>,
+    memory: Arc<ReadMemory>,
+    /// What of it is taken by these files.
+    taken: u64,
+    reads: u64,
+}
+
+/// A file that is being read.
+struct OpenReader {
+    reader: FileReader,
+    /// About the memory that it takes.
+    taken: u64,
+    /// The read that it was last used by.
+    used: u64,
+}
+
+/// Memory that the readers of one question share: pages at hand, and what is known of open files.
+#[derive(Debug)]
+pub struct ReadMemory {
+    bytes_max: u64,
+    taken: AtomicU64,
+}
+
+impl ReadMemory {
+    /// At most about so many bytes, and beyond them only the file that is read just now.
+    pub fn new(bytes_max: u64) -> Self {
+        Self {
+            bytes_max,
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// About the bytes that are taken.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    fn is_over(&self) -> bool {
+        self.taken() > self.bytes_max
+    }
 }
 
 impl std::fmt::Debug for SegmentReader {
@@ -62,7 +105,17 @@ impl SegmentReader {
             fields,
             ahead,
             files: HashMap::new(),
+            memory: Arc::new(ReadMemory::new(MEMORY_MAX)),
+            taken: 0,
+            reads: 0,
         }
+    }
+
+    /// Takes part in the memory that several readers share; by default it has its own.
+    #[must_use]
+    pub fn within(mut self, memory: &Arc<ReadMemory>) -> Self {
+        self.memory = Arc::clone(memory);
+        self
     }
 
     /// Reads a run: the wanted fields only, columns without a value left out.
@@ -71,29 +124,14 @@ impl SegmentReader {
     ///
     /// Where the target cannot be reached, or what is there is not what was written.
     pub fn read(&mut self, extent: &Extent, names: &dyn FieldNames) -> Result<Run> {
-        let fields = self.fields.as_deref();
-        let reader = match self.files.entry(extent.file) {
-            hashbrown::hash_map::Entry::Occupied(open) => open.into_mut(),
-            hashbrown::hash_map::Entry::Vacant(vacant) => {
-                let file = self.copy.files.get(extent.file as usize).ok_or_else(|| {
-                    ArchiveError::format("an extent", format!("the segment has no file {}", extent.file))
-                })?;
-                let open = self.footers.open(&self.target, file)?;
-                let ahead = self.ahead / self.copy.files.len().max(1) as u64;
-                vacant.insert(FileReader::new(
-                    Arc::clone(&self.target),
-                    &file.key,
-                    open,
-                    names,
-                    fields,
-                    ahead,
-                )?)
-            }
-        };
-        let rows = extent.row..extent.row + u64::from(extent.rows);
-        let run = reader.read(rows, names, fields)?;
+        let run = self.read_from_file(extent, names);
+        self.settle(extent.file);
+        let run = run?;
         let ends = run.timestamps.first().zip(run.timestamps.last());
-        let is_right = ends == Some((&extent.first, &extent.last)) && run.rows() == extent.points as usize;
+        let all_values = self.fields.is_none() && extent.values < u32::MAX;
+        let is_right = ends == Some((&extent.first, &extent.last))
+            && run.rows() == extent.points as usize
+            && (!all_values || run.values() == extent.values as usize);
         if !is_right || !run.timestamps.is_sorted_by(|a, b| a < b) {
             let key = &self.copy.files[extent.file as usize].key;
             return Err(self
@@ -101,6 +139,65 @@ impl SegmentReader {
                 .damaged(key, "its rows are not those that were stored about it"));
         }
         Ok(run)
+    }
+
+    fn read_from_file(&mut self, extent: &Extent, names: &dyn FieldNames) -> Result<Run> {
+        let fields = self.fields.as_deref();
+        let open = match self.files.entry(extent.file) {
+            hashbrown::hash_map::Entry::Occupied(open) => open.into_mut(),
+            hashbrown::hash_map::Entry::Vacant(vacant) => {
+                let file = self.copy.files.get(extent.file as usize).ok_or_else(|| {
+                    ArchiveError::format("an extent", format!("the segment has no file {}", extent.file))
+                })?;
+                let open = self.footers.open(&self.target, file)?;
+                let share = self.ahead / self.copy.files.len().max(1) as u64;
+                let target = Arc::clone(&self.target);
+                vacant.insert(OpenReader {
+                    reader: FileReader::new(target, &file.key, open, names, fields, share)?,
+                    taken: 0,
+                    used: 0,
+                })
+            }
+        };
+        self.reads += 1;
+        open.used = self.reads;
+        let rows = extent.row..extent.row.saturating_add(u64::from(extent.rows));
+        open.reader.read(rows, names, fields)
+    }
+
+    /// Counts what a file takes now, and where that is too much lets go of what was used longest ago.
+    fn settle(&mut self, file: u32) {
+        let Some(open) = self.files.get_mut(&file) else {
+            return;
+        };
+        let before = std::mem::replace(&mut open.taken, open.reader.memory());
+        self.taken = self.taken - before + open.taken;
+        self.memory.taken.fetch_add(open.taken, Ordering::Relaxed);
+        self.memory.taken.fetch_sub(before, Ordering::Relaxed);
+        while self.memory.is_over() && self.files.len() > 1 {
+            let oldest = self.files.iter().min_by_key(|(_, open)| open.used);
+            let Some(oldest) = oldest.map(|(file, _)| *file) else {
+                return;
+            };
+            self.close(oldest);
+        }
+        // Others may have taken all of it.
+        if self.memory.is_over() && self.taken < self.memory.taken() {
+            self.close(file);
+        }
+    }
+
+    fn close(&mut self, file: u32) {
+        if let Some(open) = self.files.remove(&file) {
+            self.taken -= open.taken;
+            self.memory.taken.fetch_sub(open.taken, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for SegmentReader {
+    fn drop(&mut self) {
+        self.memory.taken.fetch_sub(self.taken, Ordering::Relaxed);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::deletes::TableDeletes;
 use crate::error::{Result, StoreError};
 use crate::manifest::SegmentTotals;
 use crate::merge::concat;
-use crate::scan::archived::{Ahead, FilesReader, let_go};
+use crate::scan::archived::{Allowance, FilesReader, let_go};
 use crate::scan::chunk_piece;
 use crate::scan::cursor::Walk;
 use crate::scan::piece::{Buffer, Piece, Wanted, clusters};
@@ -76,10 +76,7 @@ impl<'a> Stream<'a> {
     ) -> Self {
         let inputs = load.inputs;
         let backend = shared.backend.as_ref();
-        let archived = inputs
-            .iter()
-            .filter(|segment| segment.tier == Tier::Archive)
-            .count();
+        let allowance = Allowance::new(inputs.iter());
         let advice = backend.capabilities().page_advice;
         let bytes =
             (PAGES_BYTES / inputs.len().max(1)).clamp(PAGE_BYTES_MIN, advice.bytes_max.max(PAGE_BYTES_MIN));
@@ -93,7 +90,7 @@ impl<'a> Stream<'a> {
             walk: Walk::all(segment, page),
             tier: segment.tier,
             deletes_from: segment.deletes_from(),
-            files: FilesReader::new(shared, segment, None, Ahead::All(archived)),
+            files: FilesReader::new(shared, segment, None, true, &allowance),
         });
         Self {
             backend,
@@ -200,17 +197,9 @@ impl<'a> Stream<'a> {
         let mut whole = tideline_chunk::Run::default();
         for cluster in clusters(&pieces) {
             background::give_way();
-            for piece in &mut pieces[cluster.clone()] {
-                // Ranks are places among the inputs.
-                let source = usize::try_from(piece.rank)
-                    .ok()
-                    .and_then(|at| self.sources.get_mut(at));
-                if let Some(files) = source.and_then(|source| source.files.as_mut()) {
-                    files.read(piece)?;
-                }
-            }
             let in_cluster: usize = lengths[cluster.clone()].iter().sum();
             for range in slices(&pieces[cluster.clone()], in_cluster.div_ceil(slice_rows)) {
+                self.have(&mut pieces[cluster.clone()], range)?;
                 let wanted = Wanted {
                     range,
                     fields: None::<&[FieldId]>,
@@ -236,6 +225,26 @@ impl<'a> Stream<'a> {
             let_go(&mut pieces[cluster]);
         }
         self.output.add(id, &whole, sequences)
+    }
+
+    /// Reads what is in files and reaches into a slice of time, and lets go of what ends before it.
+    fn have(&mut self, pieces: &mut [Piece], slice: TimeRange) -> Result<()> {
+        for piece in pieces {
+            if piece.last < slice.start {
+                let_go(std::slice::from_mut(piece));
+                continue;
+            }
+            // Ranks are places among the inputs.
+            let source = usize::try_from(piece.rank)
+                .ok()
+                .and_then(|at| self.sources.get_mut(at));
+            if piece.first < slice.end
+                && let Some(files) = source.and_then(|source| source.files.as_mut())
+            {
+                files.read(piece)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_archive::{Extent, SegmentReader};
+use tideline_archive::{Extent, ReadMemory, SegmentReader};
 use tideline_model::{FieldId, SegmentId, SequenceNumber, Tier};
 
 use super::piece::{Piece, PieceData};
@@ -20,13 +20,30 @@ const AHEAD_BYTES: u64 = 32 << 20;
 /// The least that is worth a request.
 const AHEAD_BYTES_MIN: u64 = 128 << 10;
 
-/// How much may be fetched before it is asked for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Ahead {
-    /// Nothing: single timelines are wanted.
-    Nothing,
-    /// A share of what one read may, of so many segments.
-    All(usize),
+/// Memory of one read, from all segments together: what was fetched, and what is known of open files.
+const MEMORY_BYTES: u64 = 64 << 20;
+
+/// What one read of some segments may take.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    /// Archived segments of the read.
+    segments: usize,
+    memory: Arc<ReadMemory>,
+}
+
+impl Allowance {
+    /// For a read of these segments.
+    pub(crate) fn new<'s>(segments: impl Iterator<Item = &'s Arc<Segment>>) -> Self {
+        Self {
+            segments: segments.filter(|segment| segment.tier == Tier::Archive).count(),
+            memory: Arc::new(ReadMemory::new(MEMORY_BYTES)),
+        }
+    }
+
+    /// Bytes that one of the segments may fetch ahead.
+    fn ahead(&self) -> u64 {
+        (AHEAD_BYTES / self.segments.max(1) as u64).max(AHEAD_BYTES_MIN)
+    }
 }
 
 /// Reads the rows of one segment.
@@ -43,22 +60,24 @@ pub(crate) struct FilesReader {
 
 impl FilesReader {
     /// A reader of a segment; `None` of one that is no archive. That it cannot be opened is said when it is read from.
+    /// Where all timelines are wanted, it `reads_through` and may fetch ahead.
     pub(crate) fn new(
         shared: &Shared,
         segment: &Segment,
         fields: Option<&[FieldId]>,
-        ahead: Ahead,
+        reads_through: bool,
+        allowance: &Allowance,
     ) -> Option<Self> {
         let copy = segment
             .archive
             .as_ref()
             .filter(|_| segment.tier == Tier::Archive)?;
-        let ahead = match ahead {
-            Ahead::Nothing => 0,
-            Ahead::All(segments) => (AHEAD_BYTES / segments.max(1) as u64).max(AHEAD_BYTES_MIN),
-        };
+        let ahead = if reads_through { allowance.ahead() } else { 0 };
         let opened = match &shared.settings.archive {
-            Some(archive) => archive.reader(copy, fields, ahead).map_err(StoreError::from),
+            Some(archive) => archive
+                .reader(copy, fields, ahead)
+                .map(|reader| reader.within(&allowance.memory))
+                .map_err(StoreError::from),
             None => Err(StoreError::NoArchive(segment.id)),
         };
         let (reader, failure) = match opened {

@@ -88,6 +88,7 @@ impl Buffer {
         let found = match &piece.data {
             PieceData::Chunk(bytes) => self.decode(bytes, wanted)?,
             PieceData::Open(run) | PieceData::Read(run, _) => self.project(run, wanted),
+            PieceData::Archived(..) if !piece.range().overlaps(&wanted.range) => false,
             // Whoever gathers pieces reads them first.
             PieceData::Archived(..) => return Err(ChunkError::Malformed("its file was not read")),
         };

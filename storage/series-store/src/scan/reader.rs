@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tideline_chunk::{Chunk, Run};
 use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId};
 
-use super::archived::{self, Ahead, FilesReader};
+use super::archived::{self, Allowance, FilesReader};
 use super::cluster::{ClusterReader, Part};
 use super::cost::ReadCost;
 use super::cover::Grid;
@@ -57,20 +57,13 @@ impl<'a> SweepReader<'a> {
         let wanted = segments
             .iter()
             .filter(|segment| selection.tier.is_none_or(|tier| tier == segment.tier));
-        let archived = wanted
-            .clone()
-            .filter(|segment| segment.tier == Tier::Archive)
-            .count();
+        let allowance = Allowance::new(wanted.clone());
         let shared = &snapshot.shared;
         let cursors = wanted.map(|segment| {
             let cursor = SegmentCursor::new(segment, selection.timelines, page);
-            let ahead = if cursor.is_dense() {
-                Ahead::All(archived)
-            } else {
-                Ahead::Nothing
-            };
+            let through = cursor.is_dense();
             Source {
-                files: FilesReader::new(shared, segment, selection.fields, ahead),
+                files: FilesReader::new(shared, segment, selection.fields, through, &allowance),
                 cursor,
                 tier: segment.tier,
                 deletes_from: segment.deletes_from(),
