@@ -1,5 +1,8 @@
 //! `tideline latest`: the newest value of each field.
 
+use std::io::Write;
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::query::{self, Output};
@@ -7,7 +10,6 @@ use super::selection;
 use crate::client::TableArguments;
 use crate::condition::WhereArguments;
 use crate::error::Result;
-use crate::output;
 
 /// Timelines that a table shows where nobody says how many.
 const TABLE_TIMELINES: u64 = 100;
@@ -32,6 +34,9 @@ pub(crate) struct LatestArguments {
     /// How to show the answer [default: table, or json with --json]
     #[arg(long, short, value_enum)]
     output: Option<Output>,
+    /// Where to write [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 /// Asks and shows.
@@ -48,7 +53,9 @@ pub(crate) fn run(arguments: &LatestArguments) -> Result<()> {
         serde_json::Value::from(question).to_string(),
     );
     if output != Output::Table {
-        return query::stream(&client, &path, output, &question);
+        return query::stream(&client, &path, output, &question, arguments.out.as_ref());
     }
-    output::print(&query::table(&query::read(&client, &path, &question)?))
+    let text = query::table(&query::read(&client, &path, &question)?);
+    let mut out = selection::output_to(arguments.out.as_ref())?;
+    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
 }

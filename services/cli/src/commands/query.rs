@@ -1,5 +1,6 @@
 //! `tideline query`: points, or what is computed from them, as a table, a chart, or for programs.
 
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -27,6 +28,7 @@ Examples:
   tideline query -m cpu -w 'host^=web-' --field usage_user --fn mean,max --window 5m --group-by host --last 6h
   tideline query -m cpu --field usage_user --fn mean --window 1m --last 1h --chart
   tideline query -m cpu --last 1d --output csv > cpu.csv
+  tideline query -m cpu --last 30d --fn mean --window 1h --each --output parquet --out cpu.parquet
   echo '{\"fields\": [\"usage_user\"], \"limit\": 5}' | tideline query --body -";
 
 /// What `query` takes.
@@ -78,6 +80,9 @@ pub(crate) struct QueryArguments {
     /// How to show the answer [default: table, or json with --json]
     #[arg(long, short, value_enum)]
     output: Option<Output>,
+    /// Where to write [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
     /// Draw each field over time, of the first few series
     #[arg(long, conflicts_with_all = ["output", "json"])]
     chart: bool,
@@ -94,6 +99,10 @@ pub(crate) enum Output {
     Ndjson,
     /// The answer of the server
     Json,
+    /// An Arrow stream: typed columns, times in nanoseconds
+    Arrow,
+    /// A Parquet file of the same columns
+    Parquet,
 }
 
 impl Output {
@@ -114,12 +123,15 @@ pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
     let path = client.of_table("/query");
     if output == Output::Table {
         let answer = read(&client, &path, &question)?;
-        return match arguments.chart {
-            true => output::print(&charts(&answer)),
-            false => output::print(&table(&answer)),
+        let text = if arguments.chart {
+            charts(&answer)
+        } else {
+            table(&answer)
         };
+        let mut out = selection::output_to(arguments.out.as_ref())?;
+        return Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?);
     }
-    stream(&client, &path, output, &question)
+    stream(&client, &path, output, &question, arguments.out.as_ref())
 }
 
 /// The question in JSON.
@@ -162,18 +174,36 @@ pub(crate) fn read(client: &Client, path: &str, question: &str) -> Result<Value>
         .map_err(|error| client.strange(&error.to_string()))
 }
 
-/// Hands an answer on as it comes.
-pub(crate) fn stream(client: &Client, path: &str, output: Output, question: &str) -> Result<()> {
-    let accept = match output {
-        Output::Csv => "text/csv",
-        Output::Ndjson => "application/x-ndjson",
-        Output::Json | Output::Table => "application/json",
+/// Hands an answer on as it comes, to a file or to standard output.
+pub(crate) fn stream(
+    client: &Client,
+    path: &str,
+    output: Output,
+    question: &str,
+    file: Option<&PathBuf>,
+) -> Result<()> {
+    let (accept, is_binary) = match output {
+        Output::Csv => ("text/csv", false),
+        Output::Ndjson => ("application/x-ndjson", false),
+        Output::Json | Output::Table => ("application/json", false),
+        Output::Arrow => ("application/vnd.apache.arrow.stream", true),
+        Output::Parquet => ("application/vnd.apache.parquet", true),
     };
+    if is_binary && file.is_none() && std::io::stdout().is_terminal() {
+        return Err(CliError::usage(
+            "columns are not for a terminal: write --out FILE, or hand standard output on",
+        ));
+    }
+    // Asked before the file is made: what is refused leaves no empty file behind.
     let mut answer = client.stream(path, accept, question)?;
-    match output::copy(&mut answer, &mut std::io::stdout().lock()) {
-        Ok(()) if output == Output::Json => output::print(""),
+    let mut out = selection::output_to(file)?;
+    match output::copy(&mut answer, &mut out) {
+        Ok(()) if output == Output::Json => Ok(out.write_all(b"\n").and_then(|()| out.flush())?),
         Ok(()) => Ok(()),
-        Err(CopyError::Write(error)) => Err(CliError::Output(error)),
+        Err(CopyError::Write(error)) => Err(match file {
+            Some(path) => CliError::file(path, error),
+            None => CliError::Output(error),
+        }),
         Err(CopyError::Read(error)) => Err(client.strange(&format!("the answer was cut off: {error}"))),
     }
 }

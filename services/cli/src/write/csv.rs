@@ -119,14 +119,21 @@ impl CsvArguments {
         self.measurement.as_deref()
     }
 
+    /// Whether no column is said to be anything.
+    pub(super) fn says_nothing(&self) -> bool {
+        let names = [
+            &self.measurement,
+            &self.measurement_column,
+            &self.time,
+            &self.time_format,
+        ];
+        let lists = [&self.tags, &self.fields, &self.columns];
+        names.iter().all(|name| name.is_none()) && lists.iter().all(|list| list.is_empty())
+    }
+
     /// Refuses what has no meaning without an input of columns, or none at all.
     pub(super) fn check(&self, has_columns: bool) -> Result<()> {
-        let is_used = self.measurement.is_some()
-            || self.measurement_column.is_some()
-            || self.time.is_some()
-            || self.time_format.is_some()
-            || !(self.tags.is_empty() && self.fields.is_empty() && self.columns.is_empty());
-        if is_used && !has_columns {
+        if !has_columns && !self.says_nothing() {
             return Err(CliError::usage(
                 "--measurement, --tag, --field, --time, --time-format and --columns are for CSV and Parquet, and nothing \
                  here is",

@@ -21,6 +21,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 
+mod described;
 mod wide_times;
 
 use self::wide_times::{Seconds, WideTimes, is_whole};
@@ -97,7 +98,17 @@ impl ParquetRows {
         let fields = builder.schema().fields().clone();
         let names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
         let at = |error: CliError| CliError::usage(format!("{}: {error}", path.display()));
-        let roles = arguments.roles(&names).map_err(at)?;
+        let described = match arguments.says_nothing() {
+            true => described::roles(builder.metadata().file_metadata(), &names),
+            false => None,
+        };
+        let (roles, measurement) = match described {
+            Some(described) => described,
+            None => (
+                arguments.roles(&names).map_err(at)?,
+                arguments.measurement().map(str::to_owned),
+            ),
+        };
         let mut wanted = Vec::new();
         let mut columns = Vec::new();
         for (at, (role, field)) in roles.into_iter().zip(fields.iter()).enumerate() {
@@ -129,7 +140,7 @@ impl ParquetRows {
             reader,
             wide,
             columns,
-            measurement: arguments.measurement().map(str::to_owned),
+            measurement,
             limits,
             unpacked: None,
             returned: None,

@@ -52,7 +52,8 @@ async fn latest(
         question.int64,
         false,
         request_id.clone(),
-    )?;
+    )?
+    .limited(question.limit.is_some());
     let description = query::describe(request_id, &table, "latest", &question);
     let timelines = saved::expand_optional(&app, &table, question.timelines)?;
     let question = tideline_query::LatestQuery {

@@ -62,7 +62,10 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 ///   neither cost nor next page, and does not say which columns are estimates.
 /// * `application/vnd.apache.arrow.stream` and `application/vnd.apache.parquet`: the same columns, typed: times in nanoseconds
 ///   of UTC, numbers of several types as doubles, values of several kinds as texts. A Parquet file keeps `more`, `next` and
-///   `cost` as its metadata `tideline.summary`; a stream of Arrow has neither.
+///   `cost` as its metadata `tideline.summary`, and in `tideline.columns` which columns are tags, by which `tideline write`
+///   reads it back; a stream of Arrow has neither.
+///
+/// CSV, Arrow and Parquet without a `limit` hold all rows: where there are more than an answer may have, they fail.
 ///
 /// The answer streams in flat memory whatever its size; a failure after its first part cuts it off in the middle of the
 /// chunked encoding. When the client leaves, the query stops.
@@ -94,7 +97,8 @@ async fn query(
         question.int64,
         question.plan,
         request_id.clone(),
-    )?;
+    )?
+    .limited(question.limit.is_some() || question.sort.is_some());
     let description = describe(request_id, &table, "query", &question);
     question.timelines = saved::expand_optional(&app, &table, question.timelines)?;
     let question = question::to_question(question, app.engine.clock().now())?;
@@ -148,8 +152,9 @@ where
         let _turn = turn;
         let table = running.engine.table(&description.table)?;
         let _listed = running.running.list(&running.engine, description, cancel.clone());
-        let mut sink = options.sink(&mut *writer);
+        let mut sink = options.clone().sink(&mut *writer);
         let summary = ask(&running.querier, &table, &cancel, &mut *sink)?;
+        options.check_whole(&summary)?;
         sink.end(&summary).map_err(stream::client_left)?;
         drop(sink);
         writer.flush().map_err(stream::client_left)

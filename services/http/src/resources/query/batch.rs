@@ -134,6 +134,7 @@ impl Left {
             integers: query.int64,
             plan: query.plan,
             request_id: request_id.into(),
+            has_limit: query.limit.is_some(),
         };
         query.timelines = saved::expand_optional(app, table.name().as_str(), query.timelines)?;
         let mut question = question::to_question(query, now)?;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use serde_json::{Value as Json, json};
 use tideline_columnar::{Cell, ColumnType, ColumnarWriter, Form};
 use tideline_model::ValueType;
 use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
@@ -21,6 +22,8 @@ pub(super) struct ColumnarAnswer<'w> {
     /// From then on.
     writer: Option<ColumnarWriter<Out<'w>>>,
     columns: FlatColumns,
+    /// What each column is, in JSON, so that the file can be written back.
+    notes: Vec<Json>,
     /// The texts that the rows of the open series begin with; `None` = a tag that it has not.
     texts: Vec<Option<String>>,
 }
@@ -33,6 +36,7 @@ impl<'w> ColumnarAnswer<'w> {
             out: Some(out),
             writer: None,
             columns: FlatColumns::default(),
+            notes: Vec::new(),
             texts: Vec::new(),
         }
     }
@@ -55,12 +59,23 @@ impl AnswerSink for ColumnarAnswer<'_> {
             columns.push(text("id"));
         }
         columns.push(text("measurement"));
-        let tags = header.tags.iter();
-        columns.extend(tags.map(|tag| text(&flat_tag(tag, &header.columns))));
         columns.push(("time".to_owned(), ColumnType::Time));
-        for (name, of) in header.columns.iter().zip(&header.types) {
+        self.notes
+            .extend(columns.iter().map(|(name, _)| json!({"column": name})));
+        let time = columns.pop();
+        for tag in &header.tags {
+            let (name, of) = text(&flat_tag(tag, &header.columns));
+            self.notes.push(json!({"column": name, "tag": tag}));
+            columns.push((name, of));
+        }
+        columns.extend(time);
+        for (field, of) in header.columns.iter().zip(&header.types) {
+            let name = flat_column(field).into_owned();
+            let kind = of.map(ValueType::name);
+            self.notes
+                .push(json!({"column": name, "field": field, "type": kind}));
             let of = of.map_or(ColumnType::Text, ColumnType::Value);
-            columns.push((flat_column(name).into_owned(), of));
+            columns.push((name, of));
         }
         let out = self.out.take().ok_or(SinkClosed)?;
         let writer = ColumnarWriter::new(out, self.form, &columns);
@@ -106,6 +121,10 @@ impl FormatSink for ColumnarAnswer<'_> {
         put_summary(summary, self.options.plan, &mut text);
         text.push(b'}');
         let notes = [
+            (
+                "tideline.columns",
+                Json::from(std::mem::take(&mut self.notes)).to_string(),
+            ),
             ("tideline.request_id", self.options.request_id.clone()),
             ("tideline.summary", String::from_utf8_lossy(&text).into_owned()),
         ];

@@ -125,6 +125,7 @@ mod tests {
     fn a_reader_of_csv_gets_back_what_was_written() {
         let mut out = Vec::new();
         let options = Options {
+            has_limit: false,
             format: Format::Csv,
             times: TimeForm::Nanos,
             integers: IntegerForm::Number,

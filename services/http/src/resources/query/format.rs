@@ -37,6 +37,8 @@ pub(crate) struct Options {
     /// Whether the answer says how it was made.
     pub(crate) plan: bool,
     pub(crate) request_id: String,
+    /// Whether the question says how many rows it wants at most.
+    pub(crate) has_limit: bool,
 }
 
 /// A sink that writes a format.
@@ -110,7 +112,30 @@ impl Options {
             integers,
             plan,
             request_id: request_id.into(),
+            has_limit: false,
         })
+    }
+
+    /// The same for a question that says how many rows it wants at most, or does not.
+    pub(crate) fn limited(self, has_limit: bool) -> Self {
+        Self { has_limit, ..self }
+    }
+
+    /// Refuses an answer that is not whole where nobody asked for a part, and the format has no next page: it would pass
+    /// for all there is.
+    pub(crate) fn check_whole(&self, summary: &Summary) -> Result<()> {
+        let has_pages = matches!(self.format, Format::Json | Format::Ndjson);
+        if !summary.more || has_pages || self.has_limit {
+            return Ok(());
+        }
+        Err(Failure::new(
+            ErrorCode::OverBudget,
+            format!(
+                "there are more than {} rows, the most of an answer, and this format has no next page; ask for a shorter \
+                 range or with a limit, or for JSON",
+                summary.rows
+            ),
+        ))
     }
 
     /// The sink that writes it.
