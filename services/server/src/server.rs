@@ -232,12 +232,14 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str 
     }
 }
 
-/// Stops background work, then closes, in a thread of its own, so that a store that hangs cannot hold the process.
+/// Stops background work and whoever waits for a target of the archive, then closes, in a thread of its own, so that a store that hangs cannot hold the process.
 fn close(scheduler: Arc<Scheduler>, engine: Arc<Engine>, timeout: Duration) -> Result<()> {
     let (done, closed) = mpsc::channel();
     thread::Builder::new()
         .name("tideline-close".to_owned())
         .spawn(move || {
+            // A job, or a question, that waits for a target would not hear of it otherwise.
+            engine.store().stop_archive();
             scheduler.stop();
             let outcome = engine.close();
             drop((scheduler, engine));

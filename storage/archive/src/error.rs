@@ -45,6 +45,9 @@ pub enum ArchiveError {
         /// What the system said.
         source: io::Error,
     },
+    /// Everything stops, and so did this.
+    #[error("the archive is stopping")]
+    Stopped,
     /// A file could not be made or decoded.
     #[error("archive: {what}: {reason}")]
     Format {
@@ -76,7 +79,7 @@ impl ArchiveError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Target { kind, .. } => *kind == TargetFault::Unreachable,
-            Self::Local { .. } => true,
+            Self::Local { .. } | Self::Stopped => true,
             Self::BadTarget { .. } | Self::Damaged { .. } | Self::Format { .. } => false,
         }
     }

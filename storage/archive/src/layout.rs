@@ -14,7 +14,12 @@ const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.')
 /// Longest encoded measurement in a path: names of files end at 255 bytes, and so do some stores' patience.
 const MEASUREMENT_MAX: usize = 160;
 /// Hexadecimal digits of a checksum in a name.
-const DIGITS: usize = 32;
+pub(crate) const DIGITS: usize = 32;
+
+/// The folder of what describes segments.
+const SEGMENTS: &str = "_segments";
+/// The folder of files that small measurements share.
+const SHARED: &str = "_shared";
 
 /// Which segment is written.
 #[derive(Debug, Clone)]
@@ -76,27 +81,46 @@ pub(crate) fn data_key(place: &SegmentPlace, measurement: &str, day: Day, sha256
 /// The name of a file that small measurements of a day share.
 pub(crate) fn shared_key(place: &SegmentPlace, day: Day, sha256: &str) -> String {
     let (table, stem) = (&place.table, stem(place, sha256));
-    format!("{table}/_shared/day={day}/{stem}.parquet")
+    format!("{table}/{SHARED}/day={day}/{stem}.parquet")
 }
 
 /// The name of the file that says where each timeline of a segment is, and what it is.
 pub(crate) fn timelines_key(place: &SegmentPlace, sha256: &str) -> String {
-    format!(
-        "{}/_segments/{}.timelines.parquet",
-        place.table,
-        stem(place, sha256)
-    )
+    let (table, stem) = (&place.table, stem(place, sha256));
+    format!("{table}/{SEGMENTS}/{stem}.timelines.parquet")
 }
 
 /// The name of the description of a segment.
 pub(crate) fn sidecar_key(place: &SegmentPlace, sha256: &str) -> String {
-    format!("{}/_segments/{}.json", place.table, stem(place, sha256))
+    let (table, stem) = (&place.table, stem(place, sha256));
+    format!("{table}/{SEGMENTS}/{stem}.json")
 }
 
-/// Whether an object describes a segment.
+/// Whether an object describes a segment of a table of this place. What lies deeper belongs to another target.
 pub(crate) fn is_sidecar(key: &str) -> bool {
-    let is_there = |folder: &str| folder.rsplit('/').next() == Some("_segments");
-    key.ends_with(".json") && key.rsplit_once('/').is_some_and(|(folder, _)| is_there(folder))
+    place_of(key).is_some_and(|(_, folder, name)| folder == SEGMENTS && name.ends_with(".json"))
+}
+
+/// The table of an object, the first folder below it, and the last part of the name: of what has a name that this
+/// place gives. Another target may lie below this one, and have names that look alike but for where they begin.
+fn place_of(key: &str) -> Option<(&str, &str, &str)> {
+    let parts: Vec<&str> = key.split('/').collect();
+    match parts.as_slice() {
+        [table, SEGMENTS, name] => Some((table, SEGMENTS, name)),
+        [table, folder, day, name] if is_folder_of_days(folder) && day.starts_with("day=") => {
+            Some((table, folder, name))
+        }
+        _ => None,
+    }
+}
+
+fn is_folder_of_days(folder: &str) -> bool {
+    folder == SHARED || folder.starts_with("measurement=")
+}
+
+/// Whether a folder is one of those that the objects of a table lie in.
+pub(crate) fn is_folder_of_table(folder: &str) -> bool {
+    folder == SEGMENTS || is_folder_of_days(folder)
 }
 
 /// Who wrote an object, for which segment, and what is in it.
@@ -105,15 +129,24 @@ fn stem(place: &SegmentPlace, sha256: &str) -> String {
     format!("{origin}-{segment}-{}", &sha256[..DIGITS])
 }
 
-/// Whether an object was written by a database: others may keep theirs in the same place.
-pub fn is_of(key: &str, origin: &str) -> bool {
-    let name = key.rsplit('/').next().unwrap_or(key);
-    name.strip_prefix(origin)
-        .is_some_and(|rest| rest.starts_with('-'))
+/// Whether an object was written for a table by a database: others may keep theirs in the same place, or below it.
+pub fn is_of(key: &str, table: &str, origin: &str) -> bool {
+    place_of(key).is_some_and(|(of, _, name)| {
+        of == table
+            && name
+                .strip_prefix(origin)
+                .is_some_and(|rest| rest.starts_with('-'))
+    })
+}
+
+/// The last part of the name of an object: it says whose it is, of which segment and content, and so no two databases
+/// and no two places have the same.
+pub fn file_name(key: &str) -> &str {
+    key.rsplit('/').next().unwrap_or(key)
 }
 
 /// Under what all objects of a table lie.
-pub fn table_prefix(table: &TableName) -> String {
+pub fn table_prefix(table: &str) -> String {
     format!("{table}/")
 }
 
@@ -148,7 +181,18 @@ mod tests {
             key,
             "default/measurement=a%2Fb%3Dc%20%25%C3%BC/day=1969-12-31/0a1b-7-0123456789abcdef0123456789abcdef.parquet"
         );
-        assert!(is_of(&key, "0a1b") && !is_of(&key, "0a1"));
+        assert!(is_of(&key, "default", "0a1b") && !is_of(&key, "default", "0a1"));
+        assert!(!is_of(&key, "other", "0a1b") && !is_of(&format!("default/{key}"), "default", "0a1b"));
+        for (key, is_ours) in [
+            ("t/_segments/0a1b-7-00.json", true),
+            ("t/_shared/day=1970-01-01/0a1b-7-00.parquet", true),
+            ("t/_shared/_segments/0a1b-7-00.json", false),
+            ("t/_segments/_segments/0a1b-7-00.json", false),
+            ("t/_segments/_shared/day=1970-01-01/0a1b-7-00.parquet", false),
+            ("t/0a1b-7-00.json", false),
+        ] {
+            assert_eq!(is_of(key, "t", "0a1b"), is_ours, "{key}");
+        }
         assert!(measurement_name("..").starts_with("%2E"));
         let long = measurement_name(&"é".repeat(400));
         assert!(long.len() <= MEASUREMENT_MAX && long.contains('~'));

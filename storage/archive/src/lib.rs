@@ -37,7 +37,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use tideline_model::{FieldId, TableName};
+use tideline_model::FieldId;
 
 pub use copy::{ArchiveCopy, ArchiveFile};
 pub use digest::new_origin;
@@ -91,6 +91,22 @@ impl ArchiveSettings {
     }
 }
 
+/// What came of reading every file of a segment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// What is not as it was written, or gone, in words.
+    pub wrong: Vec<String>,
+    /// What could not be read, and why: nothing is known of it.
+    pub unread: Vec<String>,
+}
+
+impl Verified {
+    /// Whether everything was read and is as it was written.
+    pub fn is_sound(&self) -> bool {
+        self.wrong.is_empty() && self.unread.is_empty()
+    }
+}
+
 /// The archive of a database: its targets, and what is kept of their files.
 #[derive(Debug)]
 pub struct Archive {
@@ -101,22 +117,30 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens it; no target is asked for anything yet.
+    /// Opens it; no target is asked for anything yet, and folders are made when they are needed.
     ///
     /// # Errors
     ///
-    /// Where a local directory cannot be used.
+    /// Where a local directory that is there cannot be used.
     pub fn open(settings: ArchiveSettings) -> Result<Self> {
-        std::fs::create_dir_all(&settings.temporary).map_err(ArchiveError::local("making"))?;
         sweep_temporary(&settings.temporary);
-        let requests = Requests::new().map_err(ArchiveError::local("starting"))?;
         let footers = Footers::new(settings.footers_bytes_max, settings.disk_cache.clone())?;
         Ok(Self {
             settings,
-            requests: Arc::new(requests),
+            requests: Arc::new(Requests::new()),
             footers: Arc::new(footers),
             open: Mutex::default(),
         })
+    }
+
+    /// Ends all requests, those under way and those that come: a server that stops does not wait for its targets.
+    pub fn stop(&self) {
+        self.requests.stop();
+    }
+
+    /// The names of the targets that the configuration sets.
+    pub fn configured(&self) -> impl Iterator<Item = &str> {
+        self.settings.targets.keys().map(String::as_str)
     }
 
     /// The target of a name or an address.
@@ -157,21 +181,22 @@ impl Archive {
     ///
     /// Where it may not, or is none.
     pub fn allow(&self, name: &str) -> Result<()> {
-        let is_below = |(address, _): &(String, TargetOptions)| {
-            let base = address.trim_end_matches('/');
-            let rest = name.strip_prefix(base);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) && !name.contains("/..")
-        };
         let targets = &self.settings.targets;
-        let is_local =
-            !targets.contains_key(name) && (name.starts_with("file:") || name.starts_with("memory:"));
-        if is_local && !targets.values().any(is_below) {
-            return Err(ArchiveError::BadTarget {
-                target: name.to_owned(),
-                reason: "a local directory is named by archive.target of the server's configuration; say \"default\", or a \
-                         directory below it"
-                    .into(),
-            });
+        if !targets.contains_key(name)
+            && let Some((scheme, folders)) = target::local_folders(name)?
+        {
+            let is_below = |(address, _): &(String, TargetOptions)| {
+                let base = target::local_folders(address).ok().flatten();
+                base.is_some_and(|(of, base)| of == scheme && folders.starts_with(&base))
+            };
+            if !targets.values().any(is_below) {
+                return Err(ArchiveError::BadTarget {
+                    target: name.to_owned(),
+                    reason: "a local directory is named by archive.target of the server's configuration; say \"default\", \
+                             or a directory below it"
+                        .into(),
+                });
+            }
         }
         if name == DEFAULT_TARGET && !targets.contains_key(name) {
             return Err(ArchiveError::BadTarget {
@@ -194,6 +219,7 @@ impl Archive {
         fields: &'a dyn Fields,
     ) -> Result<ArchiveWriter<'a>> {
         let target = self.target(&place.target)?;
+        std::fs::create_dir_all(&self.settings.temporary).map_err(ArchiveError::local("making"))?;
         let rows = self.settings.own_file_rows;
         ArchiveWriter::new(
             place,
@@ -251,38 +277,41 @@ impl Archive {
         ))
     }
 
-    /// Reads every file of a segment and compares it with what was stored about it; what is wrong, in words.
+    /// Reads every file of a segment and compares it with what was stored about it.
     ///
     /// # Errors
     ///
-    /// Where the target cannot be asked.
-    pub fn verify(&self, copy: &ArchiveCopy) -> Result<Vec<String>> {
+    /// Where its target is not known. What cannot be read is part of the outcome.
+    pub fn verify(&self, copy: &ArchiveCopy) -> Result<Verified> {
         let target = self.target(&copy.target)?;
-        let mut wrong = Vec::new();
-        for file in copy.files.iter().chain([&copy.timelines]) {
-            match send::verify_file(&target, file) {
-                Err(error) if error.is_retryable() => return Err(error),
-                Err(error) => wrong.push(error.to_string()),
+        let files = copy.files.iter().chain([&copy.timelines]);
+        let checks = files.map(|file| (file.key.as_str(), Some(file)));
+        let sidecar = Some((copy.sidecar.as_str(), None)).filter(|(key, _)| !key.is_empty());
+        let mut checks = checks.chain(sidecar);
+        let mut verified = Verified::default();
+        for (key, file) in checks.by_ref() {
+            let outcome = match file {
+                Some(file) => send::verify_file(&target, file),
+                None => send::verify_name(&target, key),
+            };
+            match outcome {
                 Ok(()) => {}
-            }
-        }
-        if !copy.sidecar.is_empty() {
-            match target.get(&copy.sidecar) {
-                Err(error) if error.is_missing() => wrong.push(error.to_string()),
-                Err(error) => return Err(error),
-                Ok(content) => {
-                    let digits = &digest::sha256_hex(&content)[..32];
-                    if !copy.sidecar.contains(digits) {
-                        wrong.push(
-                            target
-                                .damaged(&copy.sidecar, "its checksum is another one")
-                                .to_string(),
-                        );
+                Err(error) if error.is_missing() || matches!(error, ArchiveError::Damaged { .. }) => {
+                    verified.wrong.push(error.to_string());
+                }
+                Err(error) => {
+                    verified.unread.push(error.to_string());
+                    // The next ones would wait as long, and fail as well.
+                    if error.is_retryable() {
+                        break;
                     }
                 }
             }
         }
-        Ok(wrong)
+        let rest =
+            checks.map(|(key, _)| format!("archive target {target}: {key:?} was not asked for after that"));
+        verified.unread.extend(rest);
+        Ok(verified)
     }
 
     /// The segments that are described at a target, with the names of their descriptions: what an archive is without its
@@ -328,6 +357,7 @@ impl Archive {
     }
 
     /// Removes objects of a table that the database `origin` wrote before an instant and that nobody names; how many.
+    /// `is_named` is asked with the last part of their names, see [`layout::file_name`].
     ///
     /// # Errors
     ///
@@ -335,7 +365,7 @@ impl Archive {
     pub fn sweep(
         &self,
         target: &str,
-        table: &TableName,
+        table: &str,
         origin: &str,
         before: i64,
         is_named: &dyn Fn(&str) -> bool,
@@ -343,12 +373,32 @@ impl Archive {
         let target = self.target(target)?;
         let mut removed = 0;
         for object in target.list(&layout::table_prefix(table))? {
-            if layout::is_of(&object.key, origin) && object.modified < before && !is_named(&object.key) {
+            if layout::is_of(&object.key, table, origin)
+                && object.modified < before
+                && !is_named(layout::file_name(&object.key))
+            {
                 target.delete(&object.key)?;
                 removed += 1;
             }
         }
         Ok(removed)
+    }
+
+    /// The tables that have objects at a target, whoever wrote them.
+    ///
+    /// # Errors
+    ///
+    /// Where the target fails.
+    pub fn tables(&self, target: &str) -> Result<Vec<String>> {
+        let target = self.target(target)?;
+        let mut tables = Vec::new();
+        for folder in target.folders("")? {
+            let below = target.folders(&layout::table_prefix(&folder))?;
+            if below.iter().any(|below| layout::is_folder_of_table(below)) {
+                tables.push(folder);
+            }
+        }
+        Ok(tables)
     }
 }
 

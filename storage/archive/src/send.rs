@@ -7,6 +7,7 @@ use crate::copy::ArchiveFile;
 use crate::digest::sha256_hex;
 use crate::error::{ArchiveError, Result};
 use crate::file::writer::FinishedFile;
+use crate::layout::{DIGITS, file_name};
 use crate::target::Target;
 
 /// Sends a file under the name of its content and verifies it there.
@@ -37,6 +38,15 @@ pub(crate) fn send(
     drop(content);
     verify_file(target, &sent)?;
     Ok(sent)
+}
+
+/// Reads an object back whose name has the checksum of its content.
+pub(crate) fn verify_name(target: &Target, key: &str) -> Result<()> {
+    let content = target.get(key)?;
+    match file_name(key).contains(&sha256_hex(&content)[..DIGITS]) {
+        true => Ok(()),
+        false => Err(target.damaged(key, "its checksum is another one")),
+    }
 }
 
 /// Reads a file back and compares size, checksum, and the rows that its footer speaks of.

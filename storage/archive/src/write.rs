@@ -54,6 +54,8 @@ pub struct ArchiveWriter<'a> {
     waiting_bytes: usize,
     files: Vec<FileState>,
     open: usize,
+    /// Memory of the row groups of open files.
+    groups_bytes: usize,
     spool: SpoolWriter,
     records: u64,
 }
@@ -62,8 +64,8 @@ pub struct ArchiveWriter<'a> {
 enum Slot {
     /// Runs, and their rows.
     Waiting(Vec<Waiting>, usize),
-    /// Its newest file.
-    File(u32),
+    /// Its newest file, and what the next one has columns for: at least what this one has.
+    File(u32, Box<Shape>),
 }
 
 /// A run that waits for its measurement to grow.
@@ -76,6 +78,8 @@ struct Waiting {
 
 enum FileState {
     Open(Box<WideFile>, Box<Measured>),
+    /// On its way; where that failed there is no segment.
+    Sending,
     Done(ArchiveFile),
 }
 
@@ -110,6 +114,7 @@ impl<'a> ArchiveWriter<'a> {
             waiting_bytes: 0,
             files: Vec::new(),
             open: 0,
+            groups_bytes: 0,
             records: 0,
         })
     }
@@ -155,7 +160,7 @@ impl<'a> ArchiveWriter<'a> {
         self.records += 1;
         let measurement: Option<Box<str>> = who.as_deref().map(|who| who.measurement().into());
         let key = (measurement, day);
-        if let Some(Slot::File(file)) = self.slots.get(&key)
+        if let Some(Slot::File(file, _)) = self.slots.get(&key)
             && let Some(who) = &who
         {
             let (file, row, rows) = self.add_to_file(&key, *file, id, who, run)?;
@@ -198,7 +203,7 @@ impl<'a> ArchiveWriter<'a> {
     fn relieve(&mut self) -> Result<()> {
         let size = |slot: &Slot| match slot {
             Slot::Waiting(waiting, _) => waiting.iter().map(|waiting| memory(&waiting.run)).sum::<usize>(),
-            Slot::File(_) => 0,
+            Slot::File(..) => 0,
         };
         let named = self
             .slots
@@ -211,7 +216,7 @@ impl<'a> ArchiveWriter<'a> {
             Some((key, bytes)) if self.open < OPEN_FILES_MAX && bytes > WAITING_BYTES_MAX / 64 => {
                 self.give_file(&key)
             }
-            _ => self.share(),
+            _ => self.share(&mut || true),
         }
     }
 
@@ -221,7 +226,6 @@ impl<'a> ArchiveWriter<'a> {
             return Ok(());
         };
         let mut file = self.open_file(key, &waiting)?;
-        self.slots.insert(key.clone(), Slot::File(file));
         let mut places = Vec::with_capacity(waiting.len());
         for Waiting { id, who, run, record } in waiting {
             self.waiting_bytes -= memory(&run).min(self.waiting_bytes);
@@ -241,13 +245,7 @@ impl<'a> ArchiveWriter<'a> {
                 self.widen(&mut shape, who, run)?;
             }
         }
-        let measurement = key.0.as_deref().unwrap_or_default();
-        self.open_with(
-            measurement,
-            key.1,
-            &shape,
-            waiting.iter().map(|waiting| &waiting.run),
-        )
+        self.open_with(key, shape, waiting.iter().map(|waiting| &waiting.run))
     }
 
     /// Everything that is known to occur in a measurement.
@@ -283,15 +281,15 @@ impl<'a> ArchiveWriter<'a> {
 
     fn open_with<'r>(
         &mut self,
-        measurement: &str,
-        day: Day,
-        shape: &Shape,
+        key: &(Option<Box<str>>, Day),
+        shape: Shape,
         samples: impl Iterator<Item = &'r Run>,
     ) -> Result<u32> {
+        let (measurement, day) = (key.0.as_deref().unwrap_or_default(), key.1);
         let mut notes = self.place.notes();
         notes.push(("tideline.measurement".into(), measurement.into()));
         notes.push(("tideline.day".into(), day.to_string()));
-        let file = WideFile::new(&self.directory, shape, samples, notes)?;
+        let file = WideFile::new(&self.directory, &shape, samples, notes)?;
         let about = Measured {
             measurement: measurement.into(),
             day,
@@ -300,7 +298,10 @@ impl<'a> ArchiveWriter<'a> {
         };
         self.files.push(FileState::Open(Box::new(file), Box::new(about)));
         self.open += 1;
-        Ok((self.files.len() - 1) as u32)
+        let number = (self.files.len() - 1) as u32;
+        self.slots
+            .insert(key.clone(), Slot::File(number, Box::new(shape)));
+        Ok(number)
     }
 
     /// Adds a run to the file of its measurement and day, or to the next one where that is full or lacks a column.
@@ -316,13 +317,14 @@ impl<'a> ArchiveWriter<'a> {
         if !matches!(&self.files[file as usize], FileState::Open(file, _) if file.fits(who, run)) {
             self.complete(file as usize)?;
             number = self.open_again(key, who, run)?;
-            self.slots.insert(key.clone(), Slot::File(number));
         }
         let FileState::Open(file, about) = &mut self.files[number as usize] else {
             return Err(ArchiveError::format("a segment", "a file ended too early"));
         };
         let row = file.file.rows();
+        let before = file.file.bytes_waiting();
         file.add(id, who, run)?;
+        self.groups_bytes = self.groups_bytes - before.min(self.groups_bytes) + file.file.bytes_waiting();
         about.first = about.first.min(run.timestamps[0]);
         about.last = about.last.max(run.timestamps[run.rows() - 1]);
         let is_full = file.file.bytes_written() >= FILE_BYTES_MAX;
@@ -334,12 +336,15 @@ impl<'a> ArchiveWriter<'a> {
         Ok(place)
     }
 
-    /// The next file of a measurement and day, with columns for what has just come.
+    /// The next file of a measurement and day, with columns for what has just come, and for all that the one before had:
+    /// what takes turns needs no file for each turn.
     fn open_again(&mut self, key: &(Option<Box<str>>, Day), who: &Identity, run: &Run) -> Result<u32> {
-        let mut shape = self.shape(key);
+        let mut shape = match self.slots.get(key) {
+            Some(Slot::File(_, shape)) => Shape::clone(shape),
+            _ => self.shape(key),
+        };
         self.widen(&mut shape, who, run)?;
-        let measurement = key.0.as_deref().unwrap_or_default();
-        self.open_with(measurement, key.1, &shape, std::iter::once(run))
+        self.open_with(key, shape, std::iter::once(run))
     }
 
     fn name(&self, field: FieldId) -> Result<String> {
@@ -349,27 +354,25 @@ impl<'a> ArchiveWriter<'a> {
 
     /// Row groups of open files stay within their budget: the largest is written.
     fn bound_groups(&mut self) -> Result<()> {
-        loop {
-            let sizes = self.files.iter().map(|file| match file {
-                FileState::Open(file, _) => file.file.bytes_waiting(),
-                FileState::Done(_) => 0,
+        while self.groups_bytes > GROUPS_BYTES_MAX {
+            let open = self.files.iter_mut().filter_map(|file| match file {
+                FileState::Open(file, _) => Some(&mut file.file),
+                FileState::Sending | FileState::Done(_) => None,
             });
-            let (mut total, mut largest) = (0, (0, 0));
-            for (at, bytes) in sizes.enumerate() {
-                total += bytes;
-                largest = largest.max((bytes, at));
-            }
-            if total <= GROUPS_BYTES_MAX {
+            let largest = open.max_by_key(|file| file.bytes_waiting());
+            let bytes = largest.as_ref().map_or(0, |file| file.bytes_waiting());
+            let Some(largest) = largest.filter(|_| bytes > 0) else {
+                self.groups_bytes = 0;
                 return Ok(());
-            }
-            if let FileState::Open(file, _) = &mut self.files[largest.1] {
-                file.file.flush()?;
-            }
+            };
+            largest.flush()?;
+            self.groups_bytes -= bytes.min(self.groups_bytes);
         }
+        Ok(())
     }
 
     /// Writes everything that waits into shared files, one a day.
-    fn share(&mut self) -> Result<()> {
+    fn share(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let is_waiting = |slot: &Slot| matches!(slot, Slot::Waiting(waiting, _) if !waiting.is_empty());
         let mut keys: Vec<_> = self
             .slots
@@ -380,6 +383,9 @@ impl<'a> ArchiveWriter<'a> {
         keys.sort_unstable_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
         self.waiting_bytes = 0;
         for of_day in keys.chunk_by(|a, b| a.1 == b.1) {
+            if !go_on() {
+                return Err(ArchiveError::Stopped);
+            }
             let mut file = SharedFile::new(&self.directory, self.place.notes())?;
             let number = self.files.len() as u32;
             let (mut first, mut last) = (i64::MAX, i64::MIN);
@@ -416,21 +422,11 @@ impl<'a> ArchiveWriter<'a> {
             return Ok(());
         };
         let about = about.clone();
-        let gone = FileState::Done(ArchiveFile {
-            key: String::new(),
-            bytes: 0,
-            sha256: String::new(),
-            index_from: 0,
-            index_sha256: String::new(),
-            rows: 0,
-            first: 0,
-            last: 0,
-            shared: false,
-        });
-        let FileState::Open(file, _) = std::mem::replace(&mut self.files[at], gone) else {
+        let FileState::Open(file, _) = std::mem::replace(&mut self.files[at], FileState::Sending) else {
             return Ok(());
         };
         self.open -= 1;
+        self.groups_bytes -= file.file.bytes_waiting().min(self.groups_bytes);
         let name = |sha256: &str| data_key(&self.place, &about.measurement, about.day, sha256);
         let sent = send(
             &self.target,
@@ -448,15 +444,22 @@ impl<'a> ArchiveWriter<'a> {
         self.records == 0
     }
 
-    /// Ends all files. On return they are at the target and were read back.
-    pub fn finish(mut self) -> Result<WrittenSegment> {
-        self.share()?;
+    /// Ends all files. On return they are at the target and were read back. Asks before each whether to go on.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchiveError::Stopped`] where it was not to; else as the target and the local disk fail.
+    pub fn finish(mut self, go_on: &mut dyn FnMut() -> bool) -> Result<WrittenSegment> {
+        self.share(go_on)?;
         for at in 0..self.files.len() {
+            if !go_on() {
+                return Err(ArchiveError::Stopped);
+            }
             self.complete(at)?;
         }
         let files = self.files.into_iter().filter_map(|file| match file {
             FileState::Done(file) => Some(file),
-            FileState::Open(..) => None,
+            FileState::Open(..) | FileState::Sending => None,
         });
         let files: Vec<ArchiveFile> = files.collect();
         let mut extents = self.spool.finish()?;

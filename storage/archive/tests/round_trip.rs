@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tideline_archive::ReadMemory;
+use tideline_archive::{ArchiveError, People, ReadMemory};
 use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
-use tideline_model::{ColumnData, FieldId, TimelineId, ValueType};
+use tideline_model::{ColumnData, FieldId, Identity, TimelineId, ValueType};
 
 use crate::kit::{Known, Points, archive, flat, floats, in_directory, read, write};
 
@@ -180,10 +180,7 @@ fn thousands_of_timelines_in_own_and_shared_files() {
         let part = flat(&[run]);
         assert!(whole.windows(part.len()).any(|rows| rows == part));
     }
-    assert_eq!(
-        archive.verify(&copy).expect("it can be asked"),
-        Vec::<String>::new()
-    );
+    assert!(archive.verify(&copy).expect("it can be asked").is_sound());
 }
 
 /// Only wanted fields are read, a timeline nobody knows reads back too, and nothing was added is nothing written.
@@ -362,4 +359,74 @@ fn readers_of_many_files_keep_to_their_memory() {
         drop(readers);
         assert_eq!(memory.taken(), 0);
     }
+}
+
+/// Timelines whose tags nobody has foretold, and that take turns: the file after the next has columns for all of them.
+#[test]
+fn tags_that_take_turns_need_no_file_for_each_turn() {
+    struct Forgetful(Known);
+    impl People for Forgetful {
+        fn identity(&self, id: TimelineId) -> Option<Arc<Identity>> {
+            self.0.identity(id)
+        }
+
+        fn attributes(&self, _id: TimelineId) -> Option<String> {
+            None
+        }
+
+        fn tag_keys(&self, _measurement: &str) -> Vec<String> {
+            Vec::new()
+        }
+    }
+    let mut known = Known::default();
+    known.field("cpu", 1, "value", ValueType::Float);
+    let mut ids: Vec<TimelineId> = (0..30)
+        .map(|number| known.timeline(number, "cpu", &[("a", "1")]))
+        .collect();
+    ids.sort_unstable();
+    for (nth, id) in ids.iter().enumerate().skip(12) {
+        let tag = if nth % 2 == 0 { "b" } else { "c" };
+        let who = Identity::new("cpu".into(), vec![(tag.into(), "1".into())]);
+        known.people.insert(*id, Arc::new(who.expect("valid")));
+    }
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    let people = Forgetful(known);
+    let place = crate::kit::place(&in_directory(directory.path()));
+    let mut writer = archive.writer(place, &people, &people.0).expect("it begins");
+    for id in &ids {
+        let run = floats(0, NANOS_PER_SECOND, 1_000, 1, |row| row as f64);
+        writer.add(*id, &run, crate::kit::sequences()).expect("added");
+    }
+    let written = writer.finish(&mut || true).expect("it is written");
+    assert_eq!(written.copy.files.len(), 3, "{:#?}", written.copy.files);
+}
+
+/// A writer that is not to go on ends between two files.
+#[test]
+fn a_writer_that_is_stopped_ends_before_the_next_file() {
+    let mut known = Known::default();
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    let place = crate::kit::place(&in_directory(directory.path()));
+    let mut ids = Vec::new();
+    for number in 0..3 {
+        let measurement = format!("m{number}");
+        known.field(&measurement, 1, "value", ValueType::Float);
+        ids.push(known.timeline(number, &measurement, &[("host", "a")]));
+    }
+    ids.sort_unstable();
+    let mut writer = archive.writer(place.clone(), &known, &known).expect("it begins");
+    for id in &ids {
+        let run = floats(0, NANOS_PER_SECOND, 9_000, 1, |row| row as f64);
+        writer.add(*id, &run, crate::kit::sequences()).expect("added");
+    }
+    let mut files = 0;
+    let stopped = writer.finish(&mut || {
+        files += 1;
+        files < 2
+    });
+    assert!(matches!(stopped, Err(ArchiveError::Stopped)));
+    let target = archive.target(&place.target).expect("known");
+    assert_eq!(target.list("").expect("listed").len(), 1);
 }

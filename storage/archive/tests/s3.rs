@@ -4,18 +4,21 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use hyper::body::Incoming;
+use hyper::header::CONTENT_LENGTH;
 use hyper::service::{Service, service_fn};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use s3s::auth::SimpleAuth;
-use s3s::service::S3ServiceBuilder;
-use tideline_archive::TargetOptions;
-use tideline_model::ValueType;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use tideline_archive::{Archive, ArchiveCopy, ArchiveError, Extent, TargetOptions};
+use tideline_chunk::Run;
 use tideline_model::time::NANOS_PER_SECOND;
+use tideline_model::{TimelineId, ValueType};
 
 use crate::kit::{Known, Points, archive_with, flat, floats, read, write};
 
@@ -31,8 +34,18 @@ enum Fault {
     Busy,
     /// A put is refused as a conflict, and nothing is stored.
     Conflict,
+    /// "Too many requests", before anything is done.
+    TooMany,
     /// The connection is closed instead of an answer to a read.
     Reset,
+    /// The connection is closed in the middle of what is read.
+    Truncated,
+    /// An answer to a read that ends early, as if that were all.
+    Short,
+    /// A byte of what is read is another one.
+    Corrupt,
+    /// No answer at all.
+    Silence,
 }
 
 /// Faults that wait for their request.
@@ -67,24 +80,7 @@ fn server_with(directory: &Path, faults: &Faults) -> (tokio::runtime::Runtime, S
             let (service, faults) = (service.clone(), Arc::clone(&faults));
             let answer = service_fn(move |request: Request<Incoming>| {
                 let (service, fault) = (service.clone(), next_fault(&faults, request.method()));
-                async move {
-                    let status = match fault {
-                        Some(Fault::Busy) => 503,
-                        Some(Fault::Conflict) => 409,
-                        Some(Fault::Reset) => return Err(std::io::Error::other("reset")),
-                        Some(Fault::LostAnswer) | None => {
-                            let answer = Service::call(&service, request)
-                                .await
-                                .map_err(std::io::Error::other)?;
-                            return match fault {
-                                None => Ok(answer),
-                                Some(_) => Err(std::io::Error::other("lost")),
-                            };
-                        }
-                    };
-                    let answer = Response::builder().status(status).body(s3s::Body::empty());
-                    Ok(answer.expect("it is well-formed"))
-                }
+                async move { answered(&service, request, fault).await }
             });
             tokio::spawn(async move {
                 let serving = Builder::new(TokioExecutor::new());
@@ -95,12 +91,56 @@ fn server_with(directory: &Path, faults: &Faults) -> (tokio::runtime::Runtime, S
     (runtime, address)
 }
 
+async fn answered(
+    service: &S3Service,
+    request: Request<Incoming>,
+    fault: Option<Fault>,
+) -> std::io::Result<Response<s3s::Body>> {
+    let status = match fault {
+        Some(Fault::Busy) => Some(503),
+        Some(Fault::TooMany) => Some(429),
+        Some(Fault::Conflict) => Some(409),
+        Some(Fault::Reset) => return Err(std::io::Error::other("reset")),
+        Some(Fault::Silence) => std::future::pending().await,
+        _ => None,
+    };
+    if let Some(status) = status {
+        let answer = Response::builder().status(status).body(s3s::Body::empty());
+        return Ok(answer.expect("it is well-formed"));
+    }
+    let answer = Service::call(service, request)
+        .await
+        .map_err(std::io::Error::other)?;
+    if fault == Some(Fault::LostAnswer) {
+        return Err(std::io::Error::other("lost"));
+    }
+    let (Some(fault), true) = (fault, answer.status().is_success()) else {
+        return Ok(answer);
+    };
+    let (mut head, mut body) = answer.into_parts();
+    let whole = body
+        .store_all_limited(1 << 30)
+        .await
+        .map_err(std::io::Error::other)?;
+    let mut bytes = whole.to_vec();
+    match fault {
+        Fault::Corrupt => bytes[whole.len() / 2] ^= 1,
+        Fault::Short => {
+            bytes.truncate(whole.len() / 2);
+            head.headers.insert(CONTENT_LENGTH, bytes.len().into());
+        }
+        // The length that was announced stays.
+        _ => bytes.truncate(whole.len() / 2),
+    }
+    Ok(Response::from_parts(head, s3s::Body::from(bytes)))
+}
+
 fn next_fault(faults: &Faults, method: &Method) -> Option<Fault> {
     let mut faults = faults.lock().expect("nobody panics with it");
     let fits = |fault: &&Fault| match fault {
         Fault::LostAnswer | Fault::Conflict => *method == Method::PUT,
-        Fault::Reset => *method == Method::GET,
-        Fault::Busy => true,
+        Fault::Reset | Fault::Truncated | Fault::Short | Fault::Corrupt => *method == Method::GET,
+        Fault::Busy | Fault::TooMany | Fault::Silence => true,
     };
     faults.front().filter(fits)?;
     faults.pop_front()
@@ -160,7 +200,7 @@ fn an_s3_server_keeps_an_archive() {
             assert_eq!(flat(runs), flat(&back[id]));
         }
     }
-    assert_eq!(archive.verify(&copy).expect("asked"), Vec::<String>::new());
+    assert!(archive.verify(&copy).expect("known").is_sound());
     let listed = archive
         .target("good")
         .expect("known")
@@ -216,6 +256,8 @@ fn faults_of_the_server_lose_and_double_nothing() {
         &[Fault::Busy, Fault::Busy, Fault::LostAnswer, Fault::Busy],
         &[Fault::Conflict, Fault::LostAnswer, Fault::Reset, Fault::Busy],
         &[Fault::Reset, Fault::Reset],
+        &[Fault::TooMany, Fault::Busy, Fault::TooMany],
+        &[Fault::LostAnswer, Fault::Truncated, Fault::Truncated],
     ]
     .into_iter()
     .enumerate()
@@ -259,6 +301,180 @@ fn faults_of_the_server_lose_and_double_nothing() {
     writer
         .add(id, &points[&id][0], crate::kit::sequences())
         .expect("added");
-    let error = writer.finish().expect_err("the name is taken").to_string();
+    let error = writer
+        .finish(&mut || true)
+        .expect_err("the name is taken")
+        .to_string();
     assert!(error.contains("other content"), "{error}");
+}
+
+/// One timeline at an S3 server whose requests go wrong as `faults` say, and that lies in a directory.
+struct Stored {
+    archive: Archive,
+    copy: Arc<ArchiveCopy>,
+    extents: Vec<(TimelineId, Extent)>,
+    known: Known,
+    points: Points,
+    faults: Faults,
+    address: (String, TargetOptions),
+    directory: tempfile::TempDir,
+    _server: tokio::runtime::Runtime,
+}
+
+fn stored() -> Stored {
+    let directory = tempfile::tempdir().expect("made");
+    let faults = Faults::default();
+    let (server, address) = server_with(&directory.path().join("server"), &faults);
+    let address = ("s3://bucket".to_owned(), options(address, SECRET));
+    let archive = archive_with(
+        directory.path(),
+        HashMap::from([("s3".to_owned(), address.clone())]),
+    );
+    let mut known = Known::default();
+    known.field("cpu", 1, "value", ValueType::Float);
+    let id = known.timeline(1, "cpu", &[("host", "a")]);
+    let points = Points::from([(id, vec![floats(0, NANOS_PER_SECOND, 9_000, 1, |row| row as f64)])]);
+    let (copy, extents) = write(&archive, "s3", &known, &points);
+    Stored {
+        archive,
+        copy,
+        extents,
+        known,
+        points,
+        faults,
+        address,
+        directory,
+        _server: server,
+    }
+}
+
+impl Stored {
+    fn plan(&self, faults: &[Fault]) {
+        self.faults.lock().expect("nobody panics with it").extend(faults);
+    }
+
+    /// Reads the timeline by a reader that knows nothing yet.
+    fn read(&self) -> tideline_archive::Result<Run> {
+        let mut reader = self.archive.reader(&self.copy, None, 0)?;
+        reader.read(&self.extents[0].1, &|name: &str| self.known.id_of(name))
+    }
+}
+
+/// What comes back wrong while a question is answered is asked for again, or refused; it is never taken.
+#[test]
+fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
+    let stored = stored();
+    for faults in [
+        &[Fault::Busy, Fault::TooMany, Fault::Busy][..],
+        &[Fault::Reset, Fault::Truncated],
+        &[Fault::Short, Fault::Short],
+    ] {
+        stored.plan(faults);
+        let run = stored
+            .read()
+            .unwrap_or_else(|error| panic!("{faults:?}: {error}"));
+        assert_eq!(flat(&[run]), flat(stored.points.values().next().expect("one")));
+        assert_eq!(
+            stored.faults.lock().expect("nobody panics with it").len(),
+            0,
+            "{faults:?}"
+        );
+    }
+    // The footer is known now, but not to another process, and it has a checksum.
+    let elsewhere = tempfile::tempdir().expect("made");
+    let fresh = archive_with(
+        elsewhere.path(),
+        HashMap::from([("s3".to_owned(), stored.address.clone())]),
+    );
+    stored.plan(&[Fault::Corrupt]);
+    let mut reader = fresh.reader(&stored.copy, None, 0).expect("it opens");
+    let error = reader
+        .read(&stored.extents[0].1, &|name: &str| stored.known.id_of(name))
+        .expect_err("a byte of the footer is another one");
+    assert!(
+        !error.is_retryable() && error.to_string().contains("footer"),
+        "{error}"
+    );
+    // A burst that outlasts all tries is no damage.
+    stored.plan(&[Fault::Busy; 12]);
+    let error = stored.read().expect_err("it is busy for too long");
+    assert!(
+        error.is_retryable() && error.to_string().contains("s3://bucket"),
+        "{error}"
+    );
+    stored.faults.lock().expect("nobody panics with it").clear();
+    assert!(stored.read().is_ok());
+}
+
+/// A target that answers nothing is given up after some seconds, and at once where everything stops.
+#[test]
+fn a_silent_target_holds_nobody_for_long() {
+    let stored = stored();
+    stored.plan(&[Fault::Silence]);
+    let begun = Instant::now();
+    let error = stored.read().expect_err("nothing comes");
+    assert!(error.is_retryable(), "{error}");
+    let said = error.to_string();
+    assert!(
+        said.contains("s3://bucket") && said.contains("no answer within 10 s"),
+        "{said}"
+    );
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    stored.plan(&[Fault::Silence]);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| stored.archive.verify(&stored.copy));
+        while !stored.faults.lock().expect("nobody panics with it").is_empty() {
+            std::thread::yield_now();
+        }
+        stored.archive.stop();
+        let verified = waiting.join().expect("it ends").expect("known");
+        assert_eq!(
+            (verified.wrong.len(), verified.unread.len()),
+            (0, 3),
+            "{verified:?}"
+        );
+    });
+    assert!(matches!(stored.read(), Err(ArchiveError::Stopped)));
+}
+
+/// What cannot be read says nothing of what is there: neither a server that is down nor one that does not let us in.
+#[test]
+fn only_what_is_wrong_is_called_so() {
+    let stored = stored();
+    let lost = stored
+        .directory
+        .path()
+        .join("server/bucket")
+        .join(&stored.copy.files[0].key);
+    std::fs::remove_file(lost).expect("it is there");
+    stored.plan(&[Fault::Busy; 40]);
+    let verified = stored.archive.verify(&stored.copy).expect("known");
+    assert_eq!(
+        (verified.wrong.len(), verified.unread.len()),
+        (0, 3),
+        "{verified:?}"
+    );
+    stored.faults.lock().expect("nobody panics with it").clear();
+    let verified = stored.archive.verify(&stored.copy).expect("known");
+    assert_eq!(
+        (verified.wrong.len(), verified.unread.len()),
+        (1, 0),
+        "{verified:?}"
+    );
+    assert!(verified.wrong[0].contains(&stored.copy.files[0].key));
+    let error = stored.read().expect_err("it is gone");
+    assert!(error.is_missing(), "{error}");
+    let (address, mut options) = stored.address.clone();
+    options.0.insert("secret_access_key".into(), "wrong".into());
+    let elsewhere = tempfile::tempdir().expect("made");
+    let refused = archive_with(
+        elsewhere.path(),
+        HashMap::from([("s3".to_owned(), (address, options))]),
+    );
+    let verified = refused.verify(&stored.copy).expect("known");
+    assert_eq!(
+        (verified.wrong.len(), verified.unread.len()),
+        (0, 3),
+        "{verified:?}"
+    );
 }

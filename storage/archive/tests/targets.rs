@@ -3,9 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 
 use hashbrown::HashMap;
-use tideline_archive::{CheckStep, TargetOptions};
+use tideline_archive::layout::file_name;
+use tideline_archive::{CheckStep, DEFAULT_TARGET, TargetOptions};
+use tideline_model::ValueType;
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{TableName, ValueType};
 
 use crate::kit::{Known, Points, archive, archive_with, floats, in_directory, write};
 
@@ -51,13 +52,15 @@ fn what_names_no_target_is_refused_with_what_would() {
         ("ftp://host/x", "ftp://host/x"),
         ("https://example.org/x", "not known"),
         ("s3://user:word@bucket/x", "credentials"),
+        ("s3://AKIAEXAMPLE@bucket/x", "credentials"),
+        ("s3://bucket/x#secret", "credentials"),
         ("s3://bucket/x?secret=1", "credentials"),
         ("named", "nonsense"),
     ] {
         let error = archive.target(address).expect_err("it is refused").to_string();
         assert!(error.contains(part), "{address}: {error}");
         assert!(
-            !error.contains("secret-value") && !error.contains(":word"),
+            !error.contains("secret-value") && !error.contains(":word") && !error.contains("AKIA"),
             "{error}"
         );
     }
@@ -96,12 +99,11 @@ fn orphans_are_swept_and_nothing_else() {
     let archive = archive(directory.path());
     let address = in_directory(directory.path());
     let (copy, _) = write(&archive, &address, &known, &points);
-    let table = TableName::new("default").expect("valid");
-    let is_named = |key: &str| copy.keys().any(|named| named == key);
+    let is_named = |name: &str| copy.keys().any(|named| file_name(named) == name);
     let nobody = |_: &str| false;
     let sweep = |origin: &str, before: i64, is_named: &dyn Fn(&str) -> bool| {
         archive
-            .sweep(&address, &table, origin, before, is_named)
+            .sweep(&address, "default", origin, before, is_named)
             .expect("swept")
     };
     assert_eq!(sweep("feedc0de", i64::MAX, &is_named), 0);
@@ -125,4 +127,84 @@ fn orphans_are_swept_and_nothing_else() {
             .expect("listed"),
         []
     );
+}
+
+/// A target below another, in a folder that is called as a table: the files there are not those of that table.
+#[test]
+fn a_target_below_another_is_not_swept_with_it() {
+    let mut known = Known::default();
+    known.field("cpu", 1, "value", ValueType::Float);
+    let id = known.timeline(1, "cpu", &[("host", "a")]);
+    let points = Points::from([(id, vec![floats(0, NANOS_PER_SECOND, 9_000, 1, |row| row as f64)])]);
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    let above = in_directory(directory.path());
+    for below in ["default", "default/_shared", "default/_segments"] {
+        let below = format!("{above}/{below}");
+        let (copy, _) = write(&archive, &below, &known, &points);
+        let swept = archive.sweep(&above, "default", "feedc0de", i64::MAX, &|_| false);
+        assert_eq!(swept.expect("swept"), 0, "{below}");
+        assert!(archive.verify(&copy).expect("known").is_sound(), "{below}");
+        assert_eq!(archive.described(&above).expect("listed").len(), 0, "{below}");
+        archive.remove(&copy).expect("removed");
+    }
+    let (_, _) = write(&archive, &above, &known, &points);
+    std::fs::create_dir_all(directory.path().join("files/others/stuff")).expect("made");
+    assert_eq!(archive.tables(&above).expect("listed"), ["default"]);
+}
+
+/// Whoever sets policies names no directory of this machine, but below the one that the configuration names.
+#[test]
+fn a_policy_names_no_directory_outside_of_the_configured_one() {
+    let directory = tempfile::tempdir().expect("made");
+    let base = "file:///srv/archive%20of/mine/".to_owned();
+    let targets = HashMap::from([(DEFAULT_TARGET.to_owned(), (base, TargetOptions::default()))]);
+    let configured = archive_with(directory.path(), targets);
+    for address in [
+        "default",
+        "file:///srv/archive%20of/mine",
+        "file:///srv/archive of/mine/deeper/still",
+        "FILE:///srv/archive%20of/mine/deeper",
+        "file:///srv/archive of/mine/deeper/../other",
+        "s3://bucket/x",
+    ] {
+        configured
+            .allow(address)
+            .unwrap_or_else(|error| panic!("{address}: {error}"));
+    }
+    for address in [
+        "file:///etc",
+        "FILE:///etc",
+        " file:///etc",
+        "\tfile:///etc",
+        "file:/etc",
+        "file:etc",
+        "file:///srv/archive%20of/mine/../../../etc",
+        "file:///srv/archive%20of/mine/%2e%2e/other",
+        "file:///srv/archive%20of/mine/.%2E/other",
+        "file:///srv/archive%20of/mine/x%2F..%2F..%2F..%2Fetc",
+        "file:///srv/archive%20of/mine\\..\\..\\etc",
+        "file:///srv/archive%20of/mine/x%5C..",
+        "file:///srv/archive%20of/mineelse",
+        "file:///srv/archive%20of",
+        "memory:///",
+        "Memory:///x",
+    ] {
+        let error = configured.allow(address).expect_err(address).to_string();
+        assert!(
+            error.contains("directory") || error.contains("plain"),
+            "{address}: {error}"
+        );
+    }
+    // Without a configured one there is none.
+    assert!(archive(directory.path()).allow("file:///srv").is_err());
+}
+
+/// An archive that nothing uses makes no folders and no threads.
+#[test]
+fn an_archive_that_is_not_used_leaves_no_trace() {
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    archive.target("file:///nowhere").expect("known");
+    assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0);
 }

@@ -4,6 +4,7 @@
 //! that names it is gone: not only the last one before the edit that took it out.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tideline_archive::ArchiveCopy;
@@ -14,6 +15,44 @@ use crate::manifest::{ManifestState, Segment};
 /// The retired segments of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Retired(Mutex<State>);
+
+/// Files of segments that nobody reads any more, until their target has removed them.
+#[derive(Debug, Default)]
+pub(crate) struct FilesToRemove(Mutex<Removal>);
+
+#[derive(Debug, Default)]
+struct Removal {
+    waiting: Vec<Arc<ArchiveCopy>>,
+    /// On the monotonic clock: before it nothing is tried.
+    not_before: Duration,
+}
+
+impl FilesToRemove {
+    /// Adds files.
+    pub(crate) fn add(&self, files: impl IntoIterator<Item = Arc<ArchiveCopy>>) {
+        self.0.lock().waiting.extend(files);
+    }
+
+    /// Takes some, unless it is too early to try.
+    pub(crate) fn next(&self, now: Duration) -> Option<Arc<ArchiveCopy>> {
+        let mut removal = self.0.lock();
+        (now >= removal.not_before)
+            .then(|| removal.waiting.pop())
+            .flatten()
+    }
+
+    /// Gives back what could not be removed, to be tried after an instant of the monotonic clock.
+    pub(crate) fn put_back(&self, files: Arc<ArchiveCopy>, not_before: Duration) {
+        let mut removal = self.0.lock();
+        removal.waiting.push(files);
+        removal.not_before = not_before;
+    }
+
+    /// All that wait.
+    pub(crate) fn all(&self) -> Vec<Arc<ArchiveCopy>> {
+        self.0.lock().waiting.clone()
+    }
+}
 
 /// A segment that is out of the manifest.
 #[derive(Debug)]
@@ -84,5 +123,31 @@ impl Retired {
     pub(crate) fn len(&self) -> usize {
         let state = self.0.lock();
         state.waiting.iter().map(|(_, segments)| segments.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(target: &str) -> Arc<ArchiveCopy> {
+        let copy = format!(
+            r#"{{"target":"{target}","files":[],"timelines":{{"key":"k","bytes":1,"sha256":"","index_from":0,"rows":0,"first":0,"last":0}}}}"#
+        );
+        Arc::new(serde_json::from_str(&copy).expect("well-formed"))
+    }
+
+    #[test]
+    fn files_that_could_not_be_removed_wait_and_keep_the_others_waiting() {
+        let waiting = FilesToRemove::default();
+        waiting.add([files("a"), files("b")]);
+        let now = Duration::from_secs(5);
+        let tried = waiting.next(now).expect("one of two");
+        waiting.put_back(tried, now + Duration::from_secs(300));
+        assert!(waiting.next(now).is_none() && waiting.next(now + Duration::from_secs(299)).is_none());
+        assert_eq!(waiting.all().len(), 2);
+        let later = now + Duration::from_secs(300);
+        assert!(waiting.next(later).is_some() && waiting.next(later).is_some());
+        assert!(waiting.next(later).is_none());
     }
 }

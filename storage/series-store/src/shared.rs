@@ -8,7 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::{Condvar, Mutex, RwLock};
-use tideline_archive::ArchiveCopy;
 use tideline_backend::{
     Backend, BackendError, EditOutcome, Epoch, ErrorKind, ManifestChange, SegmentRef, Shard, Stamp,
 };
@@ -23,7 +22,7 @@ use crate::error::{Result, StoreError};
 use crate::head::Head;
 use crate::manifest::{Cursor, ManifestState, TableRow, put_cursor, put_table, remove_segment, remove_table};
 use crate::requests::Requests;
-use crate::retired::{Gone, Retired};
+use crate::retired::{FilesToRemove, Gone, Retired};
 use crate::schema::TableSchema;
 use crate::settings::Settings;
 use crate::store::TimelineDirectory;
@@ -75,7 +74,7 @@ pub(crate) struct Shared {
     /// Segments out of the manifest, until nobody reads them.
     pub(crate) retired: Retired,
     /// Files of such segments, to be removed by whoever may wait for their target.
-    pub(crate) files_to_remove: Mutex<Vec<Arc<ArchiveCopy>>>,
+    pub(crate) files_to_remove: FilesToRemove,
     pub(crate) tail: Tail,
     pub(crate) sealing: Mutex<SealProgress>,
     /// Signalled when a head is frozen or sealed, when a seal fails, and at the end.
@@ -191,7 +190,7 @@ impl Shared {
             edit: Mutex::default(),
             next_id,
             retired: Retired::new(orphans),
-            files_to_remove: Mutex::default(),
+            files_to_remove: FilesToRemove::default(),
             tail,
             sealing_changed: Condvar::new(),
         }
@@ -432,7 +431,7 @@ impl Shared {
                 tracing::warn!(%error, ?place, "reclaiming a segment failed; the next start tries again");
             }
             // A target may be slow: not here, where seals wait.
-            self.files_to_remove.lock().extend(files);
+            self.files_to_remove.add(files);
         }
     }
 

@@ -243,7 +243,15 @@ impl SeriesStore {
         self.shared.drop_segments(table, segments)
     }
 
-    /// Removes files of a table that a crash or a failure has left at its target, once they are a day old; how many.
+    /// Ends requests to targets of the archive, those under way and those that come: what waits for them fails.
+    pub fn stop_archive(&self) {
+        if let Some(archive) = &self.shared.settings.archive {
+            archive.stop();
+        }
+    }
+
+    /// Removes files of a table, and of tables that are gone, that a crash or a failure has left at targets, once they
+    /// are a day old; how many.
     pub fn sweep_archive(&self, table: TableId) -> Result<u64> {
         self.shared.remove_files();
         self.shared.sweep_archive(table)

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tideline_archive::{Archive, ArchiveError, ArchiveSettings, DEFAULT_TARGET, TargetCheck, TargetOptions};
+use tideline_archive::{
+    Archive, ArchiveError, ArchiveSettings, DEFAULT_TARGET, TargetCheck, TargetOptions, Verified,
+};
 
 use crate::error::{CliError, Result};
 use crate::output;
@@ -96,40 +98,47 @@ fn verify(of: &TargetArguments) -> Result<()> {
     let scratch = tempfile::tempdir().map_err(|error| CliError::file(&std::env::temp_dir(), error))?;
     let archive = open(of, scratch.path())?;
     let (mut segments, mut files, mut bytes) = (0u64, 0, 0);
-    let mut findings: Vec<String> = Vec::new();
+    let mut found = Verified::default();
     for (_, described) in archive.described(DEFAULT_TARGET).map_err(failed)? {
         segments += 1;
         match described {
             Ok(copy) => {
                 files += copy.files.len() as u64 + 1;
                 bytes += copy.bytes();
-                findings.extend(archive.verify(&copy).map_err(failed)?);
+                let of_segment = archive.verify(&copy).map_err(failed)?;
+                found.wrong.extend(of_segment.wrong);
+                found.unread.extend(of_segment.unread);
             }
-            Err(error) => findings.push(error.to_string()),
+            Err(error) => found.wrong.push(error.to_string()),
         }
     }
-    let is_sound = findings.is_empty();
+    let Verified { wrong, unread } = &found;
     if of.json {
         let answer = json!({
-            "target": of.target, "is_sound": is_sound, "segments": segments, "files": files, "bytes": bytes,
-            "findings": findings,
+            "target": of.target, "is_sound": found.is_sound(), "segments": segments, "files": files, "bytes": bytes,
+            "findings": wrong, "unread": unread,
         });
         output::print(&answer.to_string())?;
     } else {
-        let mut text: String = findings
-            .iter()
-            .map(|finding| format!("damaged: {finding}\n"))
-            .collect();
+        let damaged = wrong.iter().map(|finding| format!("damaged: {finding}\n"));
+        let unread = unread.iter().map(|reason| format!("not read: {reason}\n"));
+        let mut text: String = damaged.chain(unread).collect();
         let (segments, files) = (output::count(segments), output::count(files));
         let size = output::bytes(bytes);
         text.push_str(&format!("{segments} segments, {files} files, {size}\n"));
         output::print(&text)?;
     }
-    match findings.len() {
-        0 => Ok(()),
-        1 => Err(CliError::Incomplete("1 thing is damaged".into())),
-        found => Err(CliError::Incomplete(format!("{found} things are damaged"))),
-    }
+    let damaged = |count: usize| match count {
+        1 => "1 thing is damaged".to_owned(),
+        count => format!("{count} things are damaged"),
+    };
+    let said = match (wrong.len(), unread.len()) {
+        (0, 0) => return Ok(()),
+        (0, unread) => format!("{unread} of the files could not be read"),
+        (wrong, 0) => damaged(wrong),
+        (wrong, unread) => format!("{}, and {unread} of the files could not be read", damaged(wrong)),
+    };
+    Err(CliError::Incomplete(said))
 }
 
 fn check(of: &TargetArguments) -> Result<()> {

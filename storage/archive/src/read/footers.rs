@@ -4,7 +4,7 @@
 //! within a budget, oldest used first to go.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -61,9 +61,8 @@ struct Disk {
 impl Footers {
     /// Empty ones; on disk what an earlier process has left.
     pub(crate) fn new(memory_max: usize, disk: Option<(PathBuf, u64)>) -> Result<Self> {
-        let disk = disk
-            .map(|(directory, bytes_max)| Disk::open(directory, bytes_max))
-            .transpose()?;
+        let disk = disk.map(|(directory, bytes_max)| Disk::open(directory, bytes_max));
+        let disk = disk.transpose()?;
         Ok(Self {
             memory: Mutex::default(),
             memory_max,
@@ -158,9 +157,13 @@ impl Memory {
 
 impl Disk {
     fn open(directory: PathBuf, bytes_max: u64) -> Result<Self> {
-        fs::create_dir_all(&directory).map_err(ArchiveError::local("making"))?;
-        let entries = fs::read_dir(&directory).map_err(ArchiveError::local("listing"))?;
+        let entries = match fs::read_dir(&directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            entries => Some(entries.map_err(ArchiveError::local("listing"))?),
+        };
         let mut found: Vec<_> = entries
+            .into_iter()
+            .flatten()
             .filter_map(|entry| {
                 let entry = entry.ok()?;
                 let about = entry.metadata().ok()?;
@@ -192,7 +195,9 @@ impl Disk {
     /// until it is whole.
     fn put(&self, file: &ArchiveFile, tail: &Bytes) {
         let name = name(file);
-        let written = tempfile::NamedTempFile::new_in(&self.directory).and_then(|mut begun| {
+        let made = fs::create_dir_all(&self.directory);
+        let begun = made.and_then(|()| tempfile::NamedTempFile::new_in(&self.directory));
+        let written = begun.and_then(|mut begun| {
             begun.write_all(&sha256(tail))?;
             begun.write_all(tail)?;
             begun

@@ -10,8 +10,10 @@ mod requests;
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -21,6 +23,8 @@ use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, P
 
 pub use check::{CheckStep, TargetCheck};
 pub use open::TargetOptions;
+pub(crate) use open::local_folders;
+use requests::NoAnswer;
 pub(crate) use requests::Requests;
 
 use crate::digest::sha256_hex;
@@ -28,6 +32,10 @@ use crate::error::{ArchiveError, Result, TargetFault, redacted};
 
 /// Tries of a put whose outcome stays unknown; each one looks before the next.
 const PUT_TRIES: usize = 3;
+/// Longest wait for parts of an object, their sizes aside: a question waits for them, and holds a thread of the query pool.
+const PARTS_WITHIN: Duration = Duration::from_secs(10);
+/// The slowest way that parts may take, bytes a second.
+const PARTS_PACE: u64 = 1 << 20;
 /// Tries of a read that comes back shorter than it was asked for.
 const GET_TRIES: usize = 3;
 
@@ -37,6 +45,8 @@ pub struct Target {
     name: String,
     store: Arc<dyn ObjectStore>,
     prefix: Path,
+    /// Whether it is a directory of this machine.
+    is_local: bool,
     requests: Arc<Requests>,
     traffic: Traffic,
 }
@@ -175,8 +185,11 @@ impl Target {
         Ok(got)
     }
 
-    /// Reads ranges of an object, all at once; none may be empty.
+    /// Reads ranges of an object, all at once; none may be empty. A target that does not answer is given up soon.
     pub(crate) fn get_ranges(&self, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let bytes = ranges.iter().map(|range| range.end.saturating_sub(range.start));
+        let bytes = bytes.fold(0, u64::saturating_add);
+        let limit = PARTS_WITHIN.saturating_add(Duration::from_secs(bytes / PARTS_PACE));
         let mut tries = 0;
         loop {
             let (store, path) = (Arc::clone(&self.store), self.path(key));
@@ -184,7 +197,7 @@ impl Target {
             self.traffic
                 .gets
                 .fetch_add(ranges.len() as u64, Ordering::Relaxed);
-            let got = self.requests.run(async move {
+            let got = self.requests.run_within(Some(limit), async move {
                 let one = |range: &Range<u64>| {
                     let options = GetOptions {
                         range: Some(GetRange::Bounded(range.clone())),
@@ -217,8 +230,24 @@ impl Target {
         let (store, path) = (Arc::clone(&self.store), self.path(key));
         let done = self.requests.run(async move { store.delete(&path).await });
         match done.map_err(|error| self.failed("delete", key, &error)) {
-            Err(error) if !error.is_missing() => Err(error),
-            _ => Ok(()),
+            Err(error) if !error.is_missing() => return Err(error),
+            _ => {}
+        }
+        if self.is_local {
+            self.remove_empty_folders(key);
+        }
+        Ok(())
+    }
+
+    /// Removes the folders of an object that is gone, as far as they are empty: on a disk they are things of their own.
+    fn remove_empty_folders(&self, key: &str) {
+        let base = FilePath::new("/").join(self.prefix.as_ref());
+        let folders = FilePath::new(key).ancestors().skip(1);
+        for folder in folders.filter(|folder| !folder.as_os_str().is_empty()) {
+            // One that is not empty stays, and so do those above it.
+            if std::fs::remove_dir(base.join(folder)).is_err() {
+                return;
+            }
         }
     }
 
@@ -246,6 +275,19 @@ impl Target {
         Ok(listed.collect())
     }
 
+    /// The names of folders that objects lie in below a name that ends with a slash, or that is empty.
+    pub(crate) fn folders(&self, under: &str) -> Result<Vec<String>> {
+        let (store, path) = (Arc::clone(&self.store), self.path(under));
+        let found = self
+            .requests
+            .run(async move { store.list_with_delimiter(Some(&path)).await })
+            .map_err(|error| self.failed("list", under, &error))?;
+        let names = found.common_prefixes.into_iter();
+        Ok(names
+            .filter_map(|path| Some(path.parts().next_back()?.as_ref().to_owned()))
+            .collect())
+    }
+
     fn path(&self, key: &str) -> Path {
         key.split('/')
             .filter(|part| !part.is_empty())
@@ -263,8 +305,23 @@ impl Target {
         }
     }
 
-    fn failed(&self, action: &'static str, key: &str, error: &object_store::Error) -> ArchiveError {
+    fn failed(&self, action: &'static str, key: &str, no_answer: &NoAnswer) -> ArchiveError {
         use object_store::Error;
+        let of_kind = |kind: TargetFault, reason: String| ArchiveError::Target {
+            target: self.name.clone(),
+            action,
+            object: key.to_owned(),
+            reason,
+            kind,
+        };
+        let error = match no_answer {
+            NoAnswer::Failed(error) => error,
+            NoAnswer::Stopped => return ArchiveError::Stopped,
+            NoAnswer::TooLate(limit) => {
+                let reason = format!("no answer within {} s", limit.as_secs());
+                return of_kind(TargetFault::Unreachable, reason);
+            }
+        };
         let kind = match error {
             Error::NotFound { .. } => TargetFault::Missing,
             Error::AlreadyExists { .. } | Error::Precondition { .. } => TargetFault::Exists,
@@ -275,13 +332,7 @@ impl Target {
             | Error::InvalidPath { .. } => TargetFault::Refused,
             _ => TargetFault::Unreachable,
         };
-        ArchiveError::Target {
-            target: self.name.clone(),
-            action,
-            object: key.to_owned(),
-            reason: redacted(&reasons(error)),
-            kind,
-        }
+        of_kind(kind, redacted(&reasons(error)))
     }
 }
 

@@ -11,8 +11,8 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
-use object_store::path::Path;
 use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, ObjectStoreScheme, RetryConfig};
+use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::{Requests, Target, Traffic, reasons};
@@ -66,6 +66,30 @@ impl TargetOptions {
     }
 }
 
+/// The decoded folders of an address that needs no network: a directory, or memory. `None` of every other; an error where
+/// it is one, and its folders could be read in two ways.
+pub(crate) fn local_folders(address: &str) -> Result<Option<(String, Vec<String>)>> {
+    // As `open` reads it: schemes in lower case, spaces in front passed over, `..` and backslashes resolved.
+    let Ok(url) = Url::parse(address) else {
+        return Ok(None);
+    };
+    if !matches!(url.scheme(), "file" | "memory") {
+        return Ok(None);
+    }
+    let decoded = |part: &str| {
+        let part = percent_decode_str(part).decode_utf8().ok()?.into_owned();
+        let is_plain = !matches!(part.as_str(), "." | "..") && !part.contains(['/', '\\', '\0']);
+        is_plain.then_some(part)
+    };
+    let parts = url.path().split('/').filter(|part| !part.is_empty());
+    let folders: Option<Vec<String>> = parts.map(decoded).collect();
+    let folders = folders.ok_or_else(|| ArchiveError::BadTarget {
+        target: redacted(address),
+        reason: "its path is not plain: no encoded slashes, dots or zeros".into(),
+    })?;
+    Ok(Some((url.scheme().to_owned(), folders)))
+}
+
 impl Target {
     /// Opens `file:///directory`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` (or `abfs://`), or
     /// `memory:`, which forgets everything and is for tests. Nothing is asked of it yet.
@@ -87,12 +111,15 @@ impl Target {
                 "{error}; say file:///directory, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
             ))
         })?;
-        if url.password().is_some() || url.query().is_some() {
+        // In front of the host Azure names the container.
+        let has_user = !url.username().is_empty() && !url.scheme().starts_with("abfs");
+        if has_user || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
             return Err(bad(
                 "credentials and options do not belong into the address".into()
             ));
         }
         let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| bad(error.to_string()))?;
+        let is_local = matches!(scheme, ObjectStoreScheme::Local);
         let failed = |error: object_store::Error| bad(redacted(&reasons(&error)));
         let unknown = |option: &str| bad(format!("option {option:?} is not known for this kind of target"));
         let store: Arc<dyn ObjectStore> = match scheme {
@@ -121,23 +148,14 @@ impl Target {
             ),
             _ => return Err(bad("this kind of target is not known".into())),
         };
-        Ok(Self::over(store, prefix, name, requests))
-    }
-
-    /// A target over a store that is open already.
-    pub(crate) fn over(
-        store: Arc<dyn ObjectStore>,
-        prefix: Path,
-        name: String,
-        requests: Arc<Requests>,
-    ) -> Self {
-        Self {
+        Ok(Self {
             name,
             store,
             prefix,
+            is_local,
             requests,
             traffic: Traffic::default(),
-        }
+        })
     }
 }
 

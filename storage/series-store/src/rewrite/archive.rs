@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::HashSet;
-use tideline_archive::{Archive, ArchiveWriter, Extent, People, SegmentPlace};
+use tideline_archive::layout::file_name;
+use tideline_archive::{Archive, ArchiveError, ArchiveWriter, Extent, People, SegmentPlace};
 use tideline_backend::{BackendError, Row};
 use tideline_chunk::{Run, SequenceSpan};
 use tideline_key_codec::{chunk_bucket, chunk_key};
@@ -30,11 +31,22 @@ use crate::tables::Table;
 /// How long an object that nothing names is left alone: somebody may be about to name it.
 const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3_600);
 
+/// How long a target that was not reached is left alone before files are removed there.
+const REMOVE_AGAIN: Duration = Duration::from_secs(300);
+
 /// Puts runs into files, and counts them.
 pub(super) struct FilesOutput<'a> {
     writer: ArchiveWriter<'a>,
     pub(super) totals: SegmentTotals,
     timeline: Option<TimelineId>,
+}
+
+/// A stop in the middle is not a failure of the rewrite.
+fn given_up(error: ArchiveError) -> StoreError {
+    match error {
+        ArchiveError::Stopped => StoreError::Cancelled,
+        error => StoreError::Archive(error),
+    }
 }
 
 /// Where nobody knows who timelines are.
@@ -63,7 +75,7 @@ impl FilesOutput<'_> {
         let length = rows.div_ceil(rows.div_ceil(chunk_rows_max(Tier::Archive)));
         for from in (0..rows).step_by(length) {
             let part = run.slice(from..rows.min(from + length));
-            self.writer.add(id, &part, sequences)?;
+            self.writer.add(id, &part, sequences).map_err(given_up)?;
         }
         let totals = &mut self.totals;
         if self.timeline.replace(id) != Some(id) {
@@ -121,10 +133,13 @@ impl Shared {
         let mut stream = Stream::new(self, load, pace, Output::Files(Box::new(output)));
         let written = around("arc", "write", || {
             stream.write_files()?;
-            let Stream { output, cost, .. } = stream;
+            let Stream {
+                output, cost, pace, ..
+            } = stream;
             match output {
                 Output::Files(files) if !files.writer.is_empty() => {
-                    Ok((Some((files.writer.finish()?, files.totals)), cost))
+                    let written = files.writer.finish(&mut || pace.step(&cost).is_continue());
+                    Ok((Some((written.map_err(given_up)?, files.totals)), cost))
                 }
                 _ => Ok((None, cost)),
             }
@@ -166,62 +181,85 @@ impl Shared {
         if let Some(origin) = known {
             return Ok(origin);
         }
-        let origin = tideline_archive::new_origin()?;
+        let mut origin = tideline_archive::new_origin()?;
         self.edit(|manifest| {
-            manifest.cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
-            manifest.cursor.origin = Some(origin);
+            // Somebody else may have come first: one edit at a time decides.
+            origin = *manifest.cursor.origin.get_or_insert(origin);
+            let cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
+            manifest.cursor = cursor;
             vec![put_cursor(&manifest.cursor)]
         })?;
         Ok(origin)
     }
 
-    /// Removes files of segments that nobody reads any more. What fails is left for the sweep.
+    /// Removes files of segments that nobody reads any more. Where a target is not reached they wait, and all others with
+    /// them: nobody shall wait for each of them in turn.
     pub(crate) fn remove_files(&self) {
         let Some(archive) = &self.settings.archive else {
             return;
         };
-        let waiting = std::mem::take(&mut *self.files_to_remove.lock());
-        for files in waiting {
-            if let Err(error) = archive.remove(&files) {
-                tracing::warn!(%error, "files of a segment that is gone could not be removed; they are swept later");
+        while let Some(files) = self.files_to_remove.next(self.clock.monotonic()) {
+            match archive.remove(&files) {
+                Ok(()) => {}
+                Err(error) if error.is_retryable() => {
+                    tracing::warn!(%error, "files of segments that are gone could not be removed; they are tried again");
+                    let until = self.clock.monotonic().saturating_add(REMOVE_AGAIN);
+                    return self.files_to_remove.put_back(files, until);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "files of a segment that is gone could not be removed; they are swept later");
+                }
             }
         }
     }
 
-    /// Removes objects of a table that a crash or a failure has left behind; how many.
+    /// Removes objects of a table, and of tables that are gone, that a crash or a failure has left behind; how many.
+    ///
+    /// It looks wherever files of this database may be: at all targets that a segment, a policy or the configuration
+    /// names. A target that fails does not keep it from the others.
     pub(crate) fn sweep_archive(&self, table: TableId) -> Result<u64> {
         let state = self.state.read().clone();
         let Some((archive, origin)) = self.settings.archive.as_ref().zip(state.manifest.cursor.origin) else {
             return Ok(0);
         };
-        let found = self.tables.read().by_id.get(&table).cloned();
-        let found = found.ok_or(StoreError::TableDropped(table))?;
-        let segments = state.manifest.of_table(table);
-        let named: Vec<_> = segments.filter_map(|segment| segment.archive.clone()).collect();
-        let waiting = [self.retired.files(), self.files_to_remove.lock().clone()].concat();
-        let keys: HashSet<&str> = named
-            .iter()
-            .chain(&waiting)
-            .flat_map(|files| files.keys())
-            .collect();
-        let targets = named.iter().map(|files| files.target.clone());
-        let mut targets: Vec<String> = targets.chain(target_of(&found)).collect();
+        let origin = format!("{origin:016x}");
+        let tables = self.tables.read().by_id.clone();
+        let found = tables.get(&table).ok_or(StoreError::TableDropped(table))?;
+        let segments = state
+            .manifest
+            .segments
+            .values()
+            .flat_map(|of_table| of_table.values());
+        let mut kept: Vec<_> = segments.filter_map(|segment| segment.archive.clone()).collect();
+        kept.extend(self.retired.files());
+        kept.extend(self.files_to_remove.all());
+        // By the last part of their names, which are nobody else's: two targets may be one place, or lie in each other.
+        let keys = kept.iter().flat_map(|files| files.keys());
+        let names: HashSet<&str> = keys.map(file_name).collect();
+        let is_named = |name: &str| names.contains(name);
+        let mut targets: Vec<String> = kept.iter().map(|files| files.target.clone()).collect();
+        targets.extend(tables.values().filter_map(|table| target_of(table)));
+        targets.extend(archive.configured().map(str::to_owned));
         targets.sort_unstable();
         targets.dedup();
         let age = i64::try_from(ORPHAN_AGE.as_nanos()).unwrap_or(i64::MAX);
         let before = self.clock.now().nanos().saturating_sub(age);
-        let mut swept = 0;
+        let is_gone = |name: &String| !tables.values().any(|table| table.name().as_str() == name);
+        let (mut swept, mut failure) = (0, None);
         for target in targets {
-            let is_named = |key: &str| keys.contains(key);
-            swept += archive.sweep(
-                &target,
-                found.name(),
-                &format!("{origin:016x}"),
-                before,
-                &is_named,
-            )?;
+            let outcome = archive.tables(&target).and_then(|at_target| {
+                let gone = at_target.into_iter().filter(is_gone);
+                for name in gone.chain([found.name().to_string()]) {
+                    swept += archive.sweep(&target, &name, &origin, before, &is_named)?;
+                }
+                Ok(())
+            });
+            failure = failure.or(outcome.err());
         }
-        Ok(swept)
+        match failure {
+            Some(error) => Err(given_up(error)),
+            None => Ok(swept),
+        }
     }
 }
 

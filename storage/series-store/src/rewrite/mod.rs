@@ -318,7 +318,7 @@ impl Shared {
     /// Frees what a load left behind.
     fn give_up(&self, place: SegmentRef, output: Option<&Segment>) {
         if let Some(files) = output.and_then(|output| output.archive.clone()) {
-            self.files_to_remove.lock().push(files);
+            self.files_to_remove.add([files]);
             self.remove_files();
         }
         if let Err(error) = self.backend.reclaim(place) {

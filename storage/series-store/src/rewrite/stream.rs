@@ -40,7 +40,7 @@ pub(super) struct Stream<'a> {
     sources: Vec<Input>,
     deletes: Option<&'a TableDeletes>,
     tier: Tier,
-    pace: &'a mut dyn Pace,
+    pub(super) pace: &'a mut dyn Pace,
     pub(super) output: Output<'a>,
     ready: VecDeque<Row>,
     buffer: Buffer,

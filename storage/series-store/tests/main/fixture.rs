@@ -136,7 +136,7 @@ impl TimelineDirectory for Names {
 }
 
 /// Knows who some timelines are.
-struct Half;
+pub(crate) struct Half;
 
 impl People for Half {
     fn identity(&self, id: TimelineId) -> Option<Arc<Identity>> {

@@ -1,5 +1,6 @@
 //! The series store from outside: against a naive model, over every backend, through seals and restarts.
 
+mod archived;
 mod faults;
 mod fixture;
 mod model;

@@ -16,7 +16,7 @@ const TIMELINES: u64 = 8;
 const POINTS: i64 = 300;
 
 /// Ends a rewrite after a number of steps.
-struct Steps(usize);
+pub(crate) struct Steps(usize);
 
 impl Pace for Steps {
     fn step(&mut self, _cost: &RewriteCost) -> ControlFlow<()> {
@@ -41,7 +41,7 @@ impl<F: FnMut()> Pace for Meanwhile<F> {
 }
 
 /// Lets a rewrite go on to its end.
-fn all_steps() -> Steps {
+pub(crate) fn all_steps() -> Steps {
     Steps(usize::MAX)
 }
 
