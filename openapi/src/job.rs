@@ -35,6 +35,10 @@ pub enum JobKind {
     Migrate,
     /// Moves the points of a window from the cold tier into files on an object store.
     Archive,
+    /// Takes cold segments whose points have been in files for as long as `archive.keep_cold` says out of the cold tier.
+    Evict,
+    /// Brings archived points back into the cold tier; begun by `POST /v1/tables/{table}/archive/restore` only.
+    Restore,
     /// Drops segments whose points have all expired.
     Expire,
     /// Frees the bytes of deleted points.
@@ -55,6 +59,8 @@ impl JobKind {
             Self::Fold => "fold",
             Self::Migrate => "migrate",
             Self::Archive => "archive",
+            Self::Evict => "evict",
+            Self::Restore => "restore",
             Self::Expire => "expire",
             Self::Purge => "purge",
             Self::CleanCatalog => "clean_catalog",

@@ -10,6 +10,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`condition`] | [`Condition`]: the tree that finds timelines |
+//! | [`archive`] | what comes back from archives |
 //! | [`attribute`] | [`AttributeValue`]: what people add to timelines |
 //! | [`geo`] | places and areas |
 //! | [`error`] | [`ErrorBody`]: the one body of every failure of our own routes |
@@ -34,6 +35,7 @@
 //! | [`operation`] | health and readiness |
 //! | [`influx`] | bodies that InfluxDB clients expect |
 
+pub mod archive;
 pub mod attribute;
 pub mod bulk;
 pub mod cardinality;

@@ -50,7 +50,8 @@ pub struct Policy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
-    "target": "default", "after": "90d", "schedule": {"cron": "0 4 * * *", "time_zone": "UTC"}, "keep": "2555d"
+    "target": "default", "after": "90d", "schedule": {"cron": "0 4 * * *", "time_zone": "UTC"},
+    "keep_cold": "30d", "keep": "2555d"
 }))]
 pub struct ArchivePolicy {
     /// `default`, which is the target of the server's configuration, or an address: `s3://bucket/prefix`,
@@ -61,6 +62,10 @@ pub struct ArchivePolicy {
     /// When they do. Default `continuous`.
     #[serde(default = "continuous")]
     pub schedule: Schedule,
+    /// How much longer than `after` points stay in the cold tier beside their verified files: until then queries read them
+    /// there. `null` = they leave at once.
+    #[serde(default)]
+    pub keep_cold: Option<DurationText>,
     /// Age at which archived points are gone, hidden at once and their files removed some time later; above `after`, and at
     /// most `retention`. `null` = as `retention` says.
     #[serde(default)]
@@ -353,6 +358,7 @@ impl From<ArchivePolicy> for ModelArchivePolicy {
             target: archive.target,
             after: archive.after.0,
             schedule: archive.schedule.into(),
+            keep_cold: archive.keep_cold.map(|DurationText(nanos)| nanos),
             keep: archive.keep.map(|DurationText(nanos)| nanos),
         }
     }
@@ -364,6 +370,7 @@ impl From<&ModelArchivePolicy> for ArchivePolicy {
             target: archive.target.clone(),
             after: DurationText(archive.after),
             schedule: Schedule::from(&archive.schedule),
+            keep_cold: archive.keep_cold.map(DurationText),
             keep: archive.keep.map(DurationText),
         }
     }
@@ -438,7 +445,7 @@ mod tests {
             .applied_to(before.clone());
         assert_eq!(same, before);
         let json = r#"{"hot_ttl": null, "retention": "1d12h", "migrate": null, "expire": {"cron": "*/5 * * * *"},
-            "timelines_per_minute": 7, "archive": {"target": "default", "after": "60d", "keep": "1000d"}, "cold_ttl": null}"#;
+            "timelines_per_minute": 7, "archive": {"target": "default", "after": "60d", "keep_cold": "0s", "keep": "1000d"}, "cold_ttl": null}"#;
         let after = changes(json).expect("all are right").applied_to(before.clone());
         let expected = ModelPolicy {
             hot_ttl: None,
@@ -448,6 +455,7 @@ mod tests {
                 target: "default".into(),
                 after: 60 * NANOS_PER_DAY,
                 schedule: ModelSchedule::Continuous,
+                keep_cold: Some(0),
                 keep: Some(1_000 * NANOS_PER_DAY),
             }),
             migrate: ModelSchedule::Continuous,

@@ -25,7 +25,7 @@ use tideline_tests::{rounds, seed};
 use case::{Blow, Case, Prepared};
 
 /// The steps of each work. Before `delete.apply` is where `delete.append` is done: it has that side only once.
-const STEPS: [&str; 22] = [
+const STEPS: [&str; 27] = [
     "delete.append",
     "delete.apply",
     "seal.load",
@@ -40,6 +40,11 @@ const STEPS: [&str; 22] = [
     "arc.load",
     "arc.edit",
     "arc.drop",
+    "evict.edit",
+    "evict.drop",
+    "restore.load",
+    "restore.edit",
+    "restore.drop",
     "fold.load",
     "fold.edit",
     "fold.drop",
@@ -50,7 +55,7 @@ const STEPS: [&str; 22] = [
     "expire.drop",
 ];
 /// The works that share the steps of a rewrite.
-const REWRITES: [&str; 4] = ["mig", "arc", "fold", "purge"];
+const REWRITES: [&str; 5] = ["mig", "arc", "restore", "fold", "purge"];
 /// Servers at once.
 const WORKERS: usize = 2;
 

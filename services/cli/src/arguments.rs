@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Top(TopArguments),
     /// Check a data folder that no server uses: is all of it what was written?
     Check(CheckArguments),
-    /// Check the target of an archive, or all of its files.
+    /// Check the target of an archive, or all of its files; bring archived points back.
     #[command(subcommand)]
     Archive(ArchiveCommand),
     /// Print the completions of a shell.

@@ -79,6 +79,14 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
     ]);
     assert!(counted.contains("\"archive\""), "{counted}");
 
+    let restored = on(&["archive", "restore", "--all-time", "--for", "1d", "--wait"]);
+    assert!(restored.contains("done"), "{restored}");
+    let tiers = on(&["tables", "show", "default"]);
+    let cold = tiers.lines().find(|line| line.trim_start().starts_with("cold"));
+    assert!(cold.is_some_and(|line| line.contains("200")), "{tiers}");
+    let none = run(home, Some(&url), &["archive", "restore"]);
+    assert_eq!(none.code, 2, "somebody has to say which: {none:?}");
+
     let verified = run(home, None, &["archive", "verify", &target, "--json"]);
     assert_eq!(verified.code, 0, "{verified:?}");
     assert!(

@@ -148,6 +148,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         | StoreError::Interleaved { .. }
         | StoreError::NoCommonWindow
         | StoreError::SegmentGone(_)
+        | StoreError::NoCopy(_)
         | StoreError::Cancelled => ErrorKind::Conflict,
         StoreError::Archive(error) if error.is_retryable() => ErrorKind::Unavailable,
         StoreError::NoArchive(_) => ErrorKind::Unavailable,

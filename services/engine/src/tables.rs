@@ -289,6 +289,9 @@ fn check_policy(policy: &Policy) -> Result<()> {
         if policy.hot_ttl.is_none_or(|hot| archive.after <= hot) {
             return refuse("archive.after is longer than hot_ttl: points come from the cold tier".into());
         }
+        if archive.keep_cold.is_some_and(|keep| keep < 0) {
+            return refuse("archive.keep_cold is not below 0s; leave it out for none".into());
+        }
         for (field, age) in [("retention", policy.retention), ("archive.keep", archive.keep)] {
             if age.is_some_and(|age| age <= archive.after) {
                 return refuse(format!(

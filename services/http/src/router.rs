@@ -57,6 +57,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::timelines::router())
         .merge(resources::facets::router())
         .merge(resources::searches::router())
+        .merge(resources::archive::router())
         .merge(resources::bulk::router())
         .merge(resources::cardinality::router())
         .merge(resources::names::router())

@@ -14,7 +14,7 @@ use tideline_series_store::window::Window;
 use crate::chore::Chore;
 use crate::job::{Job, JobState, JobTable};
 use crate::journal::{Edit, Journal};
-use crate::plan::{Facts, Past, Planned, begins};
+use crate::plan::{Facts, Past, Planned, TableFacts, begins};
 use crate::schedule::Timetable;
 
 /// Planned jobs that are listed and numbered; the rest of a longer plan comes when these are done.
@@ -157,6 +157,21 @@ impl Agenda {
         ids
     }
 
+    /// Adds work that no plan has, because somebody asked for it.
+    pub(crate) fn add(&mut self, work: Planned, table: &TableFacts, now: i64, journal: &mut Journal) -> Job {
+        let entry = Entry {
+            id: journal.next_id(),
+            table: Some(named(table)),
+            created: now,
+            by_hand: true,
+            is_paused: false,
+            work,
+        };
+        let job = entry.job(journal);
+        self.by_hand.push_back(entry);
+        job
+    }
+
     /// Takes the next piece of work out of what waits.
     pub(crate) fn next(&mut self, facts: &Facts, journal: &Journal, monotonic: Duration) -> Option<Entry> {
         if let Some(at) = self.by_hand.iter().position(|entry| !entry.is_paused) {
@@ -203,6 +218,11 @@ impl Agenda {
         }
         let at = self.planned.iter().position(|entry| entry.id == id)?;
         Some(self.planned.remove(at))
+    }
+
+    /// Whether somebody asked for a job that still waits.
+    pub(crate) fn is_asked(&self, id: u64) -> bool {
+        self.by_hand.iter().any(|entry| entry.id == id)
     }
 
     /// A waiting job.
@@ -298,8 +318,12 @@ impl Agenda {
 
 fn job_table(facts: &Facts, table: TableId) -> Option<JobTable> {
     let found = facts.tables.iter().find(|known| known.id == table)?;
-    Some(JobTable {
-        id: found.id,
-        name: found.name.clone(),
-    })
+    Some(named(found))
+}
+
+fn named(table: &TableFacts) -> JobTable {
+    JobTable {
+        id: table.id,
+        name: table.name.clone(),
+    }
 }

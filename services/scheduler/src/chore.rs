@@ -16,6 +16,10 @@ pub enum Chore {
     Migrate,
     /// The cold segments of a window become files on an object store.
     Archive,
+    /// Cold segments whose points have been in files for long enough leave the cold tier.
+    Evict,
+    /// Archived points come back into the cold tier for a while, as somebody asked.
+    Restore,
     /// Deletes are applied to the segment that holds the deleted points.
     Purge,
     /// Segments whose points have all expired are dropped.
@@ -30,11 +34,13 @@ pub enum Chore {
 
 impl Chore {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Seal,
         Self::Fold,
         Self::Migrate,
         Self::Archive,
+        Self::Evict,
+        Self::Restore,
         Self::Purge,
         Self::Expire,
         Self::Catalog,
@@ -47,6 +53,11 @@ impl Chore {
         matches!(self, Self::Catalog | Self::Sweep)
     }
 
+    /// Whether plans have it by themselves, and have it again when it did not end well.
+    pub(crate) const fn is_planned(self) -> bool {
+        !matches!(self, Self::Attributes | Self::Restore)
+    }
+
     /// Its name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,6 +65,8 @@ impl Chore {
             Self::Fold => "fold",
             Self::Migrate => "migrate",
             Self::Archive => "archive",
+            Self::Evict => "evict",
+            Self::Restore => "restore",
             Self::Purge => "purge",
             Self::Expire => "expire",
             Self::Catalog => "catalog",

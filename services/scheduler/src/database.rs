@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_engine::{Engine, EngineError};
 use tideline_model::{Clock, SegmentId, TableId, TrustedNow};
-use tideline_series_store::{Pace, Rewrite, RewriteCost};
+use tideline_series_store::{Evicted, Pace, Rewrite, Rewritten};
 
 use crate::plan::Facts;
 use crate::work::{Work, WorkError};
@@ -19,8 +19,12 @@ impl Work for Engine {
         self.store().trusted_now()
     }
 
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<RewriteCost, WorkError> {
-        Ok(self.store().rewrite(rewrite, pace)?.cost)
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten, WorkError> {
+        Ok(self.store().rewrite(rewrite, pace)?)
+    }
+
+    fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted, WorkError> {
+        Ok(self.store().evict(table, segments)?)
     }
 
     fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64, WorkError> {

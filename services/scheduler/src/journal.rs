@@ -104,6 +104,7 @@ impl Journal {
             job.finished = job.started;
             let rest = match job.kind {
                 Chore::Attributes => "sent again, it does what is left",
+                Chore::Restore => "what came back stays; ask again for the rest",
                 _ => "the same work is planned again",
             };
             job.outcome = Some(format!("interrupted by the end of the process; {rest}"));

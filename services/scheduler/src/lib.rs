@@ -15,6 +15,7 @@
 //! | [`job`] | jobs as people see them |
 //! | `agenda` | what is next: ids, what was asked for, what waits after a failure |
 //! | `runner` | the thread |
+//! | `moves` | what it does where segments move |
 //! | [`errand`] | work that a request begins and does itself |
 //! | `lookup` | finding jobs |
 //! | [`pace`] | rate, pause and cancel of a running rewrite |
@@ -30,6 +31,7 @@ pub mod job;
 mod journal;
 mod lookup;
 pub mod metrics;
+mod moves;
 pub mod pace;
 pub mod plan;
 mod runner;

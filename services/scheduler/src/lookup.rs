@@ -20,7 +20,9 @@ impl Shared {
             .jobs
             .values()
             .rev()
-            .filter(|job| Some(job.id) != id && state.errand(job.id).is_none())
+            .filter(|job| {
+                Some(job.id) != id && state.errand(job.id).is_none() && !state.agenda.is_asked(job.id)
+            })
             .cloned();
         let waiting = waiting.map(|entry| entry.job(&state.journal));
         let all = running.into_iter().chain(errands).chain(waiting).chain(past);

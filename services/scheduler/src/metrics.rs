@@ -74,13 +74,6 @@ impl Totals {
     }
 
     pub(crate) fn moved(&mut self, chore: Chore, cost: &RewriteCost) {
-        let sum = self.moved.entry(chore).or_default();
-        sum.timelines += cost.timelines;
-        sum.points_read += cost.points_read;
-        sum.values_read += cost.values_read;
-        sum.bytes_read += cost.bytes_read;
-        sum.points_written += cost.points_written;
-        sum.values_written += cost.values_written;
-        sum.bytes_written += cost.bytes_written;
+        *self.moved.entry(chore).or_default() += *cost;
     }
 }

@@ -132,6 +132,8 @@ pub(crate) struct JobPace<'a> {
     pub(crate) budget: Option<Budget>,
     /// Bytes that were taken from the budget.
     taken: u64,
+    /// What earlier parts of the job have done.
+    before: RewriteCost,
     /// The wish that ended the job.
     pub(crate) ended_by: Option<Wish>,
 }
@@ -143,8 +145,16 @@ impl<'a> JobPace<'a> {
             clock,
             budget,
             taken: 0,
+            before: RewriteCost::default(),
             ended_by: None,
         }
+    }
+
+    /// A part of the job is done; what comes is counted on top of it. What all have done.
+    pub(crate) fn part_done(&mut self, cost: &RewriteCost) -> RewriteCost {
+        self.before += *cost;
+        self.control.report(&self.before);
+        self.before
     }
 
     fn end(&mut self, wish: Wish) -> ControlFlow<()> {
@@ -155,8 +165,9 @@ impl<'a> JobPace<'a> {
 
 impl Pace for JobPace<'_> {
     fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()> {
+        let cost = self.before + *cost;
         let mut state = self.control.state.lock();
-        state.1 = *cost;
+        state.1 = cost;
         let mut read = cost.bytes_read.saturating_sub(self.taken);
         self.taken = self.taken.max(cost.bytes_read);
         let mut paused_at = None;

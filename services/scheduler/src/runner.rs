@@ -11,7 +11,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
 use tideline_model::{Clock, TableId};
-use tideline_series_store::{Rewrite, RewriteCause, RewriteCost};
+use tideline_series_store::RewriteCause;
 
 use crate::agenda::{Agenda, Entry};
 use crate::chore::Chore;
@@ -210,7 +210,9 @@ impl Shared {
         match (work.chore, work.table) {
             (Chore::Fold, Some(table)) => self.rewrite(work, table, RewriteCause::Fold, pace).map(done),
             (Chore::Migrate, Some(table)) => self.rewrite(work, table, RewriteCause::Migrate, pace).map(done),
-            (Chore::Archive, Some(table)) => self.rewrite(work, table, RewriteCause::Archive, pace).map(done),
+            (Chore::Archive, Some(table)) => self.archive(work, table, pace).map(done),
+            (Chore::Evict, Some(table)) => self.evict(work, table).map(done),
+            (Chore::Restore, Some(table)) => self.restore(work, table, pace).map(done),
             (Chore::Purge, Some(table)) => self.rewrite(work, table, RewriteCause::Purge, pace).map(done),
             (Chore::Expire, Some(table)) => {
                 let dropped = self.work.drop_segments(table, &work.inputs)?;
@@ -236,25 +238,6 @@ impl Shared {
             }
             (chore, _) => Err(WorkError::Overtaken(format!("{chore} cannot be planned"))),
         }
-    }
-
-    fn rewrite(
-        &self,
-        work: &Planned,
-        table: TableId,
-        cause: RewriteCause,
-        pace: &mut JobPace<'_>,
-    ) -> Result<String, WorkError> {
-        let rewrite = Rewrite {
-            table,
-            inputs: work.inputs.clone(),
-            tier: work.tier,
-            cause,
-        };
-        let cost = self.work.rewrite(&rewrite, pace)?;
-        self.control.report(&cost);
-        self.state.lock().totals.moved(work.chore, &cost);
-        Ok(outcome(work, &cost))
     }
 
     fn finish(&self, entry: Entry, facts: &Facts, ended: Ended, budget: Option<Budget>) {
@@ -354,16 +337,26 @@ impl State {
                 }
             }
             Ended::GivenUp(Wish::Pause) => {
+                let is_planned = entry.work.chore.is_planned();
                 self.agenda.put_back(entry);
-                return self.journal.forget(job.id);
+                if is_planned {
+                    return self.journal.forget(job.id);
+                }
+                job.state = JobState::Paused;
+                return self.journal.keep(job, history);
             }
             Ended::GivenUp(wish) => {
                 job.state = JobState::Cancelled;
                 job.outcome = Some(match wish {
-                    Wish::Stop => {
+                    Wish::Stop if job.kind.is_planned() => {
                         "interrupted by the end of the process; the same work is planned again".into()
                     }
-                    _ => "cancelled; everything is as it was".into(),
+                    Wish::Stop => {
+                        "interrupted by the end of the process; what came back stays; ask again for the rest"
+                            .into()
+                    }
+                    _ if job.kind.is_planned() => "cancelled; everything is as it was".into(),
+                    _ => "cancelled; what came back stays".into(),
                 });
                 self.agenda.cancelled(&entry, facts, monotonic);
             }
@@ -374,7 +367,11 @@ impl State {
                 self.agenda.failed(&entry, monotonic);
             }
             Ended::Failed(reason) => {
-                tracing::warn!(job = job.id, kind = %job.kind, reason, "a job failed; its work is planned again");
+                let then = match job.kind.is_planned() {
+                    true => "its work is planned again",
+                    false => "what it has done stays",
+                };
+                tracing::warn!(job = job.id, kind = %job.kind, reason, then, "a job failed");
                 job.state = JobState::Failed;
                 job.error = Some(reason);
                 self.agenda.failed(&entry, monotonic);
@@ -387,21 +384,4 @@ impl State {
             Edit::default()
         }
     }
-}
-
-/// What a rewrite did, for people.
-fn outcome(work: &Planned, cost: &RewriteCost) -> String {
-    let inputs = work.inputs.len();
-    if *cost == RewriteCost::default() {
-        return format!("{inputs} segments needed no change");
-    }
-    let left = if cost.points_written == 0 {
-        "nothing"
-    } else {
-        "one"
-    };
-    format!(
-        "{inputs} segments became {left}: {} bytes read, {} written",
-        cost.bytes_read, cost.bytes_written
-    )
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tideline_model::{Policy, background};
+use tideline_model::{Policy, TimeRange, background};
 
 use crate::chore::Chore;
 use crate::job::{Job, JobFilter, JobState};
 use crate::journal::Edit;
 use crate::metrics::Metrics;
 use crate::pace::Wish;
-use crate::plan::{Facts, Preview, TableFacts, preview};
+use crate::plan::{Facts, Preview, TableFacts, preview, restore};
 use crate::runner::{Shared, State};
 use crate::work::Work;
 
@@ -130,6 +130,30 @@ impl Scheduler {
         };
         self.shared.wake_up();
         Ok(ids)
+    }
+
+    /// Brings archived points of a range back into the cold tier, where policies leave them until a trusted instant in
+    /// nanoseconds; the job that does it, in front of planned work, or `None` where no archived or cold segment has points
+    /// there.
+    ///
+    /// Whole segments come back. What has come stays when the job is cancelled or fails; asked for again, it does the rest.
+    pub fn restore(&self, table: &str, range: TimeRange, until: i64) -> Result<Option<Job>, SchedulerError> {
+        let facts = self.shared.refresh();
+        let table = find_table(&facts, table)?;
+        let Some(work) = restore::restore(&facts, table, range, until) else {
+            return Ok(None);
+        };
+        let (job, edit) = {
+            let mut state = self.shared.state.lock();
+            let State { agenda, journal, .. } = &mut *state;
+            let job = agenda.add(work, table, facts.now(), journal);
+            let mut edit = journal.keep(job.clone(), self.shared.settings.history);
+            edit.put.extend(journal.ids_to_set_aside());
+            (job, edit)
+        };
+        self.shared.write(edit);
+        self.shared.wake_up();
+        Ok(Some(job))
     }
 
     /// Pauses a job. Of planned work this pauses the chore of its table, over restarts and until it is resumed; work

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_model::{Clock, SegmentId, TableId, TrustedNow};
-use tideline_series_store::{Pace, Rewrite, RewriteCost, StoreError};
+use tideline_series_store::{Evicted, Pace, Rewrite, Rewritten, StoreError};
 
 use crate::plan::Facts;
 
@@ -18,7 +18,10 @@ pub trait Work: Send + Sync + 'static {
 
     /// Makes one segment of several; asks `pace` every so often whether and how fast to go on. A rewrite that ends
     /// early leaves everything as it was.
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<RewriteCost, WorkError>;
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten, WorkError>;
+
+    /// Puts files in the place of cold segments that have them already.
+    fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted, WorkError>;
 
     /// Drops whole segments; how many there were.
     fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64, WorkError>;
@@ -65,6 +68,7 @@ impl From<StoreError> for WorkError {
         match error {
             StoreError::Cancelled => Self::GivenUp,
             StoreError::Interleaved { .. }
+            | StoreError::NoCopy(_)
             | StoreError::SegmentGone(_)
             | StoreError::TableDropped(_)
             | StoreError::NoSuchTable(_) => Self::Overtaken(error.to_string()),

@@ -343,6 +343,25 @@ impl Archive {
         keys.into_iter().map(read).collect()
     }
 
+    /// The first object of a segment that is not there, or not of its size; nothing is read of them.
+    ///
+    /// # Errors
+    ///
+    /// Where the target cannot be asked.
+    pub fn missing(&self, copy: &ArchiveCopy) -> Result<Option<String>> {
+        let target = self.target(&copy.target)?;
+        let files = copy.files.iter().chain([&copy.timelines]);
+        let files = files.map(|file| (file.key.as_str(), Some(file.bytes)));
+        let sidecar = (!copy.sidecar.is_empty()).then_some((copy.sidecar.as_str(), None));
+        for (key, bytes) in files.chain(sidecar) {
+            let found = target.size(key)?;
+            if found.is_none() || bytes.is_some_and(|bytes| found != Some(bytes)) {
+                return Ok(Some(key.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
     /// Removes the objects of a segment that no manifest names any more.
     ///
     /// # Errors

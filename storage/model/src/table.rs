@@ -138,6 +138,10 @@ pub struct ArchivePolicy {
     /// When they do.
     #[serde(default)]
     pub schedule: Schedule,
+    /// How much longer than `after` points stay in the cold tier beside their files, and answer from there. `None` = they
+    /// leave at once.
+    #[serde(default)]
+    pub keep_cold: Option<i64>,
     /// Age at which archived points are gone, and with them all of that age; above `after`. `None` = as `retention` says.
     #[serde(default)]
     pub keep: Option<i64>,

@@ -89,22 +89,28 @@ fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, 
     let deletes = Deletes::default().load(backend, row.id);
     checked.take(&format!("table {name}"), deletes);
     for segment in manifest.of_table(row.id) {
-        let place = format!("table {name}, {} segment {}", segment.tier, segment.id.0);
-        let mut reading = Reading {
-            segment,
-            schema: schema.as_ref(),
-            totals: SegmentTotals::default(),
-            last: None,
-            fields: HashSet::new(),
-        };
-        let read = reading.all(backend);
-        let totals = &reading.totals;
-        checked.segments += 1;
-        checked.chunks += totals.chunks;
-        checked.points += totals.points;
-        checked.values += totals.values;
-        checked.bytes += totals.bytes;
-        checked.take(&place, read);
+        for part in segment.parts() {
+            let is_copy = part.id != segment.id;
+            let what = if is_copy { "copy" } else { "segment" };
+            let place = format!("table {name}, {} {what} {}", part.tier, part.id.0);
+            let mut reading = Reading {
+                segment: part,
+                schema: schema.as_ref(),
+                totals: SegmentTotals::default(),
+                last: None,
+                fields: HashSet::new(),
+            };
+            let read = reading.all(backend);
+            if !is_copy {
+                let totals = &reading.totals;
+                checked.segments += 1;
+                checked.chunks += totals.chunks;
+                checked.points += totals.points;
+                checked.values += totals.values;
+                checked.bytes += totals.bytes;
+            }
+            checked.take(&place, read);
+        }
     }
 }
 

@@ -103,6 +103,9 @@ pub enum StoreError {
     /// The directory of timelines refused what a replayed delta says.
     #[error("timelines of a replayed journal entry were refused: {0}")]
     Directory(String),
+    /// Only one cold segment without deleted points is written into files and stays.
+    #[error("segment {0} has changed, and cannot stay beside its files as it is")]
+    NoCopy(SegmentId),
     /// Another segment between the oldest and the newest of a rewrite would change places with it.
     #[error("segment {segment} was written between those that are to be rewritten")]
     Interleaved {

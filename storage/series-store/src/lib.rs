@@ -54,7 +54,7 @@ pub mod window;
 pub use error::{Result, StoreError};
 pub use latest::{LatestField, LatestRow, Seen};
 pub use recovery::{Recovery, Replayed};
-pub use rewrite::{Pace, Rewrite, RewriteCause, RewriteCost, Rewritten};
+pub use rewrite::{Evicted, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten};
 pub use scan::{Order, ReadCost, Selection, Snapshot, SweepReader, TierCost};
 pub use schema::{FieldInfo, Shape, TableSchema};
 pub use settings::Settings;

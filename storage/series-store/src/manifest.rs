@@ -80,6 +80,12 @@ pub struct Segment {
     /// When those were written, trusted nanoseconds since the epoch. Absent of files of earlier builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<i64>,
+    /// What takes its place when its time in the cold tier is over: the same points in files, which nobody reads before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<Box<Segment>>,
+    /// Policies leave it in its tier until then, trusted nanoseconds since the epoch: somebody asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stays_until: Option<i64>,
 }
 
 /// The place of a write among all writes of a table: the higher one wins.
@@ -191,6 +197,8 @@ impl Segment {
             largest_sources,
             archive: None,
             archived: None,
+            copy: None,
+            stays_until: None,
         }
     }
 
@@ -203,6 +211,33 @@ impl Segment {
             archived: Some(now),
             ..self
         }
+    }
+
+    /// The same with another copy, or without.
+    #[must_use]
+    pub fn with_copy(self, copy: Option<Segment>) -> Self {
+        let copy = copy.map(Box::new);
+        Self { copy, ..self }
+    }
+
+    /// The same, left in its tier by policies until then.
+    #[must_use]
+    pub fn staying_until(self, stays_until: Option<i64>) -> Self {
+        Self { stays_until, ..self }
+    }
+
+    /// Its copy, as what takes its place: what was purged from the one is in neither.
+    pub fn evicted(&self) -> Option<Self> {
+        let copy = Self::clone(self.copy.as_deref()?);
+        Some(Self {
+            deletes_applied: self.deletes_applied,
+            ..copy
+        })
+    }
+
+    /// Everything that a backend and a target keep of it: itself, and its copy.
+    pub fn parts(&self) -> impl Iterator<Item = &Self> {
+        [Some(self), self.copy.as_deref()].into_iter().flatten()
     }
 
     /// Deletes of this sequence and above are still to be applied to its points.
@@ -308,8 +343,8 @@ impl Default for Cursor {
 
 /// The stored form that this build writes; it reads all from 1 on. A build that knows only format 1 would show
 /// points again that were deleted, and one that knows only format 2 would take places of rows in files for damaged chunks,
-/// so they must refuse.
-const FORMAT: u8 = 3;
+/// and one that knows only format 3 would free what copies consist of, so they must refuse.
+const FORMAT: u8 = 4;
 const CURSOR_NAME: &[u8] = b"series";
 
 impl ManifestState {

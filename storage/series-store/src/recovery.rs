@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashSet;
 use tideline_backend::{Backend, Epoch, SegmentRef};
 use tideline_chunk::Delta;
-use tideline_model::{Clock, SequenceNumber, TableId, TableName, TableSpec};
+use tideline_model::{Clock, SegmentId, SequenceNumber, TableId, TableName, TableSpec};
 
 use crate::deletes::Deletes;
 use crate::error::{Result, StoreError};
@@ -64,10 +65,12 @@ impl Recovery {
             .unwrap_or(0);
         manifest.cursor.next_segment = manifest.cursor.next_segment.max(highest + 1);
         // Looked for before anybody loads: a load that runs must not be taken for one.
-        let is_published = |at: &SegmentRef| {
-            let mut tables = manifest.segments.values();
-            tables.any(|segments| segments.contains_key(&at.segment))
-        };
+        let segments = manifest.segments.values().flat_map(BTreeMap::values);
+        let named: HashSet<SegmentId> = segments
+            .flat_map(|segment| segment.parts())
+            .map(|part| part.id)
+            .collect();
+        let is_published = |at: &SegmentRef| named.contains(&at.segment);
         let orphans = held.iter().filter(|at| !is_published(at)).copied().collect();
         let mut tables = Tables::default();
         let mut deletes = Deletes::default();

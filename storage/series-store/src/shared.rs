@@ -403,7 +403,8 @@ impl Shared {
             |manifest| {
                 manifest.tables.remove(&id);
                 let segments = manifest.segments.remove(&id).unwrap_or_default();
-                gone.extend(segments.values().map(|segment| Gone::of(segment)));
+                let parts = segments.values().flat_map(|segment| segment.parts());
+                gone.extend(parts.map(Gone::of));
                 let removals = segments.keys().map(|segment| remove_segment(*segment));
                 Ok(removals.chain([remove_table(id)]).collect())
             },
@@ -462,8 +463,8 @@ impl Shared {
     ) -> SegmentRef {
         let is_small = |bytes| bytes < bytes_alone(tier);
         let wide = group_window(tier, window);
-        let mut segments = manifest.of_table(table);
-        let known = segments.find(|segment| {
+        let mut parts = manifest.of_table(table).flat_map(|segment| segment.parts());
+        let known = parts.find(|segment| {
             segment.tier == tier && is_small(segment.bytes) && group_window(tier, segment.window) == wide
         });
         let known = known.filter(|_| is_small(bytes));

@@ -16,7 +16,7 @@ use crate::error::{Result, StoreError};
 use crate::latest::{LatestRow, Seen};
 use crate::manifest::{put_job, put_table, remove_job};
 use crate::requests::RequestKey;
-use crate::rewrite::{Pace, Rewrite, Rewritten};
+use crate::rewrite::{Evicted, Pace, Rewrite, Rewritten};
 use crate::scan::{Snapshot, visible_from};
 use crate::schema::Shape;
 use crate::seal::Sealer;
@@ -248,6 +248,16 @@ impl SeriesStore {
         if let Some(archive) = &self.shared.settings.archive {
             archive.stop();
         }
+    }
+
+    /// Takes cold segments with a copy out of the cold tier: their files answer from then on. A copy of which something is
+    /// missing is forgotten instead, and its segment stays.
+    ///
+    /// # Errors
+    ///
+    /// Where the target cannot be asked; what was done before stays done.
+    pub fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted> {
+        self.shared.evict(table, segments)
     }
 
     /// Removes files of a table, and of tables that are gone, that a crash or a failure has left at targets, once they

@@ -238,7 +238,12 @@ impl Case {
         match self.work {
             "fold" => life.write_stack(client, seal),
             "purge" => life.delete_cold(client),
-            "arc" => Life::set_archive(client),
+            "arc" => life.set_archive(client),
+            "evict" | "restore" => {
+                Life::set_archive_keeping(client, Some("1000d").filter(|_| self.work == "evict"));
+                job(client, "archive");
+                Life::set_archive_keeping(client, None);
+            }
             _ => {}
         }
         (self.work == "delete").then(|| {
@@ -258,6 +263,10 @@ impl Case {
     fn trigger(&self, client: &Client, delete: &Option<Delete>) -> Option<(u16, String)> {
         let (path, body) = match (delete, self.work) {
             (Some(delete), _) => (format!("/v1/tables/{TABLE}/points/delete"), delete.body()),
+            (None, "restore") => (
+                format!("/v1/tables/{TABLE}/archive/restore"),
+                json!({"range": {}, "wait": true}),
+            ),
             (None, "seal") => ("/v1/jobs".to_owned(), json!({"kind": "seal"})),
             (None, work) => ("/v1/jobs".to_owned(), job_body(kind(work))),
         };
@@ -279,7 +288,7 @@ impl fmt::Display for Case {
 fn finish(server: Server, folder: &DataFolder, life: &mut Life, context: &str) {
     let client = server.client();
     for kind in [
-        "fold", "migrate", "purge", "expire", "seal", "migrate", "archive", "purge",
+        "fold", "migrate", "purge", "expire", "seal", "migrate", "archive", "evict", "purge",
     ] {
         job(&client, kind);
         life.check(&client, &format!("{context}, then {kind}"));

@@ -83,10 +83,15 @@ impl Life {
         Self::set_policy(client, &json!({"retention": format_duration(RETENTION)}));
     }
 
-    /// Lets cold points become files, on demand only.
-    pub(super) fn set_archive(client: &Client) {
+    /// Lets cold points become files, on demand only; they may stay in the cold tier too.
+    pub(super) fn set_archive(&mut self, client: &Client) {
+        Self::set_archive_keeping(client, [None, Some("1000d")][self.random.index(2)]);
+    }
+
+    /// The same, staying in the cold tier for so long.
+    pub(super) fn set_archive_keeping(client: &Client, keep_cold: Option<&str>) {
         let never = json!({"cron": "0 0 29 2 *", "time_zone": "UTC"});
-        let archive = json!({"target": "default", "after": "3d", "schedule": never});
+        let archive = json!({"target": "default", "after": "3d", "schedule": never, "keep_cold": keep_cold});
         Self::set_policy(client, &json!({"archive": archive}));
     }
 

@@ -9,16 +9,19 @@ use tideline_archive::{
     Archive, ArchiveError, ArchiveSettings, DEFAULT_TARGET, TargetCheck, TargetOptions, Verified,
 };
 
+use super::archived::{self, RestoreArguments};
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// What can be done about archives without a server.
+/// What can be done about archives, with and without a server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ArchiveCommand {
     /// Try everything that an archive needs of a target: list, create, read, replace nothing, delete.
     Check(CheckArguments),
     /// Read every file of an archive and compare it with what was written about it.
     Verify(VerifyArguments),
+    /// Bring archived points of a running server back into its cold tier for a while.
+    Restore(RestoreArguments),
 }
 
 /// What `archive verify` takes.
@@ -70,6 +73,7 @@ pub(crate) fn run(command: &ArchiveCommand) -> Result<()> {
     match command {
         ArchiveCommand::Check(arguments) => check(&arguments.of),
         ArchiveCommand::Verify(arguments) => verify(&arguments.of),
+        ArchiveCommand::Restore(arguments) => archived::restore(arguments),
     }
 }
 

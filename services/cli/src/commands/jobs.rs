@@ -50,7 +50,7 @@ pub(crate) struct ListArguments {
     /// Only in this state
     #[arg(long, value_parser = ["planned", "running", "paused", "done", "failed", "cancelled"])]
     state: Option<String>,
-    /// Only of this kind: seal, fold, migrate, archive, expire, purge, clean_catalog, sweep_archive or set_attributes
+    /// Only of this kind: seal, fold, migrate, archive, evict, restore, expire, purge, clean_catalog, sweep_archive or set_attributes
     #[arg(long)]
     kind: Option<String>,
     /// Most jobs
@@ -213,7 +213,7 @@ fn start(arguments: &RunArguments) -> Result<()> {
 }
 
 /// Shows a job whenever it has changed, until it has ended.
-fn watch(client: &Client, connection: &ConnectionArguments, id: u64) -> Result<()> {
+pub(crate) fn watch(client: &Client, connection: &ConnectionArguments, id: u64) -> Result<()> {
     let mut shown = String::new();
     loop {
         let text = client.get(&path(id))?;

@@ -21,8 +21,8 @@ use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, page_limit};
 
-use self::view::{Place, to_chore, to_state, together, view};
-pub(crate) use self::view::{detail, from_chore};
+use self::view::{Place, to_chore, to_state, together};
+pub(crate) use self::view::{detail, from_chore, view};
 
 /// Jobs of a page where the request does not say.
 const PAGE_DEFAULT: usize = 100;
@@ -107,6 +107,11 @@ async fn start(
     if kind == JobKind::SetAttributes {
         return Err(Failure::invalid(
             "set_attributes has to know which: POST /v1/tables/{table}/timelines/attributes begins it",
+        ));
+    }
+    if kind == JobKind::Restore {
+        return Err(Failure::invalid(
+            "restore has to know what: POST /v1/tables/{table}/archive/restore begins it",
         ));
     }
     let wait = wait.unwrap_or(kind == JobKind::Seal);
@@ -235,26 +240,33 @@ async fn run(app: &App, chore: Chore, table: Option<String>, wait: bool) -> Resu
     if !wait {
         return Ok(ids.into_iter().filter_map(|id| app.scheduler.job(id)).collect());
     }
+    done(app, ids).await
+}
+
+/// Jobs when they have ended; an error where one failed.
+pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
     let _turn = app.waits.take().await?;
     let mut jobs = Vec::with_capacity(ids.len());
     for id in ids {
         jobs.extend(ended(app, id).await?);
     }
-    match jobs
-        .iter()
-        .find(|job| job.state == tideline_scheduler::JobState::Failed)
-    {
-        None => Ok(jobs),
-        Some(failed) => Err(Failure::new(
-            ErrorCode::JobFailed,
-            format!(
-                "job {} ({}) failed and is planned again: {}",
-                failed.id,
-                from_chore(chore).name(),
-                failed.error.as_deref().unwrap_or("it does not say why")
-            ),
-        )),
-    }
+    let is_failed = |job: &&Job| job.state == tideline_scheduler::JobState::Failed;
+    let Some(failed) = jobs.iter().find(is_failed) else {
+        return Ok(jobs);
+    };
+    let then = match failed.kind {
+        Chore::Restore => "and can be asked for again, what came back stays",
+        _ => "and is planned again",
+    };
+    Err(Failure::new(
+        ErrorCode::JobFailed,
+        format!(
+            "job {} ({}) failed {then}: {}",
+            failed.id,
+            from_chore(failed.kind).name(),
+            failed.error.as_deref().unwrap_or("it does not say why")
+        ),
+    ))
 }
 
 /// A job when it has ended, or as it is when the service stops; `None` where it is forgotten already.

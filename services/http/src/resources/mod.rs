@@ -1,5 +1,6 @@
 //! One file a resource: its routes, described where they are handled.
 
+pub(crate) mod archive;
 pub(crate) mod bulk;
 pub(crate) mod cardinality;
 pub(crate) mod clock;

@@ -3,6 +3,9 @@
 //! What was archived of the same time before goes along, since files are never added to. So that a trickle of late points
 //! does not have a window written again and again, late ones lie beside it as cold segments until they are a good part of
 //! it, or until a while has passed since it was written.
+//!
+//! Where points stay in the cold tier for a while after that, they are one cold segment with a copy in files, and evicting
+//! it later only puts the copy in its place.
 
 use tideline_model::time::{NANOS_PER_DAY, format_duration};
 use tideline_model::{Tier, TimeRange};
@@ -11,7 +14,7 @@ use tideline_series_store::window::Window;
 use super::facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
 use super::moves::{Move, Moving, Waits};
 use super::writes::Inputs;
-use super::{Planned, Taken, Urgency, writes};
+use super::{Manner, Planned, Taken, Urgency, work, writes};
 use crate::chore::Chore;
 
 /// Between two looks for files that nothing names, nanoseconds: they are left alone for a day anyway.
@@ -21,6 +24,9 @@ const SWEEP_EVERY: i64 = NANOS_PER_DAY;
 pub const LATE_PARTS: u64 = 8;
 /// Fewer late points have a window written again at most this often, nanoseconds.
 pub const LATE_EVERY: i64 = 7 * NANOS_PER_DAY;
+
+/// Segments that are evicted at once: each costs a look at its files.
+const EVICTED_AT_ONCE: usize = 64;
 
 pub(super) fn plan(
     facts: &Facts,
@@ -32,7 +38,12 @@ pub(super) fn plan(
     let Some(policy) = &table.policy.archive else {
         return;
     };
-    let moving = moving(facts, table, taken);
+    let evicted = evicted(facts, table, taken);
+    let is_evicted = |segment: &&SegmentFacts| evicted.iter().any(|other| other.id == segment.id);
+    let mut moving = moving(facts, table, taken);
+    // Their files are part of what lies there from then on.
+    moving.retain(|moving| !moving.inputs.segments.iter().any(is_evicted));
+    plan_eviction(facts, table, &evicted, taken, planned);
     let moved = Move {
         chore: Chore::Archive,
         tier: Tier::Archive,
@@ -42,14 +53,64 @@ pub(super) fn plan(
     moved.plan(facts, table, past, moving.into_iter(), (taken, planned));
 }
 
+/// The cold segments with a copy whose time in the cold tier is over, oldest first.
+fn evicted<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<&'a SegmentFacts> {
+    let is_over = |segment: &&SegmentFacts| {
+        let stays = cold_until(facts, table, segment.cold_window()).is_some_and(|until| until > facts.now());
+        segment.is_copied && !stays && !segment.is_held(facts.now()) && !taken.holds(segment)
+    };
+    let mut over: Vec<&SegmentFacts> = table.segments.iter().filter(is_over).collect();
+    over.sort_unstable_by_key(|segment| (segment.first, segment.id));
+    over.truncate(EVICTED_AT_ONCE);
+    over
+}
+
+fn plan_eviction(
+    facts: &Facts,
+    table: &TableFacts,
+    evicted: &[&SegmentFacts],
+    taken: &mut Taken,
+    planned: &mut Vec<Planned>,
+) {
+    let Some(first) = evicted.first() else { return };
+    let work = Planned {
+        tier: Tier::Archive,
+        window: None,
+        reason: format!(
+            "{} cold segments have been in files for as long as the policy keeps them cold too",
+            evicted.len()
+        ),
+        at: Some(facts.now()),
+        urgency: Urgency::Free,
+        ..work(
+            Chore::Evict,
+            table,
+            evicted,
+            first.cold_window(),
+            facts.window_nanos,
+        )
+    };
+    taken.take(&work);
+    planned.push(work);
+}
+
+/// Until when the points of an archived window stay in the cold tier too.
+fn cold_until(facts: &Facts, table: &TableFacts, window: Window) -> Option<i64> {
+    let policy = table.policy.archive.as_ref()?;
+    let leaves = window.range(facts.window_nanos).end.saturating_add(policy.after);
+    Some(leaves.saturating_add(policy.keep_cold.unwrap_or_default()))
+}
+
 /// Everything that is to become files, oldest window first.
 fn moving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Moving<'a>> {
     let mut moving = Vec::new();
     for (window, segments) in old_enough(facts, table, taken) {
+        let stays = cold_until(facts, table, window).is_some_and(|until| until > facts.now());
         let runs = writes::runs(segments, &table.segments).into_iter();
-        let is_new = |run: &Inputs<'_>| run.segments.iter().any(|segment| segment.tier == Tier::Cold);
+        let is_new = |run: &Inputs<'_>| run.segments.iter().any(|segment| !is_there(segment));
         moving.extend(runs.filter(is_new).map(|inputs| Moving {
             waits: waits(&inputs, facts.now()),
+            manner: manner(&inputs, stays),
             window,
             inputs,
         }));
@@ -57,16 +118,35 @@ fn moving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Moving
     moving
 }
 
+/// Whether the points of a segment are in files.
+fn is_there(segment: &SegmentFacts) -> bool {
+    segment.tier == Tier::Archive || segment.is_copied
+}
+
+/// Points stay in the cold tier only where all of a window's are there.
+fn manner(inputs: &Inputs<'_>, stays: bool) -> Manner {
+    let segments = &inputs.segments;
+    if !stays || segments.iter().any(|segment| segment.tier == Tier::Archive) {
+        return Manner::Plain;
+    }
+    Manner::Copied {
+        folded: segments.len() > 1 || segments.iter().any(|segment| segment.has_deletes),
+    }
+}
+
 /// Few late points wait for more of them.
 fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
-    let of = |tier: Tier| inputs.segments.iter().filter(move |segment| segment.tier == tier);
-    let points = |tier: Tier| of(tier).map(|segment| segment.points).sum::<u64>();
-    let (late, there) = (points(Tier::Cold), points(Tier::Archive));
+    let of = |there: bool| {
+        let segments = inputs.segments.iter();
+        segments.filter(move |segment| is_there(segment) == there)
+    };
+    let points = |there: bool| of(there).map(|segment| segment.points).sum::<u64>();
+    let (late, there) = (points(false), points(true));
     if late.saturating_mul(LATE_PARTS) >= there {
         return None;
     }
     // An instant of the future is one of a clock that went back: it says nothing.
-    let written = of(Tier::Archive).filter_map(|segment| segment.archived.filter(|at| *at <= now));
+    let written = of(true).filter_map(|segment| segment.archived.filter(|at| *at <= now));
     let until = written.max()?.saturating_add(LATE_EVERY);
     (until > now).then(|| Waits {
         until,
@@ -84,7 +164,7 @@ pub(super) fn leaving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -
     let moving = moving.into_iter().filter(|moving| moving.waits.is_none());
     let cold = moving
         .flat_map(|moving| moving.inputs.segments)
-        .filter(|segment| segment.tier == Tier::Cold);
+        .filter(|segment| !is_there(segment));
     let before = before(facts, table).unwrap_or(i64::MIN);
     let is_old = |segment: &&SegmentFacts| {
         segment.tier == Tier::Hot
@@ -119,7 +199,7 @@ fn old_enough<'a>(
     let mut segments: Vec<&SegmentFacts> = table
         .segments
         .iter()
-        .filter(|segment| is_old(segment) && !taken.holds(segment))
+        .filter(|segment| is_old(segment) && !segment.is_held(facts.now()) && !taken.holds(segment))
         .collect();
     // Wider windows first: of two that meet one lies in the other.
     segments.sort_unstable_by_key(|segment| {
@@ -135,7 +215,7 @@ fn old_enough<'a>(
             _ => groups.push((segment.cold_window(), vec![segment])),
         }
     }
-    groups.retain(|(_, group)| group.iter().any(|segment| segment.tier == Tier::Cold));
+    groups.retain(|(_, group)| group.iter().any(|segment| !is_there(segment)));
     groups
 }
 
@@ -161,5 +241,6 @@ pub(super) fn plan_sweep(facts: &Facts, table: &TableFacts, past: &Past, planned
         reason: "files that nothing names any more are looked for once a day".into(),
         at: Some(at),
         urgency: Urgency::Regular,
+        manner: Manner::Plain,
     });
 }

@@ -4,7 +4,7 @@ use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{Tier, TimeRange};
 
 use super::facts::{Amount, Facts, Past, TableFacts};
-use super::{Planned, Urgency, begins};
+use super::{Manner, Planned, Urgency, begins};
 use crate::chore::Chore;
 
 /// Between two clean-ups of a table without a schedule, nanoseconds: a pass over a million timelines takes part of a
@@ -30,5 +30,6 @@ pub(super) fn plan(facts: &Facts, table: &TableFacts, past: &Past, planned: &mut
         reason: "timelines without points are taken out now and then".into(),
         at,
         urgency: Urgency::Regular,
+        manner: Manner::Plain,
     });
 }

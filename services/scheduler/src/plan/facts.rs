@@ -68,6 +68,10 @@ pub struct SegmentFacts {
     pub written: WriteSpan,
     /// When its files were written, trusted nanoseconds since the epoch; `None` = it has none, or nobody knows.
     pub archived: Option<i64>,
+    /// Whether its points are in files as well, which take its place when it leaves the cold tier.
+    pub is_copied: bool,
+    /// Policies leave it in its tier until then, trusted nanoseconds since the epoch.
+    pub stays_until: Option<i64>,
     /// Whether it may hold deleted points.
     pub has_deletes: bool,
     /// Whether somebody is rewriting it.
@@ -160,9 +164,13 @@ impl TableFacts {
                 .as_ref()
                 .map_or(&Schedule::Continuous, |archive| &archive.schedule),
             Chore::Expire | Chore::Catalog => &self.policy.expire,
-            Chore::Seal | Chore::Fold | Chore::Purge | Chore::Sweep | Chore::Attributes => {
-                &Schedule::Continuous
-            }
+            Chore::Seal
+            | Chore::Fold
+            | Chore::Evict
+            | Chore::Restore
+            | Chore::Purge
+            | Chore::Sweep
+            | Chore::Attributes => &Schedule::Continuous,
         }
     }
 }
@@ -171,6 +179,11 @@ impl SegmentFacts {
     /// The span of its points, half-open.
     pub fn range(&self) -> TimeRange {
         TimeRange::new(self.first, self.last.saturating_add(1))
+    }
+
+    /// Whether somebody asked for it to stay in its tier for now.
+    pub(super) fn is_held(&self, now: i64) -> bool {
+        self.stays_until.is_some_and(|until| until > now)
     }
 
     /// The window that it is cold in: at least a day.

@@ -132,6 +132,8 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<P
         Chore::Seal
         | Chore::Migrate
         | Chore::Archive
+        | Chore::Evict
+        | Chore::Restore
         | Chore::Purge
         | Chore::Catalog
         | Chore::Sweep
@@ -288,7 +290,11 @@ fn grows(inputs: &Inputs<'_>, growth: u64) -> bool {
 fn members<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Taken) -> Vec<&'a SegmentFacts> {
     let soon = table.policy.hot_ttl.unwrap_or_default() / MIGRATES_SOON_PARTS;
     let stays = |segment: &SegmentFacts| tier == Tier::Cold || !migrates_within(facts, table, segment, soon);
-    let members = table.segments.iter().filter(|segment| segment.tier == tier);
+    // What is written into files already need not be written again for being folded.
+    let members = table
+        .segments
+        .iter()
+        .filter(|segment| segment.tier == tier && !segment.is_copied);
     members
         .filter(|segment| !taken.holds(segment) && stays(segment))
         .collect()

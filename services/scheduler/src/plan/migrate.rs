@@ -9,7 +9,7 @@ use tideline_series_store::window::Window;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
 use super::moves::{Move, Moving};
-use super::{Planned, Taken, writes};
+use super::{Manner, Planned, Taken, writes};
 use crate::chore::Chore;
 
 pub(super) fn plan(
@@ -36,6 +36,7 @@ pub(super) fn plan(
             window,
             inputs,
             waits: None,
+            manner: Manner::Plain,
         })
     });
     moved.plan(facts, table, past, moving, (taken, planned));

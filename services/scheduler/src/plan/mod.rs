@@ -12,6 +12,7 @@ pub mod migrate;
 mod moves;
 pub mod preview;
 pub mod purge;
+pub(crate) mod restore;
 pub mod seal;
 mod survey;
 #[cfg(test)]
@@ -58,6 +59,23 @@ pub struct Planned {
     pub at: Option<i64>,
     /// How soon it should come among what may begin.
     pub urgency: Urgency,
+    /// What is special about it.
+    pub manner: Manner,
+}
+
+/// In which way work is done, beside what its kind says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Manner {
+    /// As its kind says.
+    #[default]
+    Plain,
+    /// The points stay in the cold tier beside their files.
+    Copied {
+        /// Whether they have to become one segment first, without what was deleted.
+        folded: bool,
+    },
+    /// The points stay in the tier that they come to until this trusted instant, nanoseconds since the epoch.
+    Held(i64),
 }
 
 /// The order in which work that may begin is done.
@@ -149,6 +167,7 @@ fn work(chore: Chore, table: &TableFacts, segments: &[&SegmentFacts], window: Wi
         reason: String::new(),
         at: None,
         urgency: Urgency::Moves,
+        manner: Manner::Plain,
     }
 }
 

@@ -6,7 +6,7 @@ use tideline_series_store::window::Window;
 
 use super::facts::{Facts, Past, TableFacts};
 use super::writes::Inputs;
-use super::{Planned, Taken, Urgency, begins, work};
+use super::{Manner, Planned, Taken, Urgency, begins, work};
 use crate::chore::Chore;
 
 /// A move that begins within this time keeps its segments from folds and purges: it does their work too. Nanoseconds.
@@ -28,6 +28,7 @@ pub(super) struct Moving<'a> {
     pub(super) window: Window,
     pub(super) inputs: Inputs<'a>,
     pub(super) waits: Option<Waits>,
+    pub(super) manner: Manner,
 }
 
 /// Why something that is old enough does not move yet.
@@ -53,6 +54,7 @@ impl Move {
             window,
             inputs,
             waits,
+            manner,
         } in moving
         {
             let ready = waits.as_ref().map_or(facts.now(), |waits| waits.until);
@@ -67,6 +69,7 @@ impl Move {
                 ),
                 at,
                 urgency: Urgency::Moves,
+                manner,
                 ..work(self.chore, table, &inputs.segments, window, facts.window_nanos)
             };
             if at.is_some_and(|at| at <= facts.now().saturating_add(SOON)) {

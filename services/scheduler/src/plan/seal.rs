@@ -3,7 +3,7 @@
 use tideline_model::{Tier, TimeRange};
 
 use super::facts::{Amount, Facts};
-use super::{Planned, Urgency};
+use super::{Manner, Planned, Urgency};
 use crate::chore::Chore;
 
 pub(super) fn plan(facts: &Facts, planned: &mut Vec<Planned>) {
@@ -22,5 +22,6 @@ pub(super) fn plan(facts: &Facts, planned: &mut Vec<Planned>) {
         reason,
         at: None,
         urgency: Urgency::Regular,
+        manner: Manner::Plain,
     });
 }

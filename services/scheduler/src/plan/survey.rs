@@ -1,5 +1,6 @@
 //! From what the store says to what the planner looks at.
 
+use tideline_series_store::manifest::Segment;
 use tideline_series_store::{Survey, TableSurvey};
 
 use super::facts::{Facts, SegmentFacts, TableFacts};
@@ -30,7 +31,9 @@ impl From<&TableSurvey> for TableFacts {
             values: segment.segment.values,
             bytes: segment.segment.bytes,
             written: segment.segment.written,
-            archived: segment.segment.archived,
+            archived: files_of(&segment.segment),
+            is_copied: segment.segment.copy.is_some(),
+            stays_until: segment.segment.stays_until,
             has_deletes: segment.has_deletes,
             is_moving: segment.is_moving,
         });
@@ -43,4 +46,9 @@ impl From<&TableSurvey> for TableFacts {
             segments: segments.collect(),
         }
     }
+}
+
+/// When files of a segment were written, its own or those that wait to take its place.
+fn files_of(segment: &Segment) -> Option<i64> {
+    segment.parts().find_map(|part| part.archived)
 }

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tideline_backend::SegmentRef;
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 use tideline_model::{
-    Clock, ManualClock, Policy, Schedule, SegmentId, StoredClock, TableId, Tier, Timestamp, TrustedClock,
-    TrustedNow,
+    Clock, GroupId, ManualClock, Policy, Schedule, SegmentId, SequenceNumber, StoredClock, TableId, Tier,
+    Timestamp, TrustedClock, TrustedNow,
 };
 use tideline_scheduler::plan::{Facts, SegmentFacts, TableFacts};
 use tideline_scheduler::{Job, JobFilter, JobState, Scheduler, Settings, Work, WorkError};
-use tideline_series_store::manifest::{WriteRank, WriteSpan};
+use tideline_series_store::manifest::{Segment, SegmentTotals, WriteRank, WriteSpan};
 use tideline_series_store::window::Window;
-use tideline_series_store::{Pace, Rewrite, RewriteCost};
+use tideline_series_store::{Evicted, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten};
 
 pub(crate) const HOUR: i64 = 3_600 * NANOS_PER_SECOND;
 pub(crate) const DAY: i64 = NANOS_PER_DAY;
@@ -119,7 +120,7 @@ impl FakeWork {
         }
     }
 
-    fn replace(&self, rewrite: &Rewrite) -> Result<(), WorkError> {
+    fn replace(&self, rewrite: &Rewrite) -> Result<Segment, WorkError> {
         let mut tables = self.tables.lock();
         let table = tables.iter_mut().find(|table| table.id == rewrite.table);
         let segments = &mut table
@@ -144,8 +145,30 @@ impl FakeWork {
         if rewrite.tier == Tier::Cold {
             output.window = Window::of(output.first, BASE, 3);
         }
+        if let RewriteCause::Copy = rewrite.cause {
+            (output.id, output.tier, output.is_copied) = (inputs[0].id, Tier::Cold, true);
+        }
+        if output.tier == Tier::Archive || output.is_copied {
+            output.archived = Some(self.now());
+        }
+        if let RewriteCause::Restore(until) = rewrite.cause {
+            (output.stays_until, output.is_copied) = (Some(until), true);
+        }
+        let place = SegmentRef {
+            segment: output.id,
+            group: GroupId(1),
+            tier: output.tier.kept_in(),
+        };
+        let made = Segment::new(
+            place,
+            rewrite.table,
+            output.window,
+            output.written,
+            SequenceNumber(0),
+            SegmentTotals::default(),
+        );
         segments.push(output);
-        Ok(())
+        Ok(made)
     }
 }
 
@@ -165,7 +188,7 @@ impl Work for FakeWork {
         trusted.observe(self.clock.hand.now(), self.clock.hand.monotonic())
     }
 
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<RewriteCost, WorkError> {
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten, WorkError> {
         self.next_failure()?;
         let mut cost = RewriteCost::default();
         for step in 1..=STEPS {
@@ -182,9 +205,28 @@ impl Work for FakeWork {
             }
         }
         let inputs: Vec<u64> = rewrite.inputs.iter().map(|id| id.0).collect();
-        self.replace(rewrite)?;
+        let output = self.replace(rewrite)?;
         self.log.lock().push(format!("{:?} {inputs:?}", rewrite.cause));
-        Ok(cost)
+        Ok(Rewritten {
+            output: Some(Arc::new(output)),
+            cost,
+        })
+    }
+
+    fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted, WorkError> {
+        self.next_failure()?;
+        let mut tables = self.tables.lock();
+        let found = tables.iter_mut().find(|found| found.id == table);
+        let all = &mut found.expect("the table").segments;
+        let mut evicted = Evicted::default();
+        for segment in all.iter_mut().filter(|segment| segments.contains(&segment.id)) {
+            evicted.segments += 1;
+            evicted.bytes += segment.bytes;
+            (segment.tier, segment.is_copied) = (Tier::Archive, false);
+        }
+        let ids: Vec<u64> = segments.iter().map(|id| id.0).collect();
+        self.log.lock().push(format!("Evict {ids:?}"));
+        Ok(evicted)
     }
 
     fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64, WorkError> {
@@ -269,6 +311,8 @@ pub(crate) fn day(id: u64, tier: Tier, days: i64) -> SegmentFacts {
         bytes: SEGMENT_BYTES,
         written: WriteSpan::of(rank),
         archived: None,
+        is_copied: false,
+        stays_until: None,
         has_deletes: false,
         is_moving: false,
     }

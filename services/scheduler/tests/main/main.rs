@@ -1,5 +1,6 @@
 //! The scheduler from outside: against a store that only counts, and against the real one.
 
+mod archives;
 mod chance;
 mod clock_jumps;
 mod control;

@@ -1,21 +1,22 @@
 //! The scheduler over the real store in memory: whatever it does, reads answer what a naive model says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use tideline_archive::{Archive, ArchiveSettings};
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline};
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{
-    Clock, ColumnData, Durability, ManualClock, Ordinal, Policy, Schedule, SegmentId, TableId, Tier,
-    TimeRange, TimelineId, Timestamp, TrustedNow,
+    ArchivePolicy, Clock, ColumnData, Durability, ManualClock, Ordinal, Policy, Schedule, SegmentId, TableId,
+    Tier, TimeRange, TimelineId, Timestamp, TrustedNow,
 };
 use tideline_scheduler::plan::Facts;
 use tideline_scheduler::{Chore, JobFilter, JobState, Scheduler, Settings, Work, WorkError};
 use tideline_series_store::{
-    Delete, Order, Pace, Recovery, Rewrite, RewriteCost, Selection, SeriesStore, StoreError, Table,
+    Delete, Evicted, Order, Pace, Recovery, Rewrite, Rewritten, Selection, SeriesStore, StoreError, Table,
     TimelineDirectory,
 };
 
@@ -39,8 +40,12 @@ impl Work for StoreWork {
         self.store.trusted_now()
     }
 
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<RewriteCost, WorkError> {
-        Ok(self.store.rewrite(rewrite, pace)?.cost)
+    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten, WorkError> {
+        Ok(self.store.rewrite(rewrite, pace)?)
+    }
+
+    fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted, WorkError> {
+        Ok(self.store.evict(table, segments)?)
     }
 
     fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64, WorkError> {
@@ -95,6 +100,7 @@ impl TimelineDirectory for NoNames {
 fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock) -> Arc<StoreWork> {
     let settings = tideline_series_store::Settings {
         head_bytes_max: 64 << 10,
+        archive: Some(archive()),
         ..tideline_series_store::Settings::default()
     };
     let backend = Arc::new(MemoryBackend::open(disk));
@@ -103,6 +109,17 @@ fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock) -> Arc<StoreWork> {
     let (store, _) = recovery.finish(Arc::new(NoNames)).expect("the store opens");
     let clock = clock.clone();
     Arc::new(StoreWork { store, clock })
+}
+
+/// One archive for all stores, as one target may serve many; it remembers for as long as the process lasts.
+fn archive() -> Arc<Archive> {
+    static ARCHIVE: OnceLock<(Arc<Archive>, tempfile::TempDir)> = OnceLock::new();
+    let (archive, _) = ARCHIVE.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let settings = ArchiveSettings::new(folder.path().to_owned());
+        (Arc::new(Archive::open(settings).expect("it opens")), folder)
+    });
+    Arc::clone(archive)
 }
 
 fn timeline(number: u64) -> TimelineId {
@@ -199,9 +216,18 @@ fn new_policy(chance: &mut Chance) -> Policy {
         expression: "30 2 * * *".into(),
         time_zone: "Europe/Berlin".into(),
     };
+    let retention = days(chance, 50);
+    let archive = hot_ttl.filter(|_| chance.below(2) == 0).map(|hot| ArchivePolicy {
+        target: "memory:///".into(),
+        after: hot + DAY + chance.below(3) * DAY,
+        schedule: Schedule::Continuous,
+        keep_cold: (chance.below(3) > 0).then(|| chance.below(20) * DAY),
+        keep: days(chance, 50).filter(|keep| retention.is_none_or(|retention| *keep < retention)),
+    });
     Policy {
         hot_ttl,
-        retention: days(chance, 50),
+        retention,
+        archive,
         migrate: if chance.below(3) == 0 {
             nightly
         } else {
@@ -213,6 +239,7 @@ fn new_policy(chance: &mut Chance) -> Policy {
 
 #[test]
 fn moves_change_no_answer() {
+    let mut archived = BTreeSet::new();
     for seed in 1..=6 {
         let mut chance = Chance(seed);
         let disk = MemoryDisk::new(Character::Embedded);
@@ -258,6 +285,14 @@ fn moves_change_no_answer() {
                     };
                     model.retain(|point, _| !is_freed(point));
                 }
+                11 if chance.below(3) == 0 => {
+                    let start = now - chance.below(40) * DAY;
+                    let range = TimeRange::new(start, start + chance.below(5) * DAY);
+                    let until = now + chance.below(10) * DAY;
+                    scheduler
+                        .restore("default", range, until)
+                        .expect("the table is there");
+                }
                 10 if chance.below(4) == 0 => {
                     drop(scheduler);
                     work.store.close().expect("it closes");
@@ -294,8 +329,18 @@ fn moves_change_no_answer() {
                 .any(|job| job.kind == kind && job.state == JobState::Done)
         };
         assert!(done(Chore::Migrate) && done(Chore::Purge), "seed {seed}");
+        archived.extend(
+            [Chore::Archive, Chore::Evict, Chore::Restore]
+                .into_iter()
+                .filter(|kind| done(*kind)),
+        );
         assert!(work.facts().tables[0].segments.len() < 300, "seed {seed}");
     }
+    assert_eq!(
+        archived.len(),
+        3,
+        "some seeds see all of the archive: {archived:?}"
+    );
 }
 
 #[test]

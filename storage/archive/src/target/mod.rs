@@ -225,6 +225,17 @@ impl Target {
         }
     }
 
+    /// The size of an object; `None` where there is none.
+    pub(crate) fn size(&self, key: &str) -> Result<Option<u64>> {
+        let (store, path) = (Arc::clone(&self.store), self.path(key));
+        let found = self.requests.run(async move { store.head(&path).await });
+        match found.map_err(|error| self.failed("head", key, &error)) {
+            Ok(found) => Ok(Some(found.size)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes an object; that it is not there is as good.
     pub(crate) fn delete(&self, key: &str) -> Result<()> {
         let (store, path) = (Arc::clone(&self.store), self.path(key));

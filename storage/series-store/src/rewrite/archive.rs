@@ -42,7 +42,7 @@ pub(super) struct FilesOutput<'a> {
 }
 
 /// A stop in the middle is not a failure of the rewrite.
-fn given_up(error: ArchiveError) -> StoreError {
+pub(super) fn given_up(error: ArchiveError) -> StoreError {
     match error {
         ArchiveError::Stopped => StoreError::Cancelled,
         error => StoreError::Archive(error),
@@ -230,7 +230,8 @@ impl Shared {
             .segments
             .values()
             .flat_map(|of_table| of_table.values());
-        let mut kept: Vec<_> = segments.filter_map(|segment| segment.archive.clone()).collect();
+        let parts = segments.flat_map(|segment| segment.parts());
+        let mut kept: Vec<_> = parts.filter_map(|part| part.archive.clone()).collect();
         kept.extend(self.retired.files());
         kept.extend(self.files_to_remove.all());
         // By the last part of their names, which are nobody else's: two targets may be one place, or lie in each other.

@@ -1,7 +1,7 @@
 //! Rewriting: several segments become one, in the same tier or another.
 //!
-//! Fold (many of a window into one), migrate (hot into cold), archive (cold into files) and purge (take deleted points
-//! out) are one shape:
+//! Fold (many of a window into one), migrate (hot into cold), archive (cold into files), restore (from files into cold) and
+//! purge (take deleted points out) are one shape:
 //!
 //! 1. Read: walk the timelines of all inputs in id order; put each one's pieces together in time order, newest
 //!    write winning, deletes applied. Memory is bounded by pages of the inputs and by a slice of one timeline.
@@ -12,12 +12,14 @@
 //! A failure before 3 leaves an orphan, which is reclaimed at once or by the next start; after 3 only bytes are left
 //! to free. Doing it again is harmless.
 //!
-//! [`stream`] does 1 while 2 asks for it; [`archive`] does 2 where the output is files; the rest is here.
+//! [`stream`] does 1 while 2 asks for it; [`archive`] does 2 where the output is files; [`copy`] is for points that are in
+//! files and in the cold tier at once; the rest is here.
 //!
 //! The output takes the place of its inputs among all writes of the table. That is only possible where no other
 //! segment of the same time was written between the oldest and the newest of them.
 
 mod archive;
+mod copy;
 mod stream;
 
 use std::ops::ControlFlow;
@@ -36,6 +38,7 @@ use crate::retired::Gone;
 use crate::segment_writer::SegmentWriter;
 use crate::shared::Shared;
 use crate::window::{COLD_LEVEL, LEVEL_MAX, Window};
+pub use copy::Evicted;
 use stream::{Output, Stream};
 
 /// A rewrite to do.
@@ -62,6 +65,10 @@ pub enum RewriteCause {
     Purge,
     /// Their points are old enough to leave for files.
     Archive,
+    /// They are written into files as well, and stay for a while: one cold segment that no delete concerns.
+    Copy,
+    /// Somebody wants archived points in the cold tier, until this trusted instant, nanoseconds since the epoch.
+    Restore(i64),
 }
 
 /// What a rewrite has done so far.
@@ -81,6 +88,27 @@ pub struct RewriteCost {
     pub values_written: u64,
     /// Bytes of the output, keys included.
     pub bytes_written: u64,
+}
+
+impl std::ops::Add for RewriteCost {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
+impl std::ops::AddAssign for RewriteCost {
+    fn add_assign(&mut self, other: Self) {
+        self.timelines += other.timelines;
+        self.points_read += other.points_read;
+        self.values_read += other.values_read;
+        self.bytes_read += other.bytes_read;
+        self.points_written += other.points_written;
+        self.values_written += other.values_written;
+        self.bytes_written += other.bytes_written;
+    }
 }
 
 /// What became of a rewrite.
@@ -105,7 +133,8 @@ impl RewriteCause {
             Self::Fold => "fold",
             Self::Migrate => "mig",
             Self::Purge => "purge",
-            Self::Archive => "arc",
+            Self::Archive | Self::Copy => "arc",
+            Self::Restore(_) => "restore",
         }
     }
 }
@@ -154,6 +183,12 @@ impl Shared {
         if let Some(cleared) = self.clear_untouched(rewrite, &inputs, deletes)? {
             return Ok(cleared);
         }
+        if rewrite.cause == RewriteCause::Copy {
+            copy::check(&inputs, deletes)?;
+        }
+        if let Some(held) = self.hold(rewrite, &inputs)? {
+            return Ok(held);
+        }
         let name = rewrite.cause.name();
         let window = target_window(&inputs, rewrite.tier).ok_or(StoreError::NoCommonWindow)?;
         let bytes = inputs.iter().map(|segment| segment.bytes).sum();
@@ -184,16 +219,22 @@ impl Shared {
         if output.is_none() {
             self.give_up(place, None);
         }
-        let edited = around(name, "edit", || self.replace(&inputs, output.as_ref()));
+        let published = match load.published(output.clone()) {
+            Ok(published) => published,
+            Err(error) => {
+                self.give_up(place, output.as_ref());
+                return Err(error);
+            }
+        };
+        let edited = around(name, "edit", || self.replace(&inputs, published.as_slice()));
         if let Err(error) = edited {
             // After an unknown outcome the output may be in the manifest: only a start can tell orphans then.
-            let published = self
-                .state
-                .read()
-                .manifest
+            let manifest = Arc::clone(&self.state.read().manifest);
+            let mut parts = manifest
                 .of_table(rewrite.table)
-                .any(|have| have.id == place.segment);
-            if !published && matches!(error, StoreError::SegmentGone(_) | StoreError::TableDropped(_)) {
+                .flat_map(|segment| segment.parts());
+            let is_published = parts.any(|part| part.id == place.segment);
+            if !is_published && matches!(error, StoreError::SegmentGone(_) | StoreError::TableDropped(_)) {
                 self.give_up(place, output.as_ref());
             }
             return Err(error);
@@ -208,7 +249,7 @@ impl Shared {
         drop(state);
         around(name, "drop", || self.free())?;
         Ok(Rewritten {
-            output: output.map(Arc::new),
+            output: published.map(Arc::new),
             cost,
         })
     }
@@ -241,7 +282,7 @@ impl Shared {
             .cloned()
             .collect();
         drop(manifest);
-        around("expire", "edit", || self.replace(&found, None))?;
+        around("expire", "edit", || self.replace(&found, &[]))?;
         around("expire", "drop", || self.free())?;
         Ok(found.len() as u64)
     }
@@ -253,20 +294,26 @@ impl Shared {
         self.forget_done_deletes()
     }
 
-    /// Publishes the output in place of the inputs.
-    fn replace(&self, inputs: &[Arc<Segment>], output: Option<&Segment>) -> Result<()> {
-        let gone: Vec<Gone> = inputs.iter().map(|segment| Gone::of(segment)).collect();
+    /// Publishes the outputs in place of the inputs. Of those goes what no output has any more.
+    fn replace(&self, inputs: &[Arc<Segment>], outputs: &[Segment]) -> Result<()> {
+        let kept: Vec<SegmentId> = parts(outputs).map(|part| part.id).collect();
+        let gone = inputs.iter().flat_map(|input| input.parts());
+        let gone: Vec<Gone> = gone
+            .filter(|part| !kept.contains(&part.id))
+            .map(Gone::of)
+            .collect();
         let version = self.edit_and(
             |manifest| {
-                let mut changes = Vec::with_capacity(inputs.len() + 2);
+                let mut changes = Vec::with_capacity(inputs.len() + outputs.len() + 1);
+                let stays = |id| outputs.iter().any(|output| output.id == id);
                 for input in inputs {
                     let of_table = manifest.segments.get_mut(&input.table);
                     of_table
                         .and_then(|segments| segments.remove(&input.id))
                         .ok_or(StoreError::SegmentGone(input.id))?;
-                    changes.push(remove_segment(input.id));
+                    changes.extend((!stays(input.id)).then(|| remove_segment(input.id)));
                 }
-                if let Some(output) = output {
+                for output in outputs {
                     manifest.add(output.clone());
                     changes.push(put_segment(output));
                 }
@@ -325,6 +372,11 @@ impl Shared {
             tracing::warn!(%error, ?place, "an abandoned load could not be reclaimed; the next start sweeps it");
         }
     }
+}
+
+/// Everything that a backend keeps of segments.
+fn parts(segments: &[Segment]) -> impl Iterator<Item = &Segment> {
+    segments.iter().flat_map(Segment::parts)
 }
 
 /// The inputs in the order of their writes, checked.

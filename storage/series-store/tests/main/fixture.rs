@@ -81,7 +81,7 @@ pub(crate) fn tiny() -> Settings {
 pub(crate) const TARGET: &str = "memory:///";
 
 /// One archive for all tests, as a server has one for all tables; it outlives every store. Files are small.
-fn archive() -> Arc<Archive> {
+pub(crate) fn archive() -> Arc<Archive> {
     static ARCHIVE: OnceLock<(Arc<Archive>, tempfile::TempDir)> = OnceLock::new();
     let (archive, _) = ARCHIVE.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -102,6 +102,7 @@ pub(crate) fn archived_table() -> TableSpec {
         target: TARGET.into(),
         after: 1,
         schedule: Schedule::Continuous,
+        keep_cold: None,
         keep: None,
     });
     spec

@@ -11,6 +11,7 @@ use tideline_model::{
     Clock, FieldId, ManualClock, SegmentId, TableName, TableSpec, Tier, TimeRange, TimelineId, Timestamp,
     Value,
 };
+use tideline_series_store::manifest::Segment;
 use tideline_series_store::{
     Delete, Order, Pace, Rewrite, RewriteCause, RewriteCost, Seen, SeriesStore, StoreError, Table,
 };
@@ -98,7 +99,10 @@ impl<'a> Run<'a> {
                 5..=19 => self.store.seal().expect("a seal"),
                 20..=21 => self.drop_table(),
                 22..=49 => self.delete(),
-                50..=89 => self.rewrite(),
+                50..=75 => self.rewrite(),
+                76..=81 => self.copy(),
+                82..=85 => self.evict(),
+                86..=89 => self.restore(),
                 90..=92 => self.purge(),
                 93..=96 => self.change_policy(),
                 97..=179 => self.check_one(),
@@ -159,6 +163,74 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// A segment into files while it stays in the cold tier. Only a clean cold one can.
+    fn copy(&mut self) {
+        let segments = self.segments();
+        if segments.is_empty() {
+            return;
+        }
+        let rewrite = Rewrite {
+            table: self.table.id(),
+            inputs: vec![segments[self.chance.below(segments.len() as u64) as usize]],
+            tier: Tier::Archive,
+            cause: RewriteCause::Copy,
+        };
+        match self.store.rewrite(&rewrite, &mut Unhurried) {
+            Ok(made) => assert!(made.output.is_some_and(|output| output.copy.is_some())),
+            Err(StoreError::NoCopy(_)) => {}
+            Err(error) => panic!("{rewrite:?}: {error}"),
+        }
+    }
+
+    /// Copies take the place of some segments.
+    fn evict(&mut self) {
+        let segments = self.segments();
+        let copies = self.with(|segment| segment.copy.is_some());
+        let evicted = self.store.evict(self.table.id(), &segments).expect("they leave");
+        assert_eq!((evicted.segments, evicted.stay), (copies.len() as u64, 0));
+        assert_eq!(self.with(|segment| segment.copy.is_some()), []);
+    }
+
+    /// An archived segment comes back, with its files where nothing was deleted from it.
+    fn restore(&mut self) {
+        let archived = self.with(|segment| segment.tier == Tier::Archive);
+        if archived.is_empty() {
+            return;
+        }
+        let rewrite = Rewrite {
+            table: self.table.id(),
+            inputs: vec![archived[self.chance.below(archived.len() as u64) as usize]],
+            tier: Tier::Cold,
+            cause: RewriteCause::Restore(self.now + 1_000),
+        };
+        let made = self
+            .store
+            .rewrite(&rewrite, &mut Unhurried)
+            .expect("it comes back");
+        if let Some(output) = made.output {
+            assert_eq!(
+                (output.tier, output.stays_until),
+                (Tier::Cold, Some(self.now + 1_000))
+            );
+        }
+        if self.chance.below(2) == 0 {
+            self.evict();
+        }
+    }
+
+    /// The segments that are wanted, in the order of their writes.
+    fn with(&self, is_wanted: impl Fn(&Segment) -> bool) -> Vec<SegmentId> {
+        let survey = self.store.survey();
+        let of_table = survey
+            .tables
+            .iter()
+            .filter(|table| table.table.id() == self.table.id());
+        let mut segments: Vec<_> = of_table.flat_map(|table| &table.segments).collect();
+        segments.sort_by_key(|have| have.segment.written.newest);
+        let wanted = segments.iter().filter(|have| is_wanted(&have.segment));
+        wanted.map(|have| have.segment.id).collect()
+    }
+
     /// Takes everything deleted out of all segments; then no delete waits any more.
     fn purge(&mut self) {
         self.store.seal().expect("a seal");
@@ -195,14 +267,7 @@ impl<'a> Run<'a> {
 
     /// The segments of the table in the order of their writes.
     fn segments(&self) -> Vec<SegmentId> {
-        let survey = self.store.survey();
-        let of_table = survey
-            .tables
-            .iter()
-            .find(|table| table.table.id() == self.table.id());
-        let mut segments: Vec<_> = of_table.iter().flat_map(|table| &table.segments).collect();
-        segments.sort_by_key(|have| have.segment.written.newest);
-        segments.iter().map(|have| have.segment.id).collect()
+        self.with(|_| true)
     }
 
     /// The first instant that has not expired.

@@ -12,6 +12,7 @@ fn policy(schedule: Schedule) -> Policy {
             target: "default".into(),
             after: 30 * DAY,
             schedule,
+            keep_cold: None,
             keep: None,
         }),
         ..Policy::default()

@@ -68,6 +68,8 @@ pub(super) fn segment(id: u64, tier: Tier, window: Window, sequence: u64, bytes:
         bytes,
         written: WriteSpan::of(WriteRank { sequence, seal: id }),
         archived: None,
+        is_copied: false,
+        stays_until: None,
         has_deletes: false,
         is_moving: false,
     }

@@ -1,0 +1,43 @@
+//! Restore: archived points come back into the cold tier for a while, because somebody asked for them.
+//!
+//! Whole segments come back, and what lies there already stays with them. It is not planned from facts: only a request
+//! says what is wanted.
+
+use tideline_model::{Tier, TimeRange, Timestamp};
+
+use super::facts::{Amount, Facts, SegmentFacts, TableFacts};
+use super::{Manner, Planned, Urgency};
+use crate::chore::Chore;
+
+/// Everything archived or cold that has points in a range, to stay in the cold tier until a trusted instant; `None` where
+/// there is nothing.
+pub(crate) fn restore(facts: &Facts, table: &TableFacts, range: TimeRange, until: i64) -> Option<Planned> {
+    let now = facts.now();
+    let is_wanted = |segment: &&SegmentFacts| {
+        segment.tier != Tier::Hot && segment.range().overlaps(&range) && table.is_visible(segment, now)
+    };
+    let mut wanted: Vec<&SegmentFacts> = table.segments.iter().filter(is_wanted).collect();
+    wanted.sort_unstable_by_key(|segment| (segment.first, segment.id));
+    let spans = wanted
+        .iter()
+        .map(|segment| segment.window.range(facts.window_nanos));
+    let span =
+        spans.reduce(|one, other| TimeRange::new(one.start.min(other.start), one.end.max(other.end)))?;
+    let archived = wanted.iter().filter(|segment| segment.tier == Tier::Archive);
+    Some(Planned {
+        chore: Chore::Restore,
+        table: Some(table.id),
+        inputs: wanted.iter().map(|segment| segment.id).collect(),
+        tier: Tier::Cold,
+        window: None,
+        range: span,
+        amount: Amount::of(archived.copied()),
+        reason: format!(
+            "somebody asked for it in the cold tier until {}",
+            Timestamp::from_nanos_clamped(until)
+        ),
+        at: Some(now),
+        urgency: Urgency::Moves,
+        manner: Manner::Held(until),
+    })
+}

@@ -1,0 +1,156 @@
+//! Points that are in files and in the cold tier at once.
+//!
+//! A cold segment may have a *copy*: the same points as a segment of the archive, loaded and complete, that no reader looks
+//! at. It comes with the files of a segment that is to stay for a while, or with one that came back from files. When the
+//! time is over, one edit puts the copy in its segment's place: nothing is read or written for that.
+//!
+//! A rewrite of the segment leaves the copy behind, since it would not be the same points any more.
+
+use std::sync::Arc;
+
+use tideline_model::{SegmentId, TableId, Tier};
+
+use super::archive::given_up;
+use super::{Claim, Load, Rewrite, RewriteCause, RewriteCost, Rewritten};
+use crate::deletes::TableDeletes;
+use crate::error::{Result, StoreError};
+use crate::fail_points::around;
+use crate::manifest::Segment;
+use crate::shared::Shared;
+
+/// What became of cold segments with a copy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Evicted {
+    /// Segments whose points are only in files now.
+    pub segments: u64,
+    /// Their bytes in the cold tier.
+    pub bytes: u64,
+    /// Segments that stay, since something of their files is missing.
+    pub stay: u64,
+}
+
+/// A copy is of one cold segment, all of whose points are visible.
+pub(super) fn check(inputs: &[Arc<Segment>], deletes: Option<&TableDeletes>) -> Result<()> {
+    let is_whole = |segment: &Segment| {
+        segment.tier == Tier::Cold && !deletes.is_some_and(|deletes| deletes.concern(segment))
+    };
+    match inputs {
+        [segment] if is_whole(segment) => Ok(()),
+        _ => Err(StoreError::NoCopy(
+            inputs.first().map(|segment| segment.id).unwrap_or_default(),
+        )),
+    }
+}
+
+impl Load<'_> {
+    /// What the manifest is to say of what was loaded.
+    pub(super) fn published(&self, loaded: Option<Segment>) -> Result<Option<Segment>> {
+        let Some(loaded) = loaded else { return Ok(None) };
+        match (self.rewrite.cause, self.inputs) {
+            (RewriteCause::Copy, [input]) => {
+                if !is_same(input, &loaded) {
+                    return Err(StoreError::NoCopy(input.id));
+                }
+                Ok(Some(Segment::clone(input).with_copy(Some(loaded))))
+            }
+            (RewriteCause::Restore(until), inputs) => {
+                let files = self.files_that_stay(inputs, &loaded);
+                Ok(Some(loaded.with_copy(files).staying_until(Some(until))))
+            }
+            // What comes to a restored window stays with it.
+            (_, inputs) if loaded.tier == Tier::Cold => {
+                let until = inputs.iter().filter_map(|input| input.stays_until).max();
+                Ok(Some(loaded.staying_until(until)))
+            }
+            _ => Ok(Some(loaded)),
+        }
+    }
+
+    /// Files that hold just what came back from them need not be written again.
+    fn files_that_stay(&self, inputs: &[Arc<Segment>], restored: &Segment) -> Option<Segment> {
+        let [input] = inputs else { return None };
+        let is_clean = !self.deletes.is_some_and(|deletes| deletes.concern(input));
+        (input.archive.is_some() && is_clean && is_same(input, restored)).then(|| Segment::clone(input))
+    }
+}
+
+/// Whether two segments have as many points, of the same time.
+fn is_same(one: &Segment, other: &Segment) -> bool {
+    let counts = |segment: &Segment| {
+        (
+            segment.timelines,
+            segment.points,
+            segment.values,
+            segment.first,
+            segment.last,
+        )
+    };
+    counts(one) == counts(other)
+}
+
+impl Shared {
+    /// What is to come back and never left only has to stay.
+    pub(super) fn hold(&self, rewrite: &Rewrite, inputs: &[Arc<Segment>]) -> Result<Option<Rewritten>> {
+        let (RewriteCause::Restore(until), [input]) = (rewrite.cause, inputs) else {
+            return Ok(None);
+        };
+        if input.tier != Tier::Cold {
+            return Ok(None);
+        }
+        let until = input.stays_until.max(Some(until));
+        let held = Segment::clone(input).staying_until(until);
+        self.replace(inputs, std::slice::from_ref(&held))?;
+        Ok(Some(Rewritten {
+            output: Some(Arc::new(held)),
+            cost: RewriteCost::default(),
+        }))
+    }
+
+    /// Puts copies in the place of their segments.
+    pub(crate) fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted> {
+        let _claim = Claim::take(self, segments)?;
+        let manifest = Arc::clone(&self.state.read().manifest);
+        let wanted = manifest
+            .of_table(table)
+            .filter(|segment| segments.contains(&segment.id));
+        let wanted: Vec<Arc<Segment>> = wanted.cloned().collect();
+        drop(manifest);
+        let (mut evicted, mut outputs, mut inputs) = (Evicted::default(), Vec::new(), Vec::new());
+        for segment in wanted {
+            let Some(in_files) = segment.evicted() else {
+                continue;
+            };
+            outputs.push(match self.missing(&in_files)? {
+                None => {
+                    evicted.segments += 1;
+                    evicted.bytes += segment.bytes;
+                    in_files
+                }
+                Some(missing) => {
+                    tracing::error!(
+                        segment = segment.id.0, missing,
+                        "files of cold points are not what was written; the points stay, and are archived again"
+                    );
+                    evicted.stay += 1;
+                    Segment::clone(&segment).with_copy(None)
+                }
+            });
+            inputs.push(segment);
+        }
+        around("evict", "edit", || self.replace(&inputs, &outputs))?;
+        // Else these would be the readers that they wait for.
+        drop(inputs);
+        around("evict", "drop", || self.free())?;
+        Ok(evicted)
+    }
+
+    /// What is missing of a copy's files.
+    fn missing(&self, copy: &Segment) -> Result<Option<String>> {
+        let archive = self.settings.archive.as_ref();
+        let archive = archive.ok_or(StoreError::NoArchive(copy.id))?;
+        let Some(files) = copy.archive.as_deref() else {
+            return Ok(None);
+        };
+        archive.missing(files).map_err(given_up)
+    }
+}
