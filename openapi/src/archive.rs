@@ -1,10 +1,12 @@
-//! Archives: what is brought back from them.
+//! Archives: how they stand, and what is brought back from them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::condition::TimeSpan;
 use crate::job::JobView;
+use crate::policy::ArchivePolicy;
+use crate::preview::Amount;
 use crate::time::DurationText;
 
 /// Archived points that are wanted in the cold tier.
@@ -37,4 +39,95 @@ pub struct RestoredArchive {
     pub until: String,
     /// Names the request in the log.
     pub request_id: String,
+}
+
+/// How archives stand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"targets": [], "tables": [], "request_id": "01jd3k5w8v-000002a1"}))]
+pub struct ArchiveOverview {
+    /// The targets that the configuration, policies and archived points name.
+    pub targets: Vec<ArchiveTarget>,
+    /// The tables that have an archive, or archived points.
+    pub tables: Vec<TableArchive>,
+    /// Names the request in the log.
+    pub request_id: String,
+}
+
+/// A target, without its credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "name": "default", "address": "s3://bucket/prefix", "tables": ["metrics"], "failures": 0, "error": null,
+    "gets": 120, "bytes_got": 7_340_032, "puts": 31, "bytes_put": 104_857_600
+}))]
+pub struct ArchiveTarget {
+    /// As policies name it.
+    pub name: String,
+    /// Where it is; `null` where that cannot be told, as `error` says.
+    pub address: Option<String>,
+    /// The tables that archive to it.
+    pub tables: Vec<String>,
+    /// The most failures in a row of a table's moves to it; 0 = it answered when it was last needed for them.
+    pub failures: u32,
+    /// Why the last of them failed, while they fail.
+    pub error: Option<String>,
+    /// Reads since the start, one for each range.
+    pub gets: u64,
+    /// Bytes that came back.
+    pub bytes_got: u64,
+    /// Objects written since the start.
+    pub puts: u64,
+    /// Bytes sent.
+    pub bytes_put: u64,
+}
+
+/// The archive of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "table": "metrics",
+    "archive": {"target": "default", "after": "90d", "schedule": "continuous", "keep_cold": null, "keep": null},
+    "files": 62,
+    "file_bytes": 104_857_600,
+    "oldest": "2025-11-20T00:00:00Z",
+    "newest": "2026-08-20T23:59:50Z",
+    "archived": {"windows": 31, "segments": 31, "timelines": 400, "points": 9_000_000, "values": 90_000_000, "bytes": 104_857_600},
+    "copied": {"windows": 0, "segments": 0, "timelines": 0, "points": 0, "values": 0, "bytes": 0},
+    "waiting": {"windows": 1, "segments": 1, "timelines": 400, "points": 300_000, "values": 3_000_000, "bytes": 6_291_456},
+    "late": {"windows": 0, "segments": 0, "timelines": 0, "points": 0, "values": 0, "bytes": 0},
+    "waiting_since": "2026-11-20T00:00:00Z",
+    "behind": "12h",
+    "failures": 0,
+    "tried_again": null,
+    "last_job": null
+}))]
+pub struct TableArchive {
+    /// Whose.
+    pub table: String,
+    /// Its policy; `null` where it has none any more.
+    pub archive: Option<ArchivePolicy>,
+    /// Files at targets, descriptions left out.
+    pub files: u64,
+    /// Their size.
+    pub file_bytes: u64,
+    /// The first instant in them, RFC 3339.
+    pub oldest: Option<String>,
+    /// The last one.
+    pub newest: Option<String>,
+    /// What is in files only.
+    pub archived: Amount,
+    /// What is in files, and stays in the cold tier for a while.
+    pub copied: Amount,
+    /// What is old enough for files and not in any.
+    pub waiting: Amount,
+    /// A few late points beside files, which wait for more of them.
+    pub late: Amount,
+    /// When the first of what waits became old enough, RFC 3339.
+    pub waiting_since: Option<String>,
+    /// For how long it has waited: by its schedule, since it is not its turn yet, or since moves fail. `0s` = nothing waits.
+    pub behind: DurationText,
+    /// How often moves into files have failed in a row. Until one succeeds the cold tier keeps the points.
+    pub failures: u32,
+    /// When the next try is, RFC 3339, while they fail.
+    pub tried_again: Option<String>,
+    /// The last job that moved points into files, however it ended.
+    pub last_job: Option<JobView>,
 }

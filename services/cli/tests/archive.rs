@@ -84,6 +84,10 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
     let tiers = on(&["tables", "show", "default"]);
     let cold = tiers.lines().find(|line| line.trim_start().starts_with("cold"));
     assert!(cold.is_some_and(|line| line.contains("200")), "{tiers}");
+    let status = on(&["archive", "status"]);
+    assert!(status.contains(&target) && status.contains("default"), "{status}");
+    let status = on(&["archive", "status", "--json"]);
+    assert!(status.contains(r#""copied":{"windows":1"#), "{status}");
     let none = run(home, Some(&url), &["archive", "restore"]);
     assert_eq!(none.code, 2, "somebody has to say which: {none:?}");
 

@@ -57,6 +57,27 @@ enum Hold {
     CancelledUntil(i64),
 }
 
+/// Work that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// Times in a row.
+    pub(crate) failures: u32,
+    /// Until the next try.
+    pub(crate) left: Duration,
+}
+
+impl Hold {
+    fn trouble(&self, monotonic: Duration) -> Option<Trouble> {
+        let Self::Failed(failures, until) = self else {
+            return None;
+        };
+        Some(Trouble {
+            failures: *failures,
+            left: until.saturating_sub(monotonic),
+        })
+    }
+}
+
 /// Everything that waits.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
@@ -241,8 +262,25 @@ impl Agenda {
             .extend(worked.filter(|worked| !self.worked.contains(worked)));
     }
 
-    /// Work at its place waits longer with each failure.
-    pub(crate) fn failed(&mut self, entry: &Entry, monotonic: Duration) {
+    /// How often a piece of work has failed in a row, and how long it waits for the next try.
+    pub(crate) fn trouble(&self, entry: &Entry, monotonic: Duration) -> Option<Trouble> {
+        let hold = self.holds.get(&entry.place())?;
+        hold.trouble(monotonic).filter(|trouble| !trouble.left.is_zero())
+    }
+
+    /// The worst of a table's work of some kinds.
+    pub(crate) fn worst(&self, table: TableId, chores: &[Chore], monotonic: Duration) -> Option<Trouble> {
+        let of_table = self
+            .holds
+            .iter()
+            .filter(|((chore, of, _), _)| *of == Some(table) && chores.contains(chore));
+        of_table
+            .filter_map(|(_, hold)| hold.trouble(monotonic))
+            .max_by_key(|trouble| (trouble.failures, trouble.left))
+    }
+
+    /// Work at its place waits longer with each failure; for how long now.
+    pub(crate) fn failed(&mut self, entry: &Entry, monotonic: Duration) -> Duration {
         let hold = self
             .holds
             .entry(entry.place())
@@ -254,6 +292,7 @@ impl Agenda {
         };
         let wait = RETRY_MIN.saturating_mul(1 << failures.min(16)).min(RETRY_MAX);
         *hold = Hold::Failed(failures.saturating_add(1), monotonic.saturating_add(wait));
+        wait
     }
 
     /// Work at its place is left alone until its schedule comes again.

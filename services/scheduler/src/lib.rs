@@ -18,12 +18,14 @@
 //! | `moves` | what it does where segments move |
 //! | [`errand`] | work that a request begins and does itself |
 //! | `lookup` | finding jobs |
+//! | [`archives`] | how archives stand |
 //! | [`pace`] | rate, pause and cancel of a running rewrite |
 //! | `journal` | what survives a restart |
 //! | [`work`] | the trait behind which the database is; `database` implements it for the engine |
 //! | [`metrics`] | figures |
 
 mod agenda;
+pub mod archives;
 pub mod chore;
 mod database;
 pub mod errand;
@@ -39,6 +41,7 @@ pub mod schedule;
 pub mod scheduler;
 pub mod work;
 
+pub use archives::ArchiveState;
 pub use chore::Chore;
 pub use errand::{Ending, Errand};
 pub use job::{Job, JobFilter, JobProgress, JobState, JobTable};

@@ -1,6 +1,8 @@
 //! Finding jobs wherever they are: running, waiting or past.
 
-use crate::agenda::Entry;
+use tideline_model::Timestamp;
+
+use crate::agenda::{Entry, Trouble};
 use crate::job::{Job, JobFilter, JobProgress, JobState};
 use crate::pace::Wish;
 use crate::runner::{Running, Shared, State};
@@ -24,7 +26,7 @@ impl Shared {
                 Some(job.id) != id && state.errand(job.id).is_none() && !state.agenda.is_asked(job.id)
             })
             .cloned();
-        let waiting = waiting.map(|entry| entry.job(&state.journal));
+        let waiting = waiting.map(|entry| self.waiting(&state, entry));
         let all = running.into_iter().chain(errands).chain(waiting).chain(past);
         all.filter(|job| filter.wants(job)).collect()
     }
@@ -40,7 +42,7 @@ impl Shared {
         let entry = state.agenda.find(id).cloned();
         entry.map_or_else(
             || state.journal.jobs.get(&id).cloned(),
-            |entry| Some(entry.job(&state.journal)),
+            |entry| Some(self.waiting(state, &entry)),
         )
     }
 
@@ -62,6 +64,23 @@ impl Shared {
                 state: job.state,
             }),
         )
+    }
+
+    /// A job that waits, also for its next try.
+    fn waiting(&self, state: &State, entry: &Entry) -> Job {
+        let mut job = entry.job(&state.journal);
+        if let Some(Trouble { failures, left }) = state.agenda.trouble(entry, self.clock.monotonic()) {
+            let left = i64::try_from(left.as_nanos()).unwrap_or(i64::MAX);
+            let again = self.work.trusted_now().now.nanos().saturating_add(left);
+            job.due = job.due.max(Some(again));
+            let at = Timestamp::from_nanos_clamped(again);
+            let times = match failures {
+                1 => "the last try failed".to_owned(),
+                failures => format!("the last {failures} tries failed"),
+            };
+            job.reason = format!("{}; {times}, the next is at {at}", job.reason);
+        }
+        job
     }
 
     /// The running job with its progress.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
-use tideline_model::{Clock, TableId};
+use tideline_model::{Clock, TableId, Timestamp};
 use tideline_series_store::RewriteCause;
 
 use crate::agenda::{Agenda, Entry};
@@ -373,8 +373,16 @@ impl State {
                 };
                 tracing::warn!(job = job.id, kind = %job.kind, reason, then, "a job failed");
                 job.state = JobState::Failed;
-                job.error = Some(reason);
-                self.agenda.failed(&entry, monotonic);
+                let wait = self.agenda.failed(&entry, monotonic);
+                job.error = Some(match job.kind {
+                    Chore::Archive | Chore::Evict => {
+                        let wait = i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX);
+                        let again = job.finished.unwrap_or(facts.now()).saturating_add(wait);
+                        let again = Timestamp::from_nanos_clamped(again);
+                        format!("{reason}; the cold tier keeps the points, and it is tried again at {again}")
+                    }
+                    _ => reason,
+                });
             }
         }
         self.totals.ended(&job);

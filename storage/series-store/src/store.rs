@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use tideline_archive::People;
+use tideline_archive::{Archive, People};
 use tideline_backend::{Backend, Health, Usage};
 use tideline_chunk::{DeleteRecord, Delta, NewTimeline};
 use tideline_model::{
@@ -222,6 +222,11 @@ impl SeriesStore {
     }
 
     // --- moving ----------------------------------------------------------------------------------------
+
+    /// The archive that segments are moved to and read from, where there is one.
+    pub fn archive(&self) -> Option<&Arc<Archive>> {
+        self.shared.settings.archive.as_ref()
+    }
 
     /// What there is to move: every table with its segments and deletes, and the time to go by.
     pub fn survey(&self) -> Survey {

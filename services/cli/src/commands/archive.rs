@@ -9,7 +9,7 @@ use tideline_archive::{
     Archive, ArchiveError, ArchiveSettings, DEFAULT_TARGET, TargetCheck, TargetOptions, Verified,
 };
 
-use super::archived::{self, RestoreArguments};
+use super::archived::{self, RestoreArguments, StatusArguments};
 use crate::error::{CliError, Result};
 use crate::output;
 
@@ -20,6 +20,8 @@ pub(crate) enum ArchiveCommand {
     Check(CheckArguments),
     /// Read every file of an archive and compare it with what was written about it.
     Verify(VerifyArguments),
+    /// Show how the archives of a running server stand.
+    Status(StatusArguments),
     /// Bring archived points of a running server back into its cold tier for a while.
     Restore(RestoreArguments),
 }
@@ -73,6 +75,7 @@ pub(crate) fn run(command: &ArchiveCommand) -> Result<()> {
     match command {
         ArchiveCommand::Check(arguments) => check(&arguments.of),
         ArchiveCommand::Verify(arguments) => verify(&arguments.of),
+        ArchiveCommand::Status(arguments) => archived::status(arguments),
         ArchiveCommand::Restore(arguments) => archived::restore(arguments),
     }
 }

@@ -1,13 +1,22 @@
-//! `tideline archive restore`: archived points of a running server come back into its cold tier.
+//! `tideline archive status` and `restore`: how the archives of a running server stand, and archived points back into its
+//! cold tier.
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::jobs;
 use super::selection::RangeArguments;
-use crate::client::TableArguments;
+use crate::client::{ConnectionArguments, TableArguments};
 use crate::error::{CliError, Result};
 use crate::output;
+use crate::output::grid::Grid;
+
+/// What `archive status` takes.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
 
 /// What `archive restore` takes.
 #[derive(Debug, Args)]
@@ -30,6 +39,56 @@ pub(crate) struct RestoreArguments {
     /// Show how far it is until it has ended
     #[arg(long)]
     wait: bool,
+}
+
+/// Shows what is in files, what waits to be, and what keeps it from that.
+pub(crate) fn status(arguments: &StatusArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let text = client.get("/v1/archive")?;
+    match arguments.connection.json {
+        true => output::print(&text),
+        false => output::print(&standing(&client.parse(&text)?)),
+    }
+}
+
+fn standing(answer: &Value) -> String {
+    let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
+    let mut targets = Grid::new(["target", "address", "tables", "failures"]);
+    let mut troubles = String::new();
+    for target in answer["targets"].as_array().into_iter().flatten() {
+        let tables = target["tables"].as_array().into_iter().flatten();
+        let tables: Vec<String> = tables.map(output::cell).collect();
+        targets.row(vec![
+            output::member(target, "name"),
+            output::member(target, "address"),
+            tables.join(" "),
+            number(&target["failures"]),
+        ]);
+        if let Some(error) = target["error"].as_str() {
+            troubles.push_str(&format!("\n{}: {error}\n", output::member(target, "name")));
+        }
+    }
+    let mut tables = Grid::new([
+        "table", "files", "bytes", "points", "oldest", "newest", "cold too", "waiting", "late", "behind",
+    ]);
+    for table in answer["tables"].as_array().into_iter().flatten() {
+        tables.row(vec![
+            output::member(table, "table"),
+            number(&table["files"]),
+            table["file_bytes"]
+                .as_u64()
+                .map(output::bytes)
+                .unwrap_or_default(),
+            number(&table["archived"]["points"]),
+            output::member(table, "oldest"),
+            output::member(table, "newest"),
+            number(&table["copied"]["points"]),
+            number(&table["waiting"]["points"]),
+            number(&table["late"]["points"]),
+            output::member(table, "behind"),
+        ]);
+    }
+    format!("{}\n{}{troubles}", targets.render(), tables.render())
 }
 
 /// Begins it, and follows it where that is wanted.

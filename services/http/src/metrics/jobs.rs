@@ -3,7 +3,7 @@
 use std::fmt;
 
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_scheduler::{Chore, JobFilter, JobState};
+use tideline_scheduler::{ArchiveState, Chore, JobFilter, JobState};
 use tideline_series_store::RewriteCost;
 
 use super::figures::Figures;
@@ -56,6 +56,7 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Bytes of chunks that moves have read",
         (KIND, &moved(|cost| cost.bytes_read)),
     )?;
+    archives(figures, &app.scheduler.archives())?;
     figures.gauge(
         "segments_retired",
         "Segments that wait for their last reader to be freed",
@@ -70,5 +71,37 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "clock_off_by_seconds",
         "The clock of the machine minus the time that should have come, while it is in doubt",
         metrics.clock_off_by.unwrap_or(0) as f64 / NANOS_PER_SECOND as f64,
+    )
+}
+
+/// How archives stand, all tables together.
+fn archives(figures: &mut Figures<'_>, archives: &[ArchiveState]) -> fmt::Result {
+    let behind = archives.iter().map(|archive| archive.behind).max().unwrap_or(0);
+    figures.gauge(
+        "archive_behind_seconds",
+        "For how long the oldest window that is old enough for files has waited to become one; 0 where none waits",
+        behind as f64 / NANOS_PER_SECOND as f64,
+    )?;
+    let failures = archives.iter().map(|archive| archive.failures).max();
+    figures.gauge(
+        "archive_failures_in_a_row",
+        "Failures in a row of moves into files, of the table with most of them",
+        f64::from(failures.unwrap_or(0)),
+    )?;
+    let sum = |figure: fn(&ArchiveState) -> u64| archives.iter().map(figure).sum::<u64>() as f64;
+    figures.gauge(
+        "archive_waiting_points",
+        "Points that are old enough for files and in none",
+        sum(|archive| archive.standing.waiting.points),
+    )?;
+    figures.gauge(
+        "archive_waiting_bytes",
+        "Their bytes in the tiers before it",
+        sum(|archive| archive.standing.waiting.bytes),
+    )?;
+    figures.gauge(
+        "archive_copied_bytes",
+        "Bytes in the cold tier of points that are in files as well",
+        sum(|archive| archive.standing.copied.bytes),
     )
 }

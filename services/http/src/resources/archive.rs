@@ -1,10 +1,19 @@
-//! `/v1/tables/{table}/archive`: archived points come back into the cold tier.
+//! `/v1/archive`: how archives stand; `/v1/tables/{table}/archive`: archived points come back into the cold tier.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use tideline_openapi::archive::{RestoreArchived, RestoredArchive};
+use tideline_engine::Engine;
+use tideline_openapi::archive::{
+    ArchiveOverview, ArchiveTarget, RestoreArchived, RestoredArchive, TableArchive,
+};
+use tideline_openapi::policy::ArchivePolicy;
 use tideline_openapi::time::DurationText;
+use tideline_scheduler::{ArchiveState, JobState};
+use tideline_series_store::TableSurvey;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -14,10 +23,128 @@ use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::jobs::{done, view};
-use crate::resources::{Failures, TablePath, instant};
+use crate::resources::policies::amount;
+use crate::resources::{Failures, TablePath, instant, whole_seconds};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(restore))
+    OpenApiRouter::new()
+        .routes(routes!(overview))
+        .routes(routes!(restore))
+}
+
+/// Show how archives stand
+///
+/// Their targets, without credentials; of each table what is in files, what waits to be, for how long it has waited, and
+/// whether moves fail. No target is asked: `tideline archive check` and `verify` do that.
+#[utoipa::path(
+    get, path = "/v1/archive", tag = "jobs",
+    responses((status = 200, description = "Targets and tables", body = ArchiveOverview), Failures)
+)]
+async fn overview(State(app): State<App>, id: RequestId) -> Result<Json<ArchiveOverview>> {
+    let scheduler = app.scheduler.clone();
+    let overview = app.read(move |engine| {
+        let states = scheduler.archives();
+        let survey = engine.store().survey();
+        let of_table = |state: &ArchiveState| {
+            let found = survey
+                .tables
+                .iter()
+                .find(|table| table.table.id() == state.table.id);
+            found.map(|survey| (state.clone(), survey))
+        };
+        let tables: Vec<(ArchiveState, &TableSurvey)> = states.iter().filter_map(of_table).collect();
+        Ok(ArchiveOverview {
+            targets: targets(engine, &tables),
+            tables: tables
+                .iter()
+                .map(|(state, survey)| shown(state, survey))
+                .collect(),
+            request_id: id.into(),
+        })
+    });
+    Ok(Json(overview.await?))
+}
+
+/// Every target that something names.
+fn targets(engine: &Engine, tables: &[(ArchiveState, &TableSurvey)]) -> Vec<ArchiveTarget> {
+    let Some(archive) = engine.store().archive() else {
+        return Vec::new();
+    };
+    let configured = archive.names().map(|name| (name.to_owned(), Vec::new()));
+    let mut named: BTreeMap<String, Vec<&ArchiveState>> = configured.collect();
+    for (state, survey) in tables {
+        let policy = survey
+            .table
+            .spec()
+            .policy
+            .archive
+            .as_ref()
+            .map(|policy| policy.target.clone());
+        if let Some(target) = &policy {
+            named.entry(target.clone()).or_default().push(state);
+        }
+        let parts = survey.segments.iter().flat_map(|have| have.segment.parts());
+        for files in parts.filter_map(|part| part.archive.as_ref()) {
+            if !named.contains_key(&files.target) {
+                named.insert(files.target.clone(), Vec::new());
+            }
+        }
+    }
+    let shown = |(name, states): (String, Vec<&ArchiveState>)| {
+        let opened = archive.target(&name);
+        let traffic = opened.as_ref().map(|target| target.traffic()).unwrap_or_default();
+        let worst = states.iter().max_by_key(|state| state.failures);
+        let failed = worst.filter(|state| state.failures > 0).and_then(|state| {
+            let job = state
+                .last_job
+                .as_ref()
+                .filter(|job| job.state == JobState::Failed)?;
+            job.error.clone()
+        });
+        ArchiveTarget {
+            address: opened.as_ref().ok().map(|target| target.to_string()),
+            tables: states.iter().map(|state| state.table.name.clone()).collect(),
+            failures: worst.map_or(0, |state| state.failures),
+            error: opened.err().map(|error| error.to_string()).or(failed),
+            gets: traffic.gets,
+            bytes_got: traffic.bytes_got,
+            puts: traffic.puts,
+            bytes_put: traffic.bytes_put,
+            name,
+        }
+    };
+    named.into_iter().map(shown).collect()
+}
+
+fn shown(state: &ArchiveState, survey: &TableSurvey) -> TableArchive {
+    let parts = || survey.segments.iter().flat_map(|have| have.segment.parts());
+    let in_files = || parts().filter(|part| part.archive.is_some());
+    let files = || in_files().filter_map(|part| part.archive.as_ref());
+    let standing = &state.standing;
+    TableArchive {
+        table: state.table.name.clone(),
+        archive: survey
+            .table
+            .spec()
+            .policy
+            .archive
+            .as_ref()
+            .map(ArchivePolicy::from),
+        // That of the timelines beside those of points.
+        files: files().map(|files| files.files.len() as u64 + 1).sum(),
+        file_bytes: files().map(|files| files.bytes()).sum(),
+        oldest: in_files().map(|part| part.first).min().map(instant),
+        newest: in_files().map(|part| part.last).max().map(instant),
+        archived: amount(standing.archived),
+        copied: amount(standing.copied),
+        waiting: amount(standing.waiting),
+        late: amount(standing.late),
+        waiting_since: standing.waiting_since.map(instant),
+        behind: whole_seconds(Duration::from_nanos(state.behind.unsigned_abs())),
+        failures: state.failures,
+        tried_again: state.tried_again.filter(|_| state.failures > 0).map(instant),
+        last_job: state.last_job.clone().map(view),
+    }
 }
 
 /// Bring archived points back

@@ -174,6 +174,48 @@ pub(super) fn leaving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -
     cold.chain(table.segments.iter().filter(is_old)).collect()
 }
 
+/// How far the archive of a table has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// What is in files only.
+    pub archived: Amount,
+    /// What is in files and stays in the cold tier for a while.
+    pub copied: Amount,
+    /// What is old enough for files and not in any.
+    pub waiting: Amount,
+    /// When the first of that became old enough, trusted nanoseconds since the epoch.
+    pub waiting_since: Option<i64>,
+    /// Late points that wait for more of them.
+    pub late: Amount,
+}
+
+/// How far the archive of a table has come, whatever is being moved just now.
+pub(crate) fn standing(facts: &Facts, table: &TableFacts) -> Standing {
+    let nothing = Taken::expired(facts.now(), table);
+    let waiting = leaving(facts, table, &nothing);
+    let after = table.policy.archive.as_ref().map(|policy| policy.after);
+    let became_old = |segment: &&SegmentFacts| {
+        let end = segment.cold_window().range(facts.window_nanos).end;
+        after.map(|after| end.saturating_add(after))
+    };
+    let late = moving(facts, table, &nothing)
+        .into_iter()
+        .filter(|moving| moving.waits.is_some())
+        .flat_map(|moving| moving.inputs.segments)
+        .filter(|segment| !is_there(segment));
+    let of = |is_of: fn(&SegmentFacts) -> bool| {
+        let segments = table.segments.iter();
+        Amount::of(segments.filter(|segment| is_of(segment)))
+    };
+    Standing {
+        archived: of(|segment| segment.tier == Tier::Archive),
+        copied: of(|segment| segment.is_copied),
+        waiting_since: waiting.iter().filter_map(became_old).min(),
+        waiting: Amount::of(waiting),
+        late: Amount::of(late),
+    }
+}
+
 /// Windows that end by this instant are old enough.
 fn before(facts: &Facts, table: &TableFacts) -> Option<i64> {
     let policy = table.policy.archive.as_ref()?;

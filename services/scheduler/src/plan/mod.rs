@@ -141,6 +141,13 @@ impl Taken {
         Self(spoken_for.map(|segment| segment.id).collect())
     }
 
+    /// Only what has expired.
+    fn expired(now: i64, table: &TableFacts) -> Self {
+        let segments = table.segments.iter();
+        let expired = segments.filter(|segment| !table.is_visible(segment, now));
+        Self(expired.map(|segment| segment.id).collect())
+    }
+
     fn holds(&self, segment: &SegmentFacts) -> bool {
         self.0.contains(&segment.id)
     }

@@ -234,3 +234,65 @@ fn a_restore_that_ends_early_keeps_what_came_back() {
         .collect();
     assert_eq!(held.len(), 3);
 }
+
+#[test]
+fn a_target_that_is_down_is_told_and_costs_nothing_but_delay() {
+    let work = FakeWork::new(policy(None), vec![day(1, Tier::Cold, 1)]);
+    let scheduler = work.scheduler();
+    let state = |scheduler: &Scheduler| only(scheduler.archives());
+    // Its day ended at START + 2 days, ten days before the policy wants it, and it is START + 20 days now.
+    let waiting = state(&scheduler);
+    assert_eq!((waiting.behind, waiting.standing.waiting.segments), (8 * DAY, 1));
+    let down = || WorkError::Failed("s3://bucket cannot be reached".into());
+    work.fail_next([down(), down()]);
+    scheduler.run_due();
+    let failed = only(in_state(&scheduler, JobState::Failed));
+    let error = failed.error.unwrap_or_default();
+    assert!(
+        error.starts_with(
+            "s3://bucket cannot be reached; the cold tier keeps the points, and it is tried again at 20"
+        ),
+        "{error}"
+    );
+    work.advance(5 * NANOS_PER_SECOND);
+    scheduler.run_due();
+    let waiting = state(&scheduler);
+    assert_eq!(
+        (waiting.failures, waiting.tried_again),
+        (2, Some(work.now() + 10 * NANOS_PER_SECOND))
+    );
+    assert!(waiting.last_job.is_some_and(|job| job.state == JobState::Failed));
+    let planned = jobs(&scheduler, Chore::Archive).remove(0);
+    assert!(
+        planned
+            .reason
+            .contains("; the last 2 tries failed, the next is at "),
+        "{}",
+        planned.reason
+    );
+    assert_eq!(planned.due, waiting.tried_again);
+    work.advance(10 * NANOS_PER_SECOND);
+    scheduler.run_due();
+    let there = state(&scheduler);
+    assert_eq!((there.failures, there.tried_again, there.behind), (0, None, 0));
+    assert_eq!(
+        (there.standing.waiting.points, there.standing.archived.segments),
+        (0, 1)
+    );
+    assert!(there.last_job.is_some_and(|job| job.state == JobState::Done));
+}
+
+#[test]
+fn late_and_copied_points_are_not_behind() {
+    let mut there = day(1, Tier::Archive, 1);
+    (there.archived, there.points) = (Some(START + 19 * DAY), 100_000);
+    let mut copied = day(3, Tier::Cold, 2);
+    copied.is_copied = true;
+    let work = FakeWork::new(policy(Some(30 * DAY)), vec![there, late(2, 1), copied]);
+    let state = only(work.scheduler().archives());
+    assert_eq!((state.behind, state.standing.waiting.segments), (0, 0));
+    assert_eq!(
+        (state.standing.late.segments, state.standing.copied.segments),
+        (1, 1)
+    );
+}

@@ -338,7 +338,7 @@ pub(crate) fn in_state(scheduler: &Scheduler, state: JobState) -> Vec<Job> {
 }
 
 /// The only job of a kind in a state.
-pub(crate) fn only(jobs: Vec<Job>) -> Job {
+pub(crate) fn only<T: std::fmt::Debug>(jobs: Vec<T>) -> T {
     assert_eq!(jobs.len(), 1, "{jobs:#?}");
     jobs.into_iter().next().expect("one")
 }
