@@ -174,11 +174,6 @@ impl Archive {
         is_set.then(|| self.target(DEFAULT_TARGET)).transpose()
     }
 
-    /// The names of targets that the configuration sets.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.settings.targets.keys().map(String::as_str)
-    }
-
     /// Whether a policy may name a target: one of the configuration, what lies below it, or a remote address. A local
     /// directory is for whoever configures the server, not for whoever may set policies.
     ///

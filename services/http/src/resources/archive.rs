@@ -70,7 +70,7 @@ fn targets(engine: &Engine, tables: &[(ArchiveState, &TableSurvey)]) -> Vec<Arch
     let Some(archive) = engine.store().archive() else {
         return Vec::new();
     };
-    let configured = archive.names().map(|name| (name.to_owned(), Vec::new()));
+    let configured = archive.configured().map(|name| (name.to_owned(), Vec::new()));
     let mut named: BTreeMap<String, Vec<&ArchiveState>> = configured.collect();
     for (state, survey) in tables {
         let policy = survey
