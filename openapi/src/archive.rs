@@ -9,24 +9,25 @@ use crate::policy::ArchivePolicy;
 use crate::preview::Amount;
 use crate::time::DurationText;
 
-/// Archived points that are wanted in the cold tier.
+/// Archived points that are wanted back: in the cold tier for a while, or as a copy in another table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"range": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-08T00:00:00Z"}, "for": "7d"}))]
 pub struct RestoreArchived {
-    /// Of which time; whole segments that have points there come back. `{}` means all.
+    /// Of which time. `{}` means all. Into the cold tier whole segments come back that have points there; a copy has the
+    /// points of the range alone.
     pub range: TimeSpan,
     /// For how long policies leave them in the cold tier. Default 7 days.
-    #[serde(rename = "for", default = "a_week")]
-    #[schema(rename = "for", default = "7d")]
-    pub lasting: DurationText,
+    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    #[schema(rename = "for", example = "7d")]
+    pub lasting: Option<DurationText>,
+    /// Another table, into which the points are copied as they answer now, whatever their tier, with identities and
+    /// attributes; nothing moves then. Sent again, the same points take the same places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
     /// Whether the answer comes when it is done. Default `false`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait: bool,
-}
-
-fn a_week() -> DurationText {
-    DurationText(7 * tideline_model::time::NANOS_PER_DAY)
 }
 
 /// What brings archived points back.
@@ -35,8 +36,8 @@ fn a_week() -> DurationText {
 pub struct RestoredArchive {
     /// The job that does it; `null` = no sealed point of the range lies in the archive or the cold tier.
     pub job: Option<JobView>,
-    /// Until when policies leave what comes back in the cold tier, RFC 3339.
-    pub until: String,
+    /// Until when policies leave what comes back in the cold tier, RFC 3339; `null` for a copy.
+    pub until: Option<String>,
     /// Names the request in the log.
     pub request_id: String,
 }

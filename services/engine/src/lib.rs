@@ -20,6 +20,7 @@
 //! | [`suggest`] | names that were meant |
 //! | [`attributes`] | attributes of many timelines |
 //! | [`cardinality`] | how many names there are, and growth |
+//! | [`copying`] | points of a table into another |
 //! | [`delete`] | points and timelines, gone at once |
 //! | [`clean`] | timelines that nobody can see anything of any more |
 //! | [`watch`] | what is written from a cursor on |
@@ -35,6 +36,7 @@ mod bounds;
 pub mod cardinality;
 pub mod check;
 pub mod clean;
+pub mod copying;
 pub mod delete;
 mod directory;
 pub mod engine;
@@ -54,6 +56,7 @@ pub mod write;
 pub use attributes::AttributesChanged;
 pub use cardinality::Growth;
 pub use clean::CatalogCleaned;
+pub use copying::PointsCopied;
 pub use delete::{Deleted, TimelineSelector};
 pub use engine::{Engine, EngineStats, Readiness, Settings};
 pub use error::{EngineError, ErrorKind, Result};

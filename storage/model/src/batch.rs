@@ -124,6 +124,22 @@ impl ColumnData {
         self.len() == 0
     }
 
+    /// Appends the values of another column of its type.
+    ///
+    /// # Panics
+    ///
+    /// When it has another type.
+    pub fn append(&mut self, more: &Self) {
+        match (self, more) {
+            (Self::Float(values), Self::Float(more)) => values.extend_from_slice(more),
+            (Self::Signed(values), Self::Signed(more)) => values.extend_from_slice(more),
+            (Self::Unsigned(values), Self::Unsigned(more)) => values.extend_from_slice(more),
+            (Self::Boolean(values), Self::Boolean(more)) => values.extend_from_slice(more),
+            (Self::String(values), Self::String(more)) => more.iter().for_each(|value| values.push(value)),
+            _ => panic!("values of one type are appended"),
+        }
+    }
+
     /// The values at some places, in their order.
     ///
     /// # Panics

@@ -24,7 +24,8 @@ pub(crate) struct StatusArguments {
 Whole segments come back, and the archive's policy leaves them in the cold tier for as long as is asked for.
 
   tideline archive restore --table metrics --from 2026-01-01T00:00:00Z --to 2026-01-08T00:00:00Z
-  tideline archive restore --table metrics --all-time --for 30d --wait")]
+  tideline archive restore --table metrics --all-time --for 30d --wait
+  tideline archive restore --table metrics --from 2026-01-01T00:00:00Z --to 2026-01-08T00:00:00Z --into january")]
 pub(crate) struct RestoreArguments {
     #[command(flatten)]
     connection: TableArguments,
@@ -33,9 +34,12 @@ pub(crate) struct RestoreArguments {
     /// However old or young
     #[arg(long, conflicts_with_all = ["last", "from", "to"])]
     all_time: bool,
-    /// For how long it stays in the cold tier, such as 7d
-    #[arg(long = "for", value_name = "DURATION", default_value = "7d")]
-    lasting: String,
+    /// For how long it stays in the cold tier, such as 30d; 7d where it is not said
+    #[arg(long = "for", value_name = "DURATION", conflicts_with = "into")]
+    lasting: Option<String>,
+    /// Copy the points of the range into this table instead, whatever their tier
+    #[arg(long, value_name = "TABLE")]
+    into: Option<String>,
     /// Show how far it is until it has ended
     #[arg(long)]
     wait: bool,
@@ -99,7 +103,12 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<()> {
         ));
     }
     let client = arguments.connection.client()?;
-    let body = json!({"range": arguments.range.range(), "for": arguments.lasting});
+    let mut body = json!({"range": arguments.range.range()});
+    for (name, value) in [("for", &arguments.lasting), ("into", &arguments.into)] {
+        if let Some(value) = value {
+            body[name] = value.as_str().into();
+        }
+    }
     let text = client.post(&client.of_table("/archive/restore"), &body)?;
     let answer = client.parse(&text)?;
     match answer["job"]["id"].as_u64() {

@@ -3,6 +3,7 @@
 mod basics;
 mod cleaning;
 mod clock;
+mod copying;
 mod deletes;
 mod growth;
 mod heat;

@@ -1,4 +1,5 @@
-//! `/v1/archive`: how archives stand; `/v1/tables/{table}/archive`: archived points come back into the cold tier.
+//! `/v1/archive`: how archives stand; `/v1/tables/{table}/archive`: archived points come back, into
+//! the cold tier or as a copy.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,13 +7,15 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use tideline_engine::Engine;
+use tideline_engine::{Engine, PointsCopied, Table};
+use tideline_model::TimeRange;
+use tideline_model::time::NANOS_PER_DAY;
 use tideline_openapi::archive::{
     ArchiveOverview, ArchiveTarget, RestoreArchived, RestoredArchive, TableArchive,
 };
 use tideline_openapi::policy::ArchivePolicy;
 use tideline_openapi::time::DurationText;
-use tideline_scheduler::{ArchiveState, JobState};
+use tideline_scheduler::{ArchiveState, Chore, Ending, Errand, Job, JobState};
 use tideline_series_store::TableSurvey;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -20,11 +23,15 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::condition::to_range;
 use crate::context::RequestId;
+use crate::errand::{self, Begun};
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::jobs::{done, view};
 use crate::resources::policies::amount;
 use crate::resources::{Failures, TablePath, instant, whole_seconds};
+
+/// How long what comes back stays in the cold tier where the request does not say.
+const FOR_DEFAULT: i64 = 7 * NANOS_PER_DAY;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -153,6 +160,9 @@ fn shown(state: &ArchiveState, survey: &TableSurvey) -> TableArchive {
 /// after the other, and policies leave them there for as long as is asked for; then they leave again, without being
 /// written anew where their points are the same. What has come back stays when the job is cancelled or fails, and asked
 /// for again the rest comes. Queries answer as before, without the target.
+///
+/// With `into` the points of the range are copied into another table instead, which has to be there and whose bounds and
+/// policy they have to meet: its `write_past` and `retention` decide what it takes.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/archive/restore", tag = "jobs",
     params(TablePath),
@@ -169,27 +179,28 @@ async fn restore(
     Path(TablePath { table }): Path<TablePath>,
     JsonBody(RestoreArchived {
         range,
-        lasting: DurationText(lasting),
+        lasting,
+        into,
         wait,
     }): JsonBody<RestoreArchived>,
 ) -> Result<(StatusCode, Json<RestoredArchive>)> {
-    if lasting <= 0 {
-        return Err(Failure::invalid(
-            "for is not above zero: what comes back would leave again at once; write an age such as \"7d\"",
-        ));
-    }
     let range = to_range(range, app.engine.clock().now());
     if range.is_empty() {
         return Err(Failure::invalid("range is empty: end is not after start"));
     }
-    let scheduler = app.scheduler.clone();
-    let (begun, until) = app
-        .change(move |engine| {
-            engine.table(&table)?;
-            let until = engine.store().trusted_now().now.nanos().saturating_add(lasting);
-            Ok((scheduler.restore(&table, range, until)?, until))
-        })
-        .await?;
+    let (begun, until) = match (into, lasting) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::invalid(
+                "for has no place beside into: what is copied stays as its table says",
+            ));
+        }
+        (Some(into), None) => (Some(copy(&app, table, into, range).await?), None),
+        (None, lasting) => {
+            let DurationText(lasting) = lasting.unwrap_or(DurationText(FOR_DEFAULT));
+            let (begun, until) = bring_back(&app, table, range, lasting).await?;
+            (begun, Some(until))
+        }
+    };
     let job = match begun {
         Some(job) if wait => done(&app, vec![job.id]).await?.pop(),
         begun => begun,
@@ -204,8 +215,78 @@ async fn restore(
         status,
         Json(RestoredArchive {
             job: job.map(view),
-            until: instant(until),
+            until: until.map(instant),
             request_id: id.into(),
         }),
     ))
+}
+
+/// Begins to bring segments back into the cold tier; the job, and until when they stay there.
+async fn bring_back(app: &App, table: String, range: TimeRange, lasting: i64) -> Result<(Option<Job>, i64)> {
+    if lasting <= 0 {
+        return Err(Failure::invalid(
+            "for is not above zero: what comes back would leave again at once; write an age such as \"7d\"",
+        ));
+    }
+    let scheduler = app.scheduler.clone();
+    app.change(move |engine| {
+        engine.table(&table)?;
+        let until = engine.store().trusted_now().now.nanos().saturating_add(lasting);
+        Ok((scheduler.restore(&table, range, until)?, until))
+    })
+    .await
+}
+
+/// Begins to copy points into another table.
+async fn copy(app: &App, from: String, into: String, range: TimeRange) -> Result<Job> {
+    let turn = app.errands.take().await?;
+    let (running, begun) = (app.clone(), app.clone());
+    let begin = move || {
+        let (from, into) = (begun.engine.table(&from)?, begun.engine.table(&into)?);
+        if from.points().id() == into.points().id() {
+            return Err(Failure::invalid("into is the table itself; name another one"));
+        }
+        let errand = begun.scheduler.begin(
+            Chore::Restore,
+            (from.points().id(), from.name().as_str()),
+            format!("somebody asked for a copy of its points in table {}", into.name()),
+            from.catalog().len(),
+        );
+        Ok(Copying { from, into, errand })
+    };
+    errand::send_off(turn, begin, move |work: Copying| work.perform(&running, range)).await
+}
+
+/// A copy that has begun.
+struct Copying {
+    from: Table,
+    into: Table,
+    errand: Errand,
+}
+
+impl Begun for Copying {
+    fn job(&self) -> Job {
+        self.errand.job()
+    }
+}
+
+impl Copying {
+    /// Does it until its end, or until somebody cancels the job; what came of it is the job's to tell.
+    fn perform(self, app: &App, range: TimeRange) {
+        let Self { from, into, errand } = self;
+        let mut step = |progress: &PointsCopied| errand.step(progress.seen) && !app.is_draining();
+        let copied = match app.engine.copy_points(&from, &into, range, &mut step) {
+            Ok(copied) => copied,
+            Err(error) => return errand.end(Ending::Failed(error.to_string())),
+        };
+        let mut came = format!("{} points of {} timelines looked at", copied.points, copied.seen);
+        if let Some(reason) = &copied.first_refusal {
+            came = format!("{came}, {} points refused, the first: {reason}", copied.refused);
+        }
+        let ending = match copied.seen == copied.timelines {
+            true => Ending::Done(came),
+            false => errand.cut_short(&came, app.is_draining()),
+        };
+        errand.end(ending);
+    }
 }

@@ -1,0 +1,305 @@
+//! Points of one table into another, as they answer now, with who their timelines are and what people said of them.
+//!
+//! Timelines are read in the order of their ids, some at a time, and written as any other points: sent again, the same
+//! points take the places that they have. What is read is one moment for each of those groups.
+
+use std::ops::ControlFlow;
+
+use hashbrown::HashMap;
+use roaring::RoaringBitmap;
+use tideline_chunk::Run;
+use tideline_model::{ColumnData, Identity, Ordinal, PointBatch, PointGroup, TimeRange, TimelineId};
+use tideline_series_store::{Order, Selection};
+use tideline_timeline_catalog::AttributeChanges;
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::tables::Table;
+use crate::write::WriteOptions;
+
+/// Timelines that are read from one moment of the store: it holds what is dropped meanwhile for so long.
+const TIMELINES_AT_ONCE: usize = 1_000;
+/// Rows of a write: some groups of a shape each, far below what a table takes at once.
+const ROWS_AT_ONCE: usize = 8_192;
+
+/// How far copying has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PointsCopied {
+    /// Timelines of the table, those without points in the range included.
+    pub timelines: u64,
+    /// Timelines that were gone through.
+    pub seen: u64,
+    /// Points that the other table has now.
+    pub points: u64,
+    /// Their values.
+    pub values: u64,
+    /// Points that it did not take.
+    pub refused: u64,
+    /// Why it did not take the first of them.
+    pub first_refusal: Option<String>,
+}
+
+/// A timeline that is copied, as far as it matters there.
+struct Copied {
+    id: TimelineId,
+    identity: Identity,
+    attributes: AttributeChanges,
+}
+
+impl Engine {
+    /// Copies the points of a range into another table. After each few timelines, whose points are durable then, `watch` is
+    /// told; when it returns false the rest is left.
+    ///
+    /// # Errors
+    ///
+    /// Where points cannot be read or written; what was copied before stays.
+    pub fn copy_points(
+        &self,
+        from: &Table,
+        into: &Table,
+        range: TimeRange,
+        watch: &mut dyn FnMut(&PointsCopied) -> bool,
+    ) -> Result<PointsCopied> {
+        if from.points.id() == into.points.id() {
+            return Err(EngineError::Invalid(
+                "a table cannot be copied into itself".into(),
+            ));
+        }
+        let mut ids: Vec<TimelineId> = {
+            let reader = from.catalog.reader();
+            let visible = reader.visible().iter();
+            visible.map(|ordinal| reader.id(Ordinal(ordinal))).collect()
+        };
+        ids.sort_unstable();
+        let mut progress = PointsCopied {
+            timelines: ids.len() as u64,
+            ..PointsCopied::default()
+        };
+        for some in ids.chunks(TIMELINES_AT_ONCE) {
+            self.copy_some(from, into, some, range, &mut progress)?;
+            progress.seen += some.len() as u64;
+            if !watch(&progress) {
+                break;
+            }
+        }
+        Ok(progress)
+    }
+
+    fn copy_some(
+        &self,
+        from: &Table,
+        into: &Table,
+        ids: &[TimelineId],
+        range: TimeRange,
+        progress: &mut PointsCopied,
+    ) -> Result<()> {
+        let snapshot = self.store.snapshot();
+        let mut reader = snapshot.reader(Selection {
+            table: from.points.id(),
+            timelines: ids,
+            range,
+            fields: None,
+            order: Order::Ascending,
+            tier: None,
+        });
+        let mut copy = Copy {
+            engine: self,
+            from,
+            into,
+            batch: PointBatch::default(),
+            rows: 0,
+            progress,
+        };
+        let mut described: Vec<(Ordinal, AttributeChanges)> = Vec::new();
+        for copied in known(from, ids)? {
+            let (mut ordinal, mut failure) = (None, None);
+            reader.timeline(copied.id, &mut |run| {
+                let added = copy.add(&copied, &mut ordinal, run);
+                failure = added.err();
+                Ok(match failure {
+                    Some(_) => ControlFlow::Break(()),
+                    None => ControlFlow::Continue(()),
+                })
+            })?;
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            described.extend(ordinal.map(|ordinal| (ordinal, copied.attributes)));
+        }
+        copy.flush()?;
+        self.describe_copies(into, described)
+    }
+
+    /// Gives timelines their attributes, those that have the same together.
+    fn describe_copies(&self, into: &Table, described: Vec<(Ordinal, AttributeChanges)>) -> Result<()> {
+        let mut alike: Vec<(AttributeChanges, RoaringBitmap)> = Vec::new();
+        for (ordinal, attributes) in described.into_iter().filter(|(_, have)| !have.is_empty()) {
+            match alike.iter_mut().find(|(have, _)| *have == attributes) {
+                Some((_, ordinals)) => {
+                    ordinals.insert(ordinal.0);
+                }
+                None => alike.push((attributes, RoaringBitmap::from_iter([ordinal.0]))),
+            }
+        }
+        for (attributes, ordinals) in alike {
+            self.set_attributes_of(into, &ordinals, &attributes, &mut |_| true)?;
+        }
+        Ok(())
+    }
+}
+
+/// Who timelines are; those that are gone are left out.
+fn known(table: &Table, ids: &[TimelineId]) -> Result<Vec<Copied>> {
+    let reader = table.catalog.reader();
+    let mut known = Vec::with_capacity(ids.len());
+    for id in ids {
+        let Some(entry) = reader.by_id(*id).and_then(|ordinal| reader.entry(ordinal)) else {
+            continue;
+        };
+        let tags = entry
+            .tags()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let identity = Identity::new(entry.measurement().to_owned(), tags.collect());
+        let identity = identity.map_err(|error| EngineError::Invalid(error.to_string()))?;
+        let attributes = entry.owned_attributes().into_iter();
+        known.push(Copied {
+            id: *id,
+            identity,
+            attributes: attributes.map(|(key, value)| (key, Some(value))).collect(),
+        });
+    }
+    Ok(known)
+}
+
+/// Rows on their way into the other table.
+struct Copy<'a> {
+    engine: &'a Engine,
+    from: &'a Table,
+    into: &'a Table,
+    batch: PointBatch,
+    rows: usize,
+    progress: &'a mut PointsCopied,
+}
+
+impl Copy<'_> {
+    /// Adds a run of a timeline, which gets a number there with its first point.
+    fn add(&mut self, copied: &Copied, ordinal: &mut Option<Ordinal>, run: &Run) -> Result<()> {
+        if run.rows() == 0 {
+            return Ok(());
+        }
+        let at = match *ordinal {
+            Some(at) => at,
+            None => self.into.catalog.register(&copied.identity, None)?.ordinal,
+        };
+        *ordinal = Some(at);
+        for rows in alike(run) {
+            self.add_shape(copied, at, run, &rows)?;
+        }
+        if self.rows >= ROWS_AT_ONCE {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Adds rows that have the same fields.
+    fn add_shape(&mut self, copied: &Copied, at: Ordinal, run: &Run, rows: &[usize]) -> Result<()> {
+        let Some(first) = rows.first() else { return Ok(()) };
+        let (mut fields, mut columns) = (Vec::new(), Vec::new());
+        for column in run
+            .columns
+            .iter()
+            .filter(|column| column.presence.contains(*first))
+        {
+            let name = self.from.points.schema().field_name(column.field);
+            let name =
+                name.ok_or_else(|| EngineError::Invalid("a point has a field without a name".into()))?;
+            fields.push(name.into_boxed_str());
+            columns.push(
+                column
+                    .values
+                    .pick(rows.iter().map(|row| column.presence.rank(*row))),
+            );
+        }
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let line = self.rows as u32;
+        let measurement = copied.identity.measurement();
+        let is_same = |group: &&mut PointGroup| {
+            let types =
+                |columns: &[ColumnData]| columns.iter().map(ColumnData::value_type).collect::<Vec<_>>();
+            &*group.measurement == measurement
+                && group.fields == fields
+                && types(&group.columns) == types(&columns)
+        };
+        // Timelines one after the other mostly have the shape of the one before.
+        let known = self.batch.groups.iter_mut().rev().find(is_same);
+        let group = match known {
+            Some(group) => {
+                for (column, more) in group.columns.iter_mut().zip(&columns) {
+                    column.append(more);
+                }
+                group
+            }
+            None => {
+                self.batch.groups.push(PointGroup {
+                    measurement: measurement.into(),
+                    fields,
+                    columns,
+                    timelines: Vec::new(),
+                    timestamps: Vec::new(),
+                    lines: Vec::new(),
+                });
+                self.batch.groups.last_mut().expect("it was just pushed")
+            }
+        };
+        group.timelines.extend(rows.iter().map(|_| at));
+        group
+            .timestamps
+            .extend(rows.iter().map(|row| run.timestamps[*row]));
+        group.lines.extend(line + 1..=line + rows.len() as u32);
+        self.rows += rows.len();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.rows = 0;
+        let batch = std::mem::take(&mut self.batch);
+        if batch.groups.is_empty() {
+            return Ok(());
+        }
+        let written = self.engine.write(self.into, batch, &WriteOptions::default())?;
+        self.progress.points += written.points;
+        self.progress.values += written.values;
+        self.progress.refused += written.rejected;
+        let first = written.rejects.into_iter().next();
+        if let (None, Some(first)) = (&self.progress.first_refusal, first) {
+            self.progress.first_refusal = Some(first.reason);
+        }
+        Ok(())
+    }
+}
+
+/// The rows of a run by which of its columns they have, rising.
+fn alike(run: &Run) -> Vec<Vec<usize>> {
+    let mut pattern = vec![0u32; run.rows()];
+    let mut patterns = 1;
+    for column in &run.columns {
+        if column.presence.count(run.rows()) == run.rows() {
+            continue;
+        }
+        let mut next: HashMap<(u32, bool), u32> = HashMap::new();
+        for (row, known) in pattern.iter_mut().enumerate() {
+            let count = next.len() as u32;
+            *known = *next
+                .entry((*known, column.presence.contains(row)))
+                .or_insert(count);
+        }
+        patterns = next.len();
+    }
+    let mut rows: Vec<Vec<usize>> = vec![Vec::new(); patterns];
+    for (row, pattern) in pattern.into_iter().enumerate() {
+        rows[pattern as usize].push(row);
+    }
+    rows
+}
