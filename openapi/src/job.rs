@@ -47,6 +47,8 @@ pub enum JobKind {
     CleanCatalog,
     /// Sets and removes attributes of many timelines; begun by `POST /v1/tables/{table}/timelines/attributes` only.
     SetAttributes,
+    /// Makes tables of what another database has archived; begun by `POST /v1/archive/attach` only.
+    AttachArchive,
     /// Removes files that a crash or a failure has left at the target of an archive.
     SweepArchive,
 }
@@ -65,6 +67,7 @@ impl JobKind {
             Self::Purge => "purge",
             Self::CleanCatalog => "clean_catalog",
             Self::SetAttributes => "set_attributes",
+            Self::AttachArchive => "attach_archive",
             Self::SweepArchive => "sweep_archive",
         }
     }

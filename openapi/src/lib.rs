@@ -36,6 +36,7 @@
 //! | [`influx`] | bodies that InfluxDB clients expect |
 
 pub mod archive;
+pub mod attach;
 pub mod attribute;
 pub mod bulk;
 pub mod cardinality;

@@ -54,6 +54,8 @@ const STEPS: [&str; 27] = [
     "expire.edit",
     "expire.drop",
 ];
+/// Steps of a work that begins with another database's archive: `upgrade::attach` kills at each of their sides.
+const ATTACH: [&str; 2] = ["attach.load", "attach.edit"];
 /// The works that share the steps of a rewrite.
 const REWRITES: [&str; 5] = ["mig", "arc", "restore", "fold", "purge"];
 /// Servers at once.
@@ -95,7 +97,7 @@ fn every_step_of_the_code_is_in_the_matrix() {
                 found += 1;
                 let works = literal(work).map_or(REWRITES.to_vec(), |work| vec![work]);
                 let steps = works.iter().map(|work| format!("{work}.{step}"));
-                unknown.extend(steps.filter(|step| !STEPS.contains(&step.as_str())));
+                unknown.extend(steps.filter(|step| !STEPS.iter().chain(&ATTACH).any(|known| known == step)));
             }
         }
     }

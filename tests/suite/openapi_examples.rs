@@ -26,7 +26,10 @@ fn every_example_of_the_document_works() {
         fs::read_to_string(workspace().join("openapi/openapi.json")).expect("the document is committed");
     let document: Value = serde_json::from_str(&text).expect("the document is JSON");
     let folder = DataFolder::new();
-    let server = folder.start(&Launch::default());
+    let target = format!("file://{}", folder.beside("files").display());
+    let launch = Launch::default().environment("TIDELINE__ARCHIVE__TARGET", &target);
+    archive_metrics(&launch);
+    let server = folder.start(&launch);
     let client = server.client();
     let served = client.get("/openapi.json").expect_status(200).json();
     assert_eq!(served, document, "openapi/openapi.json is stale");
@@ -101,6 +104,29 @@ fn the_documentation_page_works_without_the_internet() {
         loaded += 1;
     }
     assert!(loaded > 0, "the page loads its parts: {html}");
+}
+
+/// What another server has archived: a table `metrics`.
+fn archive_metrics(launch: &Launch) {
+    let folder = DataFolder::new();
+    let server = folder.start(launch);
+    let client = server.client();
+    let policy = json!({"archive": {"target": "default", "after": "8d"}});
+    let table = json!({"name": "metrics", "policy": policy});
+    client.post_json("/v1/tables", &table).expect_status(201);
+    client
+        .post_lines(
+            "/v1/tables/metrics/points?precision=s",
+            "cpu,host=old usage_user=1.5 1700000000",
+        )
+        .expect_status(200);
+    for job in [
+        json!({"kind": "seal"}),
+        json!({"kind": "archive", "table": "metrics", "wait": true}),
+    ] {
+        client.post_json("/v1/jobs", &job).expect_status(200);
+    }
+    assert!(server.terminate().status.success());
 }
 
 /// A small fleet, the machines that examples name, and the id of one timeline.

@@ -3,6 +3,7 @@
 //!
 //! The store and its answers lie in `tests/fixtures`; the README there says how they were made.
 
+mod attach;
 mod expected;
 mod story;
 
@@ -92,21 +93,7 @@ fn make_the_fixture() {
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());
     let client = server.client();
-    let steps = story::steps();
-    for step in &steps {
-        match step {
-            Step::CreateTable(table) => {
-                client.post_json("/v1/tables", table).expect_status(201);
-            }
-            Step::Write(table, points) => write(&client, table, points),
-            Step::Attributes(host, changes) => {
-                let id = timeline_id(&client, host);
-                reading::set_attributes(&client, "default", &id, changes);
-            }
-            Step::Seal => seal(&client),
-        }
-    }
-    let expected = Expected::of(&steps);
+    let expected = attach::tell_story(&client);
     check(&client, &expected, "the old binary");
     assert!(server.terminate().status.success());
     // The index is made again from the catalog, the lock by whoever opens the store.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use tideline_backend::{Backend, RowChange, Stamp};
 use tideline_key_codec::{catalog_key, catalog_partition};
 use tideline_model::Ordinal;
 
-use crate::attributes::{self, AttributeValue, Attributes};
+use crate::attributes::{self, AttributeType, AttributeValue, Attributes};
 use crate::catalog::Catalog;
 use crate::edits::Edited;
 use crate::state::State;
@@ -25,6 +26,38 @@ struct Pending {
     ordinal: Ordinal,
     edited: Edited,
     attributes: Attributes,
+}
+
+/// The types that an edit of several timelines gives to keys: those of its timelines are not counted before its end.
+#[derive(Default)]
+struct GivenTypes<'a>(HashMap<&'a str, (AttributeType, u32)>);
+
+impl<'a> GivenTypes<'a> {
+    fn check(&self, changes: &AttributeChanges) -> Result<()> {
+        for (key, value) in changes {
+            let given = value.as_ref().map(AttributeValue::kind);
+            let known = self.0.get(key.as_str());
+            if let Some(((has, timelines), given)) = known.zip(given)
+                && *has != given
+            {
+                return Err(CatalogError::MixedAttribute {
+                    key: key.clone(),
+                    has: has.name(),
+                    timelines: *timelines,
+                    given: given.name(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, changes: &'a AttributeChanges) {
+        for (key, value) in changes {
+            if let Some(value) = value {
+                self.0.entry(key).or_insert((value.kind(), 0)).1 += 1;
+            }
+        }
+    }
 }
 
 impl Catalog {
@@ -54,26 +87,56 @@ impl Catalog {
         changes: &AttributeChanges,
         stamp: &mut dyn FnMut() -> Stamp,
     ) -> Result<Vec<Result<Attributes>>> {
-        if ordinals.len() > EDIT_TIMELINES_MAX {
+        let edits: Vec<_> = ordinals.iter().map(|ordinal| (*ordinal, changes)).collect();
+        self.edit(backend, &edits, stamp)
+    }
+
+    /// As [`set_attributes_of`](Self::set_attributes_of), with changes of its own for each timeline.
+    pub fn set_attributes_each(
+        &self,
+        backend: &dyn Backend,
+        edits: &[(Ordinal, AttributeChanges)],
+        stamp: &mut dyn FnMut() -> Stamp,
+    ) -> Result<Vec<Result<Attributes>>> {
+        let edits: Vec<_> = edits
+            .iter()
+            .map(|(ordinal, changes)| (*ordinal, changes))
+            .collect();
+        self.edit(backend, &edits, stamp)
+    }
+
+    fn edit(
+        &self,
+        backend: &dyn Backend,
+        edits: &[(Ordinal, &AttributeChanges)],
+        stamp: &mut dyn FnMut() -> Stamp,
+    ) -> Result<Vec<Result<Attributes>>> {
+        if edits.len() > EDIT_TIMELINES_MAX {
             return Err(CatalogError::OverLimit {
                 what: "timelines of one edit",
                 limit: EDIT_TIMELINES_MAX,
-                actual: ordinals.len(),
+                actual: edits.len(),
             });
         }
         let _writing = self.writing.lock();
-        let mut rows = Vec::with_capacity(ordinals.len());
+        let mut rows = Vec::with_capacity(edits.len());
+        let mut given = GivenTypes::default();
         let pending: Vec<Result<Pending>> = {
             let mut state = self.state.write();
             state.removed_meanwhile.clear();
             let mut number = state.edits.newest();
-            let mut begin = |ordinal: &Ordinal| {
-                let (pending, row) = self.begin(&mut state, *ordinal, number + 1, changes)?;
-                number += 1;
-                rows.push(row);
-                Ok(pending)
-            };
-            ordinals.iter().map(&mut begin).collect()
+            let mut begun = Vec::with_capacity(edits.len());
+            for (ordinal, changes) in edits {
+                let next = given.check(changes);
+                let next = next.and_then(|()| self.begin(&mut state, *ordinal, number + 1, changes));
+                begun.push(next.map(|(pending, row)| {
+                    given.take(changes);
+                    number += 1;
+                    rows.push(row);
+                    pending
+                }));
+            }
+            begun
         };
         rows.sort_unstable_by(|a, b| (a.partition, &a.row.key).cmp(&(b.partition, &b.row.key)));
         let written = write_rows(backend, &rows, stamp);

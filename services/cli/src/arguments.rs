@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the server until SIGTERM or Ctrl-C.
-    Serve(ServerArguments),
+    Serve(ServeArguments),
     /// Run the server with live data of this machine and of a simulated fleet, and show what to ask it.
     Demo(DemoArguments),
     /// Check, show or explain the configuration.
@@ -106,6 +106,16 @@ pub(crate) struct ServerArguments {
     /// Listen beyond this machine although no token is set: whoever reaches the port may do everything.
     #[arg(long)]
     insecure_public: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
+    /// The data folder is a copy of another server's that goes on: leave all files archived so far to that one. Once is
+    /// enough.
+    #[arg(long)]
+    pub(crate) new_origin: bool,
 }
 
 #[derive(Debug, Args)]

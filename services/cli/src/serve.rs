@@ -5,12 +5,13 @@ use std::sync::Arc;
 use tideline_model::SystemClock;
 use tideline_server::{Server, logging};
 
-use crate::arguments::{ServerArguments, version};
+use crate::arguments::{ServeArguments, version};
 use crate::error::Result;
 
 /// Serves until it is asked to stop.
-pub(crate) fn run(arguments: &ServerArguments) -> Result<()> {
-    let config = arguments.resolve()?.config;
+pub(crate) fn run(arguments: &ServeArguments) -> Result<()> {
+    let mut config = arguments.server.resolve()?.config;
+    config.engine.is_copy = arguments.new_origin;
     logging::start(&config)?;
     tracing::info!(version = version(), data_dir = %config.data_dir.display(), "tideline starts");
     if let Some(warning) = config.warning() {

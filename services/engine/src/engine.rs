@@ -25,6 +25,8 @@ pub struct Engine {
     pub(crate) settings: Settings,
     /// Idempotency keys of requests that are running.
     pub(crate) running_requests: Mutex<HashSet<(TableId, [u8; 16])>>,
+    /// Held while an archive is attached: two at once would attach everything twice.
+    pub(crate) attaching: Mutex<()>,
     replayed: Replayed,
 }
 
@@ -37,6 +39,8 @@ pub struct Settings {
     pub store: tideline_series_store::Settings,
     /// Budget of each table's cache of raw series keys, in bytes.
     pub raw_key_cache_bytes: usize,
+    /// Whether the data is a copy of another database's that goes on: archived files are that one's then.
+    pub is_copy: bool,
     /// How long after a change of its policy, or after a jump of the clock, no timeline of a table is removed by its
     /// age: the time in which a mistake can be taken back.
     pub purge_delay: Duration,
@@ -49,6 +53,7 @@ impl Settings {
             index_dir,
             store: tideline_series_store::Settings::default(),
             raw_key_cache_bytes: 256 << 20,
+            is_copy: false,
             purge_delay: Duration::from_secs(24 * 3_600),
         }
     }
@@ -99,6 +104,13 @@ impl Engine {
         }
         let (store, replayed) = recovery.finish(Arc::clone(&catalogs) as _)?;
         catalogs.replayed();
+        if settings.is_copy {
+            let segments = store.become_another()?;
+            tracing::info!(
+                segments,
+                "archived files are left to the database that this one is a copy of"
+            );
+        }
         let index = SearchIndex::open(&settings.index_dir, IndexOptions::default())?;
         let running_requests = Mutex::default();
         let engine = Self {
@@ -108,6 +120,7 @@ impl Engine {
             clock,
             settings,
             running_requests,
+            attaching: Mutex::default(),
             replayed,
         };
         for table in engine.store.tables() {

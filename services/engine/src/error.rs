@@ -67,6 +67,15 @@ pub enum EngineError {
     /// A request with this idempotency key is still running.
     #[error("a request with the same idempotency key is still running")]
     RequestRunning,
+    /// Another request attaches an archive.
+    #[error("an archive is being attached by another request; send this one again when that has ended")]
+    AttachRunning,
+    /// What is to be attached is not there.
+    #[error("{0}")]
+    NoArchive(String),
+    /// Files that are to be attached are another table's.
+    #[error("{0}")]
+    Attached(String),
     /// Free space is below the watermark.
     #[error(
         "disk is nearly full: {free_bytes} bytes are free, {watermark_bytes} must be; writes resume by themselves when space returns"
@@ -90,7 +99,8 @@ impl EngineError {
             Self::OverLimit { .. } => ErrorKind::OverLimit,
             Self::NoSuchTimeline(_) => ErrorKind::NotFound,
             Self::WatchLost(_) => ErrorKind::Gone,
-            Self::RequestRunning => ErrorKind::Conflict,
+            Self::NoArchive(_) => ErrorKind::NotFound,
+            Self::RequestRunning | Self::AttachRunning | Self::Attached(_) => ErrorKind::Conflict,
             Self::DiskFull { .. } => ErrorKind::DiskFull,
         }
     }
@@ -101,7 +111,7 @@ impl EngineError {
         matches!(
             kind,
             ErrorKind::Overloaded | ErrorKind::DiskFull | ErrorKind::Unavailable
-        ) || matches!(self, Self::RequestRunning)
+        ) || matches!(self, Self::RequestRunning | Self::AttachRunning)
     }
 
     /// When to send it again, where that is known.
@@ -146,6 +156,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         | StoreError::SourceTagsFixed(_)
         | StoreError::DefaultTable(_)
         | StoreError::Interleaved { .. }
+        | StoreError::Clash { .. }
         | StoreError::NoCommonWindow
         | StoreError::SegmentGone(_)
         | StoreError::NoCopy(_)

@@ -18,6 +18,7 @@
 //! | [`growth`] | new timelines a minute, and which tag brings them |
 //! | [`find`] | timelines by conditions, names, attributes |
 //! | [`suggest`] | names that were meant |
+//! | [`attach`] | what another database has archived becomes tables here |
 //! | [`attributes`] | attributes of many timelines |
 //! | [`cardinality`] | how many names there are, and growth |
 //! | [`copying`] | points of a table into another |
@@ -31,6 +32,7 @@
 //! | [`error`] | the few kinds of failure that services map to their protocols |
 
 mod activity;
+pub mod attach;
 pub mod attributes;
 mod bounds;
 pub mod cardinality;
@@ -53,6 +55,7 @@ mod warm;
 pub mod watch;
 pub mod write;
 
+pub use attach::{AttachPlan, AttachProgress, AttachRequest};
 pub use attributes::AttributesChanged;
 pub use cardinality::Growth;
 pub use clean::CatalogCleaned;

@@ -206,7 +206,7 @@ impl Engine {
     }
 
     /// Commits a delta; whether it has introduced timelines. `generation` is from before they were named.
-    fn commit_named(
+    pub(crate) fn commit_named(
         &self,
         table: &Table,
         mut delta: Delta,
@@ -377,7 +377,7 @@ fn introduce_again(table: &Table, delta: &mut Delta) {
     delta.new_timelines = unannounced.map(|ordinal| introduced(&reader, ordinal)).collect();
 }
 
-fn introduced(reader: &CatalogReader<'_>, ordinal: Ordinal) -> NewTimeline {
+pub(crate) fn introduced(reader: &CatalogReader<'_>, ordinal: Ordinal) -> NewTimeline {
     let mut identity = Vec::new();
     reader.encode_identity(ordinal, &mut identity);
     NewTimeline {

@@ -59,6 +59,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::searches::router())
         .merge(resources::archive::router())
         .merge(resources::bulk::router())
+        .merge(resources::attach::router())
         .merge(resources::cardinality::router())
         .merge(resources::names::router())
         .merge(resources::jobs::router())

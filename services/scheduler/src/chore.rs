@@ -28,13 +28,15 @@ pub enum Chore {
     Catalog,
     /// Attributes of many timelines are set and removed, as somebody asked.
     Attributes,
+    /// What another database has archived becomes tables here, as somebody asked.
+    Attach,
     /// Files that a crash or a failure has left at an archive's target are removed.
     Sweep,
 }
 
 impl Chore {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Seal,
         Self::Fold,
         Self::Migrate,
@@ -45,6 +47,7 @@ impl Chore {
         Self::Expire,
         Self::Catalog,
         Self::Attributes,
+        Self::Attach,
         Self::Sweep,
     ];
 
@@ -71,6 +74,7 @@ impl Chore {
             Self::Expire => "expire",
             Self::Catalog => "catalog",
             Self::Attributes => "attributes",
+            Self::Attach => "attach",
             Self::Sweep => "sweep",
         }
     }

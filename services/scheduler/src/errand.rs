@@ -49,20 +49,25 @@ pub enum Ending {
 }
 
 impl Scheduler {
-    /// Begins work of a request on so many timelines of a table.
-    pub fn begin(&self, chore: Chore, table: (TableId, &str), reason: String, timelines: u64) -> Errand {
+    /// Begins work of a request on so many timelines of a table, or of several.
+    pub fn begin(
+        &self,
+        chore: Chore,
+        table: Option<(TableId, &str)>,
+        reason: String,
+        timelines: u64,
+    ) -> Errand {
         let shared = Arc::clone(self.shared());
         let now = shared.work.trusted_now().now.nanos();
         let mut edit = Edit::default();
         let begun = {
             let mut state = shared.state.lock();
             let id = state.journal.next_id();
-            let (table, name) = table;
             let job = Job {
                 id,
                 kind: chore,
-                table: Some(JobTable {
-                    id: table,
+                table: table.map(|(id, name)| JobTable {
+                    id,
                     name: name.to_owned(),
                 }),
                 state: JobState::Running,

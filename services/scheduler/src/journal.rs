@@ -103,7 +103,7 @@ impl Journal {
             job.state = JobState::Cancelled;
             job.finished = job.started;
             let rest = match job.kind {
-                Chore::Attributes => "sent again, it does what is left",
+                Chore::Attributes | Chore::Attach => "sent again, it does what is left",
                 Chore::Restore => "what came back stays; ask again for the rest",
                 _ => "the same work is planned again",
             };

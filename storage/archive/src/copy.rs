@@ -14,6 +14,19 @@ pub struct ArchiveCopy {
     /// The name of the object that describes all of this; empty until it is written.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sidecar: String,
+    /// Whose files they are, of a segment that another database wrote; `None` of what this one wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached: Option<Attached>,
+}
+
+/// Whose the files are of a segment that another database wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Attached {
+    /// Still that one's, or nobody's: they are never removed from here.
+    Foreign,
+    /// This one's from now on.
+    Owned,
 }
 
 /// One file.
@@ -49,27 +62,14 @@ impl ArchiveCopy {
         files.chain(own).filter(|key| !key.is_empty())
     }
 
+    /// Whether its files may be removed when nothing here needs them any more.
+    pub fn is_owned(&self) -> bool {
+        self.attached != Some(Attached::Foreign)
+    }
+
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         let files = self.files.iter().chain([&self.timelines]);
         files.fold(0, |sum, file| sum.saturating_add(file.bytes))
     }
-}
-
-/// What a description says of the files of its segment; in words why it says nothing.
-pub(crate) fn described(content: &[u8]) -> Result<ArchiveCopy, String> {
-    #[derive(Deserialize)]
-    struct Version {
-        format: u32,
-    }
-    #[derive(Deserialize)]
-    struct Description {
-        archive: ArchiveCopy,
-    }
-    let version: Version = serde_json::from_slice(content).map_err(|error| error.to_string())?;
-    if version.format != crate::FORMAT {
-        return Err(format!("format {} is not known to this build", version.format));
-    }
-    let description: Description = serde_json::from_slice(content).map_err(|error| error.to_string())?;
-    Ok(description.archive)
 }

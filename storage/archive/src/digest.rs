@@ -29,6 +29,7 @@ pub fn new_origin() -> Result<u64> {
     Ok(u64::from_be_bytes(bytes))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,6 +3,7 @@
 //! The local store has the same places as extents, and the catalog the same identities. This file is what both are made
 //! again from where they are lost, and what tells other tools which timeline an id is.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use parquet::basic::Repetition;
@@ -27,14 +28,14 @@ pub(crate) const NUMBERS: [&str; 7] = [
     "highest_sequence",
 ];
 
-/// Writes the file.
+/// Writes the file; also the measurements of the timelines in it.
 pub(crate) fn write_timelines(
     directory: &Path,
     place: &SegmentPlace,
     files: &[ArchiveFile],
     extents: &mut Extents,
     people: &dyn People,
-) -> Result<FinishedFile> {
+) -> Result<(FinishedFile, BTreeSet<String>)> {
     let format = columns::format;
     let mut leaves = vec![
         columns::id(columns::TIMELINE).map_err(format)?,
@@ -62,9 +63,15 @@ pub(crate) fn write_timelines(
     ]);
     let schema = columns::root(leaves)?;
     let mut file = FileWriter::new(directory, &schema, buffers, &[0, 1], &[], place.notes())?;
+    let mut measurements = BTreeSet::new();
     for next in extents {
         let (id, extent) = next?;
         let who = people.identity(id);
+        if let Some(name) = who.as_deref().map(|who| who.measurement())
+            && !measurements.contains(name)
+        {
+            measurements.insert(name.to_owned());
+        }
         let object = files
             .get(extent.file as usize)
             .map_or("", |file| file.key.as_str());
@@ -91,5 +98,5 @@ pub(crate) fn write_timelines(
         texts[3].push_text(people.attributes(id).as_deref(), 1);
         file.pushed(1)?;
     }
-    file.finish()
+    Ok((file.finish()?, measurements))
 }

@@ -96,6 +96,11 @@ pub(crate) fn sidecar_key(place: &SegmentPlace, sha256: &str) -> String {
     format!("{table}/{SEGMENTS}/{stem}.json")
 }
 
+/// Under what the descriptions of a table lie.
+pub(crate) fn segments_prefix(table: &TableName) -> String {
+    format!("{table}/{SEGMENTS}/")
+}
+
 /// Whether an object describes a segment of a table of this place. What lies deeper belongs to another target.
 pub(crate) fn is_sidecar(key: &str) -> bool {
     place_of(key).is_some_and(|(_, folder, name)| folder == SEGMENTS && name.ends_with(".json"))

@@ -9,15 +9,19 @@
 //! | [`target`] | object stores as a few blocking verbs: create-only puts, ranged gets, a check of all of them |
 //! | [`layout`] | the names of objects |
 //! | [`extent`], [`copy`] | what is known of files without reading them |
+//! | [`description`] | what is said of a segment beside its files |
 //! | `file` | the columns of files, and writing them |
 //! | [`write`] | from runs to verified files |
 //! | `read` | from extents to runs |
+//! | [`attach`] | reading what another database wrote |
 //!
 //! It knows no HTTP interface, no search, no catalog: who timelines are comes through [`People`], what fields are called
 //! through [`Fields`] and [`FieldNames`].
 #![doc = include_str!("../FORMAT.md")]
 
+pub mod attach;
 pub mod copy;
+pub mod description;
 mod digest;
 mod directory;
 mod error;
@@ -39,14 +43,16 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tideline_model::FieldId;
 
-pub use copy::{ArchiveCopy, ArchiveFile};
+pub use attach::origin_of;
+pub use copy::{ArchiveCopy, ArchiveFile, Attached};
+pub use description::{DescribedField, DescribedFields, Description};
 pub use digest::new_origin;
 pub use error::{ArchiveError, Result, TargetFault};
 pub use extent::Extent;
 pub use file::columns::{Shape, ShapeField};
 pub use known::{Fields, People};
 pub use layout::SegmentPlace;
-pub use read::{FieldNames, ReadMemory, SegmentReader};
+pub use read::{FieldNames, ReadMemory, SegmentReader, TimelineRun, TimelineRuns, TimelinesFile};
 pub use spool::Extents;
 pub use target::{CheckStep, Listed, Target, TargetCheck, TargetOptions, TargetTraffic};
 pub use write::{ArchiveWriter, WrittenSegment};
@@ -231,29 +237,17 @@ impl Archive {
         )
     }
 
-    /// Writes the description of a segment beside its files, as the last step before they count; `copy` names it then.
+    /// Writes the description of a segment beside its files, as the last step before they count; its name.
     ///
     /// # Errors
     ///
     /// Where the target fails.
-    pub fn describe(
-        &self,
-        place: &SegmentPlace,
-        copy: &mut ArchiveCopy,
-        segment: &serde_json::Value,
-    ) -> Result<()> {
-        let description = serde_json::json!({
-            "format": FORMAT,
-            "table": place.table.as_str(),
-            "segment": segment,
-            "archive": copy,
-        });
-        let content = serde_json::to_vec_pretty(&description).expect("plain structures always serialise");
+    pub fn describe(&self, place: &SegmentPlace, description: &Description) -> Result<String> {
+        let content = serde_json::to_vec_pretty(description).expect("plain structures always serialise");
         let sha256 = digest::sha256_hex(&content);
         let key = layout::sidecar_key(place, &sha256);
         self.target(&place.target)?.put_new(&key, &Bytes::from(content))?;
-        copy.sidecar = key;
-        Ok(())
+        Ok(key)
     }
 
     /// Begins to read a segment: these fields only, or all. `ahead` is how many bytes may be fetched before they are asked
@@ -331,11 +325,12 @@ impl Archive {
                 content => content,
             };
             let copy = content.and_then(|content| {
-                let described = copy::described(&content).map_err(|reason| opened.damaged(&key, reason))?;
+                let described =
+                    description::parse(&content).map_err(|reason| opened.damaged(&key, reason))?;
                 Ok(ArchiveCopy {
                     target: target.to_owned(),
                     sidecar: key.clone(),
-                    ..described
+                    ..described.archive
                 })
             });
             Ok((key, copy))

@@ -11,6 +11,7 @@ use tideline_chunk::{Run, SequenceSpan};
 use tideline_model::{FieldId, Identity, TimelineId};
 
 use crate::copy::{ArchiveCopy, ArchiveFile};
+use crate::description::{DescribedFields, described};
 use crate::directory::write_timelines;
 use crate::error::{ArchiveError, Result};
 use crate::extent::Extent;
@@ -39,6 +40,8 @@ pub struct WrittenSegment {
     pub copy: ArchiveCopy,
     /// Where each timeline is, in order.
     pub extents: Extents,
+    /// The fields of its measurements.
+    pub fields: DescribedFields,
 }
 
 /// Writes the files of one segment.
@@ -463,7 +466,8 @@ impl<'a> ArchiveWriter<'a> {
         });
         let files: Vec<ArchiveFile> = files.collect();
         let mut extents = self.spool.finish()?;
-        let timelines = write_timelines(&self.directory, &self.place, &files, &mut extents, self.people)?;
+        let (timelines, measurements) =
+            write_timelines(&self.directory, &self.place, &files, &mut extents, self.people)?;
         let name = |sha256: &str| timelines_key(&self.place, sha256);
         let first = files.iter().map(|file| file.first).min().unwrap_or(0);
         let last = files.iter().map(|file| file.last).max().unwrap_or(0);
@@ -474,8 +478,13 @@ impl<'a> ArchiveWriter<'a> {
             files,
             timelines,
             sidecar: String::new(),
+            attached: None,
         };
-        Ok(WrittenSegment { copy, extents })
+        Ok(WrittenSegment {
+            copy,
+            extents,
+            fields: described(measurements, self.fields),
+        })
     }
 }
 

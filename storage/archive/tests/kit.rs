@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use tideline_archive::{
-    Archive, ArchiveCopy, ArchiveSettings, Extent, Fields, People, SegmentPlace, ShapeField, TargetOptions,
+    Archive, ArchiveCopy, ArchiveSettings, Description, Extent, Fields, People, SegmentPlace, ShapeField,
+    TargetOptions,
 };
 use tideline_chunk::{Presence, Run, RunColumn, SequenceSpan};
 use tideline_model::{
@@ -147,9 +148,15 @@ pub(crate) fn write(
         }
     }
     let mut written = writer.finish(&mut || true).expect("it is written and verified");
-    archive
-        .describe(&place, &mut written.copy, &serde_json::json!({"id": 7}))
-        .expect("described");
+    let description = Description {
+        format: tideline_archive::FORMAT,
+        table: place.table.clone(),
+        spec: None,
+        fields: Some(written.fields.clone()),
+        segment: serde_json::json!({"id": 7}),
+        archive: written.copy.clone(),
+    };
+    written.copy.sidecar = archive.describe(&place, &description).expect("described");
     let extents = written.extents.collect::<Result<_, _>>().expect("they read back");
     (Arc::new(written.copy), extents)
 }

@@ -17,7 +17,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use parking_lot::Mutex;
 use tideline_backend::{BackendError, JournalEntry};
 use tideline_chunk::{DeleteRecord, Delta};
-use tideline_model::{Durability, SequenceNumber};
+use tideline_model::{Durability, SequenceNumber, TableId};
 
 use crate::error::{Result, StoreError};
 use crate::fail_points::{When, around, pass};
@@ -48,6 +48,7 @@ pub(crate) struct Committer {
 enum Message {
     Write(Box<Write>),
     Delete(Box<Deletion>),
+    Raise(TableId, SequenceNumber, Sender<Result<SequenceNumber>>),
     /// Freezes the head; answers with the first sequence that is not in it.
     Freeze(Sender<Result<SequenceNumber>>),
     Stop,
@@ -160,6 +161,15 @@ impl Committer {
         answer.recv().map_err(|_| StoreError::Closed)?
     }
 
+    /// Has all writes from now on behind a sequence; the next one.
+    pub(crate) fn raise(&self, table: TableId, to: SequenceNumber) -> Result<SequenceNumber> {
+        let (reply, answer) = bounded(1);
+        self.sender
+            .send(Message::Raise(table, to, reply))
+            .map_err(|_| StoreError::Closed)?;
+        answer.recv().map_err(|_| StoreError::Closed)?
+    }
+
     pub(crate) fn freeze(&self) -> Result<SequenceNumber> {
         let (reply, answer) = bounded(1);
         self.sender
@@ -190,10 +200,12 @@ impl Worker {
                         Some(Message::Stop) => break,
                         Some(Message::Freeze(reply)) => self.answer_freeze(&reply),
                         Some(Message::Delete(deletion)) => self.answer_delete(&deletion),
+                        Some(Message::Raise(table, to, reply)) => self.answer_raise(table, to, &reply),
                         Some(Message::Write(_)) | None => {}
                     }
                 }
                 Ok(Message::Delete(deletion)) => self.answer_delete(&deletion),
+                Ok(Message::Raise(table, to, reply)) => self.answer_raise(table, to, &reply),
                 Ok(Message::Freeze(reply)) => self.answer_freeze(&reply),
                 Err(RecvTimeoutError::Timeout) => self.sync_buffered(),
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
@@ -363,6 +375,44 @@ impl Worker {
         deleted?;
         pass("delete", "apply", When::After)?;
         Ok(Committed { sequence })
+    }
+
+    fn answer_raise(&mut self, table: TableId, to: SequenceNumber, reply: &Sender<Result<SequenceNumber>>) {
+        let _ = reply.send(self.raise(table, to));
+    }
+
+    /// Passes over sequences with an empty entry behind them: so a restart begins behind them as well.
+    fn raise(&mut self, table: TableId, to: SequenceNumber) -> Result<SequenceNumber> {
+        if self.next >= to {
+            return Ok(self.next);
+        }
+        let delta = Delta {
+            table,
+            ..Delta::default()
+        };
+        let mut encoded = Vec::new();
+        delta.encode(&mut encoded).map_err(StoreError::BadDelta)?;
+        let (sequence, value) = (SequenceNumber(to.0 - 1), Bytes::from(encoded));
+        let encoded = value.clone();
+        self.next = to;
+        self.shared
+            .backend
+            .append(
+                SHARD,
+                self.shared.epoch,
+                &[JournalEntry { sequence, value }],
+                Durability::Synced,
+            )
+            .map_err(|error| append_error(&error))?;
+        let head = Arc::clone(&self.shared.state.read().active);
+        let sharded = ShardedDelta::new(&delta, &[]);
+        head.apply(&sharded, sequence, self.shared.settings.head_bytes_max);
+        self.shared.tail.push(TailEntry {
+            sequence,
+            table,
+            encoded,
+        });
+        Ok(to)
     }
 
     fn sync_buffered(&mut self) {

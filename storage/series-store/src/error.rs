@@ -112,6 +112,17 @@ pub enum StoreError {
         /// The one between.
         segment: SegmentId,
     },
+    /// What is to be attached would change places with what the table has.
+    #[error(
+        "table {table} has points of the same times that others wrote or that were written here before (segment {segment}): \
+         attach it as a table of its own"
+    )]
+    Clash {
+        /// The table.
+        table: TableName,
+        /// What it has.
+        segment: SegmentId,
+    },
     /// Points before and after the epoch are never in one segment.
     #[error("the segments have no window in common")]
     NoCommonWindow,

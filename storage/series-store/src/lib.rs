@@ -24,6 +24,7 @@
 //! timelines found in a replayed journal through [`TimelineDirectory`]. It knows no HTTP, no tantivy, no fjall.
 #![doc = include_str!("../FORMAT.md")]
 
+mod attach;
 pub mod check;
 pub mod committer;
 mod deletes;
@@ -51,8 +52,10 @@ pub mod tables;
 mod tail;
 pub mod window;
 
+pub use attach::Places;
 pub use error::{Result, StoreError};
 pub use latest::{LatestField, LatestRow, Seen};
+pub use manifest::{Adopted, Segment};
 pub use recovery::{Recovery, Replayed};
 pub use rewrite::{Evicted, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten};
 pub use scan::{Order, ReadCost, Selection, Snapshot, SweepReader, TierCost};

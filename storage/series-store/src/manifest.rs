@@ -16,7 +16,7 @@ use tideline_key_codec::{segment_name, table_name};
 use tideline_model::{GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier, TimeRange};
 
 use crate::error::{Result, StoreError};
-use crate::window::Window;
+use crate::window::{LEVEL_MAX, Window};
 
 /// The manifest as read structures: one version, never changed, shared by all snapshots that pin it.
 #[derive(Debug, Clone, Default)]
@@ -86,6 +86,9 @@ pub struct Segment {
     /// Policies leave it in its tier until then, trusted nanoseconds since the epoch: somebody asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stays_until: Option<i64>,
+    /// The names of descriptions of other databases whose points are in it: of files that may stay when this one goes on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaces: Vec<String>,
 }
 
 /// The place of a write among all writes of a table: the higher one wins.
@@ -199,6 +202,7 @@ impl Segment {
             archived: None,
             copy: None,
             stays_until: None,
+            replaces: Vec::new(),
         }
     }
 
@@ -211,6 +215,12 @@ impl Segment {
             archived: Some(now),
             ..self
         }
+    }
+
+    /// The same in place of what others have described.
+    #[must_use]
+    pub fn replacing(self, replaces: Vec<String>) -> Self {
+        Self { replaces, ..self }
     }
 
     /// The same with another copy, or without.
@@ -255,6 +265,27 @@ impl Segment {
         }
     }
 
+    /// What the description of a segment says of it, checked as far as it stands alone.
+    pub fn described(said: &serde_json::Value) -> Result<Self> {
+        let detail = serde_json::to_vec(said).expect("JSON always serialises");
+        let segment = parse::<Self>("description of a segment", &detail)?.upgraded();
+        let WriteSpan { oldest, newest } = segment.written;
+        let sequences = [newest.sequence, segment.deletes_applied.0];
+        let is_sound = segment.first <= segment.last
+            && segment.first > i64::MIN
+            && segment.last < i64::MAX
+            && oldest <= newest
+            && segment.window.level <= LEVEL_MAX
+            && sequences.into_iter().max() < Some(SEQUENCE_END);
+        match is_sound {
+            true => Ok(segment),
+            false => Err(StoreError::StoredRow {
+                what: "description of a segment",
+                reason: "its numbers cannot be right".into(),
+            }),
+        }
+    }
+
     /// A row of format 1 as this build would have written it.
     fn upgraded(mut self) -> Self {
         self.format = FORMAT;
@@ -289,6 +320,20 @@ pub struct TableRow {
     /// When its policy was last changed, nanoseconds since the epoch. What a change hides is kept for a while after.
     #[serde(default)]
     pub policy_changed: i64,
+    /// What other databases had written of it and is this one's now: swept as its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adopted: Vec<Adopted>,
+}
+
+/// Objects of another database that are this one's now.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Adopted {
+    /// The target, as its segments name it.
+    pub target: String,
+    /// What the table is called there.
+    pub table: TableName,
+    /// The database that wrote them.
+    pub origin: String,
 }
 
 impl TableRow {
@@ -301,7 +346,14 @@ impl TableRow {
             spec,
             created,
             policy_changed,
+            adopted: Vec::new(),
         }
+    }
+
+    /// The same with what it has adopted.
+    #[must_use]
+    pub fn with_adopted(self, adopted: Vec<Adopted>) -> Self {
+        Self { adopted, ..self }
     }
 }
 
@@ -343,8 +395,11 @@ impl Default for Cursor {
 
 /// The stored form that this build writes; it reads all from 1 on. A build that knows only format 1 would show
 /// points again that were deleted, and one that knows only format 2 would take places of rows in files for damaged chunks,
-/// and one that knows only format 3 would free what copies consist of, so they must refuse.
+/// and one that knows only format 3 would free what copies consist of, and remove files of other databases, so they must
+/// refuse.
 const FORMAT: u8 = 4;
+/// No journal comes this far: what says so is damaged.
+pub(crate) const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
 
 impl ManifestState {

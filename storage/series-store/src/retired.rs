@@ -59,7 +59,7 @@ impl FilesToRemove {
 pub(crate) struct Gone {
     /// Where the backend keeps it.
     pub(crate) place: SegmentRef,
-    /// Its files, of one that was archived.
+    /// Its files, of one that was archived here: those of others stay.
     pub(crate) files: Option<Arc<ArchiveCopy>>,
 }
 
@@ -67,7 +67,7 @@ impl Gone {
     pub(crate) fn of(segment: &Segment) -> Self {
         Self {
             place: segment.reference(),
-            files: segment.archive.clone(),
+            files: segment.archive.clone().filter(|files| files.is_owned()),
         }
     }
 }

@@ -149,6 +149,19 @@ impl TableSchema {
         Ok(shape)
     }
 
+    /// Takes in a field of a measurement with its types, first used first, as another database had it.
+    ///
+    /// Refuses the first type that cannot share its field with what is there.
+    pub fn take_in(&self, measurement: &str, field: &str, types: &[ValueType]) -> Result<()> {
+        let mut state = self.state.write();
+        for of in types {
+            let column = ColumnData::new(*of);
+            state.check_types(measurement, &[field.into()], &[column])?;
+            state.register(measurement, field, *of);
+        }
+        Ok(())
+    }
+
     /// The number of a field name; `None` when no row ever had it.
     pub fn field(&self, name: &str) -> Option<FieldId> {
         self.state.read().numbers.get(name).copied()

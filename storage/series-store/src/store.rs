@@ -107,6 +107,14 @@ impl SeriesStore {
         }
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn committer(&self) -> &Committer {
+        &self.committer
+    }
+
     // --- tables ----------------------------------------------------------------------------------------
 
     /// A table by name.
@@ -164,7 +172,8 @@ impl SeriesStore {
         Ok(table.id())
     }
 
-    fn has_points(&self, table: TableId) -> bool {
+    /// Whether a table has a point, or writes of it wait to be sealed.
+    pub fn has_points(&self, table: TableId) -> bool {
         let state = self.shared.state.read();
         let in_heads = state
             .frozen

@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use tideline_model::{TableId, TableName, TableSpec};
 
 use crate::latest::TableLatest;
-use crate::manifest::TableRow;
+use crate::manifest::{Adopted, TableRow};
 use crate::schema::TableSchema;
 
 /// One table. Handles are shared; a dropped table's handle stays valid and its writes are refused.
@@ -18,6 +18,7 @@ pub struct Table {
     created: i64,
     spec: RwLock<Arc<TableSpec>>,
     policy_changed: AtomicI64,
+    adopted: RwLock<Vec<Adopted>>,
     timeline_generation: AtomicU64,
     loaded_bytes: AtomicU64,
     schema: TableSchema,
@@ -32,6 +33,7 @@ impl Table {
             created: row.created,
             spec: RwLock::new(Arc::new(row.spec.clone())),
             policy_changed: AtomicI64::new(row.policy_changed),
+            adopted: RwLock::new(row.adopted.clone()),
             timeline_generation: AtomicU64::new(0),
             loaded_bytes: AtomicU64::new(0),
             schema,
@@ -107,5 +109,15 @@ impl Table {
             now
         };
         TableRow::new(self.id, self.name.clone(), spec, self.created, policy_changed)
+            .with_adopted(self.adopted())
+    }
+
+    /// What other databases had written of it and is this one's now.
+    pub fn adopted(&self) -> Vec<Adopted> {
+        self.adopted.read().clone()
+    }
+
+    pub(crate) fn set_adopted(&self, adopted: Vec<Adopted>) {
+        *self.adopted.write() = adopted;
     }
 }

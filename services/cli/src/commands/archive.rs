@@ -9,9 +9,12 @@ use tideline_archive::{
     Archive, ArchiveError, ArchiveSettings, DEFAULT_TARGET, TargetCheck, TargetOptions, Verified,
 };
 
+use self::attach::AttachArguments;
 use super::archived::{self, RestoreArguments, StatusArguments};
 use crate::error::{CliError, Result};
 use crate::output;
+
+mod attach;
 
 /// What can be done about archives, with and without a server.
 #[derive(Debug, Subcommand)]
@@ -24,6 +27,8 @@ pub(crate) enum ArchiveCommand {
     Status(StatusArguments),
     /// Bring archived points of a running server back into its cold tier for a while.
     Restore(RestoreArguments),
+    /// Make tables of a running server of what another database has archived.
+    Attach(AttachArguments),
 }
 
 /// What `archive verify` takes.
@@ -77,6 +82,7 @@ pub(crate) fn run(command: &ArchiveCommand) -> Result<()> {
         ArchiveCommand::Verify(arguments) => verify(&arguments.of),
         ArchiveCommand::Status(arguments) => archived::status(arguments),
         ArchiveCommand::Restore(arguments) => archived::restore(arguments),
+        ArchiveCommand::Attach(arguments) => attach::run(arguments),
     }
 }
 

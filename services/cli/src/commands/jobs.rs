@@ -50,7 +50,8 @@ pub(crate) struct ListArguments {
     /// Only in this state
     #[arg(long, value_parser = ["planned", "running", "paused", "done", "failed", "cancelled"])]
     state: Option<String>,
-    /// Only of this kind: seal, fold, migrate, archive, evict, restore, expire, purge, clean_catalog, sweep_archive or set_attributes
+    /// Only of this kind: seal, fold, migrate, archive, evict, restore, expire, purge, clean_catalog, sweep_archive,
+    /// attach_archive or set_attributes
     #[arg(long)]
     kind: Option<String>,
     /// Most jobs

@@ -248,7 +248,7 @@ async fn copy(app: &App, from: String, into: String, range: TimeRange) -> Result
         }
         let errand = begun.scheduler.begin(
             Chore::Restore,
-            (from.points().id(), from.name().as_str()),
+            Some((from.points().id(), from.name().as_str())),
             format!("somebody asked for a copy of its points in table {}", into.name()),
             from.catalog().len(),
         );

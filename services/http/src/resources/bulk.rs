@@ -135,7 +135,7 @@ fn begin(app: &App, table: &str, selector: &TimelineSelector) -> Result<Change> 
     let selected = app.engine.selected(&table, selector)?;
     let errand = app.scheduler.begin(
         Chore::Attributes,
-        (table.points().id(), table.name().as_str()),
+        Some((table.points().id(), table.name().as_str())),
         "attributes of all timelines that were selected are changed".to_owned(),
         selected.len(),
     );

@@ -114,6 +114,11 @@ async fn start(
             "restore has to know what: POST /v1/tables/{table}/archive/restore begins it",
         ));
     }
+    if kind == JobKind::AttachArchive {
+        return Err(Failure::invalid(
+            "attach_archive has to know what: POST /v1/archive/attach begins it",
+        ));
+    }
     let wait = wait.unwrap_or(kind == JobKind::Seal);
     let jobs = match kind {
         // It may not have to wait behind a long move, and has nothing in common with one.

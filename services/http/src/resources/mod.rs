@@ -1,6 +1,7 @@
 //! One file a resource: its routes, described where they are handled.
 
 pub(crate) mod archive;
+pub(crate) mod attach;
 pub(crate) mod bulk;
 pub(crate) mod cardinality;
 pub(crate) mod clock;

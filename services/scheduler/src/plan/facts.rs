@@ -170,6 +170,7 @@ impl TableFacts {
             | Chore::Restore
             | Chore::Purge
             | Chore::Sweep
+            | Chore::Attach
             | Chore::Attributes => &Schedule::Continuous,
         }
     }

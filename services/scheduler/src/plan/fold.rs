@@ -137,6 +137,7 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<P
         | Chore::Purge
         | Chore::Catalog
         | Chore::Sweep
+        | Chore::Attach
         | Chore::Attributes => 0,
     };
     let mut left = lasting.saturating_sub(planned.iter().map(saved).sum());

@@ -11,7 +11,7 @@ use crate::fake::{FakeWork, in_state, old_days, only};
 fn begin(scheduler: &Scheduler) -> Errand {
     scheduler.begin(
         Chore::Attributes,
-        (TableId(1), "default"),
+        Some((TableId(1), "default")),
         "somebody asked".into(),
         100,
     )

@@ -8,12 +8,19 @@
 //! | [`columns`] | one column of a row group, read forwards |
 //! | [`file`] | runs of one file |
 //! | [`segment`] | runs of all files of a segment |
+//! | [`local`] | whole files of others, on the local disk |
+//! | [`timelines`] | the file of timelines of a segment |
+//! | [`fields`] | the fields of a segment |
 
 mod checked;
 mod columns;
 mod fetch;
+pub(crate) mod fields;
 mod file;
 pub(crate) mod footers;
+mod local;
 mod segment;
+pub(crate) mod timelines;
 
 pub use segment::{FieldNames, ReadMemory, SegmentReader};
+pub use timelines::{TimelineRun, TimelineRuns, TimelinesFile};

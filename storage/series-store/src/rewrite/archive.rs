@@ -13,17 +13,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use hashbrown::HashSet;
 use tideline_archive::layout::file_name;
-use tideline_archive::{Archive, ArchiveError, ArchiveWriter, Extent, People, SegmentPlace};
+use tideline_archive::{Archive, ArchiveError, ArchiveWriter, Description, Extent, People, SegmentPlace};
 use tideline_backend::{BackendError, Row};
 use tideline_chunk::{Run, SequenceSpan};
 use tideline_key_codec::{chunk_bucket, chunk_key};
-use tideline_model::{Identity, TableId, Tier, TimelineId};
+use tideline_model::{Identity, TableId, TableSpec, Tier, TimelineId};
 
 use super::stream::{Output, Stream};
 use super::{Load, Pace, RewriteCost};
 use crate::error::{Result, StoreError};
 use crate::fail_points::around;
-use crate::manifest::{Segment, SegmentTotals, put_cursor};
+use crate::manifest::{Adopted, Segment, SegmentTotals, put_cursor};
 use crate::segment_writer::chunk_rows_max;
 use crate::shared::Shared;
 use crate::tables::Table;
@@ -152,10 +152,15 @@ impl Shared {
         totals.bytes = files.bytes();
         cost.bytes_written = totals.bytes;
         let segment = describe(totals);
-        let said = serde_json::to_value(&segment).expect("plain structures always serialise");
-        around("arc", "describe", || {
-            Ok(archive.describe(&place, &mut files, &said)?)
-        })?;
+        let description = Description {
+            format: tideline_archive::FORMAT,
+            table: place.table.clone(),
+            spec: Some(TableSpec::clone(&table.spec())),
+            fields: Some(written.fields),
+            segment: serde_json::to_value(&segment).expect("plain structures always serialise"),
+            archive: files.clone(),
+        };
+        files.sidecar = around("arc", "describe", || Ok(archive.describe(&place, &description)?))?;
         around("arc", "load", || {
             let bucket = chunk_bucket(TimelineId::MIN);
             let mut rows = written.extents.map(|next| {
@@ -219,10 +224,14 @@ impl Shared {
     /// names. A target that fails does not keep it from the others.
     pub(crate) fn sweep_archive(&self, table: TableId) -> Result<u64> {
         let state = self.state.read().clone();
-        let Some((archive, origin)) = self.settings.archive.as_ref().zip(state.manifest.cursor.origin) else {
+        let Some(archive) = &self.settings.archive else {
             return Ok(0);
         };
-        let origin = format!("{origin:016x}");
+        let own = state
+            .manifest
+            .cursor
+            .origin
+            .map(|origin| format!("{origin:016x}"));
         let tables = self.tables.read().by_id.clone();
         let found = tables.get(&table).ok_or(StoreError::TableDropped(table))?;
         let segments = state
@@ -250,12 +259,23 @@ impl Shared {
         for target in targets {
             let outcome = archive.tables(&target).and_then(|at_target| {
                 let gone = at_target.into_iter().filter(is_gone);
-                for name in gone.chain([found.name().to_string()]) {
-                    swept += archive.sweep(&target, &name, &origin, before, &is_named)?;
+                for (name, origin) in gone.chain([found.name().to_string()]).zip(own.iter().cycle()) {
+                    swept += archive.sweep(&target, &name, origin, before, &is_named)?;
                 }
                 Ok(())
             });
             failure = failure.or(outcome.err());
+        }
+        for Adopted {
+            target,
+            table,
+            origin,
+        } in found.adopted()
+        {
+            match archive.sweep(&target, table.as_str(), &origin, before, &is_named) {
+                Ok(removed) => swept += removed,
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
         match failure {
             Some(error) => Err(given_up(error)),
@@ -269,7 +289,8 @@ fn target_of(table: &Table) -> Option<String> {
     Some(table.spec().policy.archive.as_ref()?.target.clone())
 }
 
-fn row(id: TimelineId, extent: &Extent) -> Row {
+/// The row that says where a run lies.
+pub(crate) fn row(id: TimelineId, extent: &Extent) -> Row {
     let mut value = Vec::with_capacity(32);
     extent.encode(&mut value);
     Row {

@@ -18,7 +18,7 @@
 //! The output takes the place of its inputs among all writes of the table. That is only possible where no other
 //! segment of the same time was written between the oldest and the newest of them.
 
-mod archive;
+pub(crate) mod archive;
 mod copy;
 mod stream;
 
@@ -203,7 +203,10 @@ impl Shared {
             rewrite,
             inputs: &inputs,
             deletes,
-            describe: &|totals| Segment::new(place, rewrite.table, window, written, deletes_applied, totals),
+            describe: &|totals| {
+                Segment::new(place, rewrite.table, window, written, deletes_applied, totals)
+                    .replacing(replaced(&inputs))
+            },
         };
         let made = match rewrite.tier {
             Tier::Archive => self.load_files(&load, pace),
@@ -368,6 +371,11 @@ impl Shared {
             self.files_to_remove.add([files]);
             self.remove_files();
         }
+        self.reclaim_abandoned(place);
+    }
+
+    /// Frees a load that no manifest names.
+    pub(crate) fn reclaim_abandoned(&self, place: SegmentRef) {
         if let Err(error) = self.backend.reclaim(place) {
             tracing::warn!(%error, ?place, "an abandoned load could not be reclaimed; the next start sweeps it");
         }
@@ -409,6 +417,20 @@ fn inputs(manifest: &ManifestState, rewrite: &Rewrite) -> Result<Vec<Arc<Segment
         }
     }
     Ok(found)
+}
+
+/// Descriptions of other databases whose points were in the inputs: their files may stay when the inputs go, and whoever
+/// attaches all of them takes the output instead. Of what this one wrote the numbers of segments tell.
+fn replaced(inputs: &[Arc<Segment>]) -> Vec<String> {
+    let mut names = Vec::new();
+    for part in inputs.iter().flat_map(|input| input.parts()) {
+        names.extend(part.replaces.iter().cloned());
+        let attached = part.archive.as_ref().filter(|files| files.attached.is_some());
+        names.extend(attached.map(|files| files.sidecar.clone()));
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// The narrowest window that holds those of all inputs; `None` for both sides of the epoch, which share none.

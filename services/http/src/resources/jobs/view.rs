@@ -107,6 +107,7 @@ pub(super) fn to_chore(kind: JobKind) -> Chore {
         JobKind::Purge => Chore::Purge,
         JobKind::CleanCatalog => Chore::Catalog,
         JobKind::SetAttributes => Chore::Attributes,
+        JobKind::AttachArchive => Chore::Attach,
         JobKind::SweepArchive => Chore::Sweep,
     }
 }
@@ -124,6 +125,7 @@ pub(crate) fn from_chore(chore: Chore) -> JobKind {
         Chore::Purge => JobKind::Purge,
         Chore::Catalog => JobKind::CleanCatalog,
         Chore::Attributes => JobKind::SetAttributes,
+        Chore::Attach => JobKind::AttachArchive,
         Chore::Sweep => JobKind::SweepArchive,
     }
 }

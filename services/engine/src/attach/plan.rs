@@ -1,0 +1,296 @@
+//! What there is to attach at a target, found out before anything is changed.
+
+use std::collections::{BTreeMap, HashSet};
+
+use parking_lot::Mutex;
+use tideline_archive::{Archive, Description, origin_of};
+use tideline_model::{SegmentId, SequenceNumber, TableName, TableSpec};
+use tideline_series_store::{Adopted, Segment, StoreError};
+
+use super::AttachRequest;
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+
+/// Descriptions that are read at once.
+const READERS: usize = 8;
+
+/// What is to be attached, table by table.
+#[derive(Debug)]
+pub struct AttachPlan {
+    pub(super) target: String,
+    pub(super) own: bool,
+    /// What is attached to which table.
+    pub tables: Vec<PlannedTable>,
+    /// Segments that are passed over, since later ones hold the same.
+    pub superseded: u64,
+    /// Segments that are attached already, or were written by this database.
+    pub known: u64,
+    /// Descriptions that cannot be read, and why.
+    pub problems: Vec<String>,
+    /// Timelines of all segments, counted in each.
+    pub entries: u64,
+}
+
+/// What is to be attached to one table.
+#[derive(Debug)]
+pub struct PlannedTable {
+    /// What it is called here.
+    pub name: TableName,
+    /// The names of the descriptions, newest first.
+    pub keys: Vec<String>,
+    /// What they say, in the same order.
+    pub(super) segments: Vec<Segment>,
+    /// Above everything that the segments say.
+    pub(super) sequences_end: SequenceNumber,
+    /// The settings that the newest of them tells.
+    pub(super) spec: Option<TableSpec>,
+    /// Who wrote them.
+    pub(super) adopted: Vec<Adopted>,
+    /// Whether all descriptions of the table could be read.
+    pub(super) is_whole: bool,
+}
+
+/// A description, without its list of files.
+struct Found {
+    key: String,
+    origin: String,
+    id: SegmentId,
+    segment: Segment,
+    spec: Option<TableSpec>,
+}
+
+impl Engine {
+    pub(super) fn archive(&self) -> Result<&Archive> {
+        let archive = self.settings.store.archive.as_deref();
+        archive.ok_or_else(|| EngineError::Invalid("the archive is switched off".into()))
+    }
+
+    /// Finds out what a request would attach. Nothing is changed; every description is read once.
+    ///
+    /// # Errors
+    ///
+    /// Where the target is none that may be named, cannot be reached, or has no archive of what is asked for.
+    pub fn plan_attach(&self, request: &AttachRequest) -> Result<AttachPlan> {
+        let archive = self.archive()?;
+        let AttachRequest {
+            target, table, own, ..
+        } = request;
+        archive
+            .allow(target)
+            .map_err(|error| EngineError::Invalid(error.to_string()))?;
+        if request.rename.is_some() && table.is_none() {
+            return Err(EngineError::Invalid(
+                "one table gets another name; say which".into(),
+            ));
+        }
+        let keys = archive
+            .descriptions(target, table.as_ref())
+            .map_err(StoreError::from)?;
+        if keys.is_empty() {
+            let what = table
+                .as_ref()
+                .map_or_else(String::new, |table| format!(" of table {table}"));
+            return Err(EngineError::NoArchive(format!("{target} holds no archive{what}")));
+        }
+        let mut plan = AttachPlan {
+            target: target.clone(),
+            own: *own,
+            tables: Vec::new(),
+            superseded: 0,
+            known: 0,
+            problems: Vec::new(),
+            entries: 0,
+        };
+        let mut by_table: BTreeMap<TableName, Vec<Found>> = BTreeMap::new();
+        let mut broken: HashSet<String> = HashSet::new();
+        for (key, outcome) in read_all(archive, target, keys) {
+            match outcome {
+                Ok(Ok((table, found))) => by_table.entry(table).or_default().push(found),
+                Err(error) if error.is_retryable() => return Err(StoreError::from(error).into()),
+                Ok(Err(problem)) => note(&mut plan, &mut broken, &key, problem),
+                Err(error) => note(&mut plan, &mut broken, &key, error.to_string()),
+            }
+        }
+        for (described, found) in by_table {
+            let is_whole = !broken.contains(described.as_str());
+            self.plan_table(&mut plan, request, &described, found, is_whole)?;
+        }
+        Ok(plan)
+    }
+
+    fn plan_table(
+        &self,
+        plan: &mut AttachPlan,
+        request: &AttachRequest,
+        described: &TableName,
+        found: Vec<Found>,
+        is_whole: bool,
+    ) -> Result<()> {
+        let name = request.rename.clone().unwrap_or_else(|| described.clone());
+        let own_origin = self.store.origin().map(|origin| format!("{origin:016x}"));
+        let all = found.len();
+        let others = found
+            .into_iter()
+            .filter(|of| Some(&of.origin) != own_origin.as_ref());
+        let others: Vec<Found> = others.collect();
+        plan.known += (all - others.len()) as u64;
+        let all = others.len();
+        let mut found = newest_first(without_superseded(others));
+        plan.superseded += (all - found.len()) as u64;
+        self.check_owners(request, &name, described, &found)?;
+        let spec = found.iter().find_map(|of| of.spec.clone());
+        let sequences_end = found.iter().map(|of| of.segment.sequences_end()).max();
+        let adopted = match request.own {
+            true => origins(&plan.target, described, &found),
+            false => Vec::new(),
+        };
+        if let Ok(table) = self.table(name.as_str()) {
+            let known = self.store.descriptions_of(&table.points);
+            let before = found.len();
+            found.retain(|found| !known.contains(&found.key));
+            plan.known += (before - found.len()) as u64;
+        }
+        plan.entries += found.iter().map(|of| of.segment.timelines).sum::<u64>();
+        let (keys, segments) = found.into_iter().map(|of| (of.key, of.segment)).unzip();
+        plan.tables.push(PlannedTable {
+            name,
+            keys,
+            segments,
+            sequences_end: sequences_end.unwrap_or_default(),
+            spec,
+            adopted,
+            is_whole,
+        });
+        Ok(())
+    }
+
+    /// Files that are one table's are no other's as well: they would vanish under it.
+    fn check_owners(
+        &self,
+        request: &AttachRequest,
+        name: &TableName,
+        described: &TableName,
+        found: &[Found],
+    ) -> Result<()> {
+        for other in self.tables().into_iter().filter(|other| other.name() != name) {
+            let archived = self.store.archived(&other.points);
+            let files = archived.iter().filter_map(|segment| segment.archive.as_ref());
+            let mut files = files.filter(|files| request.own || files.is_owned());
+            let shares = files.any(|files| found.iter().any(|found| found.key == files.sidecar));
+            let adopted = other.points.adopted();
+            let is_swept = |of: &Found| {
+                adopted
+                    .iter()
+                    .any(|adopted| adopted.table == *described && adopted.origin == of.origin)
+            };
+            if shares || found.iter().any(is_swept) {
+                return Err(EngineError::Attached(format!(
+                    "files of {described} at {} are attached to table {}, and who owns files removes them with their points: \
+                     attach them to one table only, or to none with own",
+                    request.target,
+                    other.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What became of reading a description: it, why it says nothing, or why it could not be read.
+type Read = tideline_archive::Result<std::result::Result<(TableName, Found), String>>;
+
+/// Reads descriptions, several at once: a target far away takes long for each.
+fn read_all(archive: &Archive, target: &str, keys: Vec<String>) -> Vec<(String, Read)> {
+    let keys = Mutex::new(keys.into_iter());
+    let read = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                loop {
+                    let Some(key) = keys.lock().next() else { return };
+                    let said = archive.description(target, &key);
+                    let outcome = said.map(|said| found(&key, said));
+                    read.lock().push((key, outcome));
+                }
+            });
+        }
+    });
+    let mut read = read.into_inner();
+    read.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    read
+}
+
+fn note(plan: &mut AttachPlan, broken: &mut HashSet<String>, key: &str, problem: String) {
+    broken.insert(key.split('/').next().unwrap_or_default().to_owned());
+    plan.problems.push(problem);
+}
+
+/// What is kept of a description until its turn comes; in words why it says nothing.
+fn found(key: &str, description: Description) -> std::result::Result<(TableName, Found), String> {
+    let (origin, id) = origin_of(key).ok_or_else(|| format!("{key}: nobody is named by it"))?;
+    let segment = Segment::described(&description.segment).map_err(|error| format!("{key}: {error}"))?;
+    let found = Found {
+        key: key.to_owned(),
+        origin: origin.to_owned(),
+        id,
+        segment,
+        spec: description.spec,
+    };
+    Ok((description.table, found))
+}
+
+/// Sorts them so that what was set about a timeline last is met before what was set earlier: the database first whose writes
+/// go furthest, and of one the highest segment.
+fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
+    let mut newest: BTreeMap<String, u64> = BTreeMap::new();
+    for of in &found {
+        let of_origin = newest.entry(of.origin.clone()).or_default();
+        *of_origin = (*of_origin).max(of.segment.written.newest.sequence);
+    }
+    found.sort_by_key(|of| std::cmp::Reverse((newest[&of.origin], of.origin.clone(), of.id)));
+    found
+}
+
+/// Who wrote them, as tables remember it.
+fn origins(target: &str, table: &TableName, found: &[Found]) -> Vec<Adopted> {
+    let mut all: Vec<Adopted> = Vec::new();
+    for of in found {
+        if !all.iter().any(|known| known.origin == of.origin) {
+            all.push(Adopted {
+                target: target.to_owned(),
+                table: table.clone(),
+                origin: of.origin.clone(),
+            });
+        }
+    }
+    all
+}
+
+/// Leaves those whose points no other one holds as well: what a removal that did not come to its end has left, and what
+/// others have made new files of.
+fn without_superseded(found: Vec<Found>) -> Vec<Found> {
+    let replaced: HashSet<&str> = found
+        .iter()
+        .flat_map(|of| of.segment.replaces.iter().map(String::as_str))
+        .collect();
+    let is_superseded = |of: &Found| {
+        replaced.contains(of.key.as_str())
+            || found.iter().any(|later| {
+                later.origin == of.origin && later.id > of.id && takes_place(&later.segment, &of.segment)
+            })
+    };
+    let keep: Vec<bool> = found.iter().map(|of| !is_superseded(of)).collect();
+    let mut keep = keep.into_iter();
+    let mut found = found;
+    found.retain(|_| keep.next().unwrap_or(true));
+    found
+}
+
+/// Whether a later segment of a database holds the points of an earlier one: it was made of it, or else both would never have
+/// been there together.
+fn takes_place(later: &Segment, earlier: &Segment) -> bool {
+    let is_within = later.window.holds(earlier.window)
+        && later.written.oldest <= earlier.written.oldest
+        && earlier.written.newest <= later.written.newest;
+    is_within || (later.range().overlaps(&earlier.range()) && later.written.interleaves(&earlier.written))
+}

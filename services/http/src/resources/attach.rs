@@ -1,0 +1,210 @@
+//! `/v1/archive/attach`: what another database has archived becomes tables here.
+
+use std::io::Write;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use tideline_engine::{AttachPlan, AttachProgress, AttachRequest, EngineError};
+use tideline_model::TableName;
+use tideline_openapi::attach as wire;
+use tideline_openapi::job::JobDetail;
+use tideline_scheduler::{Chore, Ending, Errand, Job};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::context::RequestId;
+use crate::errand::{self, Begun};
+use crate::extract::Json;
+use crate::failure::{Failure, Result};
+use crate::resources::Failures;
+use crate::resources::jobs::detail;
+use crate::stream::{self, AnswerWriter};
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(attach))
+}
+
+/// Attach an archive
+///
+/// Makes what another database has archived tables of this one: points, timelines, tags and attributes, as they were when the
+/// files were written. The files stay where they are. A missing table is made with the settings that it had; points of a table
+/// that is there stay, and win over older ones.
+///
+/// The answer is NDJSON: a line after each thousand timelines and each segment, and a last one with `done` or `error`.
+/// Closing the connection ends it: what is attached stays. With `"wait": false` the answer is the job, which `/v1/jobs` lists
+/// and cancels. Sent again, also after a restart of the service, it goes on with what is left. What is damaged is told in
+/// `problems`, and the rest is attached.
+#[utoipa::path(
+    post, path = "/v1/archive/attach", tag = "jobs",
+    request_body = wire::AttachArchive,
+    responses(
+        (status = 200, description = "How far it has come, line by line", content_type = "application/x-ndjson", body = wire::AttachProgress),
+        (status = 202, description = "The job, where nobody waits for it", body = JobDetail),
+        (status = 409, description = "Another archive is being attached, or the files are another table's", body = tideline_openapi::ErrorBody),
+        Failures
+    )
+)]
+async fn attach(
+    State(app): State<App>,
+    id: RequestId,
+    Json(request): Json<wire::AttachArchive>,
+) -> Result<Response> {
+    let wait = request.wait;
+    let request = to_request(request)?;
+    let turn = app.errands.take().await?;
+    let running = app.clone();
+    let begin = move || begin(&running, &request);
+    if !wait {
+        let running = app.clone();
+        let job = errand::send_off(turn, begin, move |work: Attaching| {
+            // What came of it is the job's to tell.
+            let _told = work.perform(&running, &mut |_| true);
+        });
+        return Ok((StatusCode::ACCEPTED, detail(job.await?, id)).into_response());
+    }
+    let id = String::from(id);
+    stream::answer("application/x-ndjson", move |writer| {
+        let _turn = turn;
+        let work = begin()?;
+        let job = work.errand.id();
+        let mut has_left = false;
+        let mut last = AttachProgress::default();
+        let mut watch = |progress: &AttachProgress| {
+            last.clone_from(progress);
+            let told = tell(writer, &line(job, progress, &id));
+            has_left |= told.is_err();
+            told.is_ok()
+        };
+        let outcome = work.perform(&app, &mut watch);
+        if has_left {
+            return Ok(());
+        }
+        let mut end = line(job, &last, &id);
+        match outcome {
+            Ok((progress, done)) => {
+                end = line(job, &progress, &id);
+                end.done = done;
+                end.error = (!done).then(|| "cancelled".into());
+            }
+            Err(error) => end.error = Some(error.to_string()),
+        }
+        tell(writer, &end).map_err(stream::client_left)
+    })
+    .await
+}
+
+fn to_request(request: wire::AttachArchive) -> Result<AttachRequest> {
+    let name = |name: Option<String>| {
+        let name = name.map(|name| TableName::new(&name)).transpose();
+        name.map_err(|error| Failure::invalid(error.to_string()))
+    };
+    Ok(AttachRequest {
+        target: request.target,
+        table: name(request.table)?,
+        rename: name(request.rename)?,
+        own: request.own,
+    })
+}
+
+/// Attaching that has begun.
+struct Attaching {
+    plan: AttachPlan,
+    errand: Errand,
+}
+
+impl Begun for Attaching {
+    fn job(&self) -> Job {
+        self.errand.job()
+    }
+}
+
+fn begin(app: &App, request: &AttachRequest) -> Result<Attaching> {
+    let plan = app.engine.plan_attach(request)?;
+    let names: Vec<&str> = plan.tables.iter().map(|table| table.name.as_str()).collect();
+    let reason = format!(
+        "the archive at {} is attached: {}",
+        request.target,
+        names.join(", ")
+    );
+    let errand = app.scheduler.begin(Chore::Attach, None, reason, plan.entries);
+    Ok(Attaching { plan, errand })
+}
+
+impl Attaching {
+    /// Does it until `watch` or somebody who cancels the job ends it; how far it came, and whether that is all.
+    fn perform(
+        self,
+        app: &App,
+        watch: &mut dyn FnMut(&AttachProgress) -> bool,
+    ) -> std::result::Result<(AttachProgress, bool), EngineError> {
+        let Self { plan, errand } = self;
+        let mut step = |progress: &AttachProgress| {
+            let is_wanted = errand.step(progress.entries) && !app.is_draining();
+            watch(progress) && is_wanted
+        };
+        let (progress, is_done) = match app.engine.attach(&plan, &mut step) {
+            Ok(ended) => ended,
+            Err(error) => {
+                errand.end(Ending::Failed(format!(
+                    "{error}; what is attached stays, and sent again it goes on"
+                )));
+                return Err(error);
+            }
+        };
+        let came = came_of(&progress);
+        let ending = match (is_done, progress.problems.first()) {
+            (true, None) => Ending::Done(came),
+            (true, Some(first)) => {
+                let count = progress.problem_count;
+                Ending::Failed(format!("{came}; {count} problems, the first: {first}"))
+            }
+            (false, _) => errand.cut_short(&came, app.is_draining()),
+        };
+        errand.end(ending);
+        Ok((progress, is_done))
+    }
+}
+
+fn came_of(progress: &AttachProgress) -> String {
+    let AttachProgress {
+        tables,
+        segments,
+        attached,
+        timelines,
+        points,
+        superseded,
+        known,
+        ..
+    } = progress;
+    format!(
+        "{tables} tables, {attached} of {segments} segments, {timelines} new timelines, {points} points; {superseded} superseded, \
+         {known} known before"
+    )
+}
+
+fn line(job: u64, progress: &AttachProgress, id: &str) -> wire::AttachProgress {
+    wire::AttachProgress {
+        job,
+        tables: progress.tables,
+        segments: progress.segments,
+        attached: progress.attached,
+        timelines: progress.timelines,
+        points: progress.points,
+        superseded: progress.superseded,
+        known: progress.known,
+        problems: progress.problems.clone(),
+        problem_count: progress.problem_count,
+        done: false,
+        error: None,
+        request_id: id.to_owned(),
+    }
+}
+
+/// Writes a line, and sends it at once.
+fn tell(writer: &mut AnswerWriter, line: &wire::AttachProgress) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *writer, line)?;
+    writer.write_all(b"\n")?;
+    writer.flush()
+}
