@@ -1,11 +1,11 @@
 //! Where a run of one timeline lies in the files of a segment.
 //!
 //! An extent is what the local store keeps instead of a chunk: about twenty bytes for each run of up to some
-//! thousand points. So finding a timeline in the archive costs no request, and what files hold is known while their
-//! target is not.
+//! thousand points, and what its numbers come to by the hour. So finding a timeline in the archive costs no request, nor
+//! does an aggregate over whole hours, and what files hold is known while their target is not.
 //!
 //! ```text
-//! format    1 byte    1
+//! format    1 byte    1, or 2 with summaries
 //! first     8 bytes   first instant, little-endian
 //! file      varint    place in the list of the segment's files
 //! row       varint    its first row in that file
@@ -15,10 +15,13 @@
 //! values    varint
 //! lowest    varint    lowest sequence of its points in the journal
 //! more      varint    highest − lowest
+//! summaries rest      in format 2: lone summaries, as `tideline-chunk` writes them
 //! ```
 
+use bytes::Bytes;
 use tideline_chunk::SequenceSpan;
 use tideline_model::SequenceNumber;
+use tideline_model::time::NANOS_PER_SECOND;
 
 use crate::error::{ArchiveError, Result};
 
@@ -43,12 +46,20 @@ pub struct Extent {
     pub sequences: SequenceSpan,
 }
 
-const FORMAT: u8 = 1;
+/// Without summaries.
+const FORMAT_PLAIN: u8 = 1;
+/// With summaries.
+const FORMAT: u8 = 2;
+/// The span of summaries, nanoseconds: as those of cold chunks, so that a move changes no answer's cost by much.
+pub(crate) const SUMMARY_WIDTH: i64 = 3_600 * NANOS_PER_SECOND;
 
 impl Extent {
-    /// Appends the stored form.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(FORMAT);
+    /// Appends the stored form, with what the numbers of the run come to; empty where that is not known.
+    pub fn encode(&self, summaries: &[u8], out: &mut Vec<u8>) {
+        out.push(match summaries {
+            [] => FORMAT_PLAIN,
+            _ => FORMAT,
+        });
         out.extend_from_slice(&self.first.to_le_bytes());
         let span = self.last.wrapping_sub(self.first) as u64;
         let SequenceSpan { lowest, highest } = self.sequences;
@@ -64,13 +75,15 @@ impl Extent {
         ] {
             put_varint(number, out);
         }
+        out.extend_from_slice(summaries);
     }
 
-    /// Reads the stored form.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
+    /// Reads the stored form; also the summaries, empty where there are none.
+    pub fn decode(stored: &Bytes) -> Result<(Self, Bytes)> {
+        let bytes: &[u8] = stored;
         let damaged = || ArchiveError::format("an extent", "it is damaged");
         let (format, rest) = bytes.split_first().ok_or_else(damaged)?;
-        if *format != FORMAT {
+        if ![FORMAT_PLAIN, FORMAT].contains(format) {
             return Err(ArchiveError::format(
                 "an extent",
                 format!("format {format} is not known to this build"),
@@ -87,7 +100,11 @@ impl Extent {
         let (points, values) = (small(next()?)?, small(next()?)?);
         let lowest = next()?;
         let highest = lowest.checked_add(next()?).ok_or_else(damaged)?;
-        Ok(Self {
+        let summaries = match *format {
+            FORMAT => stored.slice(stored.len() - rest.len()..),
+            _ => Bytes::new(),
+        };
+        let extent = Self {
             file,
             row,
             rows,
@@ -99,7 +116,8 @@ impl Extent {
                 lowest: SequenceNumber(lowest),
                 highest: SequenceNumber(highest),
             },
-        })
+        };
+        Ok((extent, summaries))
     }
 }
 
@@ -143,14 +161,23 @@ mod tests {
                 highest: SequenceNumber(u64::MAX),
             },
         };
-        let mut bytes = Vec::new();
-        extent.encode(&mut bytes);
-        assert_eq!(Extent::decode(&bytes).expect("just written"), extent);
-        for end in 0..bytes.len() {
-            assert!(Extent::decode(&bytes[..end]).is_err());
+        let stored = |summaries: &[u8]| {
+            let mut bytes = Vec::new();
+            extent.encode(summaries, &mut bytes);
+            bytes
+        };
+        let plain = stored(&[]);
+        assert_eq!(plain[0], FORMAT_PLAIN, "earlier builds read it");
+        for summaries in [&b""[..], b"hours"] {
+            let read = Extent::decode(&stored(summaries).into()).expect("just written");
+            assert_eq!(read, (extent, Bytes::copy_from_slice(summaries)));
         }
-        bytes[0] = 2;
-        let error = Extent::decode(&bytes).expect_err("of a later format");
-        assert!(error.to_string().contains("format 2"), "{error}");
+        for end in 0..plain.len() {
+            assert!(Extent::decode(&Bytes::copy_from_slice(&plain[..end])).is_err());
+        }
+        let mut later = plain;
+        later[0] = 3;
+        let error = Extent::decode(&later.into()).expect_err("of a later format");
+        assert!(error.to_string().contains("format 3"), "{error}");
     }
 }

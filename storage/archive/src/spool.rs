@@ -13,8 +13,8 @@ use tideline_model::{SequenceNumber, TimelineId};
 use crate::error::{ArchiveError, Result};
 use crate::extent::Extent;
 
-/// Bytes of a record: id, then the numbers of an extent, the place first.
-const RECORD: usize = 16 + 4 + 8 + 4 + 4 + 4 + 4 * 8;
+/// Bytes of a record: id, then the numbers of an extent, the place first, then the length of its summaries.
+const RECORD: usize = 16 + 4 + 8 + 4 + 4 + 4 + 4 * 8 + 4;
 /// Where the place (file, row, rows) begins in a record.
 const PLACE_AT: u64 = 16;
 
@@ -22,6 +22,8 @@ const PLACE_AT: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct SpoolWriter {
     out: BufWriter<File>,
+    /// The summaries of all records, one after another.
+    summaries: BufWriter<File>,
     records: u64,
 }
 
@@ -32,20 +34,24 @@ pub(crate) type Place = (u32, u64, u32);
 #[derive(Debug)]
 pub struct Extents {
     from: BufReader<File>,
+    summaries: BufReader<File>,
+    /// Those of the extent that came last.
+    at_hand: Vec<u8>,
     left: u64,
 }
 
 impl SpoolWriter {
     pub(crate) fn new(directory: &std::path::Path) -> Result<Self> {
-        let file = tempfile::tempfile_in(directory).map_err(ArchiveError::local("making"))?;
+        let file = || tempfile::tempfile_in(directory).map_err(ArchiveError::local("making"));
         Ok(Self {
-            out: BufWriter::new(file),
+            out: BufWriter::new(file()?),
+            summaries: BufWriter::new(file()?),
             records: 0,
         })
     }
 
-    /// Appends an extent; its number.
-    pub(crate) fn push(&mut self, id: TimelineId, extent: &Extent) -> Result<u64> {
+    /// Appends an extent with its summaries; its number.
+    pub(crate) fn push(&mut self, id: TimelineId, extent: &Extent, summaries: &[u8]) -> Result<u64> {
         let mut record = [0; RECORD];
         record[..16].copy_from_slice(&id.0);
         put_place(&mut record[16..32], (extent.file, extent.row, extent.rows));
@@ -55,8 +61,10 @@ impl SpoolWriter {
         record[48..56].copy_from_slice(&extent.last.to_le_bytes());
         record[56..64].copy_from_slice(&extent.sequences.lowest.0.to_le_bytes());
         record[64..72].copy_from_slice(&extent.sequences.highest.0.to_le_bytes());
-        self.out
-            .write_all(&record)
+        record[72..].copy_from_slice(&(summaries.len() as u32).to_le_bytes());
+        let written = self.out.write_all(&record);
+        written
+            .and_then(|()| self.summaries.write_all(summaries))
             .map_err(ArchiveError::local("writing"))?;
         self.records += 1;
         Ok(self.records - 1)
@@ -79,12 +87,14 @@ impl SpoolWriter {
 
     /// The extents, from the first.
     pub(crate) fn finish(self) -> Result<Extents> {
-        let file = self.out.into_inner().map_err(|error| ArchiveError::Local {
-            action: "writing",
-            source: error.into_error(),
-        })?;
+        let whole = |out: BufWriter<File>| {
+            let file = out.into_inner().map_err(|error| error.into_error());
+            file.map(BufReader::new).map_err(ArchiveError::local("writing"))
+        };
         let mut extents = Extents {
-            from: BufReader::new(file),
+            from: whole(self.out)?,
+            summaries: whole(self.summaries)?,
+            at_hand: Vec::new(),
             left: self.records,
         };
         extents.rewind(self.records)?;
@@ -96,10 +106,16 @@ impl Extents {
     /// Begins again; it has `records`.
     pub(crate) fn rewind(&mut self, records: u64) -> Result<()> {
         self.left = records;
-        self.from
-            .seek(SeekFrom::Start(0))
+        let begun = self.from.seek(SeekFrom::Start(0));
+        begun
+            .and_then(|_| self.summaries.seek(SeekFrom::Start(0)))
             .map(drop)
             .map_err(ArchiveError::local("reading"))
+    }
+
+    /// What the numbers of the extent that came last come to; empty where that is not known.
+    pub fn summaries(&self) -> &[u8] {
+        &self.at_hand
     }
 
     /// How many are left.
@@ -127,6 +143,10 @@ impl Extents {
                 highest: SequenceNumber(eight(64)),
             },
         };
+        self.at_hand.resize(four(72) as usize, 0);
+        self.summaries
+            .read_exact(&mut self.at_hand)
+            .map_err(ArchiveError::local("reading"))?;
         let id = TimelineId(*record.first_chunk().expect("inside the record"));
         Ok((id, extent))
     }

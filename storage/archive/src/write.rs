@@ -7,14 +7,14 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use tideline_chunk::{Run, SequenceSpan};
+use tideline_chunk::{LoneSummaryWriter, Run, SequenceSpan};
 use tideline_model::{FieldId, Identity, TimelineId};
 
 use crate::copy::{ArchiveCopy, ArchiveFile};
 use crate::description::{DescribedFields, described};
 use crate::directory::write_timelines;
 use crate::error::{ArchiveError, Result};
-use crate::extent::Extent;
+use crate::extent::{Extent, SUMMARY_WIDTH};
 use crate::file::columns::Shape;
 use crate::file::shared::SharedFile;
 use crate::file::wide::WideFile;
@@ -60,6 +60,9 @@ pub struct ArchiveWriter<'a> {
     /// Memory of the row groups of open files.
     groups_bytes: usize,
     spool: SpoolWriter,
+    summarizer: LoneSummaryWriter,
+    /// Of the run at hand.
+    summaries: Vec<u8>,
     records: u64,
 }
 
@@ -118,6 +121,8 @@ impl<'a> ArchiveWriter<'a> {
             files: Vec::new(),
             open: 0,
             groups_bytes: 0,
+            summarizer: LoneSummaryWriter::default(),
+            summaries: Vec::new(),
             records: 0,
         })
     }
@@ -161,26 +166,25 @@ impl<'a> ArchiveWriter<'a> {
             sequences,
         };
         self.records += 1;
+        self.summaries.clear();
+        self.summarizer
+            .write(run, SUMMARY_WIDTH, &mut self.summaries)
+            .map_err(|error| ArchiveError::format("a run", error))?;
         let measurement: Option<Box<str>> = who.as_deref().map(|who| who.measurement().into());
         let key = (measurement, day);
         if let Some(Slot::File(file, _)) = self.slots.get(&key)
             && let Some(who) = &who
         {
             let (file, row, rows) = self.add_to_file(&key, *file, id, who, run)?;
-            return self
-                .spool
-                .push(
-                    id,
-                    &Extent {
-                        file,
-                        row,
-                        rows,
-                        ..extent
-                    },
-                )
-                .map(drop);
+            let extent = Extent {
+                file,
+                row,
+                rows,
+                ..extent
+            };
+            return self.spool.push(id, &extent, &self.summaries).map(drop);
         }
-        let record = self.spool.push(id, &extent)?;
+        let record = self.spool.push(id, &extent, &self.summaries)?;
         self.waiting_bytes += memory(run);
         let new = || Slot::Waiting(Vec::new(), 0);
         let slot = self.slots.entry(key.clone()).or_insert_with(new);

@@ -38,6 +38,8 @@ pub use delta::{
 };
 pub use presence::{Bitmap, Presence};
 pub use run::{ROWS_MAX, Run, RunColumn, VALUES_MAX};
-pub use summaries::{ColumnSummary, Number, Sum, Summaries, SummaryBucket, ValueSummary};
+pub use summaries::{
+    ColumnSummary, LoneSummaries, LoneSummaryWriter, Number, Sum, Summaries, SummaryBucket, ValueSummary,
+};
 pub use timestamps::Timestamps;
 pub use wire::Damaged;

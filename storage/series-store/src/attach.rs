@@ -203,7 +203,7 @@ impl Shared {
             let mut rows = places.map(|next| {
                 let (id, extent) = next.map_err(|error| BackendError::corrupt(error.to_string()))?;
                 loaded.count(id, &extent);
-                Ok(row(id, &extent))
+                Ok(row(id, &extent, &[]))
             });
             self.backend
                 .load(place, chunk_bucket(TimelineId::MIN), &mut rows)?;

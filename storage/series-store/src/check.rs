@@ -5,10 +5,11 @@
 //! archive every place of rows. Its files are elsewhere, and are checked by themselves. Journal entries
 //! that are not in segments yet are decoded, and rows of schemas, deletes and requests read.
 
+use bytes::Bytes;
 use hashbrown::HashSet;
 use tideline_archive::{ArchiveCopy, Extent};
 use tideline_backend::{Backend, Direction, KeyRange, Partition};
-use tideline_chunk::{Chunk, Delta};
+use tideline_chunk::{Chunk, Delta, LoneSummaries};
 use tideline_key_codec::{chunk_bucket, parse_chunk_key};
 use tideline_model::{FieldId, TimelineId};
 
@@ -143,12 +144,16 @@ impl Reading<'_> {
         }
     }
 
-    fn chunk(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    fn chunk(&mut self, key: &[u8], value: &Bytes) -> Result<()> {
         let (id, start) = parse_chunk_key(key).ok_or_else(|| wrong("a key of a wrong length".into()))?;
-        if let Some(files) = &self.segment.archive {
-            return self.extent(id, start, Extent::decode(value)?, files);
-        }
         let damaged = |cause| StoreError::chunk(id, cause);
+        if let Some(files) = &self.segment.archive {
+            let (extent, summaries) = Extent::decode(value)?;
+            if !summaries.is_empty() {
+                LoneSummaries::open(&summaries).map_err(damaged)?;
+            }
+            return self.extent(id, start, extent, files);
+        }
         let chunk = Chunk::open(value).map_err(damaged)?;
         let run = chunk.to_run().map_err(damaged)?;
         let (first, last) = (chunk.first_timestamp(), chunk.last_timestamp());

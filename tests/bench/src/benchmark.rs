@@ -70,6 +70,7 @@ impl Benchmark {
             match group {
                 Group::Spine => self.run_spine(report)?,
                 Group::Tiers => self.run_tiers(report)?,
+                Group::Archive => self.run_archive(report)?,
                 Group::Backfill => self.run_backfill(report)?,
                 Group::Million => self.run_million(report)?,
                 Group::Write => self.run_write(report)?,
@@ -331,6 +332,12 @@ impl Benchmark {
 
     /// A server on a folder of its own that did not exist.
     pub(crate) fn fresh(&self, name: &str, content: &str) -> Result<(Server, PathBuf)> {
+        let data = self.fresh_folder(name, content)?;
+        Ok((Server::start(&self.server, &data)?, data))
+    }
+
+    /// The name of a folder that does not exist yet.
+    pub(crate) fn fresh_folder(&self, name: &str, content: &str) -> Result<PathBuf> {
         let data = self.folder.join(name);
         if data.exists() {
             return Err(BenchError::Usage(format!(
@@ -339,7 +346,7 @@ impl Benchmark {
             )));
         }
         eprintln!("{name}: {content}");
-        Ok((Server::start(&self.server, &data)?, data))
+        Ok(data)
     }
 
     /// Removes the data folder of a server that has ended, and its log.

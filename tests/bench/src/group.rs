@@ -9,6 +9,8 @@ pub(crate) enum Group {
     Spine,
     /// A day of M moved to the cold tier.
     Tiers,
+    /// A day of M moved on into files, weighed and asked there.
+    Archive,
     /// Five years of a hundred timelines in random order.
     Backfill,
     /// A million timelines.
@@ -26,12 +28,13 @@ impl FromStr for Group {
         match text {
             "spine" => Ok(Self::Spine),
             "tiers" => Ok(Self::Tiers),
+            "archive" => Ok(Self::Archive),
             "backfill" => Ok(Self::Backfill),
             "million" => Ok(Self::Million),
             "write" => Ok(Self::Write),
             "find" => Ok(Self::Find),
             _ => Err(format!(
-                "{text:?} is not one of the groups spine, tiers, backfill, million, write and find"
+                "{text:?} is not one of the groups spine, tiers, archive, backfill, million, write and find"
             )),
         }
     }

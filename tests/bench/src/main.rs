@@ -22,6 +22,7 @@
 //! | [`group`] | what is measured together |
 //! | [`benchmark`] | the sequence of a run; figures of the spine |
 //! | [`tiers`], [`beside`] | a day's way from hot to cold, and what it costs others |
+//! | [`archive`] | the same day moved on into files |
 //! | [`backfill`], [`million`], [`find`] | five years in random order; a million timelines; finding them |
 //! | [`command`] | 500 MB written by `tideline write`, and by the plain loader |
 //! | [`wanted`] | the goals |
@@ -41,6 +42,7 @@ use std::time::Instant;
 use clap::Parser;
 use serde_json::json;
 
+mod archive;
 mod backfill;
 mod benchmark;
 mod beside;
@@ -84,7 +86,7 @@ struct Arguments {
     /// Small sets and few rounds: tells in about a minute whether everything works.
     #[arg(long)]
     quick: bool,
-    /// What is measured, of spine, tiers, backfill, million, write and find. Backfill, million and find take many minutes.
+    /// What is measured, of spine, tiers, archive, backfill, million, write and find. Backfill, million and find take many minutes.
     #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
     groups: Vec<Group>,
     /// The data sets of the spine, of S, M and C.

@@ -86,6 +86,50 @@ impl<'a> Questions<'a> {
         })
     }
 
+    /// One field of one timeline by minute, the whole set.
+    pub(crate) fn one_day(&self, random: &mut Random) -> Ask<'a> {
+        let (host, field) = (random.index(self.tags.len()), random.index(FIELDS.len()));
+        let steps = 0..self.set.steps as usize;
+        let body = json!({
+            "timelines": {"where": {"tag": "hostname", "equals": self.tags[host]["hostname"]}},
+            "fields": [FIELDS[field]],
+            "range": self.range(&steps),
+            "aggregate": {"functions": ["mean"], "window": "1m"},
+        });
+        let truth = self.truth;
+        let starts = self.windows(&steps, STEPS_A_MINUTE);
+        ask(self.set.table, QUERY, &body, move |answer| {
+            let cells = cells(answer, None, &FIELDS[field..=field])?;
+            same_rows(&cells, starts.len())?;
+            starts.iter().try_for_each(|(time, steps)| {
+                let expected = [truth.mean(steps.clone(), host..host + 1, field)];
+                same(&cells, "", *time, &expected)
+            })
+        })
+    }
+
+    /// All fields over all hosts in windows of so many minutes, the whole set.
+    pub(crate) fn everything(&self, minutes: usize) -> Ask<'a> {
+        let steps = 0..self.set.steps as usize;
+        let body = json!({
+            "timelines": {"where": {"property": "measurement", "equals": "cpu"}},
+            "fields": FIELDS,
+            "range": self.range(&steps),
+            "aggregate": {"functions": ["mean"], "window": format!("{minutes}m")},
+        });
+        let (truth, hosts) = (self.truth, self.tags.len());
+        let starts = self.windows(&steps, minutes * STEPS_A_MINUTE);
+        ask(self.set.table, QUERY, &body, move |answer| {
+            let cells = cells(answer, None, &FIELDS)?;
+            same_rows(&cells, starts.len())?;
+            // Every row is counted; one is computed again.
+            let (time, steps) = &starts[starts.len() / 2];
+            let mean = |field| truth.mean(steps.clone(), 0..hosts, field);
+            let expected: [f64; FIELDS.len()] = std::array::from_fn(mean);
+            same(&cells, "", *time, &expected)
+        })
+    }
+
     /// One field over all hosts by minute, the whole set.
     pub(crate) fn all_hosts_by_minute(&self, random: &mut Random) -> Ask<'a> {
         let field = random.index(FIELDS.len());

@@ -53,6 +53,11 @@ impl Server {
 
     /// Starts the binary on a folder and returns at once; [`wait_ready`](Self::wait_ready) comes next.
     pub(crate) fn spawn(binary: &Path, data: &Path) -> Result<Self> {
+        Self::spawn_with(binary, data, &[])
+    }
+
+    /// The same with settings, as environment variables name them.
+    fn spawn_with(binary: &Path, data: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let log = Self::log(data);
         let file = |source| BenchError::File {
             path: log.clone(),
@@ -72,6 +77,7 @@ impl Server {
             .arg(data)
             .arg("--listen")
             .arg(address.to_string())
+            .envs(settings.iter().copied())
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)
@@ -91,7 +97,12 @@ impl Server {
 
     /// Starts the binary and waits until it is ready.
     pub(crate) fn start(binary: &Path, data: &Path) -> Result<Self> {
-        let mut server = Self::spawn(binary, data)?;
+        Self::start_with(binary, data, &[])
+    }
+
+    /// The same with settings, as environment variables name them.
+    pub(crate) fn start_with(binary: &Path, data: &Path, settings: &[(&str, &str)]) -> Result<Self> {
+        let mut server = Self::spawn_with(binary, data, settings)?;
         server.wait_ready()?;
         Ok(server)
     }

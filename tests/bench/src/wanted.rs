@@ -63,6 +63,16 @@ pub(crate) const INGEST_BESIDE_MOVE: Wanted = Wanted::AtLeast(85.0);
 pub(crate) const QUESTIONS_BESIDE_MOVE: Wanted = Wanted::AtMost(1.5);
 /// The same beside cold questions.
 pub(crate) const BESIDE_FLOOD: Wanted = Wanted::AtMost(1.5);
+/// Bytes for each value of M in files of the archive, all of them in.
+pub(crate) const ARCHIVE_BYTES_PER_VALUE: Wanted = Wanted::AtMost(0.5);
+/// Millions of values that are archived for each second of the server's CPU time.
+pub(crate) const ARCHIVING: Wanted = Wanted::AtLeast(10.0);
+/// Mebibytes by which resident memory may grow meanwhile.
+pub(crate) const ARCHIVING_MEMORY: Wanted = Wanted::AtMost(512.0);
+/// Milliseconds, median: one field of one timeline over a day, by minute, from a file whose footer is known.
+pub(crate) const ARCHIVED_DAY: Wanted = Wanted::AtMost(5.0);
+/// Millions of archived values that an aggregate over all timelines covers for each second of the server's CPU time.
+pub(crate) const ARCHIVED_AGGREGATE: Wanted = Wanted::AtLeast(50.0);
 /// Segments after five years in random order.
 pub(crate) const BACKFILL_SEGMENTS: Wanted = Wanted::AtMost(1_000.0);
 /// Millions of its values for each second of the server's CPU time, folds included.

@@ -73,6 +73,6 @@ pub enum ChunkError {
 }
 
 /// The checksum over everything behind it: the low half of xxh3-64.
-fn checksum(content: &[u8]) -> [u8; 4] {
+pub(crate) fn checksum(content: &[u8]) -> [u8; 4] {
     (xxhash_rust::xxh3::xxh3_64(content) as u32).to_le_bytes()
 }

@@ -4,9 +4,11 @@
 //! A bucket is `width` nanoseconds from a multiple of `width`, and only buckets with rows exist. For each of
 //! them, and for each numeric column, there is one [`ColumnSummary`]. The layout is drawn in `FORMAT.md`.
 
+mod lone;
 mod reader;
 mod writer;
 
+pub use lone::{LoneSummaries, LoneSummaryWriter};
 pub use reader::Summaries;
 pub(crate) use writer::SummaryEncoder;
 

@@ -163,9 +163,11 @@ impl Shared {
         files.sidecar = around("arc", "describe", || Ok(archive.describe(&place, &description)?))?;
         around("arc", "load", || {
             let bucket = chunk_bucket(TimelineId::MIN);
-            let mut rows = written.extents.map(|next| {
-                let (id, extent) = next.map_err(|error| BackendError::corrupt(error.to_string()))?;
-                Ok(row(id, &extent))
+            let mut extents = written.extents;
+            let mut rows = std::iter::from_fn(|| {
+                let next = extents.next()?;
+                let next = next.map_err(|error| BackendError::corrupt(error.to_string()));
+                Some(next.map(|(id, extent)| row(id, &extent, extents.summaries())))
             });
             Ok(self.backend.load(segment.reference(), bucket, &mut rows)?)
         })?;
@@ -289,10 +291,10 @@ fn target_of(table: &Table) -> Option<String> {
     Some(table.spec().policy.archive.as_ref()?.target.clone())
 }
 
-/// The row that says where a run lies.
-pub(crate) fn row(id: TimelineId, extent: &Extent) -> Row {
-    let mut value = Vec::with_capacity(32);
-    extent.encode(&mut value);
+/// The row that says where a run lies, and what its numbers come to, where that is known.
+pub(crate) fn row(id: TimelineId, extent: &Extent, summaries: &[u8]) -> Row {
+    let mut value = Vec::with_capacity(32 + summaries.len());
+    extent.encode(summaries, &mut value);
     Row {
         key: Bytes::copy_from_slice(&chunk_key(id, extent.first)),
         value: Bytes::from(value),

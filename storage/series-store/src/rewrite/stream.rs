@@ -19,7 +19,7 @@ use crate::merge::concat;
 use crate::scan::archived::{Allowance, FilesReader, let_go};
 use crate::scan::chunk_piece;
 use crate::scan::cursor::Walk;
-use crate::scan::piece::{Buffer, Piece, Wanted, clusters};
+use crate::scan::piece::{Buffer, Piece, PieceData, Wanted, clusters};
 use crate::segment_writer::{SegmentWriter, chunk_rows_max};
 use crate::shared::Shared;
 
@@ -150,7 +150,7 @@ impl<'a> Stream<'a> {
                 };
                 match found {
                     Ok(found) => {
-                        self.cost.bytes_read += found.piece.bytes();
+                        self.cost.bytes_read += found.bytes;
                         self.cost.points_read += found.rows as u64;
                         self.cost.values_read += found.values;
                         columns = columns.max(found.columns);
@@ -254,6 +254,7 @@ struct Found {
     rows: usize,
     values: u64,
     columns: usize,
+    bytes: u64,
     sequences: SequenceSpan,
 }
 
@@ -269,6 +270,7 @@ impl Found {
             rows: chunk.rows(),
             values: chunk.columns().map(|column| column.count() as u64).sum(),
             columns: chunk.columns().len(),
+            bytes: bytes.len() as u64,
             sequences: chunk.sequences(),
             piece: chunk_piece(bytes.clone(), rank, tier, deletes_from)?,
         })
@@ -279,6 +281,10 @@ impl Found {
             rows: extent.points as usize,
             values: u64::from(extent.values),
             columns: extent.values.div_ceil(extent.points.max(1)) as usize,
+            bytes: match &piece.data {
+                PieceData::Archived(rows) => rows.bytes,
+                _ => 0,
+            },
             sequences: extent.sequences,
             piece,
         }

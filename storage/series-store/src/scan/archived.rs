@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tideline_archive::{Extent, ReadMemory, SegmentReader};
 use tideline_model::{FieldId, SegmentId, SequenceNumber, Tier};
 
-use super::piece::{Piece, PieceData};
+use super::piece::{ArchivedRows, Piece, PieceData};
 use crate::error::{Result, StoreError};
 use crate::manifest::Segment;
 use crate::shared::Shared;
@@ -101,7 +101,7 @@ impl FilesReader {
         rank: u64,
         deletes_from: SequenceNumber,
     ) -> Result<(Piece, Extent)> {
-        let extent = Extent::decode(stored)?;
+        let (extent, summaries) = Extent::decode(stored)?;
         let bytes = u128::from(self.bytes) * u128::from(extent.values) / u128::from(self.values);
         let piece = Piece {
             first: extent.first,
@@ -109,14 +109,18 @@ impl FilesReader {
             rank,
             tier: Tier::Archive,
             deletes_from,
-            data: PieceData::Archived(extent, u64::try_from(bytes).unwrap_or(u64::MAX)),
+            data: PieceData::Archived(ArchivedRows {
+                extent,
+                bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
+                summaries,
+            }),
         };
         Ok((piece, extent))
     }
 
     /// Reads the rows of a piece, if that was not done yet.
     pub(crate) fn read(&mut self, piece: &mut Piece) -> Result<()> {
-        let PieceData::Archived(extent, bytes) = &piece.data else {
+        let PieceData::Archived(ArchivedRows { extent, bytes, .. }) = &piece.data else {
             return Ok(());
         };
         if let Some(failure) = self.failure.take() {

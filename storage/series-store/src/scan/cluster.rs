@@ -4,8 +4,8 @@
 
 use std::ops::ControlFlow;
 
-use tideline_chunk::{Chunk, ColumnSummary, Run, Summaries};
-use tideline_model::{FieldId, TimelineId};
+use tideline_chunk::{Chunk, ColumnSummary, LoneSummaries, Run, Summaries};
+use tideline_model::{FieldId, TimeRange, TimelineId, ValueType};
 
 use super::Order;
 use super::cost::ReadCost;
@@ -28,6 +28,12 @@ pub enum Part<'r> {
 pub(super) type VisitRun<'v> = &'v mut dyn FnMut(&Run) -> Result<ControlFlow<()>>;
 /// Takes points or summaries; `Break` ends the read.
 pub(super) type VisitPart<'v> = &'v mut dyn FnMut(Part<'_>) -> Result<ControlFlow<()>>;
+
+/// Reads rows that are in files.
+pub(super) trait ReadFiles {
+    /// Reads those of pieces that reach into a range, if that was not done yet.
+    fn read(&mut self, pieces: &mut [Piece], range: TimeRange) -> Result<()>;
+}
 
 /// Reads clusters of pieces, one after another.
 #[derive(Debug, Default)]
@@ -93,36 +99,47 @@ impl ClusterReader {
         Ok(flow)
     }
 
-    /// Hands out summaries wherever they are exact, and the rows of everything else; in no order of time.
+    /// Hands out summaries wherever they are exact, and the rows of everything else; in no order of time. Of `files` only
+    /// those rows are read.
     pub(super) fn summarized(
         &mut self,
         id: TimelineId,
-        pieces: &[Piece],
-        wanted: Wanted<'_>,
-        grid: Grid,
+        pieces: &mut [Piece],
+        files: &mut dyn ReadFiles,
+        (wanted, grid): (Wanted<'_>, Grid),
         visit: VisitPart<'_>,
     ) -> Result<ControlFlow<()>> {
         self.begin(pieces.len());
         let damaged = |cause| StoreError::chunk(id, cause);
         self.cover.begin();
-        for (at, piece) in pieces.iter().enumerate() {
-            let PieceData::Chunk(bytes) = &piece.data else {
-                continue;
+        for at in 0..pieces.len() {
+            let flow = match &pieces[at].data {
+                PieceData::Chunk(bytes) => {
+                    let chunk = Chunk::open_trusted(bytes).map_err(damaged)?;
+                    let Some(summaries) = chunk.summaries() else {
+                        continue;
+                    };
+                    let columns = chunk.columns_of(wanted.fields);
+                    let columns = columns.map(|column| (column.field(), column.value_type()));
+                    self.offered(pieces, at, (&summaries, columns), wanted, grid, visit)?
+                }
+                PieceData::Archived(rows) if !rows.summaries.is_empty() => {
+                    let lone = LoneSummaries::open(&rows.summaries).map_err(damaged)?;
+                    let is_wanted =
+                        |field: FieldId| wanted.fields.is_none_or(|fields| fields.contains(&field));
+                    let columns = lone.columns().filter(|(field, _)| is_wanted(*field));
+                    self.offered(pieces, at, (lone.summaries(), columns), wanted, grid, visit)?
+                }
+                PieceData::Open(_) | PieceData::Archived(_) | PieceData::Read(..) => continue,
             };
-            let chunk = Chunk::open_trusted(bytes).map_err(damaged)?;
-            let Some(summaries) = chunk.summaries() else {
-                continue;
-            };
-            if self.cover.offer(pieces, at, summaries.buckets(), wanted, grid)
-                && self.columns(&chunk, &summaries, wanted, visit)?.is_break()
-            {
-                return Ok(ControlFlow::Break(()));
+            if flow.is_break() {
+                return Ok(flow);
             }
-            self.count_summaries(pieces, at);
         }
         let mut rest = std::mem::take(&mut self.cover);
         let mut flow = ControlFlow::Continue(());
         for stretch in rest.rest(pieces, wanted.range) {
+            files.read(pieces, stretch.range)?;
             let wanted = Wanted {
                 range: stretch.range,
                 fields: stretch.fields.as_deref().or(wanted.fields),
@@ -135,6 +152,25 @@ impl ClusterReader {
         }
         self.cover = rest;
         Ok(flow)
+    }
+
+    /// Takes the summaries of a piece where they may stand for its rows.
+    fn offered(
+        &mut self,
+        pieces: &[Piece],
+        at: usize,
+        (summaries, columns): (&Summaries<'_>, impl Iterator<Item = (FieldId, ValueType)>),
+        wanted: Wanted<'_>,
+        grid: Grid,
+        visit: VisitPart<'_>,
+    ) -> Result<ControlFlow<()>> {
+        if self.cover.offer(pieces, at, summaries.buckets(), wanted, grid)
+            && self.columns(columns, summaries, visit)?.is_break()
+        {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.count_summaries(pieces, at);
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Decodes one piece by itself; `None` where nothing of it is wanted. Costs nothing.
@@ -182,26 +218,24 @@ impl ClusterReader {
         }
     }
 
-    /// Hands out the summaries of the wanted columns of a chunk, field by field.
+    /// Hands out the summaries of wanted columns, field by field.
     fn columns(
         &mut self,
-        chunk: &Chunk<'_>,
+        columns: impl Iterator<Item = (FieldId, ValueType)>,
         summaries: &Summaries<'_>,
-        wanted: Wanted<'_>,
         visit: VisitPart<'_>,
     ) -> Result<ControlFlow<()>> {
-        let mut columns = chunk.columns_of(wanted.fields).peekable();
-        while let Some(column) = columns.next() {
-            let field = column.field();
+        let mut columns = columns.peekable();
+        while let Some((field, value_type)) = columns.next() {
             let mut count = 0;
-            let mut next = Some(column);
-            while let Some(column) = next {
+            let mut next = Some((field, value_type));
+            while let Some((_, value_type)) = next {
                 if count == self.columns.len() {
                     self.columns.push(Vec::new());
                 }
-                summaries.column(field, column.value_type(), &mut self.columns[count]);
+                summaries.column(field, value_type, &mut self.columns[count]);
                 count += 1;
-                next = columns.next_if(|column| column.field() == field);
+                next = columns.next_if(|(other, _)| *other == field);
             }
             let columns = &mut self.columns[..count];
             self.cover.settle(field, columns);

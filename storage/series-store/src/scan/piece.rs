@@ -31,10 +31,20 @@ pub(crate) struct Piece {
 pub(crate) enum PieceData {
     Chunk(Bytes),
     Open(Run),
-    /// Rows in a file, and about the bytes that they take there: to be read before they are taken from.
-    Archived(Extent, u64),
+    /// Rows in a file, to be read before they are taken from.
+    Archived(ArchivedRows),
     /// The rows of a file, read; and their bytes there.
     Read(Run, u64),
+}
+
+/// Where rows are in a file, and what is known of them without reading it.
+#[derive(Debug)]
+pub(crate) struct ArchivedRows {
+    pub(crate) extent: Extent,
+    /// About the bytes that they take there.
+    pub(crate) bytes: u64,
+    /// What their numbers come to, as [`LoneSummaries`](tideline_chunk::LoneSummaries) reads it; may be empty.
+    pub(crate) summaries: Bytes,
 }
 
 /// Decoding space, reused from chunk to chunk.
@@ -72,12 +82,13 @@ impl Piece {
             .any(|mask| mask.sequence >= self.deletes_from && mask.range.overlaps(&range))
     }
 
-    /// Encoded bytes; open rows have none.
+    /// Encoded bytes at hand; open rows have none.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.data {
             PieceData::Chunk(bytes) => bytes.len() as u64,
             PieceData::Open(_) => 0,
-            PieceData::Archived(_, bytes) | PieceData::Read(_, bytes) => *bytes,
+            PieceData::Archived(rows) => rows.summaries.len() as u64,
+            PieceData::Read(_, bytes) => *bytes,
         }
     }
 }

@@ -11,7 +11,7 @@ use tideline_chunk::{Chunk, Run};
 use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId};
 
 use super::archived::{self, Allowance, FilesReader};
-use super::cluster::{ClusterReader, Part};
+use super::cluster::{ClusterReader, Part, ReadFiles};
 use super::cost::ReadCost;
 use super::cover::Grid;
 use super::cursor::SegmentCursor;
@@ -97,9 +97,12 @@ impl<'a> SweepReader<'a> {
         visit: &mut dyn FnMut(&Run) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         let (screen, order) = (self.screen, self.selection.order);
-        self.sweep(id, |clusters, pieces, wanted| match screen {
-            Some(screen) => clusters.screened(id, pieces, wanted, screen, order, visit),
-            None => clusters.rows(id, pieces, wanted, visit),
+        self.sweep(id, |clusters, pieces, files, wanted| {
+            files.read(pieces, wanted.range)?;
+            match screen {
+                Some(screen) => clusters.screened(id, pieces, wanted, screen, order, visit),
+                None => clusters.rows(id, pieces, wanted, visit),
+            }
         })
     }
 
@@ -114,8 +117,8 @@ impl<'a> SweepReader<'a> {
         grid: Grid,
         visit: &mut dyn FnMut(Part<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        self.sweep(id, |clusters, pieces, wanted| {
-            clusters.summarized(id, pieces, wanted, grid, visit)
+        self.sweep(id, |clusters, pieces, files, wanted| {
+            clusters.summarized(id, pieces, files, (wanted, grid), visit)
         })
     }
 
@@ -141,7 +144,12 @@ impl<'a> SweepReader<'a> {
     fn sweep(
         &mut self,
         id: TimelineId,
-        mut read: impl FnMut(&mut ClusterReader, &[Piece], Wanted<'_>) -> Result<ControlFlow<()>>,
+        mut read: impl FnMut(
+            &mut ClusterReader,
+            &mut [Piece],
+            &mut dyn ReadFiles,
+            Wanted<'_>,
+        ) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         self.clusters.cost.timelines += 1;
         self.gather(id)?;
@@ -155,10 +163,8 @@ impl<'a> SweepReader<'a> {
         let mut outcome = Ok(());
         for cluster in clusters {
             let cluster = &mut pieces[cluster];
-            let read = self
-                .read_files(cluster)
-                .and_then(|()| read(&mut self.clusters, cluster, wanted));
-            match read {
+            let files: &mut dyn ReadFiles = &mut self.cursors;
+            match read(&mut self.clusters, cluster, files, wanted) {
                 Ok(ControlFlow::Continue(())) => archived::let_go(cluster),
                 Ok(ControlFlow::Break(())) => break,
                 Err(error) => {
@@ -180,7 +186,8 @@ impl<'a> SweepReader<'a> {
         let mut pieces = std::mem::take(&mut self.pieces);
         for mut piece in pieces.drain(..) {
             let span = if piece.is_masked(masks) {
-                self.read_files(std::slice::from_mut(&mut piece))?;
+                self.cursors
+                    .read(std::slice::from_mut(&mut piece), TimeRange::ALL)?;
                 self.unmasked_span(id, &piece, masks)?
             } else {
                 Some(Seen {
@@ -264,20 +271,6 @@ impl<'a> SweepReader<'a> {
         Ok(())
     }
 
-    /// Reads the rows of pieces that are in files.
-    fn read_files(&mut self, pieces: &mut [Piece]) -> Result<()> {
-        for piece in pieces {
-            // Ranks of segments count from one; those of heads follow.
-            let source = usize::try_from(piece.rank - 1)
-                .ok()
-                .and_then(|at| self.cursors.get_mut(at));
-            if let Some(files) = source.and_then(|source| source.files.as_mut()) {
-                files.read(piece)?;
-            }
-        }
-        Ok(())
-    }
-
     fn gather_head(
         &mut self,
         table: &TableHead,
@@ -304,6 +297,21 @@ impl<'a> SweepReader<'a> {
             let (first, last) = (run.timestamps[0], run.timestamps[run.rows() - 1]);
             push(first, last, PieceData::Open(run));
         }
+    }
+}
+
+impl ReadFiles for Vec<Source> {
+    fn read(&mut self, pieces: &mut [Piece], range: TimeRange) -> Result<()> {
+        for piece in pieces.iter_mut().filter(|piece| piece.range().overlaps(&range)) {
+            // Ranks of segments count from one; those of heads follow.
+            let source = usize::try_from(piece.rank - 1)
+                .ok()
+                .and_then(|at| self.get_mut(at));
+            if let Some(files) = source.and_then(|source| source.files.as_mut()) {
+                files.read(piece)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use tideline_archive::Extent;
 use tideline_chunk::{
-    ChunkEncoder, ChunkOptions, ColumnSummary, DeleteRecord, Effort, Number, Presence, Run, RunColumn,
-    SequenceSpan, Sum, ValueSummary,
+    Chunk, ChunkEncoder, ChunkOptions, ColumnSummary, DeleteRecord, Effort, LoneSummaryWriter, Number,
+    Presence, Run, RunColumn, SequenceSpan, Sum, ValueSummary,
 };
 use tideline_model::{
     ColumnData, FieldId, SequenceNumber, TableId, Tier, TimeRange, TimelineId, Value, ValueType,
 };
 
-use super::cluster::{ClusterReader, Part};
+use super::cluster::{ClusterReader, Part, ReadFiles};
 use super::cover::Grid;
-use super::piece::{Piece, PieceData, Wanted};
+use super::piece::{ArchivedRows, Piece, PieceData, Wanted};
 use super::reader::chunk_piece;
 use crate::deletes::Deletes;
+use crate::error::Result;
 use crate::merge::value_at;
 
 const ID: TimelineId = TimelineId([7; 16]);
@@ -123,6 +125,75 @@ fn chunk(run: &Run, rank: u64, tier: Tier) -> Piece {
     let encoded = ChunkEncoder::default().encode(run, sequences, &options, &mut bytes);
     encoded.expect("a well-formed run");
     chunk_piece(bytes.into(), rank, tier, SequenceNumber(rank)).expect("it was just written")
+}
+
+/// Runs that are not at hand, by the ranks of their pieces; and how many were asked for.
+#[derive(Default)]
+struct Far(BTreeMap<u64, Run>, usize);
+
+impl ReadFiles for Far {
+    fn read(&mut self, pieces: &mut [Piece], range: TimeRange) -> Result<()> {
+        for piece in pieces {
+            if piece.range().overlaps(&range) && matches!(piece.data, PieceData::Archived(_)) {
+                piece.data = PieceData::Read(self.0[&piece.rank].clone(), 1);
+                self.1 += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A piece whose rows are in a file, with its summaries or without.
+fn in_file(piece: &Piece, run: &Run, is_summarized: bool) -> Piece {
+    let mut summaries = Vec::new();
+    if is_summarized {
+        let written = LoneSummaryWriter::default().write(run, WIDTH, &mut summaries);
+        written.expect("a well-formed run");
+    }
+    let extent = Extent {
+        file: 0,
+        row: 0,
+        rows: run.rows() as u32,
+        first: piece.first,
+        last: piece.last,
+        points: run.rows() as u32,
+        values: run.values() as u32,
+        sequences: SequenceSpan {
+            lowest: SequenceNumber(piece.rank),
+            highest: SequenceNumber(piece.rank),
+        },
+    };
+    Piece {
+        tier: Tier::Archive,
+        data: PieceData::Archived(ArchivedRows {
+            extent,
+            bytes: 1,
+            summaries: summaries.into(),
+        }),
+        ..*piece
+    }
+}
+
+/// The same pieces, some of them in files.
+fn some_in_files(pieces: &[Piece], dice: &mut Dice) -> (Vec<Piece>, Far) {
+    let mut far = Far::default();
+    let moved = pieces.iter().map(|piece| {
+        let run = match &piece.data {
+            PieceData::Chunk(bytes) => Chunk::open(bytes).expect("a chunk").to_run().expect("it decodes"),
+            PieceData::Open(run) => run.clone(),
+            PieceData::Archived(_) | PieceData::Read(..) => Run::default(),
+        };
+        let moved = match (&piece.data, dice.below(4)) {
+            (PieceData::Chunk(bytes), 0) => Piece {
+                data: PieceData::Chunk(bytes.clone()),
+                ..*piece
+            },
+            (_, chance) => in_file(piece, &run, chance > 1),
+        };
+        far.0.insert(piece.rank, run);
+        moved
+    });
+    (moved.collect(), far)
 }
 
 /// A long cold piece, and sometimes others before, over and behind it.
@@ -354,8 +425,10 @@ fn summaries_and_rows_come_to_the_same_as_rows() {
                 assert!(read.expect("read").is_continue());
             }
             let mut mixed = ClusterReader::default();
+            let (mut pieces, mut far) = some_in_files(&pieces, &mut dice);
             for cluster in super::piece::clusters(&pieces) {
-                let read = mixed.summarized(ID, &pieces[cluster], wanted, grid, &mut |part| {
+                let cluster = &mut pieces[cluster];
+                let read = mixed.summarized(ID, cluster, &mut far, (wanted, grid), &mut |part| {
                     match part {
                         Part::Run(run) => {
                             assert!(range.contains(run.timestamps[0]));
@@ -395,15 +468,16 @@ fn whole_buckets_of_a_piece_that_is_alone_need_no_row() {
             values: ColumnData::Signed((0..1_000).collect()),
         });
     }
-    let pieces = [chunk(&run, 1, Tier::Cold)];
     let read = |range: TimeRange, grid: Grid| {
+        let mut pieces = [chunk(&run, 1, Tier::Cold)];
         let mut reader = ClusterReader::default();
         let wanted = Wanted {
             range,
             fields: None,
             masks: &[],
         };
-        let read = reader.summarized(ID, &pieces, wanted, grid, &mut |_| Ok(ControlFlow::Continue(())));
+        let visit = &mut |_: Part<'_>| Ok(ControlFlow::Continue(()));
+        let read = reader.summarized(ID, &mut pieces, &mut Far::default(), (wanted, grid), visit);
         assert!(read.expect("read").is_continue());
         let cost = reader.cost.of(Tier::Cold);
         (cost.chunks, cost.summaries, cost.summarized_points, cost.points)
@@ -416,6 +490,22 @@ fn whole_buckets_of_a_piece_that_is_alone_need_no_row() {
     assert_eq!(read(TimeRange::ALL, hours), (1, 20, 1_000, 0));
     // Two whole buckets, and ten rows on either side.
     assert_eq!(read(TimeRange::new(200, 800), hours), (1, 2, 100, 20));
+    // The same of rows in a file, which is asked only where it must be.
+    for (range, asked, points) in [(TimeRange::ALL, 0, 0), (TimeRange::new(200, 800), 1, 20)] {
+        let wanted = Wanted {
+            range,
+            fields: None,
+            masks: &[],
+        };
+        let mut pieces = [in_file(&chunk(&run, 1, Tier::Cold), &run, true)];
+        let mut far = Far::default();
+        far.0.insert(1, run.clone());
+        let mut reader = ClusterReader::default();
+        let visit = &mut |_: Part<'_>| Ok(ControlFlow::Continue(()));
+        let read = reader.summarized(ID, &mut pieces, &mut far, (wanted, hours), visit);
+        assert!(read.expect("read").is_continue());
+        assert_eq!((far.1, reader.cost.of(Tier::Archive).points), (asked, points));
+    }
     let crossing = Grid::Windows {
         width: WIDTH,
         offset: 125,
@@ -446,7 +536,9 @@ fn a_late_point_between_buckets_is_not_lost() {
     };
     let mut reader = ClusterReader::default();
     let mut totals = Totals::default();
-    let read = reader.summarized(ID, &pieces, wanted, Grid::Whole, &mut |part| {
+    let mut pieces = pieces;
+    let whole = (wanted, Grid::Whole);
+    let read = reader.summarized(ID, &mut pieces, &mut Far::default(), whole, &mut |part| {
         match part {
             Part::Run(run) => totals.add_run(Grid::Whole, run),
             Part::Summaries(field, summaries) => {
