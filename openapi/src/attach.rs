@@ -17,6 +17,10 @@ pub struct AttachArchive {
     /// What that one is called here; without it as there.
     #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
     pub rename: Option<String>,
+    /// Only what this database has written: the first part of the names of its objects. Where several that do not know of each
+    /// other have archived one table to one target, each is attached as a table of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// Whether the files are this database's from now on: removed when their points are deleted, expire or go into newer
     /// files, and swept. Only where no other database uses them any more. Default `false`: they are never removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

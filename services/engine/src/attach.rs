@@ -36,6 +36,8 @@ pub struct AttachRequest {
     pub table: Option<TableName>,
     /// What that one is called here.
     pub rename: Option<TableName>,
+    /// Only what this database has written: the first part of the names of its objects.
+    pub origin: Option<String>,
     /// Whether the files are this database's from now on: removed with their points.
     pub own: bool,
 }

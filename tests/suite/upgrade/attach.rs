@@ -1,8 +1,11 @@
 //! The archive alone: what is at a target makes a server on an empty machine answer as the one that wrote it, also what an
 //! older build has archived.
 
+mod apart;
+
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use tideline_tests::reading;
@@ -15,6 +18,8 @@ use super::{Expected, answers, check, fixture, job, seal, timeline_id, write, wr
 const STORE: &str = "archived-store.zst";
 const FILES: &str = "archived-files.zst";
 const TABLES: [&str; 2] = ["default", "devices"];
+/// How long a process may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(30);
 const MOVES: [&str; 3] = ["seal", "migrate", "archive"];
 
 #[test]
@@ -105,7 +110,7 @@ fn a_kill_in_the_middle_leaves_what_is_attached_and_the_rest_follows() {
             !asked.is_ok_and(|answer| answer.text().contains("\"done\":true")),
             "{step}"
         );
-        let gone = server.wait_gone(std::time::Duration::from_secs(30));
+        let gone = server.wait_gone(PATIENCE);
         assert!(gone.is_ok_and(|status| !status.success()), "{step}");
         let server = folder.start(&launch);
         let client = server.client();
@@ -431,13 +436,15 @@ pub(super) fn tell_story(client: &Client) -> Expected {
 }
 
 fn set_archive(client: &Client) {
+    TABLES.iter().for_each(|table| set_archive_of(client, table));
+}
+
+fn set_archive_of(client: &Client, table: &str) {
     let policy = json!({"policy": {"hot_ttl": "7d", "archive": {"target": "default", "after": "8d"}}});
-    for table in TABLES {
-        let path = format!("/v1/tables/{table}");
-        let headers = [("content-type", "application/json")];
-        let answer = client.send("PATCH", &path, &headers, policy.to_string().as_bytes());
-        answer.expect("an answer").expect_status(200);
-    }
+    let path = format!("/v1/tables/{table}");
+    let headers = [("content-type", "application/json")];
+    let answer = client.send("PATCH", &path, &headers, policy.to_string().as_bytes());
+    answer.expect("an answer").expect_status(200);
 }
 
 fn archive_all(client: &Client) {

@@ -1,6 +1,6 @@
 //! What there is to attach at a target, found out before anything is changed.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use parking_lot::Mutex;
 use tideline_archive::{Archive, Description, origin_of};
@@ -111,6 +111,7 @@ impl Engine {
                 Err(error) => note(&mut plan, &mut broken, &key, error.to_string()),
             }
         }
+        check_origin(request, by_table.values().flatten())?;
         for (described, found) in by_table {
             let is_whole = !broken.contains(described.as_str());
             self.plan_table(&mut plan, request, &described, found, is_whole)?;
@@ -129,14 +130,23 @@ impl Engine {
         let name = request.rename.clone().unwrap_or_else(|| described.clone());
         let own_origin = self.store.origin().map(|origin| format!("{origin:016x}"));
         let all = found.len();
+        let wanted = |of: &Found| request.origin.as_ref().is_none_or(|origin| *origin == of.origin);
         let others = found
             .into_iter()
             .filter(|of| Some(&of.origin) != own_origin.as_ref());
         let others: Vec<Found> = others.collect();
         plan.known += (all - others.len()) as u64;
-        let all = others.len();
+        let all = others.iter().filter(|of| wanted(of)).count();
         let mut found = newest_first(without_superseded(others));
+        found.retain(wanted);
         plan.superseded += (all - found.len()) as u64;
+        if let Some((one, other)) = strangers(&found) {
+            plan.problems.push(format!(
+                "table {described}: {one} and {other} have both written points of the same times, and do not know of each \
+                 other: attach the one and the other as tables of their own, by origin"
+            ));
+            return Ok(());
+        }
         self.check_owners(request, &name, described, &found)?;
         let spec = found.iter().find_map(|of| of.spec.clone());
         let sequences_end = found.iter().map(|of| of.segment.sequences_end()).max();
@@ -249,6 +259,40 @@ fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     }
     found.sort_by_key(|of| std::cmp::Reverse((newest[&of.origin], of.origin.clone(), of.id)));
     found
+}
+
+/// Refuses an origin that has written nothing, with those that have.
+fn check_origin<'a>(request: &AttachRequest, found: impl Iterator<Item = &'a Found>) -> Result<()> {
+    let Some(origin) = &request.origin else {
+        return Ok(());
+    };
+    let have: BTreeSet<&str> = found.map(|of| of.origin.as_str()).collect();
+    if have.contains(origin.as_str()) {
+        return Ok(());
+    }
+    let have: Vec<&str> = have.into_iter().collect();
+    Err(EngineError::NoArchive(format!(
+        "{} holds nothing of {origin:?}; there is something of {}",
+        request.target,
+        have.join(", ")
+    )))
+}
+
+/// Two databases whose segments would change places among each other: neither of them is a continuation of the other.
+fn strangers(found: &[Found]) -> Option<(&str, &str)> {
+    let mut by_time: Vec<&Found> = found.iter().collect();
+    by_time.sort_unstable_by_key(|of| of.segment.first);
+    for (at, one) in by_time.iter().enumerate() {
+        let near = by_time[at + 1..].iter();
+        let mut near = near.take_while(|other| other.segment.first <= one.segment.last);
+        let crosses = |other: &&&Found| {
+            other.origin != one.origin && other.segment.written.interleaves(&one.segment.written)
+        };
+        if let Some(other) = near.find(crosses) {
+            return Some((&one.origin, &other.origin));
+        }
+    }
+    None
 }
 
 /// Who wrote them, as tables remember it.

@@ -104,6 +104,7 @@ fn to_request(request: wire::AttachArchive) -> Result<AttachRequest> {
         target: request.target,
         table: name(request.table)?,
         rename: name(request.rename)?,
+        origin: request.origin,
         own: request.own,
     })
 }

@@ -35,6 +35,9 @@ pub(crate) struct AttachArguments {
     /// Call it so here
     #[arg(long = "as", value_name = "NAME", requires = "table")]
     rename: Option<String>,
+    /// Attach only what this database has written: the first part of the names of its objects
+    #[arg(long, value_name = "ORIGIN")]
+    origin: Option<String>,
     /// Take the files over: they are removed with their points, and swept. No other database may use them any more
     #[arg(long)]
     own: bool,
@@ -47,7 +50,12 @@ pub(crate) struct AttachArguments {
 pub(crate) fn run(arguments: &AttachArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut request = json!({"target": arguments.target, "own": arguments.own});
-    for (name, value) in [("table", &arguments.table), ("as", &arguments.rename)] {
+    let names = [
+        ("table", &arguments.table),
+        ("as", &arguments.rename),
+        ("origin", &arguments.origin),
+    ];
+    for (name, value) in names {
         if let Some(value) = value {
             request[name] = value.as_str().into();
         }
