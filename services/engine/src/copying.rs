@@ -47,8 +47,8 @@ struct Copied {
 }
 
 impl Engine {
-    /// Copies the points of a range into another table. After each few timelines, whose points are durable then, `watch` is
-    /// told; when it returns false the rest is left.
+    /// Copies the points of a range into another table. After each few thousand points, which are durable then, `watch` is
+    /// told; when it returns false the rest is left, and fewer timelines are `seen` than there are.
     ///
     /// # Errors
     ///
@@ -75,12 +75,10 @@ impl Engine {
             timelines: ids.len() as u64,
             ..PointsCopied::default()
         };
-        for some in ids.chunks(TIMELINES_AT_ONCE) {
-            self.copy_some(from, into, some, range, &mut progress)?;
-            progress.seen += some.len() as u64;
-            if !watch(&progress) {
-                break;
-            }
+        let mut some = ids.chunks(TIMELINES_AT_ONCE);
+        let mut is_wanted = true;
+        while let Some(ids) = some.next().filter(|_| is_wanted) {
+            is_wanted = self.copy_some(from, into, ids, range, &mut progress, watch)?;
         }
         Ok(progress)
     }
@@ -92,7 +90,8 @@ impl Engine {
         ids: &[TimelineId],
         range: TimeRange,
         progress: &mut PointsCopied,
-    ) -> Result<()> {
+        watch: &mut dyn FnMut(&PointsCopied) -> bool,
+    ) -> Result<bool> {
         let snapshot = self.store.snapshot();
         let mut reader = snapshot.reader(Selection {
             table: from.points.id(),
@@ -109,6 +108,8 @@ impl Engine {
             batch: PointBatch::default(),
             rows: 0,
             progress,
+            watch,
+            is_wanted: true,
         };
         let mut described: Vec<(Ordinal, AttributeChanges)> = Vec::new();
         for copied in known(from, ids)? {
@@ -116,18 +117,25 @@ impl Engine {
             reader.timeline(copied.id, &mut |run| {
                 let added = copy.add(&copied, &mut ordinal, run);
                 failure = added.err();
-                Ok(match failure {
-                    Some(_) => ControlFlow::Break(()),
-                    None => ControlFlow::Continue(()),
+                Ok(match failure.is_none() && copy.is_wanted {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
                 })
             })?;
             if let Some(error) = failure {
                 return Err(error);
             }
             described.extend(ordinal.map(|ordinal| (ordinal, copied.attributes)));
+            if !copy.is_wanted {
+                break;
+            }
         }
+        let is_all = copy.is_wanted;
         copy.flush()?;
-        self.describe_copies(into, described)
+        let is_wanted = copy.is_wanted;
+        self.describe_copies(into, described)?;
+        progress.seen += if is_all { ids.len() as u64 } else { 0 };
+        Ok(is_wanted && watch(progress))
     }
 
     /// Gives timelines their attributes, those that have the same together.
@@ -179,6 +187,8 @@ struct Copy<'a> {
     batch: PointBatch,
     rows: usize,
     progress: &'a mut PointsCopied,
+    watch: &'a mut dyn FnMut(&PointsCopied) -> bool,
+    is_wanted: bool,
 }
 
 impl Copy<'_> {
@@ -276,6 +286,7 @@ impl Copy<'_> {
         if let (None, Some(first)) = (&self.progress.first_refusal, first) {
             self.progress.first_refusal = Some(first.reason);
         }
+        self.is_wanted = (self.watch)(self.progress);
         Ok(())
     }
 }

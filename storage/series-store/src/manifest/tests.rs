@@ -64,9 +64,15 @@ const GOLDEN_4: [(ManifestKind, &str); 3] = [
     ),
     (
         ManifestKind::Table,
-        r#"{"format":4,"id":1,"name":"default","spec":{"source_tags":["host"],"durability":"synced","write_past":null,"write_future":5,"policy":{"hot_ttl":1,"cold_ttl":null,"retention":9,"archive":{"target":"default","after":5,"schedule":"continuous","keep_cold":null,"keep":null},"timeline_ttl":null,"migrate":{"cron":{"expression":"0 3 * * *","time_zone":"Europe/Berlin"}},"expire":"continuous","move_bytes_per_second":7,"timelines_per_minute":8}},"created":77,"policy_changed":78,"adopted":[{"target":"default","table":"old","origin":"cd"}]}"#,
+        r#"{"format":4,"id":1,"name":"default","spec":{"source_tags":["host"],"durability":"synced","write_past":null,"write_future":5,"policy":{"hot_ttl":1,"cold_ttl":null,"retention":9,"archive":{"target":"default","after":5,"schedule":"continuous","keep_cold":2,"keep":8},"timeline_ttl":null,"migrate":{"cron":{"expression":"0 3 * * *","time_zone":"Europe/Berlin"}},"expire":"continuous","move_bytes_per_second":7,"timelines_per_minute":8}},"created":77,"policy_changed":78,"adopted":[{"target":"default","table":"old","origin":"cd"}]}"#,
     ),
 ];
+
+/// A cold segment with a copy, as version 4 writes it.
+const GOLDEN_4_COPY: (ManifestKind, &str) = (
+    ManifestKind::Segment,
+    r#"{"format":4,"id":6,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":2,"points":4,"values":5,"bytes":8,"tier":"cold","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"copy":{"format":4,"id":7,"group":5,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":10,"archive":{"target":"default","files":[{"key":"default/_shared/day=1970-01-01/ab-7-cd.parquet","bytes":900,"sha256":"cd","index_from":700,"rows":5,"first":-9,"last":12,"shared":true}],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json"},"archived":70},"stays_until":80}"#,
+);
 
 fn read(rows: &[(ManifestKind, &str)]) -> Result<ManifestState> {
     let row = |(kind, detail): &(ManifestKind, &str)| ManifestRow {
@@ -120,6 +126,10 @@ fn golden_rows_of_version_3_read_back() {
         (state.cursor.origin, state.tables[&TableId(1)].adopted.len()),
         (Some(171), 0)
     );
+    let policy = &state.tables[&TableId(1)].spec.policy;
+    let archive = policy.archive.as_ref().expect("it has one");
+    assert_eq!((archive.after, archive.keep_cold, archive.keep), (5, None, None));
+    assert!(segment.archived.is_none() && segment.copy.is_none());
 }
 
 #[test]
@@ -135,6 +145,26 @@ fn golden_rows_of_version_4_read_back_and_are_written_the_same() {
         assert_eq!(std::str::from_utf8(&row.detail).expect("text"), golden);
     }
     assert!(!segment.archive.as_deref().expect("it is in files").is_owned());
+}
+
+#[test]
+fn a_golden_row_with_a_copy_reads_back_and_is_written_the_same() {
+    let state = read(&[GOLDEN_4_COPY]).expect("a row of version 4");
+    let segment = &state.segments[&TableId(1)][&SegmentId(6)];
+    let ManifestChange::Put(row) = put_segment(segment) else {
+        panic!("a put")
+    };
+    assert_eq!(std::str::from_utf8(&row.detail).expect("text"), GOLDEN_4_COPY.1);
+    assert_eq!((segment.tier, segment.stays_until), (Tier::Cold, Some(80)));
+    let parts: Vec<SegmentId> = segment.parts().map(|part| part.id).collect();
+    assert_eq!(parts, [SegmentId(6), SegmentId(7)]);
+    let evicted = segment.evicted().expect("it has a copy");
+    assert_eq!((evicted.id, evicted.tier), (SegmentId(7), Tier::Archive));
+    assert_eq!(
+        evicted.deletes_applied,
+        SequenceNumber(11),
+        "what was purged stays so"
+    );
 }
 
 #[test]

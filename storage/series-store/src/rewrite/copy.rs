@@ -16,6 +16,7 @@ use crate::deletes::TableDeletes;
 use crate::error::{Result, StoreError};
 use crate::fail_points::around;
 use crate::manifest::Segment;
+use crate::scan::cursor;
 use crate::shared::Shared;
 
 /// What became of cold segments with a copy.
@@ -27,19 +28,6 @@ pub struct Evicted {
     pub bytes: u64,
     /// Segments that stay, since something of their files is missing.
     pub stay: u64,
-}
-
-/// A copy is of one cold segment, all of whose points are visible.
-pub(super) fn check(inputs: &[Arc<Segment>], deletes: Option<&TableDeletes>) -> Result<()> {
-    let is_whole = |segment: &Segment| {
-        segment.tier == Tier::Cold && !deletes.is_some_and(|deletes| deletes.concern(segment))
-    };
-    match inputs {
-        [segment] if is_whole(segment) => Ok(()),
-        _ => Err(StoreError::NoCopy(
-            inputs.first().map(|segment| segment.id).unwrap_or_default(),
-        )),
-    }
 }
 
 impl Load<'_> {
@@ -89,6 +77,24 @@ fn is_same(one: &Segment, other: &Segment) -> bool {
 }
 
 impl Shared {
+    /// A copy is of one cold segment, of which nothing is deleted.
+    pub(super) fn check_copied(&self, inputs: &[Arc<Segment>], deletes: Option<&TableDeletes>) -> Result<()> {
+        let [segment] = inputs else {
+            return Err(StoreError::NoCopy(
+                inputs.first().map(|segment| segment.id).unwrap_or_default(),
+            ));
+        };
+        for id in deletes.iter().flat_map(|deletes| deletes.timelines_in(segment)) {
+            if cursor::holds(self.backend.as_ref(), segment, id)? {
+                return Err(StoreError::NoCopy(segment.id));
+            }
+        }
+        match segment.tier {
+            Tier::Cold => Ok(()),
+            _ => Err(StoreError::NoCopy(segment.id)),
+        }
+    }
+
     /// What is to come back and never left only has to stay.
     pub(super) fn hold(&self, rewrite: &Rewrite, inputs: &[Arc<Segment>]) -> Result<Option<Rewritten>> {
         let (RewriteCause::Restore(until), [input]) = (rewrite.cause, inputs) else {

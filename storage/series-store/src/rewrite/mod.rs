@@ -184,7 +184,7 @@ impl Shared {
             return Ok(cleared);
         }
         if rewrite.cause == RewriteCause::Copy {
-            copy::check(&inputs, deletes)?;
+            self.check_copied(&inputs, deletes)?;
         }
         if let Some(held) = self.hold(rewrite, &inputs)? {
             return Ok(held);

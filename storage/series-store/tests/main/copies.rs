@@ -210,6 +210,15 @@ fn a_copy_goes_with_the_points_that_it_was_made_of() {
         kept.delete(TimeRange::new(5_000, 6_000));
         kept.rewrite(Tier::Cold, RewriteCause::Purge).expect("a purge");
         assert!(kept.only().copy.is_some(), "{name}");
+        // A delete of who is not in it takes nothing from it.
+        let stranger = Delete {
+            timelines: vec![timeline(99)],
+            range: TimeRange::ALL,
+            removes_timelines: false,
+        };
+        kept.store.delete(&kept.table, stranger).expect("a delete");
+        kept.copy().expect("none of its points are deleted");
+        assert_eq!(kept.held(), 2, "{name}: the copy before is gone");
         // Dropped.
         let old = files(&kept.only());
         let all: Vec<SegmentId> = kept.segments().iter().map(|segment| segment.id).collect();
