@@ -91,6 +91,32 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
     let none = run(home, Some(&url), &["archive", "restore"]);
     assert_eq!(none.code, 2, "somebody has to say which: {none:?}");
 
+    // Its own files are no other's.
+    let attached = on(&["archive", "attach", "default"]);
+    assert!(
+        attached.contains("0 of 0 segments") && attached.contains("1 segments were known before"),
+        "{attached}"
+    );
+    let attached = on(&["archive", "attach", "default", "--json"]);
+    assert!(attached.contains(r#""done":true"#), "{attached}");
+    let begun = on(&["archive", "attach", "default", "--no-wait"]);
+    assert!(begun.contains("attaches it"), "{begun}");
+    let none = run(
+        home,
+        Some(&url),
+        &["archive", "attach", "default", "--table", "none"],
+    );
+    assert!(
+        none.code == 1 && none.err.contains("no archive of table none"),
+        "{none:?}"
+    );
+    let wrong = run(
+        home,
+        Some(&url),
+        &["archive", "attach", "default", "--as", "other"],
+    );
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+
     let verified = run(home, None, &["archive", "verify", &target, "--json"]);
     assert_eq!(verified.code, 0, "{verified:?}");
     assert!(

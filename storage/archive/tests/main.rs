@@ -1,6 +1,7 @@
 //! The archive through its public interface: files on a directory, in memory and on an S3 server, written, read back,
 //! damaged, and read by tools that nobody here wrote.
 
+mod attach;
 mod damage;
 mod kit;
 mod other_readers;
