@@ -108,13 +108,13 @@ impl Benchmark {
             format!("archiving {name}"),
             values as f64 / cpu.as_secs_f64() / 1e6,
             Unit::MillionValuesPerCpuSecond,
-            wanted::ARCHIVING,
+            of_m(table, wanted::ARCHIVING),
         );
         report.add(
             format!("memory grown by archiving {name}"),
             peak.saturating_sub(resident) as f64 / MEBIBYTE,
             Unit::Mebibytes,
-            wanted::ARCHIVING_MEMORY,
+            of_m(table, wanted::ARCHIVING_MEMORY),
         );
         let written: u64 = jobs
             .iter()
@@ -159,6 +159,14 @@ impl Benchmark {
     }
 }
 
+/// A goal, which is one of M only.
+fn of_m(table: &str, wanted: Wanted) -> Wanted {
+    match table {
+        RATIOS => Wanted::Nothing,
+        _ => wanted,
+    }
+}
+
 /// Writes one step of all machines: of each field the share of ticks that it took, in percent.
 fn ratios(random: &mut Random, busy: &mut [usize], time: i64, out: &mut Vec<u8>) {
     let mut text = String::new();
@@ -186,15 +194,11 @@ fn weigh(
     report: &mut Report,
 ) -> Result<()> {
     let files = folder::usage(&target.join(table))?;
-    let wanted = match table {
-        RATIOS => Wanted::Nothing,
-        _ => wanted::ARCHIVE_BYTES_PER_VALUE,
-    };
     report.add(
         format!("files of the archive of {name}"),
         files.bytes as f64 / values as f64,
         Unit::BytesPerValue,
-        wanted,
+        of_m(table, wanted::ARCHIVE_BYTES_PER_VALUE),
     );
     let local = folder::usage(data)?;
     report.note(format!(

@@ -15,6 +15,8 @@ use tideline_model::{ColumnData, TimelineId, ValueType, background};
 
 /// Rows that are handed to the encoder at once.
 const BATCH: usize = 4_096;
+/// The same of values that repeat over rows.
+const REPEATED_BATCH: usize = 512;
 
 /// The values of one column.
 #[derive(Debug)]
@@ -280,25 +282,53 @@ fn write_sparse<T>(column: &Sparse<T>, mut write: impl FnMut(&[T], &[i16]) -> Re
 }
 
 fn write_ids(rows: &[(TimelineId, usize)], to: &mut SerializedColumnWriter<'_>) -> Result<()> {
-    let mut batch: Vec<FixedLenByteArray> = Vec::with_capacity(BATCH);
-    for (id, count) in rows {
+    let ids = rows.iter().map(|(id, count)| {
         let id = FixedLenByteArray::from(ByteArray::from(Bytes::copy_from_slice(&id.0)));
-        let mut left = *count;
+        (Some(id), *count)
+    });
+    write_repeated(ids, |ids, _| {
+        to.typed::<FixedLenByteArrayType>()
+            .write_batch(ids, None, None)
+            .map(drop)
+    })
+}
+
+/// Hands what repeats to the encoder, [`REPEATED_BATCH`] rows at once. Where a value fills several batches the second
+/// and later ones are the first again: most of the work is counting references to it.
+fn write_repeated<T: Clone>(
+    rows: impl Iterator<Item = (Option<T>, usize)>,
+    mut write: impl FnMut(&[T], &[i16]) -> Result<()>,
+) -> Result<()> {
+    let (mut values, mut levels) = (Vec::new(), Vec::with_capacity(REPEATED_BATCH));
+    for (value, count) in rows {
+        let mut left = count;
+        let mut is_same = false;
         while left > 0 {
-            let taken = left.min(BATCH - batch.len());
-            batch.extend(std::iter::repeat_n(id.clone(), taken));
-            left -= taken;
-            if batch.len() == BATCH {
-                to.typed::<FixedLenByteArrayType>()
-                    .write_batch(&batch, None, None)?;
-                batch.clear();
-                background::give_way_after(BATCH);
+            if !is_same {
+                let taken = left.min(REPEATED_BATCH - levels.len());
+                is_same = taken == REPEATED_BATCH;
+                levels.resize(levels.len() + taken, i16::from(value.is_some()));
+                values.extend(
+                    value
+                        .iter()
+                        .flat_map(|value| std::iter::repeat_n(value.clone(), taken)),
+                );
+                left -= taken;
+            } else {
+                left -= REPEATED_BATCH;
+            }
+            if levels.len() == REPEATED_BATCH {
+                write(&values, &levels)?;
+                background::give_way_after(REPEATED_BATCH);
+                if !is_same || left < REPEATED_BATCH {
+                    values.clear();
+                    levels.clear();
+                    is_same = false;
+                }
             }
         }
     }
-    to.typed::<FixedLenByteArrayType>()
-        .write_batch(&batch, None, None)?;
-    Ok(())
+    write(&values, &levels)
 }
 
 impl Texts {
@@ -333,30 +363,12 @@ impl Texts {
     }
 
     fn write(self, to: &mut SerializedColumnWriter<'_>) -> Result<()> {
-        let (mut values, mut levels) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-        let mut flush = |values: &mut Vec<ByteArray>, levels: &mut Vec<i16>| {
-            let some = (!self.is_required).then_some(&levels[..]);
-            to.typed::<ByteArrayType>().write_batch(values, some, None)?;
-            background::give_way_after(levels.len());
-            values.clear();
-            levels.clear();
-            Ok::<(), parquet::errors::ParquetError>(())
-        };
-        for (text, count) in self.rows {
-            let mut left = count;
-            while left > 0 {
-                let taken = left.min(BATCH - levels.len());
-                levels.resize(levels.len() + taken, i16::from(text.is_some()));
-                if let Some(text) = &text {
-                    values.extend(std::iter::repeat_n(text.clone(), taken));
-                }
-                left -= taken;
-                if levels.len() == BATCH {
-                    flush(&mut values, &mut levels)?;
-                }
-            }
-        }
-        flush(&mut values, &mut levels)
+        write_repeated(self.rows.into_iter(), |values, levels| {
+            let some = (!self.is_required).then_some(levels);
+            to.typed::<ByteArrayType>()
+                .write_batch(values, some, None)
+                .map(drop)
+        })
     }
 }
 
