@@ -18,8 +18,10 @@ use tideline_model::{GroupId, SegmentId, SequenceNumber, TableId, TableName, Tab
 use crate::error::{Result, StoreError};
 use crate::window::{LEVEL_MAX, Window};
 
+mod stored;
 mod writes;
 
+use stored::{files, group, id, sequence, table};
 pub use writes::{WriteRank, WriteSpan};
 
 /// The manifest as read structures: one version, never changed, shared by all snapshots that pin it.
@@ -484,50 +486,6 @@ fn parse<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Result<T> {
     }
     serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))
 }
-
-/// Stores what is shared as what it is.
-mod files {
-    use std::sync::Arc;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use tideline_archive::ArchiveCopy;
-
-    pub(super) fn serialize<S: Serializer>(
-        files: &Option<Arc<ArchiveCopy>>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        files.as_deref().serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Arc<ArchiveCopy>>, D::Error> {
-        Ok(Option::<ArchiveCopy>::deserialize(from)?.map(Arc::new))
-    }
-}
-
-/// Stores id newtypes as plain numbers.
-macro_rules! as_number {
-    ($module:ident, $type:ident, $int:ty) => {
-        mod $module {
-            use serde::{Deserialize, Deserializer, Serializer};
-            use tideline_model::$type;
-
-            pub(super) fn serialize<S: Serializer>(id: &$type, to: S) -> Result<S::Ok, S::Error> {
-                to.serialize_u64(u64::from(id.0))
-            }
-
-            pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
-                <$int>::deserialize(from).map($type)
-            }
-        }
-    };
-}
-
-as_number!(id, SegmentId, u64);
-as_number!(group, GroupId, u64);
-as_number!(table, TableId, u32);
-as_number!(sequence, SequenceNumber, u64);
 
 #[cfg(test)]
 mod tests;
