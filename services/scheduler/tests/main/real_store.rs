@@ -250,7 +250,7 @@ fn moves_change_no_answer() {
         let mut work = open(&disk, &clock);
         let mut scheduler = Scheduler::without_thread(work.clone() as _, Settings::default());
         let mut model = Model::new();
-        for step in 0..if seed % 3 == 0 { 120 } else { 250 } {
+        for step in 0..if seed % 3 == 0 { 200 } else { 250 } {
             let now = clock.now().nanos();
             let table = work.store.table("default").expect("the default table");
             match chance.below(12) {
