@@ -1,0 +1,29 @@
+//! PromQL, the language of Prometheus 3: parse, plan, evaluate.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`ast`] | what an expression is made of |
+//! | [`function`] | the functions by name, with what they take and return |
+//! | [`labels`] | [`Labels`], the identity of a series |
+//! | [`matcher`] | [`Matcher`], a condition on one label |
+//! | [`source`] | [`Source`]: where series come from, and what a plan asks of it |
+//! | [`value`] | what an evaluation ends in |
+//! | [`error`] | what can go wrong, in the classes that Prometheus' API tells apart |
+//!
+//! # What is absent
+//!
+//! No storage, no HTTP, no clock: instants come in as values, series through a [`Source`].
+
+pub mod ast;
+pub mod error;
+pub mod function;
+pub mod labels;
+pub mod matcher;
+pub mod source;
+pub mod value;
+
+pub use error::{ParseError, PromqlError, Result};
+pub use labels::{Labels, LabelsBuilder};
+pub use matcher::{MatchOp, Matcher};
+pub use source::{Samples, Select, Source};
+pub use value::{Point, QueryValue, Sample, Series};
