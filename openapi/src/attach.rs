@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::job;
+
 /// What is attached, and as what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -27,17 +29,8 @@ pub struct AttachArchive {
     pub own: bool,
     /// Whether the answer tells how far it comes, and closing it ends the job. With `false` the answer is the job, which
     /// goes on by itself. Default `true`.
-    #[serde(default = "waits", skip_serializing_if = "is_true")]
+    #[serde(default = "job::waits", skip_serializing_if = "job::is_waiting")]
     pub wait: bool,
-}
-
-fn waits() -> bool {
-    true
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-fn is_true(wait: &bool) -> bool {
-    *wait
 }
 
 /// How far attaching has come; the last line of the answer has `done` or `error`.

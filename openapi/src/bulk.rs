@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::attribute::AttributeValue;
+use crate::job;
 use crate::query::TimelineSelector;
 
 /// Which attributes are set and removed, and of which timelines.
@@ -27,17 +28,8 @@ pub struct ChangeAttributes {
     pub remove: Vec<String>,
     /// Whether the answer tells how far it comes, and closing it ends the job. With `false` the answer is the job, which
     /// goes on by itself. Default `true`.
-    #[serde(default = "waits", skip_serializing_if = "is_true")]
+    #[serde(default = "job::waits", skip_serializing_if = "job::is_waiting")]
     pub wait: bool,
-}
-
-fn waits() -> bool {
-    true
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-fn is_true(wait: &bool) -> bool {
-    *wait
 }
 
 /// How far a change of many timelines has come; the last line of the answer has `done`.

@@ -248,3 +248,14 @@ pub struct JobList {
     /// Names the request in the log.
     pub request_id: String,
 }
+
+/// The default of requests whose work is a job: their answer tells how far it comes.
+pub(crate) fn waits() -> bool {
+    true
+}
+
+/// Whether that default need not be written.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+pub(crate) fn is_waiting(wait: &bool) -> bool {
+    *wait
+}

@@ -10,7 +10,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`condition`] | [`Condition`]: the tree that finds timelines |
-//! | [`archive`] | what comes back from archives |
+//! | [`archive`] | how archives stand, and what comes back from them |
+//! | [`attach`] | what another database has archived |
 //! | [`attribute`] | [`AttributeValue`]: what people add to timelines |
 //! | [`geo`] | places and areas |
 //! | [`error`] | [`ErrorBody`]: the one body of every failure of our own routes |

@@ -4,7 +4,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 pub(crate) mod archive;
-pub(crate) mod archived;
 pub(crate) mod check;
 pub(crate) mod delete;
 pub(crate) mod export;

@@ -94,6 +94,13 @@ where
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
 }
 
+/// Writes a line of an NDJSON answer, and sends it at once.
+pub(crate) fn tell(writer: &mut AnswerWriter, line: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *writer, line)?;
+    writer.write_all(b"\n")?;
+    writer.flush()
+}
+
 /// The failure of a writer that panicked; the panic itself is in the log already.
 fn panicked() -> Failure {
     tracing::error!("a request panicked while it wrote its answer");

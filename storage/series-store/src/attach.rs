@@ -158,7 +158,6 @@ impl SeriesStore {
 }
 
 /// What was loaded, counted on its way.
-#[derive(Default)]
 struct Loaded {
     totals: SegmentTotals,
     timeline: Option<TimelineId>,
@@ -167,14 +166,12 @@ struct Loaded {
 impl Loaded {
     fn count(&mut self, id: TimelineId, extent: &Extent) {
         let totals = &mut self.totals;
-        if totals.chunks == 0 {
-            (totals.first, totals.last) = (extent.first, extent.last);
-        }
-        totals.first = totals.first.min(extent.first);
-        totals.last = totals.last.max(extent.last);
+        totals.count(
+            (extent.first, extent.last),
+            u64::from(extent.points),
+            u64::from(extent.values),
+        );
         totals.chunks += 1;
-        totals.points += u64::from(extent.points);
-        totals.values += u64::from(extent.values);
         if self.timeline.replace(id) != Some(id) {
             totals.timelines += 1;
         }
@@ -198,7 +195,10 @@ impl Shared {
         let window = self.attached_window(described)?;
         let place = self.place(&manifest, table.id(), Tier::Archive, window, files.bytes());
         drop(manifest);
-        let mut loaded = Loaded::default();
+        let mut loaded = Loaded {
+            totals: SegmentTotals::nothing(),
+            timeline: None,
+        };
         let made = around("attach", "load", || {
             let mut rows = places.map(|next| {
                 let (id, extent) = next.map_err(|error| BackendError::corrupt(error.to_string()))?;

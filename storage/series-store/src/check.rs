@@ -97,7 +97,7 @@ fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, 
             let mut reading = Reading {
                 segment: part,
                 schema: schema.as_ref(),
-                totals: SegmentTotals::default(),
+                totals: SegmentTotals::nothing(),
                 last: None,
                 fields: HashSet::new(),
             };
@@ -216,17 +216,12 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn count(&mut self, id: TimelineId, (first, last): (i64, i64), points: u64, values: u64) {
+    fn count(&mut self, id: TimelineId, span: (i64, i64), points: u64, values: u64) {
         let totals = &mut self.totals;
-        (totals.first, totals.last) = match totals.chunks {
-            0 => (first, last),
-            _ => (totals.first.min(first), totals.last.max(last)),
-        };
+        totals.count(span, points, values);
         totals.timelines += u64::from(self.last.is_none_or(|(before, _)| before != id));
         totals.chunks += 1;
-        totals.points += points;
-        totals.values += values;
-        self.last = Some((id, last));
+        self.last = Some((id, span.1));
     }
 
     fn compare(&self) -> Result<()> {

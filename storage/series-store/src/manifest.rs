@@ -118,6 +118,25 @@ pub struct SegmentTotals {
     pub largest_sources: Vec<(String, u64)>,
 }
 
+impl SegmentTotals {
+    /// Of a segment that holds nothing yet.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            first: i64::MAX,
+            last: i64::MIN,
+            ..Self::default()
+        }
+    }
+
+    /// Adds points between two instants.
+    pub(crate) fn count(&mut self, (first, last): (i64, i64), points: u64, values: u64) {
+        self.first = self.first.min(first);
+        self.last = self.last.max(last);
+        self.points += points;
+        self.values += values;
+    }
+}
+
 impl Segment {
     /// Describes a segment.
     pub fn new(

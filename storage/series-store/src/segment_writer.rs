@@ -71,18 +71,13 @@ impl SegmentWriter {
                 summaries: Some(SUMMARY_WIDTH),
             },
         };
-        let totals = SegmentTotals {
-            first: i64::MAX,
-            last: i64::MIN,
-            ..SegmentTotals::default()
-        };
         Self {
             options,
             rows_max: chunk_rows_max(tier),
             encoder: ChunkEncoder::default(),
             full: Vec::new(),
             block: Block::default(),
-            totals,
+            totals: SegmentTotals::nothing(),
             timeline: None,
             source_bytes: 0,
         }
@@ -172,11 +167,8 @@ impl SegmentWriter {
         let stored = (CHUNK_KEY_BYTES + bytes) as u64;
         self.source_bytes += stored;
         let totals = &mut self.totals;
-        totals.first = totals.first.min(first);
-        totals.last = totals.last.max(last);
+        totals.count((first, last), run.rows() as u64, run.values() as u64);
         totals.chunks += 1;
-        totals.points += run.rows() as u64;
-        totals.values += run.values() as u64;
         totals.bytes += stored;
         Ok(())
     }

@@ -10,11 +10,12 @@ use tideline_archive::{
 };
 
 use self::attach::AttachArguments;
-use super::archived::{self, RestoreArguments, StatusArguments};
+use self::standing::{RestoreArguments, StatusArguments};
 use crate::error::{CliError, Result};
 use crate::output;
 
 mod attach;
+mod standing;
 
 /// What can be done about archives, with and without a server.
 #[derive(Debug, Subcommand)]
@@ -80,8 +81,8 @@ pub(crate) fn run(command: &ArchiveCommand) -> Result<()> {
     match command {
         ArchiveCommand::Check(arguments) => check(&arguments.of),
         ArchiveCommand::Verify(arguments) => verify(&arguments.of),
-        ArchiveCommand::Status(arguments) => archived::status(arguments),
-        ArchiveCommand::Restore(arguments) => archived::restore(arguments),
+        ArchiveCommand::Status(arguments) => standing::status(arguments),
+        ArchiveCommand::Restore(arguments) => standing::restore(arguments),
         ArchiveCommand::Attach(arguments) => attach::run(arguments),
     }
 }

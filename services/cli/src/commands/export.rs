@@ -41,8 +41,8 @@ Examples:
   tideline export -m room --format ndjson | tideline write - --format ndjson --server http://other:8490
 
 Line protocol cannot hold NaN, infinities and some odd names; ndjson can. Values that were left out are counted, and the
-exit status is 1. CSV and Parquet are for other programs: they tell no tags from fields, and CSV no integers from unsigned
-ones; `write` reads both back when it is told which columns are tags.")]
+exit status is 1. Parquet says which of its columns are tags, and `write` reads it back as it is. CSV tells no tags from
+fields and no integers from unsigned ones: `write` reads it when it is told which columns are tags.")]
 pub(crate) struct ExportArguments {
     #[command(flatten)]
     connection: TableArguments,

@@ -1,7 +1,5 @@
 //! `/v1/archive/attach`: what another database has archived becomes tables here.
 
-use std::io::Write;
-
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -20,7 +18,7 @@ use crate::extract::Json;
 use crate::failure::{Failure, Result};
 use crate::resources::Failures;
 use crate::resources::jobs::detail;
-use crate::stream::{self, AnswerWriter};
+use crate::stream;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(attach))
@@ -73,7 +71,7 @@ async fn attach(
         let mut last = AttachProgress::default();
         let mut watch = |progress: &AttachProgress| {
             last.clone_from(progress);
-            let told = tell(writer, &line(job, progress, &id));
+            let told = stream::tell(writer, &line(job, progress, &id));
             has_left |= told.is_err();
             told.is_ok()
         };
@@ -90,7 +88,7 @@ async fn attach(
             }
             Err(error) => end.error = Some(error.to_string()),
         }
-        tell(writer, &end).map_err(stream::client_left)
+        stream::tell(writer, &end).map_err(stream::client_left)
     })
     .await
 }
@@ -201,11 +199,4 @@ fn line(job: u64, progress: &AttachProgress, id: &str) -> wire::AttachProgress {
         error: None,
         request_id: id.to_owned(),
     }
-}
-
-/// Writes a line, and sends it at once.
-fn tell(writer: &mut AnswerWriter, line: &wire::AttachProgress) -> std::io::Result<()> {
-    serde_json::to_writer(&mut *writer, line)?;
-    writer.write_all(b"\n")?;
-    writer.flush()
 }

@@ -1,7 +1,6 @@
 //! `/v1/tables/{table}/timelines/attributes`: attributes of all timelines that are selected.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -26,7 +25,7 @@ use crate::failure::{Failure, Result};
 use crate::resources::jobs::detail;
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand_selector;
-use crate::stream::{self, AnswerWriter};
+use crate::stream;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(change))
@@ -80,7 +79,7 @@ async fn change(
         let job = work.errand.id();
         let mut has_left = false;
         let mut watch = |progress: &AttributesChanged| {
-            let told = tell(writer, job, progress, false, &id);
+            let told = stream::tell(writer, &line(job, progress, false, &id));
             has_left |= told.is_err();
             told.is_ok()
         };
@@ -88,7 +87,7 @@ async fn change(
         if has_left {
             return Ok(());
         }
-        tell(writer, job, &progress, is_done, &id).map_err(stream::client_left)
+        stream::tell(writer, &line(job, &progress, is_done, &id)).map_err(stream::client_left)
     })
     .await
 }
@@ -187,15 +186,8 @@ impl Change {
     }
 }
 
-/// Writes a line, and sends it at once.
-fn tell(
-    writer: &mut AnswerWriter,
-    job: u64,
-    progress: &AttributesChanged,
-    done: bool,
-    id: &str,
-) -> std::io::Result<()> {
-    let line = ChangeProgress {
+fn line(job: u64, progress: &AttributesChanged, done: bool, id: &str) -> ChangeProgress {
+    ChangeProgress {
         job,
         selected: progress.selected,
         changed: progress.changed,
@@ -205,8 +197,5 @@ fn tell(
         first_refusal: progress.first_refusal.clone(),
         done,
         request_id: id.to_owned(),
-    };
-    serde_json::to_writer(&mut *writer, &line)?;
-    writer.write_all(b"\n")?;
-    writer.flush()
+    }
 }

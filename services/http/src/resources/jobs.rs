@@ -165,7 +165,7 @@ async fn read(
 /// Pause a job
 ///
 /// Pauses all work of its kind and table, over restarts, until it is resumed; a job that somebody asked for is paused by
-/// itself. A change of attributes cannot be paused. A running move stops where it is, and after a minute gives way to other
+/// itself. A change of attributes, attaching and copying into a table cannot be paused. A running move stops where it is, and after a minute gives way to other
 /// work.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/pause", tag = "jobs",
@@ -206,7 +206,7 @@ async fn resume(
 
 /// Cancel a job
 ///
-/// A running move leaves everything as it was; what a change of attributes has done stays. The same work is planned again
+/// A running move leaves everything as it was; what a change of attributes, attaching or a copy has done stays. The same work is planned again
 /// when its schedule comes, or after an hour.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs",

@@ -4,32 +4,27 @@
 //! 2. *describe*: what is known of them, beside them, so that they can be read without this database.
 //! 3. *load*: the places of rows, as a segment that nobody sees.
 //!
-//! Then comes the edit, as for any other rewrite. What ends before it leaves objects that nothing names: they are swept
-//! when they are a day old.
+//! Then comes the edit, as for any other rewrite. What ends before it leaves objects that nothing names: [`sweep`](super::sweep)
+//! removes them when they are a day old.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hashbrown::HashSet;
-use tideline_archive::layout::file_name;
 use tideline_archive::{Archive, ArchiveError, ArchiveWriter, Description, Extent, People, SegmentPlace};
 use tideline_backend::{BackendError, Row};
 use tideline_chunk::{Run, SequenceSpan};
 use tideline_key_codec::{chunk_bucket, chunk_key};
-use tideline_model::{Identity, TableId, TableSpec, Tier, TimelineId};
+use tideline_model::{Identity, TableSpec, Tier, TimelineId};
 
 use super::stream::{Output, Stream};
 use super::{Load, Pace, RewriteCost};
 use crate::error::{Result, StoreError};
 use crate::fail_points::around;
-use crate::manifest::{Adopted, Segment, SegmentTotals, put_cursor};
+use crate::manifest::{Segment, SegmentTotals, put_cursor};
 use crate::segment_writer::chunk_rows_max;
 use crate::shared::Shared;
 use crate::tables::Table;
-
-/// How long an object that nothing names is left alone: somebody may be about to name it.
-const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3_600);
 
 /// How long a target that was not reached is left alone before files are removed there.
 const REMOVE_AGAIN: Duration = Duration::from_secs(300);
@@ -81,13 +76,8 @@ impl FilesOutput<'_> {
         if self.timeline.replace(id) != Some(id) {
             totals.timelines += 1;
         }
-        if totals.points == 0 {
-            (totals.first, totals.last) = (run.timestamps[0], run.timestamps[rows - 1]);
-        }
-        totals.first = totals.first.min(run.timestamps[0]);
-        totals.last = totals.last.max(run.timestamps[rows - 1]);
-        totals.points += rows as u64;
-        totals.values += run.values() as u64;
+        let span = (run.timestamps[0], run.timestamps[rows - 1]);
+        totals.count(span, rows as u64, run.values() as u64);
         Ok(())
     }
 }
@@ -127,7 +117,7 @@ impl Shared {
         let people: &dyn People = people.as_deref().map_or(&Nobody, |people| people);
         let output = FilesOutput {
             writer: archive.writer(place.clone(), people, table.schema())?,
-            totals: SegmentTotals::default(),
+            totals: SegmentTotals::nothing(),
             timeline: None,
         };
         let mut stream = Stream::new(self, load, pace, Output::Files(Box::new(output)));
@@ -219,75 +209,10 @@ impl Shared {
             }
         }
     }
-
-    /// Removes objects of a table, and of tables that are gone, that a crash or a failure has left behind; how many.
-    ///
-    /// It looks wherever files of this database may be: at all targets that a segment, a policy or the configuration
-    /// names. A target that fails does not keep it from the others.
-    pub(crate) fn sweep_archive(&self, table: TableId) -> Result<u64> {
-        let state = self.state.read().clone();
-        let Some(archive) = &self.settings.archive else {
-            return Ok(0);
-        };
-        let own = state
-            .manifest
-            .cursor
-            .origin
-            .map(|origin| format!("{origin:016x}"));
-        let tables = self.tables.read().by_id.clone();
-        let found = tables.get(&table).ok_or(StoreError::TableDropped(table))?;
-        let segments = state
-            .manifest
-            .segments
-            .values()
-            .flat_map(|of_table| of_table.values());
-        let parts = segments.flat_map(|segment| segment.parts());
-        let mut kept: Vec<_> = parts.filter_map(|part| part.archive.clone()).collect();
-        kept.extend(self.retired.files());
-        kept.extend(self.files_to_remove.all());
-        // By the last part of their names, which are nobody else's: two targets may be one place, or lie in each other.
-        let keys = kept.iter().flat_map(|files| files.keys());
-        let names: HashSet<&str> = keys.map(file_name).collect();
-        let is_named = |name: &str| names.contains(name);
-        let mut targets: Vec<String> = kept.iter().map(|files| files.target.clone()).collect();
-        targets.extend(tables.values().filter_map(|table| target_of(table)));
-        targets.extend(archive.configured().map(str::to_owned));
-        targets.sort_unstable();
-        targets.dedup();
-        let age = i64::try_from(ORPHAN_AGE.as_nanos()).unwrap_or(i64::MAX);
-        let before = self.clock.now().nanos().saturating_sub(age);
-        let is_gone = |name: &String| !tables.values().any(|table| table.name().as_str() == name);
-        let (mut swept, mut failure) = (0, None);
-        for target in targets {
-            let outcome = archive.tables(&target).and_then(|at_target| {
-                let gone = at_target.into_iter().filter(is_gone);
-                for (name, origin) in gone.chain([found.name().to_string()]).zip(own.iter().cycle()) {
-                    swept += archive.sweep(&target, &name, origin, before, &is_named)?;
-                }
-                Ok(())
-            });
-            failure = failure.or(outcome.err());
-        }
-        for Adopted {
-            target,
-            table,
-            origin,
-        } in found.adopted()
-        {
-            match archive.sweep(&target, table.as_str(), &origin, before, &is_named) {
-                Ok(removed) => swept += removed,
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        match failure {
-            Some(error) => Err(given_up(error)),
-            None => Ok(swept),
-        }
-    }
 }
 
 /// Where the policy of a table says that its archive is.
-fn target_of(table: &Table) -> Option<String> {
+pub(super) fn target_of(table: &Table) -> Option<String> {
     Some(table.spec().policy.archive.as_ref()?.target.clone())
 }
 

@@ -13,7 +13,7 @@
 //! to free. Doing it again is harmless.
 //!
 //! [`stream`] does 1 while 2 asks for it; [`archive`] does 2 where the output is files; [`copy`] is for points that are in
-//! files and in the cold tier at once; the rest is here.
+//! files and in the cold tier at once; [`sweep`] removes objects that nothing names; the rest is here.
 //!
 //! The output takes the place of its inputs among all writes of the table. That is only possible where no other
 //! segment of the same time was written between the oldest and the newest of them.
@@ -21,6 +21,7 @@
 pub(crate) mod archive;
 mod copy;
 mod stream;
+mod sweep;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -53,29 +53,25 @@ impl AnswerSink for ColumnarAnswer<'_> {
 
     fn begin(&mut self, header: &Header) -> Result<(), SinkClosed> {
         self.columns.begin(header);
-        let text = |name: &str| (name.to_owned(), ColumnType::Value(ValueType::String));
+        let text = ColumnType::Value(ValueType::String);
         let mut columns = Vec::new();
+        let mut add = |name: &str, of: ColumnType, note: serde_json::Value| {
+            columns.push((name.to_owned(), of));
+            self.notes.push(note);
+        };
         if header.is_by_timeline {
-            columns.push(text("id"));
+            add("id", text, json!({"column": "id"}));
         }
-        columns.push(text("measurement"));
-        columns.push(("time".to_owned(), ColumnType::Time));
-        self.notes
-            .extend(columns.iter().map(|(name, _)| json!({"column": name})));
-        let time = columns.pop();
+        add("measurement", text, json!({"column": "measurement"}));
         for tag in &header.tags {
-            let (name, of) = text(&flat_tag(tag, &header.columns));
-            self.notes.push(json!({"column": name, "tag": tag}));
-            columns.push((name, of));
+            let name = flat_tag(tag, &header.columns);
+            add(&name, text, json!({"column": name, "tag": tag}));
         }
-        columns.extend(time);
+        add("time", ColumnType::Time, json!({"column": "time"}));
         for (field, of) in header.columns.iter().zip(&header.types) {
-            let name = flat_column(field).into_owned();
-            let kind = of.map(ValueType::name);
-            self.notes
-                .push(json!({"column": name, "field": field, "type": kind}));
-            let of = of.map_or(ColumnType::Text, ColumnType::Value);
-            columns.push((name, of));
+            let name = flat_column(field);
+            let note = json!({"column": name, "field": field, "type": of.map(ValueType::name)});
+            add(&name, of.map_or(ColumnType::Text, ColumnType::Value), note);
         }
         let out = self.out.take().ok_or(SinkClosed)?;
         let writer = ColumnarWriter::new(out, self.form, &columns);

@@ -4,9 +4,9 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::jobs;
-use super::selection::RangeArguments;
 use crate::client::{ConnectionArguments, TableArguments};
+use crate::commands::jobs;
+use crate::commands::selection::RangeArguments;
 use crate::error::{CliError, Result};
 use crate::output;
 use crate::output::grid::Grid;
