@@ -1,0 +1,354 @@
+//! The stored bytes of a histogram: small, and every double comes back bit for bit. `FORMAT.md` describes them.
+
+use thiserror::Error;
+
+use crate::histogram::{Histogram, ResetHint, Span};
+use crate::spans::{LayoutError, check_layout};
+
+/// First byte of all bytes of this form.
+const VERSION: u8 = 1;
+
+/// The most buckets a stored histogram may have on each side, and the most custom bounds: 256 times what any client
+/// library writes, and at most 512 KiB of doubles.
+pub const BUCKETS_MAX: usize = 1 << 16;
+
+/// The zero threshold that client libraries use: 2^-128. It costs no byte.
+const USUAL_ZERO_THRESHOLD: f64 = 2.938735877055719e-39;
+
+/// Whole numbers from here on are not exact.
+const WHOLE_MAX: i64 = 1 << 53;
+
+/// Bits of the second part, which say in which form the others are.
+mod flag {
+    pub(super) const HINT: u64 = 0b11;
+    pub(super) const COUNT_WHOLE: u64 = 1 << 2;
+    pub(super) const ZERO_COUNT_WHOLE: u64 = 1 << 3;
+    pub(super) const SUM_WHOLE: u64 = 1 << 4;
+    pub(super) const POSITIVE_WHOLE: u64 = 1 << 5;
+    pub(super) const NEGATIVE: u64 = 1 << 6;
+    pub(super) const NEGATIVE_WHOLE: u64 = 1 << 7;
+    pub(super) const ZERO_THRESHOLD_USUAL: u64 = 1 << 8;
+    pub(super) const ZERO_THRESHOLD_RAW: u64 = 1 << 9;
+    pub(super) const CUSTOM: u64 = 1 << 10;
+    pub(super) const CUSTOM_THOUSANDTHS: u64 = 1 << 11;
+    pub(super) const ALL: u64 = (1 << 12) - 1;
+}
+
+/// Why bytes are not a histogram.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CodecError {
+    /// They end too early.
+    #[error("a stored histogram ends within its {0}")]
+    Short(&'static str),
+    /// They are of a form that this build does not know.
+    #[error("a stored histogram has version {0}, not {VERSION}")]
+    Version(u8),
+    /// A part has a value that is never written.
+    #[error("a stored histogram has a bad {0}")]
+    Bad(&'static str),
+    /// It is larger than any that is written.
+    #[error("a stored histogram has {found} {part}, more than {BUCKETS_MAX}")]
+    TooMany {
+        /// Of what.
+        part: &'static str,
+        /// How many.
+        found: u64,
+    },
+    /// Its spans and buckets do not fit.
+    #[error("a stored histogram's {0}")]
+    Layout(#[from] LayoutError),
+    /// Bytes are left over.
+    #[error("a stored histogram is followed by {0} bytes")]
+    Rest(usize),
+}
+
+impl Histogram {
+    /// Appends the stored bytes: some 20 and one or two for each bucket of whole counts.
+    ///
+    /// They are read back by [`Self::from_bytes`] if [`Self::validate`] accepts the histogram's spans and buckets.
+    pub fn to_bytes(&self, out: &mut Vec<u8>) {
+        let flags = self.flags();
+        out.push(VERSION);
+        push_varint(out, flags);
+        push_signed(out, i64::from(self.schema));
+        push_number(out, self.count, flags & flag::COUNT_WHOLE != 0);
+        push_number(out, self.sum, flags & flag::SUM_WHOLE != 0);
+        push_number(out, self.zero_count, flags & flag::ZERO_COUNT_WHOLE != 0);
+        if flags & flag::ZERO_THRESHOLD_RAW != 0 {
+            push_number(out, self.zero_threshold, false);
+        }
+        let positive_whole = flags & flag::POSITIVE_WHOLE != 0;
+        push_side(out, &self.positive_spans, &self.positive_buckets, positive_whole);
+        if flags & flag::NEGATIVE != 0 {
+            let negative_whole = flags & flag::NEGATIVE_WHOLE != 0;
+            push_side(out, &self.negative_spans, &self.negative_buckets, negative_whole);
+        }
+        if flags & flag::CUSTOM != 0 {
+            self.push_custom_values(out, flags & flag::CUSTOM_THOUSANDTHS != 0);
+        }
+    }
+
+    /// Reads what [`Self::to_bytes`] wrote; refuses all else, and allocates no more than eight times the bytes it is given.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut reader = Reader(bytes);
+        let version = reader.byte("version")?;
+        if version != VERSION {
+            return Err(CodecError::Version(version));
+        }
+        let flags = reader.varint("flags")?;
+        let has = |bit: u64| flags & bit != 0;
+        if flags & !flag::ALL != 0 || (has(flag::ZERO_THRESHOLD_RAW) && has(flag::ZERO_THRESHOLD_USUAL)) {
+            return Err(CodecError::Bad("form"));
+        }
+        let schema = i32::try_from(reader.signed("schema")?).map_err(|_| CodecError::Bad("schema"))?;
+        let count = reader.number(has(flag::COUNT_WHOLE), "count")?;
+        let sum = reader.number(has(flag::SUM_WHOLE), "sum")?;
+        let zero_count = reader.number(has(flag::ZERO_COUNT_WHOLE), "zero count")?;
+        let zero_threshold = match (has(flag::ZERO_THRESHOLD_RAW), has(flag::ZERO_THRESHOLD_USUAL)) {
+            (true, _) => reader.number(false, "zero threshold")?,
+            (false, true) => USUAL_ZERO_THRESHOLD,
+            (false, false) => 0.0,
+        };
+        let (positive_spans, positive_buckets) = reader.side(has(flag::POSITIVE_WHOLE))?;
+        let (negative_spans, negative_buckets) = match has(flag::NEGATIVE) {
+            true => reader.side(has(flag::NEGATIVE_WHOLE))?,
+            false => Default::default(),
+        };
+        let custom_values = match has(flag::CUSTOM) {
+            true => reader.custom_values(has(flag::CUSTOM_THOUSANDTHS))?,
+            false => Vec::new(),
+        };
+        if !reader.0.is_empty() {
+            return Err(CodecError::Rest(reader.0.len()));
+        }
+        Ok(Self {
+            reset_hint: hint_of(flags & flag::HINT),
+            schema,
+            zero_threshold,
+            zero_count,
+            count,
+            sum,
+            positive_spans,
+            negative_spans,
+            positive_buckets,
+            negative_buckets,
+            custom_values,
+        })
+    }
+
+    fn flags(&self) -> u64 {
+        let mut flags = self.reset_hint as u64;
+        let mut set = |condition: bool, bit: u64| flags |= if condition { bit } else { 0 };
+        set(whole(self.count).is_some(), flag::COUNT_WHOLE);
+        set(whole(self.zero_count).is_some(), flag::ZERO_COUNT_WHOLE);
+        set(whole(self.sum).is_some(), flag::SUM_WHOLE);
+        set(all_whole(&self.positive_buckets), flag::POSITIVE_WHOLE);
+        let has_negative = !self.negative_spans.is_empty() || !self.negative_buckets.is_empty();
+        set(has_negative, flag::NEGATIVE);
+        set(
+            has_negative && all_whole(&self.negative_buckets),
+            flag::NEGATIVE_WHOLE,
+        );
+        let threshold = self.zero_threshold.to_bits();
+        let is_usual = threshold == USUAL_ZERO_THRESHOLD.to_bits();
+        set(is_usual, flag::ZERO_THRESHOLD_USUAL);
+        set(!is_usual && threshold != 0, flag::ZERO_THRESHOLD_RAW);
+        set(!self.custom_values.is_empty(), flag::CUSTOM);
+        let in_thousandths = self
+            .custom_values
+            .iter()
+            .all(|value| thousandths(*value).is_some());
+        set(
+            !self.custom_values.is_empty() && in_thousandths,
+            flag::CUSTOM_THOUSANDTHS,
+        );
+        flags
+    }
+
+    fn push_custom_values(&self, out: &mut Vec<u8>, in_thousandths: bool) {
+        push_varint(out, self.custom_values.len() as u64);
+        let mut before = 0;
+        for value in &self.custom_values {
+            match thousandths(*value) {
+                Some(all) if in_thousandths => {
+                    push_signed(out, all - before);
+                    before = all;
+                }
+                _ => push_number(out, *value, false),
+            }
+        }
+    }
+}
+
+fn hint_of(bits: u64) -> ResetHint {
+    match bits {
+        1 => ResetHint::Reset,
+        2 => ResetHint::NotReset,
+        3 => ResetHint::Gauge,
+        _ => ResetHint::Unknown,
+    }
+}
+
+/// The number as a whole one, if it is one that comes back bit for bit.
+fn whole(value: f64) -> Option<i64> {
+    // A saturated or cut value does not come back, nor does a negative zero.
+    let whole = value as i64;
+    (whole.unsigned_abs() < WHOLE_MAX.unsigned_abs() && (whole as f64).to_bits() == value.to_bits())
+        .then_some(whole)
+}
+
+fn all_whole(values: &[f64]) -> bool {
+    values.iter().all(|value| whole(*value).is_some())
+}
+
+/// The number in thousandths, if it comes back bit for bit: bounds such as 0.005 do.
+fn thousandths(value: f64) -> Option<i64> {
+    let all = whole((value * 1000.0).round())?;
+    (of_thousandths(all).to_bits() == value.to_bits()).then_some(all)
+}
+
+fn of_thousandths(all: i64) -> f64 {
+    all as f64 / 1000.0
+}
+
+fn push_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn push_signed(out: &mut Vec<u8>, value: i64) {
+    push_varint(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+fn push_number(out: &mut Vec<u8>, value: f64, is_whole: bool) {
+    match whole(value) {
+        Some(value) if is_whole => push_signed(out, value),
+        _ => out.extend_from_slice(&value.to_bits().to_le_bytes()),
+    }
+}
+
+fn push_side(out: &mut Vec<u8>, spans: &[Span], buckets: &[f64], is_whole: bool) {
+    push_varint(out, spans.len() as u64);
+    for span in spans {
+        push_signed(out, i64::from(span.offset));
+        push_varint(out, u64::from(span.length));
+    }
+    push_varint(out, buckets.len() as u64);
+    let mut before = 0;
+    for value in buckets {
+        match whole(*value) {
+            Some(value) if is_whole => {
+                push_signed(out, value - before);
+                before = value;
+            }
+            _ => push_number(out, *value, false),
+        }
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn byte(&mut self, part: &'static str) -> Result<u8, CodecError> {
+        let (first, rest) = self.0.split_first().ok_or(CodecError::Short(part))?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn varint(&mut self, part: &'static str) -> Result<u64, CodecError> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte(part)?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return Err(CodecError::Bad(part));
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(CodecError::Bad(part))
+    }
+
+    fn signed(&mut self, part: &'static str) -> Result<i64, CodecError> {
+        let value = self.varint(part)?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    fn number(&mut self, is_whole: bool, part: &'static str) -> Result<f64, CodecError> {
+        if is_whole {
+            return whole_of(self.signed(part)?, part).map(|value| value as f64);
+        }
+        let (bits, rest) = self.0.split_first_chunk().ok_or(CodecError::Short(part))?;
+        self.0 = rest;
+        Ok(f64::from_bits(u64::from_le_bytes(*bits)))
+    }
+
+    /// A length, of which each item takes so many bytes at least.
+    fn length(&mut self, part: &'static str, item_bytes: usize) -> Result<usize, CodecError> {
+        let found = self.varint(part)?;
+        if found > BUCKETS_MAX as u64 {
+            return Err(CodecError::TooMany { part, found });
+        }
+        let length = found as usize;
+        if length * item_bytes > self.0.len() {
+            return Err(CodecError::Short(part));
+        }
+        Ok(length)
+    }
+
+    fn side(&mut self, is_whole: bool) -> Result<(Vec<Span>, Vec<f64>), CodecError> {
+        let mut spans = Vec::with_capacity(self.length("spans", 2)?);
+        for _ in 0..spans.capacity() {
+            let offset = i32::try_from(self.signed("span")?).map_err(|_| CodecError::Bad("span"))?;
+            let length = u32::try_from(self.varint("span")?).map_err(|_| CodecError::Bad("span"))?;
+            spans.push(Span { offset, length });
+        }
+        let length = self.length("buckets", if is_whole { 1 } else { 8 })?;
+        check_layout(&spans, length)?;
+        let mut buckets = Vec::with_capacity(length);
+        let mut before = 0;
+        for _ in 0..length {
+            if is_whole {
+                before = self.after(before, "bucket")?;
+                buckets.push(before as f64);
+            } else {
+                buckets.push(self.number(false, "bucket")?);
+            }
+        }
+        Ok((spans, buckets))
+    }
+
+    fn custom_values(&mut self, in_thousandths: bool) -> Result<Vec<f64>, CodecError> {
+        let length = self.length("bounds", if in_thousandths { 1 } else { 8 })?;
+        let mut values = Vec::with_capacity(length);
+        let mut before = 0;
+        for _ in 0..length {
+            if in_thousandths {
+                before = self.after(before, "bound")?;
+                values.push(of_thousandths(before));
+            } else {
+                values.push(self.number(false, "bound")?);
+            }
+        }
+        Ok(values)
+    }
+
+    /// The whole number that differs from the one before by what comes next.
+    fn after(&mut self, before: i64, part: &'static str) -> Result<i64, CodecError> {
+        let difference = self.signed(part)?;
+        let value = before.checked_add(difference).ok_or(CodecError::Bad(part))?;
+        whole_of(value, part)
+    }
+}
+
+fn whole_of(value: i64, part: &'static str) -> Result<i64, CodecError> {
+    match value.unsigned_abs() < WHOLE_MAX.unsigned_abs() {
+        true => Ok(value),
+        false => Err(CodecError::Bad(part)),
+    }
+}

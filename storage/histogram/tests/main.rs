@@ -1,0 +1,3 @@
+//! The histogram's tests: one binary.
+
+mod bytes;
