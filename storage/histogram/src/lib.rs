@@ -5,10 +5,21 @@
 //! Neither storage nor protocols look inside; PromQL does.
 #![doc = include_str!("../FORMAT.md")]
 
+mod buckets;
 mod codec;
 mod histogram;
+mod integer;
+mod kahan;
+mod resolution;
+mod schema;
 mod spans;
+mod validate;
 
+pub use buckets::{Bucket, Interpolation, Place, Slot};
 pub use codec::{BUCKETS_MAX, CodecError};
 pub use histogram::{Histogram, ResetHint, STALE_NAN_BITS, Span, is_stale};
+pub use integer::IntegerHistogram;
+pub use kahan::KahanSum;
+pub use schema::{CUSTOM_BUCKETS_SCHEMA, SCHEMA_MAX, SCHEMA_MAX_RESERVED, SCHEMA_MIN, SCHEMA_MIN_RESERVED};
 pub use spans::LayoutError;
+pub use validate::{HistogramError, Side};

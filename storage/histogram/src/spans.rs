@@ -61,3 +61,44 @@ pub(crate) fn check_layout(spans: &[Span], buckets: usize) -> Result<(), LayoutE
     }
     Ok(())
 }
+
+/// The index of each bucket, in order.
+pub(crate) fn indices(spans: &[Span]) -> impl Iterator<Item = i32> + '_ {
+    let mut index = 0;
+    spans.iter().flat_map(move |span| {
+        let first = index + span.offset;
+        index = first + span.length as i32;
+        first..index
+    })
+}
+
+/// Spans in the making, by rising indices.
+#[derive(Debug, Default)]
+pub(crate) struct SpansBuilder {
+    spans: Vec<Span>,
+    /// The index behind the last bucket.
+    end: i32,
+}
+
+impl SpansBuilder {
+    /// Adds the bucket at an index above all before.
+    pub(crate) fn push(&mut self, index: i32) {
+        match self.spans.last_mut() {
+            Some(span) if index == self.end => span.length += 1,
+            _ => self.spans.push(Span {
+                offset: index - self.end,
+                length: 1,
+            }),
+        }
+        self.end = index + 1;
+    }
+
+    pub(crate) fn build(self) -> Vec<Span> {
+        self.spans
+    }
+}
+
+/// The index of the bucket that holds a bucket of a finer schema.
+pub(crate) fn coarser_index(index: i32, schemas_down: u32) -> i32 {
+    ((index - 1) >> schemas_down.min(31)) + 1
+}

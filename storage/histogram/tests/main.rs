@@ -1,3 +1,4 @@
 //! The histogram's tests: one binary.
 
 mod bytes;
+mod rules;
