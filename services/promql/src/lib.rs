@@ -8,6 +8,7 @@
 //! | [`matcher`] | [`Matcher`], a condition on one label |
 //! | [`source`] | [`Source`]: where series come from, and what a plan asks of it |
 //! | [`value`] | what an evaluation ends in |
+//! | [`note`] | what functions remark about samples |
 //! | [`error`] | what can go wrong, in the classes that Prometheus' API tells apart |
 //!
 //! # What is absent
@@ -19,6 +20,7 @@ pub mod error;
 pub mod function;
 pub mod labels;
 pub mod matcher;
+pub mod note;
 pub mod source;
 pub mod value;
 
