@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`annotations`] | [`Annotations`]: warnings and infos of an answer |
 //! | [`ast`] | what an expression is made of |
 //! | [`function`] | the functions by name, with what they take and return |
 //! | [`labels`] | [`Labels`], the identity of a series |
@@ -15,15 +16,19 @@
 //!
 //! No storage, no HTTP, no clock: instants come in as values, series through a [`Source`].
 
+pub mod annotations;
 pub mod ast;
+mod calendar;
 pub mod error;
 pub mod function;
 pub mod labels;
 pub mod matcher;
 pub mod note;
+mod number;
 pub mod source;
 pub mod value;
 
+pub use annotations::{Annotation, Annotations};
 pub use error::{ParseError, PromqlError, Result};
 pub use labels::{Labels, LabelsBuilder};
 pub use matcher::{MatchOp, Matcher};
