@@ -94,7 +94,7 @@ impl Cancel {
 
 /// The budget of one running query, shared by its workers.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     budget: Budget,
     cancel: Cancel,
     started: Instant,
@@ -104,7 +104,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(budget: Budget, cancel: Cancel) -> Self {
+    /// The watch over a query that begins now.
+    pub fn new(budget: Budget, cancel: Cancel) -> Self {
         Self {
             budget,
             cancel,
@@ -115,7 +116,8 @@ impl Watch {
         }
     }
 
-    pub(crate) fn budget(&self) -> &Budget {
+    /// The budget.
+    pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
@@ -124,7 +126,7 @@ impl Watch {
     }
 
     /// Fails when time is over or the client has left. A query in the background gives way here.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         background::give_way();
         if self.cancel.is_cancelled() {
             return Err(QueryError::Cancelled);

@@ -57,7 +57,7 @@ mod value_order;
 pub mod window;
 
 pub use answer::{AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, TierCost, ValueRef};
-pub use budget::{Budget, Cancel, Progress};
+pub use budget::{Budget, Cancel, Progress, Watch};
 pub use calendar::{CalendarUnit, CalendarWindow};
 pub use compute::Computation;
 pub use error::{QueryError, Result};

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tideline_archive::{FieldNames, Fields, ShapeField};
 use tideline_backend::{Backend, PageLimit, RowChange, WRITE_ROWS_MAX};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
-use tideline_model::{ColumnData, FieldId, TableId, ValueType};
+use tideline_model::{ColumnData, FieldId, TableId, ValueKind, ValueType};
 
 use crate::error::{Result, StoreError};
 use crate::shared::Stamps;
@@ -186,6 +186,37 @@ impl TableSchema {
         fields.into_iter().flatten().map(|(field, _)| *field).collect()
     }
 
+    /// What the values of a field of a measurement are, with its number; `None` when no row of the measurement had it.
+    pub fn field_of(&self, measurement: &str, field: &str) -> Option<(FieldId, ValueKind)> {
+        let state = self.state.read();
+        let kind = state.types(measurement, field)?.first()?.kind();
+        Some((*state.numbers.get(field)?, kind))
+    }
+
+    /// Hands each measurement to `visit` with its fields in order of first use: name, number, what the values are.
+    ///
+    /// In no order of measurements. New fields wait meanwhile, so it is to be quick, and may ask nothing of the schema.
+    pub fn for_each_measurement(
+        &self,
+        mut visit: impl FnMut(&str, &mut dyn Iterator<Item = (&str, FieldId, ValueKind)>),
+    ) {
+        let state = self.state.read();
+        for (measurement, known) in &state.measurements {
+            visit(measurement, &mut state.named(known));
+        }
+    }
+
+    /// As [`for_each_measurement`](Self::for_each_measurement), for one; whether it is there.
+    pub fn for_measurement(
+        &self,
+        measurement: &str,
+        visit: impl FnOnce(&mut dyn Iterator<Item = (&str, FieldId, ValueKind)>),
+    ) -> bool {
+        let state = self.state.read();
+        let known = state.measurements.get(measurement);
+        known.map(|known| visit(&mut state.named(known))).is_some()
+    }
+
     /// Every field of every measurement, sorted by measurement and name.
     pub fn fields(&self) -> Vec<FieldInfo> {
         let state = self.state.read();
@@ -313,6 +344,15 @@ impl State {
             .iter()
             .find(|(have, _)| have == number)
             .map(|(_, types)| types.as_slice())
+    }
+
+    /// The fields of a measurement: name, number, what the values are.
+    fn named<'s>(&'s self, known: &'s Measurement) -> impl Iterator<Item = (&'s str, FieldId, ValueKind)> {
+        known.fields.iter().filter_map(|(field, types)| {
+            // The types of one field are of one kind.
+            let kind = types.first()?.kind();
+            Some((&*self.names[field.0 as usize], *field, kind))
+        })
     }
 
     fn register(&mut self, measurement: &str, field: &str, value_type: ValueType) -> FieldId {

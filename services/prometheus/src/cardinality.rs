@@ -1,0 +1,117 @@
+//! How many series there are, and which names and labels bring them.
+
+use std::cmp::Reverse;
+
+use hashbrown::HashMap;
+use tideline_promql::Result;
+use tideline_promql::labels::METRIC_NAME;
+use tideline_timeline_catalog::CatalogReader;
+
+use crate::names::measurements;
+use crate::time::millis;
+use crate::view::SeriesView;
+
+/// How many series there are, and what brings the most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cardinality {
+    /// Series: a timeline is as many as it may have metrics.
+    pub series: u64,
+    /// Different pairs of label and value, metric names among them.
+    pub label_pairs: u64,
+    /// Metric names with their series, the most series first.
+    pub by_metric_name: Vec<(String, u64)>,
+    /// Labels with how many values each has, the most first.
+    pub values_by_label: Vec<(String, u64)>,
+    /// Labels with the bytes of their values, each value counted once, the most first.
+    pub bytes_by_label: Vec<(String, u64)>,
+    /// `label=value` with the timelines that bear it, the most first.
+    pub by_label_pair: Vec<(String, u64)>,
+    /// Oldest and newest stored instant, milliseconds since the epoch.
+    pub span: Option<(i64, i64)>,
+}
+
+impl SeriesView<'_> {
+    /// Counts series and labels; of each kind the `limit` largest are named.
+    ///
+    /// Costs a look at each field of the table and at each distinct value of its tags.
+    pub fn cardinality(&self, limit: usize) -> Result<Cardinality> {
+        self.check()?;
+        let metrics = measurements(self.table, &[]);
+        let stats = self.engine().table_stats(self.table);
+        let reader = self.table.catalog().reader();
+        let timelines: HashMap<String, u64> = reader
+            .measurement_counts()
+            .map(|(name, count)| (name.text().to_owned(), u64::from(count)))
+            .collect();
+        let mut by_name: HashMap<&str, u64> = HashMap::new();
+        for of in &metrics {
+            let Some(timelines) = timelines.get(&*of.name) else {
+                continue;
+            };
+            for metric in &of.metrics {
+                *by_name.entry(&metric.name).or_default() += timelines;
+            }
+        }
+        let keys: Vec<Key> = reader
+            .tag_keys(&crate::listing::everything())
+            .into_iter()
+            .map(|key| Key::count(&reader, key.name))
+            .collect();
+        let pairs = reader.cardinality(limit).top_tag_values;
+        drop(reader);
+        let name = Key {
+            name: METRIC_NAME.to_owned(),
+            values: by_name.len() as u64,
+            bytes: by_name.keys().map(|name| name.len() as u64).sum(),
+        };
+        let keys = || keys.iter().chain([&name]);
+        let names = || by_name.iter().map(|(name, count)| (*name, *count));
+        let pairs = pairs
+            .iter()
+            .map(|tag| (format!("{}={}", tag.key, tag.value), u64::from(tag.timelines)));
+        let named = names().map(|(name, count)| (format!("{METRIC_NAME}={name}"), count));
+        let milli = |(first, last)| (millis(first), millis(last));
+        Ok(Cardinality {
+            series: by_name.values().sum(),
+            label_pairs: keys().map(|key| key.values).sum(),
+            by_metric_name: largest(names().map(|(name, count)| (name.to_owned(), count)), limit),
+            values_by_label: largest(keys().map(|key| (key.name.clone(), key.values)), limit),
+            bytes_by_label: largest(keys().map(|key| (key.name.clone(), key.bytes)), limit),
+            by_label_pair: largest(pairs.chain(named), limit),
+            span: joined(stats.sealed_span, stats.head.span).map(milli),
+        })
+    }
+}
+
+/// A label and what values it has.
+struct Key {
+    name: String,
+    values: u64,
+    bytes: u64,
+}
+
+impl Key {
+    fn count(reader: &CatalogReader<'_>, name: String) -> Self {
+        let (mut values, mut bytes) = (0, 0);
+        for (value, _) in reader.tag_counts(&name) {
+            values += 1;
+            bytes += value.text().len() as u64;
+        }
+        Self { name, values, bytes }
+    }
+}
+
+fn joined(one: Option<(i64, i64)>, other: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The largest of many, the largest first, among equals the first by name.
+fn largest(all: impl Iterator<Item = (String, u64)>, limit: usize) -> Vec<(String, u64)> {
+    let mut all: Vec<(String, u64)> = all.filter(|(_, count)| *count > 0).collect();
+    all.sort_by(|(a, more), (b, less)| Reverse(more).cmp(&Reverse(less)).then_with(|| a.cmp(b)));
+    all.truncate(limit);
+    all
+}

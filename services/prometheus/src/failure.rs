@@ -1,0 +1,37 @@
+//! Failures of reading as Prometheus' API tells them apart.
+
+use tideline_engine::{EngineError, ErrorKind};
+use tideline_promql::PromqlError;
+use tideline_query::QueryError;
+
+/// What Prometheus says was under way.
+const DOING: &str = "expression evaluation";
+
+/// A failed query.
+pub(crate) fn of_query(error: &QueryError) -> PromqlError {
+    match error {
+        QueryError::Cancelled => PromqlError::Canceled(DOING),
+        QueryError::TimedOut { .. } => PromqlError::Timeout(DOING),
+        QueryError::OverBudget { .. } => PromqlError::TooMany(error.to_string()),
+        other => of_kind(other.kind(), other.to_string()),
+    }
+}
+
+/// A failed call of the engine.
+pub(crate) fn of_engine(error: &EngineError) -> PromqlError {
+    of_kind(error.kind(), error.to_string())
+}
+
+fn of_kind(kind: ErrorKind, message: String) -> PromqlError {
+    match kind {
+        ErrorKind::Invalid => PromqlError::Invalid(message),
+        ErrorKind::OverLimit => PromqlError::TooMany(message),
+        kind => PromqlError::Storage {
+            message,
+            is_overloaded: matches!(
+                kind,
+                ErrorKind::Overloaded | ErrorKind::DiskFull | ErrorKind::Unavailable
+            ),
+        },
+    }
+}

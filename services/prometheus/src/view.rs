@@ -1,0 +1,49 @@
+//! A table as Prometheus sees it.
+
+use tideline_engine::{Engine, Table};
+use tideline_promql::{PromqlError, Result};
+use tideline_query::{Budget, Cancel, Querier, Watch};
+
+use crate::failure;
+
+/// A table as Prometheus sees it, for one request: its series are bounded by a budget of time and sizes, which begins to
+/// run when this is made, and end when the client has left.
+///
+/// Calls block.
+#[derive(Debug)]
+pub struct SeriesView<'a> {
+    pub(crate) querier: &'a Querier,
+    pub(crate) table: &'a Table,
+    pub(crate) watch: Watch,
+}
+
+impl<'a> SeriesView<'a> {
+    /// A view of a table.
+    pub fn new(querier: &'a Querier, table: &'a Table, budget: Budget, cancel: &Cancel) -> Self {
+        Self {
+            querier,
+            table,
+            watch: Watch::new(budget, cancel.clone()),
+        }
+    }
+
+    /// Fails when the time is over or the client has left.
+    pub fn check(&self) -> Result<()> {
+        self.watch.check().map_err(|error| failure::of_query(&error))
+    }
+
+    pub(crate) fn engine(&self) -> &'a Engine {
+        self.querier.engine()
+    }
+
+    /// Fails where more timelines are selected than is allowed.
+    pub(crate) fn check_timelines(&self, count: usize) -> Result<()> {
+        let limit = self.watch.budget().timelines_max;
+        if count as u64 > limit {
+            return Err(PromqlError::TooMany(format!(
+                "timelines selected: {count} is over the limit of {limit}; narrow the query"
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,6 @@
+//! The view of a table, over an engine on the real backend.
+
+#[path = "main/listing.rs"]
+mod listing;
+#[path = "main/support.rs"]
+mod support;

@@ -1,0 +1,123 @@
+//! An engine on the real backend, points written to it one by one, and short ways to ask.
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_engine::{Engine, Settings, Table, WriteOptions};
+use tideline_model::{
+    ColumnData, ManualClock, PointBatch, PointGroup, SeriesResolver, Timestamp, Value, ValueType,
+};
+use tideline_prometheus::SeriesView;
+use tideline_promql::{MatchOp, Matcher};
+use tideline_query::{Budget, Cancel, Querier, QuerySettings};
+
+/// Nanoseconds of a millisecond.
+pub(crate) const MILLI: i64 = 1_000_000;
+
+pub(crate) struct World {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) table: Table,
+    pub(crate) querier: Querier,
+    _folder: TempDir,
+}
+
+/// A point: raw series key, milliseconds, fields.
+pub(crate) type Point<'a> = (&'a str, i64, Vec<(&'a str, Value)>);
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let backend = FjallBackend::open(&folder.path().join("data"), FjallOptions::default());
+        let clock = ManualClock::new(Timestamp::EPOCH);
+        let settings = Settings::new(folder.path().join("index"));
+        let engine = Engine::open(Arc::new(backend.expect("a store")), Arc::new(clock), settings);
+        let engine = Arc::new(engine.expect("it opens"));
+        let table = engine.default_table().expect("it exists");
+        let settings = QuerySettings {
+            threads: Some(2),
+            ..QuerySettings::default()
+        };
+        let querier = Querier::new(Arc::clone(&engine), &settings).expect("threads");
+        Self {
+            engine,
+            table,
+            querier,
+            _folder: folder,
+        }
+    }
+
+    pub(crate) fn with(points: &[Point<'_>]) -> Self {
+        let world = Self::new();
+        world.write(points);
+        world
+    }
+
+    pub(crate) fn write(&self, points: &[Point<'_>]) {
+        let mut resolver = self.engine.resolver(&self.table);
+        let groups = points
+            .iter()
+            .zip(1..)
+            .map(|((key, time, fields), line)| PointGroup {
+                measurement: key.split(',').next().expect("a key").into(),
+                fields: fields.iter().map(|(name, _)| (*name).into()).collect(),
+                columns: fields.iter().map(|(_, value)| column(value)).collect(),
+                timelines: vec![resolver.resolve(key.as_bytes()).expect("a valid key")],
+                timestamps: vec![*time * MILLI],
+                lines: vec![line],
+            });
+        let batch = PointBatch {
+            groups: groups.collect(),
+            rejects: Vec::new(),
+        };
+        drop(resolver);
+        let outcome = self.engine.write(&self.table, batch, &WriteOptions::default());
+        assert_eq!(outcome.expect("written").rejects, []);
+    }
+
+    pub(crate) fn view(&self) -> SeriesView<'_> {
+        SeriesView::new(&self.querier, &self.table, Budget::default(), &Cancel::new())
+    }
+
+    /// The series that meet some matchers, as text.
+    pub(crate) fn series(&self, matchers: &[Matcher]) -> Vec<String> {
+        let listed = self
+            .view()
+            .series(&[matchers.to_vec()], None, None)
+            .expect("listed");
+        assert!(!listed.is_cut);
+        listed.items.iter().map(ToString::to_string).collect()
+    }
+}
+
+fn column(value: &Value) -> ColumnData {
+    match value {
+        Value::Float(value) => ColumnData::Float(vec![*value]),
+        Value::Signed(value) => ColumnData::Signed(vec![*value]),
+        Value::Unsigned(value) => ColumnData::Unsigned(vec![*value]),
+        Value::Boolean(value) => ColumnData::Boolean(vec![*value]),
+        Value::String(value) => {
+            let mut column = ColumnData::new(ValueType::String);
+            if let ColumnData::String(texts) = &mut column {
+                texts.push(value);
+            }
+            column
+        }
+    }
+}
+
+pub(crate) fn float(value: f64) -> Vec<(&'static str, Value)> {
+    vec![("value", Value::Float(value))]
+}
+
+pub(crate) fn matcher(name: &str, op: MatchOp, value: &str) -> Matcher {
+    Matcher::new(name, op, value).expect("a valid expression")
+}
+
+pub(crate) fn eq(name: &str, value: &str) -> Matcher {
+    matcher(name, MatchOp::Equal, value)
+}
+
+pub(crate) fn re(name: &str, value: &str) -> Matcher {
+    matcher(name, MatchOp::Regex, value)
+}
