@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::histogram::{Histogram, ResetHint, Span};
+use crate::schema::{CUSTOM_BUCKETS_SCHEMA, SCHEMA_MAX, SCHEMA_MIN};
 use crate::spans::{LayoutError, check_layout};
 
 /// First byte of all bytes of this form.
@@ -65,7 +66,7 @@ pub enum CodecError {
 impl Histogram {
     /// Appends the stored bytes: some 20 and one or two for each bucket of whole counts.
     ///
-    /// They are read back by [`Self::from_bytes`] if [`Self::validate`] accepts the histogram's spans and buckets.
+    /// They are read back by [`Self::from_bytes`] if [`Self::validate`] accepts the histogram's schema, spans and buckets.
     pub fn to_bytes(&self, out: &mut Vec<u8>) {
         let flags = self.flags();
         out.push(VERSION);
@@ -100,7 +101,7 @@ impl Histogram {
         if flags & !flag::ALL != 0 || (has(flag::ZERO_THRESHOLD_RAW) && has(flag::ZERO_THRESHOLD_USUAL)) {
             return Err(CodecError::Bad("form"));
         }
-        let schema = i32::try_from(reader.signed("schema")?).map_err(|_| CodecError::Bad("schema"))?;
+        let schema = reader.schema()?;
         let count = reader.number(has(flag::COUNT_WHOLE), "count")?;
         let sum = reader.number(has(flag::SUM_WHOLE), "sum")?;
         let zero_count = reader.number(has(flag::ZERO_COUNT_WHOLE), "zero count")?;
@@ -277,6 +278,13 @@ impl Reader<'_> {
     fn signed(&mut self, part: &'static str) -> Result<i64, CodecError> {
         let value = self.varint(part)?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    fn schema(&mut self) -> Result<i32, CodecError> {
+        match i32::try_from(self.signed("schema")?) {
+            Ok(schema @ (CUSTOM_BUCKETS_SCHEMA | SCHEMA_MIN..=SCHEMA_MAX)) => Ok(schema),
+            _ => Err(CodecError::Bad("schema")),
+        }
     }
 
     fn number(&mut self, is_whole: bool, part: &'static str) -> Result<f64, CodecError> {

@@ -1,4 +1,27 @@
 //! The histogram's tests: one binary.
 
+mod arithmetic;
 mod bytes;
+mod properties;
 mod rules;
+
+use tideline_histogram::Histogram;
+
+fn parse(text: &str) -> Histogram {
+    Histogram::parse(text).expect("the test writes the notation")
+}
+
+/// The same buckets, counts and sum, wherever spans are cut.
+fn assert_same(left: &Histogram, right: &Histogram) {
+    assert!(
+        left.same_as(right),
+        "{}\nis not\n{}",
+        left.notation(),
+        right.notation()
+    );
+}
+
+fn compacted(mut histogram: Histogram) -> Histogram {
+    histogram.compact(0);
+    histogram
+}

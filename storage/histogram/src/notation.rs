@@ -1,0 +1,233 @@
+//! Histograms as text: `{{schema:1 count:4 sum:5.5 z_bucket:1 z_bucket_w:0.001 offset:-2 buckets:[1 0 2]}}`.
+//!
+//! It is the notation of Prometheus' tests. What is zero is left out; `n_buckets` and `n_offset` are the negative side,
+//! `custom_values` bounds of its own, `counter_reset_hint` is `unknown`, `reset`, `not_reset` or `gauge`. Ours alone is
+//! `0*5000` within buckets: that many empty ones, so that two buckets far from one another do not fill the memory.
+
+use std::fmt::Write;
+
+use thiserror::Error;
+
+use crate::buckets::side_slots;
+use crate::codec::BUCKETS_MAX;
+use crate::histogram::{Histogram, ResetHint, Span};
+use crate::schema::{CUSTOM_BUCKETS_SCHEMA, SCHEMA_MAX, SCHEMA_MIN};
+use crate::spans::{SpansBuilder, check_layout};
+use crate::text::Shortest;
+
+/// Empty buckets in a row up to here are written out, as Prometheus does.
+const WRITTEN_OUT_MAX: i32 = 1000;
+
+/// Why a text is not a histogram.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("a histogram is written as {{{{schema:0 count:1 sum:2 buckets:[1]}}}}: {0}")]
+pub struct NotationError(String);
+
+impl Histogram {
+    /// The histogram in the notation. [`Self::parse`] reads it back, but for empty buckets at either end.
+    pub fn notation(&self) -> String {
+        let mut parts = Vec::new();
+        if self.schema != 0 {
+            parts.push(format!("schema:{}", self.schema));
+        }
+        let numbers = [
+            ("count", self.count),
+            ("sum", self.sum),
+            ("z_bucket", self.zero_count),
+            ("z_bucket_w", self.zero_threshold),
+        ];
+        for (name, number) in numbers {
+            // NaN is not zero.
+            if number != 0.0 {
+                parts.push(format!("{name}:{}", Shortest(number)));
+            }
+        }
+        if self.uses_custom_buckets() {
+            let values = self
+                .custom_values
+                .iter()
+                .map(|value| Shortest(*value).to_string());
+            parts.push(format!("custom_values:[{}]", Vec::from_iter(values).join(" ")));
+        }
+        match self.reset_hint {
+            ResetHint::Unknown => {}
+            ResetHint::Reset => parts.push("counter_reset_hint:reset".to_owned()),
+            ResetHint::NotReset => parts.push("counter_reset_hint:not_reset".to_owned()),
+            ResetHint::Gauge => parts.push("counter_reset_hint:gauge".to_owned()),
+        }
+        push_side(
+            &mut parts,
+            ["offset", "buckets"],
+            &self.positive_spans,
+            &self.positive_buckets,
+        );
+        push_side(
+            &mut parts,
+            ["n_offset", "n_buckets"],
+            &self.negative_spans,
+            &self.negative_buckets,
+        );
+        format!("{{{{{}}}}}", parts.join(" "))
+    }
+
+    /// Reads the notation. The histogram may break rules that [`Self::validate`] checks, such as that counts are not
+    /// negative; its spans and buckets fit.
+    pub fn parse(text: &str) -> Result<Self, NotationError> {
+        let inner = text
+            .trim()
+            .strip_prefix("{{")
+            .and_then(|rest| rest.strip_suffix("}}"));
+        let mut rest = inner.ok_or_else(|| error("no {{ and }} around it"))?.trim();
+        let mut histogram = Self::default();
+        let (mut positive, mut negative) = (SideText::default(), SideText::default());
+        while !rest.is_empty() {
+            let (name, value) = rest
+                .split_once(':')
+                .ok_or_else(|| error(format!("no : behind {rest}")))?;
+            let (value, behind) = split_value(value.trim_start())?;
+            match name.to_ascii_lowercase().as_str() {
+                "schema" => histogram.schema = schema(value)?,
+                "sum" => histogram.sum = number(value)?,
+                "count" => histogram.count = number(value)?,
+                "z_bucket" => histogram.zero_count = number(value)?,
+                "z_bucket_w" => histogram.zero_threshold = number(value)?,
+                "custom_values" => histogram.custom_values = numbers(value)?,
+                "buckets" => positive.buckets = value,
+                "offset" => positive.offset = integer(value)?,
+                "n_buckets" => negative.buckets = value,
+                "n_offset" => negative.offset = integer(value)?,
+                "counter_reset_hint" => histogram.reset_hint = reset_hint(value)?,
+                other => return Err(error(format!("{other} is not a part of it"))),
+            }
+            rest = behind.trim_start();
+        }
+        (histogram.positive_spans, histogram.positive_buckets) = positive.parse()?;
+        (histogram.negative_spans, histogram.negative_buckets) = negative.parse()?;
+        Ok(histogram)
+    }
+}
+
+fn push_side(parts: &mut Vec<String>, [offset, buckets]: [&str; 2], spans: &[Span], counts: &[f64]) {
+    let mut text = String::new();
+    let mut before = None;
+    for (index, count) in side_slots(spans, counts).filter(|(_, count)| *count != 0.0) {
+        match before.map(|before| index - before - 1) {
+            None if index != 0 => parts.push(format!("{offset}:{index}")),
+            None => {}
+            Some(gap) if gap > WRITTEN_OUT_MAX => text.push_str(&format!(" 0*{gap} ")),
+            Some(gap) => (0..gap)
+                .fold(&mut text, |text, _| {
+                    text.push_str(" 0");
+                    text
+                })
+                .push(' '),
+        }
+        let _ = write!(text, "{}", Shortest(count));
+        before = Some(index);
+    }
+    if !text.is_empty() {
+        parts.push(format!("{buckets}:[{text}]"));
+    }
+}
+
+/// What is written of one side.
+#[derive(Default)]
+struct SideText<'a> {
+    offset: i32,
+    buckets: &'a str,
+}
+
+impl SideText<'_> {
+    fn parse(&self) -> Result<(Vec<Span>, Vec<f64>), NotationError> {
+        let (mut spans, mut buckets) = (SpansBuilder::default(), Vec::new());
+        let mut index = i64::from(self.offset);
+        for word in words(self.buckets)? {
+            if let Some(gap) = word.strip_prefix("0*") {
+                index = index.saturating_add(
+                    gap.parse::<u32>()
+                        .map_err(|_| error(format!("bad gap {word}")))?
+                        .into(),
+                );
+                continue;
+            }
+            let at = i32::try_from(index).map_err(|_| error(format!("bucket {index} is out of range")))?;
+            if at == i32::MAX || buckets.len() == BUCKETS_MAX {
+                return Err(error(format!(
+                    "more than {BUCKETS_MAX} buckets, or one out of range"
+                )));
+            }
+            spans.push(at);
+            buckets.push(number(word)?);
+            index += 1;
+        }
+        let spans = spans.build();
+        check_layout(&spans, buckets.len()).map_err(|layout| error(layout.to_string()))?;
+        Ok((spans, buckets))
+    }
+}
+
+/// A value and what follows it.
+fn split_value(text: &str) -> Result<(&str, &str), NotationError> {
+    if text.starts_with('[') {
+        let end = text.find(']').ok_or_else(|| error("no ] behind ["))?;
+        return Ok(text.split_at(end + 1));
+    }
+    Ok(text.split_at(text.find(char::is_whitespace).unwrap_or(text.len())))
+}
+
+fn words(list: &str) -> Result<impl Iterator<Item = &str>, NotationError> {
+    let inner = match list {
+        "" => "",
+        list => list
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .ok_or_else(|| error(format!("{list} has no [ and ] around it")))?,
+    };
+    Ok(inner.split_ascii_whitespace())
+}
+
+fn numbers(list: &str) -> Result<Vec<f64>, NotationError> {
+    let numbers = words(list)?.map(number).collect::<Result<Vec<_>, _>>()?;
+    match numbers.len() <= BUCKETS_MAX {
+        true => Ok(numbers),
+        false => Err(error(format!("more than {BUCKETS_MAX} bounds"))),
+    }
+}
+
+fn number(text: &str) -> Result<f64, NotationError> {
+    let hexadecimal = text
+        .strip_prefix("0x")
+        .and_then(|digits| i64::from_str_radix(digits, 16).ok());
+    match hexadecimal {
+        Some(number) => Ok(number as f64),
+        None => text.parse().map_err(|_| error(format!("{text} is not a number"))),
+    }
+}
+
+fn integer(text: &str) -> Result<i32, NotationError> {
+    text.parse()
+        .map_err(|_| error(format!("{text} is not a whole number of 32 bits")))
+}
+
+fn schema(text: &str) -> Result<i32, NotationError> {
+    match integer(text)? {
+        schema @ (CUSTOM_BUCKETS_SCHEMA | SCHEMA_MIN..=SCHEMA_MAX) => Ok(schema),
+        other => Err(error(format!(
+            "schema {other} is none of {SCHEMA_MIN} to {SCHEMA_MAX} and {CUSTOM_BUCKETS_SCHEMA}"
+        ))),
+    }
+}
+
+fn reset_hint(text: &str) -> Result<ResetHint, NotationError> {
+    Ok(match text.to_ascii_lowercase().as_str() {
+        "unknown" => ResetHint::Unknown,
+        "reset" => ResetHint::Reset,
+        "not_reset" => ResetHint::NotReset,
+        "gauge" => ResetHint::Gauge,
+        _ => return Err(error(format!("{text} is not a reset hint"))),
+    })
+}
+
+fn error(message: impl Into<String>) -> NotationError {
+    NotationError(message.into())
+}

@@ -1,0 +1,196 @@
+//! Observations above or below a bound taken out of a histogram: the language's `</` and `>/`.
+//!
+//! A bucket that the bound cuts through keeps the part that interpolation says. The new sum is made of the middles of
+//! what is kept.
+
+use crate::buckets::{Bucket, Interpolation, Place, Slot};
+use crate::histogram::Histogram;
+
+/// Which observations stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    Below,
+    Above,
+}
+
+/// What is kept of a bucket.
+struct Kept {
+    count: f64,
+    /// Where these observations are thought to lie, on average.
+    middle: f64,
+}
+
+impl Histogram {
+    /// Keeps the observations below a bound. No empty bucket stays, if any observation went.
+    pub fn trim_upper(&mut self, bound: f64) {
+        self.trim(bound, Keep::Below);
+    }
+
+    /// Keeps the observations above a bound; otherwise as [`Self::trim_upper`].
+    pub fn trim_lower(&mut self, bound: f64) {
+        self.trim(bound, Keep::Above);
+    }
+
+    fn trim(&mut self, bound: f64, keep: Keep) {
+        let kept_of = |slot: Slot| self.kept(slot, bound, keep);
+        let positive: Vec<_> = self.positive_slots().map(kept_of).collect();
+        let negative: Vec<_> = self.negative_slots().map(kept_of).collect();
+        let (mut count, mut sum, mut is_trimmed) = (0.0, 0.0, false);
+        let has_any = |kept: &[Option<Kept>]| kept.iter().any(Option::is_some);
+        let (has_positive, has_negative) = (has_any(&positive), has_any(&negative));
+        let sides = [
+            (&mut self.positive_buckets, positive),
+            (&mut self.negative_buckets, negative),
+        ];
+        for (buckets, kept) in sides {
+            for (bucket, kept) in buckets.iter_mut().zip(kept) {
+                let Some(kept) = kept else { continue };
+                count += kept.count;
+                sum += kept.middle * kept.count;
+                is_trimmed |= *bucket != kept.count;
+                *bucket = kept.count;
+            }
+        }
+        if self.zero_count > 0.0 && !self.uses_custom_buckets() {
+            let kept = self.kept_of_zero_bucket(bound, keep, has_positive, has_negative);
+            is_trimmed |= self.zero_count != kept.count;
+            self.zero_count = kept.count;
+            count += kept.count;
+            sum += kept.middle * kept.count;
+        }
+        if is_trimmed {
+            (self.count, self.sum) = (count, sum);
+            self.compact(0);
+        }
+    }
+
+    /// What is kept of a bucket that holds something.
+    fn kept(&self, slot: Slot, bound: f64, keep: Keep) -> Option<Kept> {
+        let bucket = self.uncut_bucket(slot);
+        if bucket.count == 0.0 {
+            return None;
+        }
+        let is_linear = self.uses_custom_buckets();
+        let is_positive = matches!(slot.place, Place::Positive(_));
+        let middle = |lower, upper| middle(lower, upper, is_positive, is_linear);
+        let (is_whole, is_cut) = match keep {
+            Keep::Below => (bucket.upper <= bound, bucket.lower < bound),
+            Keep::Above => (bucket.lower >= bound, bucket.upper > bound),
+        };
+        if is_whole {
+            return Some(Kept {
+                count: bucket.count,
+                middle: middle(bucket.lower, bucket.upper),
+            });
+        }
+        if !is_cut {
+            return Some(Kept {
+                count: 0.0,
+                middle: 0.0,
+            });
+        }
+        if bucket.lower == f64::NEG_INFINITY || bucket.upper == f64::INFINITY {
+            return Some(kept_of_endless(&bucket, bound, keep));
+        }
+        let interpolation = if is_linear {
+            Interpolation::Linear
+        } else {
+            Interpolation::Exponential
+        };
+        let below = bucket.count * bucket.fraction_below(bound, interpolation);
+        Some(match keep {
+            Keep::Below => Kept {
+                count: below,
+                middle: middle(bucket.lower, bound),
+            },
+            Keep::Above => Kept {
+                count: bucket.count - below,
+                middle: middle(bound, bucket.upper),
+            },
+        })
+    }
+
+    /// The zero bucket reaches only to the sides where there are observations.
+    fn kept_of_zero_bucket(&self, bound: f64, keep: Keep, has_positive: bool, has_negative: bool) -> Kept {
+        let lower = if has_positive && !has_negative {
+            0.0
+        } else {
+            -self.zero_threshold
+        };
+        let upper = if has_negative && !has_positive {
+            0.0
+        } else {
+            self.zero_threshold
+        };
+        let (is_whole, is_gone) = match keep {
+            Keep::Below => (bound > lower && bound >= upper, bound <= lower),
+            Keep::Above => (bound <= lower, bound >= upper),
+        };
+        if is_whole {
+            return Kept {
+                count: self.zero_count,
+                middle: (lower + upper) / 2.0,
+            };
+        }
+        if is_gone {
+            return Kept {
+                count: 0.0,
+                middle: 0.0,
+            };
+        }
+        let (part, middle) = match keep {
+            Keep::Below => (bound - lower, (lower + bound) / 2.0),
+            Keep::Above => (upper - bound, (bound + upper) / 2.0),
+        };
+        Kept {
+            count: self.zero_count * (part / (upper - lower)),
+            middle,
+        }
+    }
+}
+
+/// What is kept of a bucket without a lower or an upper end that holds the bound. How its observations lie is not known,
+/// so all go, unless it can be thought to begin at zero.
+fn kept_of_endless(bucket: &Bucket, bound: f64, keep: Keep) -> Kept {
+    let Bucket {
+        lower, upper, count, ..
+    } = *bucket;
+    let nothing_at = |middle: f64| Kept {
+        count: 0.0,
+        middle: if middle.is_infinite() { 0.0 } else { middle },
+    };
+    if lower > f64::NEG_INFINITY {
+        return match keep {
+            Keep::Below => nothing_at(lower),
+            Keep::Above => Kept { count, middle: bound },
+        };
+    }
+    let is_above_zero = upper > 0.0 && upper.is_finite();
+    match keep {
+        Keep::Below if bound > 0.0 && is_above_zero => Kept {
+            count: count * bound / upper,
+            middle: bound / 2.0,
+        },
+        Keep::Below if upper <= 0.0 => Kept { count, middle: bound },
+        Keep::Above if bound >= 0.0 && is_above_zero => Kept {
+            count: count * (1.0 - bound / upper),
+            middle: (bound + upper) / 2.0,
+        },
+        _ => nothing_at(upper),
+    }
+}
+
+/// Where observations between two bounds are thought to lie.
+fn middle(lower: f64, upper: f64, is_positive: bool, is_linear: bool) -> f64 {
+    match (lower.is_infinite(), upper.is_infinite()) {
+        (true, true) => 0.0,
+        (true, false) if upper > 0.0 => upper / 2.0,
+        (true, false) => upper,
+        (false, true) => lower,
+        (false, false) if is_linear => (lower + upper) / 2.0,
+        (false, false) => {
+            let geometric = (lower * upper).abs().sqrt();
+            if is_positive { geometric } else { -geometric }
+        }
+    }
+}
