@@ -68,6 +68,8 @@ pub struct NumberLiteral {
 pub struct StringLiteral {
     /// Its value, unquoted.
     pub value: String,
+    /// Its bytes where they are not UTF-8; `value` has replacement characters in their place then.
+    pub invalid: Option<Box<[u8]>>,
     /// Where it stands, with its quotes.
     pub at: TextRange,
 }
@@ -75,9 +77,9 @@ pub struct StringLiteral {
 /// Selects series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorSelector {
-    /// The metric name in front of or, quoted, inside the braces; it is also among the matchers.
+    /// The metric name in front of the braces; it is also among the matchers. A quoted one inside them is only there.
     pub name: Option<String>,
-    /// Conditions on labels, in the order of the text; that of the name last.
+    /// Conditions on labels, in the order of the text; that of `name` last.
     pub matchers: Vec<Matcher>,
     /// What shifts it in time.
     pub shift: Shift,
@@ -139,11 +141,11 @@ pub enum DurationExpr {
     Step(TextRange),
     /// `range()`: the whole time of the question.
     Range(TextRange),
-    /// `min(a, b)`.
+    /// `min_of(a, b)`.
     Min(Box<DurationExpr>, Box<DurationExpr>, TextRange),
-    /// `max(a, b)`.
+    /// `max_of(a, b)`.
     Max(Box<DurationExpr>, Box<DurationExpr>, TextRange),
-    /// `-a` or `+a`.
+    /// `-a` if true, else `+a`; a literal has its sign itself.
     Sign(bool, Box<DurationExpr>, TextRange),
     /// `a operator b`: one of `+ - * / % ^`.
     Binary(BinaryOp, Box<DurationExpr>, Box<DurationExpr>),
@@ -315,6 +317,97 @@ pub struct Aggregate {
     pub is_without: bool,
     /// Where it stands.
     pub at: TextRange,
+}
+
+impl ValueType {
+    /// Its name in Prometheus' documentation and messages.
+    pub fn documented(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Vector => "instant vector",
+            Self::Matrix => "range vector",
+            Self::String => "string",
+        }
+    }
+
+    /// Its name in Prometheus' answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Vector => "vector",
+            Self::Matrix => "matrix",
+            Self::String => "string",
+        }
+    }
+}
+
+impl BinaryOp {
+    /// How it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Modulo => "%",
+            Self::Power => "^",
+            Self::Atan2 => "atan2",
+            Self::Equal => "==",
+            Self::NotEqual => "!=",
+            Self::Less => "<",
+            Self::LessEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterEqual => ">=",
+            Self::And => "and",
+            Self::Or => "or",
+            Self::Unless => "unless",
+            Self::TrimUpper => "</",
+            Self::TrimLower => ">/",
+        }
+    }
+
+    /// Whether it compares: filters, or answers 0 or 1.
+    pub fn is_comparison(self) -> bool {
+        matches!(
+            self,
+            Self::Equal | Self::NotEqual | Self::Less | Self::LessEqual | Self::Greater | Self::GreaterEqual
+        )
+    }
+
+    /// Whether it is an operator of sets: `and`, `or`, `unless`.
+    pub fn is_set(self) -> bool {
+        matches!(self, Self::And | Self::Or | Self::Unless)
+    }
+}
+
+impl AggregateOp {
+    /// How it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Avg => "avg",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Count => "count",
+            Self::Group => "group",
+            Self::Stddev => "stddev",
+            Self::Stdvar => "stdvar",
+            Self::TopK => "topk",
+            Self::BottomK => "bottomk",
+            Self::CountValues => "count_values",
+            Self::Quantile => "quantile",
+            Self::LimitK => "limitk",
+            Self::LimitRatio => "limit_ratio",
+        }
+    }
+
+    /// Whether a parameter stands before what it is over.
+    pub fn takes_parameter(self) -> bool {
+        matches!(
+            self,
+            Self::TopK | Self::BottomK | Self::CountValues | Self::Quantile | Self::LimitK | Self::LimitRatio
+        )
+    }
 }
 
 impl Expr {

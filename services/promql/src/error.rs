@@ -1,5 +1,7 @@
 //! What can go wrong, in the classes that Prometheus' API tells apart.
 
+use std::fmt;
+
 use crate::ast::TextRange;
 
 /// The result of anything here.
@@ -37,15 +39,50 @@ pub enum PromqlError {
 }
 
 /// Why a text is not PromQL. Displayed as `line:column: parse error: message`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{line}:{column}: parse error: {message}")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
     /// Where, in bytes.
     pub at: TextRange,
-    /// The line, from 1.
+    /// The line, from 1; 0 where there is no text.
     pub line: usize,
-    /// The column in characters, from 1.
+    /// The column in bytes, from 1; 0 where there is no text.
     pub column: usize,
     /// What is wrong.
     pub message: String,
+}
+
+impl ParseError {
+    /// Something wrong with a place of a text.
+    pub fn new(text: &str, at: TextRange, message: impl Into<String>) -> Self {
+        let before = &text.as_bytes()[..at.start.min(text.len())];
+        let line_start = before
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |end| end + 1);
+        let (line, column) = match text {
+            "" => (0, 0),
+            _ => {
+                let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+                (line, before.len() - line_start + 1)
+            }
+        };
+        Self {
+            at,
+            line,
+            column,
+            message: message.into(),
+        }
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => out.write_str("unknown position")?,
+            line => write!(out, "{line}:{}", self.column)?,
+        }
+        write!(out, ": parse error: {}", self.message)
+    }
 }

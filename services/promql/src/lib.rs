@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`annotations`] | [`Annotations`]: warnings and infos of an answer |
 //! | [`ast`] | what an expression is made of |
+//! | [`parse`](parse()) | from text to an expression whose types are right |
 //! | [`function`] | the functions by name, with what they take and return |
 //! | [`labels`] | [`Labels`], the identity of a series |
 //! | [`matcher`] | [`Matcher`], a condition on one label |
 //! | [`source`] | [`Source`]: where series come from, and what a plan asks of it |
 //! | [`value`] | what an evaluation ends in |
 //! | [`note`] | what functions remark about samples |
+//! | [`quote`] | texts as Go writes them |
 //! | [`error`] | what can go wrong, in the classes that Prometheus' API tells apart |
 //!
 //! # What is absent
@@ -19,12 +21,16 @@
 pub mod annotations;
 pub mod ast;
 mod calendar;
+mod check;
 pub mod error;
 pub mod function;
 pub mod labels;
+mod lex;
 pub mod matcher;
 pub mod note;
 mod number;
+mod parse;
+pub mod quote;
 pub mod source;
 pub mod value;
 
@@ -32,5 +38,6 @@ pub use annotations::{Annotation, Annotations};
 pub use error::{ParseError, PromqlError, Result};
 pub use labels::{Labels, LabelsBuilder};
 pub use matcher::{MatchOp, Matcher};
+pub use parse::{DEPTH_MAX, DurationError, TEXT_BYTES_MAX, parse, parse_duration, parse_selector};
 pub use source::{Samples, Select, Source};
 pub use value::{Point, QueryValue, Sample, Series};

@@ -1,0 +1,141 @@
+//! Functions and aggregations.
+
+use super::{Fault, Node, Parsed, Parser};
+use crate::ast::{Aggregate, AggregateOp, Call, Expr};
+use crate::function;
+use crate::lex::{Keyword, Token, TokenKind, unquote};
+use crate::quote::{quote, quote_bytes};
+
+/// Labels of `by` or `without`, and whether it is `without`.
+type Grouping = (Vec<String>, bool);
+
+impl Parser<'_> {
+    /// A call of a function whose name has been taken.
+    pub(super) fn call(&mut self, name: Token) -> Parsed<Node> {
+        let (arguments, depth) = self.arguments()?;
+        let text = self.text_of(name);
+        let Some(function) = function::find(text) else {
+            let message = format!("unknown function with name {}", quote(text));
+            return Err(self.error(name.at, message));
+        };
+        let at = self.since(name.at.start);
+        let call = Call {
+            function,
+            arguments,
+            at,
+        };
+        self.deeper(Expr::Call(call), depth, name.at)
+    }
+
+    /// Expressions in parentheses, and how deep the deepest is.
+    fn arguments(&mut self) -> Parsed<(Vec<Expr>, usize)> {
+        self.expect(TokenKind::LeftParen)?;
+        let mut arguments = Vec::new();
+        let mut depth = 0;
+        if self.accept(TokenKind::RightParen) {
+            return Ok((arguments, depth));
+        }
+        loop {
+            let node = self.expression(0)?;
+            depth = depth.max(node.depth);
+            arguments.push(*node.expr);
+            if self.kind() != TokenKind::Comma {
+                self.expect(TokenKind::RightParen)?;
+                return Ok((arguments, depth));
+            }
+            let comma = self.advance().at;
+            if !self.kind().begins_expression() && self.kind() != TokenKind::Fault {
+                let message = "trailing commas not allowed in function call args";
+                return Err(self.error(comma, message));
+            }
+        }
+    }
+
+    /// An aggregation whose name has been taken.
+    pub(super) fn aggregate(&mut self, op: AggregateOp, name: Token) -> Parsed<Node> {
+        let parts = self.aggregate_parts();
+        let ((grouping, is_without), arguments, depth) = self.within("aggregation", "", parts)?;
+        let at = self.since(name.at.start);
+        if arguments.is_empty() {
+            return Err(self.error(at, "no arguments for aggregate expression provided"));
+        }
+        let got = arguments.len();
+        let mut arguments = arguments.into_iter();
+        let parameter = if op.takes_parameter() {
+            arguments.next()
+        } else {
+            None
+        };
+        let wanted = 1 + usize::from(op.takes_parameter());
+        let (Some(expr), true) = (arguments.next(), got == wanted) else {
+            let message = format!(
+                "wrong number of arguments for aggregate expression provided, expected {wanted}, got {got}"
+            );
+            return Err(self.error(at, message));
+        };
+        let aggregate = Aggregate {
+            op,
+            expr,
+            parameter,
+            grouping,
+            is_without,
+            at,
+        };
+        self.deeper(Expr::Aggregate(Box::new(aggregate)), depth, name.at)
+    }
+
+    /// The grouping stands before the arguments, behind them, or nowhere.
+    fn aggregate_parts(&mut self) -> Parsed<(Grouping, Vec<Expr>, usize)> {
+        let before = self.grouping()?;
+        let (arguments, depth) = self.arguments()?;
+        let grouping = match before {
+            Some(grouping) => Some(grouping),
+            None => self.grouping()?,
+        };
+        Ok((grouping.unwrap_or_default(), arguments, depth))
+    }
+
+    fn grouping(&mut self) -> Parsed<Option<Grouping>> {
+        let is_without = match self.kind() {
+            TokenKind::Keyword(Keyword::By) => false,
+            TokenKind::Keyword(Keyword::Without) => true,
+            _ => return Ok(None),
+        };
+        self.advance();
+        Ok(Some((self.labels()?, is_without)))
+    }
+
+    /// Labels in parentheses, of which the last may have a comma behind it.
+    pub(super) fn labels(&mut self) -> Parsed<Vec<String>> {
+        const CONTEXT: &str = "grouping opts";
+        let open = self.expect(TokenKind::LeftParen);
+        self.within(CONTEXT, "\"(\"", open)?;
+        let mut labels = Vec::new();
+        while !self.accept(TokenKind::RightParen) {
+            let label = self.label();
+            labels.push(self.within(CONTEXT, "label", label)?);
+            if self.accept(TokenKind::Comma) {
+                continue;
+            }
+            let close = self.expect(TokenKind::RightParen);
+            self.within(CONTEXT, "\",\" or \")\"", close)?;
+            break;
+        }
+        Ok(labels)
+    }
+
+    fn label(&mut self) -> Parsed<String> {
+        if self.kind().is_label_name() {
+            let label = self.advance();
+            return Ok(self.text_of(label).to_owned());
+        }
+        if self.kind() != TokenKind::String {
+            return Err(Fault::Unexpected);
+        }
+        let token = self.advance();
+        let bytes = unquote(self.text_of(token));
+        let shown = quote_bytes(&bytes);
+        let label = String::from_utf8(bytes).ok().filter(|label| !label.is_empty());
+        label.ok_or_else(|| self.error(token.at, format!("invalid label name for grouping: {shown}")))
+    }
+}

@@ -1,0 +1,8 @@
+//! What the language promises, through its public interfaces.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod main {
+    mod corpus;
+    mod parse;
+}

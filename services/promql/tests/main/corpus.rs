@@ -1,0 +1,68 @@
+//! The test scripts of Prometheus, where they are at hand: never part of the repository.
+//!
+//! `TIDELINE_CORPORA` names the folder of all such data; without it, it is `../shared/data` beside the workspace. Under
+//! `CI=true` missing scripts fail the tests, elsewhere they say that they skipped.
+
+use std::path::{Path, PathBuf};
+
+/// A query of a script.
+#[derive(Debug)]
+pub(crate) struct Query {
+    /// The script's file and line.
+    pub(crate) place: String,
+    /// The query.
+    pub(crate) text: String,
+    /// Whether its evaluation, which includes parsing, is expected to fail.
+    pub(crate) must_fail: bool,
+}
+
+/// All queries of all scripts; none when the scripts are not here.
+pub(crate) fn queries() -> Vec<Query> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let data =
+        std::env::var_os("TIDELINE_CORPORA").map_or_else(|| root.join("../shared/data"), PathBuf::from);
+    let folder = data.join("promqltest");
+    let Ok(files) = std::fs::read_dir(&folder) else {
+        let is_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+        assert!(!is_ci, "{} is missing and CI=true", folder.display());
+        println!("skipped: {} is not here", folder.display());
+        return Vec::new();
+    };
+    let mut queries = Vec::new();
+    for file in files {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "test") {
+            read(&path, &mut queries);
+        }
+    }
+    assert!(queries.len() > 2000, "only {} queries found", queries.len());
+    queries
+}
+
+fn read(path: &Path, queries: &mut Vec<Query>) {
+    let script = std::fs::read_to_string(path).unwrap();
+    let name = path.file_name().unwrap().to_string_lossy();
+    let lines: Vec<&str> = script.lines().collect();
+    for (at, line) in lines.iter().enumerate() {
+        let command = line.trim();
+        if !command.starts_with("eval") {
+            continue;
+        }
+        let old_form = command.starts_with("eval_fail");
+        let words = if command.contains(" instant at ") { 4 } else { 8 };
+        let text = (0..words).fold(command, |rest, _| {
+            let behind = rest.trim_start().split_once([' ', '\t']);
+            behind.map_or("", |(_, rest)| rest)
+        });
+        let block = lines[at + 1..].iter().take_while(|line| !line.trim().is_empty());
+        let must_fail = old_form
+            || block
+                .into_iter()
+                .any(|line| line.trim().starts_with("expect fail"));
+        queries.push(Query {
+            place: format!("{name}:{}", at + 1),
+            text: text.trim().to_owned(),
+            must_fail,
+        });
+    }
+}
