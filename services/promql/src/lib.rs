@@ -10,6 +10,8 @@
 //! | [`matcher`] | [`Matcher`], a condition on one label |
 //! | [`source`] | [`Source`]: where series come from, and what a plan asks of it |
 //! | [`value`] | what an evaluation ends in |
+//! | [`range`] | functions over ranges of samples |
+//! | [`histogram_functions`] | quantiles, fractions and averages of distributions |
 //! | [`note`] | what functions remark about samples |
 //! | [`quote`] | texts as Go writes them |
 //! | [`error`] | what can go wrong, in the classes that Prometheus' API tells apart |
@@ -24,6 +26,7 @@ mod calendar;
 mod check;
 pub mod error;
 pub mod function;
+pub mod histogram_functions;
 pub mod labels;
 mod lex;
 pub mod matcher;
@@ -31,6 +34,7 @@ pub mod note;
 mod number;
 mod parse;
 pub mod quote;
+pub mod range;
 pub mod source;
 pub mod value;
 

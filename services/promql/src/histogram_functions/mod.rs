@@ -1,0 +1,67 @@
+//! What is asked of distributions: quantiles, fractions, averages; of numbers, classic histograms and native ones.
+
+mod classic;
+mod native;
+
+use std::cmp::Ordering;
+
+use tideline_histogram::{Histogram, KahanSum, Place};
+
+pub use classic::{Bucket, bucket_fraction, bucket_quantile};
+pub use native::{histogram_fraction, histogram_quantile};
+
+/// The quantile of numbers, which are reordered: between two of them, what lies between by weight. NaN counts as least.
+///
+/// NaN of no number or for a NaN quantile; infinities for one outside of 0 to 1. Costs one pass.
+pub fn quantile(phi: f64, values: &mut [f64]) -> f64 {
+    if values.is_empty() || phi.is_nan() {
+        return f64::NAN;
+    }
+    if let Some(outside) = outside(phi) {
+        return outside;
+    }
+    let rank = phi * (values.len() - 1) as f64;
+    let (_, lower, above) = values.select_nth_unstable_by(rank.floor() as usize, nan_first);
+    let lower = *lower;
+    let upper = above.iter().copied().min_by(nan_first).unwrap_or(lower);
+    let weight = rank - rank.floor();
+    lower * (1.0 - weight) + upper * weight
+}
+
+/// Infinities for quantiles outside of 0 to 1.
+fn outside(phi: f64) -> Option<f64> {
+    match phi {
+        phi if phi < 0.0 => Some(f64::NEG_INFINITY),
+        phi if phi > 1.0 => Some(f64::INFINITY),
+        _ => None,
+    }
+}
+
+fn nan_first(left: &f64, right: &f64) -> Ordering {
+    left.partial_cmp(right)
+        .unwrap_or_else(|| right.is_nan().cmp(&left.is_nan()))
+}
+
+/// The average of a histogram's observations.
+pub fn average(histogram: &Histogram) -> f64 {
+    histogram.sum / histogram.count
+}
+
+/// The mean square of the observations' distances from their average, as if all of a bucket lay in its middle: the
+/// arithmetic one where the bounds are the histogram's own, else the geometric one, and zero in the zero bucket.
+pub fn variance(histogram: &Histogram) -> f64 {
+    let mean = average(histogram);
+    let mut squares = KahanSum::default();
+    for slot in histogram.slots().filter(|slot| slot.count != 0.0) {
+        let bucket = histogram.bucket(slot);
+        let middle = match slot.place {
+            _ if histogram.uses_custom_buckets() => (bucket.upper + bucket.lower) / 2.0,
+            _ if bucket.lower <= 0.0 && bucket.upper >= 0.0 => 0.0,
+            Place::Negative(_) => -(bucket.upper * bucket.lower).sqrt(),
+            Place::Zero | Place::Positive(_) => (bucket.upper * bucket.lower).sqrt(),
+        };
+        let distance = middle - mean;
+        squares.add(bucket.count * distance * distance);
+    }
+    squares.total() / histogram.count
+}

@@ -1,0 +1,116 @@
+//! `changes` and `resets`: how often neighbouring samples differ.
+
+use std::cmp::Ordering;
+
+use tideline_histogram::Histogram;
+
+use super::starts::Stamp;
+use super::{Extent, Window};
+
+pub(super) fn changes(window: &Window<'_>) -> Option<f64> {
+    let (floats, histograms) = window.anchors()?;
+    let is_change = |before: f64, last: f64| before != last && !(before.is_nan() && last.is_nan());
+    if window.histograms.is_empty() {
+        let pairs = window.values[floats..].windows(2);
+        return Some(pairs.filter(|pair| is_change(pair[0], pair[1])).count() as f64);
+    }
+    Some(window.count_pairs(floats, histograms, |before, last| {
+        match (before.value, last.value) {
+            (Either::Float(before), Either::Float(last)) => is_change(before, last),
+            (Either::Histogram(before), Either::Histogram(last)) => !last.same_as(before),
+            _ => true,
+        }
+    }))
+}
+
+pub(super) fn resets(window: &Window<'_>) -> Option<f64> {
+    let (floats, histograms) = window.anchors()?;
+    if window.histograms.is_empty() && window.starts.is_empty() {
+        let pairs = window.values[floats..].windows(2);
+        return Some(pairs.filter(|pair| pair[1] < pair[0]).count() as f64);
+    }
+    Some(window.count_pairs(floats, histograms, |before, last| {
+        last.stamp.is_reset_after(before.stamp)
+            || match (before.value, last.value) {
+                (Either::Float(before), Either::Float(last)) => last < before,
+                (Either::Histogram(before), Either::Histogram(last)) => last.detect_reset(before),
+                _ => true,
+            }
+    }))
+}
+
+/// A sample in its place.
+#[derive(Clone, Copy)]
+struct Placed<'a> {
+    stamp: Stamp,
+    value: Either<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Either<'a> {
+    Float(f64),
+    Histogram(&'a Histogram),
+}
+
+impl Window<'_> {
+    /// The first number and the first histogram to look at: anchored, all after the left end and the last sample before it.
+    /// `None` if nothing lies after it.
+    fn anchors(&self) -> Option<(usize, usize)> {
+        if self.extent != Extent::Anchored {
+            return Some((0, 0));
+        }
+        let up_to_start = |times: &[i64]| times.partition_point(|time| *time <= self.start());
+        let (floats, histograms) = (up_to_start(self.times), up_to_start(self.histogram_times));
+        if floats == self.times.len() && histograms == self.histogram_times.len() {
+            return None;
+        }
+        let float = floats.checked_sub(1).map(|at| self.times[at]);
+        let histogram = histograms.checked_sub(1).map(|at| self.histogram_times[at]);
+        // Nothing is less than something.
+        Some(match float.cmp(&histogram) {
+            _ if float.is_none() && histogram.is_none() => (0, 0),
+            Ordering::Less => (floats, histograms - 1),
+            Ordering::Equal | Ordering::Greater => (floats - 1, histograms),
+        })
+    }
+
+    /// How many samples differ from the one before.
+    fn count_pairs(
+        &self,
+        mut floats: usize,
+        mut histograms: usize,
+        differs: impl Fn(Placed<'_>, Placed<'_>) -> bool,
+    ) -> f64 {
+        let mut count = 0;
+        let mut before = None;
+        loop {
+            let is_float = match (self.times.get(floats), self.histogram_times.get(histograms)) {
+                (Some(float), Some(histogram)) => float < histogram,
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (None, None) => return f64::from(count),
+            };
+            let sample = match is_float {
+                true => {
+                    let stamp = Stamp::at(self.times, self.starts, floats);
+                    floats += 1;
+                    Placed {
+                        stamp,
+                        value: Either::Float(self.values[floats - 1]),
+                    }
+                }
+                false => {
+                    let stamp = Stamp::at(self.histogram_times, self.histogram_starts, histograms);
+                    histograms += 1;
+                    Placed {
+                        stamp,
+                        value: Either::Histogram(&self.histograms[histograms - 1]),
+                    }
+                }
+            };
+            if let Some(before) = before.replace(sample) {
+                count += u32::from(differs(before, sample));
+            }
+        }
+    }
+}

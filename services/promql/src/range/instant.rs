@@ -1,0 +1,114 @@
+//! `irate` and `idelta`: the last two samples.
+
+use std::sync::Arc;
+
+use tideline_histogram::{Histogram, ResetHint};
+
+use super::Window;
+use super::rate::subtract;
+use super::starts::Stamp;
+use crate::note::{Note, Notes};
+use crate::value::Point;
+
+/// What is made of two samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Two {
+    /// The increase of a counter by second.
+    Rate,
+    /// The difference.
+    Difference,
+}
+
+/// A sample in its place.
+#[derive(Clone, Copy)]
+struct Last<'a> {
+    stamp: Stamp,
+    value: Either<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Either<'a> {
+    Float(f64),
+    Histogram(&'a Histogram),
+}
+
+pub(super) fn last_two(window: &Window<'_>, two: Two, notes: &mut Notes<'_>) -> Option<Point> {
+    let (before, last) = window.last_two()?;
+    let seconds = (last.stamp.time - before.stamp.time) as f64 / 1000.0;
+    if seconds == 0.0 {
+        return None;
+    }
+    let is_reset = two == Two::Rate && last.stamp.is_reset_after(before.stamp);
+    match (before.value, last.value) {
+        (Either::Float(before), Either::Float(last)) => {
+            let is_reset = is_reset || (two == Two::Rate && last < before);
+            let difference = if is_reset { last } else { last - before };
+            Some(Point::Float(if two == Two::Rate {
+                difference / seconds
+            } else {
+                difference
+            }))
+        }
+        (Either::Histogram(before), Either::Histogram(last)) => {
+            let are_gauges = [before, last].map(|histogram| histogram.reset_hint == ResetHint::Gauge);
+            match two {
+                Two::Rate if are_gauges.contains(&true) => notes(Note::NativeHistogramNotCounter),
+                Two::Difference if are_gauges.contains(&false) => notes(Note::NativeHistogramNotGauge),
+                _ => {}
+            }
+            let mut difference = last.clone();
+            let is_reset = is_reset || (two == Two::Rate && last.detect_reset(before));
+            if !is_reset {
+                subtract(&mut difference, before, notes)?;
+            }
+            difference.reset_hint = ResetHint::Gauge;
+            difference.compact(0);
+            if two == Two::Rate {
+                difference.div(seconds);
+            }
+            Some(Point::Histogram(Arc::new(difference)))
+        }
+        _ => {
+            notes(Note::MixedFloatsHistograms);
+            None
+        }
+    }
+}
+
+impl Window<'_> {
+    /// The last two samples, numbers and histograms together. Two at one instant are told from one another by nothing but
+    /// their kind.
+    fn last_two(&self) -> Option<(Last<'_>, Last<'_>)> {
+        let float = |back: usize| {
+            let at = self.times.len().checked_sub(back)?;
+            let stamp = Stamp::at(self.times, self.starts, at);
+            Some(Last {
+                stamp,
+                value: Either::Float(self.values[at]),
+            })
+        };
+        let histogram = |back: usize| {
+            let at = self.histogram_times.len().checked_sub(back)?;
+            let stamp = Stamp::at(self.histogram_times, self.histogram_starts, at);
+            Some(Last {
+                stamp,
+                value: Either::Histogram(&self.histograms[at]),
+            })
+        };
+        let (mut floats, mut histograms) = (1, 1);
+        let mut take_last = || {
+            let (number, distribution) = (float(floats), histogram(histograms));
+            let is_float = match (&number, &distribution) {
+                (Some(number), Some(distribution)) => number.stamp.time > distribution.stamp.time,
+                (number, _) => number.is_some(),
+            };
+            match is_float {
+                true => floats += 1,
+                false => histograms += 1,
+            }
+            if is_float { number } else { distribution }
+        };
+        let last = take_last()?;
+        Some((take_last()?, last))
+    }
+}

@@ -1,0 +1,309 @@
+//! Functions over ranges of samples of one series: rates, trends, and all that ends in `_over_time`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`rate`](self) | `rate`, `increase`, `delta`: extrapolated to the range's ends |
+//! | `anchored` | the same between the range's very ends: `anchored` and `smoothed` |
+//! | `instant` | `irate`, `idelta`: the last two samples |
+//! | `changes` | `changes`, `resets` |
+//! | `trend` | `deriv`, `predict_linear`, `double_exponential_smoothing` |
+//! | `numbers`, `histograms` | what ends in `_over_time` |
+//! | `starts` | what start timestamps say of resets |
+//!
+//! All are pure: a window of samples goes in, a value or nothing comes out. Windows of numbers are slices of what a source
+//! handed out; nothing is allocated for them, but for a scratch of sorted values.
+
+mod anchored;
+mod changes;
+mod histograms;
+mod instant;
+mod numbers;
+mod rate;
+mod starts;
+mod trend;
+
+use std::sync::Arc;
+
+use tideline_histogram::Histogram;
+
+use crate::error::Result;
+use crate::note::{Note, Notes};
+use crate::value::Point;
+
+pub use anchored::{extend_floats, smooth_at};
+
+/// Samples of one series in a range, without stale markers; numbers and histograms apart, by rising instants.
+#[derive(Debug, Clone, Copy)]
+pub struct Window<'a> {
+    /// The instant of the evaluation, in milliseconds.
+    pub at: i64,
+    /// The right end of the range, in milliseconds; it is in the range.
+    pub end: i64,
+    /// The range's width, in milliseconds. The left end is not in the range.
+    pub width: i64,
+    /// How far samples reach beyond the range.
+    pub extent: Extent,
+    /// Instants of the numbers, in milliseconds.
+    pub times: &'a [i64],
+    /// The numbers.
+    pub values: &'a [f64],
+    /// When what each number counts began, in milliseconds, 0 = unknown; empty when nowhere known.
+    pub starts: &'a [i64],
+    /// Instants of the histograms, in milliseconds.
+    pub histogram_times: &'a [i64],
+    /// The histograms.
+    pub histograms: &'a [Arc<Histogram>],
+    /// As `starts`, of the histograms.
+    pub histogram_starts: &'a [i64],
+}
+
+/// How far samples reach beyond a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Extent {
+    /// Not at all: those in the range.
+    #[default]
+    Plain,
+    /// Those from a lookback in front of the range on: what was last seen holds at its left end.
+    Anchored,
+    /// Those from a lookback in front of the range to one behind it: at both ends, a line between samples holds.
+    Smoothed,
+}
+
+/// A function over a range. `absent_over_time` is none: it is about all series at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each is the function of its name")]
+pub enum RangeFunction {
+    Rate,
+    Increase,
+    Delta,
+    Irate,
+    Idelta,
+    Deriv,
+    PredictLinear,
+    DoubleExponentialSmoothing,
+    Changes,
+    Resets,
+    AvgOverTime,
+    SumOverTime,
+    MinOverTime,
+    MaxOverTime,
+    CountOverTime,
+    FirstOverTime,
+    LastOverTime,
+    PresentOverTime,
+    StddevOverTime,
+    StdvarOverTime,
+    QuantileOverTime,
+    MadOverTime,
+    TsOfFirstOverTime,
+    TsOfLastOverTime,
+    TsOfMinOverTime,
+    TsOfMaxOverTime,
+}
+
+impl RangeFunction {
+    /// The function of a name.
+    pub fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "rate" => Self::Rate,
+            "increase" => Self::Increase,
+            "delta" => Self::Delta,
+            "irate" => Self::Irate,
+            "idelta" => Self::Idelta,
+            "deriv" => Self::Deriv,
+            "predict_linear" => Self::PredictLinear,
+            "double_exponential_smoothing" => Self::DoubleExponentialSmoothing,
+            "changes" => Self::Changes,
+            "resets" => Self::Resets,
+            "avg_over_time" => Self::AvgOverTime,
+            "sum_over_time" => Self::SumOverTime,
+            "min_over_time" => Self::MinOverTime,
+            "max_over_time" => Self::MaxOverTime,
+            "count_over_time" => Self::CountOverTime,
+            "first_over_time" => Self::FirstOverTime,
+            "last_over_time" => Self::LastOverTime,
+            "present_over_time" => Self::PresentOverTime,
+            "stddev_over_time" => Self::StddevOverTime,
+            "stdvar_over_time" => Self::StdvarOverTime,
+            "quantile_over_time" => Self::QuantileOverTime,
+            "mad_over_time" => Self::MadOverTime,
+            "ts_of_first_over_time" => Self::TsOfFirstOverTime,
+            "ts_of_last_over_time" => Self::TsOfLastOverTime,
+            "ts_of_min_over_time" => Self::TsOfMinOverTime,
+            "ts_of_max_over_time" => Self::TsOfMaxOverTime,
+            _ => return None,
+        })
+    }
+
+    /// Whether results keep the metric's name: a sample of the series is what comes out.
+    pub fn keeps_name(self) -> bool {
+        matches!(self, Self::FirstOverTime | Self::LastOverTime)
+    }
+
+    /// Whether start timestamps of samples matter.
+    pub fn uses_starts(self) -> bool {
+        matches!(self, Self::Rate | Self::Irate | Self::Increase | Self::Resets)
+    }
+
+    /// Whether a range of it may be [`Extent::Anchored`].
+    pub fn may_be_anchored(self) -> bool {
+        self.may_be_smoothed() || matches!(self, Self::Changes | Self::Resets)
+    }
+
+    /// Whether a range of it may be [`Extent::Smoothed`].
+    pub fn may_be_smoothed(self) -> bool {
+        matches!(self, Self::Rate | Self::Increase | Self::Delta)
+    }
+
+    /// The function's value over a window that has any sample; `None` = the series has no result.
+    ///
+    /// `parameters` are the numbers that it takes besides the range, in order: the quantile, or the seconds to look ahead, or
+    /// the smoothing and the trend factor. `scratch` is room that is used again. Fails only when a factor is out of range.
+    pub fn apply(
+        self,
+        window: &Window<'_>,
+        parameters: [f64; 2],
+        scratch: &mut Vec<f64>,
+        notes: &mut Notes<'_>,
+    ) -> Result<Option<Point>> {
+        let number = match self {
+            Self::Rate | Self::Increase | Self::Delta => return Ok(rate::rate(self, window, notes)),
+            Self::Irate => return Ok(instant::last_two(window, instant::Two::Rate, notes)),
+            Self::Idelta => return Ok(instant::last_two(window, instant::Two::Difference, notes)),
+            Self::AvgOverTime | Self::SumOverTime => return Ok(self.sum_or_average(window, notes)),
+            Self::FirstOverTime => return Ok(window.first()),
+            Self::LastOverTime => return Ok(window.last()),
+            Self::Deriv => trend::deriv(window, notes),
+            Self::PredictLinear => trend::predict_linear(window, parameters[0], notes),
+            Self::DoubleExponentialSmoothing => trend::smoothed(window, parameters, notes)?,
+            Self::Changes => changes::changes(window),
+            Self::Resets => changes::resets(window),
+            Self::CountOverTime => Some((window.times.len() + window.histogram_times.len()) as f64),
+            Self::PresentOverTime => Some(1.0),
+            Self::TsOfFirstOverTime => window.first_time().map(seconds),
+            Self::TsOfLastOverTime => window.last_time().map(seconds),
+            Self::MinOverTime => window.numbers_only(notes).map(numbers::min),
+            Self::MaxOverTime => window.numbers_only(notes).map(numbers::max),
+            Self::TsOfMinOverTime => window
+                .numbers_only(notes)
+                .map(|values| seconds(window.times[numbers::last_min(values)])),
+            Self::TsOfMaxOverTime => window
+                .numbers_only(notes)
+                .map(|values| seconds(window.times[numbers::last_max(values)])),
+            Self::StddevOverTime => window.numbers_only(notes).map(numbers::variance).map(f64::sqrt),
+            Self::StdvarOverTime => window.numbers_only(notes).map(numbers::variance),
+            Self::MadOverTime => window
+                .numbers_only(notes)
+                .map(|values| numbers::mad(values, scratch)),
+            Self::QuantileOverTime => window
+                .numbers_only(notes)
+                .map(|values| numbers::quantile(parameters[0], values, scratch, notes)),
+        };
+        Ok(number.map(Point::Float))
+    }
+
+    fn sum_or_average(self, window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
+        if window.is_mixed(notes) {
+            return None;
+        }
+        let is_average = self == Self::AvgOverTime;
+        if window.values.is_empty() {
+            let combine = if is_average {
+                histograms::average
+            } else {
+                histograms::sum
+            };
+            return combine(window.histograms, notes).map(|sum| Point::Histogram(Arc::new(sum)));
+        }
+        let combine = if is_average {
+            numbers::average
+        } else {
+            numbers::sum
+        };
+        Some(Point::Float(combine(window.values)))
+    }
+}
+
+impl Window<'_> {
+    /// The left end, which is not in the range.
+    fn start(&self) -> i64 {
+        self.end.saturating_sub(self.width)
+    }
+
+    /// The width in seconds.
+    fn width_seconds(&self) -> f64 {
+        (self.width / 1000) as f64 + (self.width % 1000) as f64 / 1000.0
+    }
+
+    /// Whether numbers and histograms are mixed, which is noted.
+    fn is_mixed(&self, notes: &mut Notes<'_>) -> bool {
+        let is_mixed = !self.values.is_empty() && !self.histograms.is_empty();
+        if is_mixed {
+            notes(Note::MixedFloatsHistograms);
+        }
+        is_mixed
+    }
+
+    /// The numbers, if there are any; that histograms are passed over is noted.
+    fn numbers_only(&self, notes: &mut Notes<'_>) -> Option<&[f64]> {
+        if self.values.is_empty() {
+            return None;
+        }
+        self.note_ignored_histograms(notes);
+        Some(self.values)
+    }
+
+    fn note_ignored_histograms(&self, notes: &mut Notes<'_>) {
+        if !self.histograms.is_empty() {
+            notes(Note::HistogramIgnoredInMixedRange);
+        }
+    }
+
+    fn first_time(&self) -> Option<i64> {
+        self.times
+            .first()
+            .into_iter()
+            .chain(self.histogram_times.first())
+            .min()
+            .copied()
+    }
+
+    fn last_time(&self) -> Option<i64> {
+        self.times
+            .last()
+            .into_iter()
+            .chain(self.histogram_times.last())
+            .max()
+            .copied()
+    }
+
+    /// The first sample; of two at one instant the histogram.
+    fn first(&self) -> Option<Point> {
+        match (self.times.first(), self.histogram_times.first()) {
+            (Some(time), Some(histogram_time)) if time < histogram_time => self.values.first().map(number),
+            (_, Some(_)) => self.histograms.first().map(histogram),
+            (_, None) => self.values.first().map(number),
+        }
+    }
+
+    /// The last sample; of two at one instant the histogram.
+    fn last(&self) -> Option<Point> {
+        match (self.times.last(), self.histogram_times.last()) {
+            (Some(time), Some(histogram_time)) if time > histogram_time => self.values.last().map(number),
+            (_, Some(_)) => self.histograms.last().map(histogram),
+            (_, None) => self.values.last().map(number),
+        }
+    }
+}
+
+fn number(value: &f64) -> Point {
+    Point::Float(*value)
+}
+
+fn histogram(value: &Arc<Histogram>) -> Point {
+    Point::Histogram(Arc::clone(value))
+}
+
+fn seconds(milliseconds: i64) -> f64 {
+    milliseconds as f64 / 1000.0
+}

@@ -1,0 +1,133 @@
+//! What is made of a range's numbers, of which there is at least one.
+
+use tideline_histogram::KahanSum;
+
+use crate::histogram_functions;
+use crate::note::{Note, Notes};
+
+pub(super) fn sum(values: &[f64]) -> f64 {
+    let mut sum = KahanSum::default();
+    values.iter().for_each(|value| sum.add(*value));
+    if sum.sum.is_infinite() {
+        sum.sum
+    } else {
+        sum.total()
+    }
+}
+
+/// The sum divided by how many there are; where the sum leaves the range of doubles, the mean that moves with each number.
+pub(super) fn average(values: &[f64]) -> f64 {
+    let mut sum = KahanSum {
+        sum: values[0],
+        compensation: 0.0,
+    };
+    for (at, value) in values.iter().enumerate().skip(1) {
+        let mut next = sum;
+        next.add(*value);
+        if next.sum.is_infinite() {
+            return moving_average(sum, at, &values[at..]);
+        }
+        sum = next;
+    }
+    let count = values.len() as f64;
+    sum.sum / count + sum.compensation / count
+}
+
+/// Goes on with the mean of so many numbers.
+fn moving_average(sum: KahanSum, count: usize, rest: &[f64]) -> f64 {
+    let mut count = count as f64;
+    let mut mean = KahanSum {
+        sum: sum.sum / count,
+        compensation: sum.compensation / count,
+    };
+    for value in rest {
+        let before = count;
+        count += 1.0;
+        let part = before / count;
+        mean = KahanSum {
+            sum: part * mean.sum,
+            compensation: part * mean.compensation,
+        };
+        mean.add(value / count);
+    }
+    mean.total()
+}
+
+/// NaN only if all are.
+pub(super) fn min(values: &[f64]) -> f64 {
+    let least = |least: f64, value: &f64| {
+        if *value < least || least.is_nan() {
+            *value
+        } else {
+            least
+        }
+    };
+    values.iter().fold(values[0], least)
+}
+
+/// NaN only if all are.
+pub(super) fn max(values: &[f64]) -> f64 {
+    let greatest = |greatest: f64, value: &f64| {
+        if *value > greatest || greatest.is_nan() {
+            *value
+        } else {
+            greatest
+        }
+    };
+    values.iter().fold(values[0], greatest)
+}
+
+/// Where the least number stands last.
+pub(super) fn last_min(values: &[f64]) -> usize {
+    last(values, |value, least| value <= least)
+}
+
+/// Where the greatest number stands last.
+pub(super) fn last_max(values: &[f64]) -> usize {
+    last(values, |value, greatest| value >= greatest)
+}
+
+fn last(values: &[f64], wins: impl Fn(f64, f64) -> bool) -> usize {
+    let mut found = 0;
+    for (at, value) in values.iter().enumerate() {
+        if wins(*value, values[found]) || values[found].is_nan() {
+            found = at;
+        }
+    }
+    found
+}
+
+/// The mean square of the distances from the mean.
+pub(super) fn variance(values: &[f64]) -> f64 {
+    let (mut count, mut mean, mut squares) = (0.0, KahanSum::default(), KahanSum::default());
+    for value in values {
+        count += 1.0;
+        let distance = value - mean.total();
+        mean.add(distance / count);
+        squares.add(distance * (value - mean.total()));
+    }
+    squares.total() / count
+}
+
+/// The median of the distances from the median; NaN if any number is.
+pub(super) fn mad(values: &[f64], scratch: &mut Vec<f64>) -> f64 {
+    if values.iter().any(|value| value.is_nan()) {
+        return f64::NAN;
+    }
+    scratch.clear();
+    scratch.extend_from_slice(values);
+    let median = histogram_functions::quantile(0.5, scratch);
+    scratch
+        .iter_mut()
+        .for_each(|value| *value = (*value - median).abs());
+    histogram_functions::quantile(0.5, scratch)
+}
+
+pub(super) fn quantile(phi: f64, values: &[f64], scratch: &mut Vec<f64>, notes: &mut Notes<'_>) -> f64 {
+    if !(0.0..=1.0).contains(&phi) {
+        notes(Note::InvalidQuantile(phi));
+    }
+    scratch.clear();
+    scratch.extend_from_slice(values);
+    histogram_functions::quantile(phi, scratch)
+}

@@ -1,0 +1,322 @@
+//! `rate`, `increase` and `delta`, extrapolated to the ends of the range.
+//!
+//! 1. What was counted lies between the first sample and the last; what a counter had lost at resets is added.
+//! 2. Samples seldom lie at the very ends. Where the first or last is nearer to an end than 1.1 average distances, the line
+//!    is drawn on to the end; else half a distance, where the series is thought to begin or stop.
+//! 3. A counter is never drawn below zero. If its start is known and in the range, it is zero there.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tideline_histogram::{Histogram, HistogramError, ResetHint};
+
+use super::starts::Stamp;
+use super::{Extent, RangeFunction, Window, anchored};
+use crate::note::{HistogramOperation, Note, Notes};
+use crate::value::Point;
+
+/// What is asked of a range.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    /// It only rises, but for resets.
+    pub(super) is_counter: bool,
+    /// The result is by second.
+    pub(super) by_second: bool,
+}
+
+pub(super) fn rate(function: RangeFunction, window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
+    let kind = Kind {
+        is_counter: function != RangeFunction::Delta,
+        by_second: function == RangeFunction::Rate,
+    };
+    if window.is_mixed(notes) {
+        return None;
+    }
+    match (window.extent, window.histograms.is_empty()) {
+        (Extent::Plain, true) => float_rate(window, kind, notes).map(Point::Float),
+        (Extent::Plain, false) => histogram_rate(window, kind, notes),
+        (_, true) => anchored::float_rate(window, kind).map(Point::Float),
+        (_, false) => anchored::histogram_rate(window, kind, notes),
+    }
+}
+
+fn float_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Option<f64> {
+    let (first, last) = (*window.values.first()?, *window.values.last()?);
+    let mut increase = last - first;
+    if kind.is_counter {
+        increase = match window.starts.is_empty() {
+            true => with_resets(increase, window.values),
+            false => with_resets_and_starts(increase, window, notes),
+        };
+    }
+    let sampled = Sampled::of(window, window.times, kind, window.starts)?;
+    if sampled.has_start {
+        increase += first;
+    }
+    Some(increase * sampled.factor(window, kind, first, increase))
+}
+
+/// The increase with what the counter had before each reset.
+fn with_resets(increase: f64, values: &[f64]) -> f64 {
+    // Most windows have no reset; that is found out without a branch for each sample.
+    let has_reset = values
+        .windows(2)
+        .fold(false, |any, pair| any | (pair[1] < pair[0]));
+    if !has_reset {
+        return increase;
+    }
+    let lost = values
+        .windows(2)
+        .filter(|pair| pair[1] < pair[0])
+        .map(|pair| pair[0]);
+    lost.fold(increase, |increase, lost| increase + lost)
+}
+
+fn with_resets_and_starts(mut increase: f64, window: &Window<'_>, notes: &mut Notes<'_>) -> f64 {
+    let mut overlaps = false;
+    for at in 1..window.values.len() {
+        let stamps = [at - 1, at].map(|at| Stamp::at(window.times, window.starts, at));
+        overlaps |= stamps[1].overlaps(stamps[0]);
+        let before = window.values[at - 1];
+        if window.values[at] < before || stamps[1].is_reset_after(stamps[0]) {
+            increase += before;
+        }
+    }
+    if overlaps {
+        notes(Note::StartTimeOverlap);
+    }
+    increase
+}
+
+/// Where the samples of a range lie, in seconds.
+struct Sampled {
+    to_start: f64,
+    to_end: f64,
+    interval: f64,
+    distance: f64,
+    /// The counter began within the range: it is zero there, and the interval begins there.
+    has_start: bool,
+}
+
+impl Sampled {
+    /// `None` if there are too few samples: one without a start in the range.
+    fn of(window: &Window<'_>, times: &[i64], kind: Kind, starts: &[i64]) -> Option<Self> {
+        let (first, last) = (*times.first()?, *times.last()?);
+        let start = starts.first().copied().unwrap_or(0);
+        let has_start = kind.is_counter && start != 0 && start > window.start() && start < first;
+        if times.len() < 2 && !has_start {
+            return None;
+        }
+        let distances = (times.len() - 1) as f64;
+        let sampled = seconds_between(first, last);
+        let distance = if times.len() > 1 { sampled / distances } else { 0.0 };
+        Some(Self {
+            to_start: if has_start {
+                0.0
+            } else {
+                seconds_between(window.start(), first)
+            },
+            to_end: seconds_between(last, window.end),
+            interval: if has_start {
+                seconds_between(start, last)
+            } else {
+                sampled
+            },
+            distance,
+            has_start,
+        })
+    }
+
+    /// What the increase has to be multiplied with; `first` is the first number, or the first histogram's count.
+    fn factor(&self, window: &Window<'_>, kind: Kind, first: f64, increase: f64) -> f64 {
+        let threshold = self.distance * 1.1;
+        let mut to_start = self.to_start;
+        if !self.has_start {
+            if to_start >= threshold {
+                to_start = self.distance / 2.0;
+            }
+            if kind.is_counter && increase > 0.0 && first >= 0.0 {
+                let to_zero = self.interval * (first / increase);
+                to_start = if to_zero < to_start { to_zero } else { to_start };
+            }
+        }
+        let to_end = if self.to_end >= threshold {
+            self.distance / 2.0
+        } else {
+            self.to_end
+        };
+        let factor = match self.interval {
+            0.0 => 1.0,
+            interval => (interval + to_start + to_end) / interval,
+        };
+        if kind.by_second {
+            factor / window.width_seconds()
+        } else {
+            factor
+        }
+    }
+}
+
+fn seconds_between(from: i64, to: i64) -> f64 {
+    to.saturating_sub(from) as f64 / 1000.0
+}
+
+fn histogram_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Option<Point> {
+    let first = window.histograms.first()?;
+    let mut increase = match window.histograms.len() {
+        1 => None,
+        _ => Some(histogram_increase(window, kind, notes)?),
+    };
+    let sampled = Sampled::of(window, window.histogram_times, kind, window.histogram_starts)?;
+    if sampled.has_start {
+        match &mut increase {
+            Some(increase) => add(increase, first, notes)?,
+            None => increase = Some(Histogram::clone(first)),
+        }
+    }
+    let mut increase = increase?;
+    increase.mul(sampled.factor(window, kind, first.count, increase.count));
+    Some(Point::Histogram(Arc::new(increase)))
+}
+
+/// What was counted between the first histogram and the last, as a gauge. `None`, and a note, if they do not go together.
+fn histogram_increase(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Option<Histogram> {
+    let [first, between @ .., last] = window.histograms else {
+        return None;
+    };
+    let is_gauge = |histogram: &Arc<Histogram>| histogram.reset_hint == ResetHint::Gauge;
+    // What is found on the way is not told when histograms turn out not to go together.
+    let mut found = Vec::new();
+    if kind.is_counter && (is_gauge(first) || is_gauge(last)) {
+        found.push(Note::NativeHistogramNotCounter);
+    }
+    let mut before = Cow::Borrowed(first.as_ref());
+    if kind.is_counter && window.is_reset(1, first) {
+        // The first is not looked at then, whatever its buckets.
+        let second = &window.histograms[1];
+        let (schema, custom_values) = (second.schema, second.custom_values.clone());
+        before = Cow::Owned(Histogram {
+            schema,
+            custom_values,
+            ..Histogram::default()
+        });
+    }
+    if last.uses_custom_buckets() != before.uses_custom_buckets() {
+        found.push(Note::MixedExponentialCustomHistograms);
+        found.into_iter().for_each(notes);
+        return None;
+    }
+    if kind.is_counter && between.iter().any(is_gauge) {
+        found.push(Note::NativeHistogramNotCounter);
+    }
+    let are_gauges = is_gauge(first) && is_gauge(last);
+    if !kind.is_counter && !are_gauges {
+        found.push(Note::NativeHistogramNotGauge);
+    }
+    match difference_with_resets(window, kind, before, &mut |note| found.push(note)) {
+        Ok(increase) => {
+            found.into_iter().for_each(notes);
+            Some(increase)
+        }
+        Err(_) => {
+            notes(Note::MixedExponentialCustomHistograms);
+            None
+        }
+    }
+}
+
+/// The last less the first, and what the counter had before each reset.
+fn difference_with_resets<'a>(
+    window: &Window<'a>,
+    kind: Kind,
+    mut before: Cow<'a, Histogram>,
+    notes: &mut Notes<'_>,
+) -> Result<Histogram, HistogramError> {
+    let [_, between @ .., last] = window.histograms else {
+        return Err(HistogramError::IncompatibleSchema);
+    };
+    let mut schema = last.schema.min(before.schema);
+    if kind.is_counter {
+        let is_custom = before.uses_custom_buckets();
+        if between
+            .iter()
+            .any(|histogram| histogram.uses_custom_buckets() != is_custom)
+        {
+            return Err(HistogramError::IncompatibleSchema);
+        }
+        schema = between
+            .iter()
+            .map(|histogram| histogram.schema)
+            .fold(schema, i32::min);
+    }
+    let mut increase = Histogram::clone(last);
+    increase.reduce_resolution(schema);
+    let outcome = increase.sub(&before)?;
+    note_bounds(outcome.bounds_reconciled, HistogramOperation::Sub, notes);
+    if kind.is_counter {
+        let mut overlaps = false;
+        for at in 1..window.histograms.len() {
+            overlaps |= window
+                .histogram_stamp(at)
+                .overlaps(window.histogram_stamp(at - 1));
+            if window.is_reset(at, &before) {
+                let outcome = increase.add(&before)?;
+                note_bounds(outcome.bounds_reconciled, HistogramOperation::Add, notes);
+            }
+            before = Cow::Borrowed(window.histograms[at].as_ref());
+        }
+        if overlaps {
+            notes(Note::StartTimeOverlap);
+        }
+    }
+    increase.reset_hint = ResetHint::Gauge;
+    increase.compact(0);
+    Ok(increase)
+}
+
+impl Window<'_> {
+    fn histogram_stamp(&self, at: usize) -> Stamp {
+        Stamp::at(self.histogram_times, self.histogram_starts, at)
+    }
+
+    /// Whether the counter was reset between a histogram and the one before.
+    fn is_reset(&self, at: usize, before: &Histogram) -> bool {
+        self.histogram_stamp(at)
+            .is_reset_after(self.histogram_stamp(at - 1))
+            || self.histograms[at].detect_reset(before)
+    }
+}
+
+/// Adds a histogram; `None`, and a note, if they do not go together.
+pub(super) fn add(sum: &mut Histogram, other: &Histogram, notes: &mut Notes<'_>) -> Option<()> {
+    match sum.add(other) {
+        Ok(outcome) => {
+            note_bounds(outcome.bounds_reconciled, HistogramOperation::Add, notes);
+            Some(())
+        }
+        Err(_) => {
+            notes(Note::MixedExponentialCustomHistograms);
+            None
+        }
+    }
+}
+
+/// Takes a histogram away; `None`, and a note, if they do not go together.
+pub(super) fn subtract(difference: &mut Histogram, other: &Histogram, notes: &mut Notes<'_>) -> Option<()> {
+    match difference.sub(other) {
+        Ok(outcome) => {
+            note_bounds(outcome.bounds_reconciled, HistogramOperation::Sub, notes);
+            Some(())
+        }
+        Err(_) => {
+            notes(Note::MixedExponentialCustomHistograms);
+            None
+        }
+    }
+}
+
+pub(super) fn note_bounds(reconciled: bool, operation: HistogramOperation, notes: &mut Notes<'_>) {
+    if reconciled {
+        notes(Note::MismatchedCustomBuckets(operation));
+    }
+}
