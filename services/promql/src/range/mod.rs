@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`rate`](self) | `rate`, `increase`, `delta`: extrapolated to the range's ends |
+//! | `rate` | `rate`, `increase`, `delta`: extrapolated to the range's ends |
 //! | `anchored` | the same between the range's very ends: `anchored` and `smoothed` |
 //! | `instant` | `irate`, `idelta`: the last two samples |
 //! | `changes` | `changes`, `resets` |
