@@ -33,6 +33,7 @@ pub mod matcher;
 pub mod note;
 mod number;
 mod parse;
+mod print;
 pub mod quote;
 pub mod range;
 pub mod source;
