@@ -1,0 +1,47 @@
+//! Whether histograms are as good as equal.
+
+use tideline_histogram::{Histogram, Span};
+
+use super::almost_equal;
+
+/// Compares what histograms hold; the hint on resets only where it was written.
+pub(super) fn equal(expected: &Histogram, got: &Histogram, with_hint: bool) -> bool {
+    let (mut expected, mut got) = (expected.clone(), got.clone());
+    expected.compact(0);
+    got.compact(0);
+    let numbers = [
+        (expected.count, got.count),
+        (expected.sum, got.sum),
+        (expected.zero_count, got.zero_count),
+    ];
+    expected.schema == got.schema
+        && numbers.iter().all(|(a, b)| almost_equal(*a, *b))
+        && expected.custom_values == got.custom_values
+        && expected.zero_threshold == got.zero_threshold
+        && layout(&expected.positive_spans) == layout(&got.positive_spans)
+        && layout(&expected.negative_spans) == layout(&got.negative_spans)
+        && all_equal(&expected.positive_buckets, &got.positive_buckets)
+        && all_equal(&expected.negative_buckets, &got.negative_buckets)
+        && (!with_hint || expected.reset_hint == got.reset_hint)
+}
+
+/// First bucket and length of each run; runs that touch are one, empty ones none.
+fn layout(spans: &[Span]) -> Vec<(i64, i64)> {
+    let mut runs: Vec<(i64, i64)> = Vec::new();
+    let mut next = 0;
+    for span in spans {
+        let start = next + i64::from(span.offset);
+        let length = i64::from(span.length);
+        next = start + length;
+        match runs.last_mut() {
+            Some((first, run)) if *first + *run == start => *run += length,
+            _ if length > 0 => runs.push((start, length)),
+            _ => {}
+        }
+    }
+    runs
+}
+
+fn all_equal(a: &[f64], b: &[f64]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| almost_equal(*a, *b))
+}

@@ -1,0 +1,334 @@
+//! What an answer should be, and whether it is.
+//!
+//! Numbers may differ by a millionth, relative to them; markers of ended series equal only each other.
+
+mod histogram;
+
+use regex::Regex;
+use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
+
+use crate::run::Answer;
+use crate::series::Value;
+
+/// How far numbers may be apart, relative to their sum.
+const TOLERANCE: f64 = 1e-6;
+
+/// All that a script says on an answer.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Expectation {
+    /// The result.
+    pub expected: Expected,
+    /// Whether the order of the series counts.
+    pub is_ordered: bool,
+    /// That there is no answer, and why not.
+    pub fail: Option<Message>,
+    /// Whether there is a warning, whatever it is.
+    pub has_warnings: bool,
+    /// Whether there is an info, whatever it is.
+    pub has_infos: bool,
+    /// Warnings: each is there, and no other is, if any is expected.
+    pub warnings: Vec<Message>,
+    /// Infos, likewise.
+    pub infos: Vec<Message>,
+    /// Whether there must be no warning.
+    pub no_warnings: bool,
+    /// Whether there must be no info.
+    pub no_infos: bool,
+    /// First and last instant and step of the samples of an instant query that answers with ranges.
+    pub samples_at: Option<(i64, i64, i64)>,
+}
+
+/// A result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expected {
+    /// A number.
+    Scalar(f64),
+    /// A text.
+    String(String),
+    /// Series, those that are listed and no other.
+    Series(Vec<ExpectedSeries>),
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Self::Series(Vec::new())
+    }
+}
+
+/// A series of a result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpectedSeries {
+    /// Its labels.
+    pub labels: Labels,
+    /// Its values, one an instant.
+    pub values: Vec<Value>,
+}
+
+/// What a message should be.
+#[derive(Debug, Clone)]
+pub enum Message {
+    /// Any.
+    Any,
+    /// Exactly this.
+    Exact(String),
+    /// One that has a part like this.
+    Pattern(Regex),
+}
+
+/// Patterns are equal when they are written equally.
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Any, Self::Any) => true,
+            (Self::Exact(a), Self::Exact(b)) => a == b,
+            (Self::Pattern(a), Self::Pattern(b)) => a.as_str() == b.as_str(),
+            _ => false,
+        }
+    }
+}
+
+impl Message {
+    pub(crate) fn pattern(pattern: &str) -> Result<Self, String> {
+        let regex = Regex::new(pattern).map_err(|error| format!("{pattern}: {error}"))?;
+        Ok(Self::Pattern(regex))
+    }
+
+    fn meets(&self, message: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(exact) => exact == message,
+            Self::Pattern(pattern) => pattern.is_match(message),
+        }
+    }
+}
+
+impl Expectation {
+    /// Takes what stands behind `expect`.
+    pub(crate) fn add(&mut self, line: &str) -> Result<(), String> {
+        let (kind, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+        let message = match rest.trim().split_once(':') {
+            Some(("msg", exact)) => Message::Exact(exact.trim().to_owned()),
+            Some(("regex", pattern)) => Message::pattern(pattern.trim())?,
+            None if rest.trim().is_empty() => Message::Any,
+            _ => return Err(format!("{line} is nothing that can be expected")),
+        };
+        match kind {
+            "ordered" => self.is_ordered = true,
+            "fail" => self.fail = Some(message),
+            "warn" => self.warnings.push(message),
+            "info" => self.infos.push(message),
+            "no_warn" => self.no_warnings = true,
+            "no_info" => self.no_infos = true,
+            _ => return Err(format!("{line} is nothing that can be expected")),
+        }
+        Ok(())
+    }
+
+    /// Takes a series; a later one of equal labels stands in place of an earlier one.
+    pub(crate) fn expect_series(&mut self, series: ExpectedSeries) {
+        let Expected::Series(all) = &mut self.expected else {
+            self.expected = Expected::Series(vec![series]);
+            return;
+        };
+        match all.iter_mut().find(|other| other.labels == series.labels) {
+            Some(other) => *other = series,
+            None => all.push(series),
+        }
+    }
+
+    /// Whether a failure is the expected one.
+    pub(crate) fn check_failure(&self, message: &str) -> Result<(), String> {
+        match &self.fail {
+            None => Err(format!("failed: {message}")),
+            Some(expected) if expected.meets(message) => Ok(()),
+            Some(expected) => Err(format!(
+                "should fail with {expected:?}, but failed with: {message}"
+            )),
+        }
+    }
+
+    /// Whether warnings and infos are the expected ones.
+    pub(crate) fn check_annotations(&self, answer: &Answer) -> Result<(), String> {
+        let kinds = [
+            (
+                "warning",
+                self.has_warnings,
+                &self.warnings,
+                self.no_warnings,
+                &answer.warnings,
+            ),
+            ("info", self.has_infos, &self.infos, self.no_infos, &answer.infos),
+        ];
+        for (kind, has_any, expected, none, got) in kinds {
+            if (has_any || !expected.is_empty()) && got.is_empty() {
+                return Err(format!("has no {kind}, expected {expected:?}"));
+            }
+            if none && !got.is_empty() {
+                return Err(format!("has a {kind}: {got:?}"));
+            }
+            if let Some(missing) = expected
+                .iter()
+                .find(|message| !got.iter().any(|got| message.meets(got)))
+            {
+                return Err(format!("has no {kind} {missing:?}, but {got:?}"));
+            }
+            let unexpected = got
+                .iter()
+                .find(|got| !expected.is_empty() && !expected.iter().any(|message| message.meets(got)));
+            if let Some(unexpected) = unexpected {
+                return Err(format!("has the unexpected {kind} {unexpected}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a result is the expected one. `times` are first and last instant and step of ranges.
+    pub(crate) fn check_value(&self, value: &QueryValue, times: (i64, i64, i64)) -> Result<(), String> {
+        match (&self.expected, value) {
+            (Expected::Scalar(expected), QueryValue::Scalar { value, .. }) => {
+                if almost_equal(*expected, *value) {
+                    Ok(())
+                } else {
+                    Err(format!("is {value}, expected {expected}"))
+                }
+            }
+            (Expected::String(expected), QueryValue::String { value, .. }) => {
+                if expected == value {
+                    Ok(())
+                } else {
+                    Err(format!("is {value:?}, expected {expected:?}"))
+                }
+            }
+            (Expected::Series(expected), QueryValue::Vector(samples)) => self.check_vector(expected, samples),
+            (Expected::Series(_), QueryValue::Matrix(_)) if self.is_ordered => {
+                Err("is a range vector, which has no order of its own".to_owned())
+            }
+            (Expected::Series(expected), QueryValue::Matrix(series)) => check_matrix(expected, series, times),
+            (expected, got) => Err(format!("is {got:?}, expected {expected:?}")),
+        }
+    }
+
+    fn check_vector(&self, expected: &[ExpectedSeries], samples: &[Sample]) -> Result<(), String> {
+        for (at, sample) in samples.iter().enumerate() {
+            let labels = &sample.labels;
+            let got = show(&sample.value);
+            let place = expected.iter().position(|series| series.labels == *labels);
+            let place = place.ok_or_else(|| format!("has the unexpected series {labels} with {got}"))?;
+            if self.is_ordered && place != at {
+                return Err(format!("has {labels} at place {at}, expected at {place}"));
+            }
+            match expected[place].values.first() {
+                Some(value) if equal(value, &sample.value) => {}
+                value => return Err(format!("has {labels} {got}, expected {}", show_expected(value))),
+            }
+        }
+        let found: Vec<_> = samples.iter().map(|sample| &sample.labels).collect();
+        all_found(expected, &found)
+    }
+}
+
+fn check_matrix(
+    expected: &[ExpectedSeries],
+    series: &[Series],
+    (start, end, step): (i64, i64, i64),
+) -> Result<(), String> {
+    if let Some(pair) = series.windows(2).find(|pair| pair[0].labels > pair[1].labels) {
+        return Err(format!("has {} before {}", pair[0].labels, pair[1].labels));
+    }
+    for got in series {
+        let labels = &got.labels;
+        let found = expected.iter().find(|series| series.labels == *labels);
+        let found =
+            found.ok_or_else(|| format!("has the unexpected series {labels} {}", show_series(got)))?;
+        let mut floats = got.floats.iter();
+        let mut histograms = got.histograms.iter();
+        for (at, value) in found.values.iter().enumerate() {
+            let time = start + at as i64 * step;
+            if time > end {
+                return Err(format!("cannot have {} values of {labels}", found.values.len()));
+            }
+            let sample = match value {
+                Value::Omitted => continue,
+                Value::Float(_) => floats.next().map(|(at, value)| (*at, Point::Float(*value))),
+                Value::Histogram { .. } => histograms
+                    .next()
+                    .map(|(at, histogram)| (*at, Point::Histogram(histogram.clone()))),
+            };
+            if !sample.is_some_and(|(at, got)| at == time && equal(value, &got)) {
+                let expected = show_expected(Some(value));
+                return Err(format!(
+                    "at {time} {labels} should be {expected}, it is {}",
+                    show_series(got)
+                ));
+            }
+        }
+        if floats.next().is_some() || histograms.next().is_some() {
+            return Err(format!("has too many samples of {labels}: {}", show_series(got)));
+        }
+    }
+    let found: Vec<_> = series.iter().map(|series| &series.labels).collect();
+    all_found(expected, &found)
+}
+
+fn all_found(expected: &[ExpectedSeries], got: &[&Labels]) -> Result<(), String> {
+    match expected.iter().find(|series| !got.contains(&&series.labels)) {
+        None => Ok(()),
+        Some(series) => {
+            let value = show_expected(series.values.first());
+            Err(format!("lacks {} with {value}", series.labels))
+        }
+    }
+}
+
+fn equal(expected: &Value, got: &Point) -> bool {
+    match (expected, got) {
+        (Value::Float(expected), Point::Float(got)) => almost_equal(*expected, *got),
+        (Value::Histogram { histogram, has_hint }, Point::Histogram(got)) => {
+            histogram::equal(histogram, got, *has_hint)
+        }
+        _ => false,
+    }
+}
+
+/// Whether two numbers are as good as equal. NaN equals NaN, but the marker of an ended series only itself.
+pub(crate) fn almost_equal(a: f64, b: f64) -> bool {
+    if tideline_histogram::is_stale(a) || tideline_histogram::is_stale(b) {
+        return a.to_bits() == b.to_bits();
+    }
+    if a == b || (a.is_nan() && b.is_nan()) {
+        return true;
+    }
+    let (sum, difference) = (a.abs() + b.abs(), (a - b).abs());
+    if a == 0.0 || b == 0.0 || sum < f64::MIN_POSITIVE {
+        return difference < TOLERANCE * f64::MIN_POSITIVE;
+    }
+    difference / sum.min(f64::MAX) < TOLERANCE
+}
+
+fn show(point: &Point) -> String {
+    match point {
+        Point::Float(value) => value.to_string(),
+        Point::Histogram(histogram) => histogram.notation(),
+    }
+}
+
+fn show_expected(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Omitted) => "nothing".to_owned(),
+        Some(Value::Float(value)) => value.to_string(),
+        Some(Value::Histogram { histogram, .. }) => histogram.notation(),
+    }
+}
+
+fn show_series(series: &Series) -> String {
+    let floats = series
+        .floats
+        .iter()
+        .map(|(time, value)| format!("{value} @{time}"));
+    let histograms = series
+        .histograms
+        .iter()
+        .map(|(time, histogram)| format!("{} @{time}", histogram.notation()));
+    let all: Vec<String> = floats.chain(histograms).collect();
+    all.join(", ")
+}

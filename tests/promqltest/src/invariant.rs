@@ -1,0 +1,66 @@
+//! The same query fixed to its instant: with `@` it answers the same whenever it is asked.
+
+use tideline_promql::ast::{AtModifier, Expr, Shift};
+
+/// Functions that look at the time of the question or of samples.
+const LOOKING_AT_TIME: [&str; 15] = [
+    "day_of_month",
+    "day_of_week",
+    "day_of_year",
+    "days_in_month",
+    "end",
+    "hour",
+    "minute",
+    "month",
+    "predict_linear",
+    "range",
+    "start",
+    "step",
+    "time",
+    "timestamp",
+    "year",
+];
+
+/// The query with every selector and subquery fixed to an instant, and the instants to ask it at; `None` where it would answer
+/// differently all the same.
+pub(crate) fn fixed(query: &str, time: i64) -> Option<(String, Vec<i64>)> {
+    let mut expr = tideline_promql::parse(query).ok()?;
+    if !fix(&mut expr, time) {
+        return None;
+    }
+    let instants = if time == 0 {
+        vec![-1000, 0, 1000]
+    } else {
+        vec![-10 * time, 0, time / 5, time, 10 * time]
+    };
+    Some((expr.to_string(), instants))
+}
+
+/// Fixes selectors and subqueries, unless something outside of subqueries looks at the time: then it is false.
+fn fix(expr: &mut Expr, time: i64) -> bool {
+    match expr {
+        Expr::Number(_) | Expr::String(_) => true,
+        Expr::Vector(selector) => fix_shift(&mut selector.shift, time),
+        Expr::Matrix(matrix) => fix_shift(&mut matrix.selector.shift, time),
+        // What is inside is fixed with it.
+        Expr::Subquery(subquery) => fix_shift(&mut subquery.shift, time),
+        Expr::Paren(paren) => fix(&mut paren.expr, time),
+        Expr::Unary(unary) => fix(&mut unary.expr, time),
+        Expr::Binary(binary) => fix(&mut binary.left, time) && fix(&mut binary.right, time),
+        Expr::Call(call) => {
+            let mut arguments = call.arguments.iter_mut();
+            !LOOKING_AT_TIME.contains(&call.function.name) && arguments.all(|argument| fix(argument, time))
+        }
+        Expr::Aggregate(aggregate) => {
+            let mut parameter = aggregate.parameter.iter_mut();
+            parameter.all(|parameter| fix(parameter, time)) && fix(&mut aggregate.expr, time)
+        }
+    }
+}
+
+fn fix_shift(shift: &mut Shift, time: i64) -> bool {
+    if !matches!(shift.at, Some(AtModifier::Instant(_))) {
+        shift.at = Some(AtModifier::Instant(time));
+    }
+    true
+}

@@ -1,0 +1,230 @@
+//! The runner finds what is not as expected: a target that says what it is told to stands in for an engine.
+
+use std::sync::Arc;
+
+use tideline_histogram::Histogram;
+use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
+use tideline_promqltest::{Answer, LoadedSeries, Options, Script, Target, run};
+
+/// Answers every question in the same way, and keeps what it is asked.
+struct Canned {
+    answer: Result<Answer, String>,
+    asked: Vec<String>,
+}
+
+impl Target for Canned {
+    fn clear(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn load(&mut self, _: &[LoadedSeries]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn instant(&mut self, query: &str, time: i64) -> Result<Answer, String> {
+        self.asked.push(format!("{query} at {time}"));
+        self.answer.clone()
+    }
+
+    fn range(&mut self, query: &str, start: i64, end: i64, step: i64) -> Result<Answer, String> {
+        self.asked
+            .push(format!("{query} from {start} to {end} step {step}"));
+        self.answer.clone()
+    }
+}
+
+const ONCE: Options = Options {
+    is_fixed_too: false,
+    as_range_too: false,
+};
+
+fn answer(value: QueryValue) -> Answer {
+    Answer {
+        value,
+        warnings: Vec::new(),
+        infos: Vec::new(),
+    }
+}
+
+fn name(name: &str) -> Labels {
+    Labels::from_sorted([("__name__", name)])
+}
+
+fn sample(labels: &str, value: Point) -> Sample {
+    Sample {
+        labels: name(labels),
+        time: 0,
+        value,
+    }
+}
+
+/// What the runner says to a script of one `eval` at zero with these lines.
+fn reason(answer: &Result<Answer, String>, lines: &str) -> Option<String> {
+    let script = Script::parse(&format!("eval instant at 0 q\n{lines}")).unwrap();
+    let mut target = Canned {
+        answer: answer.clone(),
+        asked: Vec::new(),
+    };
+    let mut report = run(&script, &mut target, ONCE);
+    assert_eq!(report.evals, 1);
+    report.failures.pop().map(|failure| failure.reason)
+}
+
+fn is_fine(answer: &Result<Answer, String>, lines: &str) {
+    assert_eq!(reason(answer, lines), None, "{lines}");
+}
+
+fn is_wrong(answer: &Result<Answer, String>, lines: &str) {
+    assert!(reason(answer, lines).is_some(), "{lines}");
+}
+
+#[test]
+fn vectors_are_compared_series_by_series() {
+    let samples = vec![sample("a", Point::Float(1.0)), sample("b", Point::Float(2.0))];
+    let got = Ok(answer(QueryValue::Vector(samples)));
+    is_fine(&got, "a 1\nb 2");
+    is_fine(&got, "b 2\na 1.0000001");
+    is_wrong(&got, "a 1\nb 2.0001");
+    is_wrong(&got, "a 1");
+    is_wrong(&got, "a 1\nb 2\nc 3");
+    is_wrong(&got, "a 1\nb stale");
+    is_wrong(&got, "a 1\nb {{}}");
+    is_wrong(&got, "1");
+    is_wrong(&got, "expect string \"a\"");
+    is_wrong(&got, "");
+    is_fine(&got, "expect ordered\na 1\nb 2");
+    is_wrong(&got, "expect ordered\nb 2\na 1");
+    is_wrong(&got, "expect fail");
+}
+
+#[test]
+fn scalars_and_strings_are_compared() {
+    let got = Ok(answer(QueryValue::Scalar {
+        time: 0,
+        value: f64::NAN,
+    }));
+    is_fine(&got, "NaN");
+    is_wrong(&got, "0");
+    is_wrong(&got, "{} NaN");
+    let got = Ok(answer(QueryValue::String {
+        time: 0,
+        value: "a".to_owned(),
+    }));
+    is_fine(&got, "expect string 'a'");
+    is_wrong(&got, "expect string 'b'");
+}
+
+#[test]
+fn histograms_are_compared_without_empty_buckets() {
+    let histogram = Histogram::parse("{{count:3 sum:1 offset:1 buckets:[1 0 2 0] counter_reset_hint:gauge}}");
+    let point = Point::Histogram(Arc::new(histogram.unwrap()));
+    let got = Ok(answer(QueryValue::Vector(vec![sample("a", point)])));
+    is_fine(&got, "a {{count:3 sum:1 buckets:[0 1 0 2]}}");
+    is_fine(
+        &got,
+        "a {{count:3 sum:1 offset:1 buckets:[1 0 2] counter_reset_hint:gauge}}",
+    );
+    is_wrong(
+        &got,
+        "a {{count:3 sum:1 offset:1 buckets:[1 0 2] counter_reset_hint:unknown}}",
+    );
+    is_wrong(&got, "a {{count:3 sum:1 offset:1 buckets:[1 2]}}");
+    is_wrong(&got, "a {{count:3 sum:1 offset:2 buckets:[1 0 2]}}");
+    is_wrong(&got, "a {{schema:1 count:3 sum:1 offset:1 buckets:[1 0 2]}}");
+    is_wrong(&got, "a {{count:3 sum:1 z_bucket:1 offset:1 buckets:[1 0 2]}}");
+    is_wrong(&got, "a 3");
+}
+
+#[test]
+fn annotations_are_compared() {
+    let mut with = answer(QueryValue::Vector(Vec::new()));
+    with.warnings = vec![
+        "PromQL warning: x (1:1)".to_owned(),
+        "PromQL warning: y (1:1)".to_owned(),
+    ];
+    let got = Ok(with);
+    is_fine(&got, "");
+    is_fine(&got, "expect warn\nexpect no_info");
+    is_fine(
+        &got,
+        "expect warn msg: PromQL warning: x (1:1)\nexpect warn regex: y \\(1:\\d\\)",
+    );
+    is_wrong(&got, "expect warn msg: PromQL warning: x (1:1)");
+    is_wrong(&got, "expect warn\nexpect warn regex: z");
+    is_wrong(&got, "expect info");
+    is_wrong(&got, "expect no_warn");
+}
+
+#[test]
+fn failures_are_compared() {
+    let got = Err("it is broken".to_owned());
+    is_wrong(&got, "");
+    is_fine(&got, "expect fail");
+    is_fine(&got, "expect fail msg: it is broken");
+    is_wrong(&got, "expect fail msg: it is");
+    is_fine(&got, "expect fail regex: is b.*n$");
+    is_wrong(&got, "expect fail regex: whole");
+}
+
+#[test]
+fn ranges_are_compared_instant_by_instant() {
+    let series = Series {
+        labels: name("a"),
+        floats: vec![(0, 1.0), (20_000, 3.0)],
+        histograms: Vec::new(),
+    };
+    let got = Ok(answer(QueryValue::Matrix(vec![series])));
+    let reason = |lines: &str| {
+        let script = Script::parse(&format!("eval range from 0 to 20s step 10s q\n{lines}")).unwrap();
+        let mut target = Canned {
+            answer: got.clone(),
+            asked: Vec::new(),
+        };
+        run(&script, &mut target, ONCE).failures.pop()
+    };
+    assert_eq!(reason("a 1 _ 3"), None);
+    assert!(reason("a 1 3").is_some());
+    assert!(reason("a 1").is_some());
+    assert!(reason("a 1 2 3").is_some());
+    assert!(reason("a 1 _ 3 4").is_some());
+    is_fine(&got, "expect range vector from 0 to 20s step 20s\na 1 3");
+    is_wrong(&got, "expect range vector from 0 to 20s step 10s\na 1 3");
+}
+
+#[test]
+fn instants_are_asked_in_three_ways() {
+    let vector = answer(QueryValue::Vector(Vec::new()));
+    let mut target = Canned {
+        answer: Ok(vector),
+        asked: Vec::new(),
+    };
+    let script = Script::parse("eval instant at 10s sum_over_time(a[5s]) + b @ 3").unwrap();
+    let only_fixed = Options {
+        as_range_too: false,
+        ..Options::default()
+    };
+    run(&script, &mut target, only_fixed);
+    let fixed = "sum_over_time(a[5s] @ 10.000) + b @ 3.000";
+    let wanted = [
+        "sum_over_time(a[5s]) + b @ 3 at 10000".to_owned(),
+        format!("{fixed} at -100000"),
+        format!("{fixed} at 0"),
+        format!("{fixed} at 2000"),
+        format!("{fixed} at 10000"),
+        format!("{fixed} at 100000"),
+    ];
+    assert_eq!(target.asked, wanted);
+
+    target.asked.clear();
+    let script = Script::parse("eval instant at 1m timestamp(a)").unwrap();
+    let report = run(&script, &mut target, Options::default());
+    assert_eq!(
+        target.asked,
+        [
+            "timestamp(a) at 60000",
+            "timestamp(a) from 0 to 120000 step 60000"
+        ]
+    );
+    // A range that is answered with a vector is wrong.
+    assert_eq!(report.failures.len(), 1);
+}
