@@ -35,6 +35,7 @@
 //! | [`clock`] | the time that points age by |
 //! | [`operation`] | health and readiness |
 //! | [`influx`] | bodies that InfluxDB clients expect |
+//! | [`prometheus`] | bodies that Prometheus' clients expect |
 
 pub mod archive;
 pub mod attach;
@@ -54,6 +55,7 @@ pub mod operation;
 pub mod points;
 pub mod policy;
 pub mod preview;
+pub mod prometheus;
 pub mod query;
 pub mod search;
 pub mod statistics;

@@ -113,7 +113,16 @@ pub(crate) enum Dialect {
     InfluxV1,
     /// InfluxDB 2: `/api/v2/…`.
     InfluxV2,
+    /// Prometheus' HTTP API.
+    Prometheus,
+    /// Prometheus remote write: text, and statuses that decide what a sender sends again.
+    RemoteWrite,
+    /// Everything else that takes samples the way Prometheus and its kin write them: imports and pushes. Text.
+    SampleImport,
 }
+
+/// What follows the name of a table in the addresses of its Prometheus.
+const PROMETHEUS_OF_TABLE: &str = "prometheus";
 
 impl Dialect {
     /// The dialect of a path.
@@ -121,6 +130,25 @@ impl Dialect {
         match path {
             "/write" | "/query" | "/ping" => Self::InfluxV1,
             path if path.starts_with("/api/v2/") => Self::InfluxV2,
+            path => match path.strip_prefix("/v1/tables/") {
+                None => Self::of_prometheus(path),
+                Some(rest) => {
+                    let rest = rest.split_once('/').map_or("", |(_, rest)| rest);
+                    let path = rest.strip_prefix(PROMETHEUS_OF_TABLE).unwrap_or_default();
+                    Self::of_prometheus(path)
+                }
+            },
+        }
+    }
+
+    /// The dialect of a path below the root of a Prometheus.
+    fn of_prometheus(path: &str) -> Self {
+        match path {
+            "/api/v1/write" | "/api/v1/push" => Self::RemoteWrite,
+            "/federate" => Self::Prometheus,
+            path if path.starts_with("/api/v1/import") => Self::SampleImport,
+            path if path.starts_with("/metrics/job") => Self::SampleImport,
+            path if path.starts_with("/api/v1/") => Self::Prometheus,
             _ => Self::Native,
         }
     }

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use tideline_engine::{EngineError, ErrorKind};
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::points::Reject;
+use tideline_openapi::prometheus::PrometheusError;
 use tideline_openapi::{ErrorBody, ErrorCode};
 use tideline_scheduler::SchedulerError;
 
@@ -109,14 +110,18 @@ impl Failure {
 /// The one table. Decided by what senders do with a status: InfluxDB agents drop a batch at every 4xx, with few
 /// exceptions, so only what will never succeed may be a 4xx there.
 fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
-    use Dialect::{InfluxV1, InfluxV2, Native};
+    use Dialect::{InfluxV1, InfluxV2, Native, Prometheus, RemoteWrite, SampleImport};
     match (code, dialect) {
         (ErrorCode::Invalid | ErrorCode::OverLimit, _) => StatusCode::BAD_REQUEST,
         (ErrorCode::AllRejected, Native) => StatusCode::UNPROCESSABLE_ENTITY,
-        (ErrorCode::AllRejected, InfluxV1 | InfluxV2) => StatusCode::BAD_REQUEST,
+        (ErrorCode::AllRejected, _) => StatusCode::BAD_REQUEST,
+        // vmagent sends again for ever what is answered with 413.
+        (ErrorCode::BodyTooLarge, RemoteWrite) => StatusCode::BAD_REQUEST,
         (ErrorCode::BodyTooLarge, _) => StatusCode::PAYLOAD_TOO_LARGE,
-        (ErrorCode::BodyTooSlow, Native) => StatusCode::REQUEST_TIMEOUT,
-        (ErrorCode::BodyTooSlow, InfluxV1 | InfluxV2) => StatusCode::SERVICE_UNAVAILABLE,
+        (ErrorCode::BodyTooSlow, Native | Prometheus) => StatusCode::REQUEST_TIMEOUT,
+        (ErrorCode::BodyTooSlow, InfluxV1 | InfluxV2 | RemoteWrite | SampleImport) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         (ErrorCode::UnsupportedMediaType, _) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         (ErrorCode::NotAcceptable, _) => StatusCode::NOT_ACCEPTABLE,
         (ErrorCode::Unauthenticated, _) => StatusCode::UNAUTHORIZED,
@@ -125,12 +130,15 @@ fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::Gone, _) => StatusCode::GONE,
         (ErrorCode::MethodNotAllowed, _) => StatusCode::METHOD_NOT_ALLOWED,
         (ErrorCode::Conflict, Native) => StatusCode::CONFLICT,
-        (ErrorCode::Conflict, InfluxV1 | InfluxV2) => StatusCode::SERVICE_UNAVAILABLE,
-        (ErrorCode::TooManyTimelines, Native | InfluxV2) => StatusCode::TOO_MANY_REQUESTS,
-        (ErrorCode::TooManyTimelines, InfluxV1) => StatusCode::SERVICE_UNAVAILABLE,
+        (ErrorCode::Conflict, _) => StatusCode::SERVICE_UNAVAILABLE,
+        (ErrorCode::TooManyTimelines, Native | InfluxV2 | Prometheus) => StatusCode::TOO_MANY_REQUESTS,
+        // Prometheus sends again what is answered with 429 only when it is told to.
+        (ErrorCode::TooManyTimelines, InfluxV1 | RemoteWrite | SampleImport) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         (ErrorCode::Overloaded | ErrorCode::Unavailable, _) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::DiskFull, Native) => StatusCode::INSUFFICIENT_STORAGE,
-        (ErrorCode::DiskFull, InfluxV1 | InfluxV2) => StatusCode::SERVICE_UNAVAILABLE,
+        (ErrorCode::DiskFull, _) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::OverBudget, _) => StatusCode::UNPROCESSABLE_ENTITY,
         (ErrorCode::Internal | ErrorCode::JobFailed, _) => StatusCode::INTERNAL_SERVER_ERROR,
     }
@@ -159,6 +167,30 @@ fn influx_v2_code(code: ErrorCode) -> &'static str {
     }
 }
 
+/// The type of error that a Prometheus client knows.
+fn prometheus_error_type(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::Invalid
+        | ErrorCode::AllRejected
+        | ErrorCode::OverLimit
+        | ErrorCode::BodyTooLarge
+        | ErrorCode::BodyTooSlow
+        | ErrorCode::UnsupportedMediaType
+        | ErrorCode::Unauthenticated
+        | ErrorCode::Forbidden
+        | ErrorCode::MethodNotAllowed => "bad_data",
+        ErrorCode::NotFound | ErrorCode::Gone => "not_found",
+        ErrorCode::NotAcceptable => "not_acceptable",
+        ErrorCode::Conflict => "canceled",
+        ErrorCode::OverBudget => "execution",
+        ErrorCode::TooManyTimelines
+        | ErrorCode::Overloaded
+        | ErrorCode::DiskFull
+        | ErrorCode::Unavailable => "unavailable",
+        ErrorCode::Internal | ErrorCode::JobFailed => "internal",
+    }
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let RequestContext { id, dialect } = RequestContext::current();
@@ -177,6 +209,13 @@ impl IntoResponse for Failure {
                 message: self.message,
             })
             .into_response(),
+            Dialect::Prometheus => Json(PrometheusError {
+                status: "error".into(),
+                error_type: prometheus_error_type(self.code).into(),
+                error: self.message,
+            })
+            .into_response(),
+            Dialect::RemoteWrite | Dialect::SampleImport => format!("{}\n", self.message).into_response(),
         };
         *response.status_mut() = status;
         let headers = response.headers_mut();
@@ -255,7 +294,12 @@ mod tests {
             ErrorCode::DiskFull,
             ErrorCode::Unavailable,
         ] {
-            for dialect in [Dialect::InfluxV1, Dialect::InfluxV2] {
+            for dialect in [
+                Dialect::InfluxV1,
+                Dialect::InfluxV2,
+                Dialect::RemoteWrite,
+                Dialect::SampleImport,
+            ] {
                 assert_eq!(status(code, dialect), 503, "{code:?} {dialect:?}");
             }
         }
@@ -265,6 +309,11 @@ mod tests {
         assert_eq!(status(ErrorCode::DiskFull, Dialect::Native), 507);
         assert_eq!(status(ErrorCode::AllRejected, Dialect::Native), 422);
         assert_eq!(status(ErrorCode::AllRejected, Dialect::InfluxV1), 400);
+        // Senders of Prometheus give up at 400 alone: at 413 vmagent never does, at 429 Prometheus does.
+        assert_eq!(status(ErrorCode::AllRejected, Dialect::RemoteWrite), 400);
+        assert_eq!(status(ErrorCode::BodyTooLarge, Dialect::RemoteWrite), 400);
+        assert_eq!(status(ErrorCode::TooManyTimelines, Dialect::RemoteWrite), 503);
+        assert_eq!(status(ErrorCode::BodyTooLarge, Dialect::SampleImport), 413);
     }
 
     #[test]
@@ -292,6 +341,8 @@ mod tests {
             ("/write", 503, "error"),
             ("/api/v2/write", 503, "message"),
             ("/v1/tables/default/points", 507, "request_id"),
+            ("/api/v1/query", 503, "errorType"),
+            ("/v1/tables/x/prometheus/api/v1/query", 503, "errorType"),
         ] {
             let context = RequestContext {
                 dialect: Dialect::of(path),
@@ -307,6 +358,30 @@ mod tests {
                 .expect("a body");
             let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
             assert!(body[member].is_string(), "{path}: {body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn senders_of_samples_read_plain_text() {
+        for path in [
+            "/api/v1/write",
+            "/api/v1/push",
+            "/api/v1/import/prometheus",
+            "/metrics/job/a",
+            "/v1/tables/x/prometheus/api/v1/write",
+        ] {
+            let context = RequestContext {
+                dialect: Dialect::of(path),
+                ..RequestContext::current()
+            };
+            let answer = context
+                .scope(async { Failure::invalid("what was wrong").into_response() })
+                .await;
+            assert_eq!(answer.status(), 400, "{path}");
+            let body = axum::body::to_bytes(answer.into_body(), 100)
+                .await
+                .expect("a body");
+            assert_eq!(body, "what was wrong\n", "{path}");
         }
     }
 }

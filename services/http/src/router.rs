@@ -34,7 +34,12 @@ use crate::{auth, observe, resources};
         (name = "timelines", description = "Find and describe timelines; their names"),
         (name = "jobs", description = "The life of data: work in the background, policies tried out, the clock"),
         (name = "operation", description = "Health, readiness, metrics"),
-        (name = "influx", description = "What InfluxDB agents and clients speak")
+        (name = "influx", description = "What InfluxDB agents and clients speak"),
+        (
+            name = "prometheus",
+            description = "What Prometheus, its agents and its clients speak: at the root about the default table, \
+                below `/v1/tables/{table}/prometheus` about one"
+        )
     )
 )]
 struct Document;
@@ -68,6 +73,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::operation::router())
         .merge(resources::influx_v1::router())
         .merge(resources::influx_v2::router())
+        .merge(resources::prometheus::router())
 }
 
 /// The service: every route, within the layers that all share. The outermost comes last.

@@ -17,6 +17,7 @@ pub(crate) mod names;
 pub(crate) mod operation;
 pub(crate) mod points;
 pub(crate) mod policies;
+pub(crate) mod prometheus;
 pub(crate) mod queries;
 pub(crate) mod query;
 pub(crate) mod searches;

@@ -1,0 +1,67 @@
+//! What Prometheus, its agents and its clients speak.
+//!
+//! Every route exists twice: at the root, where it is about the default table, and below
+//! `/v1/tables/{table}/prometheus`, so that the address of one table can be given to whatever wants the address of a
+//! Prometheus. Both come from [`routes`]; a handler learns its table from [`PrometheusTable`].
+
+use std::convert::Infallible;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use tideline_model::TableName;
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::app::App;
+use crate::resources::TablePath;
+
+/// Where the routes of one table begin.
+const OF_TABLE: &str = "/v1/tables/{table}/prometheus";
+
+/// Both sets of routes.
+pub(crate) fn router() -> OpenApiRouter<App> {
+    let mut of_table = routes();
+    for item in of_table.get_openapi_mut().paths.paths.values_mut() {
+        operations(item).for_each(name_table);
+    }
+    routes().nest(OF_TABLE, of_table)
+}
+
+/// Every route, as it is at the root.
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+}
+
+/// The operations of a path, whatever their method.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+    all.into_iter().flatten()
+}
+
+/// Describes an operation as that of one table: the path has one more parameter, the name of the operation says so.
+fn name_table(operation: &mut Operation) {
+    let parameters = operation.parameters.get_or_insert_default();
+    let of_path = TablePath::into_params(|| Some(ParameterIn::Path));
+    parameters.extend(of_path.into_iter().map(Into::into));
+    if let Some(id) = &mut operation.operation_id {
+        id.push_str("_of_table");
+    }
+}
+
+/// The table that a request is about: that of its prefix, or else the default table, which always exists.
+#[derive(Debug)]
+pub(crate) struct PrometheusTable(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PrometheusTable {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let parameters = RawPathParams::from_request_parts(parts, state).await;
+        let named = parameters.ok().and_then(|parameters| {
+            let mut named = parameters.iter().filter(|(key, _)| *key == "table");
+            named.next().map(|(_, table)| table.to_owned())
+        });
+        Ok(Self(named.unwrap_or_else(|| TableName::DEFAULT.to_owned())))
+    }
+}
