@@ -17,6 +17,13 @@ pub fn zstd(body: &[u8]) -> Vec<u8> {
     zstd::encode_all(body, 3).expect("memory takes every write")
 }
 
+/// A block of snappy, without a frame.
+pub fn snappy(body: &[u8]) -> Vec<u8> {
+    snap::raw::Encoder::new()
+        .compress_vec(body)
+        .expect("bodies are far below 4 GiB")
+}
+
 /// How a bomb is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {

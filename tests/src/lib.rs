@@ -14,6 +14,7 @@
 //! | [`script`] | scenarios as text: requests and what they must answer |
 //! | [`subset`] | whether an answer holds what a scenario expects |
 //! | [`points`] | points as JSON bodies state them |
+//! | [`remote_write`] | what Prometheus sends, from what a scenario can say of it |
 //! | [`reading`] | points of a table as the query route gives them, page by page |
 //! | [`ledger`] | what was sent and what was acknowledged, kept outside of the server |
 //! | [`load`] | writers that keep the ledger |
@@ -29,6 +30,7 @@ pub mod load;
 pub mod points;
 pub mod raw;
 pub mod reading;
+pub mod remote_write;
 pub mod script;
 pub mod server;
 pub mod subset;

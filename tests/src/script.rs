@@ -26,15 +26,19 @@
 //! | `> keep NAME = /pointer` | not a check: later steps write `${NAME}` for this part of the answer |
 //!
 //! An expectation may go on over lines that begin with `>   `. Bodies are sent as written, without the line end
-//! before the first expectation, and packed when a `content-encoding` header says `gzip` or `zstd`. In a body line,
-//! a leading `\` is left away, so that any line can be written.
+//! before the first expectation, and packed when a `content-encoding` header says `gzip`, `zstd` or `snappy`. In a body
+//! line, a leading `\` is left away, so that any line can be written. A header `encode: MESSAGE` is not sent: it turns
+//! the body into a message of remote write, see [`crate::remote_write`].
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
 use crate::client::{Client, Response};
-use crate::{compress, subset};
+use crate::{compress, remote_write, subset};
+
+/// The header that names the message that a body becomes.
+const ENCODE: &str = "encode";
 
 /// A scenario.
 #[derive(Debug, Clone, PartialEq)]
@@ -186,16 +190,28 @@ impl Step {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
-        let body = fill(&self.body, kept)?.into_bytes();
-        let encoding = headers
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case("content-encoding"))
-            .map(|(_, value)| *value);
-        let body = match encoding {
+        let header = |wanted: &str| {
+            let mut found = headers
+                .iter()
+                .filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
+            found.next().map(|(_, value)| *value)
+        };
+        let body = fill(&self.body, kept)?;
+        let body = match header(ENCODE) {
+            Some(message) => remote_write::encode(message, &body),
+            None => body.into_bytes(),
+        };
+        let body = match header("content-encoding") {
             Some("gzip") => compress::gzip(&body),
             Some("zstd") => compress::zstd(&body),
+            Some("snappy") => compress::snappy(&body),
             _ => body,
         };
+        let headers: Vec<(&str, &str)> = headers
+            .iter()
+            .copied()
+            .filter(|(name, _)| *name != ENCODE)
+            .collect();
         let answer = client
             .send(&self.method, &fill(&self.path, kept)?, &headers, &body)
             .map_err(|error| error.to_string())?;

@@ -11,11 +11,13 @@
 //! |---|---|
 //! | [`fleet`] | [`Fleet`]: rows in order, as line protocol or as numbers |
 //! | [`host`] | [`Host`]: the ten tags of a machine |
+//! | [`remote_write`] | samples as a Prometheus sends them |
 //! | [`random`] | [`Random`]: the generator behind a seed |
 
 pub mod fleet;
 pub mod host;
 pub mod random;
+pub mod remote_write;
 
 pub use fleet::{FIELDS, Fleet, FleetSpec, Row};
 pub use host::{Host, TAGS};

@@ -36,6 +36,8 @@ const GROWTH: usize = 4;
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// The first capacity of a body of unknown size, and bytes decompressed at once.
 const STEP_BYTES: usize = 64 << 10;
+/// Most decoded bytes for one byte of snappy: its longest copy makes 64 bytes of three.
+const SNAPPY_RATIO_MAX: usize = 22;
 /// The largest window that a zstd frame may ask for, as a power of two: 16 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 24;
 
@@ -75,16 +77,37 @@ pub(crate) struct Received {
     budget: Arc<Semaphore>,
 }
 
+/// Reads the body of a remote write, which is compressed by snappy or zstd. Senders of the first version may leave out
+/// the encoding; it is snappy then, as it is for Prometheus.
+pub(crate) async fn receive_remote_write(request: Request, app: &App) -> Result<Received> {
+    let limits = BodyLimits::writes(&app.settings);
+    match Encoding::of_remote_write(request.headers()) {
+        Ok(encoding) => receive_encoded(request, app, limits, encoding).await,
+        Err(failure) => {
+            discard(request, app).await;
+            Err(failure)
+        }
+    }
+}
+
 /// Reads a body. Fails when it is too large or too slow, when its encoding is unknown, when all bodies together take
 /// too much, and when the client leaves.
 pub(crate) async fn receive(request: Request, app: &App, limits: BodyLimits) -> Result<Received> {
-    let encoding = match Encoding::of(request.headers()) {
-        Ok(encoding) => encoding,
+    match Encoding::of(request.headers()) {
+        Ok(encoding) => receive_encoded(request, app, limits, encoding).await,
         Err(failure) => {
             discard(request, app).await;
-            return Err(failure);
+            Err(failure)
         }
-    };
+    }
+}
+
+async fn receive_encoded(
+    request: Request,
+    app: &App,
+    limits: BodyLimits,
+    encoding: Encoding,
+) -> Result<Received> {
     let declared = request.body().size_hint().exact();
     if let Some(declared) = declared.filter(|bytes| *bytes > limits.wire_bytes as u64) {
         discard(request, app).await;
@@ -219,8 +242,10 @@ impl Received {
         if sent.is_empty() {
             return Ok(BodyBytes(self.sent));
         }
-        if self.encoding == Encoding::Identity {
-            return Ok(BodyBytes(self.sent));
+        match self.encoding {
+            Encoding::Identity => return Ok(BodyBytes(self.sent)),
+            Encoding::Snappy => return self.unsnap(),
+            Encoding::Gzip | Encoding::Deflate | Encoding::Zstd => {}
         }
         let mut decoded = Buffer::new(&self.budget, MEASURED_BYTES);
         let is_small = self.unpack(&mut |step| {
@@ -244,11 +269,35 @@ impl Received {
         Ok(BodyBytes(decoded))
     }
 
+    /// Decompresses a snappy block. It begins with its size, which is believed only as far as a block can reach.
+    fn unsnap(self) -> Result<BodyBytes> {
+        let sent = self.sent.bytes.as_slice();
+        let bytes = snap::raw::decompress_len(sent).map_err(bad_snappy)?;
+        if bytes > self.limits.decoded_bytes {
+            let limit = self.limits.decoded_bytes as u64;
+            return Err(too_large("decompressed body", limit, bytes as u64));
+        }
+        if bytes > sent.len().saturating_mul(SNAPPY_RATIO_MAX) {
+            return Err(Failure::invalid(format!(
+                "compressed body: {} bytes of snappy cannot hold {bytes}",
+                sent.len()
+            )));
+        }
+        let mut decoded = Buffer::new(&self.budget, self.limits.decoded_bytes);
+        decoded.reserve(bytes)?;
+        decoded.bytes.resize(bytes, 0);
+        let written = snap::raw::Decoder::new()
+            .decompress(sent, &mut decoded.bytes)
+            .map_err(bad_snappy)?;
+        decoded.bytes.truncate(written);
+        Ok(BodyBytes(decoded))
+    }
+
     /// Hands the decompressed body to `take`, step by step, within the limits.
     fn unpack(&self, take: &mut Take<'_>) -> Result<ControlFlow<()>> {
         let sent = self.sent.bytes.as_slice();
         match self.encoding {
-            Encoding::Identity => take(sent),
+            Encoding::Identity | Encoding::Snappy => take(sent),
             Encoding::Gzip => {
                 let mut reader = flate2::bufread::MultiGzDecoder::new(sent);
                 inflate(&mut reader, sent.len(), self.limits, take)
@@ -311,6 +360,10 @@ fn bad_compression(error: io::Error) -> Failure {
     Failure::invalid(format!("compressed body: {error}"))
 }
 
+fn bad_snappy(error: snap::Error) -> Failure {
+    Failure::invalid(format!("compressed body: {error}"))
+}
+
 fn too_large(what: &str, limit: u64, actual: u64) -> Failure {
     Failure {
         limit: Some((limit, actual)),
@@ -329,28 +382,50 @@ enum Encoding {
     /// The zlib format, as HTTP defines it.
     Deflate,
     Zstd,
+    /// One block, without a frame: remote write only.
+    Snappy,
 }
 
 impl Encoding {
-    fn of(headers: &HeaderMap) -> Result<Self> {
-        let mut sent = headers.get_all(header::CONTENT_ENCODING).iter();
-        let (name, more) = (sent.next(), sent.next().is_some());
-        let name = name.map_or("identity", |name| name.to_str().unwrap_or("?"));
-        match name.trim().to_ascii_lowercase().as_str() {
-            _ if more => Err(()),
-            "" | "identity" => Ok(Self::Identity),
-            "gzip" | "x-gzip" => Ok(Self::Gzip),
-            "deflate" => Ok(Self::Deflate),
-            "zstd" => Ok(Self::Zstd),
-            _ => Err(()),
-        }
-        .map_err(|()| {
-            Failure::new(
+    fn of_remote_write(headers: &HeaderMap) -> Result<Self> {
+        let name = encoding_name(headers);
+        match name.as_deref() {
+            Some("" | "snappy") => Ok(Self::Snappy),
+            Some("zstd") => Ok(Self::Zstd),
+            _ => Err(Failure::new(
                 ErrorCode::UnsupportedMediaType,
-                format!("content encoding {name:?} is not read here; send gzip, deflate, zstd or identity"),
-            )
-        })
+                format!(
+                    "content encoding {:?} is not read here; send snappy or zstd",
+                    name.unwrap_or_default()
+                ),
+            )),
+        }
     }
+
+    fn of(headers: &HeaderMap) -> Result<Self> {
+        let name = encoding_name(headers);
+        match name.as_deref() {
+            Some("" | "identity") => Ok(Self::Identity),
+            Some("gzip" | "x-gzip") => Ok(Self::Gzip),
+            Some("deflate") => Ok(Self::Deflate),
+            Some("zstd") => Ok(Self::Zstd),
+            _ => Err(Failure::new(
+                ErrorCode::UnsupportedMediaType,
+                format!(
+                    "content encoding {:?} is not read here; send gzip, deflate, zstd or identity",
+                    name.unwrap_or_default()
+                ),
+            )),
+        }
+    }
+}
+
+/// The one encoding that headers name, in lower case, empty when there is none; `None` when it is not to be read.
+fn encoding_name(headers: &HeaderMap) -> Option<String> {
+    let mut sent = headers.get_all(header::CONTENT_ENCODING).iter();
+    let (name, more) = (sent.next(), sent.next().is_some());
+    let name = name.map_or(Ok(""), |name| name.to_str()).ok()?;
+    (!more).then(|| name.trim().to_ascii_lowercase())
 }
 
 /// Bytes whose capacity is reserved in the budget of all bodies.
@@ -438,6 +513,35 @@ mod tests {
 
     fn code(result: Result<BodyBytes>) -> ErrorCode {
         result.expect_err("refused").code
+    }
+
+    #[test]
+    fn a_snappy_block_is_believed_only_as_far_as_it_can_reach() {
+        let text = b"cpu value=1\n".repeat(10_000);
+        let block = snap::raw::Encoder::new().compress_vec(&text).expect("compresses");
+        let decoded = received(&block, Encoding::Snappy, 4 << 20)
+            .decode()
+            .expect("a block");
+        assert_eq!(&*decoded, &text);
+        // The header says 3 MiB, the block has four bytes.
+        let bomb = [0x80, 0x80, 0xc0, 0x01, 0x00, b'a'];
+        let failure = received(&bomb, Encoding::Snappy, 4 << 20)
+            .decode()
+            .expect_err("a bomb");
+        assert!(
+            failure.message.contains("cannot hold 3145728"),
+            "{}",
+            failure.message
+        );
+        let huge = [0xff, 0xff, 0xff, 0xff, 0x0f, 0x00, b'a'];
+        let failure = received(&huge, Encoding::Snappy, 4 << 20)
+            .decode()
+            .expect_err("too large");
+        assert_eq!(failure.code, ErrorCode::BodyTooLarge);
+        for end in 0..block.len() - 1 {
+            let cut = received(&block[..end], Encoding::Snappy, 4 << 20).decode();
+            assert!(end == 0 || cut.is_err(), "{end}");
+        }
     }
 
     #[test]

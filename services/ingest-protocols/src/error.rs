@@ -17,6 +17,14 @@ pub enum IngestError {
         /// What was expected or found.
         reason: String,
     },
+    /// The body is not the Protocol Buffers message that it ought to be.
+    #[error("invalid {message}: {reason}")]
+    Protobuf {
+        /// The full name of the message.
+        message: &'static str,
+        /// In what way.
+        reason: &'static str,
+    },
     /// The names of a point cannot be written in line protocol.
     #[error("{0}")]
     Series(#[from] SeriesError),

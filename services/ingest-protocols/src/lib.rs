@@ -11,6 +11,7 @@
 //! | [`json`] | the native JSON body: `{"points":[…]}` or a bare array |
 //! | [`ndjson`] | one native JSON point a line |
 //! | [`influx_query`] | the few statements of InfluxQL that agents send before they write |
+//! | [`prometheus`] | what Prometheus and its agents send: remote write |
 //! | [`series_key`] | `measurement[,tag=value…]`, the form in which every decoder names a timeline |
 
 mod error;
@@ -21,6 +22,7 @@ pub mod line_protocol;
 pub mod ndjson;
 mod number;
 mod options;
+pub mod prometheus;
 mod reject;
 pub mod series_key;
 

@@ -12,6 +12,7 @@
 use tideline_model::identity::IdentityError;
 use tideline_model::{Identity, SeriesError};
 
+use crate::prometheus::labels;
 use crate::reject::{Reason, quote, too_large};
 
 /// Bytes of a whole raw key.
@@ -24,9 +25,10 @@ pub const TAGS_MAX: usize = 256;
 pub const NAME_BYTES_MAX: usize = 4 << 10;
 
 /// The tag that cannot be: it would hide the time of the point in every query.
-const TIME: &str = "time";
+pub(crate) const TIME: &str = "time";
 
-/// Reads a raw key into the identity that it names.
+/// Reads a raw key into the identity that it names. A key that begins with a line feed, which none in line protocol
+/// does, holds the labels of a Prometheus series; see `prometheus::labels`.
 ///
 /// # Errors
 ///
@@ -187,6 +189,9 @@ pub(crate) fn check_measurement(raw: &[u8]) -> Result<(), Reason> {
 }
 
 fn parse_parts(key: &[u8]) -> Result<Identity, Reason> {
+    if key.first() == Some(&labels::LABEL) {
+        return labels::identity(key);
+    }
     if key.len() > KEY_BYTES_MAX {
         return Err(too_large("series key", key.len(), KEY_BYTES_MAX));
     }

@@ -10,9 +10,10 @@ use crate::value::ValueType;
 
 /// Tells a decoder which timeline some raw bytes name.
 pub trait SeriesResolver {
-    /// The timeline of `key`, which is `measurement[,tag=value…]` in line-protocol escaping, tags in any order.
+    /// The timeline of `key`, which is `measurement[,tag=value…]` in line-protocol escaping, tags in any order, or the
+    /// labels of a Prometheus series as remote write sends them.
     ///
-    /// A decoder of another protocol writes its names in that form. Costs a hash and a comparison for a key
+    /// A decoder of another protocol writes its names in one of these forms. Costs a hash and a comparison for a key
     /// seen before; an unknown key is parsed and registered.
     fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError>;
 }

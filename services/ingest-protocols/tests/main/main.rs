@@ -3,4 +3,5 @@
 mod corpus;
 mod line_properties;
 mod line_rules;
+mod remote_write;
 mod support;

@@ -18,6 +18,13 @@ pub(crate) struct NumberingResolver {
     ordinals: HashMap<Identity, Ordinal>,
 }
 
+impl NumberingResolver {
+    /// How many different keys were resolved.
+    pub(crate) fn keys(&self) -> usize {
+        self.known.len()
+    }
+}
+
 impl SeriesResolver for NumberingResolver {
     fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError> {
         if let Some(ordinal) = self.known.get(key) {

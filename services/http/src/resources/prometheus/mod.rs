@@ -4,6 +4,9 @@
 //! `/v1/tables/{table}/prometheus`, so that the address of one table can be given to whatever wants the address of a
 //! Prometheus. Both come from [`routes`]; a handler learns its table from [`PrometheusTable`].
 
+mod samples;
+mod write;
+
 use std::convert::Infallible;
 
 use axum::extract::{FromRequestParts, RawPathParams};
@@ -30,7 +33,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Every route, as it is at the root.
 fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+    OpenApiRouter::new().merge(write::router())
 }
 
 /// The operations of a path, whatever their method.

@@ -1,0 +1,106 @@
+//! What every route that takes samples shares: from a body to what was stored, and the words for what was not.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use tideline_engine::growth::is_growth_refusal;
+use tideline_engine::{BatchResolver, WriteOptions, WriteOutcome};
+use tideline_ingest_protocols::DecodeOptions;
+use tideline_ingest_protocols::prometheus::{DecodedSamples, SampleCounts};
+use tideline_openapi::ErrorCode;
+
+use crate::app::{App, blocking};
+use crate::body::Received;
+use crate::failure::{Failure, Result};
+
+/// Rejects that a text names.
+const REJECTS_SHOWN_MAX: usize = 10;
+/// When series that a table does not take just now are worth sending again.
+const GROWTH_RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// What became of a body.
+#[derive(Debug)]
+pub(super) struct StoredSamples {
+    /// What was stored.
+    pub(super) counts: SampleCounts,
+    outcome: WriteOutcome,
+}
+
+/// Decodes a body and stores its samples in a table, on a blocking thread, when its turn comes.
+pub(super) async fn store<D>(
+    app: &App,
+    protocol: &'static str,
+    table: String,
+    body: Received,
+    decode: D,
+) -> Result<StoredSamples>
+where
+    D: FnOnce(&[u8], &DecodeOptions, &mut BatchResolver<'_>) -> Result<DecodedSamples> + Send + 'static,
+{
+    let turn = app.writes.take().await?;
+    let app = app.clone();
+    blocking(move || {
+        let _turn = turn;
+        let started = Instant::now();
+        let body = body.decode()?;
+        let engine = &app.engine;
+        let table = engine.table(&table)?;
+        let options = DecodeOptions::new(engine.clock().now());
+        let mut resolver = engine.resolver(&table);
+        let mut decoded = decode(&body, &options, &mut resolver)?;
+        drop(resolver);
+        let batch = std::mem::take(&mut decoded.batch);
+        let unreadable: Vec<u32> = batch.rejects.iter().map(|reject| reject.line).collect();
+        let outcome = engine.write(&table, batch, &WriteOptions::default())?;
+        let lines = outcome.rejects.iter().map(|reject| reject.line);
+        let refused = lines.filter(|line| unreadable.binary_search(line).is_err());
+        let counts = decoded.stored(refused);
+        let seconds = started.elapsed().as_secs_f64();
+        app.metrics.written(protocol, &outcome, seconds);
+        Ok(StoredSamples { counts, outcome })
+    })
+    .await
+}
+
+impl StoredSamples {
+    /// Why not all was stored; `None` when all was. What may be stored later is asked for again as a whole: samples
+    /// that are there already overwrite themselves.
+    pub(super) fn refusal(&self) -> Option<Failure> {
+        let outcome = &self.outcome;
+        if outcome.rejected == 0 {
+            return None;
+        }
+        if outcome.retryable > 0 {
+            let for_now = outcome
+                .rejects
+                .iter()
+                .find(|reject| is_growth_refusal(&reject.reason));
+            let reason = for_now.map_or("too many new timelines", |reject| &reject.reason);
+            return Some(Failure {
+                retry_after: Some(GROWTH_RETRY_AFTER),
+                ..Failure::new(
+                    ErrorCode::TooManyTimelines,
+                    format!("{} samples are refused for now: {reason}", outcome.retryable),
+                )
+            });
+        }
+        let code = match outcome.points {
+            0 => ErrorCode::AllRejected,
+            _ => ErrorCode::Invalid,
+        };
+        Some(Failure::new(code, self.words()))
+    }
+
+    fn words(&self) -> String {
+        let outcome = &self.outcome;
+        let mut text = format!("{} stored, {} refused", outcome.points, outcome.rejected);
+        for reject in outcome.rejects.iter().take(REJECTS_SHOWN_MAX) {
+            write!(text, "\n{}: {}", reject.excerpt, reject.reason).expect("writing to a string cannot fail");
+        }
+        let hidden = outcome.rejected.saturating_sub(REJECTS_SHOWN_MAX as u64);
+        if hidden > 0 {
+            write!(text, "\nand {hidden} more").expect("writing to a string cannot fail");
+        }
+        text
+    }
+}

@@ -1,0 +1,211 @@
+//! Remote write, both versions: `/api/v1/write`, `/api/v1/push`.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use tideline_ingest_protocols::prometheus::{self, SampleCounts};
+use tideline_openapi::ErrorCode;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{PrometheusTable, samples};
+use crate::app::App;
+use crate::body;
+use crate::failure::{Failure, Result};
+
+/// The media type of both versions; its parameter `proto` tells them apart.
+const MEDIA_TYPE: &str = "application/x-protobuf";
+
+/// A sender of version 2.0 that misses these in an answer takes its receiver for one of version 1.0 that stored nothing.
+const SAMPLES_WRITTEN: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
+const HISTOGRAMS_WRITTEN: HeaderName =
+    HeaderName::from_static("x-prometheus-remote-write-histograms-written");
+const EXEMPLARS_WRITTEN: HeaderName = HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(write)).routes(routes!(push))
+}
+
+/// Write samples (Prometheus remote write)
+///
+/// Versions 1.0 (`prometheus.WriteRequest`) and 2.0 (`io.prometheus.write.v2.Request`), told apart by the content type;
+/// compressed by snappy or zstd. A series is a timeline: its label `__name__` the measurement, its other labels the
+/// tags. Samples are the field `value`, native histograms `histogram`, start timestamps `_start`, exemplars
+/// `_exemplar`; metadata of metrics is kept. Values are kept bit for bit, and may come in any order.
+///
+/// What is good in a request is stored also when the answer is 400. Sending again is safe: samples overwrite themselves.
+#[utoipa::path(
+    post, path = "/api/v1/write", tag = "prometheus",
+    request_body(
+        content = Vec<u8>, content_type = "application/x-protobuf",
+        description = "A message, compressed; the parameter `proto` of the content type names it", example = json!("")
+    ),
+    responses(
+        (
+            status = 204, description = "All stored",
+            headers(
+                ("X-Prometheus-Remote-Write-Samples-Written" = u64, description = "Samples stored"),
+                ("X-Prometheus-Remote-Write-Histograms-Written" = u64, description = "Native histograms stored"),
+                ("X-Prometheus-Remote-Write-Exemplars-Written" = u64, description = "Exemplars stored")
+            )
+        ),
+        (status = 400, description = "Something could not be stored and never will be; the rest was. Also a body that is too large", body = String, content_type = "text/plain", example = json!("1 stored, 1 refused\n{job=\"a\"}: the metric has no name (label \"__name__\")\n")),
+        (status = 401, description = "The token is missing or wrong", body = String, content_type = "text/plain", example = json!("the token is missing or wrong\n")),
+        (status = 404, description = "There is no such table", body = String, content_type = "text/plain", example = json!("no table \"x\"\n")),
+        (status = 415, description = "Not a message or an encoding that is read here", body = String, content_type = "text/plain", example = json!("content encoding \"gzip\" is not read here; send snappy or zstd\n")),
+        (status = 503, description = "Too much at once, or the disk is nearly full: send it again after `Retry-After`", body = String, content_type = "text/plain", example = json!("too many bytes of requests in flight\n"))
+    )
+)]
+async fn write(
+    State(app): State<App>,
+    PrometheusTable(table): PrometheusTable,
+    request: Request,
+) -> Result<Response> {
+    receive(&app, table, request).await
+}
+
+/// Write samples (Prometheus remote write, as Mimir and Cortex name it)
+///
+/// The same as `/api/v1/write`.
+#[utoipa::path(
+    post, path = "/api/v1/push", tag = "prometheus",
+    request_body(
+        content = Vec<u8>, content_type = "application/x-protobuf",
+        description = "A message, compressed; the parameter `proto` of the content type names it", example = json!("")
+    ),
+    responses(
+        (status = 204, description = "All stored; the same headers"),
+        (status = 400, description = "Something could not be stored and never will be; the rest was", body = String, content_type = "text/plain", example = json!("1 stored, 1 refused\n")),
+        (status = 415, description = "Not a message or an encoding that is read here", body = String, content_type = "text/plain", example = json!("content encoding \"gzip\" is not read here; send snappy or zstd\n")),
+        (status = 503, description = "Send it again after `Retry-After`", body = String, content_type = "text/plain", example = json!("too many bytes of requests in flight\n"))
+    )
+)]
+async fn push(
+    State(app): State<App>,
+    PrometheusTable(table): PrometheusTable,
+    request: Request,
+) -> Result<Response> {
+    receive(&app, table, request).await
+}
+
+/// Which message a body holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Message {
+    /// `prometheus.WriteRequest`
+    V1,
+    /// `io.prometheus.write.v2.Request`
+    V2,
+}
+
+async fn receive(app: &App, table: String, request: Request) -> Result<Response> {
+    let message = match Message::of(request.headers()) {
+        Ok(message) => message,
+        Err(failure) => {
+            body::discard(request, app).await;
+            return Err(failure);
+        }
+    };
+    let received = body::receive_remote_write(request, app).await?;
+    let stored = samples::store(
+        app,
+        message.protocol(),
+        table,
+        received,
+        move |body, options, resolver| {
+            let decoded = match message {
+                Message::V1 => prometheus::decode_write(body, options, resolver),
+                Message::V2 => prometheus::decode_write_v2(body, options, resolver),
+            };
+            decoded.map_err(Failure::invalid)
+        },
+    );
+    let stored = stored.await?;
+    let mut response = match stored.refusal() {
+        None => StatusCode::NO_CONTENT.into_response(),
+        Some(failure) => failure.into_response(),
+    };
+    put_written(response.headers_mut(), stored.counts);
+    Ok(response)
+}
+
+fn put_written(headers: &mut HeaderMap, counts: SampleCounts) {
+    headers.insert(SAMPLES_WRITTEN, counts.samples.into());
+    headers.insert(HISTOGRAMS_WRITTEN, counts.histograms.into());
+    headers.insert(EXEMPLARS_WRITTEN, counts.exemplars.into());
+}
+
+impl Message {
+    /// The message that a content type names; none at all is version 1.0, whose first senders sent none.
+    fn of(headers: &HeaderMap) -> Result<Self> {
+        let refuse = |sent: &str| {
+            Failure::new(
+                ErrorCode::UnsupportedMediaType,
+                format!(
+                    "content type {sent:?} is not read here; send {MEDIA_TYPE} with proto=prometheus.WriteRequest or \
+                     proto=io.prometheus.write.v2.Request"
+                ),
+            )
+        };
+        let sent = headers.get(header::CONTENT_TYPE).map(HeaderValue::to_str);
+        let Some(sent) = sent else { return Ok(Self::V1) };
+        let sent = sent.map_err(|_| refuse("?"))?;
+        let mut parts = sent.split(';').map(str::trim);
+        let essence = parts.next().unwrap_or_default();
+        if !essence.eq_ignore_ascii_case(MEDIA_TYPE) && !essence.is_empty() {
+            return Err(refuse(sent));
+        }
+        let proto = parts.find_map(|part| {
+            let (name, value) = part.split_once('=')?;
+            name.trim()
+                .eq_ignore_ascii_case("proto")
+                .then_some(value.trim().trim_matches('"'))
+        });
+        match proto {
+            None | Some("prometheus.WriteRequest") => Ok(Self::V1),
+            Some("io.prometheus.write.v2.Request") => Ok(Self::V2),
+            Some(_) => Err(refuse(sent)),
+        }
+    }
+
+    /// Its label in our own metrics.
+    fn protocol(self) -> &'static str {
+        match self {
+            Self::V1 => "remote_write_1",
+            Self::V2 => "remote_write_2",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_type_tells_the_versions_apart() {
+        let of = |sent: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            if let Some(sent) = sent {
+                headers.insert(
+                    header::CONTENT_TYPE,
+                    HeaderValue::from_str(sent).expect("visible"),
+                );
+            }
+            Message::of(&headers).map_err(|failure| failure.code)
+        };
+        assert_eq!(of(None), Ok(Message::V1));
+        assert_eq!(of(Some("application/x-protobuf")), Ok(Message::V1));
+        assert_eq!(
+            of(Some("application/x-protobuf;proto=prometheus.WriteRequest")),
+            Ok(Message::V1)
+        );
+        assert_eq!(
+            of(Some(
+                "application/x-protobuf; charset=utf-8; proto=\"io.prometheus.write.v2.Request\""
+            )),
+            Ok(Message::V2)
+        );
+        for wrong in ["yolo", "application/json", "application/x-protobuf;proto=yolo"] {
+            assert_eq!(of(Some(wrong)), Err(ErrorCode::UnsupportedMediaType), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The labels of a series as bytes that name a timeline.
+//!
+//! Remote write spells them as repeated messages `Label { name = 1, value = 2 }` in field 1. Those very bytes, cut out
+//! of the request, are the raw key of the series: a known series costs one hash and one comparison, nothing is
+//! escaped or copied, and only a new one is read by [`identity`]. No raw key in line protocol begins with their first
+//! byte, a line feed. Other decoders write the same form by [`push`].
+//!
+//! Unlike a key in line protocol it can hold every text but NUL: line ends, and backslashes at the end.
+
+use tideline_model::Identity;
+use tideline_model::identity::IdentityError;
+
+use super::wire::{Fields, Payload, Read, put_varint};
+use crate::reject::{Reason, quote, too_large};
+use crate::series_key::{KEY_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX, TIME};
+
+/// The label that holds the name of the metric.
+pub(crate) const METRIC_NAME: &[u8] = b"__name__";
+
+/// The first byte of every label: field 1, a run of bytes.
+pub(crate) const LABEL: u8 = 0x0a;
+const VALUE: u8 = 0x12;
+
+/// Bytes of labels that a text about them shows.
+const SHOWN_BYTES_MAX: usize = 240;
+
+/// Appends a label.
+pub(crate) fn push(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    let (name_length, value_length) = (name.len() as u64, value.len() as u64);
+    let length = 2 + varint_len(name_length) + varint_len(value_length) + name_length + value_length;
+    out.push(LABEL);
+    put_varint(length, out);
+    out.push(LABEL);
+    put_varint(name_length, out);
+    out.extend_from_slice(name);
+    out.push(VALUE);
+    put_varint(value_length, out);
+    out.extend_from_slice(value);
+}
+
+fn varint_len(value: u64) -> u64 {
+    let mut length = 1;
+    let mut rest = value >> 7;
+    while rest > 0 {
+        length += 1;
+        rest >>= 7;
+    }
+    length
+}
+
+/// The name and value of one `Label` message. Where a field is repeated, the last counts.
+pub(crate) fn label(message: &[u8]) -> Read<(&[u8], &[u8])> {
+    let (mut name, mut value) = (&b""[..], &b""[..]);
+    let mut fields = Fields::new(message);
+    while let Some((number, payload)) = fields.next()? {
+        match number {
+            1 => name = payload.bytes()?,
+            2 => value = payload.bytes()?,
+            _ => {}
+        }
+    }
+    Ok((name, value))
+}
+
+/// The labels that a key holds, in their order.
+pub(crate) fn each(key: &[u8]) -> impl Iterator<Item = Read<(&[u8], &[u8])>> {
+    let mut fields = Fields::new(key);
+    std::iter::from_fn(move || match fields.next() {
+        Ok(Some((1, Payload::Bytes(message)))) => Some(label(message)),
+        Ok(None) => None,
+        Ok(Some(_)) => Some(Err(super::wire::Malformed("not a label"))),
+        Err(malformed) => {
+            fields = Fields::new(b"");
+            Some(Err(malformed))
+        }
+    })
+}
+
+/// The name of the metric; `None` where there is none. Usually the first label has it.
+pub(crate) fn metric_name(key: &[u8]) -> Option<&[u8]> {
+    each(key)
+        .filter_map(Read::ok)
+        .find(|(name, _)| *name == METRIC_NAME)
+        .map(|(_, value)| value)
+}
+
+/// Reads a key into the identity that it names: the metric's name becomes the measurement.
+pub(crate) fn identity(key: &[u8]) -> Result<Identity, Reason> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(too_large("labels", key.len(), KEY_BYTES_MAX));
+    }
+    let mut measurement = None;
+    let mut tags = Vec::new();
+    for label in each(key) {
+        let (name, value) = label.map_err(|malformed| Reason::from(malformed.0))?;
+        let (name, value) = (text("label name", name)?, text("label value", value)?);
+        if name.is_empty() {
+            return Err("a label has no name".into());
+        }
+        if name.as_bytes() == METRIC_NAME {
+            if measurement.replace(value).is_some() {
+                return Err("duplicate label \"__name__\"".into());
+            }
+            continue;
+        }
+        if value.is_empty() {
+            return Err(format!("label {} has an empty value", quote(name.as_bytes())).into());
+        }
+        if name == TIME {
+            return Err("a label named \"time\" would hide the time of its samples".into());
+        }
+        tags.push((name, value));
+    }
+    if tags.len() > TAGS_MAX {
+        return Err(format!("too many labels: limit {TAGS_MAX}, actual {}", tags.len()).into());
+    }
+    let measurement = measurement.filter(|name| !name.is_empty());
+    let measurement = measurement.ok_or("the metric has no name (label \"__name__\")")?;
+    Identity::new(measurement, tags).map_err(|error| match error {
+        IdentityError::DuplicateTag(tag) => format!("duplicate label {}", quote(tag.as_bytes())).into(),
+        other => other.to_string().into(),
+    })
+}
+
+fn text(what: &'static str, bytes: &[u8]) -> Result<String, Reason> {
+    if bytes.len() > NAME_BYTES_MAX {
+        return Err(too_large(what, bytes.len(), NAME_BYTES_MAX));
+    }
+    if bytes.contains(&0) {
+        return Err(format!("NUL in {what} {}", quote(bytes)).into());
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(format!("invalid UTF-8 in {what} {}", quote(bytes)).into()),
+    }
+}
+
+/// The labels for people: `{__name__="up", job="node"}`, cut short.
+pub(crate) fn shown(key: &[u8]) -> String {
+    let mut out = String::from("{");
+    for (name, value) in each(key).filter_map(Read::ok) {
+        if out.len() > SHOWN_BYTES_MAX {
+            out.push_str(", …");
+            break;
+        }
+        if out.len() > 1 {
+            out.push_str(", ");
+        }
+        out.push_str(&String::from_utf8_lossy(name));
+        out.push('=');
+        out.push_str(&quote(value));
+    }
+    out.push('}');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(labels: &[(&str, &str)]) -> Vec<u8> {
+        let mut key = Vec::new();
+        for (name, value) in labels {
+            push(name.as_bytes(), value.as_bytes(), &mut key);
+        }
+        key
+    }
+
+    #[test]
+    fn every_text_can_be_a_label() {
+        let long = "x".repeat(300);
+        let labels = [
+            ("__name__", "http.requests – total"),
+            ("path", r"C:\"),
+            ("long", &long),
+            ("text", "two\nlines, a=b"),
+        ];
+        let identity = identity(&key(&labels)).expect("valid");
+        assert_eq!(identity.measurement(), "http.requests – total");
+        assert_eq!(identity.tag("path"), Some(r"C:\"));
+        assert_eq!(identity.tag("text"), Some("two\nlines, a=b"));
+        assert_eq!(identity.tag("long"), Some(&*long));
+        assert_eq!(
+            metric_name(&key(&labels)),
+            Some("http.requests – total".as_bytes())
+        );
+        assert_eq!(
+            shown(&key(&labels[..2])),
+            r#"{__name__="http.requests – total", path="C:\\"}"#
+        );
+    }
+
+    #[test]
+    fn wrong_labels_are_refused_with_a_reason() {
+        for (labels, reason) in [
+            (&[("job", "a")][..], "the metric has no name (label \"__name__\")"),
+            (&[("__name__", "")], "the metric has no name (label \"__name__\")"),
+            (
+                &[("__name__", "m"), ("a", "1"), ("a", "2")],
+                "duplicate label \"a\"",
+            ),
+            (
+                &[("__name__", "m"), ("__name__", "n")],
+                "duplicate label \"__name__\"",
+            ),
+            (&[("__name__", "m"), ("a", "")], "label \"a\" has an empty value"),
+            (&[("__name__", "m"), ("", "a")], "a label has no name"),
+            (&[("__name__", "m"), ("a", "\0")], "NUL in label value \"\\0\""),
+            (
+                &[("__name__", "m"), ("time", "a")],
+                "a label named \"time\" would hide the time of its samples",
+            ),
+        ] {
+            assert_eq!(identity(&key(labels)).expect_err(reason), reason);
+        }
+        let mut bytes = key(&[("__name__", "m")]);
+        push(b"a", b"\xff", &mut bytes);
+        assert_eq!(
+            identity(&bytes).expect_err("not UTF-8"),
+            "invalid UTF-8 in label value \"\u{fffd}\""
+        );
+        assert_eq!(
+            identity(&bytes[..bytes.len() - 1]).expect_err("cut"),
+            "message cut off"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! What senders say about a metric: its type, help and unit.
+
+use hashbrown::HashMap;
+
+/// A metric family, as it is described.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MetricMetadata {
+    /// The name of the family.
+    pub name: String,
+    /// `counter`, `gauge`, `histogram`, `gaugehistogram`, `summary`, `info`, `stateset` or `unknown`.
+    pub kind: &'static str,
+    /// What it measures.
+    pub help: String,
+    /// The unit of its values; may be empty.
+    pub unit: String,
+}
+
+/// The names of the types, by their number in both versions of remote write.
+const KINDS: [&str; 8] = [
+    "unknown",
+    "counter",
+    "gauge",
+    "histogram",
+    "gaugehistogram",
+    "summary",
+    "info",
+    "stateset",
+];
+
+/// The type of a number; `unknown` for one that is not known.
+pub(crate) fn kind_of_number(number: u64) -> &'static str {
+    let known = usize::try_from(number).ok().and_then(|number| KINDS.get(number));
+    known.copied().unwrap_or(KINDS[0])
+}
+
+/// The family of a series that one of its metrics names: buckets, sums and counts belong to what they are parts of.
+pub(crate) fn family<'a>(name: &'a str, kind: &str) -> &'a str {
+    let suffixes: &[&str] = match kind {
+        "histogram" => &["_bucket", "_count", "_sum"],
+        "gaugehistogram" => &["_bucket", "_gcount", "_gsum"],
+        "summary" => &["_count", "_sum"],
+        _ => &[],
+    };
+    let part_of = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix));
+    part_of.filter(|family| !family.is_empty()).unwrap_or(name)
+}
+
+/// Collects metadata; of one name the last counts.
+#[derive(Debug, Default)]
+pub(crate) struct MetadataList {
+    list: Vec<MetricMetadata>,
+    by_name: HashMap<String, usize>,
+}
+
+impl MetadataList {
+    pub(crate) fn set(&mut self, name: &str, kind: &'static str, help: &str, unit: &str) {
+        if let Some(at) = self.by_name.get(name) {
+            let known = &mut self.list[*at];
+            if (known.kind, &*known.help, &*known.unit) != (kind, help, unit) {
+                known.kind = kind;
+                known.help = help.to_owned();
+                known.unit = unit.to_owned();
+            }
+            return;
+        }
+        self.by_name.insert(name.to_owned(), self.list.len());
+        self.list.push(MetricMetadata {
+            name: name.to_owned(),
+            kind,
+            help: help.to_owned(),
+            unit: unit.to_owned(),
+        });
+    }
+
+    pub(crate) fn into_list(self) -> Vec<MetricMetadata> {
+        self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_histogram_belong_to_it() {
+        assert_eq!(family("latency_seconds_bucket", "histogram"), "latency_seconds");
+        assert_eq!(family("latency_seconds", "histogram"), "latency_seconds");
+        assert_eq!(family("size_sum", "summary"), "size");
+        assert_eq!(family("gc_count", "gauge"), "gc_count");
+        assert_eq!(family("_sum", "summary"), "_sum");
+    }
+
+    #[test]
+    fn of_one_name_the_last_counts() {
+        let mut list = MetadataList::default();
+        list.set("a", "gauge", "first", "");
+        list.set("b", kind_of_number(1), "", "bytes");
+        list.set("a", kind_of_number(99), "last", "");
+        let list = list.into_list();
+        assert_eq!(list.len(), 2);
+        assert_eq!((list[0].kind, &*list[0].help), ("unknown", "last"));
+        assert_eq!((list[1].kind, &*list[1].unit), ("counter", "bytes"));
+    }
+}

@@ -1,0 +1,38 @@
+//! Samples as Prometheus and its kin send them.
+//!
+//! A series is a timeline: the label `__name__` is its measurement, its other labels are its tags. A number is the
+//! field [`VALUE_FIELD`], kept bit for bit: stale markers and other NaN payloads come out as they went in.
+//!
+//! | module | reads |
+//! |---|---|
+//! | `write_v1`, `write_v2` | remote write, both versions, decompressed |
+//! | `wire` | Protocol Buffers, in place |
+//! | `labels` | the labels of a series as the raw key of its timeline |
+//! | `samples` | gathers what they read into a batch |
+//! | `exemplar`, `metadata` | what is said beside the samples |
+
+mod exemplar;
+pub(crate) mod labels;
+mod metadata;
+mod samples;
+mod wire;
+mod write_v1;
+mod write_v2;
+
+pub use metadata::MetricMetadata;
+pub use samples::{DecodedSamples, EXEMPLAR_FIELD, START_FIELD, SampleCounts, SampleKind, VALUE_FIELD};
+pub use write_v1::decode_write;
+pub use write_v2::decode_write_v2;
+
+use wire::{Fields, Payload, Read};
+
+/// How many messages a field of the outermost one has. Also says whether that is whole: nothing of a body that was cut
+/// off is to be looked at.
+fn count_messages(body: &[u8], field: u32) -> Read<usize> {
+    let mut count = 0;
+    let mut fields = Fields::new(body);
+    while let Some((number, payload)) = fields.next()? {
+        count += usize::from(number == field && matches!(payload, Payload::Bytes(_)));
+    }
+    Ok(count)
+}

@@ -1,0 +1,224 @@
+//! Protocol Buffers as bytes: fields read in place, nothing built.
+//!
+//! Only what Prometheus' messages need: varints, 64-bit words and runs of bytes. Groups, which no living schema uses,
+//! are refused; 32-bit words and unknown fields are passed over, as every reader has to.
+
+/// Bytes of the longest varint.
+const VARINT_BYTES_MAX: u32 = 10;
+
+/// Bytes that are not the message that they ought to be. The text says in what way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+/// The result of reading.
+pub(crate) type Read<T> = Result<T, Malformed>;
+
+const CUT_OFF: Malformed = Malformed("message cut off");
+const WRONG_TYPE: Malformed = Malformed("field has a wrong wire type");
+
+/// A field as it lies in its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Payload<'a> {
+    Varint(u64),
+    Word64(u64),
+    Bytes(&'a [u8]),
+    Word32,
+}
+
+/// The fields of a message that are still to be read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    /// What was not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The next field and its number; `None` at the end.
+    pub(crate) fn next(&mut self) -> Read<Option<(u32, Payload<'a>)>> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let number = u32::try_from(tag >> 3).map_err(|_| Malformed("field number out of range"))?;
+        if number == 0 {
+            return Err(Malformed("field number 0"));
+        }
+        let payload = match tag & 7 {
+            0 => Payload::Varint(self.varint()?),
+            1 => Payload::Word64(self.word64()?),
+            2 => Payload::Bytes(self.bytes()?),
+            5 => {
+                self.rest = self.rest.get(4..).ok_or(CUT_OFF)?;
+                Payload::Word32
+            }
+            _ => return Err(Malformed("unknown wire type")),
+        };
+        Ok(Some((number, payload)))
+    }
+
+    /// A varint; bits beyond the 64th are dropped, as every reader does.
+    pub(crate) fn varint(&mut self) -> Read<u64> {
+        let (&first, rest) = self.rest.split_first().ok_or(CUT_OFF)?;
+        if first < 0x80 {
+            self.rest = rest;
+            return Ok(u64::from(first));
+        }
+        let mut value = u64::from(first & 0x7f);
+        for place in 1..VARINT_BYTES_MAX {
+            let byte = *self.rest.get(place as usize).ok_or(CUT_OFF)?;
+            value |= u64::from(byte & 0x7f) << (place * 7);
+            if byte < 0x80 {
+                self.rest = &self.rest[place as usize + 1..];
+                return Ok(value);
+            }
+        }
+        Err(Malformed("varint is too long"))
+    }
+
+    fn word64(&mut self) -> Read<u64> {
+        let (word, rest) = self.rest.split_first_chunk::<8>().ok_or(CUT_OFF)?;
+        self.rest = rest;
+        Ok(u64::from_le_bytes(*word))
+    }
+
+    fn bytes(&mut self) -> Read<&'a [u8]> {
+        let length = usize::try_from(self.varint()?).map_err(|_| CUT_OFF)?;
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(CUT_OFF)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+}
+
+impl<'a> Payload<'a> {
+    /// A message, a string or a packed list.
+    pub(crate) fn bytes(self) -> Read<&'a [u8]> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            _ => Err(WRONG_TYPE),
+        }
+    }
+
+    /// A double, bit for bit.
+    pub(crate) fn double(self) -> Read<f64> {
+        match self {
+            Self::Word64(bits) => Ok(f64::from_bits(bits)),
+            _ => Err(WRONG_TYPE),
+        }
+    }
+
+    /// `uint64`, and `int64` after a cast.
+    pub(crate) fn varint(self) -> Read<u64> {
+        match self {
+            Self::Varint(value) => Ok(value),
+            _ => Err(WRONG_TYPE),
+        }
+    }
+
+    /// `int64`.
+    pub(crate) fn int64(self) -> Read<i64> {
+        self.varint().map(u64::cast_signed)
+    }
+
+    /// `sint32` and `sint64`: the sign is the lowest bit.
+    pub(crate) fn zigzag(self) -> Read<i64> {
+        self.varint().map(unzigzag)
+    }
+
+    /// Hands the numbers of a repeated integer field to `take`, whether they are packed or alone.
+    pub(crate) fn each_varint(self, mut take: impl FnMut(u64)) -> Read<()> {
+        match self {
+            Self::Varint(value) => take(value),
+            Self::Bytes(packed) => {
+                let mut packed = Fields::new(packed);
+                while !packed.rest.is_empty() {
+                    take(packed.varint()?);
+                }
+            }
+            _ => return Err(WRONG_TYPE),
+        }
+        Ok(())
+    }
+
+    /// Hands the numbers of a repeated double field to `take`, whether they are packed or alone.
+    pub(crate) fn each_double(self, mut take: impl FnMut(f64)) -> Read<()> {
+        match self {
+            Self::Word64(bits) => take(f64::from_bits(bits)),
+            Self::Bytes(packed) => {
+                let mut packed = Fields::new(packed);
+                while !packed.rest.is_empty() {
+                    take(f64::from_bits(packed.word64()?));
+                }
+            }
+            _ => return Err(WRONG_TYPE),
+        }
+        Ok(())
+    }
+}
+
+/// The number behind a zigzag code.
+pub(crate) fn unzigzag(code: u64) -> i64 {
+    (code >> 1).cast_signed() ^ -(code & 1).cast_signed()
+}
+
+/// Appends a varint.
+pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_back_and_cut_ones_do_not() {
+        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
+            let mut out = Vec::new();
+            put_varint(value, &mut out);
+            assert_eq!(Fields::new(&out).varint(), Ok(value));
+            for end in 0..out.len() {
+                assert_eq!(Fields::new(&out[..end]).varint(), Err(CUT_OFF));
+            }
+        }
+        assert!(Fields::new(&[0xff; 11]).varint().is_err());
+        assert_eq!([0, 1, 2, 3, u64::MAX].map(unzigzag), [0, -1, 1, -2, i64::MIN]);
+    }
+
+    #[test]
+    fn unknown_fields_are_passed_and_wrong_ones_named() {
+        let message = [0x08, 0x96, 0x01, 0x15, 1, 2, 3, 4, 0x1a, 2, b'o', b'k'];
+        let mut fields = Fields::new(&message);
+        assert_eq!(fields.next(), Ok(Some((1, Payload::Varint(150)))));
+        assert_eq!(fields.next(), Ok(Some((2, Payload::Word32))));
+        assert_eq!(fields.next(), Ok(Some((3, Payload::Bytes(b"ok")))));
+        assert_eq!(fields.next(), Ok(None));
+        for (message, reason) in [
+            (&[0x0a, 5, 1][..], "message cut off"),
+            (&[0x0b], "unknown wire type"),
+            (&[0x00, 0], "field number 0"),
+            (&[0x0d, 1, 2], "message cut off"),
+        ] {
+            assert_eq!(Fields::new(message).next(), Err(Malformed(reason)), "{message:?}");
+        }
+        assert_eq!(Payload::Varint(1).double(), Err(WRONG_TYPE));
+        let mut sum = 0;
+        assert!(
+            Payload::Bytes(&[1, 0x80])
+                .each_varint(|value| sum += value)
+                .is_err()
+        );
+        assert!(Payload::Bytes(&[0; 9]).each_double(|_| sum += 1).is_err());
+        assert_eq!(sum, 2);
+    }
+}

@@ -1,0 +1,221 @@
+//! Remote write 1.0: `prometheus.WriteRequest`.
+//!
+//! ```text
+//! WriteRequest { 1: TimeSeries*, 3: MetricMetadata* }
+//! TimeSeries   { 1: Label*, 2: Sample*, 3: Exemplar*, 4: Histogram* }
+//! ```
+//!
+//! The labels of a series usually lie one after another at its start, and are then its raw key as they lie.
+
+use tideline_model::SeriesResolver;
+
+use super::exemplar::ExemplarText;
+use super::labels::{self, LABEL};
+use super::metadata::kind_of_number;
+use super::samples::{DecodedSamples, SampleWriter, Series};
+use super::wire::{Fields, Malformed, Payload, Read};
+use crate::error::IngestError;
+use crate::options::DecodeOptions;
+use crate::reject::Reason;
+
+/// Reads a request, decompressed.
+///
+/// Nothing is known of it before its outermost fields are seen to be whole, so what is cut off costs no memory. A
+/// series with wrong labels rejects itself alone.
+///
+/// # Errors
+///
+/// [`IngestError::Protobuf`] when the body is not such a message. Nothing is to be stored then.
+pub fn decode_write(
+    body: &[u8],
+    options: &DecodeOptions,
+    resolver: &mut impl SeriesResolver,
+) -> Result<DecodedSamples, IngestError> {
+    read(body, options, resolver).map_err(|Malformed(reason)| IngestError::Protobuf {
+        message: "prometheus.WriteRequest",
+        reason,
+    })
+}
+
+fn read(body: &[u8], options: &DecodeOptions, resolver: &mut impl SeriesResolver) -> Read<DecodedSamples> {
+    let mut series = super::count_messages(body, 1)?;
+    let mut writer = SampleWriter::new(body.len(), options, resolver);
+    let mut scratch = Scratch::default();
+    let mut fields = Fields::new(body);
+    while let Some((number, payload)) = fields.next()? {
+        match number {
+            1 => {
+                series -= 1;
+                if !one_series(payload.bytes()?, &mut writer, &mut scratch)? {
+                    writer.reject_unread(series);
+                    break;
+                }
+            }
+            3 => metadata(payload.bytes()?, &mut writer)?,
+            _ => {}
+        }
+    }
+    Ok(writer.finish())
+}
+
+/// Buffers that are used again for each series.
+#[derive(Debug, Default)]
+struct Scratch {
+    key: Vec<u8>,
+    exemplar: ExemplarText,
+}
+
+/// Reads a series; `false` when nothing more may be read.
+fn one_series<R: SeriesResolver>(
+    message: &[u8],
+    writer: &mut SampleWriter<'_, R>,
+    scratch: &mut Scratch,
+) -> Read<bool> {
+    let (run, rest) = leading_labels(message)?;
+    let key = match has_label(rest)? {
+        false => run,
+        true => {
+            gather_labels(message, &mut scratch.key)?;
+            &scratch.key
+        }
+    };
+    match writer.series(key) {
+        Ok(series) => items(rest, series, key, writer, &mut scratch.exemplar),
+        Err(reason) => Ok(writer.reject(reason, key)),
+    }
+}
+
+/// The labels at the start of a series, as they lie, and what follows them.
+fn leading_labels(message: &[u8]) -> Read<(&[u8], &[u8])> {
+    let mut fields = Fields::new(message);
+    while fields.rest().first() == Some(&LABEL) {
+        fields.next()?;
+    }
+    let rest = fields.rest();
+    Ok((&message[..message.len() - rest.len()], rest))
+}
+
+/// Whether labels follow among other fields.
+fn has_label(rest: &[u8]) -> Read<bool> {
+    let mut fields = Fields::new(rest);
+    while let Some((number, _)) = fields.next()? {
+        if number == 1 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Puts labels that lie apart one after another.
+fn gather_labels(message: &[u8], key: &mut Vec<u8>) -> Read<()> {
+    key.clear();
+    let mut fields = Fields::new(message);
+    while let Some((number, payload)) = fields.next()? {
+        if number == 1 {
+            let label = payload.bytes()?;
+            key.push(LABEL);
+            super::wire::put_varint(label.len() as u64, key);
+            key.extend_from_slice(label);
+        }
+    }
+    Ok(())
+}
+
+/// Reads what was measured; `false` when nothing more may be read.
+fn items<R: SeriesResolver>(
+    message: &[u8],
+    series: Series,
+    key: &[u8],
+    writer: &mut SampleWriter<'_, R>,
+    text: &mut ExemplarText,
+) -> Read<bool> {
+    let mut last_millis = None;
+    let mut fields = Fields::new(message);
+    while let Some((number, payload)) = fields.next()? {
+        let written = match number {
+            2 => {
+                let (value, millis) = sample(payload.bytes()?)?;
+                last_millis = Some(millis);
+                writer.number(series, millis, value, None)
+            }
+            4 => Err("native histograms are not read here".into()),
+            3 => exemplar(payload.bytes()?, last_millis, series, writer, text)?,
+            _ => continue,
+        };
+        if let Err(reason) = written
+            && !writer.reject(reason, key)
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// `Sample { 1: double value, 2: int64 timestamp }`.
+fn sample(message: &[u8]) -> Read<(f64, i64)> {
+    let (mut value, mut millis) = (0.0, 0);
+    let mut fields = Fields::new(message);
+    while let Some((number, payload)) = fields.next()? {
+        match number {
+            1 => value = payload.double()?,
+            2 => millis = payload.int64()?,
+            _ => {}
+        }
+    }
+    Ok((value, millis))
+}
+
+/// `Exemplar { 1: Label*, 2: double value, 3: int64 timestamp }`. Without a time it has that of the sample before it.
+fn exemplar<R: SeriesResolver>(
+    message: &[u8],
+    last_millis: Option<i64>,
+    series: Series,
+    writer: &mut SampleWriter<'_, R>,
+    text: &mut ExemplarText,
+) -> Read<Result<(), Reason>> {
+    let (mut value, mut millis) = (0.0, 0);
+    text.start();
+    let mut fields = Fields::new(message);
+    while let Some((number, payload)) = fields.next()? {
+        match number {
+            1 => {
+                let (name, value) = labels::label(payload.bytes()?)?;
+                text.label(name, value);
+            }
+            2 => value = payload.double()?,
+            3 => millis = payload.int64()?,
+            _ => {}
+        }
+    }
+    let millis = if millis == 0 {
+        last_millis.unwrap_or(0)
+    } else {
+        millis
+    };
+    Ok(text
+        .finish(value)
+        .and_then(|text| writer.exemplar(series, millis, text)))
+}
+
+/// `MetricMetadata { 1: type, 2: metric_family_name, 4: help, 5: unit }`.
+fn metadata<R>(message: &[u8], writer: &mut SampleWriter<'_, R>) -> Read<()> {
+    let (mut kind, mut name, mut help, mut unit) = (0, "", "", "");
+    let mut fields = Fields::new(message);
+    while let Some((number, payload)) = fields.next()? {
+        match number {
+            1 => kind = payload.varint()?,
+            2 => name = text(payload)?,
+            4 => help = text(payload)?,
+            5 => unit = text(payload)?,
+            _ => {}
+        }
+    }
+    if !name.is_empty() {
+        writer.metadata.set(name, kind_of_number(kind), help, unit);
+    }
+    Ok(())
+}
+
+fn text(payload: Payload<'_>) -> Read<&str> {
+    std::str::from_utf8(payload.bytes()?).map_err(|_| Malformed("text is not UTF-8"))
+}

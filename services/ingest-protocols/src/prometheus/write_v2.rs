@@ -1,0 +1,315 @@
+//! Remote write 2.0: `io.prometheus.write.v2.Request`.
+//!
+//! ```text
+//! Request    { 4: string symbol*, 5: TimeSeries* }
+//! TimeSeries { 1: uint32 labels_ref*, 2: Sample*, 3: Histogram*, 4: Exemplar*, 5: Metadata }
+//! ```
+//!
+//! Every text is a number that refers to the list of symbols. The key of a series is put together from them, in the
+//! form in which version 1.0 sends it, so that both share what is known of a series.
+
+use tideline_model::SeriesResolver;
+
+use super::exemplar::ExemplarText;
+use super::labels;
+use super::metadata::kind_of_number;
+use super::samples::{DecodedSamples, SampleWriter, Series};
+use super::wire::{Fields, Malformed, Payload, Read};
+use crate::error::IngestError;
+use crate::options::DecodeOptions;
+use crate::reject::{Reason, too_large};
+use crate::series_key::{KEY_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX};
+
+/// Symbols of one request. Each takes sixteen bytes here and may take two in the body, so without a bound a body could
+/// grow in memory; 2,000 series have some thousands.
+const SYMBOLS_MAX: usize = 1 << 20;
+/// References of one list: those of the most tags that a timeline may have, and of its name.
+const REFS_MAX: usize = 2 * (TAGS_MAX + 1);
+
+/// Bytes of the keys of all series of one request. A few references spell 64 KiB of labels: without a bound, a body
+/// of them would cost minutes.
+const KEYS_BYTES_MAX: usize = 1 << 30;
+
+/// Reads a request, decompressed.
+///
+/// Nothing is known of it before its outermost fields are seen to be whole. A series whose labels are wrong, whose
+/// references lead nowhere or that holds no sample rejects itself alone.
+///
+/// # Errors
+///
+/// [`IngestError::Protobuf`] when the body is not such a message or its first symbol is not the empty text. Nothing is
+/// to be stored then.
+pub fn decode_write_v2(
+    body: &[u8],
+    options: &DecodeOptions,
+    resolver: &mut impl SeriesResolver,
+) -> Result<DecodedSamples, IngestError> {
+    read(body, options, resolver).map_err(|Malformed(reason)| IngestError::Protobuf {
+        message: "io.prometheus.write.v2.Request",
+        reason,
+    })
+}
+
+fn read(body: &[u8], options: &DecodeOptions, resolver: &mut impl SeriesResolver) -> Read<DecodedSamples> {
+    let mut series = super::count_messages(body, 5)?;
+    let symbols = symbols(body)?;
+    let mut reader = SeriesReader {
+        symbols,
+        writer: SampleWriter::new(body.len(), options, resolver),
+        refs: Vec::new(),
+        key: Vec::new(),
+        key_bytes: 0,
+        exemplar: ExemplarText::default(),
+        described: Vec::new(),
+    };
+    let mut fields = Fields::new(body);
+    while let Some((number, payload)) = fields.next()? {
+        if number == 5 {
+            series -= 1;
+            if !reader.one_series(payload.bytes()?)? || reader.key_bytes > KEYS_BYTES_MAX {
+                reader.writer.reject_unread(series);
+                break;
+            }
+        }
+    }
+    Ok(reader.writer.finish())
+}
+
+/// The list of symbols.
+fn symbols(body: &[u8]) -> Read<Vec<&[u8]>> {
+    let count = super::count_messages(body, 4)?;
+    if count > SYMBOLS_MAX {
+        return Err(Malformed("more than 1,048,576 symbols"));
+    }
+    let mut symbols = Vec::with_capacity(count);
+    let mut fields = Fields::new(body);
+    while let Some((number, payload)) = fields.next()? {
+        if number == 4 {
+            symbols.push(payload.bytes()?);
+        }
+    }
+    if symbols.first().is_some_and(|first| !first.is_empty()) {
+        return Err(Malformed("the first symbol is not the empty text"));
+    }
+    Ok(symbols)
+}
+
+/// Metadata as it is sent: type, help and unit.
+type Description = (u64, u64, u64);
+
+struct SeriesReader<'a, 'r, R> {
+    symbols: Vec<&'a [u8]>,
+    writer: SampleWriter<'r, R>,
+    /// The references of the labels at hand.
+    refs: Vec<u64>,
+    /// The key of the series at hand.
+    key: Vec<u8>,
+    /// Bytes of all keys so far.
+    key_bytes: usize,
+    exemplar: ExemplarText,
+    /// What was said of each name of the body: every series of a name says the same again.
+    described: Vec<Option<Description>>,
+}
+
+impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
+    /// Reads a series; `false` when nothing more may be read.
+    fn one_series(&mut self, message: &[u8]) -> Read<bool> {
+        let mut description = None;
+        let mut has_samples = false;
+        self.refs.clear();
+        let mut fields = Fields::new(message);
+        while let Some((number, payload)) = fields.next()? {
+            match number {
+                1 => read_refs(payload, &mut self.refs)?,
+                2 | 3 => has_samples = true,
+                5 => description = Some(read_description(payload.bytes()?)?),
+                _ => {}
+            }
+        }
+        let series = self.resolve(has_samples, description);
+        match series {
+            Ok(series) => self.items(message, series),
+            Err(reason) => Ok(self.writer.reject(reason, &self.key)),
+        }
+    }
+
+    fn resolve(&mut self, has_samples: bool, description: Option<Description>) -> Result<Series, Reason> {
+        self.key.clear();
+        each_pair(&self.refs, &self.symbols, |name, value| {
+            labels::push(name, value, &mut self.key);
+            self.key.len() <= KEY_BYTES_MAX
+        })?;
+        self.key_bytes += self.key.len();
+        if !has_samples {
+            return Err("a series must have at least one sample or histogram".into());
+        }
+        let texts = description
+            .map(|(kind, help, unit)| {
+                let help = symbol_text("help_ref", help, &self.symbols)?;
+                let unit = symbol_text("unit_ref", unit, &self.symbols)?;
+                Ok((kind_of_number(kind), help, unit))
+            })
+            .transpose()
+            .map_err(|reason: Reason| reason)?;
+        let series = self.writer.series(&self.key)?;
+        if let Some((kind, help, unit)) = texts {
+            let (_, number) = self.writer.name(series);
+            if self.described.len() <= number {
+                self.described.resize(number + 1, None);
+            }
+            if self.described[number] != description {
+                self.described[number] = description;
+                self.writer.describe(series, kind, help, unit);
+            }
+        }
+        Ok(series)
+    }
+
+    fn items(&mut self, message: &[u8], series: Series) -> Read<bool> {
+        let mut last_millis = None;
+        let mut fields = Fields::new(message);
+        while let Some((number, payload)) = fields.next()? {
+            let written = match number {
+                2 => {
+                    let (value, millis, start) = sample(payload.bytes()?)?;
+                    last_millis = Some(millis);
+                    self.writer.number(series, millis, value, start)
+                }
+                3 => Err("native histograms are not read here".into()),
+                4 => self.exemplar(payload.bytes()?, last_millis, series)?,
+                _ => continue,
+            };
+            if let Err(reason) = written
+                && !self.writer.reject(reason, &self.key)
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// `Exemplar { 1: uint32 labels_ref*, 2: double value, 3: int64 timestamp }`.
+    fn exemplar(
+        &mut self,
+        message: &[u8],
+        last_millis: Option<i64>,
+        series: Series,
+    ) -> Read<Result<(), Reason>> {
+        let (mut value, mut millis) = (0.0, 0);
+        self.refs.clear();
+        let mut fields = Fields::new(message);
+        while let Some((number, payload)) = fields.next()? {
+            match number {
+                1 => read_refs(payload, &mut self.refs)?,
+                2 => value = payload.double()?,
+                3 => millis = payload.int64()?,
+                _ => {}
+            }
+        }
+        let millis = if millis == 0 {
+            last_millis.unwrap_or(0)
+        } else {
+            millis
+        };
+        let text = &mut self.exemplar;
+        text.start();
+        let labels = each_pair(&self.refs, &self.symbols, |name, value| {
+            text.label(name, value);
+            true
+        });
+        Ok(labels
+            .and_then(|()| text.finish(value))
+            .and_then(|text| self.writer.exemplar(series, millis, text)))
+    }
+}
+
+/// Adds references to a list that shows, but does not hold, what is too much.
+fn read_refs(payload: Payload<'_>, refs: &mut Vec<u64>) -> Read<()> {
+    payload.each_varint(|reference| {
+        if refs.len() <= REFS_MAX {
+            refs.push(reference);
+        }
+    })
+}
+
+/// Hands the labels that pairs of references name to `take`, as long as it wants more.
+fn each_pair(
+    refs: &[u64],
+    symbols: &[&[u8]],
+    mut take: impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<(), Reason> {
+    if refs.len() > REFS_MAX {
+        return Err(format!("too many labels: limit {}", REFS_MAX / 2).into());
+    }
+    let (pairs, odd) = refs.as_chunks::<2>();
+    if !odd.is_empty() {
+        return Err(format!(
+            "labels_refs has {} entries, which is not a multiple of two",
+            refs.len()
+        )
+        .into());
+    }
+    for [name, value] in pairs {
+        let (name, value) = (
+            symbol("labels_refs", *name, symbols)?,
+            symbol("labels_refs", *value, symbols)?,
+        );
+        if name.len().max(value.len()) > NAME_BYTES_MAX {
+            return Err(too_large("label", name.len().max(value.len()), NAME_BYTES_MAX));
+        }
+        if !take(name, value) {
+            return Err(format!("labels too large: limit {KEY_BYTES_MAX}").into());
+        }
+    }
+    Ok(())
+}
+
+fn symbol<'a>(what: &str, reference: u64, symbols: &[&'a [u8]]) -> Result<&'a [u8], Reason> {
+    let known = usize::try_from(reference).ok().and_then(|at| symbols.get(at));
+    known.copied().ok_or_else(|| {
+        format!(
+            "{what} {reference} is outside of the table of {} symbols",
+            symbols.len()
+        )
+        .into()
+    })
+}
+
+/// A symbol that need not be there: 0 without a table is the empty text.
+fn symbol_text<'a>(what: &str, reference: u64, symbols: &[&'a [u8]]) -> Result<&'a str, Reason> {
+    if reference == 0 {
+        return Ok("");
+    }
+    let text = std::str::from_utf8(symbol(what, reference, symbols)?);
+    text.map_err(|_| format!("{what} {reference} is not UTF-8").into())
+}
+
+/// `Metadata { 1: type, 3: help_ref, 4: unit_ref }`.
+fn read_description(message: &[u8]) -> Read<Description> {
+    let (mut kind, mut help, mut unit) = (0, 0, 0);
+    let mut fields = Fields::new(message);
+    while let Some((number, payload)) = fields.next()? {
+        match number {
+            1 => kind = payload.varint()?,
+            3 => help = payload.varint()?,
+            4 => unit = payload.varint()?,
+            _ => {}
+        }
+    }
+    Ok((kind, help, unit))
+}
+
+/// `Sample { 1: double value, 2: int64 timestamp, 3: int64 start_timestamp }`; a start of 0 is none.
+fn sample(message: &[u8]) -> Read<(f64, i64, Option<i64>)> {
+    let (mut value, mut millis, mut start) = (0.0, 0, 0);
+    let mut fields = Fields::new(message);
+    while let Some((number, payload)) = fields.next()? {
+        match number {
+            1 => value = payload.double()?,
+            2 => millis = payload.int64()?,
+            3 => start = payload.int64()?,
+            _ => {}
+        }
+    }
+    Ok((value, millis, (start != 0).then_some(start)))
+}
