@@ -4,5 +4,7 @@
 
 mod main {
     mod corpus;
+    mod distributions;
     mod parse;
+    mod ranges;
 }
