@@ -64,6 +64,7 @@ impl Ledger {
                 Value::Unsigned(value) => format!("{value}u"),
                 Value::Boolean(value) => value.to_string(),
                 Value::String(value) => format!("\"{value}\""),
+                Value::Histogram(_) => unreachable!("no field of a ledger is one"),
             });
         }
         line.push_str(&format!(" {time}"));

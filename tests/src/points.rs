@@ -25,5 +25,6 @@ fn json_value(value: &Value) -> Json {
         Value::Unsigned(value) => json!({"unsigned": value.to_string()}),
         Value::Boolean(value) => json!(value),
         Value::String(value) => json!(value.as_ref()),
+        Value::Histogram(_) => unreachable!("points of this route have none"),
     }
 }

@@ -9,7 +9,7 @@ use arrow_array::builder::{
 };
 use arrow_schema::{DataType, TimeUnit};
 use tideline_model::ValueType;
-use tideline_query::ValueRef;
+use tideline_query::{ValueRef, histogram_text};
 
 /// The name of the zone of all times.
 const UTC: &str = "UTC";
@@ -19,7 +19,7 @@ const UTC: &str = "UTC";
 pub enum ColumnType {
     /// Instants, nanoseconds since the epoch.
     Time,
-    /// Values of one type; integers become doubles in a column of floats.
+    /// Values of one type; integers become doubles in a column of floats, histograms texts.
     Value(ValueType),
     /// Values of any kind, as texts.
     Text,
@@ -44,7 +44,7 @@ impl ColumnType {
             Self::Value(ValueType::Signed) => DataType::Int64,
             Self::Value(ValueType::Unsigned) => DataType::UInt64,
             Self::Value(ValueType::Boolean) => DataType::Boolean,
-            Self::Value(ValueType::String) | Self::Text => DataType::Utf8,
+            Self::Value(ValueType::String | ValueType::Histogram) | Self::Text => DataType::Utf8,
         }
     }
 }
@@ -54,6 +54,8 @@ impl Cell<'_> {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Value(ValueRef::String(text)) => 8 + text.len(),
+            // As text it takes about three times the bytes.
+            Self::Value(ValueRef::Histogram(stored)) => 8 + 3 * stored.len(),
             _ => 8,
         }
     }
@@ -77,7 +79,9 @@ impl ColumnBuilder {
             ColumnType::Value(ValueType::Signed) => Self::Signed(Int64Builder::new()),
             ColumnType::Value(ValueType::Unsigned) => Self::Unsigned(UInt64Builder::new()),
             ColumnType::Value(ValueType::Boolean) => Self::Boolean(BooleanBuilder::new()),
-            ColumnType::Value(ValueType::String) | ColumnType::Text => Self::Text(StringBuilder::new()),
+            ColumnType::Value(ValueType::String | ValueType::Histogram) | ColumnType::Text => {
+                Self::Text(StringBuilder::new())
+            }
         }
     }
 
@@ -105,6 +109,7 @@ impl ColumnBuilder {
             (Self::Unsigned(values), ValueRef::Unsigned(value)) => values.append_value(value),
             (Self::Boolean(values), ValueRef::Boolean(value)) => values.append_value(value),
             (Self::Text(values), ValueRef::String(value)) => values.append_value(value),
+            (Self::Text(values), ValueRef::Histogram(stored)) => values.append_value(histogram_text(stored)),
             (Self::Text(values), ValueRef::Float(value)) => values.append_value(value.to_string()),
             (Self::Text(values), ValueRef::Signed(value)) => values.append_value(value.to_string()),
             (Self::Text(values), ValueRef::Unsigned(value)) => values.append_value(value.to_string()),

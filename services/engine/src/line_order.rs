@@ -116,16 +116,15 @@ pub(crate) fn keep_rows(group: &mut PointGroup, keep: &[bool]) {
             ColumnData::Signed(values) => retain(values, keep),
             ColumnData::Unsigned(values) => retain(values, keep),
             ColumnData::Boolean(values) => retain(values, keep),
-            ColumnData::String(values) => {
-                *values = values
-                    .iter()
-                    .zip(keep)
-                    .filter(|(_, keep)| **keep)
-                    .map(|(value, _)| value)
-                    .collect();
-            }
+            ColumnData::String(values) => *values = kept(values.iter(), keep).collect(),
+            ColumnData::Histogram(values) => *values = kept(values.iter(), keep).collect(),
         }
     }
+}
+
+fn kept<T>(values: impl Iterator<Item = T>, keep: &[bool]) -> impl Iterator<Item = T> {
+    let marked = values.zip(keep);
+    marked.filter(|(_, keep)| **keep).map(|(value, _)| value)
 }
 
 fn retain<T>(values: &mut Vec<T>, keep: &[bool]) {

@@ -37,4 +37,7 @@ pub enum IngestError {
     /// Line protocol has no form for NaN and infinities.
     #[error("field {0:?} is not a finite number")]
     NotFinite(String),
+    /// Line protocol has no form for histograms.
+    #[error("field {0:?} is a histogram, which line protocol has no form for")]
+    Histogram(String),
 }

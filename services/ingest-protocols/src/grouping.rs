@@ -147,6 +147,7 @@ pub(crate) fn take_back(group: &mut PointGroup) {
             ColumnData::Unsigned(values) => values.truncate(rows),
             ColumnData::Boolean(values) => values.truncate(rows),
             ColumnData::String(values) => values.truncate(rows),
+            ColumnData::Histogram(values) => values.truncate(rows),
         }
     }
 }

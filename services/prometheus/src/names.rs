@@ -18,7 +18,6 @@ pub const EXEMPLAR_FIELD: &str = "_exemplar";
 
 /// What a field is to Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "no type of values is a histogram yet")]
 enum Part {
     Number,
     Histogram,
@@ -154,13 +153,17 @@ fn part_of(field: &str, kind: ValueKind) -> Option<Part> {
     }
     match kind {
         ValueKind::Number | ValueKind::Boolean => Some(Part::Number),
+        ValueKind::Histogram => Some(Part::Histogram),
         ValueKind::String => None,
     }
 }
 
 /// Whether a field is named as its measurement.
 fn is_the_measurement(field: &str, kind: ValueKind) -> bool {
-    kind != ValueKind::String && field == VALUE_FIELD
+    match kind {
+        ValueKind::Histogram => field == HISTOGRAM_FIELD,
+        _ => field == VALUE_FIELD,
+    }
 }
 
 fn is_named(name: &str, measurement: &str, field: &str, kind: ValueKind) -> bool {

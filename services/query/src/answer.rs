@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tideline_histogram::Histogram;
 use tideline_model::{ColumnData, Tier, TimelineId, Value, ValueType};
 use tideline_series_store::ReadCost;
 
@@ -87,6 +88,8 @@ pub enum ValueRef<'a> {
     Boolean(bool),
     /// Text.
     String(&'a str),
+    /// A native histogram in its stored form.
+    Histogram(&'a [u8]),
 }
 
 impl<'a> ValueRef<'a> {
@@ -102,6 +105,7 @@ impl<'a> ValueRef<'a> {
             ColumnData::Unsigned(values) => Self::Unsigned(values[row]),
             ColumnData::Boolean(values) => Self::Boolean(values[row]),
             ColumnData::String(values) => Self::String(values.get(row)),
+            ColumnData::Histogram(values) => Self::Histogram(values.get(row)),
         }
     }
 
@@ -113,7 +117,16 @@ impl<'a> ValueRef<'a> {
             Self::Unsigned(value) => Value::Unsigned(value),
             Self::Boolean(value) => Value::Boolean(value),
             Self::String(value) => Value::String(value.into()),
+            Self::Histogram(value) => Value::Histogram(value.into()),
         }
+    }
+}
+
+/// A stored histogram as answers show it: in the notation of Prometheus' tests, `{{schema:1 count:3 buckets:[1 2]}}`.
+pub fn histogram_text(stored: &[u8]) -> String {
+    match Histogram::from_bytes(stored) {
+        Ok(histogram) => histogram.notation(),
+        Err(error) => format!("{{{{unreadable: {error}}}}}"),
     }
 }
 
@@ -125,6 +138,7 @@ impl<'a> From<&'a Value> for ValueRef<'a> {
             Value::Unsigned(value) => Self::Unsigned(*value),
             Value::Boolean(value) => Self::Boolean(*value),
             Value::String(value) => Self::String(value),
+            Value::Histogram(value) => Self::Histogram(value),
         }
     }
 }
@@ -239,5 +253,22 @@ impl Segments {
     /// Whether some are read in the lane of old points.
     pub(crate) fn are_old(self) -> bool {
         self.of(Tier::Cold) + self.of(Tier::Archive) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_is_shown_as_text_and_one_that_is_none_as_such() {
+        let histogram = Histogram::parse("{{schema:1 count:3 sum:5 buckets:[1 2]}}").expect("a histogram");
+        let mut stored = Vec::new();
+        histogram.to_bytes(&mut stored);
+        assert_eq!(
+            histogram_text(&stored),
+            "{{schema:1 count:3 sum:5 buckets:[1 2]}}"
+        );
+        assert!(histogram_text(&[0xff; 3]).starts_with("{{unreadable"));
     }
 }

@@ -114,7 +114,7 @@ fn filled(given: ValueType, source: &AggregateSource, fill: Option<&Fill>) -> Va
         Some(Fill::Linear) => ValueType::Float,
         Some(Fill::Value(value)) => match value {
             Value::Float(_) | Value::Signed(_) | Value::Unsigned(_) => number(given, value.value_type()),
-            Value::Boolean(_) | Value::String(_) => given,
+            Value::Boolean(_) | Value::String(_) | Value::Histogram(_) => given,
         },
         Some(Fill::Null | Fill::Previous { .. }) | None => given,
     }

@@ -243,7 +243,7 @@ pub(crate) fn gather(run: &Run, field: FieldId, values: &mut Vec<f64>) {
             ColumnData::Float(from) => put(presence, from.iter().copied(), values),
             ColumnData::Signed(from) => put(presence, from.iter().map(|value| *value as f64), values),
             ColumnData::Unsigned(from) => put(presence, from.iter().map(|value| *value as f64), values),
-            ColumnData::Boolean(_) | ColumnData::String(_) => {}
+            ColumnData::Boolean(_) | ColumnData::String(_) | ColumnData::Histogram(_) => {}
         }
     }
 }

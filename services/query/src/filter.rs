@@ -232,6 +232,7 @@ pub(crate) fn plural(kind: ValueKind) -> &'static str {
         ValueKind::Number => "numbers",
         ValueKind::Boolean => "booleans",
         ValueKind::String => "texts",
+        ValueKind::Histogram => "histograms",
     }
 }
 
@@ -317,6 +318,8 @@ impl Leaf {
                     mask,
                 );
             }
+            // No interval has one.
+            ColumnData::Histogram(_) => put(presence, std::iter::repeat(outside), mask),
         }
     }
 }

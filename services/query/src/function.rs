@@ -38,6 +38,8 @@ use tideline_model::ValueKind;
 /// **Equal values.** For `count_distinct` and `mode`, numbers of any type are equal if their exact values are, and so
 /// are all NaN; texts are compared byte by byte.
 ///
+/// **Histograms.** Values that are native histograms can be counted, and the first and the last be taken.
+///
 /// **Percentiles.** With the n values in rising order, numbered from 0, percentile p is the value at h = (n − 1)·p/100,
 /// interpolated between the ranks next to h where it is not whole. Up to
 /// [`EXACT_VALUES_MAX`](crate::accumulate::percentile::EXACT_VALUES_MAX) values in one cell it is exact (integers
@@ -195,8 +197,9 @@ impl Function {
     /// Whether it can be computed from values of a kind.
     pub const fn suits(self, kind: ValueKind) -> bool {
         match self {
-            Self::Count | Self::CountDistinct | Self::Mode | Self::First | Self::Last => true,
-            Self::Min | Self::Max => !matches!(kind, ValueKind::String),
+            Self::Count | Self::First | Self::Last => true,
+            Self::CountDistinct | Self::Mode => !matches!(kind, ValueKind::Histogram),
+            Self::Min | Self::Max => matches!(kind, ValueKind::Number | ValueKind::Boolean),
             _ => matches!(kind, ValueKind::Number),
         }
     }

@@ -109,6 +109,7 @@ impl Intervals {
                 }
                 _ => self.between = Some((from.map(text), to.map(text))),
             },
+            Some(ValueKind::Histogram) => return Err("histograms are there or not, and not compared"),
         }
         Ok(())
     }
@@ -149,7 +150,7 @@ fn scalar(bound: Bound<&Value>) -> Bound<Scalar> {
         Value::Float(value) => Scalar::Float(*value),
         Value::Signed(value) => Scalar::Signed(*value),
         Value::Unsigned(value) => Scalar::Unsigned(*value),
-        Value::Boolean(_) | Value::String(_) => Scalar::Signed(0),
+        Value::Boolean(_) | Value::String(_) | Value::Histogram(_) => Scalar::Signed(0),
     })
 }
 

@@ -56,7 +56,9 @@ pub mod token;
 mod value_order;
 pub mod window;
 
-pub use answer::{AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, TierCost, ValueRef};
+pub use answer::{
+    AnswerSink, Header, QueryCost, Series, SinkClosed, Summary, TierCost, ValueRef, histogram_text,
+};
 pub use budget::{Budget, Cancel, Progress, Watch};
 pub use calendar::{CalendarUnit, CalendarWindow};
 pub use compute::Computation;

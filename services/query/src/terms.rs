@@ -70,8 +70,13 @@ impl Terms {
 
     /// A text.
     fn text(self, text: &str) -> Self {
-        let mut terms = self.number(text.len() as u64);
-        terms.0.extend_from_slice(text.as_bytes());
+        self.bytes(text.as_bytes())
+    }
+
+    /// Any bytes.
+    fn bytes(self, bytes: &[u8]) -> Self {
+        let mut terms = self.number(bytes.len() as u64);
+        terms.0.extend_from_slice(bytes);
         terms
     }
 
@@ -146,6 +151,7 @@ impl Terms {
             Value::Unsigned(value) => terms.number(*value),
             Value::Boolean(value) => terms.choice(u8::from(*value)),
             Value::String(value) => terms.text(value),
+            Value::Histogram(value) => terms.bytes(value),
         }
     }
 

@@ -8,20 +8,21 @@ use crate::accumulate::scalar::Scalar;
 use crate::answer::ValueRef;
 use crate::question::RankOrder;
 
-/// Numbers by their exact values, then booleans, then texts, each in the asked order; then NaN, then what has no value,
-/// in either order.
+/// Numbers by their exact values, then booleans, then texts, each in the asked order; then histograms, which are all equal,
+/// then NaN, then what has no value, in either order.
 pub(crate) fn compare(a: Option<ValueRef<'_>>, b: Option<ValueRef<'_>>, order: RankOrder) -> Ordering {
     let place = |value: Option<ValueRef<'_>>| match value {
-        Some(ValueRef::Float(value)) if value.is_nan() => 3,
+        Some(ValueRef::Float(value)) if value.is_nan() => 4,
         Some(ValueRef::Float(_) | ValueRef::Signed(_) | ValueRef::Unsigned(_)) => 0,
         Some(ValueRef::Boolean(_)) => 1,
         Some(ValueRef::String(_)) => 2,
-        None => 4,
+        Some(ValueRef::Histogram(_)) => 3,
+        None => 5,
     };
     let by_value = match (a, b) {
         (Some(ValueRef::String(a)), Some(ValueRef::String(b))) => a.cmp(b),
         _ => match (a.and_then(scalar), b.and_then(scalar)) {
-            (Some(a), Some(b)) if place(Some(a.into())) < 3 => a.compare_values(b),
+            (Some(a), Some(b)) if place(Some(a.into())) < 4 => a.compare_values(b),
             _ => Ordering::Equal,
         },
     };
@@ -42,7 +43,7 @@ fn scalar(value: ValueRef<'_>) -> Option<Scalar> {
         ValueRef::Signed(value) => Scalar::Signed(value),
         ValueRef::Unsigned(value) => Scalar::Unsigned(value),
         ValueRef::Boolean(value) => Scalar::Boolean(value),
-        ValueRef::String(_) => return None,
+        ValueRef::String(_) | ValueRef::Histogram(_) => return None,
     })
 }
 

@@ -497,6 +497,7 @@ fn memory(run: &Run) -> usize {
     let columns = run.columns.iter().map(|column| {
         let text = match &column.values {
             tideline_model::ColumnData::String(values) => values.text_bytes(),
+            tideline_model::ColumnData::Histogram(values) => values.bytes(),
             _ => 0,
         };
         column.values.len() * 8 + text + 64

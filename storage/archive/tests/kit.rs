@@ -200,6 +200,7 @@ pub(crate) fn flat(runs: &[Run]) -> Vec<FlatPoint> {
                         ColumnData::Unsigned(values) => values[at].to_be_bytes().to_vec(),
                         ColumnData::Boolean(values) => vec![u8::from(values[at])],
                         ColumnData::String(values) => values.get(at).as_bytes().to_vec(),
+                        ColumnData::Histogram(values) => values.get(at).to_vec(),
                     };
                     values.push((column.field, column.values.value_type().code(), bytes));
                 }

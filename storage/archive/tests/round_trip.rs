@@ -41,6 +41,13 @@ fn values(of: ValueType, seeds: &[u64]) -> ColumnData {
                 .collect();
             ColumnData::String(texts.iter().map(String::as_str).collect())
         }
+        ValueType::Histogram => {
+            // Any bytes, not those of texts.
+            let bytes = seeds.iter().map(|seed| seed.to_le_bytes());
+            let all: Vec<[u8; 8]> = bytes.collect();
+            let some = all.iter().zip(seeds);
+            ColumnData::Histogram(some.map(|(bytes, seed)| &bytes[..pick(seed) as usize]).collect())
+        }
     }
 }
 

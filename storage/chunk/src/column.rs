@@ -27,6 +27,7 @@ impl ColumnEncoder {
             ColumnData::Unsigned(values) => self.integers.encode(values, out),
             ColumnData::Boolean(values) => self.integers.encode(values, out),
             ColumnData::String(values) => strings::encode(values, &mut self.integers, out),
+            ColumnData::Histogram(values) => strings::encode(values, &mut self.integers, out),
         }
     }
 }
@@ -39,6 +40,7 @@ pub(crate) enum ColumnView<'a> {
     Unsigned(Integers<'a>),
     Boolean(Integers<'a>),
     String(Strings<'a>),
+    Histogram(Strings<'a>),
 }
 
 impl<'a> ColumnView<'a> {
@@ -54,6 +56,7 @@ impl<'a> ColumnView<'a> {
             ValueType::Unsigned => Self::Unsigned(Integers::open(reader, count)?),
             ValueType::Boolean => Self::Boolean(Integers::open(reader, count)?),
             ValueType::String => Self::String(Strings::open(reader, count)?),
+            ValueType::Histogram => Self::Histogram(Strings::open(reader, count)?),
         })
     }
 
@@ -82,6 +85,10 @@ impl<'a> ColumnView<'a> {
                 values.truncate(0);
                 column.decode(rows, values)?;
             }
+            (Self::Histogram(column), ColumnData::Histogram(values)) => {
+                values.truncate(0);
+                column.decode(rows, values)?;
+            }
             _ => {
                 *out = ColumnData::new(self.value_type());
                 return self.decode(rows, out);
@@ -97,6 +104,7 @@ impl<'a> ColumnView<'a> {
             Self::Unsigned(_) => ValueType::Unsigned,
             Self::Boolean(_) => ValueType::Boolean,
             Self::String(_) => ValueType::String,
+            Self::Histogram(_) => ValueType::Histogram,
         }
     }
 }

@@ -129,6 +129,6 @@ fn part(values: &ColumnData, range: Range<usize>) -> ColumnData {
         ColumnData::Signed(values) => ColumnData::Signed(values[range].to_vec()),
         ColumnData::Unsigned(values) => ColumnData::Unsigned(values[range].to_vec()),
         ColumnData::Boolean(values) => ColumnData::Boolean(values[range].to_vec()),
-        ColumnData::String(_) => values.pick(range),
+        ColumnData::String(_) | ColumnData::Histogram(_) => values.pick(range),
     }
 }

@@ -1,9 +1,9 @@
-//! Columns of text: each string behind another, or a dictionary where strings repeat.
+//! Columns of text and of bytes: each value behind another, or a dictionary where values repeat.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use tideline_model::batch::StringColumn;
+use tideline_model::batch::{BytesColumn, StringColumn};
 
 use crate::integers::{IntegerEncoder, Integers};
 use crate::packed_array::PackedArray;
@@ -15,40 +15,93 @@ const DICTIONARY: u8 = 1;
 /// Most bytes that a dictionary may unfold to: few bytes stand for many there, so it needs a bound.
 const UNFOLDED_BYTES_MAX: usize = 1 << 22;
 
+/// A column whose values are read as bytes and pushed as such.
+pub(crate) trait Values {
+    /// Values held.
+    fn count(&self) -> usize;
+    /// Bytes of all values.
+    fn bytes(&self) -> usize;
+    /// The value of a row.
+    fn value(&self, row: usize) -> &[u8];
+    /// Appends a value, if it is one.
+    fn take(&mut self, value: &[u8]) -> Result<(), Damaged>;
+}
+
+impl Values for StringColumn {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.text_bytes()
+    }
+
+    fn value(&self, row: usize) -> &[u8] {
+        self.get(row).as_bytes()
+    }
+
+    fn take(&mut self, value: &[u8]) -> Result<(), Damaged> {
+        let text = std::str::from_utf8(value).map_err(|_| Damaged("text is not UTF-8"))?;
+        self.push(text);
+        Ok(())
+    }
+}
+
+impl Values for BytesColumn {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn value(&self, row: usize) -> &[u8] {
+        self.get(row)
+    }
+
+    fn take(&mut self, value: &[u8]) -> Result<(), Damaged> {
+        self.push(value);
+        Ok(())
+    }
+}
+
 /// Appends `values`.
-pub(crate) fn encode(values: &StringColumn, integers: &mut IntegerEncoder, out: &mut Vec<u8>) {
+pub(crate) fn encode(values: &impl Values, integers: &mut IntegerEncoder, out: &mut Vec<u8>) {
+    let count = values.count();
+    let all = || (0..count).map(|row| values.value(row));
     let mut places = HashMap::new();
-    let mut entries = Vec::new();
-    let mut indexes = Vec::with_capacity(values.len());
-    for value in values.iter() {
+    let mut entries: Vec<&[u8]> = Vec::new();
+    let mut indexes = Vec::with_capacity(count);
+    for value in all() {
         let index = *places.entry(value).or_insert_with(|| {
             entries.push(value);
             entries.len() as u32 - 1
         });
         indexes.push(index);
-        if entries.len() > values.len() / 2 {
+        if entries.len() > count / 2 {
             break;
         }
     }
-    if indexes.len() < values.len() || values.is_empty() || values.text_bytes() > UNFOLDED_BYTES_MAX {
+    if indexes.len() < count || count == 0 || values.bytes() > UNFOLDED_BYTES_MAX {
         out.push(PLAIN);
-        let ends = ends(values.iter());
+        let ends = ends(all());
         integers.encode(&ends, out);
-        out.extend(values.iter().flat_map(str::bytes));
+        all().for_each(|value| out.extend_from_slice(value));
     } else {
         out.push(DICTIONARY);
         put_varint(entries.len() as u64, out);
         PackedArray::encode(ends(entries.iter().copied()).into_iter(), out);
-        out.extend(entries.iter().flat_map(|entry| entry.bytes()));
+        entries.iter().for_each(|entry| out.extend_from_slice(entry));
         integers.encode(&indexes, out);
     }
 }
 
-/// Where each string ends when all stand behind each other.
-fn ends<'a>(strings: impl Iterator<Item = &'a str>) -> Vec<i64> {
-    strings
-        .scan(0, |end, text| {
-            *end += text.len() as i64;
+/// Where each value ends when all stand behind each other.
+fn ends<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<i64> {
+    values
+        .scan(0, |end, value| {
+            *end += value.len() as i64;
             Some(*end)
         })
         .collect()
@@ -93,7 +146,7 @@ impl<'a> Strings<'a> {
     }
 
     /// Appends the values of `rows`, which must lie inside the column.
-    pub(crate) fn decode(&self, rows: Range<usize>, out: &mut StringColumn) -> Result<(), Damaged> {
+    pub(crate) fn decode(&self, rows: Range<usize>, out: &mut impl Values) -> Result<(), Damaged> {
         let mut result = Ok(());
         match self {
             Self::Plain { ends, text } => {
@@ -104,10 +157,7 @@ impl<'a> Strings<'a> {
                 };
                 ends.for_each_block(rows, |ends| {
                     for end in ends {
-                        result = result.and_then(|()| {
-                            out.push(slice(text, start, *end)?);
-                            Ok(())
-                        });
+                        result = result.and_then(|()| out.take(slice(text, start, *end)?));
                         start = *end;
                     }
                 });
@@ -121,8 +171,7 @@ impl<'a> Strings<'a> {
                             budget = budget
                                 .checked_sub(value.len())
                                 .ok_or(Damaged("dictionary unfolds beyond its limit"))?;
-                            out.push(value);
-                            Ok(())
+                            out.take(value)
                         });
                     }
                 });
@@ -137,7 +186,7 @@ fn take_text<'a>(reader: &mut Reader<'a>, length: i64) -> Result<&'a [u8], Damag
     reader.take(length)
 }
 
-fn entry<'a>(ends: &PackedArray<'_>, text: &'a [u8], index: i64) -> Result<&'a str, Damaged> {
+fn entry<'a>(ends: &PackedArray<'_>, text: &'a [u8], index: i64) -> Result<&'a [u8], Damaged> {
     let index = usize::try_from(index)
         .ok()
         .filter(|index| *index < ends.len())
@@ -146,12 +195,11 @@ fn entry<'a>(ends: &PackedArray<'_>, text: &'a [u8], index: i64) -> Result<&'a s
     slice(text, start, ends.get(index))
 }
 
-fn slice(text: &[u8], start: i64, end: i64) -> Result<&str, Damaged> {
+fn slice(text: &[u8], start: i64, end: i64) -> Result<&[u8], Damaged> {
     let (Ok(start), Ok(end)) = (usize::try_from(start), usize::try_from(end)) else {
         return Err(Damaged("text ends before it starts"));
     };
-    let bytes = text.get(start..end).ok_or(Damaged("text ends out of order"))?;
-    std::str::from_utf8(bytes).map_err(|_| Damaged("text is not UTF-8"))
+    text.get(start..end).ok_or(Damaged("text ends out of order"))
 }
 
 #[cfg(test)]
@@ -181,6 +229,22 @@ mod tests {
         round_trip(&["", "a", "", "größer", "日本"]);
         let repeated = ["running", "stopped"].repeat(200);
         assert!(round_trip(&repeated).len() < 100);
+    }
+
+    #[test]
+    fn bytes_read_back_whatever_they_are() {
+        let values: Vec<Vec<u8>> = (0..300u16).map(|at| vec![0xff; usize::from(at % 7)]).collect();
+        for values in [&values[..], &values[..3], &[]] {
+            let column: BytesColumn = values.iter().map(Vec::as_slice).collect();
+            let mut bytes = Vec::new();
+            encode(&column, &mut IntegerEncoder::default(), &mut bytes);
+            let mut reader = Reader::new(&bytes);
+            let stored = Strings::open(&mut reader, values.len()).expect("it was just written");
+            assert_eq!(reader.finish(), Ok(()));
+            let mut read = BytesColumn::default();
+            stored.decode(0..values.len(), &mut read).expect("it is whole");
+            assert_eq!(read, column);
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ fn part_of(run_column: &RunColumn, start: usize, end: usize) -> (ColumnData, Bit
         ColumnData::Unsigned(values) => ColumnData::Unsigned(values[ranks].to_vec()),
         ColumnData::Boolean(values) => ColumnData::Boolean(values[ranks].to_vec()),
         ColumnData::String(values) => ColumnData::String(ranks.map(|row| values.get(row)).collect()),
+        ColumnData::Histogram(values) => ColumnData::Histogram(ranks.map(|row| values.get(row)).collect()),
     };
     (values, present)
 }

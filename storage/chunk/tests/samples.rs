@@ -63,6 +63,9 @@ pub(crate) fn column(value_type: ValueType, count: usize) -> BoxedStrategy<Colum
                 ColumnData::String(column)
             })
             .boxed(),
+        ValueType::Histogram => prop_oneof![vec(vec(any::<u8>(), 0..40), count), vec(vec(7..9u8, 1), count)]
+            .prop_map(|values| ColumnData::Histogram(values.iter().map(Vec::as_slice).collect()))
+            .boxed(),
     }
 }
 

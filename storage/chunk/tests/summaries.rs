@@ -47,7 +47,7 @@ fn numbers(values: &ColumnData) -> Option<Vec<Number>> {
         ColumnData::Float(values) => Some(values.iter().copied().map(Number::Float).collect()),
         ColumnData::Signed(values) => Some(values.iter().copied().map(Number::Signed).collect()),
         ColumnData::Unsigned(values) => Some(values.iter().copied().map(Number::Unsigned).collect()),
-        ColumnData::Boolean(_) | ColumnData::String(_) => None,
+        ColumnData::Boolean(_) | ColumnData::String(_) | ColumnData::Histogram(_) => None,
     }
 }
 

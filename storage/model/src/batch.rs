@@ -84,6 +84,8 @@ pub enum ColumnData {
     Boolean(Vec<bool>),
     /// See [`ValueType::String`].
     String(StringColumn),
+    /// See [`ValueType::Histogram`].
+    Histogram(BytesColumn),
 }
 
 impl ColumnData {
@@ -95,6 +97,7 @@ impl ColumnData {
             ValueType::Unsigned => Self::Unsigned(Vec::new()),
             ValueType::Boolean => Self::Boolean(Vec::new()),
             ValueType::String => Self::String(StringColumn::default()),
+            ValueType::Histogram => Self::Histogram(BytesColumn::default()),
         }
     }
 
@@ -106,6 +109,7 @@ impl ColumnData {
             Self::Unsigned(_) => ValueType::Unsigned,
             Self::Boolean(_) => ValueType::Boolean,
             Self::String(_) => ValueType::String,
+            Self::Histogram(_) => ValueType::Histogram,
         }
     }
 
@@ -117,6 +121,7 @@ impl ColumnData {
             Self::Unsigned(values) => values.len(),
             Self::Boolean(values) => values.len(),
             Self::String(values) => values.len(),
+            Self::Histogram(values) => values.len(),
         }
     }
 
@@ -137,6 +142,9 @@ impl ColumnData {
             (Self::Unsigned(values), Self::Unsigned(more)) => values.extend_from_slice(more),
             (Self::Boolean(values), Self::Boolean(more)) => values.extend_from_slice(more),
             (Self::String(values), Self::String(more)) => more.iter().for_each(|value| values.push(value)),
+            (Self::Histogram(values), Self::Histogram(more)) => {
+                more.iter().for_each(|value| values.push(value));
+            }
             _ => panic!("values of one type are appended"),
         }
     }
@@ -154,6 +162,7 @@ impl ColumnData {
             Self::Unsigned(values) => Self::Unsigned(places.map(|at| values[at]).collect()),
             Self::Boolean(values) => Self::Boolean(places.map(|at| values[at]).collect()),
             Self::String(values) => Self::String(places.map(|at| values.get(at)).collect()),
+            Self::Histogram(values) => Self::Histogram(places.map(|at| values.get(at)).collect()),
         }
     }
 }
@@ -169,6 +178,7 @@ impl PartialEq for ColumnData {
             (Self::Unsigned(a), Self::Unsigned(b)) => a == b,
             (Self::Boolean(a), Self::Boolean(b)) => a == b,
             (Self::String(a), Self::String(b)) => a == b,
+            (Self::Histogram(a), Self::Histogram(b)) => a == b,
             _ => false,
         }
     }
@@ -234,6 +244,83 @@ impl StringColumn {
 
 impl<'a> FromIterator<&'a str> for StringColumn {
     fn from_iter<I: IntoIterator<Item = &'a str>>(values: I) -> Self {
+        let mut column = Self::default();
+        values.into_iter().for_each(|value| column.push(value));
+        column
+    }
+}
+
+/// Values of bytes one after another in one buffer, so that a row costs no allocation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BytesColumn {
+    bytes: Vec<u8>,
+    /// Where each value ends in `bytes`.
+    ends: Vec<u32>,
+}
+
+impl BytesColumn {
+    /// Appends a value.
+    ///
+    /// # Panics
+    ///
+    /// When all values together pass 4 GiB; a request body is bounded far below.
+    pub fn push(&mut self, value: &[u8]) {
+        self.push_with(|bytes| bytes.extend_from_slice(value));
+    }
+
+    /// Appends what `write` appends to the bytes that it is given as one value.
+    ///
+    /// # Panics
+    ///
+    /// As [`push`](Self::push), or when `write` takes bytes away.
+    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.bytes.len();
+        write(&mut self.bytes);
+        assert!(before <= self.bytes.len(), "bytes are appended");
+        self.ends
+            .push(u32::try_from(self.bytes.len()).expect("a column is bounded by its request"));
+    }
+
+    /// The value of row `row`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such row.
+    pub fn get(&self, row: usize) -> &[u8] {
+        let start = if row == 0 { 0 } else { self.ends[row - 1] as usize };
+        &self.bytes[start..self.ends[row] as usize]
+    }
+
+    /// Values held.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of all values.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Drops all values from `rows` on.
+    pub fn truncate(&mut self, rows: usize) {
+        self.ends.truncate(rows);
+        self.bytes
+            .truncate(self.ends.last().map_or(0, |end| *end as usize));
+    }
+
+    /// The values in row order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|row| self.get(row))
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for BytesColumn {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(values: I) -> Self {
         let mut column = Self::default();
         values.into_iter().for_each(|value| column.push(value));
         column

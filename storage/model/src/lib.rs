@@ -24,7 +24,7 @@ pub mod time;
 pub mod trusted_clock;
 pub mod value;
 
-pub use batch::{ColumnData, LineReject, PointBatch, PointGroup, SeriesError, SeriesResolver};
+pub use batch::{BytesColumn, ColumnData, LineReject, PointBatch, PointGroup, SeriesError, SeriesResolver};
 pub use id::{FieldId, GroupId, Ordinal, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;
 pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableName, TableSpec, Tier};

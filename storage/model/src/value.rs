@@ -14,17 +14,14 @@ pub enum ValueType {
     Boolean = 4,
     /// UTF-8 text.
     String = 5,
+    /// A native histogram in the stored form of `tideline-histogram`, which storage does not read.
+    Histogram = 8,
 }
 
 /// Codes set aside for kinds that later formats hold; readers of today refuse them by name.
-pub const RESERVED_TYPE_CODES: [(u8, &str); 4] = [
-    (6, "binary"),
-    (7, "decimal"),
-    (8, "native histogram"),
-    (9, "stale marker"),
-];
+pub const RESERVED_TYPE_CODES: [(u8, &str); 3] = [(6, "binary"), (7, "decimal"), (9, "stale marker")];
 
-/// What may live in one field together: numbers coexist, text and booleans stand alone.
+/// What may live in one field together: numbers coexist, everything else stands alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ValueKind {
     /// Float, signed and unsigned.
@@ -33,16 +30,19 @@ pub enum ValueKind {
     Boolean,
     /// String.
     String,
+    /// Native histogram.
+    Histogram,
 }
 
 impl ValueType {
     /// Every type, in the order of its code.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Float,
         Self::Signed,
         Self::Unsigned,
         Self::Boolean,
         Self::String,
+        Self::Histogram,
     ];
 
     /// The stored code.
@@ -61,10 +61,11 @@ impl ValueType {
             Self::Float | Self::Signed | Self::Unsigned => ValueKind::Number,
             Self::Boolean => ValueKind::Boolean,
             Self::String => ValueKind::String,
+            Self::Histogram => ValueKind::Histogram,
         }
     }
 
-    /// The name in InfluxDB's words, as its error texts and `SHOW FIELD KEYS` use it.
+    /// The name in InfluxDB's words, as its error texts and `SHOW FIELD KEYS` use it; it has none for a histogram.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Float => "float",
@@ -72,6 +73,7 @@ impl ValueType {
             Self::Unsigned => "unsigned",
             Self::Boolean => "boolean",
             Self::String => "string",
+            Self::Histogram => "histogram",
         }
     }
 }
@@ -89,6 +91,8 @@ pub enum Value {
     Boolean(bool),
     /// See [`ValueType::String`].
     String(Box<str>),
+    /// See [`ValueType::Histogram`].
+    Histogram(Box<[u8]>),
 }
 
 impl Value {
@@ -100,17 +104,18 @@ impl Value {
             Self::Unsigned(_) => ValueType::Unsigned,
             Self::Boolean(_) => ValueType::Boolean,
             Self::String(_) => ValueType::String,
+            Self::Histogram(_) => ValueType::Histogram,
         }
     }
 
-    /// The value as a double, for arithmetic; `None` for text. Integers beyond 2⁵³ are rounded.
+    /// The value as a double, for arithmetic; `None` for text and histograms. Integers beyond 2⁵³ are rounded.
     pub fn as_f64(&self) -> Option<f64> {
         match *self {
             Self::Float(value) => Some(value),
             Self::Signed(value) => Some(value as f64),
             Self::Unsigned(value) => Some(value as f64),
             Self::Boolean(value) => Some(f64::from(u8::from(value))),
-            Self::String(_) => None,
+            Self::String(_) | Self::Histogram(_) => None,
         }
     }
 }
@@ -124,6 +129,7 @@ impl PartialEq for Value {
             (Self::Unsigned(a), Self::Unsigned(b)) => a == b,
             (Self::Boolean(a), Self::Boolean(b)) => a == b,
             (Self::String(a), Self::String(b)) => a == b,
+            (Self::Histogram(a), Self::Histogram(b)) => a == b,
             _ => false,
         }
     }

@@ -77,7 +77,8 @@ struct Lane {
     timestamp: i64,
     sequence: SequenceNumber,
     words: Box<[u64]>,
-    text: String,
+    /// Texts and histograms, one behind another; their words say where each ends.
+    bytes: Vec<u8>,
 }
 
 /// What is known of one timeline without reading chunks.
@@ -243,14 +244,14 @@ impl TimelineLatest {
                     timestamp,
                     sequence,
                     words,
-                    text: String::new(),
+                    bytes: Vec::new(),
                 });
                 self.lanes.last_mut().expect("just pushed")
             }
         };
         lane.timestamp = timestamp;
         lane.sequence = sequence;
-        lane.text.clear();
+        lane.bytes.clear();
         for (word, column) in lane.words.iter_mut().zip(&group.columns) {
             *word = match column {
                 ColumnData::Float(values) => values[row].to_bits(),
@@ -258,8 +259,12 @@ impl TimelineLatest {
                 ColumnData::Unsigned(values) => values[row],
                 ColumnData::Boolean(values) => u64::from(values[row]),
                 ColumnData::String(values) => {
-                    lane.text.push_str(values.get(row));
-                    lane.text.len() as u64
+                    lane.bytes.extend_from_slice(values.get(row).as_bytes());
+                    lane.bytes.len() as u64
+                }
+                ColumnData::Histogram(values) => {
+                    lane.bytes.extend_from_slice(values.get(row));
+                    lane.bytes.len() as u64
                 }
             };
         }
@@ -303,7 +308,8 @@ impl TimelineLatest {
 
 impl Lane {
     fn fields(&self) -> impl Iterator<Item = (LatestField, SequenceNumber)> {
-        let mut text_start = 0;
+        let mut start = 0;
+        let mut next = move |end: u64| &self.bytes[std::mem::replace(&mut start, end as usize)..end as usize];
         self.shape
             .fields
             .iter()
@@ -315,9 +321,10 @@ impl Lane {
                     ValueType::Unsigned => Value::Unsigned(word),
                     ValueType::Boolean => Value::Boolean(word != 0),
                     ValueType::String => {
-                        let start = std::mem::replace(&mut text_start, word as usize);
-                        Value::String(self.text[start..word as usize].into())
+                        let text = std::str::from_utf8(next(word)).expect("text went in");
+                        Value::String(text.into())
                     }
+                    ValueType::Histogram => Value::Histogram(next(word).into()),
                 };
                 (
                     LatestField {

@@ -270,6 +270,7 @@ pub(crate) fn value_at(column: &RunColumn, row: usize) -> Option<Value> {
         ColumnData::Unsigned(values) => Value::Unsigned(values[at]),
         ColumnData::Boolean(values) => Value::Boolean(values[at]),
         ColumnData::String(values) => Value::String(values.get(at).into()),
+        ColumnData::Histogram(values) => Value::Histogram(values.get(at).into()),
     })
 }
 
@@ -300,6 +301,9 @@ fn extend(out: &mut ColumnData, from: &ColumnData, values: Range<usize>) {
         (ColumnData::Unsigned(out), ColumnData::Unsigned(from)) => out.extend_from_slice(&from[values]),
         (ColumnData::Boolean(out), ColumnData::Boolean(from)) => out.extend_from_slice(&from[values]),
         (ColumnData::String(out), ColumnData::String(from)) => values.for_each(|at| out.push(from.get(at))),
+        (ColumnData::Histogram(out), ColumnData::Histogram(from)) => {
+            values.for_each(|at| out.push(from.get(at)));
+        }
         _ => debug_assert!(false, "columns are matched by type before"),
     }
 }

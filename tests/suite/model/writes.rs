@@ -158,6 +158,7 @@ fn line(draft: &Draft) -> String {
             Value::String(value) => {
                 format!("{name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
             }
+            Value::Histogram(_) => unreachable!("no line has one"),
         })
         .collect();
     format!(

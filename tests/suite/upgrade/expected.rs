@@ -137,6 +137,7 @@ fn cells(fields: &Fields) -> String {
                 Value::Unsigned(value) => value.to_string(),
                 Value::Boolean(value) => value.to_string(),
                 Value::String(value) => Json::from(value.as_ref()).to_string(),
+                Value::Histogram(_) => unreachable!("the story has none"),
             };
             format!("{}:{cell}", Json::from(name.as_str()))
         })

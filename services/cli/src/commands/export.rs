@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, json};
+use tideline_histogram::Histogram;
 use tideline_ingest_protocols::line_protocol;
 use tideline_model::{Timestamp, Value};
 
@@ -193,8 +194,14 @@ fn tell(arguments: &ExportArguments, written: &Written) -> Result<()> {
     match written.left_out {
         0 => Ok(()),
         left_out => Err(CliError::Incomplete(format!(
-            "{} values that line protocol cannot hold were left out; --format ndjson holds them",
-            output::count(left_out)
+            "{} values that {}",
+            output::count(left_out),
+            match arguments.format {
+                ExportFormat::Ndjson => "are histograms were left out",
+                _ => {
+                    "line protocol cannot hold were left out; --format ndjson holds them, but for histograms"
+                }
+            }
         ))),
     }
 }
@@ -236,6 +243,11 @@ fn point(
     }
     let all = fields.len() as u64;
     if format == ExportFormat::Ndjson {
+        fields.retain(|(_, value)| !matches!(value, Value::Histogram(_)));
+        written.left_out += all - fields.len() as u64;
+        if fields.is_empty() {
+            return Some(());
+        }
         out.extend_from_slice(line_of_json(series, &fields, time).as_bytes());
         out.push(b'\n');
         written.points += 1;
@@ -273,6 +285,11 @@ fn value(text: &str, types: &[String]) -> Option<Value> {
             "NaN" if !has("string") => Value::Float(f64::NAN),
             "Inf" if !has("string") => Value::Float(f64::INFINITY),
             "-Inf" if !has("string") => Value::Float(f64::NEG_INFINITY),
+            _ if has("histogram") => {
+                let mut stored = Vec::new();
+                Histogram::parse(&text).ok()?.to_bytes(&mut stored);
+                Value::Histogram(stored.into())
+            }
             _ => Value::String(text.into()),
         });
     }
@@ -298,6 +315,7 @@ fn line_of_json(series: &Series<'_>, fields: &[(&str, Value)], time: Timestamp) 
         Value::Unsigned(value) => json!({"unsigned": value}),
         Value::Boolean(value) => json!(value),
         Value::String(text) => json!(&**text),
+        Value::Histogram(_) => json!(null),
     };
     let fields: Map<String, serde_json::Value> = fields
         .iter()

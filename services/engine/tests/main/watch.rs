@@ -70,6 +70,7 @@ fn shown(column: &ColumnData, row: usize) -> String {
         ColumnData::Unsigned(values) => format!("{}u", values[row]),
         ColumnData::Boolean(values) => values[row].to_string(),
         ColumnData::String(texts) => format!("{:?}", texts.get(row)),
+        ColumnData::Histogram(histograms) => format!("{:?}", histograms.get(row)),
     }
 }
 

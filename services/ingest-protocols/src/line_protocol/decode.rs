@@ -471,5 +471,7 @@ fn push_guessed_value(
             push_raw(raw, column, text);
             Some(taken)
         }
+        // No line has one.
+        ColumnData::Histogram(_) => None,
     }
 }

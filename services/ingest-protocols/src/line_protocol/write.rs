@@ -76,6 +76,7 @@ fn write_value(out: &mut Vec<u8>, name: &str, value: &Value) -> Result<(), Inges
             }
             out.push(b'"');
         }
+        Value::Histogram(_) => return Err(IngestError::Histogram(name.into())),
     }
     Ok(())
 }

@@ -94,5 +94,6 @@ fn value_at(column: &ColumnData, row: usize) -> Value {
         ColumnData::Unsigned(values) => Value::Unsigned(values[row]),
         ColumnData::Boolean(values) => Value::Boolean(values[row]),
         ColumnData::String(values) => Value::String(values.get(row).into()),
+        ColumnData::Histogram(values) => Value::Histogram(values.get(row).into()),
     }
 }

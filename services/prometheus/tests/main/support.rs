@@ -103,6 +103,7 @@ fn column(value: &Value) -> ColumnData {
             }
             column
         }
+        Value::Histogram(value) => ColumnData::Histogram([&**value].into_iter().collect()),
     }
 }
 

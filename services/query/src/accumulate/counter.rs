@@ -46,7 +46,7 @@ impl Counter {
                         self.add_one(segment.window, Scalar::Float(*value));
                     }
                 }
-                ColumnData::Boolean(_) | ColumnData::String(_) => {}
+                ColumnData::Boolean(_) | ColumnData::String(_) | ColumnData::Histogram(_) => {}
             }
         }
     }

@@ -148,7 +148,7 @@ pub(super) fn add(slice: &Slice<'_>, windows: &mut [Deviation]) {
             ColumnData::Unsigned(values) => {
                 values[part].iter().for_each(|v| window.add(Scalar::Unsigned(*v)));
             }
-            ColumnData::Boolean(_) | ColumnData::String(_) => {}
+            ColumnData::Boolean(_) | ColumnData::String(_) | ColumnData::Histogram(_) => {}
         }
     }
 }

@@ -79,7 +79,7 @@ impl Edges {
     }
 }
 
-/// The first and the last value of a segment, with their instants; `None` for texts.
+/// The first and the last value of a segment, with their instants; `None` for texts and histograms.
 pub(super) fn at_edges(slice: &Slice<'_>, segment: &Segment) -> Option<((i64, Scalar), (i64, Scalar))> {
     let of = |at: usize| Some((slice.times[at], Scalar::at(slice.values, at)?));
     Some((of(segment.values.start)?, of(segment.values.end - 1)?))
@@ -89,6 +89,7 @@ fn value_at(values: &ColumnData, at: usize) -> Value {
     match (Scalar::at(values, at), values) {
         (Some(scalar), _) => scalar.to_value(),
         (None, ColumnData::String(texts)) => Value::String(texts.get(at).into()),
+        (None, ColumnData::Histogram(histograms)) => Value::Histogram(histograms.get(at).into()),
         (None, _) => Value::String(Box::default()),
     }
 }

@@ -40,7 +40,7 @@ impl Extremes {
                 ColumnData::Signed(values) => ordered(extreme, &values[part]).map(Scalar::Signed),
                 ColumnData::Unsigned(values) => ordered(extreme, &values[part]).map(Scalar::Unsigned),
                 ColumnData::Boolean(values) => ordered(extreme, &values[part]).map(Scalar::Boolean),
-                ColumnData::String(_) => None,
+                ColumnData::String(_) | ColumnData::Histogram(_) => None,
             };
             self.offer(segment.window, found);
         }

@@ -69,7 +69,7 @@ impl Percentiles {
                 ColumnData::Float(values) => self.extend(window, values[part].iter().copied()),
                 ColumnData::Signed(values) => self.extend(window, values[part].iter().map(|v| *v as f64)),
                 ColumnData::Unsigned(values) => self.extend(window, values[part].iter().map(|v| *v as f64)),
-                ColumnData::Boolean(_) | ColumnData::String(_) => {}
+                ColumnData::Boolean(_) | ColumnData::String(_) | ColumnData::Histogram(_) => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use tideline_model::{ColumnData, Value, ValueType};
 
 use crate::answer::ValueRef;
 
-/// A value that is not text.
+/// A value that is neither text nor histogram.
 #[derive(Debug, Clone, Copy)]
 pub enum Scalar {
     /// A double.
@@ -21,14 +21,14 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The value at a position of a column; `None` for text.
+    /// The value at a position of a column; `None` for text and histograms.
     pub fn at(values: &ColumnData, at: usize) -> Option<Self> {
         Some(match values {
             ColumnData::Float(values) => Self::Float(values[at]),
             ColumnData::Signed(values) => Self::Signed(values[at]),
             ColumnData::Unsigned(values) => Self::Unsigned(values[at]),
             ColumnData::Boolean(values) => Self::Boolean(values[at]),
-            ColumnData::String(_) => return None,
+            ColumnData::String(_) | ColumnData::Histogram(_) => return None,
         })
     }
 

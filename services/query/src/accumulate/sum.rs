@@ -25,7 +25,7 @@ pub struct Sum {
 
 /// Which types have been added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Types(u8);
+struct Types(u16);
 
 impl Types {
     fn of(value_type: ValueType) -> Self {
@@ -166,7 +166,7 @@ pub(super) fn add(slice: &Slice<'_>, mut take: impl FnMut(usize, Sum, u64)) {
                 take(segment.window, sum, part.len() as u64);
             }
         }
-        ColumnData::Boolean(_) | ColumnData::String(_) => {}
+        ColumnData::Boolean(_) | ColumnData::String(_) | ColumnData::Histogram(_) => {}
     }
 }
 

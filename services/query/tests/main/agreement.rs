@@ -19,7 +19,7 @@ const HOUR: i64 = 3_600 * SECOND;
 const SPAN: i64 = 12 * HOUR;
 
 /// Name and types of the fields; numbers of several types may share one.
-const FIELDS: [(&str, &[ValueType]); 6] = [
+const FIELDS: [(&str, &[ValueType]); 7] = [
     ("signed", &[ValueType::Signed]),
     ("unsigned", &[ValueType::Unsigned]),
     ("float", &[ValueType::Float]),
@@ -29,6 +29,7 @@ const FIELDS: [(&str, &[ValueType]); 6] = [
     ),
     ("flag", &[ValueType::Boolean]),
     ("text", &[ValueType::String]),
+    ("spread", &[ValueType::Histogram]),
 ];
 
 fn value(dice: &mut Dice, value_type: ValueType) -> Value {
@@ -39,6 +40,7 @@ fn value(dice: &mut Dice, value_type: ValueType) -> Value {
         ValueType::Unsigned => Value::Unsigned(dice.below(1_000)),
         ValueType::Boolean => Value::Boolean(dice.one_in(2)),
         ValueType::String => Value::String(format!("t{}", dice.below(50)).into()),
+        ValueType::Histogram => Value::Histogram([dice.below(256) as u8].into()),
     }
 }
 
@@ -117,7 +119,7 @@ fn aggregates_agree_with_the_naive_evaluator() {
 }
 
 fn question(dice: &mut Dice) -> PointQuery {
-    let field = &FIELDS[dice.below(6) as usize];
+    let field = &FIELDS[dice.below(FIELDS.len() as u64) as usize];
     let mut functions = functions_of(dice, field.1);
     functions.retain(|_| !dice.one_in(3));
     if functions.is_empty() {

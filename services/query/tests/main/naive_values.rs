@@ -87,6 +87,12 @@ pub(crate) fn condition(
             return value;
         }
     };
+    if types[0] == ValueType::Histogram {
+        return ValueCondition::Field {
+            field: field.into(),
+            test: ValueTest::Exists,
+        };
+    }
     let has_order = types[0] != ValueType::Boolean;
     let test = match dice.below(7) {
         0 => ValueTest::Equals(one(dice)),

@@ -166,6 +166,7 @@ fn column(value: &Value) -> ColumnData {
         Value::Unsigned(value) => ColumnData::Unsigned(vec![*value]),
         Value::Boolean(value) => ColumnData::Boolean(vec![*value]),
         Value::String(value) => ColumnData::String([&**value].into_iter().collect()),
+        Value::Histogram(value) => ColumnData::Histogram([&**value].into_iter().collect()),
     }
 }
 

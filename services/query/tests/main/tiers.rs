@@ -23,7 +23,7 @@ const KEYS: [&str; 4] = [
     "mem,host=a,dc=x",
 ];
 
-const FIELDS: [(&str, &[ValueType]); 6] = [
+const FIELDS: [(&str, &[ValueType]); 7] = [
     ("signed", &[ValueType::Signed]),
     ("unsigned", &[ValueType::Unsigned]),
     ("float", &[ValueType::Float]),
@@ -33,6 +33,7 @@ const FIELDS: [(&str, &[ValueType]); 6] = [
     ),
     ("flag", &[ValueType::Boolean]),
     ("text", &[ValueType::String]),
+    ("spread", &[ValueType::Histogram]),
 ];
 
 fn value(dice: &mut Dice, value_type: ValueType) -> Value {
@@ -43,6 +44,7 @@ fn value(dice: &mut Dice, value_type: ValueType) -> Value {
         ValueType::Unsigned => Value::Unsigned(dice.below(1_000)),
         ValueType::Boolean => Value::Boolean(dice.one_in(2)),
         ValueType::String => Value::String(format!("t{}", dice.below(50)).into()),
+        ValueType::Histogram => Value::Histogram([dice.below(256) as u8].into()),
     }
 }
 
@@ -120,7 +122,7 @@ fn model(world: &World, steps: &[Step]) -> Model {
 }
 
 fn question(dice: &mut Dice) -> PointQuery {
-    let (name, types) = FIELDS[dice.below(6) as usize];
+    let (name, types) = FIELDS[dice.below(FIELDS.len() as u64) as usize];
     let mut functions = functions_of(dice, types);
     let takes_summaries = !dice.one_in(5);
     functions.retain(|function| function.takes_summaries() || !takes_summaries);

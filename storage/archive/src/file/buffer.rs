@@ -10,7 +10,6 @@ use parquet::data_type::{
 use parquet::errors::Result;
 use parquet::file::writer::SerializedColumnWriter;
 use tideline_chunk::{Presence, RunColumn};
-use tideline_model::batch::StringColumn;
 use tideline_model::{ColumnData, TimelineId, ValueType, background};
 
 /// Rows that are handed to the encoder at once.
@@ -25,7 +24,7 @@ pub(crate) enum Buffer {
     Integers(Vec<i64>),
     /// An id in every row: each with its number of rows.
     Ids(Vec<(TimelineId, usize)>),
-    /// A text or none in every row: each with its number of rows.
+    /// A text or none in every row, or the bytes of a histogram: each with its number of rows.
     Texts(Texts),
     /// Texts by texts in every row: each with its number of rows.
     Maps(Maps),
@@ -102,7 +101,7 @@ impl Buffer {
             ValueType::Float => Self::Floats(Sparse::default()),
             ValueType::Signed | ValueType::Unsigned => Self::Signed(Sparse::default()),
             ValueType::Boolean => Self::Booleans(Sparse::default()),
-            ValueType::String => Self::texts(),
+            ValueType::String | ValueType::Histogram => Self::texts(),
         }
     }
 
@@ -202,7 +201,13 @@ impl Buffer {
                 to.present(&column.presence, rows);
                 to.values.extend_from_slice(values);
             }
-            (Self::Texts(to), ColumnData::String(values)) => to.extend(values, &column.presence, rows),
+            (Self::Texts(to), ColumnData::String(values)) => {
+                let all = values.iter().map(str::as_bytes);
+                to.extend(all, values.text_bytes(), &column.presence, rows);
+            }
+            (Self::Texts(to), ColumnData::Histogram(values)) => {
+                to.extend(values.iter(), values.bytes(), &column.presence, rows);
+            }
             (other, _) => other.push_absent(rows),
         }
     }
@@ -343,22 +348,27 @@ impl Texts {
         self.rows.push((text.map(ByteArray::from), count));
     }
 
-    /// Texts of a run share one allocation.
-    fn extend(&mut self, values: &StringColumn, presence: &Presence, rows: usize) {
-        let mut all = Vec::with_capacity(values.text_bytes());
-        values
-            .iter()
-            .for_each(|text| all.extend_from_slice(text.as_bytes()));
+    /// Values of a run share one allocation, of `bytes`.
+    fn extend<'v>(
+        &mut self,
+        values: impl Iterator<Item = &'v [u8]>,
+        bytes: usize,
+        presence: &Presence,
+        rows: usize,
+    ) {
+        let mut all = Vec::with_capacity(bytes);
+        let mut ends = Vec::with_capacity(rows);
+        for value in values {
+            all.extend_from_slice(value);
+            ends.push(all.len());
+        }
         let all = Bytes::from(all);
         self.bytes += all.len() + rows * size_of::<(Option<ByteArray>, usize)>();
-        let (mut at, mut nth) = (0, 0);
+        let (mut at, mut ends) = (0, ends.into_iter());
         for row in 0..rows {
-            let text = presence.contains(row).then(|| {
-                let end = at + values.get(nth).len();
-                nth += 1;
-                ByteArray::from(all.slice(std::mem::replace(&mut at, end)..end))
-            });
-            self.rows.push((text, 1));
+            let end = presence.contains(row).then(|| ends.next()).flatten();
+            let value = end.map(|end| ByteArray::from(all.slice(std::mem::replace(&mut at, end)..end)));
+            self.rows.push((value, 1));
         }
     }
 

@@ -224,6 +224,7 @@ pub(crate) fn value(name: &str, of: ValueType) -> std::result::Result<TypePtr, P
             .map(Arc::new),
         ValueType::Boolean => build(Physical::BOOLEAN).build().map(Arc::new),
         ValueType::String => text(name, Repetition::OPTIONAL),
+        ValueType::Histogram => build(Physical::BYTE_ARRAY).build().map(Arc::new),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rows of many small measurements in one file: a row for each value, tags as a map.
 //!
 //! Thousands of measurements of a few rows would be thousands of files of mostly footers. Here each value is a row with the
-//! name of its measurement and field, and one of five columns for it.
+//! name of its measurement and field, and one of six columns for it.
 
 use std::path::Path;
 
@@ -27,6 +27,8 @@ pub(crate) const FIELD_LEAF: usize = FIELD_AT + 1;
 pub(crate) const VALUES_LEAF: usize = VALUES_AT + 1;
 /// All columns of a shared file.
 pub(crate) const SHARED_LEAVES: usize = VALUES_LEAF + ValueType::ALL.len();
+/// The same in files of builds that had no histograms, whose column is the last.
+pub(crate) const SHARED_LEAVES_WITHOUT_HISTOGRAMS: usize = SHARED_LEAVES - 1;
 
 /// A file of small measurements in the making.
 pub(crate) struct SharedFile {

@@ -11,7 +11,7 @@ use tideline_model::ValueType;
 use super::columns::page_locations;
 use crate::copy::ArchiveFile;
 use crate::file::columns::{ColumnNote, NOTE_COLUMNS, NOTE_FORMAT, TIME_AT};
-use crate::file::shared::{FIELD_LEAF, SHARED_LEAVES, VALUES_LEAF};
+use crate::file::shared::{FIELD_LEAF, SHARED_LEAVES, SHARED_LEAVES_WITHOUT_HISTOGRAMS, VALUES_LEAF};
 
 /// What is wrong, in words.
 type Checked<T> = std::result::Result<T, String>;
@@ -72,7 +72,7 @@ pub(super) fn physical(of: ValueType) -> Physical {
         ValueType::Float => Physical::DOUBLE,
         ValueType::Signed | ValueType::Unsigned => Physical::INT64,
         ValueType::Boolean => Physical::BOOLEAN,
-        ValueType::String => Physical::BYTE_ARRAY,
+        ValueType::String | ValueType::Histogram => Physical::BYTE_ARRAY,
     }
 }
 
@@ -87,14 +87,12 @@ fn is_of_type(schema: &SchemaDescriptor, column: usize, physical: Physical, opti
 }
 
 fn shared_columns(schema: &SchemaDescriptor) -> Checked<Vec<ValueColumn>> {
-    if schema.num_columns() != SHARED_LEAVES {
-        return Err(format!(
-            "it has {} columns instead of {SHARED_LEAVES}",
-            schema.num_columns()
-        ));
+    let count = schema.num_columns();
+    if ![SHARED_LEAVES, SHARED_LEAVES_WITHOUT_HISTOGRAMS].contains(&count) {
+        return Err(format!("it has {count} columns instead of {SHARED_LEAVES}"));
     }
     is_of_type(schema, FIELD_LEAF, Physical::BYTE_ARRAY, 1)?;
-    let columns = (VALUES_LEAF..).zip(ValueType::ALL);
+    let columns = (VALUES_LEAF..count).zip(ValueType::ALL);
     Ok(columns.map(|(column, of)| (column, String::new(), of)).collect())
 }
 

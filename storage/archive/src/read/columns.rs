@@ -54,7 +54,9 @@ impl ColumnReader {
             }
             Kind::Values(ValueType::Float) => Self::Floats(ColumnReaderImpl::new(about, pages)),
             Kind::Values(ValueType::Boolean) => Self::Booleans(ColumnReaderImpl::new(about, pages)),
-            Kind::Values(ValueType::String) => Self::Texts(ColumnReaderImpl::new(about, pages)),
+            Kind::Values(ValueType::String | ValueType::Histogram) => {
+                Self::Texts(ColumnReaderImpl::new(about, pages))
+            }
         })
     }
 
@@ -93,6 +95,12 @@ impl ColumnReader {
                 let mut texts: Vec<ByteArray> = Vec::with_capacity(rows);
                 read(reader, rows, levels, &mut texts)?;
                 push_texts(&texts, values)
+            }
+            (Self::Texts(reader), ColumnData::Histogram(values)) => {
+                let mut all: Vec<ByteArray> = Vec::with_capacity(rows);
+                read(reader, rows, levels, &mut all)?;
+                all.iter().for_each(|bytes| values.push(bytes.data()));
+                Ok(())
             }
             _ => Err(ParquetError::General("a column is of another type".into())),
         }

@@ -14,11 +14,11 @@ use super::local;
 use crate::copy::{ArchiveCopy, ArchiveFile};
 use crate::description::{DescribedFields, note};
 use crate::error::Result;
-use crate::file::shared::{FIELD_LEAF, VALUES_LEAF};
+use crate::file::shared::{FIELD_LEAF, SHARED_LEAVES, SHARED_LEAVES_WITHOUT_HISTOGRAMS, VALUES_LEAF};
 use crate::target::Target;
 
 /// The columns of a file that measurements share.
-const SHARED: [&str; 11] = [
+const SHARED: [&str; SHARED_LEAVES] = [
     "time",
     "timeline",
     "measurement",
@@ -30,6 +30,7 @@ const SHARED: [&str; 11] = [
     "unsigned",
     "boolean",
     "string",
+    "histogram",
 ];
 const MEASUREMENT_LEAF: usize = 2;
 /// The note in a file of one measurement that names it.
@@ -69,7 +70,7 @@ pub(crate) fn of(
 fn shared(target: &Target, file: &ArchiveFile, directory: &Path, fields: &mut DescribedFields) -> Result<()> {
     let fetched = local::fetch(target, file, directory)?;
     let mut read = || -> ParquetResult<()> {
-        let reader = local::open(&fetched, &SHARED)?;
+        let reader = local::open(&fetched, &[&SHARED, &SHARED[..SHARED_LEAVES_WITHOUT_HISTOGRAMS]])?;
         for group in 0..reader.num_row_groups() {
             rows(reader.get_row_group(group)?.as_ref(), fields)?;
         }
@@ -83,7 +84,7 @@ fn rows(group: &dyn RowGroupReader, fields: &mut DescribedFields) -> ParquetResu
     let mut left = usize::try_from(group.metadata().num_rows())?;
     let mut measurements = local::column::<ByteArrayType>(group, MEASUREMENT_LEAF)?;
     let mut names = local::column::<ByteArrayType>(group, FIELD_LEAF)?;
-    let mut values = (VALUES_LEAF..)
+    let mut values = (VALUES_LEAF..group.metadata().num_columns())
         .zip(ValueType::ALL)
         .map(|(at, of)| Ok((of, Values::open(group, at)?)))
         .collect::<ParquetResult<Vec<_>>>()?;

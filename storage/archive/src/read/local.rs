@@ -41,8 +41,8 @@ pub(super) fn fetch(target: &Target, file: &ArchiveFile, directory: &Path) -> Re
     Ok(local)
 }
 
-/// Opens a fetched file, if its columns are these: by their paths.
-pub(super) fn open(file: &File, columns: &[&str]) -> ParquetResult<SerializedFileReader<File>> {
+/// Opens a fetched file, if its columns are one of these lists: by their paths.
+pub(super) fn open(file: &File, lists: &[&[&str]]) -> ParquetResult<SerializedFileReader<File>> {
     let reader = SerializedFileReader::new(file.try_clone()?)?;
     let metadata = reader.metadata().file_metadata();
     let schema = metadata.schema_descr();
@@ -51,7 +51,7 @@ pub(super) fn open(file: &File, columns: &[&str]) -> ParquetResult<SerializedFil
         .iter()
         .map(|column| column.path().string())
         .collect();
-    if paths != columns {
+    if !lists.iter().any(|columns| paths == *columns) {
         return Err(ParquetError::General(format!(
             "its columns are {}",
             paths.join(", ")

@@ -226,6 +226,7 @@ impl Pivot {
             (ColumnData::Unsigned(to), ColumnData::Unsigned(from)) => to.push(from[at]),
             (ColumnData::Boolean(to), ColumnData::Boolean(from)) => to.push(from[at]),
             (ColumnData::String(to), ColumnData::String(from)) => to.push(from.get(at)),
+            (ColumnData::Histogram(to), ColumnData::Histogram(from)) => to.push(from.get(at)),
             _ => {}
         }
     }

@@ -104,7 +104,7 @@ impl TimelinesFile {
     ///
     /// Where it is no file of timelines.
     pub fn runs(&self) -> Result<TimelineRuns> {
-        let reader = local::open(&self.file, &COLUMNS);
+        let reader = local::open(&self.file, &[&COLUMNS]);
         let reader =
             reader.map_err(|error| self.target.damaged(&self.copy.timelines.key, error.to_string()))?;
         Ok(TimelineRuns {

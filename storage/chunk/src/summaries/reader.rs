@@ -182,7 +182,9 @@ impl Lanes {
                 }
                 _ => Err(Damaged("unknown form of floats")),
             },
-            ValueType::Boolean | ValueType::String => Err(Damaged("summary of what are no numbers")),
+            ValueType::Boolean | ValueType::String | ValueType::Histogram => {
+                Err(Damaged("summary of what are no numbers"))
+            }
         }
     }
 

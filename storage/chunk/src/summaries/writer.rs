@@ -140,7 +140,7 @@ impl SummaryEncoder {
                 ColumnData::Signed(values) => Some(integers(&values[range])),
                 ColumnData::Unsigned(values) => Some(integers(&values[range])),
                 ColumnData::Float(values) => floats(&values[range]),
-                ColumnData::Boolean(_) | ColumnData::String(_) => None,
+                ColumnData::Boolean(_) | ColumnData::String(_) | ColumnData::Histogram(_) => None,
             };
             let Some(known) = known else {
                 self.states.push(state::UNKNOWN);

@@ -1,7 +1,8 @@
 //! Open rows of one shape of one timeline, as short numbers.
 //!
 //! A row is the differences of its instant and sequence from the row before, then its values: integers as variable
-//! bytes (a gauge takes one or two), floats as their significant bytes behind a count, strings behind their length.
+//! bytes (a gauge takes one or two), floats as their significant bytes behind a count, strings and histograms behind
+//! their length.
 //! That is about two bytes a value where words would take eight, for about the same time.
 
 use std::sync::Arc;
@@ -92,11 +93,8 @@ impl Lane {
                 ColumnData::Signed(values) => put(zigzag(values[row]), out),
                 ColumnData::Unsigned(values) => put(values[row], out),
                 ColumnData::Boolean(values) => out.push(u8::from(values[row])),
-                ColumnData::String(values) => {
-                    let text = values.get(row);
-                    put(text.len() as u64, out);
-                    out.extend_from_slice(text.as_bytes());
-                }
+                ColumnData::String(values) => put_bytes(values.get(row).as_bytes(), out),
+                ColumnData::Histogram(values) => put_bytes(values.get(row), out),
             }
         }
         self.rows += 1;
@@ -184,6 +182,10 @@ impl Reader<'_> {
                 let text = std::str::from_utf8(self.bytes(length)).expect("text went in");
                 values.push(text);
             }
+            ColumnData::Histogram(values) => {
+                let length = self.number() as usize;
+                values.push(self.bytes(length));
+            }
         }
     }
 }
@@ -194,6 +196,11 @@ fn put(mut value: u64, out: &mut Vec<u8>) {
         value >>= 7;
     }
     out.push(value as u8);
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    put(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
 }
 
 /// The bytes of a double from sign and exponent on; trailing zeros are left out.

@@ -247,6 +247,7 @@ fn push(column: &mut ColumnData, value: &Value) {
         (ColumnData::Unsigned(values), Value::Unsigned(value)) => values.push(*value),
         (ColumnData::Boolean(values), Value::Boolean(value)) => values.push(*value),
         (ColumnData::String(values), Value::String(value)) => values.push(value),
+        (ColumnData::Histogram(values), Value::Histogram(value)) => values.push(value),
         _ => panic!("a group has one type a column"),
     }
 }
@@ -307,6 +308,7 @@ fn cells(run: &tideline_chunk::Run, row: usize) -> Vec<(FieldId, Value)> {
                 ColumnData::Unsigned(values) => Value::Unsigned(values[at]),
                 ColumnData::Boolean(values) => Value::Boolean(values[at]),
                 ColumnData::String(values) => Value::String(values.get(at).into()),
+                ColumnData::Histogram(values) => Value::Histogram(values.get(at).into()),
             };
             (column.field, value)
         })

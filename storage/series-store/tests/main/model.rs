@@ -21,7 +21,15 @@ use crate::fixture::{Place, Point, Rows, archived_table, read, timeline, tiny, w
 /// Steps of one run on one backend.
 const STEPS: usize = 1_000;
 const TIMELINES: u64 = 12;
-const FIELDS: [&str; 6] = ["float", "signed", "unsigned", "boolean", "string", "mixed"];
+const FIELDS: [&str; 7] = [
+    "float",
+    "signed",
+    "unsigned",
+    "boolean",
+    "string",
+    "histogram",
+    "mixed",
+];
 
 #[test]
 fn a_store_answers_as_a_plain_map_would() {
@@ -345,6 +353,7 @@ impl<'a> Run<'a> {
             "unsigned" => Value::Unsigned(if small < 5 { bits } else { small }),
             "boolean" => Value::Boolean(bits & 1 == 1),
             "string" => Value::String("x".repeat((bits % 12) as usize).into()),
+            "histogram" => Value::Histogram(bits.to_le_bytes()[..(bits % 9) as usize].into()),
             _ => match shape % 3 {
                 0 => Value::Float(small as f64),
                 1 => Value::Signed(small as i64),
@@ -405,7 +414,7 @@ impl<'a> Run<'a> {
         } else {
             Order::Descending
         };
-        let wanted = FIELDS[self.chance.below(6) as usize];
+        let wanted = FIELDS[self.chance.below(FIELDS.len() as u64) as usize];
         let fields = self.table.schema().field(wanted).map(|field| vec![field]);
         let found = read(&self.store, &self.table, &[id], range, fields.as_deref(), order);
         assert_eq!(

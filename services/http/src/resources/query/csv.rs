@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef};
+use tideline_query::{AnswerSink, Header, Series, SinkClosed, Summary, ValueRef, histogram_text};
 
 use super::flat::FlatColumns;
 use super::format::{FormatSink, Options, flat_column, flat_tag, hand_on, put_plain_time, put_plain_value};
@@ -82,6 +82,7 @@ impl AnswerSink for CsvAnswer<'_> {
             text.push(b',');
             match value {
                 Some(ValueRef::String(value)) => put_text(value, text),
+                Some(ValueRef::Histogram(stored)) => put_text(&histogram_text(stored), text),
                 Some(value) => put_plain_value(value, text),
                 None => {}
             }

@@ -8,7 +8,7 @@ use tideline_columnar::Form;
 use tideline_model::Tier;
 use tideline_openapi::ErrorCode;
 use tideline_openapi::query::{IntegerForm, TimeForm};
-use tideline_query::{AnswerSink, QueryCost, SinkClosed, Summary, TierCost, ValueRef};
+use tideline_query::{AnswerSink, QueryCost, SinkClosed, Summary, TierCost, ValueRef, histogram_text};
 
 use super::columnar::ColumnarAnswer;
 use super::csv::CsvAnswer;
@@ -189,6 +189,7 @@ pub(crate) fn put_json_value(value: ValueRef<'_>, integers: IntegerForm, out: &m
         ValueRef::Unsigned(value) => integers == IntegerForm::String && value > EXACT_INTEGER_MAX,
         ValueRef::Boolean(_) => false,
         ValueRef::String(text) => return put_json_text(text, out),
+        ValueRef::Histogram(stored) => return put_json_text(&histogram_text(stored), out),
     };
     if is_quoted {
         out.push(b'"');
@@ -210,6 +211,7 @@ pub(super) fn put_plain_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
         ValueRef::Unsigned(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
         ValueRef::Boolean(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
         ValueRef::String(text) => out.extend_from_slice(text.as_bytes()),
+        ValueRef::Histogram(stored) => out.extend_from_slice(histogram_text(stored).as_bytes()),
     }
 }
 
