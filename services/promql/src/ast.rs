@@ -145,7 +145,7 @@ pub enum DurationExpr {
     Min(Box<DurationExpr>, Box<DurationExpr>, TextRange),
     /// `max_of(a, b)`.
     Max(Box<DurationExpr>, Box<DurationExpr>, TextRange),
-    /// `-a` if true, else `+a`; a literal has its sign itself.
+    /// `-a` if true, else `+a`, which means `a`; a literal has its sign itself.
     Sign(bool, Box<DurationExpr>, TextRange),
     /// `a operator b`: one of `+ - * / % ^`.
     Binary(BinaryOp, Box<DurationExpr>, Box<DurationExpr>),

@@ -5,6 +5,7 @@
 //! | [`annotations`] | [`Annotations`]: warnings and infos of an answer |
 //! | [`ast`] | what an expression is made of |
 //! | [`parse`](parse()) | from text to an expression whose types are right |
+//! | [`pretty`](pretty()), [`to_json`] | back to text in lines, or to JSON; [`ast::Expr`] displays itself in one line |
 //! | [`function`] | the functions by name, with what they take and return |
 //! | [`labels`] | [`Labels`], the identity of a series |
 //! | [`matcher`] | [`Matcher`], a condition on one label |
@@ -27,12 +28,14 @@ mod check;
 pub mod error;
 pub mod function;
 pub mod histogram_functions;
+mod json;
 pub mod labels;
 mod lex;
 pub mod matcher;
 pub mod note;
 mod number;
 mod parse;
+mod pretty;
 mod print;
 pub mod quote;
 pub mod range;
@@ -41,8 +44,10 @@ pub mod value;
 
 pub use annotations::{Annotation, Annotations};
 pub use error::{ParseError, PromqlError, Result};
+pub use json::to_json;
 pub use labels::{Labels, LabelsBuilder};
 pub use matcher::{MatchOp, Matcher};
 pub use parse::{DEPTH_MAX, DurationError, TEXT_BYTES_MAX, parse, parse_duration, parse_selector};
+pub use pretty::pretty;
 pub use source::{Samples, Select, Source};
 pub use value::{Point, QueryValue, Sample, Series};

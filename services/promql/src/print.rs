@@ -6,8 +6,8 @@
 use std::fmt::{self, Display, Formatter, Result, Write};
 
 use crate::ast::{
-    Aggregate, AtModifier, Binary, Bounds, Cardinality, DurationExpr, DurationValue, Expr, MatrixSelector,
-    NumberLiteral, Shift, StringLiteral, Subquery, Unary, VectorMatching, VectorSelector,
+    Aggregate, AtModifier, Binary, BinaryOp, Bounds, Cardinality, DurationExpr, DurationValue, Expr,
+    MatrixSelector, NumberLiteral, Shift, StringLiteral, Subquery, Unary, VectorMatching, VectorSelector,
 };
 use crate::labels::METRIC_NAME;
 use crate::matcher::{MatchOp, Matcher};
@@ -25,7 +25,16 @@ impl Display for Expr {
             Self::Subquery(subquery) => write!(out, "{}{}", subquery.expr, Suffix(subquery)),
             Self::Paren(paren) => write!(out, "({})", paren.expr),
             Self::Unary(unary) => write!(out, "{}{}", sign(unary), unary.expr),
-            Self::Binary(binary) => write!(out, "{} {} {}", binary.left, Operator(binary), binary.right),
+            Self::Binary(binary) => {
+                // A sign would stand before the whole power.
+                match &binary.left {
+                    Self::Number(number) if number.value == f64::INFINITY && binary.op == BinaryOp::Power => {
+                        out.write_str("Inf")?;
+                    }
+                    left => left.fmt(out)?,
+                }
+                write!(out, " {} {}", Operator(binary), binary.right)
+            }
             Self::Call(call) => {
                 write!(out, "{}(", call.function.name)?;
                 joined(out, &call.arguments, ", ")?;
@@ -65,6 +74,10 @@ impl Display for StringLiteral {
 impl Display for VectorSelector {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
         Named(self).fmt(out)?;
+        if goes_on(&self.shift) {
+            shift(out, &self.shift)?;
+            return bounds(out, self.bounds);
+        }
         at_modifier(out, &self.shift)?;
         bounds(out, self.bounds)?;
         offset(out, &self.shift)
@@ -73,10 +86,14 @@ impl Display for VectorSelector {
 
 impl Display for MatrixSelector {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
-        write!(out, "{}[{}]", Named(&self.selector), self.range)?;
-        bounds(out, self.selector.bounds)?;
-        at_modifier(out, &self.selector.shift)?;
-        offset(out, &self.selector.shift)
+        let selector = &self.selector;
+        write!(out, "{}[{}]", Named(selector), self.range)?;
+        if goes_on(&selector.shift) {
+            shift(out, &selector.shift)?;
+            return bounds(out, selector.bounds);
+        }
+        bounds(out, selector.bounds)?;
+        shift(out, &selector.shift)
     }
 }
 
@@ -105,6 +122,7 @@ impl Display for DurationExpr {
             Self::Min(left, right, _) => write!(out, "min_of({left}, {right})"),
             Self::Max(left, right, _) => write!(out, "max_of({left}, {right})"),
             Self::Sign(true, inner, _) => write!(out, "-{inner}"),
+            Self::Sign(false, inner, _) if matches!(**inner, Self::Paren(..)) => write!(out, "+{inner}"),
             Self::Sign(false, inner, _) => inner.fmt(out),
             Self::Binary(op, left, right) => write!(out, "{left} {} {right}", op.name()),
             Self::Paren(inner, _) => write!(out, "({inner})"),
@@ -266,13 +284,28 @@ impl Display for Suffix<'_> {
             step.fmt(out)?;
         }
         out.write_char(']')?;
-        at_modifier(out, &self.0.shift)?;
-        offset(out, &self.0.shift)
+        shift(out, &self.0.shift)
     }
 }
 
 pub(crate) fn sign(unary: &Unary) -> char {
     if unary.is_negative { '-' } else { '+' }
+}
+
+fn shift(out: &mut Formatter<'_>, shift: &Shift) -> Result {
+    if goes_on(shift) {
+        offset(out, shift)?;
+        return at_modifier(out, shift);
+    }
+    at_modifier(out, shift)?;
+    offset(out, shift)
+}
+
+/// Whether an offset takes operators that follow it for its own: one that begins with a parenthesis or two signs does. Something
+/// must stand between them then, and it had: `@` goes behind it, which Prometheus prints before.
+fn goes_on(shift: &Shift) -> bool {
+    let offset = shift.offset.as_ref().map(DurationValue::to_string);
+    offset.is_some_and(|offset| offset.starts_with('(') || offset.starts_with("--"))
 }
 
 fn at_modifier(out: &mut Formatter<'_>, shift: &Shift) -> Result {

@@ -6,5 +6,7 @@ mod main {
     mod corpus;
     mod distributions;
     mod parse;
+    mod print;
+    mod random;
     mod ranges;
 }

@@ -30,6 +30,7 @@ pub(crate) struct Lexer<'a> {
     open_parentheses: usize,
     is_in_braces: bool,
     brackets: Brackets,
+    /// Whether there was a duration in any brackets up to here.
     has_duration: bool,
     has_colon: bool,
 }
@@ -108,6 +109,7 @@ impl<'a> Lexer<'a> {
             ')' if self.open_parentheses == 0 => self.fault_behind("unexpected right parenthesis ')'"),
             ')' => {
                 self.open_parentheses -= 1;
+                self.has_duration |= is_opened;
                 Ok(TokenKind::RightParen)
             }
             ']' if self.brackets != Brackets::Closed => {
@@ -132,7 +134,6 @@ impl<'a> Lexer<'a> {
             '[' => {
                 self.brackets = Brackets::Opened;
                 self.has_colon = false;
-                self.has_duration = false;
                 Ok(TokenKind::LeftBracket)
             }
             _ => self.operator(at),
@@ -169,7 +170,6 @@ impl<'a> Lexer<'a> {
     fn duration_word(&mut self, first: char) -> Found {
         self.accept_while(is_letter);
         let kind = keyword(self.here()).filter(|kind| kind.is_of_durations());
-        self.has_duration |= kind.is_some();
         kind.ok_or_else(|| match self.brackets {
             Brackets::Opened => unexpected_in_duration(first),
             _ => format!("unexpected character: {}, expected ':'", quote_char(first)),

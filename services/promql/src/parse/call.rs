@@ -92,6 +92,9 @@ impl Parser<'_> {
             Some(grouping) => Some(grouping),
             None => self.grouping()?,
         };
+        if grouping.is_none() {
+            self.no_fault()?;
+        }
         Ok((grouping.unwrap_or_default(), arguments, depth))
     }
 

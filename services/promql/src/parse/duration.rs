@@ -98,6 +98,7 @@ impl Parser<'_> {
         self.depth = depth;
         match duration {
             DurationExpr::Number(number) if number.value <= 0.0 => {
+                self.no_fault()?;
                 Err(self.error(number.at, "duration must be greater than 0"))
             }
             duration => Ok(as_value(duration)),
@@ -128,15 +129,10 @@ impl Parser<'_> {
             return self.duration(0);
         }
         self.advance();
-        let operand = match self.kind() {
-            TokenKind::LeftParen => {
-                let operand = self.duration_operand()?;
-                return self.with_sign(is_negative, sign, operand);
-            }
-            _ => self.duration_operand()?,
-        };
+        let operand = self.duration_operand()?;
         match operand {
             DurationExpr::Number(_) => self.with_sign(is_negative, sign, operand),
+            // A plus counts here: it keeps operators that follow out of the duration.
             operand => {
                 let at = self.since(sign.start);
                 Ok(DurationExpr::Sign(is_negative, Box::new(operand), at))
@@ -162,6 +158,9 @@ impl Parser<'_> {
                 binding + 1
             })?;
             let is_zero = matches!(&right, DurationExpr::Number(number) if number.value == 0.0);
+            if is_zero {
+                self.no_fault()?;
+            }
             match op {
                 BinaryOp::Divide if is_zero => return Err(self.error(at, "division by zero")),
                 BinaryOp::Modulo if is_zero => return Err(self.error(at, "modulo by zero")),

@@ -26,7 +26,8 @@ impl Parser<'_> {
             _ => return Ok(()),
         };
         self.advance();
-        if self.kind() == TokenKind::LeftParen {
+        // What cannot begin the right side is taken for labels that are written wrongly.
+        if self.kind() == TokenKind::LeftParen || !self.kind().begins_expression() {
             matching.include = self.labels()?;
         }
         Ok(())

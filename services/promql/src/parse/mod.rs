@@ -167,6 +167,15 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Fails where the text itself is faulty next: that is said before what is wrong with the meaning of what stands before.
+    fn no_fault(&self) -> Parsed<()> {
+        if self.kind() == TokenKind::Fault {
+            Err(Fault::Unexpected)
+        } else {
+            Ok(())
+        }
+    }
+
     fn text_of(&self, token: Token) -> &'a str {
         &self.text[token.at.start..token.at.end]
     }

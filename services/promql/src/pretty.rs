@@ -1,0 +1,75 @@
+//! Expressions over several lines: what is longer than a line is opened, level by level, as Prometheus does.
+
+use crate::ast::{Expr, Subquery};
+use crate::print::{Head, Operator, Suffix, sign};
+
+/// What is longer is opened.
+const LINE_MAX: usize = 100;
+
+/// An expression over as many lines as it takes, indented by two spaces a level.
+pub fn pretty(expr: &Expr) -> String {
+    let mut out = String::new();
+    push(&mut out, expr, 0);
+    out
+}
+
+fn push(out: &mut String, expr: &Expr, level: usize) {
+    let line = expr.to_string();
+    let is_long = line.len() > LINE_MAX;
+    match expr {
+        Expr::Subquery(subquery) => push_subquery(out, subquery, level, &line),
+        Expr::Unary(unary) => {
+            let mut operand = String::new();
+            push(&mut operand, &unary.expr, level);
+            indent(out, level);
+            out.push(sign(unary));
+            out.push_str(operand.trim());
+        }
+        Expr::Binary(binary) if is_long => {
+            push(out, &binary.left, level + 1);
+            out.push('\n');
+            indent(out, level);
+            out.push_str(&Operator(binary).to_string());
+            out.push('\n');
+            push(out, &binary.right, level + 1);
+        }
+        Expr::Aggregate(aggregate) if is_long => {
+            let inner = aggregate.parameter.iter().chain([&aggregate.expr]);
+            push_opened(out, &Head(aggregate).to_string(), inner, level);
+        }
+        Expr::Call(call) if is_long => push_opened(out, call.function.name, call.arguments.iter(), level),
+        Expr::Paren(paren) if is_long => push_opened(out, "", [&paren.expr].into_iter(), level),
+        _ => {
+            indent(out, level);
+            out.push_str(&line);
+        }
+    }
+}
+
+/// What stands before a parenthesis, and what is inside, each on lines of its own.
+fn push_opened<'a>(out: &mut String, head: &str, inner: impl Iterator<Item = &'a Expr>, level: usize) {
+    indent(out, level);
+    out.push_str(head);
+    out.push('(');
+    for (at, expr) in inner.enumerate() {
+        out.push_str(if at == 0 { "\n" } else { ",\n" });
+        push(out, expr, level + 1);
+    }
+    out.push('\n');
+    indent(out, level);
+    out.push(')');
+}
+
+/// A short subquery is not indented: Prometheus does not.
+fn push_subquery(out: &mut String, subquery: &Subquery, level: usize, line: &str) {
+    if line.len() <= LINE_MAX {
+        out.push_str(line);
+        return;
+    }
+    push(out, &subquery.expr, level);
+    out.push_str(&Suffix(subquery).to_string());
+}
+
+fn indent(out: &mut String, level: usize) {
+    out.extend(std::iter::repeat_n("  ", level));
+}
