@@ -9,6 +9,7 @@ use std::fmt;
 use crate::ast::TextRange;
 use crate::note::{HistogramOperation, Note};
 use crate::number::{general, general_rounded};
+use crate::quote::quote;
 
 /// A remark on an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -120,12 +121,14 @@ impl fmt::Display for Annotation<'_> {
             ),
             Self::BadBucketLabel { metric, label } => write!(
                 out,
-                "bucket label \"le\" is missing or has a malformed value of {label:?}{}",
+                "bucket label \"le\" is missing or has a malformed value of {}{}",
+                quote(label),
                 OfMetric(metric)
             ),
             Self::MixedFloatsHistograms { metric } => write!(
                 out,
-                "encountered a mix of histograms and floats for metric name {metric:?}"
+                "encountered a mix of histograms and floats for metric name {}",
+                quote(metric)
             ),
             Self::MixedFloatsHistogramsInAggregation => {
                 out.write_str("encountered a mix of histograms and floats for aggregation")
@@ -137,13 +140,22 @@ impl fmt::Display for Annotation<'_> {
             ),
             Self::MixedExponentialCustomHistograms { metric } => write!(
                 out,
-                "vector contains a mix of histograms with exponential and custom buckets schemas for metric name {metric:?}"
+                "vector contains a mix of histograms with exponential and custom buckets schemas for metric name {}",
+                quote(metric)
             ),
             Self::NativeHistogramNotCounter { metric } => {
-                write!(out, "this native histogram metric is not a counter: {metric:?}")
+                write!(
+                    out,
+                    "this native histogram metric is not a counter: {}",
+                    quote(metric)
+                )
             }
             Self::NativeHistogramNotGauge { metric } => {
-                write!(out, "this native histogram metric is not a gauge: {metric:?}")
+                write!(
+                    out,
+                    "this native histogram metric is not a gauge: {}",
+                    quote(metric)
+                )
             }
             Self::IncompatibleBuckets { operator } => write!(
                 out,
@@ -156,7 +168,8 @@ impl fmt::Display for Annotation<'_> {
             ),
             Self::StartTimeOverlap { metric } => write!(
                 out,
-                "sample has start time that overlaps with previous sample timestamp for metric {metric:?}"
+                "sample has start time that overlaps with previous sample timestamp for metric {}",
+                quote(metric)
             ),
             Self::SortInRangeQuery => out.write_str(
                 "sort is ineffective for range queries since results are always ordered by labels",
@@ -171,7 +184,8 @@ impl Annotation<'_> {
         match *self {
             Self::PossibleNonCounter { metric } => write!(
                 out,
-                "metric might not be a counter, name does not end in _total/_sum/_count/_bucket: {metric:?}"
+                "metric might not be a counter, name does not end in _total/_sum/_count/_bucket: {}",
+                quote(metric)
             ),
             Self::ForcedMonotonicity { metric, .. } => write!(
                 out,
@@ -185,14 +199,16 @@ impl Annotation<'_> {
                 right,
             } => write!(
                 out,
-                "incompatible sample types encountered for binary operator {operator:?}: {left} {operator} {right}"
+                "incompatible sample types encountered for binary operator {}: {left} {operator} {right}",
+                quote(operator)
             ),
             Self::HistogramIgnoredInAggregation { aggregation } => {
                 write!(out, "ignored histogram in {aggregation} aggregation")
             }
             Self::HistogramIgnoredInMixedRange { metric } => write!(
                 out,
-                "ignored histograms in a range containing both floats and histograms for metric name {metric:?}"
+                "ignored histograms in a range containing both floats and histograms for metric name {}",
+                quote(metric)
             ),
             Self::QuantileNanResult { metric } => write!(
                 out,
@@ -226,7 +242,7 @@ impl fmt::Display for OfMetric<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             "" => Ok(()),
-            name => write!(out, " for metric name {name:?}"),
+            name => write!(out, " for metric name {}", quote(name)),
         }
     }
 }

@@ -13,6 +13,7 @@
 //! | [`value`] | what an evaluation ends in |
 //! | [`range`] | functions over ranges of samples |
 //! | [`histogram_functions`] | quantiles, fractions and averages of distributions |
+//! | [`evaluate`] | the evaluator: a plan, then columns |
 //! | [`note`] | what functions remark about samples |
 //! | [`quote`] | texts as Go writes them |
 //! | [`error`] | what can go wrong, in the classes that Prometheus' API tells apart |
@@ -26,15 +27,19 @@ pub mod ast;
 mod calendar;
 mod check;
 pub mod error;
+pub mod evaluate;
 pub mod function;
+mod hash;
 pub mod histogram_functions;
 mod json;
 pub mod labels;
 mod lex;
 pub mod matcher;
+mod math;
 pub mod note;
 mod number;
 mod parse;
+mod plan;
 mod pretty;
 mod print;
 pub mod quote;
@@ -44,6 +49,7 @@ pub mod value;
 
 pub use annotations::{Annotation, Annotations};
 pub use error::{ParseError, PromqlError, Result};
+pub use evaluate::{Answer, Question, Settings, Stats, evaluate};
 pub use json::to_json;
 pub use labels::{Labels, LabelsBuilder};
 pub use matcher::{MatchOp, Matcher};

@@ -5,8 +5,10 @@
 mod main {
     mod corpus;
     mod distributions;
+    mod memory;
     mod parse;
     mod print;
     mod random;
     mod ranges;
+    mod scripts;
 }

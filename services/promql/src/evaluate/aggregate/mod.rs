@@ -1,0 +1,220 @@
+//! Aggregations: which series belong together is found once, then each column is added to its group.
+
+mod count_values;
+mod histograms;
+mod numbers;
+mod pick;
+
+use std::collections::HashMap;
+
+use super::column::Column;
+use super::matching::push_text;
+use super::{Scalar, Scope, cost};
+use crate::annotations::Annotation;
+use crate::ast::{AggregateOp, TextRange};
+use crate::error::{PromqlError, Result};
+use crate::labels::{Labels, METRIC_NAME};
+use crate::plan::Aggregate;
+
+/// Series that are aggregated to one.
+#[derive(Debug)]
+struct Group<'a> {
+    labels: Labels,
+    members: Vec<&'a Column>,
+}
+
+impl Group<'_> {
+    fn drops_name(&self) -> bool {
+        self.members.iter().any(|column| column.drops_name)
+    }
+
+    fn has_histograms(&self) -> bool {
+        self.members.iter().any(|column| column.has_histograms())
+    }
+
+    /// The steps between the first and the last value of any member.
+    fn steps(&self) -> std::ops::Range<usize> {
+        let first = self.members.iter().map(|column| column.first).min().unwrap_or(0);
+        let end = self.members.iter().map(|column| column.end()).max().unwrap_or(0);
+        first..end
+    }
+}
+
+impl Scope<'_> {
+    /// Evaluates an aggregation.
+    pub(super) fn aggregate(&self, aggregate: &Aggregate<'_>, at: TextRange) -> Result<Vec<Column>> {
+        if aggregate.op == AggregateOp::CountValues {
+            return self.count_values(aggregate);
+        }
+        let parameter = match &aggregate.parameter {
+            Some(node) => self.scalar(node)?,
+            None => Scalar::Constant(0.0),
+        };
+        let columns = self.vector(&aggregate.inner)?;
+        let groups = groups(&columns, aggregate);
+        self.check_parameter(aggregate, &parameter)?;
+        let inner = aggregate.inner.at;
+        let result = match aggregate.op {
+            AggregateOp::TopK | AggregateOp::BottomK | AggregateOp::LimitK | AggregateOp::LimitRatio => {
+                self.picked(aggregate.op, &groups, columns.len(), &parameter, at)?
+            }
+            AggregateOp::Sum | AggregateOp::Avg => {
+                self.each_group(&groups, |group| match group.has_histograms() {
+                    true => Ok(self.with_histograms(aggregate.op, group, inner)),
+                    false => Ok(self.numbers(aggregate.op, group)),
+                })?
+            }
+            AggregateOp::Quantile => {
+                self.each_group(&groups, |group| Ok(self.quantiles(group, &parameter, inner)))?
+            }
+            op => self.each_group(&groups, |group| {
+                self.remark_histograms(op, group, inner);
+                Ok(self.numbers(op, group))
+            })?,
+        };
+        self.budget().hold(cost(&result))?;
+        let parameters = usize::from(aggregate.parameter.is_some());
+        self.budget()
+            .release(cost(&columns) + parameters * self.grid.steps);
+        Ok(result)
+    }
+
+    fn each_group<'a>(
+        &self,
+        groups: &[Group<'a>],
+        make: impl Fn(&Group<'a>) -> Result<Option<Column>>,
+    ) -> Result<Vec<Column>> {
+        let mut result = Vec::with_capacity(groups.len());
+        for group in groups {
+            self.check()?;
+            result.extend(make(group)?);
+        }
+        Ok(result)
+    }
+
+    /// Says that histograms are left out by an aggregation that takes numbers only.
+    fn remark_histograms(&self, op: AggregateOp, group: &Group<'_>, at: TextRange) {
+        let aggregation = match op {
+            AggregateOp::Min => "min",
+            AggregateOp::Max => "max",
+            AggregateOp::Stddev => "stddev",
+            AggregateOp::Stdvar => "stdvar",
+            AggregateOp::Quantile => "quantile",
+            AggregateOp::TopK => "topk",
+            AggregateOp::BottomK => "bottomk",
+            _ => return,
+        };
+        if group.has_histograms() {
+            self.annotate(&Annotation::HistogramIgnoredInAggregation { aggregation }, at);
+        }
+    }
+
+    fn check_parameter(&self, aggregate: &Aggregate<'_>, parameter: &Scalar) -> Result<()> {
+        let Some(node) = &aggregate.parameter else {
+            return Ok(());
+        };
+        let steps = match parameter {
+            Scalar::Constant(_) => 1,
+            Scalar::Steps(values) => values.len(),
+        };
+        let values = || (0..steps).map(|step| parameter.at(step));
+        let has_nan = values().any(f64::is_nan);
+        let (min, max) = values().fold((f64::MAX, -f64::MAX), |(min, max), value| {
+            (crate::math::min(min, value), crate::math::max(max, value))
+        });
+        let fail = |message: String| Err(PromqlError::Execution(message));
+        match aggregate.op {
+            AggregateOp::TopK | AggregateOp::BottomK | AggregateOp::LimitK => {
+                if max < 1.0 {
+                    return Ok(());
+                }
+                if has_nan {
+                    return fail("Parameter value is NaN".to_owned());
+                }
+                if min <= i64::MIN as f64 {
+                    return fail(format!(
+                        "Scalar value {} underflows int64",
+                        crate::number::general(min)
+                    ));
+                }
+                if max >= i64::MAX as f64 {
+                    return fail(format!(
+                        "Scalar value {} overflows int64",
+                        crate::number::general(max)
+                    ));
+                }
+            }
+            AggregateOp::LimitRatio => {
+                if has_nan {
+                    return fail("Ratio value is NaN".to_owned());
+                }
+                if max > 1.0 {
+                    self.annotate(
+                        &Annotation::InvalidRatio {
+                            given: max,
+                            used: 1.0,
+                        },
+                        node.at,
+                    );
+                }
+                if min < -1.0 {
+                    self.annotate(
+                        &Annotation::InvalidRatio {
+                            given: min,
+                            used: -1.0,
+                        },
+                        node.at,
+                    );
+                }
+            }
+            AggregateOp::Quantile => {
+                let wrong = [(has_nan, f64::NAN), (max > 1.0, max), (min < 0.0, min)];
+                for (_, value) in wrong.into_iter().filter(|(is_wrong, _)| *is_wrong) {
+                    self.annotate(&Annotation::InvalidQuantile(value), node.at);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Whether a label tells groups apart and stays on their results.
+fn keeps_label(aggregate: &Aggregate<'_>, name: &str) -> bool {
+    let is_named = aggregate.grouping.iter().any(|label| label == name);
+    match aggregate.is_without {
+        true => !is_named && name != METRIC_NAME,
+        false => is_named,
+    }
+}
+
+/// Groups series in the order in which their first members come.
+fn groups<'a>(columns: &'a [Column], aggregate: &Aggregate<'_>) -> Vec<Group<'a>> {
+    let mut places: HashMap<Box<[u8]>, usize> = HashMap::new();
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    let mut key = Vec::with_capacity(256);
+    for column in columns {
+        key.clear();
+        if aggregate.is_without || !aggregate.grouping.is_empty() {
+            for (name, value) in column
+                .labels
+                .iter()
+                .filter(|(name, _)| keeps_label(aggregate, name))
+            {
+                push_text(&mut key, name);
+                push_text(&mut key, value);
+            }
+        }
+        match places.get(key.as_slice()) {
+            Some(place) => groups[*place].members.push(column),
+            None => {
+                places.insert(key.as_slice().into(), groups.len());
+                groups.push(Group {
+                    labels: column.labels.filtered(|name| keeps_label(aggregate, name)),
+                    members: vec![column],
+                });
+            }
+        }
+    }
+    groups
+}

@@ -1,0 +1,205 @@
+//! Aggregations of numbers, a whole column at a time.
+
+use tideline_histogram::KahanSum;
+
+use super::super::column::{Column, ColumnBuilder, is_absent};
+use super::super::{Scalar, Scope};
+use super::Group;
+use crate::ast::{AggregateOp, TextRange};
+use crate::histogram_functions;
+
+impl Scope<'_> {
+    /// Aggregates the numbers of a group, and of those aggregations that only count, its histograms.
+    pub(super) fn numbers(&self, op: AggregateOp, group: &Group<'_>) -> Option<Column> {
+        let steps = group.steps();
+        match op {
+            AggregateOp::Sum => self.folded(group, Sum::new, Sum::add, |sum| sum.0.total()),
+            AggregateOp::Avg => self.folded(group, Mean::new, Mean::add, Mean::value),
+            AggregateOp::Min => self.folded(
+                group,
+                |value| value,
+                |least, value| {
+                    if *least > value || least.is_nan() {
+                        *least = value;
+                    }
+                },
+                |least| *least,
+            ),
+            AggregateOp::Max => self.folded(
+                group,
+                |value| value,
+                |greatest, value| {
+                    if *greatest < value || greatest.is_nan() {
+                        *greatest = value;
+                    }
+                },
+                |greatest| *greatest,
+            ),
+            AggregateOp::Stddev => {
+                self.folded(group, Spread::new, Spread::add, |spread| spread.variance().sqrt())
+            }
+            AggregateOp::Stdvar => self.folded(group, Spread::new, Spread::add, Spread::variance),
+            _ => {
+                let mut counts = vec![0_u64; steps.len()];
+                for column in &group.members {
+                    for (step, _) in column.cells() {
+                        counts[step - steps.start] += 1;
+                    }
+                }
+                let mut builder = ColumnBuilder::new(self.grid.steps);
+                for (at, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
+                    let value = if op == AggregateOp::Count {
+                        count as f64
+                    } else {
+                        1.0
+                    };
+                    builder.push_float(steps.start + at, value);
+                }
+                builder.finish(group.labels.clone(), group.drops_name())
+            }
+        }
+    }
+
+    /// One state for each step, made of the first number and changed by all others.
+    fn folded<S: Clone>(
+        &self,
+        group: &Group<'_>,
+        make: impl Fn(f64) -> S,
+        add: impl Fn(&mut S, f64),
+        result: impl Fn(&S) -> f64,
+    ) -> Option<Column> {
+        let steps = group.steps();
+        let mut states: Vec<Option<S>> = vec![None; steps.len()];
+        for column in &group.members {
+            let states = &mut states[column.first - steps.start..];
+            for (state, &value) in states.iter_mut().zip(&column.values) {
+                if is_absent(value) {
+                    continue;
+                }
+                match state {
+                    Some(state) => add(state, value),
+                    None => *state = Some(make(value)),
+                }
+            }
+        }
+        let mut builder = ColumnBuilder::new(self.grid.steps);
+        for (at, state) in states.iter().enumerate() {
+            if let Some(state) = state {
+                builder.push_float(steps.start + at, result(state));
+            }
+        }
+        builder.finish(group.labels.clone(), group.drops_name())
+    }
+
+    /// `quantile(q, …)`.
+    pub(super) fn quantiles(&self, group: &Group<'_>, quantile: &Scalar, at: TextRange) -> Option<Column> {
+        self.remark_histograms(AggregateOp::Quantile, group, at);
+        let mut builder = ColumnBuilder::new(self.grid.steps);
+        let mut values = Vec::with_capacity(group.members.len());
+        for step in group.steps() {
+            values.clear();
+            let floats = group.members.iter().map(|column| column.float(step));
+            values.extend(floats.filter(|value| !is_absent(*value)));
+            if !values.is_empty() {
+                builder.push_float(
+                    step,
+                    histogram_functions::quantile(quantile.at(step), &mut values),
+                );
+            }
+        }
+        builder.finish(group.labels.clone(), group.drops_name())
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sum(KahanSum);
+
+impl Sum {
+    fn new(value: f64) -> Self {
+        Self(KahanSum {
+            sum: value,
+            compensation: 0.0,
+        })
+    }
+
+    #[inline]
+    fn add(&mut self, value: f64) {
+        self.0.add(value);
+    }
+}
+
+/// A mean out of a sum, or, once the sum is too great for a number, a mean that moves with each number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mean {
+    sum: KahanSum,
+    count: f64,
+    is_incremental: bool,
+}
+
+impl Mean {
+    pub(super) fn new(value: f64) -> Self {
+        Self {
+            sum: Sum::new(value).0,
+            count: 1.0,
+            is_incremental: false,
+        }
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, value: f64) {
+        self.count += 1.0;
+        if !self.is_incremental {
+            let mut sum = self.sum;
+            sum.add(value);
+            if !sum.sum.is_infinite() {
+                self.sum = sum;
+                return;
+            }
+            self.is_incremental = true;
+            self.sum.sum /= self.count - 1.0;
+            self.sum.compensation /= self.count - 1.0;
+        }
+        let share = (self.count - 1.0) / self.count;
+        self.sum = KahanSum {
+            sum: share * self.sum.sum,
+            compensation: share * self.sum.compensation,
+        };
+        self.sum.add(value / self.count);
+    }
+
+    pub(super) fn value(&self) -> f64 {
+        match self.is_incremental {
+            true => self.sum.total(),
+            false => self.sum.sum / self.count + self.sum.compensation / self.count,
+        }
+    }
+}
+
+/// Mean and squared distances from it, moved with each number (Welford).
+#[derive(Debug, Clone, Copy)]
+struct Spread {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Spread {
+    fn new(value: f64) -> Self {
+        Self {
+            count: 1.0,
+            mean: value,
+            squares: if value.is_finite() { 0.0 } else { f64::NAN },
+        }
+    }
+
+    fn add(&mut self, value: f64) {
+        self.count += 1.0;
+        let distance = value - self.mean;
+        self.mean += distance / self.count;
+        self.squares += distance * (value - self.mean);
+    }
+
+    fn variance(&self) -> f64 {
+        self.squares / self.count
+    }
+}

@@ -1,0 +1,214 @@
+//! Operators between numbers and vectors.
+
+mod operate;
+mod pairing;
+
+use self::operate::{Outcome, operate};
+use self::pairing::Pairing;
+use super::column::{Cell, Column, ColumnBuilder};
+use super::matching::match_groups;
+use super::{Scalar, Scope, Value, cost};
+use crate::ast::{BinaryOp, Cardinality, TextRange, VectorMatching};
+use crate::error::{PromqlError, Result};
+use crate::math;
+use crate::plan::Binary;
+
+/// An operator with what changes its result.
+#[derive(Debug, Clone, Copy)]
+struct Operation {
+    op: BinaryOp,
+    return_bool: bool,
+    at: TextRange,
+}
+
+impl Operation {
+    /// Whether the result is something else than what the series measured.
+    fn changes_meaning(self) -> bool {
+        math::arithmetic(self.op, 0.0, 0.0).is_some()
+    }
+}
+
+impl Scope<'_> {
+    /// Evaluates an operator.
+    pub(super) fn binary(&self, binary: &Binary<'_>, at: TextRange) -> Result<Value> {
+        let operation = Operation {
+            op: binary.op,
+            return_bool: binary.return_bool,
+            at,
+        };
+        let (left, right) = (self.value(&binary.left)?, self.value(&binary.right)?);
+        match (left, right) {
+            (Value::Scalar(left), Value::Scalar(right)) => {
+                let scalar = self.scalars(operation, &left, &right);
+                self.budget().release(self.grid.steps);
+                Ok(Value::Scalar(scalar))
+            }
+            (Value::Vector(columns), Value::Scalar(scalar)) => {
+                self.with_scalar(operation, &columns, &scalar, false)
+            }
+            (Value::Scalar(scalar), Value::Vector(columns)) => {
+                self.with_scalar(operation, &columns, &scalar, true)
+            }
+            (Value::Vector(left), Value::Vector(right)) => {
+                let default = VectorMatching::default();
+                let matching = binary.matching.unwrap_or(&default);
+                let before = cost(&left) + cost(&right);
+                self.budget().pass(left.len() + right.len())?;
+                let columns = match operation.op {
+                    BinaryOp::And | BinaryOp::Or | BinaryOp::Unless => {
+                        self.set(binary.op, left, right, matching)?
+                    }
+                    _ => self.vectors(operation, &left, &right, matching)?,
+                };
+                self.budget().hold(cost(&columns))?;
+                self.budget().release(before);
+                Ok(Value::Vector(columns))
+            }
+            (Value::Text(_), _) | (_, Value::Text(_)) => {
+                Err(PromqlError::Execution("operators do not take strings".to_owned()))
+            }
+        }
+    }
+
+    fn scalars(&self, operation: Operation, left: &Scalar, right: &Scalar) -> Scalar {
+        let result = |left: f64, right: f64| {
+            math::arithmetic(operation.op, left, right)
+                .or_else(|| {
+                    math::comparison(operation.op, left, right).map(|holds| f64::from(u8::from(holds)))
+                })
+                .unwrap_or(f64::NAN)
+        };
+        match (left, right) {
+            (Scalar::Constant(left), Scalar::Constant(right)) => Scalar::Constant(result(*left, *right)),
+            _ => Scalar::Steps(
+                (0..self.grid.steps)
+                    .map(|step| result(left.at(step), right.at(step)))
+                    .collect(),
+            ),
+        }
+    }
+
+    fn with_scalar(
+        &self,
+        operation: Operation,
+        columns: &[Column],
+        scalar: &Scalar,
+        is_scalar_left: bool,
+    ) -> Result<Value> {
+        let before = cost(columns) + self.grid.steps;
+        self.budget().pass(columns.len() + 1)?;
+        let mut result = Vec::with_capacity(columns.len());
+        for (place, column) in columns.iter().enumerate() {
+            if place % 64 == 0 {
+                self.check()?;
+            }
+            let mut builder = ColumnBuilder::new(self.grid.steps);
+            for (step, cell) in column.cells() {
+                let number = Cell::Float(scalar.at(step));
+                let outcome = match is_scalar_left {
+                    true => operate(operation.op, number, cell),
+                    false => operate(operation.op, cell, number),
+                };
+                self.remark(operation, &outcome);
+                let holds = match outcome {
+                    Outcome::Value(point) => {
+                        builder.push(step, point);
+                        continue;
+                    }
+                    Outcome::Noted(point, _) => {
+                        builder.push(step, point);
+                        continue;
+                    }
+                    Outcome::Holds(holds) => holds,
+                    Outcome::Refused(_) => continue,
+                };
+                if operation.return_bool {
+                    builder.push_float(step, f64::from(u8::from(holds)));
+                } else if holds {
+                    // What is kept is the series' value, on whichever side it stands.
+                    builder.push_cell(step, cell);
+                }
+            }
+            let drops = operation.changes_meaning() || operation.return_bool;
+            if let Some(mut column) = builder.finish(column.labels.clone(), column.drops_name) {
+                if drops {
+                    self.drop_name(&mut column);
+                }
+                result.push(column);
+            }
+        }
+        self.budget().hold(cost(&result))?;
+        self.budget().release(before);
+        self.merged(result).map(Value::Vector)
+    }
+
+    fn remark(&self, operation: Operation, outcome: &Outcome) {
+        let (Outcome::Noted(_, remarks) | Outcome::Refused(remarks)) = outcome else {
+            return;
+        };
+        for remark in remarks {
+            self.annotate(remark, operation.at);
+        }
+    }
+
+    /// Both sides are vectors.
+    fn vectors(
+        &self,
+        operation: Operation,
+        left: &[Column],
+        right: &[Column],
+        matching: &VectorMatching,
+    ) -> Result<Vec<Column>> {
+        let groups = match_groups(left, right, matching);
+        let swaps = matching.cardinality == Cardinality::OneToMany;
+        let has_rivals = groups.iter().any(|group| {
+            if swaps {
+                group.left.len() > 1
+            } else {
+                group.right.len() > 1
+            }
+        });
+        let has_fill = matching.fill_left.is_some() || matching.fill_right.is_some();
+        let mut pairing = Pairing {
+            scope: self,
+            operation,
+            matching,
+            many: if swaps { right } else { left },
+            one: if swaps { left } else { right },
+            swaps,
+            shared_steps: (has_rivals && !has_fill).then(|| self.steps_with_both(left, right)),
+            result: Vec::with_capacity(groups.len()),
+        };
+        for (number, group) in groups.iter().enumerate() {
+            if number % 64 == 0 {
+                self.check()?;
+            }
+            match swaps {
+                true => pairing.group(&group.right, &group.left)?,
+                false => pairing.group(&group.left, &group.right)?,
+            }
+        }
+        // Series come in the order of the side of many.
+        let mut result = pairing.result;
+        result.sort_by_key(|(place, _)| *place);
+        self.merged_always(result.into_iter().map(|(_, column)| column).collect())
+    }
+
+    /// At which steps both sides have any series: nowhere else do duplicates matter.
+    fn steps_with_both(&self, left: &[Column], right: &[Column]) -> Vec<bool> {
+        let steps = |columns: &[Column]| {
+            let mut there = vec![false; self.grid.steps];
+            for column in columns {
+                for (step, _) in column.cells() {
+                    there[step] = true;
+                }
+            }
+            there
+        };
+        let (left, right) = (steps(left), steps(right));
+        left.into_iter()
+            .zip(right)
+            .map(|(left, right)| left && right)
+            .collect()
+    }
+}

@@ -1,0 +1,240 @@
+//! Quantiles and fractions of histograms: native ones, and classic ones that are a series for each bucket.
+
+use std::collections::HashMap;
+
+use super::call::text_of;
+use super::column::{Column, ColumnBuilder, is_absent, without_metadata};
+use super::labels_call::with_label;
+use super::{Scalar, Scope, cost};
+use crate::annotations::Annotation;
+use crate::ast::TextRange;
+use crate::error::Result;
+use crate::histogram_functions::{self, Bucket};
+use crate::labels::Labels;
+use crate::note::{Note, Notes};
+use crate::number;
+use crate::plan::Node;
+
+/// The label that says a bucket's upper bound.
+const BUCKET_LABEL: &str = "le";
+
+/// A quantile or a fraction at a step.
+#[derive(Debug, Clone, Copy)]
+enum Measure {
+    Quantile(f64),
+    Fraction(f64, f64),
+}
+
+impl Measure {
+    fn of_native(self, histogram: &tideline_histogram::Histogram, notes: &mut Notes<'_>) -> f64 {
+        match self {
+            Self::Quantile(quantile) => histogram_functions::histogram_quantile(quantile, histogram, notes),
+            Self::Fraction(lower, upper) => {
+                histogram_functions::histogram_fraction(lower, upper, histogram, notes)
+            }
+        }
+    }
+
+    fn of_classic(self, buckets: &mut Vec<Bucket>, notes: &mut Notes<'_>) -> f64 {
+        match self {
+            Self::Quantile(quantile) => histogram_functions::bucket_quantile(quantile, buckets, notes),
+            Self::Fraction(lower, upper) => histogram_functions::bucket_fraction(lower, upper, buckets),
+        }
+    }
+}
+
+/// Series that are one histogram: a native one, or buckets.
+#[derive(Debug)]
+struct Family<'a> {
+    labels: Labels,
+    native: Vec<&'a Column>,
+    /// Upper bounds with their series.
+    buckets: Vec<(f64, &'a Column)>,
+}
+
+impl Scope<'_> {
+    /// `histogram_quantile(quantile, vector)`.
+    pub(super) fn histogram_quantile(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
+        let quantile = self.scalar(&arguments[0])?;
+        let columns = self.vector(&arguments[1])?;
+        self.check_quantile(&quantile, arguments[0].at);
+        let result = self.measured(&columns, arguments[1].at, |step| {
+            Measure::Quantile(quantile.at(step))
+        })?;
+        self.exchanged(self.grid.steps + cost(&columns), result)
+    }
+
+    /// `histogram_fraction(lower, upper, vector)`.
+    pub(super) fn histogram_fraction(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
+        let (lower, upper) = (self.scalar(&arguments[0])?, self.scalar(&arguments[1])?);
+        let columns = self.vector(&arguments[2])?;
+        let result = self.measured(&columns, arguments[2].at, |step| {
+            Measure::Fraction(lower.at(step), upper.at(step))
+        })?;
+        self.exchanged(2 * self.grid.steps + cost(&columns), result)
+    }
+
+    /// `histogram_quantiles(vector, label, quantile, …)`.
+    pub(super) fn histogram_quantiles(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
+        let columns = self.vector(&arguments[0])?;
+        let label = text_of(&arguments[1])?;
+        let mut result = Vec::new();
+        for argument in &arguments[2..] {
+            let quantile = self.scalar(argument)?;
+            self.check_quantile(&quantile, argument.at);
+            let measured = self.measured(&columns, arguments[0].at, |step| {
+                Measure::Quantile(quantile.at(step))
+            })?;
+            for column in measured {
+                self.labelled(&column, label, &quantile, &mut result);
+            }
+        }
+        let result = self.merged_always(result)?;
+        self.exchanged((arguments.len() - 2) * self.grid.steps + cost(&columns), result)
+    }
+
+    /// Says the quantile in a label: a series for each that the scalar comes to.
+    fn labelled(&self, column: &Column, label: &str, quantile: &Scalar, result: &mut Vec<Column>) {
+        let mut by_quantile: Vec<(u64, ColumnBuilder)> = Vec::new();
+        for (step, cell) in column.cells() {
+            let bits = quantile.at(step).to_bits();
+            let place = by_quantile.iter().position(|(known, _)| *known == bits);
+            let place = place.unwrap_or_else(|| {
+                by_quantile.push((bits, ColumnBuilder::new(self.grid.steps)));
+                by_quantile.len() - 1
+            });
+            by_quantile[place].1.push_cell(step, cell);
+        }
+        for (bits, builder) in by_quantile {
+            let value = number::open_metrics(f64::from_bits(bits));
+            let labels = with_label(&column.labels, label, &value);
+            result.extend(builder.finish(labels, column.drops_name));
+        }
+    }
+
+    fn exchanged(&self, before: usize, result: Vec<Column>) -> Result<Vec<Column>> {
+        self.budget().hold(cost(&result))?;
+        self.budget().release(before);
+        Ok(result)
+    }
+
+    fn check_quantile(&self, quantile: &Scalar, at: TextRange) {
+        let steps = match quantile {
+            Scalar::Constant(_) => 1,
+            Scalar::Steps(values) => values.len(),
+        };
+        for value in (0..steps).map(|step| quantile.at(step)) {
+            if !(0.0..=1.0).contains(&value) {
+                self.annotate(&Annotation::InvalidQuantile(value), at);
+            }
+        }
+    }
+
+    fn measured(
+        &self,
+        columns: &[Column],
+        at: TextRange,
+        measure: impl Fn(usize) -> Measure,
+    ) -> Result<Vec<Column>> {
+        let mut result = Vec::new();
+        let mut buckets = Vec::new();
+        for family in self.families(columns, at) {
+            self.check()?;
+            let names_metric = self.delays_names();
+            let metric = match names_metric {
+                true => family.labels.metric_name().unwrap_or_default(),
+                false => "",
+            };
+            let mut builder = ColumnBuilder::new(self.grid.steps);
+            let mut native_builders: Vec<_> = family
+                .native
+                .iter()
+                .map(|_| ColumnBuilder::new(self.grid.steps))
+                .collect();
+            for step in 0..self.grid.steps {
+                let mut notes = |note: Note| {
+                    let time = self.grid.time(step);
+                    self.annotations(|annotations| annotations.add_note(note, metric, at, time));
+                };
+                buckets.clear();
+                for (upper, column) in &family.buckets {
+                    let count = column.float(step);
+                    if !is_absent(count) {
+                        buckets.push(Bucket { upper: *upper, count });
+                    }
+                }
+                let is_native = family
+                    .native
+                    .iter()
+                    .any(|column| column.histogram(step).is_some());
+                if is_native && !buckets.is_empty() {
+                    self.annotate(&Annotation::MixedClassicNativeHistograms { metric }, at);
+                    continue;
+                }
+                for (column, builder) in family.native.iter().zip(&mut native_builders) {
+                    if let Some(histogram) = column.histogram(step) {
+                        builder.push_float(step, measure(step).of_native(histogram, &mut notes));
+                    }
+                }
+                if !buckets.is_empty() {
+                    builder.push_float(step, measure(step).of_classic(&mut buckets, &mut notes));
+                }
+            }
+            let labels = match names_metric {
+                true => family.labels,
+                false => without_metadata(&family.labels),
+            };
+            for builder in native_builders.into_iter().chain(std::iter::once(builder)) {
+                result.extend(builder.finish(labels.clone(), true));
+            }
+        }
+        self.merged_always(result)
+    }
+
+    /// Which series belong together: a native histogram has the labels of its classic form without the bucket's.
+    fn families<'a>(&self, columns: &'a [Column], at: TextRange) -> Vec<Family<'a>> {
+        let mut places: HashMap<Labels, usize> = HashMap::new();
+        let mut families: Vec<Family<'a>> = Vec::new();
+        let mut family = |labels: Labels| {
+            *places.entry(labels.clone()).or_insert_with(|| {
+                families.push(Family {
+                    labels,
+                    native: Vec::new(),
+                    buckets: Vec::new(),
+                });
+                families.len() - 1
+            })
+        };
+        let mut natives = Vec::new();
+        let mut classics = Vec::new();
+        for column in columns {
+            if column.has_histograms() {
+                natives.push((family(column.labels.clone()), column));
+            }
+            if column.values.iter().all(|value| is_absent(*value)) {
+                continue;
+            }
+            let label = column.labels.get(BUCKET_LABEL).unwrap_or_default();
+            match label.parse::<f64>() {
+                Ok(upper) => {
+                    let labels = column.labels.filtered(|name| name != BUCKET_LABEL);
+                    classics.push((family(labels), upper, column));
+                }
+                Err(_) => {
+                    let metric = match self.delays_names() {
+                        true => column.labels.metric_name().unwrap_or_default(),
+                        false => "",
+                    };
+                    self.annotate(&Annotation::BadBucketLabel { metric, label }, at);
+                }
+            }
+        }
+        for (place, column) in natives {
+            families[place].native.push(column);
+        }
+        for (place, upper, column) in classics {
+            families[place].buckets.push((upper, column));
+        }
+        families
+    }
+}

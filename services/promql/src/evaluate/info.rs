@@ -1,0 +1,270 @@
+//! `info(vector, selector)`: series with the labels of the info series that describe their targets.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::column::{Column, is_absent};
+use super::labels_call::with_label;
+use super::merge::ColumnsByLabels;
+use super::selector::Take;
+use super::{Scope, cost};
+use crate::error::{PromqlError, Result};
+use crate::labels::{Labels, METRIC_NAME};
+use crate::matcher::{MatchOp, Matcher};
+use crate::plan::{Kind, Node, Reference};
+
+/// Labels by which a series and its info series are about the same target.
+const IDENTIFYING_LABELS: [&str; 2] = ["instance", "job"];
+
+/// The info series that are meant when none are named.
+const TARGET_INFO: &str = "target_info";
+
+/// Which info series, and which of their labels.
+#[derive(Debug)]
+struct Wish {
+    /// Conditions on the names of info series.
+    names: Vec<Matcher>,
+    /// Conditions on labels; if there are any, only these labels are taken.
+    labels: Vec<Matcher>,
+}
+
+impl Wish {
+    fn of(argument: Option<&Node<'_>>) -> Result<Self> {
+        let (mut names, mut labels) = (Vec::new(), Vec::new());
+        if let Some(Node {
+            kind: Kind::Selector(selector),
+            ..
+        }) = argument
+        {
+            for matcher in selector.matchers {
+                match matcher.name.as_str() {
+                    METRIC_NAME => names.push(matcher.clone()),
+                    _ => labels.push(matcher.clone()),
+                }
+            }
+        }
+        let is_positive = |matcher: &Matcher| matches!(matcher.op, MatchOp::Equal | MatchOp::Regex);
+        if names.is_empty() {
+            names.push(condition(METRIC_NAME, MatchOp::Equal, TARGET_INFO)?);
+        } else if !names.iter().any(is_positive) {
+            names.push(condition(METRIC_NAME, MatchOp::Regex, ".+_info")?);
+        }
+        Ok(Self { names, labels })
+    }
+
+    fn is_info(&self, labels: &Labels) -> bool {
+        let name = labels.metric_name().unwrap_or_default();
+        self.names.iter().all(|matcher| matcher.matches(name))
+    }
+
+    fn takes(&self, label: &str) -> bool {
+        label != METRIC_NAME
+            && (self.labels.is_empty() || self.labels.iter().any(|matcher| matcher.name == label))
+    }
+
+    /// Whether a series without any info series stays.
+    fn is_met_by_none(&self) -> bool {
+        self.labels.iter().all(|matcher| matcher.matches(""))
+    }
+}
+
+fn condition(name: &str, op: MatchOp, value: &str) -> Result<Matcher> {
+    Matcher::new(name, op, value).map_err(|error| PromqlError::Execution(error.to_string()))
+}
+
+impl Scope<'_> {
+    /// Calls `info`.
+    pub(super) fn info(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
+        // Info series are looked at when the series are that they describe.
+        let reference = arguments[0].first_reference().unwrap_or(Reference {
+            offset: 0,
+            fixed: None,
+        });
+        let columns = self.vector(&arguments[0])?;
+        let wish = Wish::of(arguments.get(1))?;
+        let is_plain: Vec<bool> = columns
+            .iter()
+            .map(|column| wish.is_info(&column.labels))
+            .collect();
+        let infos = self.info_series(&columns, &is_plain, &wish, reference)?;
+        let described = self.described(&columns, &is_plain, &infos, &wish)?;
+        self.budget().pass(columns.len() + infos.len())?;
+        self.budget().hold(cost(&described))?;
+        self.budget().release(cost(&columns) + cost(&infos));
+        Ok(described)
+    }
+
+    /// The info series of all targets, with the instants of their samples as values.
+    fn info_series(
+        &self,
+        columns: &[Column],
+        is_plain: &[bool],
+        wish: &Wish,
+        reference: Reference,
+    ) -> Result<Vec<Column>> {
+        let mut matchers = Vec::new();
+        for name in IDENTIFYING_LABELS {
+            let described = columns.iter().zip(is_plain).filter(|(_, is_plain)| !**is_plain);
+            let values: HashSet<&str> = described
+                .filter_map(|(column, _)| column.labels.get(name))
+                .collect();
+            if values.is_empty() {
+                continue;
+            }
+            let mut values: Vec<String> = values.into_iter().map(regex::escape).collect();
+            values.sort_unstable();
+            matchers.push(condition(name, MatchOp::Regex, &values.join("|"))?);
+        }
+        if matchers.is_empty() {
+            return Ok(Vec::new());
+        }
+        matchers.extend(wish.labels.iter().cloned());
+        matchers.extend(wish.names.iter().cloned());
+        let infos = self.last_samples(&matchers, reference, Take::Value, true)?;
+        if let Some(info) = infos.iter().find(|info| info.has_histograms()) {
+            return Err(PromqlError::Execution(format!(
+                "this should be an info metric, with float samples: {}",
+                info.labels
+            )));
+        }
+        self.budget().release(cost(&infos));
+        self.last_samples(&matchers, reference, Take::Time, true)
+    }
+
+    fn described(
+        &self,
+        columns: &[Column],
+        is_plain: &[bool],
+        infos: &[Column],
+        wish: &Wish,
+    ) -> Result<Vec<Column>> {
+        let targets = Targets::of(infos);
+        let mut result = ColumnsByLabels::default();
+        // Series change their labels seldom: what was found for the step before mostly holds.
+        let mut found: Vec<(Vec<usize>, Option<usize>)> = vec![(Vec::new(), None); columns.len()];
+        let mut is_found = vec![false; columns.len()];
+        for step in 0..self.grid.steps {
+            if step % 16 == 0 {
+                self.check()?;
+            }
+            let current = targets.at(infos, step)?;
+            for (place, column) in columns.iter().enumerate() {
+                let Some(cell) = column.cell(step) else { continue };
+                let of_target = match is_plain[place] {
+                    true => Vec::new(),
+                    false => targets.of_series(&column.labels, &current),
+                };
+                if !is_found[place] || found[place].0 != of_target {
+                    let labels = match is_plain[place] {
+                        true => Some(column.labels.clone()),
+                        false => labels_with(&column.labels, &of_target, infos, wish)?,
+                    };
+                    let series =
+                        labels.map(|labels| result.place(&labels, column.drops_name, self.grid.steps));
+                    found[place] = (of_target, series);
+                    is_found[place] = true;
+                }
+                if let Some(series) = found[place].1 {
+                    result.push(series, step, cell)?;
+                }
+            }
+        }
+        Ok(result.finish())
+    }
+}
+
+/// What tells a target: the values of the identifying labels.
+type Target = [String; 2];
+
+/// Info series by name and target.
+#[derive(Debug)]
+struct Targets {
+    /// By names, so that results do not depend on the order of series.
+    by_name: BTreeMap<String, HashMap<Target, Vec<usize>>>,
+}
+
+/// The info series of each name and target at a step.
+type Current<'a> = Vec<HashMap<&'a Target, usize>>;
+
+impl Targets {
+    fn of(infos: &[Column]) -> Self {
+        let mut by_name: BTreeMap<String, HashMap<Target, Vec<usize>>> = BTreeMap::new();
+        for (place, info) in infos.iter().enumerate() {
+            let name = info.labels.metric_name().unwrap_or_default().to_owned();
+            let targets = by_name.entry(name).or_default();
+            targets.entry(target(&info.labels)).or_default().push(place);
+        }
+        Self { by_name }
+    }
+
+    /// Of several info series of a target the one with the newest sample counts.
+    fn at(&self, infos: &[Column], step: usize) -> Result<Current<'_>> {
+        let mut current = Vec::with_capacity(self.by_name.len());
+        for targets in self.by_name.values() {
+            let mut newest = HashMap::with_capacity(targets.len());
+            for (target, places) in targets {
+                let mut best: Option<(f64, usize)> = None;
+                for &place in places {
+                    let time = infos[place].float(step);
+                    if is_absent(time) {
+                        continue;
+                    }
+                    match best {
+                        Some((newest, _)) if newest > time => {}
+                        Some((newest, other)) if newest == time => {
+                            return Err(PromqlError::Execution(format!(
+                                "found duplicate series for info metric: existing {} @ {newest}, new {} @ {time}",
+                                infos[other].labels, infos[place].labels
+                            )));
+                        }
+                        _ => best = Some((time, place)),
+                    }
+                }
+                if let Some((_, place)) = best {
+                    newest.insert(target, place);
+                }
+            }
+            current.push(newest);
+        }
+        Ok(current)
+    }
+
+    fn of_series(&self, labels: &Labels, current: &Current<'_>) -> Vec<usize> {
+        let target = target(labels);
+        current
+            .iter()
+            .filter_map(|targets| targets.get(&target).copied())
+            .collect()
+    }
+}
+
+fn target(labels: &Labels) -> Target {
+    IDENTIFYING_LABELS.map(|name| labels.get(name).unwrap_or_default().to_owned())
+}
+
+/// The labels with those of info series; `None` = the series is left out.
+fn labels_with(
+    labels: &Labels,
+    of_target: &[usize],
+    infos: &[Column],
+    wish: &Wish,
+) -> Result<Option<Labels>> {
+    if of_target.is_empty() && !wish.is_met_by_none() {
+        return Ok(None);
+    }
+    let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
+    for &place in of_target {
+        for (name, value) in infos[place].labels.iter().filter(|(name, _)| wish.takes(name)) {
+            if taken.get(name).is_some_and(|known| *known != value) {
+                return Err(PromqlError::Execution(format!("conflicting label: {name}")));
+            }
+            if labels.get(name).is_none() {
+                taken.insert(name, value);
+            }
+        }
+    }
+    let mut result = labels.clone();
+    for (name, value) in taken {
+        result = with_label(&result, name, value);
+    }
+    Ok(Some(result))
+}

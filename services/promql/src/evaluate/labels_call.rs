@@ -1,0 +1,92 @@
+//! Functions that change labels only.
+
+use std::collections::HashMap;
+
+use regex::Regex;
+
+use super::Scope;
+use super::call::text_of;
+use super::column::Column;
+use crate::error::{PromqlError, Result};
+use crate::labels::{Labels, METRIC_NAME};
+use crate::plan::{Kind, Node};
+
+impl Scope<'_> {
+    /// `label_replace(vector, target, replacement, source, expression)`.
+    pub(super) fn label_replace(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
+        let (target, replacement) = (text_of(&arguments[1])?, text_of(&arguments[2])?);
+        let (source, expression) = (text_of(&arguments[3])?, text_of(&arguments[4])?);
+        let regex = Regex::new(&format!("^(?s:{expression})$")).map_err(|_| {
+            PromqlError::Execution(format!(
+                "invalid regular expression in label_replace(): {expression}"
+            ))
+        })?;
+        check_name(&arguments[1], "destination", "label_replace")?;
+        let mut columns = self.vector(&arguments[0])?;
+        // Many series share a value; `None` = the expression does not match.
+        let mut results: HashMap<String, Option<String>> = HashMap::new();
+        for column in &mut columns {
+            let value = column.labels.get(source).unwrap_or_default();
+            if !results.contains_key(value) {
+                let result = regex.captures(value).map(|captures| {
+                    let mut result = String::new();
+                    captures.expand(replacement, &mut result);
+                    result
+                });
+                results.insert(value.to_owned(), result);
+            }
+            if let Some(result) = &results[value] {
+                set_label(column, target, result);
+            }
+        }
+        self.merged_always(columns)
+    }
+
+    /// `label_join(vector, target, separator, source, …)`.
+    pub(super) fn label_join(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
+        let (target, separator) = (text_of(&arguments[1])?, text_of(&arguments[2])?);
+        let sources = arguments[3..].iter().map(text_of).collect::<Result<Vec<_>>>()?;
+        for argument in &arguments[3..] {
+            check_name(argument, "source", "label_join")?;
+        }
+        check_name(&arguments[1], "destination", "label_join")?;
+        let mut columns = self.vector(&arguments[0])?;
+        for column in &mut columns {
+            let values: Vec<&str> = sources
+                .iter()
+                .map(|source| column.labels.get(source).unwrap_or_default())
+                .collect();
+            let joined = values.join(separator);
+            set_label(column, target, &joined);
+        }
+        self.merged_always(columns)
+    }
+}
+
+/// Any text is a label's name but the empty one and bytes that are none.
+fn check_name(argument: &Node<'_>, role: &str, function: &str) -> Result<()> {
+    match &argument.kind {
+        Kind::Text(text) if text.value.is_empty() || text.invalid.is_some() => Err(PromqlError::Execution(
+            format!("invalid {role} label name in {function}(): {}", text.value),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn set_label(column: &mut Column, name: &str, value: &str) {
+    column.labels = with_label(&column.labels, name, value);
+    if name == METRIC_NAME {
+        column.drops_name = false;
+    }
+}
+
+/// The labels with one set; an empty value takes it away.
+pub(super) fn with_label(labels: &Labels, name: &str, value: &str) -> Labels {
+    let others = || labels.iter().filter(|(at, _)| *at != name);
+    if value.is_empty() {
+        return Labels::from_sorted(others());
+    }
+    let before = others().take_while(|(at, _)| *at < name);
+    let behind = others().skip_while(|(at, _)| *at < name);
+    Labels::from_sorted(before.chain(std::iter::once((name, value))).chain(behind))
+}

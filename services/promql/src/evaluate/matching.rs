@@ -1,0 +1,71 @@
+//! Which series of two vectors meet: found once, from labels alone.
+
+use std::collections::HashMap;
+
+use super::column::Column;
+use crate::ast::VectorMatching;
+use crate::labels::{Labels, METRIC_NAME};
+
+/// Series of both sides that have the labels by which they are paired in common.
+#[derive(Debug, Default)]
+pub(super) struct MatchGroup {
+    /// Places of the left series.
+    pub(super) left: Vec<usize>,
+    /// Places of the right series.
+    pub(super) right: Vec<usize>,
+}
+
+/// Groups the series of both sides, in the order in which they come, the left first.
+pub(super) fn match_groups(left: &[Column], right: &[Column], matching: &VectorMatching) -> Vec<MatchGroup> {
+    let mut places: HashMap<Box<[u8]>, usize> = HashMap::with_capacity(left.len());
+    let mut groups: Vec<MatchGroup> = Vec::with_capacity(left.len());
+    let mut key = Vec::with_capacity(256);
+    let mut place_of = |labels: &Labels, groups: &mut Vec<MatchGroup>| {
+        write_key(labels, matching, &mut key);
+        match places.get(key.as_slice()) {
+            Some(place) => *place,
+            None => {
+                places.insert(key.as_slice().into(), groups.len());
+                groups.push(MatchGroup::default());
+                groups.len() - 1
+            }
+        }
+    };
+    for (at, column) in left.iter().enumerate() {
+        let place = place_of(&column.labels, &mut groups);
+        groups[place].left.push(at);
+    }
+    for (at, column) in right.iter().enumerate() {
+        let place = place_of(&column.labels, &mut groups);
+        groups[place].right.push(at);
+    }
+    groups
+}
+
+/// Whether a label counts when series are paired.
+fn counts(matching: &VectorMatching, name: &str) -> bool {
+    let is_named = matching.labels.iter().any(|label| label == name);
+    match matching.is_on {
+        true => is_named,
+        false => !is_named && name != METRIC_NAME,
+    }
+}
+
+fn write_key(labels: &Labels, matching: &VectorMatching, key: &mut Vec<u8>) {
+    key.clear();
+    for (name, value) in labels.iter().filter(|(name, _)| counts(matching, name)) {
+        push_text(key, name);
+        push_text(key, value);
+    }
+}
+
+/// A text behind its length: no two lists of texts have equal bytes.
+pub(super) fn push_text(key: &mut Vec<u8>, text: &str) {
+    key.extend_from_slice(&text.len().to_le_bytes());
+    key.extend_from_slice(text.as_bytes());
+}
+
+/// The labels that count when series are paired.
+pub(super) fn matching_labels(labels: &Labels, matching: &VectorMatching) -> Labels {
+    labels.filtered(|name| counts(matching, name))
+}

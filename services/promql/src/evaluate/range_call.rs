@@ -1,0 +1,284 @@
+//! Functions over ranges: one pass over the samples of each series.
+
+use super::column::{Column, ColumnBuilder, without_metadata};
+use super::selector::Wanted;
+use super::window::{Held, Slice, Spec};
+use super::{Scalar, Scope, cost};
+use crate::annotations::Annotation;
+use crate::ast::{Bounds, TextRange};
+use crate::error::{PromqlError, Result};
+use crate::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use crate::matcher::{MatchOp, Matcher};
+use crate::plan::{Call, Function, Kind, Node, RangeSelector};
+use crate::range::RangeFunction;
+use crate::source::{OverTime, OverTimeFunction, SeriesData};
+
+/// What is done with a window.
+#[derive(Debug, Clone, Copy)]
+enum Over {
+    Function(RangeFunction),
+    /// Whether it has any sample.
+    Presence,
+}
+
+impl Over {
+    fn keeps_name(self) -> bool {
+        matches!(self, Self::Function(function) if function.keeps_name())
+    }
+}
+
+impl Scope<'_> {
+    /// Calls a function over ranges.
+    pub(super) fn range_call(&self, call: &Call<'_>) -> Result<Vec<Column>> {
+        let over = match call.function {
+            Function::Range(function) => Over::Function(function),
+            _ => Over::Presence,
+        };
+        let mut parameters = Vec::with_capacity(2);
+        let mut ranged = None;
+        for argument in &call.arguments {
+            match argument.kind {
+                Kind::Range(_) | Kind::Subquery(_) => ranged = Some(argument),
+                _ => parameters.push(self.scalar(argument)?),
+            }
+        }
+        let ranged =
+            ranged.ok_or_else(|| PromqlError::Execution(format!("{} takes a range vector", call.name)))?;
+        // Where the first argument stands, even if it is not the range: there Prometheus puts its remarks.
+        let at = call.arguments[0].at;
+        let columns = match &ranged.kind {
+            Kind::Range(range) => self.over_selector(call, over, range, &parameters, at)?,
+            Kind::Subquery(subquery) => self.over_subquery(over, subquery, &parameters, at)?,
+            _ => Vec::new(),
+        };
+        self.budget().release(parameters.len() * self.grid.steps);
+        if matches!(over, Over::Presence) {
+            return self.absences(&columns, ranged);
+        }
+        self.must_differ(&columns)?;
+        Ok(columns)
+    }
+
+    fn over_selector(
+        &self,
+        call: &Call<'_>,
+        over: Over,
+        range: &RangeSelector<'_>,
+        parameters: &[Scalar],
+        at: TextRange,
+    ) -> Result<Vec<Column>> {
+        check_bounds(call, over, range.selector.bounds)?;
+        let spec = Spec::of(range, self.shared.lookback);
+        let select = spec.select(range.selector.matchers, self.grid);
+        let uses_starts = matches!(over, Over::Function(function) if function.uses_starts());
+        let wanted = Wanted {
+            first: select.start,
+            last: select.end,
+            over_time: self.over_time(over, range),
+            with_starts: uses_starts && self.shared.settings.start_timestamps,
+        };
+        self.select(range.selector.matchers, wanted, |labels, data| match data {
+            SeriesData::Steps(values) => {
+                let mut builder = ColumnBuilder::new(self.grid.steps);
+                for (step, value) in values.iter().enumerate().take(self.grid.steps) {
+                    if !super::column::is_absent(*value) {
+                        builder.push_float(step, *value);
+                    }
+                }
+                Ok(self.finished(builder, over, labels, false, at))
+            }
+            SeriesData::Samples(samples) => {
+                let held = Held::of(&samples, range.selector.skips_buckets);
+                let mut slice = held.slice(&samples);
+                if !wanted.with_starts {
+                    (slice.starts, slice.histogram_starts) = (&[], &[]);
+                }
+                let builder = self.applied(over, &slice, spec, labels, parameters, at)?;
+                Ok(self.finished(builder, over, labels, false, at))
+            }
+        })
+    }
+
+    fn over_subquery(
+        &self,
+        over: Over,
+        subquery: &crate::plan::Subquery<'_>,
+        parameters: &[Scalar],
+        at: TextRange,
+    ) -> Result<Vec<Column>> {
+        let (inner, grid, _) = self.subquery(subquery)?;
+        let spec = Spec {
+            reference: subquery.reference,
+            width: subquery.width,
+            before: subquery.width,
+            behind: 0,
+            extent: crate::range::Extent::Plain,
+        };
+        let mut columns = Vec::with_capacity(inner.len());
+        let held = cost(&inner);
+        for column in inner {
+            self.check()?;
+            let samples = super::subquery::SubquerySamples::of(&column, grid);
+            let builder = self.applied(over, &samples.slice(), spec, &column.labels, parameters, at)?;
+            if let Some(column) = self.finished(builder, over, &column.labels, column.drops_name, at) {
+                self.budget().hold(column.cost())?;
+                columns.push(column);
+            }
+        }
+        self.budget().release(held);
+        Ok(columns)
+    }
+
+    fn applied(
+        &self,
+        over: Over,
+        slice: &Slice<'_>,
+        spec: Spec,
+        labels: &Labels,
+        parameters: &[Scalar],
+        at: TextRange,
+    ) -> Result<ColumnBuilder> {
+        let mut builder = ColumnBuilder::new(self.grid.steps);
+        let mut scratch = Vec::new();
+        let parameter = |place: usize, step| parameters.get(place).map_or(0.0, |scalar| scalar.at(step));
+        let metric = labels.metric_name().unwrap_or_default();
+        self.slide(slice, spec, metric, at, |step, window, notes| {
+            match over {
+                Over::Presence => builder.push_float(step, 1.0),
+                Over::Function(function) => {
+                    let parameters = [parameter(0, step), parameter(1, step)];
+                    if let Some(point) = function.apply(window, parameters, &mut scratch, notes)? {
+                        builder.push(step, point);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(builder)
+    }
+
+    /// The column with the labels that it has from here on.
+    fn finished(
+        &self,
+        builder: ColumnBuilder,
+        over: Over,
+        labels: &Labels,
+        drops_name: bool,
+        at: TextRange,
+    ) -> Option<Column> {
+        let drops_name = drops_name || !over.keeps_name();
+        let kept = match drops_name && !self.delays_names() {
+            true => without_metadata(labels),
+            false => labels.clone(),
+        };
+        let column = builder.finish(kept, drops_name)?;
+        if let Over::Function(RangeFunction::Rate | RangeFunction::Increase) = over {
+            self.doubt_counter(labels, &column, at);
+        }
+        Some(column)
+    }
+
+    /// Remarks that the name is not that of a counter.
+    fn doubt_counter(&self, labels: &Labels, column: &Column, at: TextRange) {
+        let metric = labels.metric_name().unwrap_or_default();
+        let is_counter = ["_total", "_sum", "_count", "_bucket"]
+            .iter()
+            .any(|suffix| metric.ends_with(suffix));
+        if !metric.is_empty()
+            && !is_counter
+            && column
+                .values
+                .iter()
+                .any(|value| !super::column::is_absent(*value))
+        {
+            self.annotate(&Annotation::PossibleNonCounter { metric }, at);
+        }
+    }
+
+    /// What a source may compute itself.
+    fn over_time(&self, over: Over, range: &RangeSelector<'_>) -> Option<OverTime> {
+        let function = match over {
+            Over::Function(RangeFunction::SumOverTime) => OverTimeFunction::Sum,
+            Over::Function(RangeFunction::AvgOverTime) => OverTimeFunction::Avg,
+            Over::Function(RangeFunction::MinOverTime) => OverTimeFunction::Min,
+            Over::Function(RangeFunction::MaxOverTime) => OverTimeFunction::Max,
+            Over::Function(RangeFunction::CountOverTime) => OverTimeFunction::Count,
+            _ => return None,
+        };
+        let is_plain = range.selector.bounds == Bounds::Plain;
+        let is_regular = self.grid.steps == 1 || range.selector.reference.fixed.is_none();
+        (is_plain && is_regular).then(|| OverTime {
+            function,
+            first: range.selector.reference.at(self.grid.start),
+            step: self.grid.interval,
+            steps: self.grid.steps,
+            width: range.width,
+        })
+    }
+
+    /// One series with a 1 at each step at which no series has a sample.
+    fn absences(&self, columns: &[Column], ranged: &Node<'_>) -> Result<Vec<Column>> {
+        let matchers = match &ranged.kind {
+            Kind::Range(range) => range.selector.matchers,
+            _ => &[],
+        };
+        let absent = self.absent(columns, absent_labels(matchers))?;
+        self.budget().release(cost(columns));
+        Ok(absent)
+    }
+
+    /// As `absences`; the cost of the columns stays held.
+    pub(super) fn absent(&self, columns: &[Column], labels: Labels) -> Result<Vec<Column>> {
+        let mut is_there = vec![false; self.grid.steps];
+        for column in columns {
+            for (step, _) in column.cells() {
+                is_there[step] = true;
+            }
+        }
+        let mut builder = ColumnBuilder::new(self.grid.steps);
+        for (step, _) in is_there.iter().enumerate().filter(|(_, is_there)| !**is_there) {
+            builder.push_float(step, 1.0);
+        }
+        let column = builder.finish(labels, true);
+        self.budget().hold(column.as_ref().map_or(0, Column::cost))?;
+        Ok(column.into_iter().collect())
+    }
+}
+
+/// The labels that conditions say without doubt: of those with exactly one condition, which is for equality.
+pub(super) fn absent_labels(matchers: &[Matcher]) -> Labels {
+    let mut labels = LabelsBuilder::default();
+    let mut has: Vec<&str> = Vec::new();
+    for matcher in matchers.iter().filter(|matcher| matcher.name != METRIC_NAME) {
+        if matcher.op == MatchOp::Equal && !has.contains(&matcher.name.as_str()) {
+            labels.set(&matcher.name, &matcher.value);
+            has.push(&matcher.name);
+        } else {
+            labels.remove(&matcher.name);
+        }
+    }
+    labels.build()
+}
+
+fn check_bounds(call: &Call<'_>, over: Over, bounds: Bounds) -> Result<()> {
+    let (is_allowed, name, allowed) = match (bounds, over) {
+        (Bounds::Plain, _) => return Ok(()),
+        (Bounds::Anchored, over) => (
+            matches!(over, Over::Function(function) if function.may_be_anchored()),
+            "anchored",
+            "changes, delta, increase, rate, resets",
+        ),
+        (Bounds::Smoothed, over) => (
+            matches!(over, Over::Function(function) if function.may_be_smoothed()),
+            "smoothed",
+            "delta, increase, rate",
+        ),
+    };
+    match is_allowed {
+        true => Ok(()),
+        false => Err(PromqlError::Execution(format!(
+            "{name} modifier can only be used with: {allowed} - not with {}",
+            call.name
+        ))),
+    }
+}

@@ -1,0 +1,305 @@
+//! Instant vectors: at each step the last sample of each series, if it is young enough and no end of the series.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tideline_histogram::{Histogram, is_stale};
+
+use super::Scope;
+use super::column::{Column, ColumnBuilder, without_metadata};
+use super::window::{Held, Spec, with_found_reset};
+use crate::ast::{Bounds, TextRange};
+use crate::error::Result;
+use crate::labels::Labels;
+use crate::plan::{Reference, Selector};
+use crate::range::{self, Extent, Window};
+use crate::source::{OverTime, Samples, Select, SeriesData};
+
+/// What of a sample becomes the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Take {
+    /// The value itself.
+    Value,
+    /// Its instant, in milliseconds.
+    Time,
+    /// Its start, in milliseconds, 0 = unknown.
+    Start,
+}
+
+/// What is asked of the source.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) first: i64,
+    pub(super) last: i64,
+    pub(super) over_time: Option<OverTime>,
+    pub(super) with_starts: bool,
+}
+
+impl Scope<'_> {
+    /// Makes a column of each series of a selection, in several threads at once; sorted by labels.
+    pub(super) fn select(
+        &self,
+        matchers: &[crate::matcher::Matcher],
+        wanted: Wanted,
+        make: impl Fn(&Labels, SeriesData<'_>) -> Result<Option<Column>> + Sync,
+    ) -> Result<Vec<Column>> {
+        let select = Select {
+            matchers,
+            start: wanted.first,
+            end: wanted.last,
+            over_time: wanted.over_time,
+            with_starts: wanted.with_starts,
+        };
+        let columns = Mutex::new(Vec::new());
+        self.shared.source.select(&select, &|labels, data| {
+            self.check()?;
+            if let Some(column) = make(labels, data)? {
+                self.budget().hold(column.cost())?;
+                columns
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(column);
+            }
+            Ok(())
+        })?;
+        let mut columns: Vec<Column> = columns.into_inner().unwrap_or_else(PoisonError::into_inner);
+        columns.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
+        Ok(columns)
+    }
+
+    /// Evaluates a selector as a vector.
+    pub(super) fn instant_vector(&self, selector: &Selector<'_>, at: TextRange) -> Result<Vec<Column>> {
+        if selector.bounds == Bounds::Smoothed {
+            return self.smoothed_vector(selector, at);
+        }
+        self.last_samples(
+            selector.matchers,
+            selector.reference,
+            Take::Value,
+            selector.skips_buckets,
+        )
+    }
+
+    /// What is taken of the last sample before each step.
+    pub(super) fn last_samples(
+        &self,
+        matchers: &[crate::matcher::Matcher],
+        reference: Reference,
+        take: Take,
+        skips_buckets: bool,
+    ) -> Result<Vec<Column>> {
+        let lookback = self.shared.lookback;
+        let wanted = Wanted {
+            first: reference.at(self.grid.start).saturating_sub(lookback - 1),
+            last: reference.at(self.grid.last()),
+            over_time: None,
+            with_starts: take == Take::Start,
+        };
+        let columns = self.select(matchers, wanted, |labels, data| {
+            let SeriesData::Samples(samples) = data else {
+                return Ok(None);
+            };
+            let column = self.last_samples_of(&samples, reference, take, skips_buckets);
+            Ok(column.finish(labels.clone(), false))
+        })?;
+        for column in &columns {
+            self.count(column.cells().map(|(step, cell)| (step, cell_size(cell))));
+        }
+        Ok(columns)
+    }
+
+    fn last_samples_of(
+        &self,
+        samples: &Samples<'_>,
+        reference: Reference,
+        take: Take,
+        skips_buckets: bool,
+    ) -> ColumnBuilder {
+        let mut builder = ColumnBuilder::new(self.grid.steps);
+        let (mut floats, mut histograms) = (0, 0);
+        let mut shared: Option<(usize, Arc<Histogram>)> = None;
+        for step in 0..self.grid.steps {
+            let time = reference.at(self.grid.time(step));
+            floats += count_while(&samples.times[floats..], time);
+            histograms += count_while(&samples.histogram_times[histograms..], time);
+            let oldest = time.saturating_sub(self.shared.lookback);
+            let float = floats.checked_sub(1).filter(|at| samples.times[*at] > oldest);
+            let histogram = histograms
+                .checked_sub(1)
+                .filter(|at| samples.histogram_times[*at] > oldest);
+            let is_histogram = match (float, histogram) {
+                (None, None) => continue,
+                (Some(_), None) => false,
+                (None, Some(_)) => true,
+                (Some(float), Some(histogram)) => samples.histogram_times[histogram] > samples.times[float],
+            };
+            if is_histogram {
+                let at = histograms - 1;
+                if is_stale(samples.histograms[at].sum) {
+                    continue;
+                }
+                match take {
+                    Take::Time => builder.push_float(step, samples.histogram_times[at] as f64),
+                    Take::Start => builder.push_float(step, start(samples.histogram_starts, at)),
+                    Take::Value => {
+                        let histogram = match shared.take().filter(|(of, _)| *of == at) {
+                            Some((_, histogram)) => histogram,
+                            None => Arc::new(match skips_buckets {
+                                true => with_found_reset(&samples.histograms[at], before(samples, at)),
+                                false => samples.histograms[at].clone(),
+                            }),
+                        };
+                        builder.push_histogram(step, Arc::clone(&histogram));
+                        shared = Some((at, histogram));
+                    }
+                }
+                continue;
+            }
+            let at = floats - 1;
+            let value = samples.values[at];
+            if is_stale(value) {
+                continue;
+            }
+            builder.push_float(
+                step,
+                match take {
+                    Take::Value => value,
+                    Take::Time => samples.times[at] as f64,
+                    Take::Start => start(samples.starts, at),
+                },
+            );
+        }
+        builder
+    }
+
+    /// `timestamp(selector)`, `start_timestamp(selector)`: in seconds.
+    pub(super) fn sample_times(&self, selector: &Selector<'_>, take: Take) -> Result<Vec<Column>> {
+        let columns = self.last_samples(selector.matchers, selector.reference, take, true)?;
+        let columns = columns.into_iter().filter_map(|column| {
+            let mut column = column.map_floats(|milliseconds| milliseconds / 1000.0)?;
+            column.drops_name = true;
+            if !self.delays_names() {
+                column.labels = without_metadata(&column.labels);
+            }
+            Some(column)
+        });
+        self.merged(columns.collect())
+    }
+
+    /// `selector smoothed`: between two samples the value is interpolated.
+    fn smoothed_vector(&self, selector: &Selector<'_>, at: TextRange) -> Result<Vec<Column>> {
+        let lookback = self.shared.lookback;
+        let reference = selector.reference;
+        let wanted = Wanted {
+            first: reference.at(self.grid.start).saturating_sub(lookback - 1),
+            last: reference.at(self.grid.last()).saturating_add(lookback),
+            over_time: None,
+            with_starts: false,
+        };
+        self.select(selector.matchers, wanted, |labels, data| {
+            let SeriesData::Samples(samples) = data else {
+                return Ok(None);
+            };
+            let held = Held::of(&samples, false);
+            let slice = held.slice(&samples);
+            let metric = labels.metric_name().unwrap_or_default();
+            let spec = Spec {
+                reference,
+                width: 0,
+                before: lookback,
+                behind: lookback,
+                extent: Extent::Plain,
+            };
+            let mut builder = ColumnBuilder::new(self.grid.steps);
+            self.slide(&slice, spec, metric, at, |step, window, notes| {
+                if let Some(point) = range::smooth_at(window, notes) {
+                    builder.push(step, point);
+                }
+                Ok(())
+            })?;
+            Ok(builder.finish(labels.clone(), false))
+        })
+    }
+
+    /// The samples of a range at an instant, with their own instants.
+    pub(super) fn range_series(
+        &self,
+        range: &crate::plan::RangeSelector<'_>,
+        at: TextRange,
+    ) -> Result<Vec<crate::value::Series>> {
+        let spec = Spec::of(range, self.shared.lookback);
+        let series = Mutex::new(Vec::new());
+        let select = spec.select(range.selector.matchers, self.grid);
+        self.shared.source.select(&select, &|labels, data| {
+            self.check()?;
+            let SeriesData::Samples(samples) = data else {
+                return Ok(());
+            };
+            let held = Held::of(&samples, range.selector.skips_buckets);
+            let slice = held.slice(&samples);
+            let metric = labels.metric_name().unwrap_or_default();
+            self.slide(&slice, spec, metric, at, |_, window, _| {
+                let found = range_samples(window, labels)?;
+                self.budget().hold(found.floats.len() + slice_cost(window))?;
+                if !found.floats.is_empty() || !found.histograms.is_empty() {
+                    series.lock().unwrap_or_else(PoisonError::into_inner).push(found);
+                }
+                Ok(())
+            })?;
+            Ok(())
+        })?;
+        Ok(series.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn range_samples(window: &Window<'_>, labels: &Labels) -> Result<crate::value::Series> {
+    let name = match window.extent {
+        Extent::Plain => None,
+        Extent::Anchored => Some("anchored"),
+        Extent::Smoothed => Some("smoothed"),
+    };
+    if let Some(name) = name.filter(|_| !window.histogram_times.is_empty()) {
+        return Err(crate::error::PromqlError::Execution(format!(
+            "{name} modifier is not supported with histograms"
+        )));
+    }
+    let times = window.times.iter().copied();
+    let histogram_times = window.histogram_times.iter().copied();
+    Ok(crate::value::Series {
+        labels: labels.clone(),
+        floats: match name {
+            None => times.zip(window.values.iter().copied()).collect(),
+            Some(_) => range::extend_floats(window),
+        },
+        histograms: histogram_times.zip(window.histograms.iter().cloned()).collect(),
+    })
+}
+
+fn slice_cost(window: &Window<'_>) -> usize {
+    window
+        .histograms
+        .iter()
+        .map(|histogram| histogram.sample_size())
+        .sum()
+}
+
+/// How many instants from the front are not behind one.
+#[inline]
+pub(super) fn count_while(times: &[i64], until: i64) -> usize {
+    // Steps are close to each other: the next is found faster by walking than by halving.
+    times.iter().take_while(|time| **time <= until).count()
+}
+
+fn before<'a>(samples: &Samples<'a>, at: usize) -> Option<&'a Histogram> {
+    at.checked_sub(1).map(|before| &samples.histograms[before])
+}
+
+fn start(starts: &[i64], at: usize) -> f64 {
+    starts.get(at).copied().unwrap_or(0) as f64
+}
+
+fn cell_size(cell: super::column::Cell<'_>) -> u64 {
+    match cell {
+        super::column::Cell::Float(_) => 1,
+        super::column::Cell::Histogram(histogram) => histogram.sample_size() as u64,
+    }
+}

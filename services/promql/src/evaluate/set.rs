@@ -1,0 +1,89 @@
+//! `and`, `or`, `unless`: series of one side, where the other has something to match or has not.
+
+use super::Scope;
+use super::column::{Column, ColumnBuilder};
+use super::matching::match_groups;
+use crate::ast::{BinaryOp, VectorMatching};
+use crate::error::Result;
+
+impl Scope<'_> {
+    /// Both sides by a set operator; the budget is the caller's.
+    pub(super) fn set(
+        &self,
+        op: BinaryOp,
+        left: Vec<Column>,
+        right: Vec<Column>,
+        matching: &VectorMatching,
+    ) -> Result<Vec<Column>> {
+        let groups = match_groups(&left, &right, matching);
+        let mut sides = [
+            left.into_iter().map(Some).collect::<Vec<_>>(),
+            right.into_iter().map(Some).collect::<Vec<_>>(),
+        ];
+        let mut from_left: Vec<(usize, Column)> = Vec::new();
+        let mut from_right: Vec<(usize, Column)> = Vec::new();
+        for (number, group) in groups.iter().enumerate() {
+            if number % 64 == 0 {
+                self.check()?;
+            }
+            let takes = |side: &mut Vec<Option<Column>>, places: &[usize]| -> Vec<(usize, Column)> {
+                let taken = places.iter().map(|place| (*place, side[*place].take()));
+                taken
+                    .filter_map(|(place, column)| Some((place, column?)))
+                    .collect()
+            };
+            let lefts = takes(&mut sides[0], &group.left);
+            let rights = takes(&mut sides[1], &group.right);
+            match op {
+                BinaryOp::And => {
+                    let there = self.steps_of(&rights);
+                    from_left.extend(self.kept(lefts, &there, true));
+                }
+                BinaryOp::Unless => {
+                    let there = self.steps_of(&rights);
+                    from_left.extend(self.kept(lefts, &there, false));
+                }
+                _ => {
+                    let there = self.steps_of(&lefts);
+                    from_left.extend(lefts);
+                    from_right.extend(self.kept(rights, &there, false));
+                }
+            }
+        }
+        // An instant's series stay in the order in which they came.
+        from_left.sort_by_key(|(place, _)| *place);
+        from_right.sort_by_key(|(place, _)| *place);
+        let columns = from_left.into_iter().chain(from_right).map(|(_, column)| column);
+        self.merged_always(columns.collect())
+    }
+
+    /// At which steps any of the series has a value; empty = at none.
+    fn steps_of(&self, columns: &[(usize, Column)]) -> Vec<bool> {
+        if columns.is_empty() {
+            return Vec::new();
+        }
+        let mut there = vec![false; self.grid.steps];
+        for (_, column) in columns {
+            for (step, _) in column.cells() {
+                there[step] = true;
+            }
+        }
+        there
+    }
+
+    /// The values at steps that are marked as wanted.
+    fn kept(&self, columns: Vec<(usize, Column)>, marks: &[bool], wanted: bool) -> Vec<(usize, Column)> {
+        let is_kept = |step: usize| marks.get(step).copied().unwrap_or(false) == wanted;
+        let kept = columns.into_iter().filter_map(|(place, column)| {
+            if (column.first..column.end()).all(is_kept) {
+                return Some((place, column));
+            }
+            let mut builder = ColumnBuilder::new(self.grid.steps);
+            for (step, cell) in column.cells().filter(|(step, _)| is_kept(*step)) {
+                builder.push_cell(step, cell);
+            }
+            Some((place, builder.finish(column.labels.clone(), column.drops_name)?))
+        });
+        kept.collect()
+    }
+}

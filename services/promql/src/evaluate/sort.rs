@@ -1,0 +1,117 @@
+//! Functions that put an instant's series in an order.
+
+use std::cmp::Ordering;
+
+use super::Scope;
+use super::call::text_of;
+use super::column::Column;
+use crate::annotations::Annotation;
+use crate::ast::TextRange;
+use crate::error::Result;
+use crate::plan::{Call, Function};
+
+impl Scope<'_> {
+    /// `sort`, `sort_desc`, `sort_by_label`, `sort_by_label_desc`.
+    pub(super) fn sort_call(&self, call: &Call<'_>, at: TextRange) -> Result<Vec<Column>> {
+        if !self.grid.is_instant() {
+            self.annotate(&Annotation::SortInRangeQuery, at);
+        }
+        let mut columns = self.vector(&call.arguments[0])?;
+        match call.function {
+            Function::Sort | Function::SortDescending => {
+                let before = super::cost(&columns);
+                let floats = columns
+                    .into_iter()
+                    .filter_map(|column| match column.has_histograms() {
+                        true => column.map_floats(|value| value),
+                        false => Some(column),
+                    });
+                columns = floats.collect();
+                self.budget().release(before - super::cost(&columns).min(before));
+                match call.function {
+                    Function::Sort => columns.sort_by(|a, b| by_value(a.values[0], b.values[0])),
+                    _ => columns.sort_by(|a, b| by_falling_value(a.values[0], b.values[0])),
+                }
+            }
+            _ => {
+                let names = call.arguments[1..]
+                    .iter()
+                    .map(text_of)
+                    .collect::<Result<Vec<_>>>()?;
+                columns.sort_by(|a, b| by_labels(a, b, &names));
+                if let Function::SortByLabelDescending = call.function {
+                    columns.reverse();
+                }
+            }
+        }
+        Ok(columns)
+    }
+}
+
+/// NaN is last.
+fn by_value(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// NaN is last.
+pub(super) fn by_falling_value(a: f64, b: f64) -> Ordering {
+    b.partial_cmp(&a).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+fn by_labels(a: &Column, b: &Column, names: &[&str]) -> Ordering {
+    let value = |column: &Column, name: &str| column.labels.get(name).unwrap_or_default().to_owned();
+    names
+        .iter()
+        .map(|name| natural(&value(a, name), &value(b, name)))
+        .find(|order| order.is_ne())
+        .unwrap_or_else(|| a.labels.cmp(&b.labels))
+}
+
+/// Runs of digits compare as numbers, everything else by bytes.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a, b);
+    while !a.is_empty() && !b.is_empty() {
+        let ((chunk_a, rest_a), (chunk_b, rest_b)) = (split_chunk(a), split_chunk(b));
+        let are_numbers = starts_with_digit(chunk_a) && starts_with_digit(chunk_b);
+        let order = match are_numbers {
+            true => by_digits(chunk_a, chunk_b),
+            false => chunk_a.cmp(chunk_b),
+        };
+        if order.is_ne() {
+            return order;
+        }
+        (a, b) = (rest_a, rest_b);
+    }
+    a.len().cmp(&b.len())
+}
+
+fn starts_with_digit(text: &str) -> bool {
+    text.starts_with(|char: char| char.is_ascii_digit())
+}
+
+/// The run of digits, or of everything else, at the front, and what follows.
+fn split_chunk(text: &str) -> (&str, &str) {
+    let is_number = starts_with_digit(text);
+    let end = text
+        .find(|char: char| char.is_ascii_digit() != is_number)
+        .unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// Digits of any number as one.
+fn by_digits(a: &str, b: &str) -> Ordering {
+    let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_texts_compare_as_numbers() {
+        let mut texts = ["b10", "b9", "b", "a100", "10", "9", "b9a", "b09", ""];
+        texts.sort_by(|a, b| natural(a, b));
+        assert_eq!(texts, ["", "9", "10", "a100", "b", "b9", "b09", "b9a", "b10"]);
+    }
+}

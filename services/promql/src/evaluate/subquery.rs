@@ -1,0 +1,122 @@
+//! Subqueries: an expression evaluated at instants of its own, whose results are then samples.
+
+use std::sync::{Arc, PoisonError};
+
+use tideline_histogram::{Histogram, ResetHint};
+
+use super::Scope;
+use super::Value;
+use super::column::{Cell, Column, is_absent};
+use super::grid::Grid;
+use super::window::Slice;
+use crate::error::{PromqlError, Result};
+use crate::labels::Labels;
+use crate::plan::Subquery;
+
+impl Scope<'_> {
+    /// Evaluates a subquery: its series, its instants, and how many samples were looked at.
+    pub(super) fn subquery(&self, subquery: &Subquery<'_>) -> Result<(Vec<Column>, Grid, u64)> {
+        let interval = subquery
+            .interval
+            .unwrap_or(self.shared.settings.default_subquery_step)
+            .max(1);
+        let end = subquery.reference.at(self.grid.last());
+        // Its instants are multiples of its step, so that they stay where they are when the question moves on.
+        let after = subquery
+            .reference
+            .at(self.grid.start)
+            .saturating_sub(subquery.width);
+        let start = after
+            .div_euclid(interval)
+            .saturating_add(1)
+            .saturating_mul(interval);
+        let grid = Grid::new(start, end, interval, self.shared.settings.max_samples)?;
+        if grid.steps == 0 {
+            return Ok((Vec::new(), grid, 0));
+        }
+        let scope = Scope::new(self.shared, grid);
+        let columns = match scope.value(&subquery.inner)? {
+            Value::Vector(columns) => columns,
+            Value::Scalar(scalar) => {
+                let mut column = Column::constant(Labels::empty(), 0.0, grid.steps);
+                for (step, value) in column.values.iter_mut().enumerate() {
+                    *value = super::column::present(scalar.at(step));
+                }
+                vec![column]
+            }
+            Value::Text(_) => {
+                return Err(PromqlError::Execution(
+                    "a subquery is made of an instant vector or a scalar".to_owned(),
+                ));
+            }
+        };
+        let samples = scope.samples.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok((columns, grid, samples.iter().sum()))
+    }
+}
+
+/// A column as samples.
+pub(super) struct SubquerySamples {
+    times: Vec<i64>,
+    values: Vec<f64>,
+    histogram_times: Vec<i64>,
+    histograms: Vec<Arc<Histogram>>,
+}
+
+impl SubquerySamples {
+    pub(super) fn of(column: &Column, grid: Grid) -> Self {
+        let mut samples = Self {
+            times: Vec::with_capacity(column.values.len()),
+            values: Vec::with_capacity(column.values.len()),
+            histogram_times: Vec::new(),
+            histograms: Vec::new(),
+        };
+        if !column.has_histograms() {
+            for (at, value) in column
+                .values
+                .iter()
+                .enumerate()
+                .filter(|(_, value)| !is_absent(**value))
+            {
+                samples.times.push(grid.time(column.first + at));
+                samples.values.push(*value);
+            }
+            return samples;
+        }
+        for (step, cell) in column.cells() {
+            match cell {
+                Cell::Float(value) => {
+                    samples.times.push(grid.time(step));
+                    samples.values.push(value);
+                }
+                Cell::Histogram(histogram) => {
+                    samples.histogram_times.push(grid.time(step));
+                    samples.histograms.push(without_hint(histogram));
+                }
+            }
+        }
+        samples
+    }
+
+    pub(super) fn slice(&self) -> Slice<'_> {
+        Slice {
+            times: &self.times,
+            values: &self.values,
+            starts: &[],
+            histogram_times: &self.histogram_times,
+            histograms: &self.histograms,
+            histogram_starts: &[],
+        }
+    }
+}
+
+/// What is known of resets holds between stored samples: a subquery may leave some out and meet others twice.
+fn without_hint(histogram: &Arc<Histogram>) -> Arc<Histogram> {
+    match histogram.reset_hint {
+        ResetHint::Unknown | ResetHint::Gauge => Arc::clone(histogram),
+        ResetHint::Reset | ResetHint::NotReset => Arc::new(Histogram {
+            reset_hint: ResetHint::Unknown,
+            ..Histogram::clone(histogram)
+        }),
+    }
+}

@@ -1,0 +1,262 @@
+//! Windows that slide over the samples of one series: two places move forward, nothing is copied.
+
+use std::sync::Arc;
+
+use tideline_histogram::{Histogram, ResetHint, is_stale};
+
+use super::Scope;
+use super::grid::Grid;
+use crate::ast::{Bounds, TextRange};
+use crate::error::Result;
+use crate::matcher::Matcher;
+use crate::note::{Note, Notes};
+use crate::plan::{RangeSelector, Reference};
+use crate::range::{Extent, Window};
+use crate::source::{Samples, Select};
+
+/// Which samples are in the window of a step, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spec {
+    pub(super) reference: Reference,
+    /// The range as it is written.
+    pub(super) width: i64,
+    /// So much before the looked at instant is left out and everything earlier.
+    pub(super) before: i64,
+    /// So much behind it is still in.
+    pub(super) behind: i64,
+    pub(super) extent: Extent,
+}
+
+impl Spec {
+    /// Of a range; `anchored` and `smoothed` make it longer.
+    pub(super) fn of(range: &RangeSelector<'_>, lookback: i64) -> Self {
+        let (extent, before, behind) = match range.selector.bounds {
+            Bounds::Plain => (Extent::Plain, 0, 0),
+            Bounds::Anchored => (Extent::Anchored, lookback, 0),
+            Bounds::Smoothed => (Extent::Smoothed, lookback, lookback),
+        };
+        Self {
+            reference: range.selector.reference,
+            width: range.width,
+            before: range.width.saturating_add(before),
+            behind,
+            extent,
+        }
+    }
+
+    /// What has to be asked of a source.
+    pub(super) fn select<'a>(&self, matchers: &'a [Matcher], grid: Grid) -> Select<'a> {
+        Select {
+            matchers,
+            start: self.reference.at(grid.start).saturating_sub(self.before - 1),
+            end: self.reference.at(grid.last()).saturating_add(self.behind),
+            over_time: None,
+            with_starts: false,
+        }
+    }
+}
+
+/// Samples of a series without the markers of its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slice<'a> {
+    pub(super) times: &'a [i64],
+    pub(super) values: &'a [f64],
+    pub(super) starts: &'a [i64],
+    pub(super) histogram_times: &'a [i64],
+    pub(super) histograms: &'a [Arc<Histogram>],
+    pub(super) histogram_starts: &'a [i64],
+}
+
+/// What had to be copied of a series: numbers only if there is a marker among them.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    floats: Option<(Vec<i64>, Vec<f64>, Vec<i64>)>,
+    histogram_times: Vec<i64>,
+    histograms: Vec<Arc<Histogram>>,
+    histogram_starts: Vec<i64>,
+}
+
+impl Held {
+    pub(super) fn of(samples: &Samples<'_>, skips_buckets: bool) -> Self {
+        let mut held = Self::default();
+        if samples.values.iter().any(|value| is_stale(*value)) {
+            let kept = |at: &usize| !is_stale(samples.values[*at]);
+            let kept = || (0..samples.values.len()).filter(kept);
+            held.floats = Some((
+                kept().map(|at| samples.times[at]).collect(),
+                kept().map(|at| samples.values[at]).collect(),
+                kept().filter_map(|at| samples.starts.get(at).copied()).collect(),
+            ));
+        }
+        let mut before: Option<&Histogram> = None;
+        for (at, histogram) in samples.histograms.iter().enumerate() {
+            if is_stale(histogram.sum) {
+                continue;
+            }
+            held.histogram_times.push(samples.histogram_times[at]);
+            if let Some(start) = samples.histogram_starts.get(at) {
+                held.histogram_starts.push(*start);
+            }
+            held.histograms.push(Arc::new(match skips_buckets {
+                true => with_found_reset(histogram, before),
+                false => histogram.clone(),
+            }));
+            before = Some(histogram);
+        }
+        held
+    }
+
+    pub(super) fn slice<'a>(&'a self, samples: &Samples<'a>) -> Slice<'a> {
+        let (times, values, starts) = match &self.floats {
+            Some((times, values, starts)) => (times.as_slice(), values.as_slice(), starts.as_slice()),
+            None => (samples.times, samples.values, samples.starts),
+        };
+        Slice {
+            times,
+            values,
+            starts,
+            histogram_times: &self.histogram_times,
+            histograms: &self.histograms,
+            histogram_starts: &self.histogram_starts,
+        }
+    }
+}
+
+/// With count and sum only, and with what buckets say of a reset: functions above cannot find it any more.
+pub(super) fn with_found_reset(histogram: &Histogram, before: Option<&Histogram>) -> Histogram {
+    let mut stripped = Histogram {
+        reset_hint: histogram.reset_hint,
+        schema: histogram.schema,
+        count: histogram.count,
+        sum: histogram.sum,
+        ..Histogram::default()
+    };
+    if let (ResetHint::Unknown, Some(before)) = (histogram.reset_hint, before) {
+        stripped.reset_hint = match histogram.detect_reset(before) {
+            true => ResetHint::Reset,
+            false => ResetHint::NotReset,
+        };
+    }
+    stripped
+}
+
+/// Places of the samples in a window.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ends {
+    first: usize,
+    end: usize,
+}
+
+impl Ends {
+    /// Moves on to samples after `after` and not behind `until`.
+    #[inline]
+    fn advance(&mut self, times: &[i64], after: i64, until: i64) {
+        while self.end < times.len() && times[self.end] <= until {
+            self.end += 1;
+        }
+        while self.first < self.end && times[self.first] <= after {
+            self.first += 1;
+        }
+    }
+
+    fn of<'a, T>(&self, all: &'a [T]) -> &'a [T] {
+        match all.is_empty() {
+            true => all,
+            false => &all[self.first..self.end],
+        }
+    }
+}
+
+/// Remarks on one series, each once with how often it was made.
+#[derive(Debug, Default)]
+struct Noted(Vec<(Note, u64)>);
+
+impl Noted {
+    fn add(&mut self, note: Note) {
+        if let Some((_, count)) = self.0.iter_mut().find(|(known, _)| *known == note) {
+            *count += 1;
+            return;
+        }
+        // A NaN in a note is unlike itself: no more of those than can be told apart.
+        if self.0.len() < 64 {
+            self.0.push((note, 1));
+        }
+    }
+}
+
+impl Scope<'_> {
+    /// Calls `visit` with the window of each step that has any sample in it, and counts what was looked at.
+    pub(super) fn slide(
+        &self,
+        slice: &Slice<'_>,
+        spec: Spec,
+        metric: &str,
+        at: TextRange,
+        mut visit: impl FnMut(usize, &Window<'_>, &mut Notes<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let (mut floats, mut histograms) = (Ends::default(), Ends::default());
+        let sizes = sizes(slice.histograms);
+        let mut noted = Noted::default();
+        let mut counts = Vec::with_capacity(self.grid.steps);
+        let mut widest = 0;
+        for step in 0..self.grid.steps {
+            let time = self.grid.time(step);
+            let end = spec.reference.at(time);
+            let (after, until) = (end.saturating_sub(spec.before), end.saturating_add(spec.behind));
+            floats.advance(slice.times, after, until);
+            histograms.advance(slice.histogram_times, after, until);
+            let count = floats.end - floats.first + sizes[histograms.end] - sizes[histograms.first];
+            counts.push(count as u64);
+            widest = widest.max(count);
+            if floats.first == floats.end && histograms.first == histograms.end {
+                continue;
+            }
+            let window = Window {
+                at: time,
+                end,
+                width: spec.width,
+                extent: spec.extent,
+                times: floats.of(slice.times),
+                values: floats.of(slice.values),
+                starts: floats.of(slice.starts),
+                histogram_times: histograms.of(slice.histogram_times),
+                histograms: histograms.of(slice.histograms),
+                histogram_starts: histograms.of(slice.histogram_starts),
+            };
+            visit(step, &window, &mut |note| noted.add(note))?;
+        }
+        // A window of one series is held at a time.
+        self.budget().pass(widest)?;
+        self.count(counts.into_iter().enumerate());
+        self.annotate_notes(&noted, metric, at);
+        Ok(())
+    }
+
+    fn annotate_notes(&self, noted: &Noted, metric: &str, at: TextRange) {
+        if noted.0.is_empty() {
+            return;
+        }
+        self.annotations(|annotations| {
+            for (note, count) in &noted.0 {
+                for _ in 0..*count {
+                    annotations.add_note(*note, metric, at, 0);
+                    if *note != Note::StartTimeOverlap {
+                        break;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Before each histogram, and behind the last, what all before it count as.
+fn sizes(histograms: &[Arc<Histogram>]) -> Vec<usize> {
+    let mut sizes = Vec::with_capacity(histograms.len() + 1);
+    let mut sum = 0;
+    sizes.push(sum);
+    for histogram in histograms {
+        sum += histogram.sample_size();
+        sizes.push(sum);
+    }
+    sizes
+}

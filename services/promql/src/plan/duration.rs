@@ -1,0 +1,93 @@
+//! Durations that are computed when the question is known: `offset (step() * 2)`.
+
+use crate::ast::{BinaryOp, DurationExpr, DurationValue, TextRange};
+use crate::error::{PromqlError, Result};
+
+/// Seconds that fit in signed 64-bit nanoseconds, as in Prometheus.
+const SECONDS_MAX: f64 = 9_223_372_036.854_775;
+
+/// What durations may refer to, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spans {
+    pub(super) step: i64,
+    pub(super) range: i64,
+}
+
+impl Spans {
+    /// Milliseconds of an offset: of either sign.
+    pub(super) fn offset(self, value: &DurationValue) -> Result<i64> {
+        match value {
+            DurationValue::Fixed(milliseconds) => Ok(*milliseconds),
+            DurationValue::Computed(expr) => self.milliseconds(expr),
+        }
+    }
+
+    /// Milliseconds of a range or a step: above zero.
+    pub(super) fn length(self, value: &DurationValue) -> Result<i64> {
+        match value {
+            DurationValue::Fixed(milliseconds) => Ok(*milliseconds),
+            DurationValue::Computed(expr) => {
+                let seconds = self.seconds(expr)?;
+                if seconds <= 0.0 {
+                    return Err(fault(place(expr), "duration must be greater than 0"));
+                }
+                self.milliseconds(expr)
+            }
+        }
+    }
+
+    fn milliseconds(self, expr: &DurationExpr) -> Result<i64> {
+        let seconds = self.seconds(expr)?;
+        if !seconds.is_finite() {
+            return Err(fault(place(expr), "duration is NaN or infinite"));
+        }
+        if seconds.abs() > SECONDS_MAX {
+            return Err(fault(place(expr), "duration is out of range"));
+        }
+        Ok((seconds * 1000.0) as i64)
+    }
+
+    fn seconds(self, expr: &DurationExpr) -> Result<f64> {
+        Ok(match expr {
+            DurationExpr::Number(number) => number.value,
+            DurationExpr::Step(_) => self.step as f64 / 1000.0,
+            DurationExpr::Range(_) => self.range as f64 / 1000.0,
+            DurationExpr::Min(a, b, _) => crate::math::min(self.seconds(a)?, self.seconds(b)?),
+            DurationExpr::Max(a, b, _) => crate::math::max(self.seconds(a)?, self.seconds(b)?),
+            DurationExpr::Sign(is_negative, inner, _) => {
+                let seconds = self.seconds(inner)?;
+                if *is_negative { -seconds } else { seconds }
+            }
+            DurationExpr::Paren(inner, _) => self.seconds(inner)?,
+            DurationExpr::Binary(op, left, right) => {
+                let (left, right) = (self.seconds(left)?, self.seconds(right)?);
+                match op {
+                    BinaryOp::Divide if right == 0.0 => return Err(fault(place(expr), "division by zero")),
+                    BinaryOp::Modulo if right == 0.0 => return Err(fault(place(expr), "modulo by zero")),
+                    _ => crate::math::arithmetic(*op, left, right)
+                        .ok_or_else(|| fault(place(expr), "unexpected duration expression operator"))?,
+                }
+            }
+        })
+    }
+}
+
+fn fault(at: TextRange, what: &str) -> PromqlError {
+    PromqlError::Invalid(format!("{}:{}: {what}", at.start, at.end))
+}
+
+fn place(expr: &DurationExpr) -> TextRange {
+    match expr {
+        DurationExpr::Number(number) => number.at,
+        DurationExpr::Step(at)
+        | DurationExpr::Range(at)
+        | DurationExpr::Min(_, _, at)
+        | DurationExpr::Max(_, _, at)
+        | DurationExpr::Sign(_, _, at)
+        | DurationExpr::Paren(_, at) => *at,
+        DurationExpr::Binary(_, left, right) => TextRange {
+            start: place(left).start,
+            end: place(right).end,
+        },
+    }
+}

@@ -1,0 +1,148 @@
+//! From an expression and a question to what is evaluated: durations computed, `@` resolved, what is the same at every step
+//! marked, functions known.
+//!
+//! A plan borrows matchers and texts from the expression. Parentheses are gone; each node keeps its place in the text for
+//! annotations.
+
+mod build;
+mod duration;
+mod function;
+
+use crate::ast::{AggregateOp, BinaryOp, Bounds, StringLiteral, TextRange, ValueType, VectorMatching};
+use crate::matcher::Matcher;
+
+pub(crate) use build::plan;
+pub(crate) use function::Function;
+
+/// A planned expression.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) root: Node<'a>,
+    /// How deep it is nested.
+    pub(crate) depth: usize,
+}
+
+/// A part of a plan.
+#[derive(Debug)]
+pub(crate) struct Node<'a> {
+    pub(crate) kind: Kind<'a>,
+    pub(crate) value_type: ValueType,
+    pub(crate) at: TextRange,
+}
+
+/// What a part does.
+#[derive(Debug)]
+pub(crate) enum Kind<'a> {
+    Number(f64),
+    Text(&'a StringLiteral),
+    Selector(Selector<'a>),
+    Range(RangeSelector<'a>),
+    Subquery(Box<Subquery<'a>>),
+    Negate(Box<Node<'a>>),
+    Binary(Box<Binary<'a>>),
+    Call(Call<'a>),
+    Aggregate(Box<Aggregate<'a>>),
+    /// The same at every step: evaluated at the first only.
+    Invariant(Box<Node<'a>>),
+}
+
+/// Where on the time axis a selector or subquery looks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reference {
+    /// Back in time, in milliseconds.
+    pub(crate) offset: i64,
+    /// The instant of `@`, in milliseconds.
+    pub(crate) fixed: Option<i64>,
+}
+
+impl Reference {
+    /// The instant that is looked at when a step is evaluated.
+    pub(crate) fn at(self, time: i64) -> i64 {
+        self.fixed.unwrap_or(time).saturating_sub(self.offset)
+    }
+}
+
+/// Selects series.
+#[derive(Debug)]
+pub(crate) struct Selector<'a> {
+    pub(crate) matchers: &'a [Matcher],
+    pub(crate) reference: Reference,
+    pub(crate) bounds: Bounds,
+    /// Whether only count and sum of histograms are used.
+    pub(crate) skips_buckets: bool,
+}
+
+/// `selector[range]`.
+#[derive(Debug)]
+pub(crate) struct RangeSelector<'a> {
+    pub(crate) selector: Selector<'a>,
+    /// In milliseconds.
+    pub(crate) width: i64,
+}
+
+/// `expression[range:step]`.
+#[derive(Debug)]
+pub(crate) struct Subquery<'a> {
+    pub(crate) inner: Node<'a>,
+    /// In milliseconds.
+    pub(crate) width: i64,
+    /// In milliseconds; `None` = the default.
+    pub(crate) interval: Option<i64>,
+    pub(crate) reference: Reference,
+}
+
+/// `left operator right`.
+#[derive(Debug)]
+pub(crate) struct Binary<'a> {
+    pub(crate) op: BinaryOp,
+    pub(crate) left: Node<'a>,
+    pub(crate) right: Node<'a>,
+    pub(crate) return_bool: bool,
+    pub(crate) matching: Option<&'a VectorMatching>,
+}
+
+/// `function(arguments)`.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) function: Function,
+    pub(crate) name: &'static str,
+    pub(crate) arguments: Vec<Node<'a>>,
+}
+
+/// `sum by (label) (expression)`.
+#[derive(Debug)]
+pub(crate) struct Aggregate<'a> {
+    pub(crate) op: AggregateOp,
+    pub(crate) inner: Node<'a>,
+    pub(crate) parameter: Option<Node<'a>>,
+    pub(crate) grouping: &'a [String],
+    pub(crate) is_without: bool,
+}
+
+impl Node<'_> {
+    /// Where in time the first selector inside looks: the innermost `@` anchors it, offsets up to there add up.
+    pub(crate) fn first_reference(&self) -> Option<Reference> {
+        match &self.kind {
+            Kind::Number(_) | Kind::Text(_) => None,
+            Kind::Selector(selector) => Some(selector.reference),
+            Kind::Range(range) => Some(range.selector.reference),
+            Kind::Subquery(subquery) => subquery.inner.first_reference().map(|inner| match inner.fixed {
+                Some(_) => inner,
+                None => Reference {
+                    offset: inner.offset.saturating_add(subquery.reference.offset),
+                    fixed: subquery.reference.fixed,
+                },
+            }),
+            Kind::Negate(inner) | Kind::Invariant(inner) => inner.first_reference(),
+            Kind::Binary(binary) => binary
+                .left
+                .first_reference()
+                .or_else(|| binary.right.first_reference()),
+            Kind::Call(call) => call.arguments.iter().find_map(Self::first_reference),
+            Kind::Aggregate(aggregate) => aggregate
+                .inner
+                .first_reference()
+                .or_else(|| aggregate.parameter.as_ref().and_then(Self::first_reference)),
+        }
+    }
+}

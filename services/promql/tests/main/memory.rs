@@ -1,0 +1,188 @@
+//! A source of series in memory, and what the scripts of PromQL ask of it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tideline_histogram::{Histogram, ResetHint, is_stale};
+use tideline_promql::source::{SeriesData, Visit};
+use tideline_promql::{
+    Labels, Point, PromqlError, Question, Result, Samples, Select, Settings, Source, evaluate, parse,
+};
+use tideline_promqltest::{Answer, LoadedSeries, Target};
+
+/// Series by labels.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) series: BTreeMap<Labels, Held>,
+    /// Whether series are handed out backwards, half of them by another thread.
+    pub(crate) is_shuffled: bool,
+    /// After so many checks the client has left.
+    pub(crate) checks_max: Option<usize>,
+    pub(crate) checks: AtomicUsize,
+}
+
+/// Samples of a series.
+#[derive(Default)]
+pub(crate) struct Held {
+    pub(crate) times: Vec<i64>,
+    pub(crate) values: Vec<f64>,
+    pub(crate) starts: Vec<i64>,
+    pub(crate) histogram_times: Vec<i64>,
+    pub(crate) histograms: Vec<Histogram>,
+    pub(crate) histogram_starts: Vec<i64>,
+}
+
+impl Held {
+    fn push(&mut self, time: i64, start: i64, value: &Point) {
+        match value {
+            Point::Float(value) => {
+                self.times.push(time);
+                self.values.push(*value);
+                self.starts.push(start);
+            }
+            Point::Histogram(histogram) => {
+                let mut histogram = Histogram::clone(histogram);
+                histogram.reset_hint = self.reset_hint(&histogram);
+                self.histogram_times.push(time);
+                self.histograms.push(histogram);
+                self.histogram_starts.push(start);
+            }
+        }
+    }
+
+    /// What Prometheus' storage says of a reset of a histogram that it was given; of the first behind one, nothing.
+    fn reset_hint(&self, histogram: &Histogram) -> ResetHint {
+        let is_after_number = self.times.last() > self.histogram_times.last();
+        match (histogram.reset_hint, self.histograms.last()) {
+            (ResetHint::Gauge, _) => ResetHint::Gauge,
+            (ResetHint::Reset, _) | (_, None) => ResetHint::Unknown,
+            (_, Some(before))
+                if is_after_number
+                    || is_stale(before.sum)
+                    || before.reset_hint == ResetHint::Gauge
+                    || histogram.detect_reset(before) =>
+            {
+                ResetHint::Unknown
+            }
+            _ => ResetHint::NotReset,
+        }
+    }
+
+    fn samples(&self, select: &Select<'_>) -> Samples<'_> {
+        let range = |times: &[i64]| {
+            times.partition_point(|time| *time < select.start)
+                ..times.partition_point(|time| *time <= select.end)
+        };
+        let (floats, histograms) = (range(&self.times), range(&self.histogram_times));
+        let starts = |starts| if select.with_starts { starts } else { &[] as &[i64] };
+        Samples {
+            times: &self.times[floats.clone()],
+            values: &self.values[floats.clone()],
+            starts: starts(&self.starts[floats]),
+            histogram_times: &self.histogram_times[histograms.clone()],
+            histograms: &self.histograms[histograms.clone()],
+            histogram_starts: starts(&self.histogram_starts[histograms]),
+        }
+    }
+}
+
+impl Source for Memory {
+    fn select(&self, select: &Select<'_>, visit: &Visit<'_>) -> Result<()> {
+        let mut found: Vec<_> = self
+            .series
+            .iter()
+            .filter(|(labels, _)| {
+                let mut matchers = select.matchers.iter();
+                matchers.all(|matcher| matcher.matches(labels.get(&matcher.name).unwrap_or_default()))
+            })
+            .map(|(labels, held)| (labels, held.samples(select)))
+            .filter(|(_, samples)| !samples.times.is_empty() || !samples.histogram_times.is_empty())
+            .collect();
+        let hand_out = |series: &[(&Labels, Samples<'_>)]| {
+            series
+                .iter()
+                .try_for_each(|(labels, samples)| visit(labels, SeriesData::Samples(*samples)))
+        };
+        if !self.is_shuffled {
+            return hand_out(&found);
+        }
+        found.reverse();
+        let (first, second) = found.split_at(found.len() / 2);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| hand_out(second));
+            hand_out(first).and(other.join().unwrap())
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        let checks = self.checks.fetch_add(1, Ordering::Relaxed);
+        match self.checks_max {
+            Some(max) if checks >= max => Err(PromqlError::Canceled("query execution")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// As Prometheus' own tests are run.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        delayed_name_removal: true,
+        start_timestamps: true,
+        ..Settings::default()
+    }
+}
+
+impl Memory {
+    pub(crate) fn ask(
+        &self,
+        query: &str,
+        times: (i64, i64, i64),
+        settings: &Settings,
+    ) -> Result<tideline_promql::Answer> {
+        let expr = parse(query)?;
+        let question = Question {
+            text: query,
+            start: times.0,
+            end: times.1,
+            step: times.2,
+            lookback_delta: None,
+        };
+        evaluate(self, &expr, &question, settings)
+    }
+
+    fn answer(&self, query: &str, times: (i64, i64, i64)) -> std::result::Result<Answer, String> {
+        let answer = self
+            .ask(query, times, &settings())
+            .map_err(|error| error.to_string())?;
+        Ok(Answer {
+            value: answer.value,
+            warnings: answer.warnings,
+            infos: answer.infos,
+        })
+    }
+}
+
+impl Target for Memory {
+    fn clear(&mut self) -> std::result::Result<(), String> {
+        self.series.clear();
+        Ok(())
+    }
+
+    fn load(&mut self, series: &[LoadedSeries]) -> std::result::Result<(), String> {
+        for loaded in series {
+            let held = self.series.entry(loaded.labels.clone()).or_default();
+            for sample in &loaded.samples {
+                held.push(sample.time, sample.start.unwrap_or(0), &sample.value);
+            }
+        }
+        Ok(())
+    }
+
+    fn instant(&mut self, query: &str, time: i64) -> std::result::Result<Answer, String> {
+        self.answer(query, (time, time, 0))
+    }
+
+    fn range(&mut self, query: &str, start: i64, end: i64, step: i64) -> std::result::Result<Answer, String> {
+        self.answer(query, (start, end, step))
+    }
+}
