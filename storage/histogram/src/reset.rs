@@ -2,7 +2,7 @@
 
 use crate::buckets::side_slots;
 use crate::custom::is_reset_of_mismatched;
-use crate::histogram::{Histogram, ResetHint, Span};
+use crate::histogram::{Histogram, ResetHint, Span, is_stale};
 use crate::schema::exponential_bound;
 use crate::spans::coarser_index;
 
@@ -45,6 +45,29 @@ impl Histogram {
             (&previous.negative_spans, &previous.negative_buckets),
             previous.schema,
         )
+    }
+
+    /// What is known of a reset once the histogram is compared with the one before in its series: none, if it has the same
+    /// schema, bounds and zero bucket and nothing is less; else nothing, for who asks has to look at more. A gauge stays one.
+    ///
+    /// A store hands out histograms so: a reset within a series is found once, not in every range that the sample is in.
+    pub fn reset_hint_after(&self, previous: Option<&Self>) -> ResetHint {
+        if self.reset_hint == ResetHint::Gauge {
+            return ResetHint::Gauge;
+        }
+        let is_continued = |previous: &Self| {
+            let has_same_buckets = self.schema == previous.schema
+                && self.zero_threshold == previous.zero_threshold
+                && self.custom_values == previous.custom_values;
+            has_same_buckets
+                && previous.reset_hint != ResetHint::Gauge
+                && (is_stale(self.sum) || !is_stale(previous.sum))
+                && !self.detect_reset(previous)
+        };
+        match previous {
+            Some(previous) if is_continued(previous) => ResetHint::NotReset,
+            _ => ResetHint::Unknown,
+        }
     }
 
     /// Whether a bucket holds less than it did, or a bucket that held something is gone. Buckets within the zero bucket

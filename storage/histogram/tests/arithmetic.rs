@@ -395,3 +395,44 @@ fn far_buckets_do_not_fill_the_memory() {
         assert!(Histogram::parse(bad).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn a_series_tells_what_was_compared() {
+    use ResetHint::{Gauge, NotReset, Unknown};
+    let stale = Histogram {
+        sum: f64::from_bits(tideline_histogram::STALE_NAN_BITS),
+        ..Histogram::default()
+    };
+    let first = parse("{{count:3 buckets:[1 2]}}");
+    let cases = [
+        (parse("{{count:4 buckets:[1 3]}}"), Some(&first), NotReset),
+        (parse("{{count:4 buckets:[1 3]}}"), None, Unknown),
+        // Less, other buckets, behind the end of a series: who asks has to look.
+        (parse("{{count:2 buckets:[1 1]}}"), Some(&first), Unknown),
+        (parse("{{schema:1 count:4 buckets:[1 3]}}"), Some(&first), Unknown),
+        (
+            parse("{{schema:-53 count:4 custom_values:[1] buckets:[1 3]}}"),
+            Some(&first),
+            Unknown,
+        ),
+        (parse("{{count:4 buckets:[1 3]}}"), Some(&stale), Unknown),
+        (
+            parse("{{count:1 buckets:[1] counter_reset_hint:gauge}}"),
+            Some(&first),
+            Gauge,
+        ),
+        (
+            parse("{{count:4 buckets:[1 3] counter_reset_hint:reset}}"),
+            Some(&first),
+            Unknown,
+        ),
+    ];
+    for (histogram, previous, expected) in cases {
+        assert_eq!(
+            histogram.reset_hint_after(previous),
+            expected,
+            "{}",
+            histogram.notation()
+        );
+    }
+}
