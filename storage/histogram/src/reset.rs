@@ -48,12 +48,13 @@ impl Histogram {
     }
 
     /// What is known of a reset once the histogram is compared with the one before in its series: none, if it has the same
-    /// schema, bounds and zero bucket and nothing is less; else nothing, for who asks has to look at more. A gauge stays one.
+    /// schema, bounds and zero bucket and nothing is less; else nothing, for who asks has to look at more. A gauge stays one,
+    /// and a reset that the writer knows of stays known.
     ///
     /// A store hands out histograms so: a reset within a series is found once, not in every range that the sample is in.
     pub fn reset_hint_after(&self, previous: Option<&Self>) -> ResetHint {
-        if self.reset_hint == ResetHint::Gauge {
-            return ResetHint::Gauge;
+        if let ResetHint::Gauge | ResetHint::Reset = self.reset_hint {
+            return self.reset_hint;
         }
         let is_continued = |previous: &Self| {
             let has_same_buckets = self.schema == previous.schema

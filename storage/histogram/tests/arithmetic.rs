@@ -398,7 +398,7 @@ fn far_buckets_do_not_fill_the_memory() {
 
 #[test]
 fn a_series_tells_what_was_compared() {
-    use ResetHint::{Gauge, NotReset, Unknown};
+    use ResetHint::{Gauge, NotReset, Reset, Unknown};
     let stale = Histogram {
         sum: f64::from_bits(tideline_histogram::STALE_NAN_BITS),
         ..Histogram::default()
@@ -424,7 +424,7 @@ fn a_series_tells_what_was_compared() {
         (
             parse("{{count:4 buckets:[1 3] counter_reset_hint:reset}}"),
             Some(&first),
-            Unknown,
+            Reset,
         ),
     ];
     for (histogram, previous, expected) in cases {
