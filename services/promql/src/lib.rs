@@ -15,6 +15,7 @@
 //! | [`histogram_functions`] | quantiles, fractions and averages of distributions |
 //! | [`evaluate`] | the evaluator: a plan, then columns |
 //! | [`note`] | what functions remark about samples |
+//! | [`pattern`] | regular expressions as Prometheus writes them |
 //! | [`quote`] | texts as Go writes them |
 //! | [`error`] | what can go wrong, in the classes that Prometheus' API tells apart |
 //!
@@ -40,6 +41,7 @@ pub mod note;
 mod number;
 mod parse;
 mod plan;
+pub mod pattern;
 mod pretty;
 mod print;
 pub mod quote;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use regex::Regex;
 
+use crate::pattern;
+
 /// How a value is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatchOp {
@@ -36,8 +38,7 @@ impl Matcher {
         let value = value.into();
         let regex = match op {
             MatchOp::Equal | MatchOp::NotEqual => None,
-            // As in Prometheus, the dot meets line ends too.
-            MatchOp::Regex | MatchOp::NotRegex => Some(Regex::new(&format!("^(?s:{value})$"))?),
+            MatchOp::Regex | MatchOp::NotRegex => Some(pattern::whole(&value)?),
         };
         Ok(Self {
             name: name.into(),

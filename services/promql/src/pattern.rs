@@ -1,0 +1,187 @@
+//! Regular expressions as Prometheus writes them, in the syntax that Go calls RE2.
+//!
+//! Ours is nearly the same. What differs is rewritten: a brace that repeats nothing is a character, `[` in a class is one too,
+//! `\d`, `\s`, `\w` and `\b` know ASCII only, `\Q…\E` quotes, and a backslash before digits is an octal number.
+
+use regex::Regex;
+
+/// An expression that a whole text must meet. As in Prometheus, the dot meets line ends too.
+pub fn whole(pattern: &str) -> Result<Regex, regex::Error> {
+    Regex::new(&format!("^(?s:{})$", rewritten(pattern)))
+}
+
+/// An expression that means here what it means in Go.
+pub fn rewritten(pattern: &str) -> String {
+    if !pattern.contains(['\\', '[', '{']) {
+        return pattern.to_owned();
+    }
+    let mut rewriter = Rewriter {
+        rest: pattern,
+        out: String::with_capacity(pattern.len() + 16),
+    };
+    while let Some(at) = rewriter.take() {
+        match at {
+            '\\' => rewriter.escape(false),
+            '[' => rewriter.class(),
+            '{' if !is_repetition(rewriter.rest) => rewriter.out.push_str("\\{"),
+            _ => rewriter.out.push(at),
+        }
+    }
+    rewriter.out
+}
+
+struct Rewriter<'a> {
+    rest: &'a str,
+    out: String,
+}
+
+impl Rewriter<'_> {
+    fn take(&mut self) -> Option<char> {
+        let mut chars = self.rest.chars();
+        let at = chars.next()?;
+        self.rest = chars.as_str();
+        Some(at)
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self, is_in_class: bool) {
+        let Some(at) = self.take() else {
+            self.out.push('\\');
+            return;
+        };
+        match at {
+            'd' => self.out.push_str("[0-9]"),
+            'D' => self.out.push_str("[^0-9]"),
+            's' => self.out.push_str("[\\t\\n\\f\\r ]"),
+            'S' => self.out.push_str("[^\\t\\n\\f\\r ]"),
+            'w' => self.out.push_str("[0-9A-Za-z_]"),
+            'W' => self.out.push_str("[^0-9A-Za-z_]"),
+            'b' if !is_in_class => self.out.push_str("(?-u:\\b)"),
+            'Q' if !is_in_class => {
+                let (quoted, rest) = self.rest.split_once("\\E").unwrap_or((self.rest, ""));
+                self.out.push_str(&regex::escape(quoted));
+                self.rest = rest;
+            }
+            '0'..='7' if at == '0' || self.rest.starts_with(|next| matches!(next, '0'..='7')) => {
+                let more = self
+                    .rest
+                    .bytes()
+                    .take(2)
+                    .take_while(|byte| matches!(byte, b'0'..=b'7'));
+                let (digits, rest) = self.rest.split_at(more.count());
+                let code = digits
+                    .bytes()
+                    .fold(u32::from(at) - 48, |code, digit| code * 8 + u32::from(digit) - 48);
+                self.rest = rest;
+                self.out.push_str(&format!("\\x{{{code:x}}}"));
+            }
+            'p' | 'P' | 'x' => {
+                self.out.push('\\');
+                self.out.push(at);
+                if self.rest.starts_with('{') {
+                    let end = self.rest.find('}').map_or(self.rest.len(), |end| end + 1);
+                    self.out.push_str(&self.rest[..end]);
+                    self.rest = &self.rest[end..];
+                }
+            }
+            // Here they would be the bounds of a word.
+            '<' | '>' => self.out.push(at),
+            _ => {
+                self.out.push('\\');
+                self.out.push(at);
+            }
+        }
+    }
+
+    /// A class of characters, behind its bracket.
+    fn class(&mut self) {
+        self.out.push('[');
+        if self.rest.starts_with('^') {
+            self.take();
+            self.out.push('^');
+        }
+        let mut is_first = true;
+        while let Some(at) = self.take() {
+            match at {
+                ']' if !is_first => {
+                    self.out.push(']');
+                    return;
+                }
+                '\\' => self.escape(true),
+                '[' => match self.rest.find(":]").filter(|_| self.rest.starts_with(':')) {
+                    Some(end) => {
+                        self.out.push('[');
+                        self.out.push_str(&self.rest[..end + 2]);
+                        self.rest = &self.rest[end + 2..];
+                    }
+                    None => self.out.push_str("\\["),
+                },
+                ']' | '&' | '~' => {
+                    self.out.push('\\');
+                    self.out.push(at);
+                }
+                '-' if self.out.ends_with('-') => self.out.push_str("\\-"),
+                _ => self.out.push(at),
+            }
+            is_first = false;
+        }
+    }
+}
+
+/// Whether `n}`, `n,}` or `n,m}` follows.
+fn is_repetition(rest: &str) -> bool {
+    let Some((inner, _)) = rest.split_once('}') else {
+        return false;
+    };
+    let (from, to) = inner.split_once(',').unwrap_or((inner, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number(from) && (to.is_empty() || is_number(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole;
+
+    #[test]
+    fn patterns_mean_what_they_mean_in_go() {
+        let met = [
+            ("a{", "a{"),
+            ("a{b}", "a{b}"),
+            ("a{2}", "aa"),
+            ("a{1,}", "aaa"),
+            ("{{.*}}", "{{x}}"),
+            ("a.b", "a\nb"),
+            ("[[a]+", "[a["),
+            ("[]a]+", "]a"),
+            ("[^]a]", "b"),
+            ("[[:alpha:]&&~]+", "x&~"),
+            ("[+--]", ","),
+            ("\\d+", "12"),
+            ("[\\d-]+", "1-2"),
+            ("\\w\\b.*", "a é"),
+            ("\\Qa.b\\E+", "a.bb"),
+            ("\\101\\x41\\x{41}", "AAA"),
+            ("\\<a\\>", "<a>"),
+            ("\\p{Greek}", "α"),
+            ("a|b", "b"),
+            ("(?i)AB", "ab"),
+        ];
+        for (pattern, text) in met {
+            assert!(whole(pattern).unwrap().is_match(text), "{pattern} {text}");
+        }
+        let not_met = [
+            ("a{2}", "a{2}"),
+            ("\\d", "٣"),
+            ("\\w", "é"),
+            ("\\Qa.b\\E", "axb"),
+            ("a|b", "ab"),
+            ("[^]a]", "]"),
+        ];
+        for (pattern, text) in not_met {
+            assert!(!whole(pattern).unwrap().is_match(text), "{pattern} {text}");
+        }
+        for pattern in ["*", "(", "[a", "\\", "a{3,2}", "[b-a]"] {
+            assert!(whole(pattern).is_err(), "{pattern}");
+        }
+    }
+}
