@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use regex::Regex;
-
 use super::Scope;
 use super::call::text_of;
 use super::column::Column;
 use crate::error::{PromqlError, Result};
 use crate::labels::{Labels, METRIC_NAME};
+use crate::pattern;
 use crate::plan::{Kind, Node};
 
 impl Scope<'_> {
@@ -16,7 +15,7 @@ impl Scope<'_> {
     pub(super) fn label_replace(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
         let (target, replacement) = (text_of(&arguments[1])?, text_of(&arguments[2])?);
         let (source, expression) = (text_of(&arguments[3])?, text_of(&arguments[4])?);
-        let regex = Regex::new(&format!("^(?s:{expression})$")).map_err(|_| {
+        let regex = pattern::whole(expression).map_err(|_| {
             PromqlError::Execution(format!(
                 "invalid regular expression in label_replace(): {expression}"
             ))
