@@ -9,9 +9,8 @@
 //!     {path="/"} 0.1666667
 //! ```
 //!
-//! A [`Script`] is run against a [`Target`]. As in Prometheus,
-//! an instant query is asked in three ways: as it is, fixed to its instant with `@` and asked at other instants, and as
-//! the middle of a range.
+//! A [`Script`] is run against a [`Target`]. As in Prometheus, an instant query is asked in three ways: as it is, fixed to its
+//! instant with `@` and asked at other instants, and as the middle of a range.
 //!
 //! | module | holds |
 //! |---|---|
@@ -20,7 +19,9 @@
 //! | `load` | series in the making: start times, classic histograms as native ones |
 //! | [`expect`] | what an answer should be, and whether it is |
 //! | [`run`](run()) | runs the commands and reports what fails |
+//! | [`api`] | what a target over HTTP makes of the answers of Prometheus' API |
 
+pub mod api;
 pub mod expect;
 mod invariant;
 mod load;

@@ -38,13 +38,15 @@ pub struct Answer {
     pub infos: Vec<String>,
 }
 
-/// In how many ways instant queries are asked.
+/// How a target is asked, and its answers read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Whether they are also asked fixed to their instant at others.
     pub is_fixed_too: bool,
     /// Whether they are also asked as the middle of a range.
     pub as_range_too: bool,
+    /// Whether histograms in answers are [listed](crate::api::listed), so that only count, sum and buckets are compared.
+    pub has_listed_histograms: bool,
 }
 
 impl Default for Options {
@@ -52,6 +54,7 @@ impl Default for Options {
         Self {
             is_fixed_too: true,
             as_range_too: true,
+            has_listed_histograms: false,
         }
     }
 }
@@ -116,7 +119,7 @@ fn evaluate(eval: &Eval, target: &mut dyn Target, options: Options) -> Outcome {
     let query = &eval.query;
     match eval.when {
         When::Range { start, end, step } => {
-            let outcome = range(query, (start, end, step), &eval.expectation, target);
+            let outcome = range(query, (start, end, step), &eval.expectation, target, options);
             outcome.map_err(|reason| (query.clone(), reason))
         }
         When::Instant(time) => {
@@ -140,6 +143,7 @@ fn range(
     times: (i64, i64, i64),
     expectation: &Expectation,
     target: &mut dyn Target,
+    options: Options,
 ) -> Result<(), String> {
     let (start, end, step) = times;
     match target.range(query, start, end, step) {
@@ -147,7 +151,7 @@ fn range(
         Ok(_) if expectation.fail.is_some() => Err("should fail, but does not".to_owned()),
         Ok(answer) => {
             expectation.check_annotations(&answer)?;
-            expectation.check_value(&answer.value, times)
+            expectation.check_value(&answer.value, times, options)
         }
     }
 }
@@ -165,13 +169,13 @@ fn instant(
         Ok(answer) => answer,
     };
     expectation.check_annotations(&answer)?;
-    expectation.check_value(&answer.value, expectation.samples_at.unwrap_or_default())?;
+    expectation.check_value(&answer.value, expectation.samples_at.unwrap_or_default(), options)?;
     let may_be_range =
         expectation.samples_at.is_none() && !matches!(expectation.expected, Expected::String(_));
     if !options.as_range_too || !may_be_range || asks_for_times(query) {
         return Ok(());
     }
-    as_range(query, time, expectation, target).map_err(|reason| format!("as a range: {reason}"))
+    as_range(query, time, expectation, target, options).map_err(|reason| format!("as a range: {reason}"))
 }
 
 /// Whether a query has a function whose result is that of the question's times.
@@ -187,6 +191,7 @@ fn as_range(
     time: i64,
     expectation: &Expectation,
     target: &mut dyn Target,
+    options: Options,
 ) -> Result<(), String> {
     const MINUTE: i64 = 60_000;
     let answer = target.range(query, time - MINUTE, time + MINUTE, MINUTE)?;
@@ -211,7 +216,7 @@ fn as_range(
         },
         _ => QueryValue::Vector(middle),
     };
-    expectation.check_value(&value, (0, 0, 0))
+    expectation.check_value(&value, (0, 0, 0), options)
 }
 
 fn sample_at(series: &Series, time: i64) -> Option<Sample> {

@@ -3,6 +3,7 @@
 use tideline_histogram::{Histogram, Span};
 
 use super::almost_equal;
+use crate::api;
 
 /// Compares what histograms hold; the hint on resets only where it was written.
 pub(super) fn equal(expected: &Histogram, got: &Histogram, with_hint: bool) -> bool {
@@ -23,6 +24,15 @@ pub(super) fn equal(expected: &Histogram, got: &Histogram, with_hint: bool) -> b
         && all_equal(&expected.positive_buckets, &got.positive_buckets)
         && all_equal(&expected.negative_buckets, &got.negative_buckets)
         && (!with_hint || expected.reset_hint == got.reset_hint)
+}
+
+/// Compares a histogram with one that is only known as listed.
+pub(super) fn equal_as_listed(expected: &Histogram, got: &Histogram) -> bool {
+    let expected = api::listed(expected.count, expected.sum, expected.listed_buckets());
+    almost_equal(expected.count, got.count)
+        && almost_equal(expected.sum, got.sum)
+        && all_equal(&expected.custom_values, &got.custom_values)
+        && all_equal(&expected.positive_buckets, &got.positive_buckets)
 }
 
 /// First bucket and length of each run; runs that touch are one, empty ones none.

@@ -7,7 +7,7 @@ mod histogram;
 use regex::Regex;
 use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
 
-use crate::run::Answer;
+use crate::run::{Answer, Options};
 use crate::series::Value;
 
 /// How far numbers may be apart, relative to their sum.
@@ -183,7 +183,12 @@ impl Expectation {
     }
 
     /// Whether a result is the expected one. `times` are first and last instant and step of ranges.
-    pub(crate) fn check_value(&self, value: &QueryValue, times: (i64, i64, i64)) -> Result<(), String> {
+    pub(crate) fn check_value(
+        &self,
+        value: &QueryValue,
+        times: (i64, i64, i64),
+        options: Options,
+    ) -> Result<(), String> {
         match (&self.expected, value) {
             (Expected::Scalar(expected), QueryValue::Scalar { value, .. }) => {
                 if almost_equal(*expected, *value) {
@@ -199,16 +204,25 @@ impl Expectation {
                     Err(format!("is {value:?}, expected {expected:?}"))
                 }
             }
-            (Expected::Series(expected), QueryValue::Vector(samples)) => self.check_vector(expected, samples),
+            (Expected::Series(expected), QueryValue::Vector(samples)) => {
+                self.check_vector(expected, samples, options)
+            }
             (Expected::Series(_), QueryValue::Matrix(_)) if self.is_ordered => {
                 Err("is a range vector, which has no order of its own".to_owned())
             }
-            (Expected::Series(expected), QueryValue::Matrix(series)) => check_matrix(expected, series, times),
+            (Expected::Series(expected), QueryValue::Matrix(series)) => {
+                check_matrix(expected, series, times, options)
+            }
             (expected, got) => Err(format!("is {got:?}, expected {expected:?}")),
         }
     }
 
-    fn check_vector(&self, expected: &[ExpectedSeries], samples: &[Sample]) -> Result<(), String> {
+    fn check_vector(
+        &self,
+        expected: &[ExpectedSeries],
+        samples: &[Sample],
+        options: Options,
+    ) -> Result<(), String> {
         for (at, sample) in samples.iter().enumerate() {
             let labels = &sample.labels;
             let got = show(&sample.value);
@@ -218,7 +232,7 @@ impl Expectation {
                 return Err(format!("has {labels} at place {at}, expected at {place}"));
             }
             match expected[place].values.first() {
-                Some(value) if equal(value, &sample.value) => {}
+                Some(value) if equal(value, &sample.value, options) => {}
                 value => return Err(format!("has {labels} {got}, expected {}", show_expected(value))),
             }
         }
@@ -231,6 +245,7 @@ fn check_matrix(
     expected: &[ExpectedSeries],
     series: &[Series],
     (start, end, step): (i64, i64, i64),
+    options: Options,
 ) -> Result<(), String> {
     if let Some(pair) = series.windows(2).find(|pair| pair[0].labels > pair[1].labels) {
         return Err(format!("has {} before {}", pair[0].labels, pair[1].labels));
@@ -254,7 +269,7 @@ fn check_matrix(
                     .next()
                     .map(|(at, histogram)| (*at, Point::Histogram(histogram.clone()))),
             };
-            if !sample.is_some_and(|(at, got)| at == time && equal(value, &got)) {
+            if !sample.is_some_and(|(at, got)| at == time && equal(value, &got, options)) {
                 let expected = show_expected(Some(value));
                 return Err(format!(
                     "at {time} {labels} should be {expected}, it is {}",
@@ -280,9 +295,12 @@ fn all_found(expected: &[ExpectedSeries], got: &[&Labels]) -> Result<(), String>
     }
 }
 
-fn equal(expected: &Value, got: &Point) -> bool {
+fn equal(expected: &Value, got: &Point, options: Options) -> bool {
     match (expected, got) {
         (Value::Float(expected), Point::Float(got)) => almost_equal(*expected, *got),
+        (Value::Histogram { histogram, .. }, Point::Histogram(got)) if options.has_listed_histograms => {
+            histogram::equal_as_listed(histogram, got)
+        }
         (Value::Histogram { histogram, has_hint }, Point::Histogram(got)) => {
             histogram::equal(histogram, got, *has_hint)
         }

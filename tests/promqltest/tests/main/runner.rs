@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tideline_histogram::Histogram;
 use tideline_promql::{Labels, Point, QueryValue, Sample, Series};
-use tideline_promqltest::{Answer, LoadedSeries, Options, Script, Target, run};
+use tideline_promqltest::{Answer, LoadedSeries, Options, Script, Target, api, run};
 
 /// Answers every question in the same way, and keeps what it is asked.
 struct Canned {
@@ -36,6 +36,7 @@ impl Target for Canned {
 const ONCE: Options = Options {
     is_fixed_too: false,
     as_range_too: false,
+    has_listed_histograms: false,
 };
 
 fn answer(value: QueryValue) -> Answer {
@@ -227,4 +228,50 @@ fn instants_are_asked_in_three_ways() {
     );
     // A range that is answered with a vector is wrong.
     assert_eq!(report.failures.len(), 1);
+}
+
+#[test]
+fn answers_of_the_api_are_read() {
+    let answer = |json: &str| api::answer(json.as_bytes());
+    let body = r#"{"status":"success","warnings":["w (1:1)"],"data":{"resultType":"vector","result":[
+        {"metric":{"__name__":"a"},"value":[1.5,"+Inf"]},
+        {"metric":{"__name__":"h"},"histogram":[1.5,{"count":"3","sum":"1","buckets":[[0,"1","2","1"],[0,"4","8","2"]]}]}
+    ]}}"#;
+    let got = answer(body);
+    assert_eq!(got.as_ref().unwrap().warnings, ["w (1:1)"]);
+    let script = |count| {
+        let text = format!(
+            "eval instant at 1500ms q\na Inf\nh {{{{count:{count} sum:1 offset:1 buckets:[1 0 2]}}}}"
+        );
+        Script::parse(&text).unwrap()
+    };
+    let listed = Options {
+        has_listed_histograms: true,
+        ..ONCE
+    };
+    for (count, failures) in [(3, 0), (4, 1)] {
+        let mut target = Canned {
+            answer: got.clone(),
+            asked: Vec::new(),
+        };
+        let report = run(&script(count), &mut target, listed);
+        assert_eq!(report.failures.len(), failures, "{:?}", report.failures);
+    }
+
+    let body = r#"{"status":"success","data":{"resultType":"matrix","result":[
+        {"metric":{},"values":[[0,"1"],[0.001,"NaN"]],"histograms":[[1,{"count":"0","sum":"0"}]]}]}}"#;
+    let QueryValue::Matrix(series) = answer(body).unwrap().value else {
+        panic!();
+    };
+    assert_eq!((series[0].floats[0], series[0].floats[1].0), ((0, 1.0), 1));
+    assert_eq!(series[0].histograms[0].0, 1000);
+    let body = r#"{"status":"success","data":{"resultType":"string","result":[2,"x"]}}"#;
+    let string = QueryValue::String {
+        time: 2000,
+        value: "x".to_owned(),
+    };
+    assert_eq!(answer(body).unwrap().value, string);
+    let body = r#"{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:2: parse error: x"}"#;
+    assert_eq!(answer(body), Err("1:2: parse error: x".to_owned()));
+    assert!(answer("{}").is_err() && answer("<html>").is_err());
 }
