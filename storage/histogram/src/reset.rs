@@ -75,12 +75,13 @@ impl Histogram {
     /// are not looked at.
     fn is_less(&self, now: (&[Span], &[f64]), before: (&[Span], &[f64]), schema_before: i32) -> bool {
         let is_custom = self.uses_custom_buckets();
-        if schema_before == self.schema && now.0 == before.0 && (is_custom || self.zero_threshold <= 0.0) {
-            return now.1.iter().zip(before.1).any(|(now, before)| now < before);
-        }
         // Looked at in the schema of each: in a coarser one, a bucket may reach above the zero bucket.
         let is_within =
             |index: i32, schema: i32| !is_custom && exponential_bound(index, schema) <= self.zero_threshold;
+        let first = now.0.first().map_or(0, |span| span.offset);
+        if schema_before == self.schema && now.0 == before.0 && !is_within(first, self.schema) {
+            return now.1.iter().zip(before.1).any(|(now, before)| now < before);
+        }
         let now = side_slots(now.0, now.1).skip_while(|(index, _)| is_within(*index, self.schema));
         let before = side_slots(before.0, before.1).skip_while(|(index, _)| is_within(*index, schema_before));
         let down = if is_custom {

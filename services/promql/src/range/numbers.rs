@@ -55,26 +55,32 @@ fn moving_average(sum: KahanSum, count: usize, rest: &[f64]) -> f64 {
 
 /// NaN only if all are.
 pub(super) fn min(values: &[f64]) -> f64 {
-    let least = |least: f64, value: &f64| {
-        if *value < least || least.is_nan() {
-            *value
-        } else {
-            least
-        }
-    };
-    values.iter().fold(values[0], least)
+    -most(values, |value| -value)
 }
 
 /// NaN only if all are.
 pub(super) fn max(values: &[f64]) -> f64 {
-    let greatest = |greatest: f64, value: &f64| {
-        if *value > greatest || greatest.is_nan() {
-            *value
-        } else {
-            greatest
+    most(values, |value| value)
+}
+
+/// The greatest of what is made of the numbers, found in several lanes at once.
+#[inline]
+fn most(values: &[f64], of: impl Fn(f64) -> f64) -> f64 {
+    const LANES: usize = 8;
+    let greater = |most: f64, value: f64| if of(value) > most { of(value) } else { most };
+    let mut lanes = [f64::NEG_INFINITY; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, value) in lanes.iter_mut().zip(chunk) {
+            *lane = greater(*lane, *value);
         }
-    };
-    values.iter().fold(values[0], greatest)
+    }
+    let most = lanes.into_iter().fold(f64::NEG_INFINITY, f64::max);
+    let most = rest.iter().fold(most, |most, value| greater(most, *value));
+    match most == f64::NEG_INFINITY && values.iter().all(|value| value.is_nan()) {
+        true => values[0],
+        false => most,
+    }
 }
 
 /// Where the least number stands last.

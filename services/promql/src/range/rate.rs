@@ -57,19 +57,18 @@ fn float_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Option<
 }
 
 /// The increase with what the counter had before each reset.
-fn with_resets(increase: f64, values: &[f64]) -> f64 {
-    // Most windows have no reset; that is found out without a branch for each sample.
-    let has_reset = values
-        .windows(2)
-        .fold(false, |any, pair| any | (pair[1] < pair[0]));
-    if !has_reset {
-        return increase;
+fn with_resets(mut increase: f64, values: &[f64]) -> f64 {
+    /// So many samples are looked at without a branch for each; most have no reset among them.
+    const TOGETHER: usize = 64;
+    for from in (1..values.len()).step_by(TOGETHER) {
+        let last = &values[from..values.len().min(from + TOGETHER)];
+        let pairs = || values[from - 1..].iter().zip(last);
+        if pairs().fold(false, |any, (before, value)| any | (value < before)) {
+            let lost = pairs().filter(|(before, value)| value < before);
+            increase = lost.fold(increase, |increase, (before, _)| increase + before);
+        }
     }
-    let lost = values
-        .windows(2)
-        .filter(|pair| pair[1] < pair[0])
-        .map(|pair| pair[0]);
-    lost.fold(increase, |increase, lost| increase + lost)
+    increase
 }
 
 fn with_resets_and_starts(mut increase: f64, window: &Window<'_>, notes: &mut Notes<'_>) -> f64 {
