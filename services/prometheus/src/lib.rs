@@ -20,6 +20,9 @@
 //! | `scope` | a selection → timelines |
 //! | [`listing`] | series, label names, label values |
 //! | [`cardinality`] | how many of each there are |
+//! | [`source`] | samples of series, for PromQL |
+//! | `samples`, `steps` | runs of points → samples of series, or windows of them |
+//! | `union` | series of several timelines |
 //!
 //! # What is absent
 //!
@@ -31,10 +34,15 @@ mod labels;
 pub mod listing;
 mod matching;
 pub mod names;
+mod samples;
 mod scope;
+pub mod source;
+mod steps;
 mod time;
+mod union;
 pub mod view;
 
 pub use cardinality::Cardinality;
 pub use listing::Listed;
+pub use source::TableSource;
 pub use view::SeriesView;

@@ -43,6 +43,13 @@ pub(crate) struct Measurement {
     pub(crate) metrics: Vec<Metric>,
 }
 
+impl Metric {
+    /// The fields that its samples are in.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = FieldId> {
+        self.number.into_iter().chain(self.histogram)
+    }
+}
+
 /// The measurements with a metric whose name meets all matchers, by name.
 ///
 /// Costs a few look-ups where a matcher names the metric, else a look at each field of the table: about 100 ns.

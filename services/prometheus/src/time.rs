@@ -1,5 +1,6 @@
 //! Milliseconds, in which Prometheus asks, and nanoseconds, in which points are stored.
 
+use tideline_model::TimeRange;
 use tideline_series_store::Seen;
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
@@ -21,10 +22,22 @@ impl Span {
         }
     }
 
+    /// The same with its end left out.
+    pub(crate) fn range(self) -> TimeRange {
+        TimeRange::new(self.first, self.last.saturating_add(1))
+    }
+
     /// Whether a timeline that was seen so may have a point in it.
     pub(crate) fn meets(self, seen: Option<Seen>) -> bool {
         seen.is_some_and(|seen| seen.first <= self.last && seen.last >= self.first)
     }
+}
+
+/// Writes the millisecond of each instant; whether no two are in one. Instants rise.
+pub(crate) fn to_millis(nanos: &[i64], millis: &mut Vec<i64>) -> bool {
+    millis.clear();
+    millis.extend(nanos.iter().map(|nanos| nanos.div_euclid(NANOS_PER_MILLI)));
+    millis.windows(2).all(|pair| pair[0] < pair[1])
 }
 
 /// The millisecond that an instant belongs to.

@@ -2,5 +2,7 @@
 
 #[path = "main/listing.rs"]
 mod listing;
+#[path = "main/source.rs"]
+mod source;
 #[path = "main/support.rs"]
 mod support;

@@ -147,7 +147,7 @@ impl Watch {
 
     /// Takes into account that so many bytes are held now where `before` were. They may be fewer: an estimate of values
     /// can be smaller than the values were.
-    pub(crate) fn hold(&self, before: u64, now: u64) -> Result<()> {
+    pub fn hold(&self, before: u64, now: u64) -> Result<()> {
         if now <= before {
             self.held.fetch_sub(before - now, Ordering::Relaxed);
             return Ok(());
@@ -162,7 +162,7 @@ impl Watch {
     }
 
     /// Nothing is held any more.
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         self.held.store(0, Ordering::Relaxed);
     }
 

@@ -20,6 +20,8 @@
 //!    chunks take the place of their rows.
 //! 3. [`answer`]: an [`AnswerSink`] receives columns, series and rows; formats implement it.
 //!
+//! What asks nothing of these and still reads many points has a [`sweep`] of its own: lanes, budget and threads are theirs.
+//!
 //! Queries that reach into cold segments run in a [`lane`] of their own, beside the others.
 //!
 //! # What is absent
@@ -50,6 +52,7 @@ pub mod question;
 pub mod rows;
 pub mod sample;
 pub mod sorted;
+pub mod sweep;
 mod terms;
 mod timelines;
 pub mod token;
@@ -74,4 +77,5 @@ pub use question::{
     Aggregate, Direction, GroupBy, PointQuery, Rank, RankOrder, RowOrder, Rows, Selector, Shape, Window,
     WindowSpec,
 };
+pub use sweep::{PointReader, Sweep};
 pub use token::PageToken;

@@ -14,6 +14,7 @@ use crate::explain::Explanation;
 use crate::lane::{self, ColdLane, HotLane, QuerySettings, QueryStats, ReadMeter};
 use crate::latest::LatestQuery;
 use crate::question::{PointQuery, Shape};
+use crate::sweep::Sweep;
 use crate::{aggregate, explain, latest, rows, sample, sorted};
 
 /// Answers queries over one engine.
@@ -115,6 +116,24 @@ impl Querier {
         self.run(&asked, cancel, |context| latest::run(context, query, sink))
     }
 
+    /// Reads points of a range for whoever makes something of them that no question here asks for: `work` gets a [`Sweep`],
+    /// in the lane of the range and under a watch that may be over several of them.
+    pub fn sweep<T: Send>(
+        &self,
+        table: &Table,
+        range: TimeRange,
+        watch: &Watch,
+        work: impl FnOnce(&Sweep<'_>) -> Result<T> + Send,
+    ) -> Result<T> {
+        let asked = Asked {
+            table,
+            range,
+            tier: None,
+            budget: *watch.budget(),
+        };
+        self.run_watched(&asked, watch, |context| work(&Sweep::new(context, range)))
+    }
+
     /// Says what a query would do, and refuses what it would refuse. Reads no point, so it waits for no turn.
     pub fn explain(&self, table: &Table, query: &PointQuery, cancel: &Cancel) -> Result<Explanation> {
         check_range(query.range)?;
@@ -143,6 +162,16 @@ impl Querier {
         work: impl FnOnce(&Context<'_>) -> Result<Summary> + Send,
     ) -> Result<Summary> {
         let watch = Watch::new(asked.budget, cancel.clone());
+        self.run_watched(asked, &watch, work)
+    }
+
+    /// Runs a query that is watched already in its lane.
+    fn run_watched<T: Send>(
+        &self,
+        asked: &Asked<'_>,
+        watch: &Watch,
+        work: impl FnOnce(&Context<'_>) -> Result<T> + Send,
+    ) -> Result<T> {
         let snapshot = self.engine.store().snapshot();
         let segments = asked.segments(&snapshot);
         let is_cold = segments.are_old();
@@ -152,7 +181,7 @@ impl Querier {
             snapshot,
             segments,
             pool,
-            watch: &watch,
+            watch,
             meter: &self.cold.meter,
         };
         if !is_cold {
@@ -162,7 +191,7 @@ impl Querier {
         }
         // While it waits, a query must not keep heads in memory and dropped segments on disk.
         drop(snapshot);
-        self.cold.run(&watch, || {
+        self.cold.run(watch, || {
             let snapshot = self.engine.store().snapshot();
             let segments = asked.segments(&snapshot);
             work(&context(snapshot, segments, &self.cold.pool))

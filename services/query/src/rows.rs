@@ -231,7 +231,7 @@ impl<'a> Page<'a> {
             },
             tier: self.tier,
         };
-        let mut reader = TimelineReader::new(context, selection, self.stages);
+        let mut reader = TimelineReader::new(context, selection, self.stages.screen());
         let mut looked = 0;
         for timeline in timelines {
             looked += 1;

@@ -162,7 +162,7 @@ impl Sampler<'_> {
             order: Order::Ascending,
             tier: self.query.tier,
         };
-        let mut reader = TimelineReader::new(context, selection, prepared);
+        let mut reader = TimelineReader::new(context, selection, prepared.screen());
         for timeline in timelines {
             let sources = &self.columns.of(timeline.measurement).sources;
             let mut lines: Vec<Line> = sources.iter().map(|_| Line::default()).collect();

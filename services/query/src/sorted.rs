@@ -172,7 +172,7 @@ fn read(
         order: Order::Ascending,
         tier: query.tier,
     };
-    let mut reader = TimelineReader::new(context, selection, &prepared.stages);
+    let mut reader = TimelineReader::new(context, selection, prepared.stages.screen());
     for (at, timeline) in timelines.iter().enumerate() {
         reader.timeline(timeline.id, &mut |run| {
             let before = first.bytes;

@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use tideline_chunk::Run;
 use tideline_model::TimelineId;
+use tideline_series_store::scan::Screen;
 use tideline_series_store::{ReadCost, Selection, SweepReader};
 
-use crate::compute::Stages;
 use crate::error::Result;
 use crate::querier::Context;
 
@@ -19,11 +19,15 @@ pub(crate) struct TimelineReader<'r> {
 }
 
 impl<'r> TimelineReader<'r> {
-    /// Reads a selection. What `stages` would leave out may be left out already.
-    pub(crate) fn new(context: &'r Context<'r>, selection: Selection<'r>, stages: &'r Stages) -> Self {
+    /// Reads a selection. What `screen` does not admit may be left out.
+    pub(crate) fn new(
+        context: &'r Context<'r>,
+        selection: Selection<'r>,
+        screen: Option<&'r dyn Screen>,
+    ) -> Self {
         Self {
             context,
-            reader: context.snapshot.reader(selection).screened(stages.screen()),
+            reader: context.snapshot.reader(selection).screened(screen),
             metered: 0,
         }
     }

@@ -53,7 +53,22 @@ impl World {
         world
     }
 
+    /// Writes numbers at nanoseconds.
+    pub(crate) fn write_nanos(&self, points: &[(&str, i64, f64)]) {
+        let each = points
+            .iter()
+            .map(|(key, time, value)| (*key, *time, float(*value)));
+        self.write_all(&each.collect::<Vec<_>>());
+    }
+
     pub(crate) fn write(&self, points: &[Point<'_>]) {
+        let each = points
+            .iter()
+            .map(|(key, time, fields)| (*key, time * MILLI, fields.clone()));
+        self.write_all(&each.collect::<Vec<_>>());
+    }
+
+    fn write_all(&self, points: &[Point<'_>]) {
         let mut resolver = self.engine.resolver(&self.table);
         let groups = points
             .iter()
@@ -63,7 +78,7 @@ impl World {
                 fields: fields.iter().map(|(name, _)| (*name).into()).collect(),
                 columns: fields.iter().map(|(_, value)| column(value)).collect(),
                 timelines: vec![resolver.resolve(key.as_bytes()).expect("a valid key")],
-                timestamps: vec![*time * MILLI],
+                timestamps: vec![*time],
                 lines: vec![line],
             });
         let batch = PointBatch {

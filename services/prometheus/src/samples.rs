@@ -1,0 +1,303 @@
+//! The samples of one timeline's series, gathered run by run into buffers that serve timeline after timeline.
+//!
+//! Of several points in one millisecond the last counts; where a series has a number and a histogram in one, the number.
+
+use tideline_chunk::{Presence, Run, RunColumn};
+use tideline_histogram::Histogram;
+use tideline_model::{ColumnData, FieldId};
+use tideline_promql::{PromqlError, Result, Samples};
+
+use crate::names::Measurement;
+use crate::time::to_millis;
+
+/// What a field is to the series of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Numbers of a metric, by its position.
+    Number(usize),
+    /// Histograms of a metric.
+    Histogram(usize),
+    /// Start times of all metrics.
+    Start,
+}
+
+/// Which fields of a measurement are read as what, by their numbers.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    roles: Vec<(FieldId, Role)>,
+    /// Metrics of the measurement.
+    pub(crate) metrics: usize,
+}
+
+/// Samples of one series.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SampleBuffer {
+    pub(crate) numbers: Line<f64>,
+    pub(crate) histograms: Line<Histogram>,
+}
+
+/// Values of one kind by rising milliseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Line<T> {
+    pub(crate) times: Vec<i64>,
+    pub(crate) values: Vec<T>,
+    /// As many as values, or none where none is known.
+    pub(crate) starts: Vec<i64>,
+}
+
+/// The samples of all series of one timeline.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    /// By the positions of the metrics.
+    pub(crate) series: Vec<SampleBuffer>,
+    /// Milliseconds of the run at hand.
+    times: Vec<i64>,
+    /// Start times of its rows, 0 = unknown; empty where it has none.
+    starts: Vec<i64>,
+}
+
+impl Layout {
+    /// The layout of a measurement; with the field of start times, if they are wanted.
+    pub(crate) fn new(measurement: &Measurement, start: Option<FieldId>) -> Self {
+        let mut roles: Vec<(FieldId, Role)> = start.map(|field| (field, Role::Start)).into_iter().collect();
+        for (at, metric) in measurement.metrics.iter().enumerate() {
+            roles.extend(metric.number.map(|field| (field, Role::Number(at))));
+            roles.extend(metric.histogram.map(|field| (field, Role::Histogram(at))));
+        }
+        roles.sort_unstable_by_key(|(field, _)| *field);
+        Self {
+            roles,
+            metrics: measurement.metrics.len(),
+        }
+    }
+
+    fn role(&self, field: FieldId) -> Option<Role> {
+        let at = self
+            .roles
+            .binary_search_by_key(&field, |(field, _)| *field)
+            .ok()?;
+        Some(self.roles[at].1)
+    }
+
+    /// The metric that a field has the numbers of.
+    pub(crate) fn number(&self, field: FieldId) -> Option<usize> {
+        match self.role(field)? {
+            Role::Number(metric) => Some(metric),
+            Role::Histogram(_) | Role::Start => None,
+        }
+    }
+}
+
+impl Gathered {
+    /// Begins with a timeline of so many metrics.
+    pub(crate) fn begin(&mut self, metrics: usize) {
+        self.series
+            .resize_with(metrics.max(self.series.len()), SampleBuffer::default);
+        self.series.iter_mut().for_each(SampleBuffer::clear);
+    }
+
+    /// Takes in a run of the timeline.
+    pub(crate) fn take(&mut self, run: &Run, layout: &Layout) -> Result<()> {
+        let is_plain = to_millis(&run.timestamps, &mut self.times);
+        self.take_starts(run, layout);
+        for columns in run.columns.chunk_by(|a, b| a.field == b.field) {
+            let role = layout.role(columns[0].field);
+            match (role, columns) {
+                (Some(Role::Number(metric)), [column]) => {
+                    let line = &mut self.series[metric].numbers;
+                    line.take_numbers(column, &self.times, &self.starts, is_plain);
+                }
+                (Some(Role::Number(metric)), columns) => {
+                    let line = &mut self.series[metric].numbers;
+                    line.take_mixed(columns, &self.times, &self.starts);
+                }
+                (Some(Role::Histogram(metric)), columns) => {
+                    let line = &mut self.series[metric].histograms;
+                    for column in columns {
+                        line.take_histograms(column, &self.times, &self.starts)?;
+                    }
+                }
+                (Some(Role::Start) | None, _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take_starts(&mut self, run: &Run, layout: &Layout) {
+        self.starts.clear();
+        let is_start = |column: &&RunColumn| layout.role(column.field) == Some(Role::Start);
+        for column in run.columns.iter().filter(is_start) {
+            self.starts.resize(run.rows(), 0);
+            for (at, row) in rows(column, run.rows()).enumerate() {
+                self.starts[row] = match &column.values {
+                    ColumnData::Signed(values) => values[at],
+                    ColumnData::Unsigned(values) => i64::try_from(values[at]).unwrap_or(0),
+                    ColumnData::Float(values) => values[at] as i64,
+                    _ => 0,
+                };
+            }
+        }
+    }
+}
+
+impl SampleBuffer {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.numbers.times.is_empty() && self.histograms.times.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.numbers.clear();
+        self.histograms.clear();
+    }
+
+    /// The samples, no instant twice.
+    pub(crate) fn samples(&mut self) -> Samples<'_> {
+        if !self.histograms.times.is_empty() && !self.numbers.times.is_empty() {
+            let numbers = &self.numbers.times;
+            self.histograms
+                .retain(|time| numbers.binary_search(&time).is_err());
+        }
+        Samples {
+            times: &self.numbers.times,
+            values: &self.numbers.values,
+            starts: &self.numbers.starts,
+            histogram_times: &self.histograms.times,
+            histograms: &self.histograms.values,
+            histogram_starts: &self.histograms.starts,
+        }
+    }
+
+    /// About the memory that it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let histogram = |value: &Histogram| {
+            let counts = value.positive_buckets.len() + value.negative_buckets.len();
+            (counts + value.custom_values.len() + 32) * 8
+        };
+        let histograms: usize = self.histograms.values.iter().map(histogram).sum();
+        (self.numbers.times.len() * 24 + histograms) as u64
+    }
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self {
+            times: Vec::new(),
+            values: Vec::new(),
+            starts: Vec::new(),
+        }
+    }
+}
+
+impl<T> Line<T> {
+    fn clear(&mut self) {
+        self.times.clear();
+        self.values.clear();
+        self.starts.clear();
+    }
+
+    /// Takes the next value, in the place of one in the same millisecond. `start` is 0 where it is not known.
+    pub(crate) fn push(&mut self, time: i64, value: T, start: i64) {
+        if self.times.last() == Some(&time) {
+            self.times.pop();
+            self.values.pop();
+            self.starts.truncate(self.times.len());
+        }
+        if start != 0 && self.starts.is_empty() {
+            self.starts.resize(self.times.len(), 0);
+        }
+        if start != 0 || !self.starts.is_empty() {
+            self.starts.push(start);
+        }
+        self.times.push(time);
+        self.values.push(value);
+    }
+
+    fn retain(&mut self, keep: impl Fn(i64) -> bool) {
+        let kept: Vec<bool> = self.times.iter().map(|time| keep(*time)).collect();
+        if kept.iter().all(|kept| *kept) {
+            return;
+        }
+        let mut next = kept.iter();
+        self.times.retain(|_| next.next() == Some(&true));
+        let mut next = kept.iter();
+        self.values.retain(|_| next.next() == Some(&true));
+        let mut next = kept.iter();
+        self.starts.retain(|_| next.next() == Some(&true));
+    }
+}
+
+impl Line<f64> {
+    /// Takes the numbers of a column. `is_plain`: no two rows are in one millisecond.
+    fn take_numbers(&mut self, column: &RunColumn, times: &[i64], starts: &[i64], is_plain: bool) {
+        let follows = is_plain && self.times.last() < times.first();
+        let is_whole =
+            matches!(column.presence, Presence::All) && starts.is_empty() && self.starts.is_empty();
+        if follows && is_whole {
+            self.times.extend_from_slice(times);
+            match &column.values {
+                ColumnData::Float(values) => self.values.extend_from_slice(values),
+                ColumnData::Signed(values) => self.values.extend(values.iter().map(|value| *value as f64)),
+                ColumnData::Unsigned(values) => self.values.extend(values.iter().map(|value| *value as f64)),
+                ColumnData::Boolean(values) => {
+                    self.values
+                        .extend(values.iter().map(|value| f64::from(u8::from(*value))));
+                }
+                ColumnData::String(_) | ColumnData::Histogram(_) => self.times.truncate(self.values.len()),
+            }
+            return;
+        }
+        for (at, row) in rows(column, times.len()).enumerate() {
+            if let Some(value) = number(&column.values, at) {
+                self.push(times[row], value, starts.get(row).copied().unwrap_or(0));
+            }
+        }
+    }
+
+    /// Takes the numbers of columns of several types.
+    fn take_mixed(&mut self, columns: &[RunColumn], times: &[i64], starts: &[i64]) {
+        let mut all: Vec<(usize, f64)> = Vec::new();
+        for column in columns {
+            let numbered = rows(column, times.len()).enumerate();
+            all.extend(numbered.filter_map(|(at, row)| Some((row, number(&column.values, at)?))));
+        }
+        all.sort_unstable_by_key(|(row, _)| *row);
+        for (row, value) in all {
+            self.push(times[row], value, starts.get(row).copied().unwrap_or(0));
+        }
+    }
+}
+
+impl Line<Histogram> {
+    fn take_histograms(&mut self, column: &RunColumn, times: &[i64], starts: &[i64]) -> Result<()> {
+        let ColumnData::Histogram(values) = &column.values else {
+            return Ok(());
+        };
+        for (at, row) in rows(column, times.len()).enumerate() {
+            let histogram = Histogram::from_bytes(values.get(at)).map_err(|error| PromqlError::Storage {
+                message: format!("a stored histogram cannot be read: {error}"),
+                is_overloaded: false,
+            })?;
+            self.push(times[row], histogram, starts.get(row).copied().unwrap_or(0));
+        }
+        Ok(())
+    }
+}
+
+/// The rows that have a value in a column, rising.
+pub(crate) fn rows(column: &RunColumn, count: usize) -> impl Iterator<Item = usize> {
+    let (all, some) = match &column.presence {
+        Presence::All => (0..count, None),
+        Presence::Some(bitmap) => (0..0, Some(bitmap.iter_ones())),
+    };
+    all.chain(some.into_iter().flatten())
+}
+
+fn number(values: &ColumnData, at: usize) -> Option<f64> {
+    match values {
+        ColumnData::Float(values) => Some(values[at]),
+        ColumnData::Signed(values) => Some(values[at] as f64),
+        ColumnData::Unsigned(values) => Some(values[at] as f64),
+        ColumnData::Boolean(values) => Some(f64::from(u8::from(values[at]))),
+        ColumnData::String(_) | ColumnData::Histogram(_) => None,
+    }
+}

@@ -1,0 +1,249 @@
+//! The table as a source of series for PromQL.
+//!
+//! A selection is a sweep over timelines, shared out to the workers of its lane; each timeline is read once for all
+//! metrics that are wanted of it, and its series are handed out where they were read.
+
+use std::ops::ControlFlow;
+
+use parking_lot::Mutex;
+use tideline_model::FieldId;
+use tideline_promql::source::{OverTime, Select, SeriesData, Source, Visit};
+use tideline_promql::{Labels, PromqlError, Result};
+use tideline_query::{PointReader, QueryError, Sweep};
+
+use crate::failure;
+use crate::labels;
+use crate::names::START_FIELD;
+use crate::samples::{Gathered, Layout};
+use crate::scope::{Found, Scope};
+use crate::steps::Steps;
+use crate::time::Span;
+use crate::union::{Unions, shared_names};
+use crate::view::SeriesView;
+
+/// The series of a table, for the evaluation of an expression.
+///
+/// Each selection sees the table as it is when it begins. Budget and client are those of the view.
+#[derive(Debug, Clone, Copy)]
+pub struct TableSource<'v> {
+    view: &'v SeriesView<'v>,
+}
+
+impl SeriesView<'_> {
+    /// The table as a source of series.
+    pub fn source(&self) -> TableSource<'_> {
+        TableSource { view: self }
+    }
+}
+
+impl Source for TableSource<'_> {
+    fn select(&self, select: &Select<'_>, visit: &Visit<'_>) -> Result<()> {
+        let mut scope = Scope::select(self.view, select.matchers)?;
+        if scope.timelines.is_empty() || select.start > select.end {
+            return Ok(());
+        }
+        scope.timelines.sort_unstable_by_key(|timeline| timeline.id);
+        let range = Span::of_millis((select.start, select.end)).range();
+        let reading = Reading::new(self.view, &scope, select, visit);
+        let swept = self
+            .view
+            .querier
+            .sweep(self.view.table, range, &self.view.watch, |sweep| {
+                reading.sweep(sweep)
+            });
+        reading.end(swept)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.view.check()
+    }
+}
+
+/// One selection while it is read.
+struct Reading<'r> {
+    view: &'r SeriesView<'r>,
+    scope: &'r Scope,
+    /// By measurement.
+    layouts: Vec<Layout>,
+    /// By measurement and metric, whether other measurements spell its name too.
+    shared: Vec<Vec<bool>>,
+    fields: Vec<FieldId>,
+    over_time: Option<OverTime>,
+    visit: &'r Visit<'r>,
+    unions: Unions,
+    /// Timelines whose windows can only be told from their samples.
+    doubtful: Mutex<Vec<Found>>,
+    /// What ended the selection, if a query's error cannot say it.
+    failure: Mutex<Option<PromqlError>>,
+}
+
+/// What a worker reuses from timeline to timeline.
+#[derive(Default)]
+struct Space {
+    gathered: Gathered,
+    steps: Steps,
+}
+
+impl<'r> Reading<'r> {
+    fn new(view: &'r SeriesView<'r>, scope: &'r Scope, select: &Select<'_>, visit: &'r Visit<'r>) -> Self {
+        let start = select
+            .with_starts
+            .then(|| view.table.points().schema().field(START_FIELD));
+        let start = start.flatten();
+        let measurements = &scope.measurements;
+        let metrics = measurements.iter().flat_map(|of| &of.metrics);
+        let mut fields: Vec<FieldId> = metrics.flat_map(|metric| metric.fields()).chain(start).collect();
+        fields.sort_unstable();
+        fields.dedup();
+        Self {
+            view,
+            scope,
+            layouts: measurements.iter().map(|of| Layout::new(of, start)).collect(),
+            shared: shared_names(measurements),
+            fields,
+            over_time: select.over_time.filter(Steps::can_tell),
+            visit,
+            unions: Unions::default(),
+            doubtful: Mutex::default(),
+            failure: Mutex::default(),
+        }
+    }
+
+    fn sweep(&self, sweep: &Sweep<'_>) -> std::result::Result<(), QueryError> {
+        let id = |found: &Found| found.id;
+        sweep.shares(&self.scope.timelines, id, &self.fields, |share, reader| {
+            let mut space = Space::default();
+            share.iter().try_for_each(|found| {
+                let is_told = match &self.over_time {
+                    Some(over_time) if self.has_steps(found) => {
+                        self.steps(found, over_time, reader, &mut space)?
+                    }
+                    _ => false,
+                };
+                match is_told {
+                    true => Ok(()),
+                    false => self.samples(found, reader, &mut space),
+                }
+            })
+        })?;
+        let mut doubtful = std::mem::take(&mut *self.doubtful.lock());
+        if doubtful.is_empty() {
+            return Ok(());
+        }
+        doubtful.sort_unstable_by_key(|found| found.id);
+        sweep.shares(&doubtful, id, &self.fields, |share, reader| {
+            let mut space = Space::default();
+            share
+                .iter()
+                .try_for_each(|found| self.samples(found, reader, &mut space))
+        })
+    }
+
+    /// How the selection ended.
+    fn end(self, swept: std::result::Result<(), QueryError>) -> Result<()> {
+        if let Some(failure) = self.failure.into_inner() {
+            return Err(failure);
+        }
+        swept.map_err(|error| failure::of_query(&error))?;
+        self.unions.finish(self.visit)
+    }
+
+    /// Whether windows of a timeline's series may be computed here: they hold numbers only, and are of no other timeline.
+    fn has_steps(&self, found: &Found) -> bool {
+        let at = found.measurement as usize;
+        let is_numbers = self.scope.measurements[at]
+            .metrics
+            .iter()
+            .all(|metric| metric.histogram.is_none());
+        is_numbers && self.shared[at].iter().all(|shared| !shared)
+    }
+
+    /// Hands out the windows of a timeline's series; those that only samples can tell are left for later.
+    fn steps(
+        &self,
+        found: &Found,
+        over_time: &OverTime,
+        reader: &mut PointReader<'_>,
+        space: &mut Space,
+    ) -> std::result::Result<bool, QueryError> {
+        let layout = &self.layouts[found.measurement as usize];
+        let steps = &mut space.steps;
+        steps.begin(over_time, layout.metrics);
+        reader.timeline(found.id, &mut |run| {
+            let go_on = steps.take(run, layout);
+            Ok(if go_on {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        })?;
+        if !steps.finish() {
+            self.doubtful.lock().push(*found);
+            return Ok(true);
+        }
+        self.deliver(found, |reading, metric, labels| {
+            let results = steps.of(metric)?;
+            let labels = labels();
+            Some(labels.map_or(Ok(()), |labels| {
+                (reading.visit)(&labels, SeriesData::Steps(results))
+            }))
+        })?;
+        Ok(true)
+    }
+
+    /// Hands out the samples of a timeline's series.
+    fn samples(
+        &self,
+        found: &Found,
+        reader: &mut PointReader<'_>,
+        space: &mut Space,
+    ) -> std::result::Result<(), QueryError> {
+        let layout = &self.layouts[found.measurement as usize];
+        let gathered = &mut space.gathered;
+        gathered.begin(layout.metrics);
+        reader.timeline(found.id, &mut |run| match gathered.take(run, layout) {
+            Ok(()) => Ok(ControlFlow::Continue(())),
+            Err(error) => Err(self.fail(error)),
+        })?;
+        self.deliver(found, |reading, metric, labels| {
+            let series = &mut gathered.series[metric];
+            if series.is_empty() {
+                return None;
+            }
+            let labels = labels()?;
+            Some(match reading.shared[found.measurement as usize][metric] {
+                true => reading
+                    .unions
+                    .put(labels, found.ordinal, series, &reading.view.watch),
+                false => (reading.visit)(&labels, SeriesData::Samples(series.samples())),
+            })
+        })
+    }
+
+    /// Calls `hand_on` for each metric of a timeline, with what makes its labels; `None` where there is nothing to hand on.
+    fn deliver(
+        &self,
+        found: &Found,
+        mut hand_on: impl FnMut(&Self, usize, &dyn Fn() -> Option<Labels>) -> Option<Result<()>>,
+    ) -> std::result::Result<(), QueryError> {
+        let metrics = &self.scope.measurement(found).metrics;
+        for (at, metric) in metrics.iter().enumerate() {
+            let labels = || {
+                // One that has gone meanwhile has no labels any more.
+                let reader = self.view.table.catalog().reader();
+                let entry = reader.entry(found.ordinal)?;
+                Some(labels::of_entry(&entry, &metric.name))
+            };
+            if let Some(Err(error)) = hand_on(self, at, &labels) {
+                return Err(self.fail(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers what ended the selection; the query itself is told to stop.
+    fn fail(&self, error: PromqlError) -> QueryError {
+        self.failure.lock().get_or_insert(error);
+        QueryError::Cancelled
+    }
+}

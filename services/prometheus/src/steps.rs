@@ -1,0 +1,302 @@
+//! Windows of a timeline's series, computed run by run without keeping samples.
+//!
+//! Sums are compensated, or of whole numbers, and so are at least as exact as those of samples one by one. Whatever is
+//! unusual (NaN and with it stale markers, sums that leave the range of doubles, several points in a millisecond) is left
+//! to whoever has the samples.
+
+use tideline_chunk::{Presence, Run, RunColumn};
+use tideline_model::ColumnData;
+use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction};
+
+use crate::samples::{Layout, rows};
+use crate::time::to_millis;
+
+/// Sums that run beside each other, so that one addition need not wait for the one before.
+const LANES: usize = 4;
+/// Whole numbers up to here are exact as doubles, and so are sums of as many as a run has.
+const WHOLE_MAX: u64 = 1 << 35;
+
+/// The windows of one timeline's series.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    over_time: Option<OverTime>,
+    /// Metric by metric, window by window.
+    cells: Vec<Cell>,
+    results: Vec<f64>,
+    /// Whether windows of each metric have a value.
+    has_any: Vec<bool>,
+    /// Whether only samples can tell.
+    is_doubtful: bool,
+    times: Vec<i64>,
+    sparse_times: Vec<i64>,
+    segments: Vec<Segment>,
+    /// The last millisecond so far.
+    last: Option<i64>,
+}
+
+/// What the values of a window come to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cell {
+    count: u64,
+    /// The sum, or the least or greatest.
+    value: f64,
+    correction: f64,
+}
+
+/// Values of a run that lie in one window.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    window: usize,
+    start: usize,
+    end: usize,
+}
+
+impl Steps {
+    /// Whether windows are computed here: each sample is in one at most.
+    pub(crate) fn can_tell(over_time: &OverTime) -> bool {
+        over_time.width <= over_time.step || over_time.steps <= 1
+    }
+
+    /// Begins with a timeline of so many metrics.
+    pub(crate) fn begin(&mut self, over_time: &OverTime, metrics: usize) {
+        self.over_time = Some(*over_time);
+        self.cells.clear();
+        self.cells.resize(metrics * over_time.steps, Cell::default());
+        (self.is_doubtful, self.last) = (false, None);
+    }
+
+    /// Takes in a run; whether it makes sense to go on.
+    pub(crate) fn take(&mut self, run: &Run, layout: &Layout) -> bool {
+        let Some(over_time) = self.over_time else {
+            return false;
+        };
+        let is_plain = to_millis(&run.timestamps, &mut self.times);
+        if !is_plain || self.last >= self.times.first().copied() {
+            self.is_doubtful = true;
+            return false;
+        }
+        self.last = self.times.last().copied();
+        let mut dense = std::mem::take(&mut self.segments);
+        cut(&over_time, &self.times, &mut dense);
+        for column in &run.columns {
+            let Some(metric) = layout.number(column.field) else {
+                continue;
+            };
+            let sparse = match column.presence {
+                Presence::All => None,
+                Presence::Some(_) => Some(self.sparse(&over_time, column)),
+            };
+            let cells = &mut self.cells[metric * over_time.steps..][..over_time.steps];
+            let segments = sparse.as_ref().unwrap_or(&dense);
+            if !take_column(over_time.function, &column.values, segments, cells) {
+                self.is_doubtful = true;
+                break;
+            }
+        }
+        self.segments = dense;
+        !self.is_doubtful
+    }
+
+    /// Makes results of what was taken in; whether they can be told.
+    pub(crate) fn finish(&mut self) -> bool {
+        let Some(over_time) = self.over_time.filter(|_| !self.is_doubtful) else {
+            return false;
+        };
+        self.results.clear();
+        self.results
+            .extend(self.cells.iter().map(|cell| cell.result(over_time.function)));
+        let told = |(cell, result): (&Cell, &f64)| cell.count == 0 || result.is_finite();
+        if !self.cells.iter().zip(&self.results).all(told) {
+            return false;
+        }
+        self.has_any.clear();
+        let windows = self.cells.chunks(over_time.steps.max(1));
+        self.has_any
+            .extend(windows.map(|windows| windows.iter().any(|cell| cell.count > 0)));
+        true
+    }
+
+    /// The results of a metric; `None` where it has none.
+    pub(crate) fn of(&self, metric: usize) -> Option<&[f64]> {
+        let steps = self.over_time?.steps;
+        let has_any = self.has_any.get(metric).copied().unwrap_or(false);
+        has_any.then(|| &self.results[metric * steps..][..steps])
+    }
+
+    fn sparse(&mut self, over_time: &OverTime, column: &RunColumn) -> Vec<Segment> {
+        self.sparse_times.clear();
+        let times = &self.times;
+        self.sparse_times
+            .extend(rows(column, times.len()).map(|row| times[row]));
+        let mut segments = Vec::new();
+        cut(over_time, &self.sparse_times, &mut segments);
+        segments
+    }
+}
+
+impl Cell {
+    fn result(&self, function: OverTimeFunction) -> f64 {
+        match function {
+            _ if self.count == 0 => f64::from_bits(NO_RESULT_BITS),
+            OverTimeFunction::Sum => self.value + self.correction,
+            OverTimeFunction::Avg => (self.value + self.correction) / self.count as f64,
+            OverTimeFunction::Min | OverTimeFunction::Max => self.value,
+            OverTimeFunction::Count => self.count as f64,
+        }
+    }
+
+    /// Adds a number, with what rounding takes from the sum.
+    fn add(&mut self, number: f64) {
+        let sum = self.value + number;
+        self.correction += if self.value.abs() >= number.abs() {
+            (self.value - sum) + number
+        } else {
+            (number - sum) + self.value
+        };
+        self.value = sum;
+    }
+}
+
+/// Cuts rising milliseconds at the windows, leaving out what lies in none.
+fn cut(over_time: &OverTime, times: &[i64], segments: &mut Vec<Segment>) {
+    segments.clear();
+    let OverTime {
+        first,
+        step,
+        steps,
+        width,
+        ..
+    } = *over_time;
+    let mut at = 0;
+    while at < times.len() {
+        // The first window that does not end before the instant.
+        let behind = i128::from(times[at]) - i128::from(first);
+        let window = usize::try_from(
+            (behind + i128::from(step) - 1)
+                .div_euclid(i128::from(step))
+                .max(0),
+        );
+        let Some(window) = window.ok().filter(|window| *window < steps) else {
+            return;
+        };
+        let end = i128::from(first) + window as i128 * i128::from(step);
+        let begin = end - i128::from(width);
+        let rest = &times[at..];
+        let start = at + rest.partition_point(|time| i128::from(*time) <= begin);
+        let next = at + rest.partition_point(|time| i128::from(*time) <= end);
+        if start < next {
+            segments.push(Segment {
+                window,
+                start,
+                end: next,
+            });
+        }
+        at = next;
+    }
+}
+
+/// Adds the values of segments to their windows; `false` where only samples can tell what comes of them.
+fn take_column(
+    function: OverTimeFunction,
+    values: &ColumnData,
+    segments: &[Segment],
+    cells: &mut [Cell],
+) -> bool {
+    segments.iter().all(|segment| {
+        let (part, cell) = (segment.start..segment.end, &mut cells[segment.window]);
+        match values {
+            ColumnData::Float(values) => take_floats(function, &values[part], cell),
+            ColumnData::Signed(values) => take_whole(function, &values[part], cell, |value| value as f64),
+            ColumnData::Unsigned(values) => take_whole(function, &values[part], cell, |value| value as f64),
+            ColumnData::Boolean(values) => {
+                take_whole(function, &values[part], cell, |value| f64::from(u8::from(value)))
+            }
+            ColumnData::String(_) | ColumnData::Histogram(_) => true,
+        }
+    })
+}
+
+/// Numbers that are doubles.
+fn take_floats(function: OverTimeFunction, values: &[f64], cell: &mut Cell) -> bool {
+    match function {
+        OverTimeFunction::Count => {}
+        OverTimeFunction::Sum | OverTimeFunction::Avg => {
+            let lanes = sums(values);
+            lanes.iter().for_each(|(sum, correction)| {
+                cell.add(*sum);
+                cell.correction += correction;
+            });
+        }
+        OverTimeFunction::Min | OverTimeFunction::Max => take_extreme(function, values.iter().copied(), cell),
+    }
+    cell.count += values.len() as u64;
+    // A NaN is not seen in what was taken of an extreme or a count.
+    match function {
+        OverTimeFunction::Sum | OverTimeFunction::Avg => cell.value.is_finite(),
+        _ => !values.iter().fold(false, |is_nan, value| is_nan | value.is_nan()),
+    }
+}
+
+/// Numbers that are whole.
+fn take_whole<T: Copy>(
+    function: OverTimeFunction,
+    values: &[T],
+    cell: &mut Cell,
+    to_float: impl Fn(T) -> f64 + Copy,
+) -> bool {
+    match function {
+        OverTimeFunction::Count => {}
+        OverTimeFunction::Sum | OverTimeFunction::Avg => {
+            let (sum, magnitude) = values.iter().fold((0.0, 0.0f64), |(sum, magnitude), value| {
+                let value = to_float(*value);
+                (sum + value, magnitude.max(value.abs()))
+            });
+            if magnitude <= WHOLE_MAX as f64 {
+                cell.add(sum);
+            } else {
+                values.iter().for_each(|value| cell.add(to_float(*value)));
+            }
+        }
+        OverTimeFunction::Min | OverTimeFunction::Max => {
+            take_extreme(function, values.iter().map(|value| to_float(*value)), cell);
+        }
+    }
+    cell.count += values.len() as u64;
+    true
+}
+
+fn take_extreme(function: OverTimeFunction, values: impl Iterator<Item = f64>, cell: &mut Cell) {
+    let better = |kept: f64, value: f64| match function {
+        OverTimeFunction::Min if value < kept => value,
+        OverTimeFunction::Max if value > kept => value,
+        _ => kept,
+    };
+    let mut values = values.peekable();
+    if let Some(first) = values.peek() {
+        let kept = if cell.count == 0 { *first } else { cell.value };
+        cell.value = values.fold(kept, better);
+    }
+}
+
+/// Compensated sums of every fourth number.
+fn sums(values: &[f64]) -> [(f64, f64); LANES] {
+    let mut lanes = [(0.0f64, 0.0f64); LANES];
+    let add = |lane: &mut (f64, f64), value: f64| {
+        let sum = lane.0 + value;
+        // Knuth's form needs no comparison.
+        let part = sum - lane.0;
+        lane.1 += (lane.0 - (sum - part)) + (value - part);
+        lane.0 = sum;
+    };
+    let mut fours = values.chunks_exact(LANES);
+    for four in &mut fours {
+        lanes
+            .iter_mut()
+            .zip(four)
+            .for_each(|(lane, value)| add(lane, *value));
+    }
+    for value in fours.remainder() {
+        add(&mut lanes[0], *value);
+    }
+    lanes
+}

@@ -1,0 +1,393 @@
+//! Samples of series, as the evaluator gets them.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use tideline_histogram::{Histogram, STALE_NAN_BITS};
+use tideline_model::Value;
+use tideline_prometheus::SeriesView;
+use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction, Select, SeriesData, Source};
+use tideline_promql::{Matcher, PromqlError, Result};
+use tideline_query::{Budget, Cancel};
+
+use crate::support::{Point, World, eq, float, re};
+
+/// The samples of a series: instant, bits or notation, start.
+type Kept = Vec<(i64, String, i64)>;
+
+fn shown(value: f64) -> String {
+    match value.to_bits() {
+        STALE_NAN_BITS => "stale".into(),
+        _ => value.to_string(),
+    }
+}
+
+fn keep(data: SeriesData<'_>) -> Kept {
+    let SeriesData::Samples(samples) = data else {
+        panic!("samples were asked for");
+    };
+    let start = |starts: &[i64], at: usize| starts.get(at).copied().unwrap_or(-1);
+    let numbers = samples.times.iter().zip(samples.values).enumerate();
+    let numbers = numbers.map(|(at, (time, value))| (*time, shown(*value), start(samples.starts, at)));
+    let histograms = samples.histogram_times.iter().zip(samples.histograms).enumerate();
+    let histograms =
+        histograms.map(|(at, (time, value))| (*time, value.notation(), start(samples.histogram_starts, at)));
+    let mut all: Kept = numbers.chain(histograms).collect();
+    all.sort();
+    all
+}
+
+/// The samples of what is selected, by the text of labels.
+fn select(world: &World, matchers: &[Matcher], (start, end): (i64, i64)) -> BTreeMap<String, Kept> {
+    let kept = Mutex::new(BTreeMap::new());
+    let view = world.view();
+    let select = Select {
+        matchers,
+        start,
+        end,
+        over_time: None,
+        with_starts: true,
+    };
+    let visit = |labels: &tideline_promql::Labels, data: SeriesData<'_>| {
+        let before = kept.lock().insert(labels.to_string(), keep(data));
+        assert!(before.is_none(), "{labels} came twice");
+        Ok(())
+    };
+    view.source().select(&select, &visit).expect("selected");
+    kept.into_inner()
+}
+
+fn samples(kept: &Kept) -> Vec<(i64, &str)> {
+    kept.iter()
+        .map(|(time, value, _)| (*time, value.as_str()))
+        .collect()
+}
+
+fn histogram(text: &str) -> Value {
+    let mut stored = Vec::new();
+    Histogram::parse(text).expect("a histogram").to_bytes(&mut stored);
+    Value::Histogram(stored.into())
+}
+
+#[test]
+fn numbers_of_all_kinds_come_as_doubles_wherever_they_are_stored() {
+    let world = World::with(&[
+        ("m,host=a", 1_000, float(1.5)),
+        ("m,host=a", 2_000, float(f64::from_bits(STALE_NAN_BITS))),
+        ("m,host=b", 1_500, vec![("value", Value::Signed(-3))]),
+        (
+            "cpu,host=a",
+            1_000,
+            vec![("on", Value::Boolean(true)), ("note", Value::String("x".into()))],
+        ),
+        ("cpu,host=a", 2_000, vec![("busy", Value::Unsigned(7))]),
+    ]);
+    for is_sealed in [false, true] {
+        if is_sealed {
+            world.engine.seal().expect("sealed");
+        }
+        let found = select(&world, &[eq("__name__", "m")], (1_000, 2_000));
+        assert_eq!(found.len(), 2);
+        let of_a = &found[r#"{__name__="m", host="a"}"#];
+        assert_eq!(samples(of_a), [(1_000, "1.5"), (2_000, "stale")]);
+        assert_eq!(samples(&found[r#"{__name__="m", host="b"}"#]), [(1_500, "-3")]);
+        // Both ends belong to the range.
+        let found = select(&world, &[eq("__name__", "m")], (1_001, 1_999));
+        assert_eq!(found.keys().collect::<Vec<_>>(), [r#"{__name__="m", host="b"}"#]);
+        assert_eq!(select(&world, &[eq("__name__", "m")], (2_001, 9_000)).len(), 0);
+        assert_eq!(select(&world, &[eq("__name__", "m")], (9, 3)).len(), 0);
+        // A series without samples of its own is none, even if its timeline has others.
+        let found = select(&world, &[re("__name__", "cpu_.*")], (0, 1_500));
+        assert_eq!(
+            samples(&found[r#"{__name__="cpu_on", host="a"}"#]),
+            [(1_000, "1")]
+        );
+        assert_eq!(found.len(), 1);
+        let found = select(&world, &[eq("host", "a")], (0, 5_000));
+        assert_eq!(found.len(), 3);
+        assert_eq!(
+            samples(&found[r#"{__name__="cpu_busy", host="a"}"#]),
+            [(2_000, "7")]
+        );
+    }
+}
+
+#[test]
+fn histograms_and_starts_stand_beside_numbers_and_give_way_to_them() {
+    let (small, large) = (
+        "{{count:1 sum:2 buckets:[1]}}",
+        "{{schema:1 count:3 sum:5 buckets:[1 2]}}",
+    );
+    let world = World::with(&[
+        (
+            "rpc,job=x",
+            1_000,
+            vec![("histogram", histogram(small)), ("_start", Value::Signed(500))],
+        ),
+        ("rpc,job=x", 2_000, vec![("histogram", histogram(large))]),
+        (
+            "rpc,job=x",
+            3_000,
+            vec![("value", Value::Float(4.0)), ("_start", Value::Signed(2_500))],
+        ),
+        (
+            "rpc,job=x",
+            4_000,
+            vec![("value", Value::Float(5.0)), ("histogram", histogram(small))],
+        ),
+        // By another name: numbers in the field that is for histograms.
+        ("old,job=x", 1_000, vec![("histogram", Value::Float(9.0))]),
+    ]);
+    for is_sealed in [false, true] {
+        if is_sealed {
+            world.engine.seal().expect("sealed");
+        }
+        let found = select(&world, &[eq("__name__", "rpc")], (0, 9_000));
+        let rpc: Vec<(i64, &str, i64)> = found[r#"{__name__="rpc", job="x"}"#]
+            .iter()
+            .map(|(time, value, start)| (*time, value.as_str(), *start))
+            .collect();
+        assert_eq!(
+            rpc,
+            [
+                (1_000, small, 500),
+                (2_000, large, 0),
+                (3_000, "4", 2_500),
+                (4_000, "5", 0)
+            ]
+        );
+        let old = select(&world, &[eq("__name__", "old_histogram")], (0, 9_000));
+        assert_eq!(
+            samples(&old[r#"{__name__="old_histogram", job="x"}"#]),
+            [(1_000, "9")]
+        );
+        assert_eq!(select(&world, &[eq("__name__", "old")], (0, 9_000)).len(), 0);
+    }
+}
+
+#[test]
+fn measurements_that_spell_one_name_are_one_series() {
+    let world = World::with(&[
+        ("cpu_usage_user,host=a", 1_000, float(1.0)),
+        ("cpu_usage_user,host=a", 3_000, float(3.0)),
+        ("cpu_usage,host=a", 3_000, vec![("user", Value::Float(30.0))]),
+        ("cpu_usage,host=b", 3_000, vec![("user", Value::Float(31.0))]),
+        ("cpu,host=a", 2_000, vec![("usage_user", Value::Float(200.0))]),
+        ("cpu,host=a", 3_000, vec![("usage_user", Value::Float(300.0))]),
+    ]);
+    let found = select(&world, &[eq("__name__", "cpu_usage_user")], (0, 9_000));
+    assert_eq!(found.len(), 2);
+    // At one instant, the timeline that was registered last wins.
+    let of_a = &found[r#"{__name__="cpu_usage_user", host="a"}"#];
+    assert_eq!(samples(of_a), [(1_000, "1"), (2_000, "200"), (3_000, "300")]);
+    assert_eq!(
+        samples(&found[r#"{__name__="cpu_usage_user", host="b"}"#]),
+        [(3_000, "31")]
+    );
+}
+
+type Fields = Vec<(&'static str, Value)>;
+
+/// Seven hosts with two fields each, some points late, some missing, types mixed; and with what samples alone can tell.
+fn wild(with_odd: bool) -> World {
+    let world = World::new();
+    let mut seed = 11u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    for round in 0..6 {
+        let mut points: Vec<(String, i64, Fields)> = Vec::new();
+        for step in 0..200i64 {
+            for host in 0..7 {
+                let time = (round * 200 + step) * 10_000 - random(3) as i64 * 40_000;
+                let mut fields = vec![("f", Value::Float(random(100_000) as f64 / 7.0 - 5_000.0))];
+                if random(3) > 0 {
+                    let whole = random(u64::MAX >> 40) as i64 - 5_000;
+                    fields.push((
+                        "i",
+                        if host == 3 {
+                            Value::Unsigned(1 << 50)
+                        } else {
+                            Value::Signed(whole)
+                        },
+                    ));
+                }
+                if with_odd && host == 5 && random(40) == 0 {
+                    let odd = [f64::NAN, f64::INFINITY, f64::from_bits(STALE_NAN_BITS), f64::MAX];
+                    fields[0].1 = Value::Float(odd[random(4) as usize]);
+                }
+                points.push((format!("w,host=h{host}"), time, fields));
+            }
+        }
+        let points: Vec<Point<'_>> = points
+            .iter()
+            .map(|(key, time, fields)| (key.as_str(), *time, fields.clone()))
+            .collect();
+        world.write(&points);
+        if round % 2 == 0 {
+            world.engine.seal().expect("sealed");
+        }
+    }
+    world
+}
+
+/// One result for each window, from samples; `None` for an empty one.
+fn naive(kept: &Kept, over_time: &OverTime) -> Vec<Option<f64>> {
+    let window = |at: usize| {
+        let end = over_time.first + at as i64 * over_time.step;
+        let inside = kept
+            .iter()
+            .filter(|(time, ..)| *time > end - over_time.width && *time <= end);
+        let values: Vec<f64> = inside
+            .map(|(_, value, _)| value.parse().expect("a number"))
+            .collect();
+        if values.is_empty() {
+            return None;
+        }
+        let sum = values.iter().sum::<f64>();
+        Some(match over_time.function {
+            OverTimeFunction::Sum => sum,
+            OverTimeFunction::Avg => sum / values.len() as f64,
+            OverTimeFunction::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+            OverTimeFunction::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            OverTimeFunction::Count => values.len() as f64,
+        })
+    };
+    (0..over_time.steps).map(window).collect()
+}
+
+/// What the source makes of windows: results, or samples that say the same.
+fn windows(world: &World, over_time: &OverTime) -> (BTreeMap<String, Vec<Option<f64>>>, usize) {
+    let (kept, told) = (Mutex::new(BTreeMap::new()), Mutex::new(0));
+    let view = world.view();
+    let matchers = [re("__name__", "w_[fi]")];
+    let last = over_time.first + (over_time.steps as i64 - 1) * over_time.step;
+    let select = Select {
+        matchers: &matchers,
+        start: over_time.first - over_time.width + 1,
+        end: last,
+        over_time: Some(*over_time),
+        with_starts: false,
+    };
+    let visit = |labels: &tideline_promql::Labels, data: SeriesData<'_>| -> Result<()> {
+        let results = match data {
+            SeriesData::Steps(results) => {
+                *told.lock() += 1;
+                let result = |result: &f64| (result.to_bits() != NO_RESULT_BITS).then_some(*result);
+                results.iter().map(result).collect()
+            }
+            data => {
+                let finite = |value: &str| value != "stale" && value.parse::<f64>().is_ok_and(f64::is_finite);
+                let mut samples = keep(data);
+                samples.retain(|(_, value, _)| finite(value));
+                naive(&samples, over_time)
+            }
+        };
+        kept.lock().insert(labels.to_string(), results);
+        Ok(())
+    };
+    view.source().select(&select, &visit).expect("selected");
+    (kept.into_inner(), told.into_inner())
+}
+
+#[test]
+fn windows_are_what_samples_come_to() {
+    let functions = [
+        OverTimeFunction::Sum,
+        OverTimeFunction::Avg,
+        OverTimeFunction::Min,
+        OverTimeFunction::Max,
+        OverTimeFunction::Count,
+    ];
+    for with_odd in [false, true] {
+        let world = wild(with_odd);
+        let all = select(&world, &[re("__name__", "w_[fi]")], (-100_000, 20_000_000));
+        assert_eq!(all.len(), 14);
+        for (at, function) in functions.into_iter().enumerate() {
+            let width = [600_000, 599_999, 10_000, 3_600_000, 250_000][at];
+            let over_time = OverTime {
+                function,
+                first: 600_000 * at as i64,
+                step: [600_000, 700_000, 10_000, 3_600_000, 777_777][at],
+                steps: [13, 20, 900, 4, 1][at],
+                width,
+            };
+            let (found, told) = windows(&world, &over_time);
+            // Where nothing is odd, all is told without samples.
+            let is_all = if with_odd { told >= 12 } else { told == 14 };
+            assert!(is_all, "{function:?} {told}");
+            for (labels, results) in &found {
+                if with_odd && labels.contains("h5") {
+                    continue;
+                }
+                let expected = naive(&all[labels], &over_time);
+                assert_eq!(results.len(), expected.len());
+                for (result, expected) in results.iter().zip(expected) {
+                    let close = |(a, b): (f64, f64)| (a - b).abs() <= 1e-12 * (a.abs() + b.abs() + 1e5);
+                    assert_eq!(result.is_some(), expected.is_some(), "{function:?} {labels}");
+                    assert!(
+                        result.zip(expected).is_none_or(close),
+                        "{function:?} {result:?} {expected:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn of_several_points_in_a_millisecond_the_last_counts() {
+    let world = World::new();
+    world.write_nanos(&[
+        ("m", 5_000_001, 1.0),
+        ("m", 5_900_000, 2.0),
+        ("m", 6_000_000, 3.0),
+        ("m", -1, 4.0),
+    ]);
+    let found = select(&world, &[eq("__name__", "m")], (-1, 5));
+    assert_eq!(samples(&found[r#"{__name__="m"}"#]), [(-1, "4"), (5, "2")]);
+}
+
+#[test]
+fn budgets_failures_and_clients_that_leave_end_a_selection() {
+    let world = World::with(&[("m,host=a", 1_000, float(1.0)), ("m,host=a", 2_000, float(1.0))]);
+    let matchers = [eq("__name__", "m")];
+    let select = Select {
+        matchers: &matchers,
+        start: 0,
+        end: 9_000,
+        over_time: None,
+        with_starts: false,
+    };
+    let ask = |budget: Budget, cancel: &Cancel, visit: &(dyn Fn() -> Result<()> + Sync)| {
+        let view = SeriesView::new(&world.querier, &world.table, budget, cancel);
+        view.source().select(&select, &|_, _| visit())
+    };
+    let (budget, none) = (Budget::default(), Cancel::new());
+    assert_eq!(ask(budget, &none, &|| Ok(())), Ok(()));
+    let failed = ask(budget, &none, &|| Err(PromqlError::Execution("no".into())));
+    assert_eq!(failed, Err(PromqlError::Execution("no".into())));
+    let tight = Budget {
+        points_max: 1,
+        ..budget
+    };
+    assert!(matches!(
+        ask(tight, &none, &|| Ok(())),
+        Err(PromqlError::TooMany(_))
+    ));
+    let late = Budget {
+        time_max: std::time::Duration::ZERO,
+        ..budget
+    };
+    assert!(matches!(
+        ask(late, &none, &|| Ok(())),
+        Err(PromqlError::Timeout(_))
+    ));
+    let cancel = Cancel::new();
+    cancel.cancel();
+    assert!(matches!(
+        ask(budget, &cancel, &|| Ok(())),
+        Err(PromqlError::Canceled(_))
+    ));
+}
