@@ -105,19 +105,19 @@ impl WriteRequest {
             let mut message = Message::default();
             message.labels(1, &series.labels);
             for sample in &series.samples {
-                message.message(2, sample_message(sample, false));
+                message.message(2, &sample_message(sample, false));
             }
             for exemplar in &series.exemplars {
                 let mut one = Message::default();
                 one.labels(1, &exemplar.labels);
                 one.double(2, exemplar.value);
                 one.int(3, exemplar.millis);
-                message.message(3, one);
+                message.message(3, &one);
             }
             for histogram in &series.histograms {
-                message.message(4, histogram_message(histogram, false));
+                message.message(4, &histogram_message(histogram, false));
             }
-            out.message(1, message);
+            out.message(1, &message);
         }
         for metadata in &self.metadata {
             let mut message = Message::default();
@@ -125,7 +125,7 @@ impl WriteRequest {
             message.text(2, &metadata.name);
             message.text(4, &metadata.help);
             message.text(5, &metadata.unit);
-            out.message(3, message);
+            out.message(3, &message);
         }
         out.bytes
     }
@@ -138,34 +138,99 @@ impl WriteRequest {
             let mut message = Message::default();
             message.packed(1, symbols.refs(&series.labels));
             for sample in &series.samples {
-                message.message(2, sample_message(sample, true));
+                message.message(2, &sample_message(sample, true));
             }
             for histogram in &series.histograms {
-                message.message(3, histogram_message(histogram, true));
+                message.message(3, &histogram_message(histogram, true));
             }
             for exemplar in &series.exemplars {
                 let mut one = Message::default();
                 one.packed(1, symbols.refs(&exemplar.labels));
                 one.double(2, exemplar.value);
                 one.int(3, exemplar.millis);
-                message.message(4, one);
+                message.message(4, &one);
             }
-            if let Some(metadata) = &series.metadata {
-                let mut one = Message::default();
-                one.varint(1, metadata.kind);
-                one.varint(3, symbols.of(&metadata.help));
-                one.varint(4, symbols.of(&metadata.unit));
-                message.message(5, one);
-            }
-            all.message(5, message);
+            put_metadata(&mut message, series, &mut symbols);
+            all.message(5, &message);
         }
-        let mut out = Message::default();
-        out.run(4, b"");
-        for symbol in &symbols.list {
-            out.run(4, symbol.as_bytes());
+        let mut out = symbols.encode();
+        out.extend(all.bytes);
+        out
+    }
+}
+
+/// Series whose labels are encoded once: a request with a number of each costs little to make.
+#[derive(Debug, Clone)]
+pub struct Template {
+    /// What comes before the series of every request: the symbols of version 2.0.
+    head: Vec<u8>,
+    /// All that is sent of each series but its numbers.
+    series: Vec<Vec<u8>>,
+    /// The number of the field that holds a series.
+    field: u32,
+}
+
+impl Template {
+    /// For version 1.0.
+    pub fn v1(series: &[Series]) -> Self {
+        let labels = |series: &Series| {
+            let mut message = Message::default();
+            message.labels(1, &series.labels);
+            message.bytes
+        };
+        Self {
+            head: Vec::new(),
+            series: series.iter().map(labels).collect(),
+            field: 1,
         }
-        out.bytes.extend(all.bytes);
-        out.bytes
+    }
+
+    /// For version 2.0, with metadata.
+    pub fn v2(series: &[Series]) -> Self {
+        let mut symbols = Symbols::default();
+        let mut labels = |series: &Series| {
+            let mut message = Message::default();
+            message.packed(1, symbols.refs(&series.labels));
+            put_metadata(&mut message, series, &mut symbols);
+            message.bytes
+        };
+        let series = series.iter().map(&mut labels).collect();
+        Self {
+            head: symbols.encode(),
+            series,
+            field: 5,
+        }
+    }
+
+    /// Appends a request with one number of each series at an instant, in milliseconds.
+    pub fn write(&self, millis: i64, mut value: impl FnMut(usize) -> f64, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        let mut request = Message {
+            bytes: std::mem::take(out),
+        };
+        let mut sample = Message::default();
+        for (place, series) in self.series.iter().enumerate() {
+            sample.bytes.clear();
+            sample.double(1, value(place));
+            sample.int(2, millis);
+            // A tag and a length of one byte each.
+            let length = series.len() + 2 + sample.bytes.len();
+            request.tag(self.field, 2);
+            request.raw(length as u64);
+            request.bytes.extend_from_slice(series);
+            request.run(2, &sample.bytes);
+        }
+        *out = request.bytes;
+    }
+}
+
+fn put_metadata(message: &mut Message, series: &Series, symbols: &mut Symbols) {
+    if let Some(metadata) = &series.metadata {
+        let mut one = Message::default();
+        one.varint(1, metadata.kind);
+        one.varint(3, symbols.of(&metadata.help));
+        one.varint(4, symbols.of(&metadata.unit));
+        message.message(5, &one);
     }
 }
 
@@ -218,7 +283,7 @@ fn put_buckets(
         let mut span = Message::default();
         span.varint(1, zigzag(*offset));
         span.varint(2, *length);
-        message.message(of_spans, span);
+        message.message(of_spans, &span);
     }
     match is_float {
         true => message.doubles(of_counts, buckets),
@@ -249,6 +314,14 @@ impl Symbols {
         let place = self.list.len() as u64;
         self.places.insert(text.to_owned(), place);
         place
+    }
+
+    /// The fields that hold all of them.
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Message::default();
+        out.run(4, b"");
+        self.list.iter().for_each(|symbol| out.run(4, symbol.as_bytes()));
+        out.bytes
     }
 
     fn refs(&mut self, labels: &[(String, String)]) -> Vec<u64> {
@@ -314,7 +387,7 @@ impl Message {
         }
     }
 
-    fn message(&mut self, field: u32, message: Self) {
+    fn message(&mut self, field: u32, message: &Self) {
         self.run(field, &message.bytes);
     }
 
@@ -341,7 +414,7 @@ impl Message {
             let mut label = Self::default();
             label.text(1, name);
             label.text(2, value);
-            self.message(field, label);
+            self.message(field, &label);
         }
     }
 }
@@ -380,5 +453,29 @@ mod tests {
         ]);
         v2.extend([0x10, 0xac, 0x02, 0x18, 5]);
         assert_eq!(request.to_v2(), v2);
+    }
+
+    #[test]
+    fn a_template_makes_the_same_requests() {
+        let series = |name: &str, value: f64| Series {
+            labels: vec![("__name__".into(), name.into()), ("job".into(), "x".repeat(200))],
+            samples: vec![Sample {
+                value,
+                millis: 7,
+                start: 0,
+            }],
+            ..Series::default()
+        };
+        let request = WriteRequest {
+            series: vec![series("a", 1.5), series("b", 0.0)],
+            metadata: Vec::new(),
+        };
+        let write = |template: &Template| {
+            let mut out = Vec::new();
+            template.write(7, |place| request.series[place].samples[0].value, &mut out);
+            out
+        };
+        assert_eq!(write(&Template::v1(&request.series)), request.to_v1());
+        assert_eq!(write(&Template::v2(&request.series)), request.to_v2());
     }
 }

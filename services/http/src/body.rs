@@ -360,6 +360,7 @@ fn bad_compression(error: io::Error) -> Failure {
     Failure::invalid(format!("compressed body: {error}"))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
 fn bad_snappy(error: snap::Error) -> Failure {
     Failure::invalid(format!("compressed body: {error}"))
 }

@@ -147,7 +147,7 @@ impl Dialect {
             "/api/v1/write" | "/api/v1/push" => Self::RemoteWrite,
             "/federate" => Self::Prometheus,
             path if path.starts_with("/api/v1/import") => Self::SampleImport,
-            path if path.starts_with("/metrics/job") => Self::SampleImport,
+            path if path.starts_with("/metrics/") => Self::SampleImport,
             path if path.starts_with("/api/v1/") => Self::Prometheus,
             _ => Self::Native,
         }

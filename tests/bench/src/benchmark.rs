@@ -75,6 +75,7 @@ impl Benchmark {
                 Group::Million => self.run_million(report)?,
                 Group::Write => self.run_write(report)?,
                 Group::Find => self.run_find(report)?,
+                Group::Prometheus => self.run_prometheus(report)?,
             }
         }
         if !self.keep {

@@ -19,6 +19,8 @@ pub(crate) enum Group {
     Write,
     /// A million timelines, described and found.
     Find,
+    /// What Prometheus and its agents send and ask.
+    Prometheus,
 }
 
 impl FromStr for Group {
@@ -33,8 +35,10 @@ impl FromStr for Group {
             "million" => Ok(Self::Million),
             "write" => Ok(Self::Write),
             "find" => Ok(Self::Find),
+            "prometheus" => Ok(Self::Prometheus),
             _ => Err(format!(
-                "{text:?} is not one of the groups spine, tiers, archive, backfill, million, write and find"
+                "{text:?} is not one of the groups spine, tiers, archive, backfill, million, write, find and \
+                 prometheus"
             )),
         }
     }

@@ -53,8 +53,19 @@ impl Connection {
         content_type: &str,
         body: &[u8],
     ) -> io::Result<Answer> {
+        self.ask_with(method, path, &format!("Content-Type: {content_type}"), body)
+    }
+
+    /// The same with other header lines about the body.
+    pub(crate) fn ask_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> io::Result<Answer> {
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n\
              Accept: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );

@@ -18,7 +18,7 @@ pub(crate) struct Loaded {
     pub(crate) wall: Duration,
     /// Batches that were refused for now (429, 503) and sent again.
     pub(crate) refusals: u64,
-    /// Bytes of line protocol.
+    /// Bytes of bodies.
     pub(crate) bytes: u64,
 }
 
@@ -49,15 +49,36 @@ pub(crate) fn load(address: SocketAddr, set: &Set, connections: usize) -> Result
     })
 }
 
-/// Sends batches over so many connections until `make` leaves one empty. It gets them empty and runs on a thread of
-/// its own, ahead of the senders.
+/// Sends batches of line protocol, as [`load_bodies`] does.
 pub(crate) fn load_batches(
     address: SocketAddr,
     table: &str,
     connections: usize,
     make: impl FnMut(&mut Vec<u8>) + Send,
 ) -> Result<Loaded> {
-    let path = write_path(table);
+    let route = Route {
+        path: write_path(table),
+        headers: "Content-Type: text/plain; charset=utf-8",
+    };
+    load_bodies(address, &route, connections, make)
+}
+
+/// Where bodies are sent to.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) path: String,
+    /// Lines of the head that say what a body is, parted by line ends.
+    pub(crate) headers: &'static str,
+}
+
+/// Sends batches over so many connections until `make` leaves one empty. It gets them empty and runs on a thread of
+/// its own, ahead of the senders.
+pub(crate) fn load_bodies(
+    address: SocketAddr,
+    route: &Route,
+    connections: usize,
+    make: impl FnMut(&mut Vec<u8>) + Send,
+) -> Result<Loaded> {
     let (full_out, full_in) = bounded::<Vec<u8>>(BATCHES_AHEAD);
     let (empty_out, empty_in) = bounded::<Vec<u8>>(BATCHES_AHEAD + connections);
     thread::scope(|scope| {
@@ -69,8 +90,8 @@ pub(crate) fn load_batches(
         let start = Instant::now();
         let senders: Vec<_> = (0..connections)
             .map(|_| {
-                let (full_in, empty_out, path) = (full_in.clone(), empty_out.clone(), &path);
-                scope.spawn(move || send_batches(address, path, &full_in, &empty_out))
+                let (full_in, empty_out) = (full_in.clone(), empty_out.clone());
+                scope.spawn(move || send_batches(address, route, &full_in, &empty_out))
             })
             .collect();
         // Where all senders have failed, the maker must find its channel closed.
@@ -112,7 +133,7 @@ fn make_batches(mut make: impl FnMut(&mut Vec<u8>), full: &Sender<Vec<u8>>, empt
 
 fn send_batches(
     address: SocketAddr,
-    path: &str,
+    route: &Route,
     full: &Receiver<Vec<u8>>,
     empty: &Sender<Vec<u8>>,
 ) -> Result<Sent> {
@@ -123,7 +144,7 @@ fn send_batches(
         let mut refused = 0;
         loop {
             let answer = connection
-                .ask("POST", path, "text/plain; charset=utf-8", &batch)
+                .ask_with("POST", &route.path, route.headers, &batch)
                 .map_err(broken("writing a batch"))?;
             match answer.status {
                 200 | 204 => break,
@@ -134,7 +155,7 @@ fn send_batches(
                 status => {
                     return Err(BenchError::Refused {
                         method: "POST",
-                        path: path.to_owned(),
+                        path: route.path.clone(),
                         status,
                         body: excerpt(&answer.body),
                     });

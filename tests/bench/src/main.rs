@@ -25,6 +25,7 @@
 //! | [`archive`] | the same day moved on into files |
 //! | [`backfill`], [`million`], [`find`] | five years in random order; a million timelines; finding them |
 //! | [`command`] | 500 MB written by `tideline write`, and by the plain loader |
+//! | [`prometheus`] | samples by remote write |
 //! | [`wanted`] | the goals |
 //! | [`set`], [`plain`], [`load`] | what is written, and writing it |
 //! | [`question`], [`truth`], [`latency`] | what is asked, what is right, how long it took |
@@ -61,6 +62,7 @@ mod machine;
 mod million;
 mod plain;
 mod process;
+mod prometheus;
 mod question;
 mod report;
 mod selections;
@@ -86,7 +88,7 @@ struct Arguments {
     /// Small sets and few rounds: tells in about a minute whether everything works.
     #[arg(long)]
     quick: bool,
-    /// What is measured, of spine, tiers, archive, backfill, million, write and find. Backfill, million and find take many minutes.
+    /// What is measured, of spine, tiers, archive, backfill, million, write, find and prometheus. Backfill, million and find take many minutes.
     #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
     groups: Vec<Group>,
     /// The data sets of the spine, of S, M and C.

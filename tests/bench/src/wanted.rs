@@ -101,3 +101,5 @@ pub(crate) const FIND_BUILD: Wanted = Wanted::AtLeast(100.0);
 pub(crate) const FIND_DISK: Wanted = Wanted::AtMost(200.0);
 /// Bytes of resident memory for each timeline.
 pub(crate) const FIND_MEMORY: Wanted = Wanted::AtMost(500.0);
+/// Millions of samples by remote write for each second of the server's CPU time, from the first byte to the last seal.
+pub(crate) const REMOTE_WRITE: Wanted = Wanted::AtLeast(2.0);

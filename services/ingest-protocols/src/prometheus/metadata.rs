@@ -50,26 +50,51 @@ pub(crate) fn family<'a>(name: &'a str, kind: &str) -> &'a str {
 pub(crate) struct MetadataList {
     list: Vec<MetricMetadata>,
     by_name: HashMap<String, usize>,
+    /// What is said beyond the limit goes here, one over the other.
+    beyond: MetricMetadata,
 }
+
+/// Families of one body. What a short line says of one takes a hundred bytes here.
+const FAMILIES_MAX: usize = 65_536;
 
 impl MetadataList {
     pub(crate) fn set(&mut self, name: &str, kind: &'static str, help: &str, unit: &str) {
-        if let Some(at) = self.by_name.get(name) {
-            let known = &mut self.list[*at];
-            if (known.kind, &*known.help, &*known.unit) != (kind, help, unit) {
-                known.kind = kind;
-                known.help = help.to_owned();
-                known.unit = unit.to_owned();
-            }
-            return;
+        let known = self.of(name);
+        if (known.kind, &*known.help, &*known.unit) != (kind, help, unit) {
+            known.kind = kind;
+            help.clone_into(&mut known.help);
+            unit.clone_into(&mut known.unit);
         }
-        self.by_name.insert(name.to_owned(), self.list.len());
-        self.list.push(MetricMetadata {
-            name: name.to_owned(),
-            kind,
-            help: help.to_owned(),
-            unit: unit.to_owned(),
-        });
+    }
+
+    pub(crate) fn set_kind(&mut self, name: &str, kind: &'static str) {
+        self.of(name).kind = kind;
+    }
+
+    pub(crate) fn set_help(&mut self, name: &str, help: &str) {
+        help.clone_into(&mut self.of(name).help);
+    }
+
+    pub(crate) fn set_unit(&mut self, name: &str, unit: &str) {
+        unit.clone_into(&mut self.of(name).unit);
+    }
+
+    /// What is known of a name, which is known from now on.
+    fn of(&mut self, name: &str) -> &mut MetricMetadata {
+        let at = match self.by_name.get(name) {
+            Some(at) => *at,
+            None if self.list.len() >= FAMILIES_MAX => return &mut self.beyond,
+            None => {
+                self.by_name.insert(name.to_owned(), self.list.len());
+                self.list.push(MetricMetadata {
+                    name: name.to_owned(),
+                    kind: KINDS[0],
+                    ..MetricMetadata::default()
+                });
+                self.list.len() - 1
+            }
+        };
+        &mut self.list[at]
     }
 
     pub(crate) fn into_list(self) -> Vec<MetricMetadata> {

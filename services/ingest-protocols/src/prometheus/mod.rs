@@ -1,26 +1,38 @@
 //! Samples as Prometheus and its kin send them.
 //!
 //! A series is a timeline: the label `__name__` is its measurement, its other labels are its tags. A number is the
-//! field [`VALUE_FIELD`], kept bit for bit: stale markers and other NaN payloads come out as they went in.
+//! field [`VALUE_FIELD`], kept bit for bit: stale markers and other NaN payloads come out as they went in. A
+//! native histogram is the field [`HISTOGRAM_FIELD`].
 //!
 //! | module | reads |
 //! |---|---|
 //! | `write_v1`, `write_v2` | remote write, both versions, decompressed |
+//! | `exposition`, `sample_line` | text exposition and OpenMetrics |
+//! | `json_lines` | JSON lines in the form of VictoriaMetrics |
 //! | `wire` | Protocol Buffers, in place |
 //! | `labels` | the labels of a series as the raw key of its timeline |
 //! | `samples` | gathers what they read into a batch |
+//! | `histogram` | native histograms |
 //! | `exemplar`, `metadata` | what is said beside the samples |
 
 mod exemplar;
+mod exposition;
+mod histogram;
+mod json_lines;
 pub(crate) mod labels;
 mod metadata;
+mod sample_line;
 mod samples;
 mod wire;
 mod write_v1;
 mod write_v2;
 
+pub use exposition::{ImportOptions, TextFormat, decode_text};
+pub use json_lines::decode_json_lines;
 pub use metadata::MetricMetadata;
-pub use samples::{DecodedSamples, EXEMPLAR_FIELD, START_FIELD, SampleCounts, SampleKind, VALUE_FIELD};
+pub use samples::{
+    DecodedSamples, EXEMPLAR_FIELD, HISTOGRAM_FIELD, START_FIELD, SampleCounts, SampleKind, VALUE_FIELD,
+};
 pub use write_v1::decode_write;
 pub use write_v2::decode_write_v2;
 

@@ -8,6 +8,7 @@
 //! request learns how many of each kind were stored when some were not.
 
 use hashbrown::HashMap;
+use tideline_histogram::Histogram;
 use tideline_model::{ColumnData, Ordinal, PointBatch, PointGroup, SeriesResolver, Timestamp, ValueType};
 
 use super::labels;
@@ -17,6 +18,8 @@ use crate::reject::{Reason, Rejects};
 
 /// The field of a number.
 pub const VALUE_FIELD: &str = "value";
+/// The field of a native histogram.
+pub const HISTOGRAM_FIELD: &str = "histogram";
 /// The field of the time at which a counter or histogram started to count, in milliseconds since the epoch.
 pub const START_FIELD: &str = "_start";
 /// The field of an exemplar: `{"labels":{…},"value":…}` at the exemplar's own time.
@@ -29,6 +32,9 @@ const NANOS_PER_MILLISECOND: i64 = 1_000_000;
 const ITEM_BYTES_MIN: usize = 8;
 /// Items that a body may have however short it is.
 const ITEMS_FREE: usize = 16;
+
+/// Bytes of a line of text that a reject shows.
+const EXCERPT_BYTES: usize = 100;
 
 /// What is written at one instant of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,9 +107,11 @@ enum Shape {
     Number = 0,
     NumberStart = 1,
     Exemplar = 2,
+    Histogram = 3,
+    HistogramStart = 4,
 }
 
-const SHAPES: usize = 3;
+const SHAPES: usize = 5;
 /// The place of a group that was not opened.
 const NONE: u32 = u32::MAX;
 
@@ -122,7 +130,7 @@ pub(crate) struct Series {
 pub(crate) struct SampleWriter<'r, R> {
     resolver: &'r mut R,
     groups: Vec<PointGroup>,
-    group_limit: usize,
+    name_limit: usize,
     by_name: HashMap<Box<[u8]>, u32>,
     /// Name and groups of each entry of `by_name`.
     names: Vec<(Box<str>, GroupsOfName)>,
@@ -144,7 +152,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         Self {
             resolver,
             groups: Vec::new(),
-            group_limit: options.limits.shapes,
+            name_limit: options.limits.shapes,
             by_name: HashMap::new(),
             names: Vec::new(),
             last_name: 0,
@@ -190,10 +198,10 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
     }
 
     fn add_name(&mut self, name: &[u8]) -> Result<u32, Reason> {
-        if self.groups.len() >= self.group_limit {
+        if self.names.len() >= self.name_limit {
             return Err(format!(
                 "too many different metrics in one request (limit {})",
-                self.group_limit
+                self.name_limit
             )
             .into());
         }
@@ -238,6 +246,30 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
             starts.push(start);
         }
         self.finish_row(series, shape, nanos, SampleKind::Sample);
+        Ok(())
+    }
+
+    /// Appends a native histogram.
+    pub(crate) fn histogram(
+        &mut self,
+        series: Series,
+        millis: i64,
+        histogram: &Histogram,
+        start: Option<i64>,
+    ) -> Result<(), Reason> {
+        let nanos = self.admit(millis)?;
+        let shape = match start {
+            None => Shape::Histogram,
+            Some(_) => Shape::HistogramStart,
+        };
+        let group = self.group(series, shape);
+        if let Some(ColumnData::Histogram(histograms)) = group.columns.first_mut() {
+            histograms.push_with(|bytes| histogram.to_bytes(bytes));
+        }
+        if let (Some(start), Some(ColumnData::Signed(starts))) = (start, group.columns.get_mut(1)) {
+            starts.push(start);
+        }
+        self.finish_row(series, shape, nanos, SampleKind::Histogram);
         Ok(())
     }
 
@@ -300,6 +332,15 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         !self.rejects.is_full()
     }
 
+    /// The same for a line of text; says its number.
+    pub(crate) fn reject_line(&mut self, number: usize, reason: Reason, text: &[u8]) -> bool {
+        let line = self.next_line();
+        let mut excerpt = format!("line {number}: ").into_bytes();
+        excerpt.extend_from_slice(&text[..text.len().min(EXCERPT_BYTES)]);
+        self.rejects.push(line, reason, &excerpt);
+        !self.rejects.is_full()
+    }
+
     /// Notes that `unread` series were not looked at.
     pub(crate) fn reject_unread(&mut self, unread: usize) {
         let line = self.next_line();
@@ -311,6 +352,11 @@ fn open(name: &str, shape: Shape) -> PointGroup {
     let fields: &[(&str, ValueType)] = match shape {
         Shape::Number => &[(VALUE_FIELD, ValueType::Float)],
         Shape::NumberStart => &[(VALUE_FIELD, ValueType::Float), (START_FIELD, ValueType::Signed)],
+        Shape::Histogram => &[(HISTOGRAM_FIELD, ValueType::Histogram)],
+        Shape::HistogramStart => &[
+            (HISTOGRAM_FIELD, ValueType::Histogram),
+            (START_FIELD, ValueType::Signed),
+        ],
         Shape::Exemplar => &[(EXEMPLAR_FIELD, ValueType::String)],
     };
     PointGroup {

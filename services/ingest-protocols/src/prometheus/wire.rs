@@ -147,6 +147,11 @@ impl<'a> Payload<'a> {
         Ok(())
     }
 
+    /// The same for `sint64`.
+    pub(crate) fn each_zigzag(self, mut take: impl FnMut(i64)) -> Read<()> {
+        self.each_varint(|code| take(unzigzag(code)))
+    }
+
     /// Hands the numbers of a repeated double field to `take`, whether they are packed or alone.
     pub(crate) fn each_double(self, mut take: impl FnMut(f64)) -> Read<()> {
         match self {
@@ -164,7 +169,7 @@ impl<'a> Payload<'a> {
 }
 
 /// The number behind a zigzag code.
-pub(crate) fn unzigzag(code: u64) -> i64 {
+fn unzigzag(code: u64) -> i64 {
     (code >> 1).cast_signed() ^ -(code & 1).cast_signed()
 }
 

@@ -10,6 +10,7 @@
 use tideline_model::SeriesResolver;
 
 use super::exemplar::ExemplarText;
+use super::histogram;
 use super::labels::{self, LABEL};
 use super::metadata::kind_of_number;
 use super::samples::{DecodedSamples, SampleWriter, Series};
@@ -138,7 +139,12 @@ fn items<R: SeriesResolver>(
                 last_millis = Some(millis);
                 writer.number(series, millis, value, None)
             }
-            4 => Err("native histograms are not read here".into()),
+            4 => {
+                let read = histogram::read(payload.bytes()?)?;
+                last_millis = Some(read.millis);
+                read.histogram
+                    .and_then(|histogram| writer.histogram(series, read.millis, &histogram, read.start))
+            }
             3 => exemplar(payload.bytes()?, last_millis, series, writer, text)?,
             _ => continue,
         };

@@ -11,6 +11,7 @@
 use tideline_model::SeriesResolver;
 
 use super::exemplar::ExemplarText;
+use super::histogram;
 use super::labels;
 use super::metadata::kind_of_number;
 use super::samples::{DecodedSamples, SampleWriter, Series};
@@ -175,7 +176,13 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
                     last_millis = Some(millis);
                     self.writer.number(series, millis, value, start)
                 }
-                3 => Err("native histograms are not read here".into()),
+                3 => {
+                    let read = histogram::read(payload.bytes()?)?;
+                    last_millis = Some(read.millis);
+                    read.histogram.and_then(|histogram| {
+                        self.writer.histogram(series, read.millis, &histogram, read.start)
+                    })
+                }
                 4 => self.exemplar(payload.bytes()?, last_millis, series)?,
                 _ => continue,
             };

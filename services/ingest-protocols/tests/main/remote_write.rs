@@ -1,7 +1,7 @@
 //! Remote write: both versions say the same, what is wrong rejects itself alone, and no bytes do harm.
 
 use proptest::prelude::*;
-use tideline_fleet::remote_write::{Exemplar, Metadata, Sample, Series, WriteRequest};
+use tideline_fleet::remote_write::{Exemplar, Histogram, Metadata, Sample, Series, WriteRequest};
 use tideline_ingest_protocols::IngestError;
 use tideline_ingest_protocols::prometheus::{DecodedSamples, decode_write, decode_write_v2};
 use tideline_model::Value;
@@ -282,6 +282,114 @@ fn start_times_and_metadata_come_with_a_series() {
     );
 }
 
+/// A histogram of whole counts: one zero, then 1, 3 and 2 observations, the last of them after a gap.
+fn integer_histogram() -> Histogram {
+    Histogram {
+        count: 7.0,
+        sum: 18.4,
+        schema: 1,
+        zero_threshold: 0.001,
+        zero_count: 1.0,
+        positive_spans: vec![(0, 2), (1, 1)],
+        positive: vec![1.0, 2.0, -1.0],
+        millis: MILLIS,
+        ..Histogram::default()
+    }
+}
+
+fn with_histograms(histograms: Vec<Histogram>) -> WriteRequest {
+    request(vec![Series {
+        labels: labels(&[("__name__", "latency")]),
+        histograms,
+        ..Series::default()
+    }])
+}
+
+#[test]
+fn native_histograms_of_each_form_are_kept() {
+    let float = Histogram {
+        is_float: true,
+        positive: vec![1.0, 3.0, 2.0],
+        ..integer_histogram()
+    };
+    let custom = Histogram {
+        schema: -53,
+        zero_threshold: 0.0,
+        zero_count: 0.0,
+        count: 6.0,
+        positive_spans: vec![(0, 3)],
+        custom_values: vec![1.0, 2.0],
+        millis: MILLIS + 1,
+        start: 5,
+        reset_hint: 2,
+        ..integer_histogram()
+    };
+    let stale = Histogram {
+        sum: f64::from_bits(STALE),
+        millis: MILLIS + 2,
+        ..Histogram::default()
+    };
+    for version in BOTH {
+        let (decoded, rows) = sent(
+            version,
+            &with_histograms(vec![
+                integer_histogram(),
+                float.clone(),
+                custom.clone(),
+                stale.clone(),
+            ]),
+        );
+        assert_eq!(reasons(&decoded), []);
+        assert_eq!(decoded.counts.histograms, 4);
+        let stored = |row: &Row| match &row.fields[0] {
+            (name, Value::Histogram(bytes)) if name == "histogram" => {
+                tideline_histogram::Histogram::from_bytes(bytes).expect("a histogram")
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(stored(&rows[0]), stored(&rows[1]), "integers and doubles are one");
+        assert_eq!(stored(&rows[0]).positive_buckets, [1.0, 3.0, 2.0]);
+        assert_eq!(stored(&rows[2]).custom_values, [1.0, 2.0]);
+        assert_eq!(
+            stored(&rows[2]).reset_hint,
+            tideline_histogram::ResetHint::NotReset
+        );
+        let start = rows[2].fields.get(1).map(|(_, value)| value.clone());
+        assert_eq!(start, (version == Version::V2).then_some(Value::Signed(5)));
+        assert_eq!(stored(&rows[3]).sum.to_bits(), STALE);
+    }
+}
+
+#[test]
+fn a_wrong_histogram_rejects_itself_alone() {
+    let wrong = |change: fn(&mut Histogram)| {
+        let mut histogram = integer_histogram();
+        change(&mut histogram);
+        histogram
+    };
+    let all = vec![
+        wrong(|histogram| histogram.count = 8.0),
+        wrong(|histogram| histogram.positive.truncate(1)),
+        wrong(|histogram| histogram.schema = 1_000),
+        wrong(|histogram| histogram.positive = vec![1.0, -2.0, 3.0]),
+        wrong(|histogram| histogram.positive_spans = vec![(0, u64::MAX)]),
+        wrong(|histogram| histogram.positive = vec![0.0; 100_000]),
+        integer_histogram(),
+    ];
+    for version in BOTH {
+        let (decoded, rows) = sent(version, &with_histograms(all.clone()));
+        assert_eq!(rows.len(), 1);
+        let lines: Vec<u32> = decoded.batch.rejects.iter().map(|reject| reject.line).collect();
+        assert_eq!(lines, [1, 2, 3, 4, 5, 6]);
+        assert!(decoded.batch.rejects[5].reason.starts_with("histogram too large"));
+        assert!(
+            decoded.batch.rejects[0].reason.contains("count"),
+            "{:?}",
+            decoded.batch.rejects[0]
+        );
+    }
+}
+
 #[test]
 fn hundreds_of_names_in_turn_make_a_group_each() {
     let name = |at: usize| format!("metric_{}", at % 300);
@@ -373,6 +481,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
     ) {
         let mut one = series(&[("__name__", "a"), ("b", "c")], &[(1.0, MILLIS)]);
+        one.histograms.push(Histogram { custom_values: vec![1.0], ..integer_histogram() });
         one.exemplars.push(Exemplar { labels: labels(&[("t", "u")]), value: 1.0, millis: 5 });
         one.metadata = Some(Metadata { kind: 1, help: "h".into(), ..Metadata::default() });
         let request = WriteRequest {

@@ -4,6 +4,8 @@
 //! `/v1/tables/{table}/prometheus`, so that the address of one table can be given to whatever wants the address of a
 //! Prometheus. Both come from [`routes`]; a handler learns its table from [`PrometheusTable`].
 
+mod import;
+mod pushgateway;
 mod samples;
 mod write;
 
@@ -33,7 +35,10 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Every route, as it is at the root.
 fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().merge(write::router())
+    OpenApiRouter::new()
+        .merge(write::router())
+        .merge(import::router())
+        .merge(pushgateway::router())
 }
 
 /// The operations of a path, whatever their method.

@@ -1,0 +1,22 @@
+//! Any bytes as remote write of both versions, decompressed: rows, rejects or an error, never a panic.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tideline_ingest_protocols::prometheus::{decode_write, decode_write_v2};
+use tideline_ingest_protocols::{DecodeOptions, series_key};
+use tideline_model::{Ordinal, SeriesError, SeriesResolver, Timestamp};
+
+/// Checks each name as the engine would, and calls them all one timeline.
+struct Parse;
+
+impl SeriesResolver for Parse {
+    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError> {
+        series_key::parse(key).map(|_| Ordinal(0))
+    }
+}
+
+fuzz_target!(|body: &[u8]| {
+    let options = DecodeOptions::new(Timestamp::EPOCH);
+    let _ = decode_write(body, &options, &mut Parse);
+    let _ = decode_write_v2(body, &options, &mut Parse);
+});

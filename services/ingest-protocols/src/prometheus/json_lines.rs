@@ -1,0 +1,157 @@
+//! JSON lines in the form of VictoriaMetrics: a line for each series, or for a part of one.
+//!
+//! ```json
+//! {"metric":{"__name__":"up","job":"node"},"values":[1,0.5,null],"timestamps":[1700000000000,1700000015000,1700000030000]}
+//! ```
+//!
+//! Times are milliseconds. What JSON has no number for: `null` is NaN, `"Infinity"` and `"-Infinity"` are texts; also
+//! other texts that spell a number are read.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use tideline_model::SeriesResolver;
+
+use super::exposition::{ImportOptions, spell_key};
+use super::samples::{DecodedSamples, SampleWriter};
+use crate::options::DecodeOptions;
+use crate::reject::{Reason, too_large};
+
+/// Bytes of a line: a day of a series by the second, about.
+const LINE_BYTES_MAX: usize = 10 << 20;
+/// A value and its time may be four bytes, and a row is about as large as that of eight in a message.
+const BYTES_FOR_JSON: usize = 2;
+
+/// Reads a body of lines. A wrong line rejects itself, with its number and beginning.
+pub fn decode_json_lines(
+    body: &[u8],
+    import: &ImportOptions,
+    options: &DecodeOptions,
+    resolver: &mut impl SeriesResolver,
+) -> DecodedSamples {
+    let mut writer = SampleWriter::new(body.len().saturating_mul(BYTES_FOR_JSON), options, resolver);
+    let mut key = Vec::new();
+    for (line, number) in body.split(|byte| *byte == b'\n').zip(1..) {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            continue;
+        }
+        if let Err(reason) = one_line(line, import, &mut writer, &mut key)
+            && !writer.reject_line(number, reason, line)
+        {
+            break;
+        }
+    }
+    writer.finish()
+}
+
+fn one_line<R: SeriesResolver>(
+    line: &[u8],
+    import: &ImportOptions,
+    writer: &mut SampleWriter<'_, R>,
+    key: &mut Vec<u8>,
+) -> Result<(), Reason> {
+    if line.len() > LINE_BYTES_MAX {
+        return Err(too_large("line", line.len(), LINE_BYTES_MAX));
+    }
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| Reason::from(error.to_string()))?;
+    let (values, times) = (&line.values, &line.timestamps);
+    if values.len() != times.len() {
+        return Err(format!("{} values and {} timestamps", values.len(), times.len()).into());
+    }
+    let labels = line.metric.0.iter();
+    let labels = labels.map(|(name, value)| (name.as_bytes(), Cow::Borrowed(value.as_bytes())));
+    spell_key(labels, &import.extra_labels, key)?;
+    let series = writer.series(key)?;
+    for (value, millis) in values.iter().zip(times) {
+        writer.number(series, *millis, value.0, None)?;
+    }
+    Ok(())
+}
+
+/// A line. Members that are not known are passed over: other exporters add some.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    metric: Labels<'a>,
+    values: Vec<Number>,
+    timestamps: Vec<i64>,
+}
+
+/// Labels in their order; a name that comes twice is seen later.
+struct Labels<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+/// A text that borrows where it can.
+#[derive(Deserialize)]
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Labels<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of labels")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+                let mut labels = Vec::new();
+                while let Some((name, value)) =
+                    members.next_entry::<BorrowedText<'de>, BorrowedText<'de>>()?
+                {
+                    labels.push((name.0, value.0));
+                }
+                Ok(Labels(labels))
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// A value.
+#[derive(Debug, Clone, Copy)]
+struct Number(f64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyNumber;
+
+        impl Visitor<'_> for AnyNumber {
+            type Value = Number;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, null or a text that spells a number")
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<Number, E> {
+                Ok(Number(value))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Number, E> {
+                Ok(Number(value as f64))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Number, E> {
+                Ok(Number(value as f64))
+            }
+
+            fn visit_unit<E>(self) -> Result<Number, E> {
+                Ok(Number(f64::NAN))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Number, E> {
+                let number = fast_float2::parse(text);
+                number
+                    .map(Number)
+                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            }
+        }
+
+        deserializer.deserialize_any(AnyNumber)
+    }
+}

@@ -1,0 +1,274 @@
+//! Samples as Prometheus sends them: remote write of both versions, 2,000 samples a request, each acknowledged after its
+//! sync.
+//!
+//! The series are those of a node exporter on each of some hosts: 250 names of metrics, each for two devices, eight
+//! labels. They come in the order of a scrape, so that a request has many names and few series of each. Half of them
+//! count up, a quarter stands still, a quarter is noise with two decimals.
+
+use serde_json::{Value, json};
+use tideline_fleet::Random;
+use tideline_fleet::remote_write::{Metadata, Series, Template};
+use tideline_model::{Clock, SystemClock};
+
+use crate::benchmark::{Benchmark, MEBIBYTE, parts};
+use crate::control::Control;
+use crate::error::Result;
+use crate::folder;
+use crate::latency::answer_time;
+use crate::load::{Route, load_bodies};
+use crate::question::{Ask, QUERY, ask, cells};
+use crate::report::{Report, Unit, Wanted};
+use crate::set::{DEFAULT_TABLE, HOUR, Scale};
+use crate::wanted;
+
+/// Samples of a request: what Prometheus sends at most.
+const REQUEST_SERIES: usize = 2_000;
+/// Nanoseconds from one scrape to the next.
+const SCRAPE: i64 = 15_000_000_000;
+const SUBSYSTEMS: [&str; 5] = ["cpu", "disk", "filesystem", "memory", "network"];
+/// Names of metrics in each subsystem.
+const NAMES: usize = 50;
+const DEVICES: [&str; 2] = ["sda", "sdb"];
+/// The help of every metric: of usual length.
+const HELP: &str = "The number of events that the kernel has counted since it was started.";
+
+/// A version of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    V1,
+    V2,
+}
+
+/// Hosts that are scraped for a while.
+#[derive(Debug)]
+struct Scrapes {
+    hosts: usize,
+    /// Scrapes of each host.
+    rounds: usize,
+    /// The first instant, in nanoseconds.
+    start: i64,
+}
+
+impl Benchmark {
+    /// All figures about what Prometheus sends.
+    pub(crate) fn run_prometheus(&self, report: &mut Report) -> Result<()> {
+        self.run_remote_write(Version::V1, report)?;
+        self.run_remote_write(Version::V2, report)
+    }
+
+    /// Loads all samples, seals, waits for quiet, weighs and counts.
+    fn run_remote_write(&self, version: Version, report: &mut Report) -> Result<()> {
+        let name = match version {
+            Version::V1 => "remote write 1.0",
+            Version::V2 => "remote write 2.0",
+        };
+        let scrapes = self.scrapes();
+        let samples = scrapes.samples() as f64;
+        let content = format!(
+            "{} hosts of {} series, scraped {} times, {REQUEST_SERIES} samples a request",
+            scrapes.hosts,
+            scrapes.series_of_host(),
+            scrapes.rounds
+        );
+        let (mut server, data) = self.fresh("prometheus", &content)?;
+        let before = server.cpu_time()?;
+        let loaded = load_bodies(
+            server.address(),
+            &version.route(),
+            self.connections,
+            scrapes.requests(version),
+        )?;
+        let after_load = server.cpu_time()? - before;
+        Control::open(&server)?.seal()?;
+        server.drain()?;
+        let cpu = server.cpu_time()? - before;
+        report.add(
+            name,
+            samples / cpu.as_secs_f64() / 1e6,
+            Unit::MillionValuesPerCpuSecond,
+            wanted::REMOTE_WRITE,
+        );
+        report.add(
+            format!("{name}, until the last acknowledgement"),
+            samples / after_load.as_secs_f64() / 1e6,
+            Unit::MillionValuesPerCpuSecond,
+            Wanted::Nothing,
+        );
+        report.add(
+            format!("{name}, by the clock"),
+            samples / loaded.wall.as_secs_f64() / 1e6,
+            Unit::MillionValuesPerSecond,
+            Wanted::Nothing,
+        );
+        let peak = server.peak_resident_bytes()? as f64 / MEBIBYTE;
+        report.add(
+            format!("peak memory of {name}"),
+            peak,
+            Unit::Mebibytes,
+            Wanted::Nothing,
+        );
+        let usage = folder::usage(&data)?;
+        report.add(
+            format!("disk of {name}"),
+            usage.bytes as f64 / samples,
+            Unit::BytesPerValue,
+            Wanted::Nothing,
+        );
+        report.note(format!(
+            "{name}: {:.1} M samples, {:.1} bytes each as sent, {} refusals; CPU {:.2} s until the last acknowledgement, \
+             {:.2} s with seals and folds; disk: {}",
+            samples / 1e6,
+            loaded.bytes as f64 / samples,
+            loaded.refusals,
+            after_load.as_secs_f64(),
+            cpu.as_secs_f64(),
+            parts(&usage, samples),
+        ));
+        answer_time(&mut server.connect()?, &scrapes.count())?;
+        server.kill();
+        self.forget(&data)
+    }
+
+    /// Forty hosts, for three hours that have just ended.
+    fn scrapes(&self) -> Scrapes {
+        let rounds = match self.scale {
+            Scale::Full => (3 * HOUR / SCRAPE) as usize,
+            Scale::Quick => 40,
+        };
+        let now = SystemClock.now().nanos();
+        let end = now - now.rem_euclid(SCRAPE);
+        Scrapes {
+            hosts: 40,
+            rounds,
+            start: end - rounds as i64 * SCRAPE,
+        }
+    }
+}
+
+impl Version {
+    fn route(self) -> Route {
+        Route {
+            path: "/api/v1/write".into(),
+            headers: match self {
+                Self::V1 => "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy",
+                Self::V2 => {
+                    "Content-Type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\n\
+                     Content-Encoding: snappy"
+                }
+            },
+        }
+    }
+}
+
+impl Scrapes {
+    fn series_of_host(&self) -> usize {
+        SUBSYSTEMS.len() * NAMES * DEVICES.len()
+    }
+
+    fn samples(&self) -> usize {
+        self.hosts * self.series_of_host() * self.rounds
+    }
+
+    /// The series of all hosts, in the order in which they are scraped.
+    fn series(&self) -> Vec<Series> {
+        let of_host = |host: usize| {
+            let names = SUBSYSTEMS
+                .iter()
+                .flat_map(|subsystem| (0..NAMES).map(move |name| (*subsystem, name)));
+            let devices = move |(subsystem, name)| {
+                DEVICES
+                    .iter()
+                    .map(move |device| one(host, subsystem, name, device))
+            };
+            names.flat_map(devices)
+        };
+        (0..self.hosts).flat_map(of_host).collect()
+    }
+
+    /// Makes one request after another: a scrape of all hosts, then the next.
+    fn requests(&self, version: Version) -> impl FnMut(&mut Vec<u8>) + Send + use<> {
+        let series = self.series();
+        let templates = series.chunks(REQUEST_SERIES).map(|series| match version {
+            Version::V1 => Template::v1(series),
+            Version::V2 => Template::v2(series),
+        });
+        let templates: Vec<Template> = templates.collect();
+        let (start, rounds) = (self.start, self.rounds);
+        let (mut next, mut message, mut encoder) = (0, Vec::new(), snap::raw::Encoder::new());
+        move |body: &mut Vec<u8>| {
+            let (round, part) = (next / templates.len(), next % templates.len());
+            if round == rounds {
+                return;
+            }
+            next += 1;
+            let millis = (start + round as i64 * SCRAPE) / 1_000_000;
+            message.clear();
+            templates[part].write(
+                millis,
+                |place| value(part * REQUEST_SERIES + place, round),
+                &mut message,
+            );
+            body.resize(snap::raw::max_compress_len(message.len()), 0);
+            let length = encoder
+                .compress(&message, body)
+                .expect("a request is far below 4 GiB");
+            body.truncate(length);
+        }
+    }
+
+    /// How many samples there are in all.
+    fn count(&self) -> Ask<'static> {
+        const FIELD: &str = "value";
+        let expected = self.samples() as f64;
+        let body = json!({
+            "timelines": {"where": {"tag": "job", "equals": "node"}},
+            "fields": [FIELD],
+            "range": {"start": self.start, "end": self.start + self.rounds as i64 * SCRAPE},
+            "aggregate": {"functions": ["count"]},
+        });
+        ask(DEFAULT_TABLE, QUERY, &body, move |answer: &Value| {
+            let cells = cells(answer, None, &[FIELD])?;
+            match cells.values().next() {
+                Some(row) if cells.len() == 1 && row == &[expected] => Ok(()),
+                _ => Err(format!("{expected} expected, {cells:?} found")),
+            }
+        })
+    }
+}
+
+fn one(host: usize, subsystem: &str, name: usize, device: &str) -> Series {
+    let labels = [
+        (
+            "__name__",
+            format!("node_{subsystem}_events_of_kind_{name}_total"),
+        ),
+        ("cluster", "prod-eu-central-1".into()),
+        ("device", device.into()),
+        ("instance", format!("10.12.{}.{}:9100", host / 250, host % 250)),
+        ("job", "node".into()),
+        ("namespace", "monitoring".into()),
+        (
+            "pod",
+            format!("node-exporter-{:05x}", Random::new(host as u64).bits() & 0xf_ffff),
+        ),
+        ("zone", format!("eu-central-1{}", ["a", "b", "c"][host % 3])),
+    ];
+    Series {
+        labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
+        metadata: Some(Metadata {
+            kind: 1,
+            help: HELP.into(),
+            ..Metadata::default()
+        }),
+        ..Series::default()
+    }
+}
+
+/// The number of a series at a scrape.
+fn value(series: usize, round: usize) -> f64 {
+    match series % 4 {
+        0 | 1 => (series * 7_919 + round * 15 * (series % 97 + 1)) as f64,
+        2 => (series % 1_000) as f64,
+        _ => (Random::new((series * 1_000_003 + round) as u64).bits() % 10_000) as f64 / 100.0,
+    }
+}
