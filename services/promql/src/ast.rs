@@ -1,7 +1,7 @@
 //! What an expression is made of.
 //!
-//! Times are milliseconds, as everywhere in PromQL. The tree says what was written, with the place of each node in the text;
-//! what depends on the question (start, end, step) is worked out by the plan.
+//! Times are milliseconds, as everywhere in PromQL. The tree says what was written, with the place of each node in the
+//! text; what depends on the question (start, end, step) is worked out by the plan.
 
 use crate::matcher::Matcher;
 

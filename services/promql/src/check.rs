@@ -1,7 +1,7 @@
 //! Whether the parts of an expression fit together: types, counts of arguments, what may be matched with what.
 //!
-//! What depends on both sides of an operator is settled here too: set operators match many to many, and only vectors are
-//! matched at all.
+//! What depends on both sides of an operator is settled here too: set operators match many to many, and only vectors
+//! are matched at all.
 
 use crate::ast::{
     Aggregate, AggregateOp, Binary, Call, Cardinality, Expr, Subquery, TextRange, Unary, ValueType,

@@ -1,4 +1,5 @@
-//! Expressions as JSON, in the shape that Prometheus' `parse_query` answers with: its own interface draws trees from it.
+//! Expressions as JSON, in the shape that Prometheus' `parse_query` answers with: its own interface draws trees from
+//! it.
 
 use serde_json::{Value, json};
 

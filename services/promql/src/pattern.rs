@@ -1,7 +1,8 @@
 //! Regular expressions as Prometheus writes them, in the syntax that Go calls RE2.
 //!
-//! Ours is nearly the same. What differs is rewritten: a brace that repeats nothing is a character, `[` in a class is one too,
-//! `\d`, `\s`, `\w` and `\b` know ASCII only, `\Q…\E` quotes, and a backslash before digits is an octal number.
+//! Ours is nearly the same. What differs is rewritten: a brace that repeats nothing is a character, `[` in a class is
+//! one too, `\d`, `\s`, `\w` and `\b` know ASCII only, `\Q…\E` quotes, and a backslash before digits is an octal
+//! number.
 
 use regex::Regex;
 

@@ -135,7 +135,8 @@ pub(crate) struct Duration(pub(crate) i64);
 
 impl Display for Duration {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
-        /// Units with their milliseconds. Years and weeks stand only where nothing is left: 90d is easier to read than 12w6d.
+        /// Units with their milliseconds. Years and weeks stand only where nothing is left: 90d is easier to read than
+        /// 12w6d.
         const UNITS: [(&str, i64, bool); 7] = [
             ("y", 365 * 86_400_000, true),
             ("w", 7 * 86_400_000, true),
@@ -301,8 +302,8 @@ fn shift(out: &mut Formatter<'_>, shift: &Shift) -> Result {
     offset(out, shift)
 }
 
-/// Whether an offset takes operators that follow it for its own: one that begins with a parenthesis or two signs does. Something
-/// must stand between them then, and it had: `@` goes behind it, which Prometheus prints before.
+/// Whether an offset takes operators that follow it for its own: one that begins with a parenthesis or two signs does.
+/// Something must stand between them then, and it had: `@` goes behind it, which Prometheus prints before.
 fn goes_on(shift: &Shift) -> bool {
     let offset = shift.offset.as_ref().map(DurationValue::to_string);
     offset.is_some_and(|offset| offset.starts_with('(') || offset.starts_with("--"))

@@ -1,7 +1,8 @@
 //! The answers of Prometheus' HTTP API, as a target over HTTP gets them.
 //!
-//! The API lists the buckets of a histogram by their bounds and says nothing of schema, spans or resets: such a histogram is
-//! carried as [`listed`], and compared so under [`Options::has_listed_histograms`](crate::Options::has_listed_histograms).
+//! The API lists the buckets of a histogram by their bounds and says nothing of schema, spans or resets: such a
+//! histogram is carried as [`listed`], and compared so under
+//! [`Options::has_listed_histograms`](crate::Options::has_listed_histograms).
 
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ pub fn answer(body: &[u8]) -> Result<Answer, String> {
     })
 }
 
-/// A histogram of which no more is known than count, sum and its buckets: rule of the bounds, lower and upper bound, count.
-/// It is a carrier for comparing, not for computing.
+/// A histogram of which no more is known than count, sum and its buckets: rule of the bounds, lower and upper bound,
+/// count. It is a carrier for comparing, not for computing.
 pub fn listed(count: f64, sum: f64, buckets: impl IntoIterator<Item = (u8, f64, f64, f64)>) -> Histogram {
     let mut listed = Histogram {
         count,

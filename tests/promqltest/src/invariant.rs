@@ -21,8 +21,8 @@ const LOOKING_AT_TIME: [&str; 15] = [
     "year",
 ];
 
-/// The query with every selector and subquery fixed to an instant, and the instants to ask it at; `None` where it would answer
-/// differently all the same.
+/// The query with every selector and subquery fixed to an instant, and the instants to ask it at; `None` where it would
+/// answer differently all the same.
 pub(crate) fn fixed(query: &str, time: i64) -> Option<(String, Vec<i64>)> {
     let mut expr = tideline_promql::parse(query).ok()?;
     if !fix(&mut expr, time) {

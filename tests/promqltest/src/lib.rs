@@ -9,8 +9,8 @@
 //!     {path="/"} 0.1666667
 //! ```
 //!
-//! A [`Script`] is run against a [`Target`]. As in Prometheus, an instant query is asked in three ways: as it is, fixed to its
-//! instant with `@` and asked at other instants, and as the middle of a range.
+//! A [`Script`] is run against a [`Target`]. As in Prometheus, an instant query is asked in three ways: as it is, fixed
+//! to its instant with `@` and asked at other instants, and as the middle of a range.
 //!
 //! | module | holds |
 //! |---|---|

@@ -9,8 +9,8 @@ use crate::invariant;
 use crate::load::LoadedSeries;
 use crate::script::{Action, Eval, Script, When};
 
-/// What scripts are run against. Prometheus runs its own with experimental functions, delayed removal of names, start times,
-/// a lookback of five minutes and a step of a minute for subqueries that have none.
+/// What scripts are run against. Prometheus runs its own with experimental functions, delayed removal of names, start
+/// times, a lookback of five minutes and a step of a minute for subqueries that have none.
 ///
 /// Errors are the messages of the query language alone: scripts compare them.
 pub trait Target {
@@ -45,7 +45,8 @@ pub struct Options {
     pub is_fixed_too: bool,
     /// Whether they are also asked as the middle of a range.
     pub as_range_too: bool,
-    /// Whether histograms in answers are [listed](crate::api::listed), so that only count, sum and buckets are compared.
+    /// Whether histograms in answers are [listed](crate::api::listed), so that only count, sum and buckets are
+    /// compared.
     pub has_listed_histograms: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Cuts the text of a query into tokens.
 //!
-//! The lexer knows on its own whether it stands inside braces, where every word is a label, or inside brackets, where only
-//! durations and their arithmetic stand. It hands out one token at a time and stops at the first fault.
+//! The lexer knows on its own whether it stands inside braces, where every word is a label, or inside brackets, where
+//! only durations and their arithmetic stand. It hands out one token at a time and stops at the first fault.
 
 mod number;
 mod text;

@@ -16,7 +16,8 @@ const SECONDS_MAX: f64 = 9_223_372_036.854_776;
 #[error("{0}")]
 pub struct DurationError(String);
 
-/// Milliseconds of a duration such as `1h30m`: numbers with units from years to milliseconds, each at most once, falling.
+/// Milliseconds of a duration such as `1h30m`: numbers with units from years to milliseconds, each at most once,
+/// falling.
 pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
     /// Units with their milliseconds, falling.
     const UNITS: [(&str, u64); 7] = [
@@ -146,8 +147,8 @@ impl Parser<'_> {
         next.is_ok_and(|next| matches!(next.kind, TokenKind::Add | TokenKind::Subtract))
     }
 
-    /// Arithmetic of operators that bind at least as tightly as `min`. What is begun counts until the whole duration ends:
-    /// that bounds the depth of its tree, and no duration needs many operators.
+    /// Arithmetic of operators that bind at least as tightly as `min`. What is begun counts until the whole duration
+    /// ends: that bounds the depth of its tree, and no duration needs many operators.
     fn duration(&mut self, min: u8) -> Parsed<DurationExpr> {
         let mut left = self.signed_duration()?;
         while let Some((op, binding)) = duration_op(self.kind()).filter(|(_, binding)| *binding >= min) {

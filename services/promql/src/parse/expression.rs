@@ -1,4 +1,5 @@
-//! Operators, parentheses, literals, and what stands behind an expression: ranges, `offset`, `@`, `anchored`, `smoothed`.
+//! Operators, parentheses, literals, and what stands behind an expression: ranges, `offset`, `@`, `anchored`,
+//! `smoothed`.
 
 use super::duration::as_value;
 use super::{DEPTH_MAX, Fault, Node, Parsed, Parser};
@@ -51,8 +52,8 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// What follows a left side. Like others that are called while expressions nest, it is a function of its own so that only
-    /// those levels that need its frame pay for it.
+    /// What follows a left side. Like others that are called while expressions nest, it is a function of its own so
+    /// that only those levels that need its frame pay for it.
     #[inline(never)]
     fn binary(&mut self, left: Node, op: BinaryOp, binding: u8) -> Parsed<Node> {
         let at = self.advance().at;

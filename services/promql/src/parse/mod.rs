@@ -9,8 +9,8 @@
 //! | `duration` | durations and their arithmetic |
 //! | `number` | what a number says |
 //!
-//! The first fault ends parsing. Its message is the one that Prometheus gives: where several things were begun, the innermost
-//! that has a message of its own says what it expected.
+//! The first fault ends parsing. Its message is the one that Prometheus gives: where several things were begun, the
+//! innermost that has a message of its own says what it expected.
 //!
 //! Neither how deep a text nests nor how long a chain of operators is can exhaust the stack: see [`DEPTH_MAX`].
 
@@ -29,9 +29,9 @@ use crate::error::ParseError;
 use crate::lex::{LexError, Lexer, Token, TokenKind};
 use crate::matcher::Matcher;
 
-/// How deep an expression may be: each operator, call, selector and pair of parentheses is one deeper than what it holds. The left
-/// sides of a chain of operators count too, because the tree is as deep as the chain is long. Whoever walks the tree
-/// may recurse.
+/// How deep an expression may be: each operator, call, selector and pair of parentheses is one deeper than what it
+/// holds. The left sides of a chain of operators count too, because the tree is as deep as the chain is long. Whoever
+/// walks the tree may recurse.
 pub const DEPTH_MAX: usize = 200;
 
 /// How long the text of a query may be, in bytes.
@@ -46,7 +46,8 @@ pub fn parse(text: &str) -> Result<Expr, ParseError> {
     Ok(expr)
 }
 
-/// Parses the selector of series that an API takes as `match[]`. It may be one that selects all: to refuse that is the API's.
+/// Parses the selector of series that an API takes as `match[]`. It may be one that selects all: to refuse that is the
+/// API's.
 pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, ParseError> {
     let mut parser = Parser::new(text)?;
     let parsed = parser.whole_selector();
@@ -167,7 +168,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Fails where the text itself is faulty next: that is said before what is wrong with the meaning of what stands before.
+    /// Fails where the text itself is faulty next: that is said before what is wrong with the meaning of what stands
+    /// before.
     fn no_fault(&self) -> Parsed<()> {
         if self.kind() == TokenKind::Fault {
             Err(Fault::Unexpected)

@@ -87,7 +87,7 @@ impl Range {
         let function = RangeFunction::of(name).unwrap();
         let mut notes = Vec::new();
         let result = function.apply(&self.window(), parameters, &mut Vec::new(), &mut |note| {
-            notes.push(note)
+            notes.push(note);
         });
         (result.unwrap(), notes)
     }
