@@ -43,9 +43,10 @@ impl Labels {
 
     /// The value of a label.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter()
-            .take_while(|(at, _)| *at <= name)
-            .find_map(|(at, value)| (at == name).then_some(value))
+        let value = RawIter(&self.0)
+            .take_while(|(at, _)| *at <= name.as_bytes())
+            .find_map(|(at, value)| (at == name.as_bytes()).then_some(value))?;
+        Some(text(value))
     }
 
     /// The metric name.
@@ -130,7 +131,21 @@ impl<'a> Iterator for Iter<'a> {
         if self.0.is_empty() {
             return None;
         }
-        Some((take_text(&mut self.0), take_text(&mut self.0)))
+        Some((text(take_bytes(&mut self.0)), text(take_bytes(&mut self.0))))
+    }
+}
+
+/// As [`Iter`], in bytes: they compare as the texts do, and nobody has to look whether they are texts.
+struct RawIter<'a>(&'a [u8]);
+
+impl<'a> Iterator for RawIter<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        Some((take_bytes(&mut self.0), take_bytes(&mut self.0)))
     }
 }
 
@@ -144,7 +159,7 @@ fn push_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-fn take_text<'a>(bytes: &mut &'a [u8]) -> &'a str {
+fn take_bytes<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
     let (mut length, mut shift) = (0, 0);
     loop {
         let byte = bytes[0];
@@ -157,13 +172,17 @@ fn take_text<'a>(bytes: &mut &'a [u8]) -> &'a str {
     }
     let (text, rest) = bytes.split_at(length);
     *bytes = rest;
-    std::str::from_utf8(text).expect("only texts are put in")
+    text
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("only texts are put in")
 }
 
 /// By names and values, one label after the other.
 impl Ord for Labels {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.iter().cmp(other.iter())
+        RawIter(&self.0).cmp(RawIter(&other.0))
     }
 }
 

@@ -5,6 +5,7 @@
 mod main {
     mod corpus;
     mod distributions;
+    mod evaluate;
     mod memory;
     mod parse;
     mod print;

@@ -48,7 +48,8 @@ impl Grid {
 
     /// The instant of a step.
     pub(crate) fn time(&self, step: usize) -> i64 {
-        self.start + self.interval * step as i64
+        // Between the ends it is a number, even where the way there is none.
+        self.start.wrapping_add(self.interval.wrapping_mul(step as i64))
     }
 
     /// The last instant.

@@ -133,6 +133,12 @@ pub(crate) fn settings() -> Settings {
 }
 
 impl Memory {
+    pub(crate) fn load_script(&mut self, text: &str) {
+        let script = tideline_promqltest::Script::parse(text).unwrap();
+        let report = tideline_promqltest::run(&script, self, tideline_promqltest::Options::default());
+        assert_eq!(report.failures, []);
+    }
+
     pub(crate) fn ask(
         &self,
         query: &str,
