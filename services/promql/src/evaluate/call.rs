@@ -43,15 +43,15 @@ impl Scope<'_> {
         }))
     }
 
-    /// Makes a column of each, in its place, and keeps the budget; names go.
+    /// Makes a column of each, in its place, with the help of so many scalars, and keeps the budget; names go.
     fn each_column(
         &self,
         columns: Vec<Column>,
+        scalars: usize,
         make: impl Fn(Column) -> Option<Column>,
     ) -> Result<Vec<Column>> {
-        let before = cost(&columns);
-        // At each step both the values before and those behind are held.
-        self.budget().pass(columns.len())?;
+        let before = cost(&columns) + scalars * self.grid.steps;
+        let looked_at = columns.len() + scalars;
         let mut made = Vec::with_capacity(columns.len());
         for (place, column) in columns.into_iter().enumerate() {
             if place % 64 == 0 {
@@ -62,14 +62,13 @@ impl Scope<'_> {
                 made.push(column);
             }
         }
-        self.budget().hold(cost(&made))?;
-        self.budget().release(before);
+        self.exchange(looked_at, before, cost(&made))?;
         self.merged(made)
     }
 
     fn mapped(&self, argument: &Node<'_>, function: fn(f64) -> f64) -> Result<Vec<Column>> {
         let columns = self.vector(argument)?;
-        self.each_column(columns, |column| column.map_floats(function))
+        self.each_column(columns, 0, |column| column.map_floats(function))
     }
 
     fn dates(&self, argument: Option<&Node<'_>>, function: fn(&Date) -> i64) -> Result<Vec<Column>> {
@@ -83,7 +82,7 @@ impl Scope<'_> {
             return Ok(vec![column]);
         };
         let columns = self.vector(argument)?;
-        self.each_column(columns, |column| {
+        self.each_column(columns, 0, |column| {
             column.map_floats(|value| of_seconds(value as i64))
         })
     }
@@ -95,7 +94,7 @@ impl Scope<'_> {
     ) -> Result<Vec<Column>> {
         let columns = self.vector(argument)?;
         let delays_names = self.delays_names();
-        self.each_column(columns, |column| {
+        self.each_column(columns, 0, |column| {
             let mut builder = ColumnBuilder::new(self.grid.steps);
             for (step, cell) in column.cells() {
                 if let Cell::Histogram(histogram) = cell {
@@ -130,9 +129,8 @@ impl Scope<'_> {
             Function::ClampMax => (Scalar::Constant(f64::NEG_INFINITY), first),
             _ => (first, self.scalar(&call.arguments[2])?),
         };
-        self.budget()
-            .release(self.grid.steps * (call.arguments.len() - 1));
-        self.each_column(columns, |column| {
+        let scalars = call.arguments.len() - 1;
+        self.each_column(columns, scalars, |column| {
             self.map_steps(&column, |step, value| {
                 let (low, high) = (low.at(step), high.at(step));
                 (high >= low || high.is_nan() || low.is_nan()).then(|| math::max(low, math::min(high, value)))
@@ -146,9 +144,8 @@ impl Scope<'_> {
             Some(argument) => self.scalar(argument)?,
             None => Scalar::Constant(1.0),
         };
-        self.budget()
-            .release(self.grid.steps * (call.arguments.len() - 1));
-        self.each_column(columns, |column| {
+        let scalars = call.arguments.len() - 1;
+        self.each_column(columns, scalars, |column| {
             self.map_steps(&column, |step, value| {
                 // The inverse loses less to rounding.
                 let inverse = 1.0 / nearest.at(step);
@@ -196,8 +193,7 @@ impl Scope<'_> {
                 *value = f64::NAN;
             }
         }
-        self.budget().hold(self.grid.steps)?;
-        self.budget().release(cost(&columns));
+        self.exchange(columns.len(), cost(&columns), self.grid.steps)?;
         Ok(Value::Scalar(Scalar::Steps(values)))
     }
 
@@ -207,6 +203,7 @@ impl Scope<'_> {
         for (step, value) in column.values.iter_mut().enumerate() {
             *value = present(scalar.at(step));
         }
+        self.exchange(1, self.grid.steps, column.cost())?;
         Ok(vec![column])
     }
 
@@ -237,7 +234,7 @@ impl Scope<'_> {
         }
         // What is computed is of the instant of its step.
         let columns = self.vector(argument)?;
-        self.each_column(columns, |column| {
+        self.each_column(columns, 0, |column| {
             let mut builder = ColumnBuilder::new(self.grid.steps);
             for (step, _) in column.cells() {
                 builder.push_float(step, self.grid.time(step) as f64 / 1000.0);

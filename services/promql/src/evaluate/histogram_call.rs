@@ -61,7 +61,7 @@ impl Scope<'_> {
         let result = self.measured(&columns, arguments[1].at, |step| {
             Measure::Quantile(quantile.at(step))
         })?;
-        self.exchanged(self.grid.steps + cost(&columns), result)
+        self.exchanged(1, &columns, result)
     }
 
     /// `histogram_fraction(lower, upper, vector)`.
@@ -71,7 +71,7 @@ impl Scope<'_> {
         let result = self.measured(&columns, arguments[2].at, |step| {
             Measure::Fraction(lower.at(step), upper.at(step))
         })?;
-        self.exchanged(2 * self.grid.steps + cost(&columns), result)
+        self.exchanged(2, &columns, result)
     }
 
     /// `histogram_quantiles(vector, label, quantile, …)`.
@@ -90,7 +90,7 @@ impl Scope<'_> {
             }
         }
         let result = self.merged_always(result)?;
-        self.exchanged((arguments.len() - 2) * self.grid.steps + cost(&columns), result)
+        self.exchanged(arguments.len() - 2, &columns, result)
     }
 
     /// Says the quantile in a label: a series for each that the scalar comes to.
@@ -112,9 +112,9 @@ impl Scope<'_> {
         }
     }
 
-    fn exchanged(&self, before: usize, result: Vec<Column>) -> Result<Vec<Column>> {
-        self.budget().hold(cost(&result))?;
-        self.budget().release(before);
+    fn exchanged(&self, scalars: usize, columns: &[Column], result: Vec<Column>) -> Result<Vec<Column>> {
+        let before = scalars * self.grid.steps + cost(columns);
+        self.exchange(scalars + columns.len(), before, cost(&result))?;
         Ok(result)
     }
 

@@ -87,9 +87,8 @@ impl Scope<'_> {
             .collect();
         let infos = self.info_series(&columns, &is_plain, &wish, reference)?;
         let described = self.described(&columns, &is_plain, &infos, &wish)?;
-        self.budget().pass(columns.len() + infos.len())?;
-        self.budget().hold(cost(&described))?;
-        self.budget().release(cost(&columns) + cost(&infos));
+        let before = cost(&columns) + cost(&infos);
+        self.exchange(columns.len() + infos.len(), before, cost(&described))?;
         Ok(described)
     }
 

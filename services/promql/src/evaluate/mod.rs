@@ -329,6 +329,14 @@ impl<'a> Scope<'a> {
         self.shared.settings.delayed_name_removal
     }
 
+    /// The budget holds results instead of what they are made of; while they are made, also the values of a step that are
+    /// looked at.
+    fn exchange(&self, looked_at: usize, before: usize, result: usize) -> Result<()> {
+        self.budget().hold(looked_at + result)?;
+        self.budget().release(looked_at + before);
+        Ok(())
+    }
+
     fn budget(&self) -> &Budget {
         &self.shared.budget
     }

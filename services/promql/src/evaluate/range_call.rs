@@ -93,8 +93,12 @@ impl Scope<'_> {
                 if !wanted.with_starts {
                     (slice.starts, slice.histogram_starts) = (&[], &[]);
                 }
-                let builder = self.applied(over, &slice, spec, labels, parameters, at)?;
-                Ok(self.finished(builder, over, labels, false, at))
+                let (builder, last) = self.applied(over, &slice, spec, labels, parameters, at)?;
+                let column = self.finished(builder, over, labels, false, at);
+                // Result and last window are there together.
+                self.budget()
+                    .pass(column.as_ref().map_or(0, |column| column.cost() + last))?;
+                Ok(column)
             }
         })
     }
@@ -119,9 +123,10 @@ impl Scope<'_> {
         for column in inner {
             self.check()?;
             let samples = super::subquery::SubquerySamples::of(&column, grid);
-            let builder = self.applied(over, &samples.slice(), spec, &column.labels, parameters, at)?;
+            let (builder, last) =
+                self.applied(over, &samples.slice(), spec, &column.labels, parameters, at)?;
             if let Some(column) = self.finished(builder, over, &column.labels, column.drops_name, at) {
-                self.budget().hold(column.cost())?;
+                self.exchange(last, 0, column.cost())?;
                 columns.push(column);
             }
         }
@@ -137,12 +142,12 @@ impl Scope<'_> {
         labels: &Labels,
         parameters: &[Scalar],
         at: TextRange,
-    ) -> Result<ColumnBuilder> {
+    ) -> Result<(ColumnBuilder, usize)> {
         let mut builder = ColumnBuilder::new(self.grid.steps);
         let mut scratch = Vec::new();
         let parameter = |place: usize, step| parameters.get(place).map_or(0.0, |scalar| scalar.at(step));
         let metric = labels.metric_name().unwrap_or_default();
-        self.slide(slice, spec, metric, at, |step, window, notes| {
+        let looked = self.slide(slice, spec, metric, at, |step, window, notes| {
             match over {
                 Over::Presence => builder.push_float(step, 1.0),
                 Over::Function(function) => {
@@ -154,7 +159,8 @@ impl Scope<'_> {
             }
             Ok(())
         })?;
-        Ok(builder)
+        self.budget().pass(looked.widest)?;
+        Ok((builder, looked.last))
     }
 
     /// The column with the labels that it has from here on.

@@ -174,6 +174,7 @@ impl Scope<'_> {
     /// `timestamp(selector)`, `start_timestamp(selector)`: in seconds.
     pub(super) fn sample_times(&self, selector: &Selector<'_>, take: Take) -> Result<Vec<Column>> {
         let columns = self.last_samples(selector.matchers, selector.reference, take, true)?;
+        self.budget().pass(columns.len())?;
         let columns = columns.into_iter().filter_map(|column| {
             let mut column = column.map_floats(|milliseconds| milliseconds / 1000.0)?;
             column.drops_name = true;

@@ -193,7 +193,7 @@ impl Scope<'_> {
         metric: &str,
         at: TextRange,
         mut visit: impl FnMut(usize, &Window<'_>, &mut Notes<'_>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Looked> {
         let (mut floats, mut histograms) = (Ends::default(), Ends::default());
         let sizes = sizes(slice.histograms);
         let mut noted = Noted::default();
@@ -225,11 +225,10 @@ impl Scope<'_> {
             };
             visit(step, &window, &mut |note| noted.add(note))?;
         }
-        // A window of one series is held at a time.
-        self.budget().pass(widest)?;
+        let last = counts.last().map_or(0, |count| *count as usize);
         self.count(counts.into_iter().enumerate());
         self.annotate_notes(&noted, metric, at);
-        Ok(())
+        Ok(Looked { widest, last })
     }
 
     fn annotate_notes(&self, noted: &Noted, metric: &str, at: TextRange) {
@@ -247,6 +246,14 @@ impl Scope<'_> {
             }
         });
     }
+}
+
+/// How many samples windows had: a window of one series is held at a time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Looked {
+    pub(super) widest: usize,
+    /// That of the last step, which is held until the next series comes.
+    pub(super) last: usize,
 }
 
 /// Before each histogram, and behind the last, what all before it count as.

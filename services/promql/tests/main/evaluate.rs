@@ -150,7 +150,8 @@ fn too_many_samples_are_refused() {
     assert!(limited("m_total", hour, 12 * 61).is_ok());
     for (query, max) in [
         ("m_total", 12 * 61 - 1),
-        ("sum(m_total)", 12 * 61 + 60),
+        ("sum(m_total)", 12 * 61 - 1),
+        ("abs(m_total)", 2 * 12 * 61 + 11),
         ("rate(m_total[5m])", 12 * 60 - 1),
         ("m_total[1h]", 12 * 60 - 1),
         ("max_over_time(m_total[1h:1m])", 12 * 60 - 1),
@@ -180,6 +181,11 @@ fn what_is_held_is_counted_and_given_back() {
         answer.stats.samples_peak
     };
     assert_eq!(peak("m_total"), 12 * 61);
+    // What goes in, what comes out, and the values of a step.
+    assert_eq!(peak("abs(m_total)"), 12 * 61 + 12 * 61 + 12);
+    // All results and the window of the last series; the first step has a window of one sample only, and no rate.
+    assert_eq!(peak("rate(m_total[5m])"), 12 * 60 + 5);
+    assert_eq!(peak("sum(rate(m_total[5m]))"), 12 * 60 + 5);
     // Each operator gives back what it has read: a chain of them holds no more than one.
     let once = peak("m_total + 1");
     assert_eq!(peak("m_total + 1 + 1 + 1 + 1"), once);

@@ -36,6 +36,7 @@ fn scripts_of_prometheus_pass() {
             let options = Options {
                 is_fixed_too: !is_shuffled,
                 as_range_too: !is_shuffled,
+                ..Options::default()
             };
             let report = run(&script, &mut memory, options);
             println!(

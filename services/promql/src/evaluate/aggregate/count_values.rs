@@ -66,9 +66,7 @@ impl Scope<'_> {
             }
         }
         let result = result.finish();
-        self.budget().pass(columns.len())?;
-        self.budget().hold(cost(&result))?;
-        self.budget().release(cost(&columns));
+        self.exchange(columns.len(), cost(&columns), cost(&result))?;
         Ok(result)
     }
 }

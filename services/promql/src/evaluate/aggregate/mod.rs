@@ -72,10 +72,11 @@ impl Scope<'_> {
                 Ok(self.numbers(op, group))
             })?,
         };
-        self.budget().hold(cost(&result))?;
+        // Groups are small beside their members, and Prometheus does not hold both against a question either.
         let parameters = usize::from(aggregate.parameter.is_some());
         self.budget()
             .release(cost(&columns) + parameters * self.grid.steps);
+        self.budget().hold(cost(&result))?;
         Ok(result)
     }
 

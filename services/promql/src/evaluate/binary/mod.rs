@@ -40,7 +40,7 @@ impl Scope<'_> {
         match (left, right) {
             (Value::Scalar(left), Value::Scalar(right)) => {
                 let scalar = self.scalars(operation, &left, &right);
-                self.budget().release(self.grid.steps);
+                self.exchange(2, 2 * self.grid.steps, self.grid.steps)?;
                 Ok(Value::Scalar(scalar))
             }
             (Value::Vector(columns), Value::Scalar(scalar)) => {
@@ -53,15 +53,14 @@ impl Scope<'_> {
                 let default = VectorMatching::default();
                 let matching = binary.matching.unwrap_or(&default);
                 let before = cost(&left) + cost(&right);
-                self.budget().pass(left.len() + right.len())?;
+                let looked_at = left.len() + right.len();
                 let columns = match operation.op {
                     BinaryOp::And | BinaryOp::Or | BinaryOp::Unless => {
                         self.set(binary.op, left, right, matching)?
                     }
                     _ => self.vectors(operation, &left, &right, matching)?,
                 };
-                self.budget().hold(cost(&columns))?;
-                self.budget().release(before);
+                self.exchange(looked_at, before, cost(&columns))?;
                 Ok(Value::Vector(columns))
             }
             (Value::Text(_), _) | (_, Value::Text(_)) => {
@@ -96,7 +95,6 @@ impl Scope<'_> {
         is_scalar_left: bool,
     ) -> Result<Value> {
         let before = cost(columns) + self.grid.steps;
-        self.budget().pass(columns.len() + 1)?;
         let mut result = Vec::with_capacity(columns.len());
         for (place, column) in columns.iter().enumerate() {
             if place % 64 == 0 {
@@ -137,8 +135,7 @@ impl Scope<'_> {
                 result.push(column);
             }
         }
-        self.budget().hold(cost(&result))?;
-        self.budget().release(before);
+        self.exchange(columns.len() + 1, before, cost(&result))?;
         self.merged(result).map(Value::Vector)
     }
 
