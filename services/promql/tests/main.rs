@@ -7,6 +7,7 @@ mod main {
     mod distributions;
     mod evaluate;
     mod memory;
+    mod oracle;
     mod parse;
     mod print;
     mod random;
