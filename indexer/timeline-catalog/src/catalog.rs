@@ -4,6 +4,7 @@ use parking_lot::{Mutex, RwLock};
 use tideline_key_codec::timeline_id;
 use tideline_model::{Identity, Ordinal, TableId, TimelineId};
 
+use crate::metadata::MetadataOfMetrics;
 use crate::reader::CatalogReader;
 use crate::searches::SavedSearches;
 use crate::state::State;
@@ -27,6 +28,7 @@ pub struct Catalog {
     /// Held while rows are written, so that an older row never lands on a newer one. Taken before `state`.
     pub(crate) writing: Mutex<()>,
     pub(crate) searches: SavedSearches,
+    pub(crate) metadata: MetadataOfMetrics,
 }
 
 /// What a catalog is opened with.
@@ -61,6 +63,7 @@ impl Catalog {
             state: RwLock::new(State::new(source_tags, raw_key_cache_bytes)),
             writing: Mutex::new(()),
             searches: SavedSearches::new(table),
+            metadata: MetadataOfMetrics::new(table),
         }
     }
 
@@ -72,6 +75,11 @@ impl Catalog {
     /// The conditions that people gave a name.
     pub fn searches(&self) -> &SavedSearches {
         &self.searches
+    }
+
+    /// What senders say of metrics.
+    pub fn metadata(&self) -> &MetadataOfMetrics {
+        &self.metadata
     }
 
     /// Sorts all names, which the first list of each would otherwise do; for the time after a start. One tag after the

@@ -71,6 +71,9 @@ pub enum CatalogError {
     /// The row of a saved search is not what was written.
     #[error("the row of saved search {0:?} is damaged")]
     DamagedSearch(String),
+    /// The row of what is said of a metric is not what was written.
+    #[error("the row of the metadata of metric {0:?} is damaged")]
+    DamagedMetadata(String),
     /// A name that a search cannot have.
     #[error("{0:?} is no name of a search: 1 to 128 letters, digits, dots, dashes and underscores")]
     InvalidSearchName(String),

@@ -16,6 +16,7 @@
 //! | [`types`] | which type each attribute key has |
 //! | [`value`] | the bytes of a value, and [`AttributeRef`], a value in memory |
 //! | [`searches`] | [`SavedSearches`]: conditions with a name |
+//! | [`metadata`] | [`MetadataOfMetrics`]: type, help and unit of metrics |
 //! | [`editing`] | attributes are set and removed |
 //! | `store` | load, save and remove rows |
 //! | `row` | the stored form |
@@ -46,6 +47,7 @@ pub mod cardinality;
 pub mod catalog;
 pub mod editing;
 pub mod error;
+pub mod metadata;
 pub mod names;
 pub mod reader;
 pub mod searches;
@@ -65,6 +67,7 @@ pub use attributes::{AttributeType, AttributeValue, Attributes, GeoPoint};
 pub use catalog::{Catalog, CatalogOptions, IDENTITY_BYTES_MAX, Registered};
 pub use editing::AttributeChanges;
 pub use error::CatalogError;
+pub use metadata::{MetadataOfMetrics, MetricKind, MetricMetadata};
 pub use names::{CountedName, NameRef, NameSelection};
 pub use reader::{CatalogReader, Entry};
 pub use searches::SavedSearches;

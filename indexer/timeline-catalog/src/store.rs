@@ -10,6 +10,7 @@ use tideline_key_codec::{catalog_key, catalog_partition, parse_catalog_key, spac
 use tideline_model::{Ordinal, TableId};
 
 use crate::catalog::{Catalog, CatalogOptions};
+use crate::metadata::MetadataOfMetrics;
 use crate::row::Row;
 use crate::searches::SavedSearches;
 use crate::state::State;
@@ -37,6 +38,7 @@ impl Catalog {
         state.edits.loaded();
         drop(state);
         catalog.searches.load(backend)?;
+        catalog.metadata.load(backend)?;
         Ok(catalog)
     }
 
@@ -110,10 +112,11 @@ impl Catalog {
         changes
     }
 
-    /// Deletes all rows of a dropped table, saved searches too. May be repeated; nobody may save to the table any more.
+    /// Deletes all rows of a dropped table, saved searches and what is said of metrics too. May be repeated; nobody may save to the table any more.
     pub fn remove_all(backend: &dyn Backend, table: TableId, stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
         remove_rows(backend, space::CATALOG, table, stamp)?;
-        SavedSearches::remove_all(backend, table, stamp)
+        SavedSearches::remove_all(backend, table, stamp)?;
+        MetadataOfMetrics::remove_all(backend, table, stamp)
     }
 }
 

@@ -9,7 +9,7 @@ use tideline_search_index::{
 };
 use tideline_series_store::FieldInfo;
 use tideline_timeline_catalog::{
-    AttributeChanges, AttributeValue, CatalogReader, CountedKey, CountedName, NameSelection,
+    AttributeChanges, AttributeValue, CatalogReader, CountedKey, CountedName, MetricMetadata, NameSelection,
 };
 
 use crate::engine::Engine;
@@ -167,6 +167,24 @@ impl Engine {
         Ok(table
             .searches()
             .delete(backend.as_ref(), name, &mut || stamps.next())?)
+    }
+
+    /// Remembers type, help and unit of metrics; durable on return. How many were left out because there are too many, or
+    /// for their names. What is known already costs no write.
+    pub fn put_metadata(&self, table: &Table, metrics: &[MetricMetadata]) -> Result<usize> {
+        let stamps = self.catalogs.stamps();
+        let _table_stays = self.keep_timelines(table)?;
+        let backend = self.store.backend();
+        let mut stamp = || stamps.next();
+        Ok(table
+            .catalog
+            .metadata()
+            .put(backend.as_ref(), metrics, &mut stamp)?)
+    }
+
+    /// Type, help and unit of all metrics that something is known of, by name.
+    pub fn metadata(&self, table: &Table) -> Vec<MetricMetadata> {
+        table.catalog.metadata().all()
     }
 
     /// Measurements with how many timelines each has, by name.

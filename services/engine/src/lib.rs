@@ -70,4 +70,5 @@ pub use resolve::BatchResolver;
 pub use suggest::{NameKind, Suggestion};
 pub use tables::{Table, TableStats, TierStats};
 pub use tideline_series_store::HeadSurvey;
+pub use tideline_timeline_catalog::{MetricKind, MetricMetadata};
 pub use write::{WriteOptions, WriteOutcome};

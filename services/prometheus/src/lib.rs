@@ -21,6 +21,7 @@
 //! | [`listing`] | series, label names, label values |
 //! | [`cardinality`] | how many of each there are |
 //! | [`source`] | samples of series, for PromQL |
+//! | [`exemplars`] | single observations with a trace |
 //! | `samples`, `steps` | runs of points → samples of series, or windows of them |
 //! | `union` | series of several timelines |
 //!
@@ -29,6 +30,7 @@
 //! No HTTP, no language: matchers come in as values, what is found goes out as values.
 
 pub mod cardinality;
+pub mod exemplars;
 mod failure;
 mod labels;
 pub mod listing;
@@ -43,6 +45,7 @@ mod union;
 pub mod view;
 
 pub use cardinality::Cardinality;
+pub use exemplars::{Exemplar, SeriesExemplars};
 pub use listing::Listed;
 pub use source::TableSource;
 pub use view::SeriesView;

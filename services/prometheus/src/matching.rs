@@ -56,8 +56,8 @@ fn condition(matcher: &Matcher) -> Option<Condition> {
     let (is_not, test) = match matcher.op {
         MatchOp::Equal => (false, equals(&matcher.value)),
         MatchOp::NotEqual => (true, equals(&matcher.value)),
-        MatchOp::Regex => (false, expression(&matcher.value)?),
-        MatchOp::NotRegex => (true, expression(&matcher.value)?),
+        MatchOp::Regex => (false, expression(&matcher.pattern()?)?),
+        MatchOp::NotRegex => (true, expression(&matcher.pattern()?)?),
     };
     let leaf = |test| Condition::leaf(Subject::Tag(matcher.name.clone()), test);
     let condition = match test {

@@ -78,6 +78,16 @@ impl Scope {
         &self.measurements[timeline.measurement as usize]
     }
 
+    /// Leaves out metrics of which `keep`, told their measurement and name, is false, and timelines that have no other.
+    pub(crate) fn retain_metrics(&mut self, keep: impl Fn(&str, &str) -> bool) {
+        for of in &mut self.measurements {
+            of.metrics.retain(|metric| keep(&of.name, &metric.name));
+        }
+        let measurements = &self.measurements;
+        let has_metric = |timeline: &Found| !measurements[timeline.measurement as usize].metrics.is_empty();
+        self.timelines.retain(has_metric);
+    }
+
     /// Leaves out timelines without a point in a span.
     pub(crate) fn retain_seen(&mut self, view: &SeriesView<'_>, span: Option<Span>) -> Result<()> {
         let Some(span) = span else {

@@ -48,6 +48,11 @@ impl Matcher {
         })
     }
 
+    /// The expression in the syntax of the `regex` crate, not anchored, of the operators that have one.
+    pub fn pattern(&self) -> Option<String> {
+        self.regex.as_ref().map(|_| pattern::rewritten(&self.value))
+    }
+
     /// Whether a value meets it; a missing label is the empty text.
     pub fn matches(&self, value: &str) -> bool {
         match (self.op, &self.regex) {

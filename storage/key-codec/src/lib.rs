@@ -9,7 +9,7 @@
 //! |---|---|---|---|---|
 //! | `META` | 0 | name | a counter or marker of the store | reserved |
 //! | `CATALOG` | 1 | table ‖ timeline id | catalog row (timeline-catalog's `FORMAT.md`) | timeline-catalog |
-//! | `NAMES` | 2 | table ‖ metric name | (measurement, field) pairs that spell it | reserved: PromQL |
+//! | `NAMES` | 2 | table ‖ metric name | (measurement, field) pairs that spell it | reserved: they are derived |
 //! | `SCHEMAS` | 3 | table ‖ measurement | fields with ids and types | series-store |
 //! | `DELETES` | 4 | table ‖ sequence | delta that holds the delete | series-store |
 //! | `ROLLUPS` | 5 | table ‖ rule ‖ timeline id ‖ start | downsampled values | reserved |
@@ -19,7 +19,7 @@
 //! | `INDEXES` | 9 | table ‖ index ‖ columns ‖ key | secondary index entry | reserved |
 //! | `BLOBS` | 10 | id ‖ piece | piece of a file | reserved |
 //! | `EXEMPLARS` | 11 | table ‖ timeline id ‖ time | exemplar | reserved |
-//! | `METADATA` | 12 | table ‖ metric name | type, help and unit | reserved |
+//! | `METADATA` | 12 | table ‖ metric name | type, help and unit (timeline-catalog's `FORMAT.md`) | timeline-catalog |
 //! | `RULES` | 13 | name | saved rule | reserved |
 //! | `REQUESTS` | 14 | table ‖ request key | outcome of a request with an idempotency key | series-store |
 //! | `TOKENS` | 15 | token hash | token row | reserved |
@@ -45,6 +45,8 @@ pub mod space {
     pub const SCHEMAS: Space = Space(3);
     /// Deletes that segments still have to be cleared of.
     pub const DELETES: Space = Space(4);
+    /// What senders say of metrics.
+    pub const METADATA: Space = Space(12);
     /// Outcomes of requests that carried an idempotency key.
     pub const REQUESTS: Space = Space(14);
     /// Conditions that people gave a name.

@@ -1,6 +1,6 @@
 //! Writing, finding and describing, over restarts.
 
-use tideline_engine::{ErrorKind, WriteOptions};
+use tideline_engine::{ErrorKind, MetricKind, MetricMetadata, WriteOptions};
 use tideline_model::{PointBatch, TableName, TableSpec, Value};
 use tideline_search_index::{Condition, FindRequest};
 
@@ -183,4 +183,50 @@ fn a_dropped_table_is_gone_and_its_name_is_free() {
         engine.drop_table("default").expect_err("always there").kind(),
         ErrorKind::Conflict
     );
+}
+
+#[test]
+fn what_is_said_of_metrics_outlives_restarts_but_not_its_table() {
+    let fixture = Fixture::new();
+    let metric = |name: &str, help: &str| MetricMetadata {
+        name: name.into(),
+        kind: MetricKind::Counter,
+        help: help.into(),
+        unit: "bytes".into(),
+    };
+    let names = |engine: &tideline_engine::Engine, table: &str| -> Vec<String> {
+        let table = engine.table(table).expect("the table");
+        let all = engine.metadata(&table).into_iter();
+        all.map(|metric| format!("{} {}", metric.name, metric.help))
+            .collect()
+    };
+    let other = TableName::new("other").expect("a name");
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    let second = engine
+        .create_table(other.clone(), TableSpec::default())
+        .expect("made");
+    let said = [metric("b_total", "Bytes."), metric("a_total", "As.")];
+    assert_eq!(engine.put_metadata(&table, &said).expect("kept"), 0);
+    assert_eq!(engine.put_metadata(&second, &said[..1]).expect("kept"), 0);
+    assert_eq!(
+        engine
+            .put_metadata(&table, &[metric("b_total", "Octets.")])
+            .expect("kept"),
+        0
+    );
+    engine.close().expect("a clean close");
+    let engine = fixture.open();
+    assert_eq!(names(&engine, "default"), ["a_total As.", "b_total Octets."]);
+    assert_eq!(names(&engine, "other"), ["b_total Bytes."]);
+    let second = engine.table("other").expect("there");
+    engine.drop_table("other").expect("dropped");
+    let refused = engine
+        .put_metadata(&second, &said)
+        .expect_err("the table is gone");
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
+    engine
+        .create_table(other, TableSpec::default())
+        .expect("made again");
+    assert_eq!(names(&engine, "other"), [""; 0]);
 }

@@ -123,6 +123,8 @@ fn matchers_select_as_prometheus_does() {
     // Longer than what the index takes.
     let long = format!("h2.*|{}", "x".repeat(2_000));
     assert_eq!(hosts(&[re("host", &long)]), ["h2/web"]);
+    // As Go reads it, whose bracket in a class is a character.
+    assert_eq!(hosts(&[re("host", r"[[h]\d")]).len(), 4);
     // Several matchers of the name.
     assert_eq!(
         world.series(&[eq("__name__", "up"), matcher("__name__", NotEqual, "up")]),

@@ -391,3 +391,48 @@ fn budgets_failures_and_clients_that_leave_end_a_selection() {
         Err(PromqlError::Canceled(_))
     ));
 }
+
+#[test]
+fn exemplars_are_of_the_series_named_as_its_measurement() {
+    let exemplar = |text: &str| vec![("_exemplar", Value::String(text.into()))];
+    let world = World::with(&[
+        ("rpc,job=x", 1_000, float(1.0)),
+        (
+            "rpc,job=x",
+            1_200,
+            exemplar(r#"{"labels":{"trace_id":"abc"},"value":0.5}"#),
+        ),
+        ("rpc,job=x", 3_000, exemplar(r#"{"value":7}"#)),
+        ("rpc,job=x", 3_100, exemplar("nonsense")),
+        ("rpc,job=y", 1_300, float(1.0)),
+        ("rpc,job=y", 1_300, exemplar(r#"{"labels":{},"value":2.5}"#)),
+        ("rpc,job=y", 1_300, vec![("other", Value::Float(1.0))]),
+    ]);
+    let of = |matchers: &[Matcher], range| -> Vec<String> {
+        let found = world
+            .view()
+            .exemplars(&[matchers.to_vec(), matchers.to_vec()], range)
+            .expect("found");
+        let each = found.into_iter().flat_map(|series| {
+            let labels = series.labels;
+            let each = series.exemplars.into_iter();
+            each.map(move |one| format!("{labels} {} {} {}", one.labels, one.value, one.time))
+        });
+        each.collect()
+    };
+    let all = of(&[re("__name__", "rpc.*")], (0, 9_000));
+    assert_eq!(
+        all,
+        [
+            r#"{__name__="rpc", job="x"} {trace_id="abc"} 0.5 1200"#,
+            r#"{__name__="rpc", job="x"} {} 7 3000"#,
+            r#"{__name__="rpc", job="y"} {} 2.5 1300"#,
+        ]
+    );
+    assert_eq!(
+        of(&[eq("__name__", "rpc"), eq("job", "x")], (1_200, 2_999)),
+        all[..1]
+    );
+    assert_eq!(of(&[eq("__name__", "rpc_other")], (0, 9_000)), [""; 0]);
+    assert_eq!(of(&[eq("__name__", "rpc")], (9_000, 0)), [""; 0]);
+}
