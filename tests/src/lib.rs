@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`server`] | [`Server`]: the binary on a data folder of its own; ready, kill −9, SIGTERM, again |
 //! | [`client`] | [`Client`] and [`Response`]: one request, one answer, any status |
+//! | [`program`] | programs of others: agents, and what this service is compared with |
 //! | [`raw`] | bytes on a socket, for what no decent client sends |
 //! | [`archive`] | a folder as one file: stores of older builds, prepared stores |
 //! | [`compress`] | gzip and zstd bodies, and bombs |
@@ -28,6 +29,7 @@ pub mod corpora;
 pub mod ledger;
 pub mod load;
 pub mod points;
+pub mod program;
 pub mod raw;
 pub mod reading;
 pub mod remote_write;

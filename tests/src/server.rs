@@ -40,6 +40,8 @@ pub struct DataFolder {
 /// How to start a server, beside where.
 #[derive(Debug, Clone, Default)]
 pub struct Launch {
+    /// Where it listens; `None` = on a port that the system picks.
+    listen: Option<SocketAddr>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
 }
@@ -63,6 +65,12 @@ struct Log {
 }
 
 impl Launch {
+    /// Makes it listen here, so that it can be started again where others know it.
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = Some(address);
+        self
+    }
+
     /// Adds command-line arguments.
     pub fn arguments<const N: usize>(mut self, arguments: [&str; N]) -> Self {
         self.arguments.extend(arguments.map(str::to_owned));
@@ -123,9 +131,11 @@ impl DataFolder {
                 command.env_remove(name);
             }
         }
+        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listen = launch.listen.unwrap_or(any_port).to_string();
         let child = command
             .arg("serve")
-            .args(["--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["--listen", &listen, "--data-dir"])
             .arg(self.path())
             .args(&launch.arguments)
             .envs(launch.environment.iter().map(|(name, value)| (name, value)))

@@ -26,6 +26,7 @@
 //! | [`backfill`], [`million`], [`find`] | five years in random order; a million timelines; finding them |
 //! | [`command`] | 500 MB written by `tideline write`, and by the plain loader |
 //! | [`prometheus`] | samples by remote write |
+//! | [`promql`] | questions in PromQL |
 //! | [`wanted`] | the goals |
 //! | [`set`], [`plain`], [`load`] | what is written, and writing it |
 //! | [`question`], [`truth`], [`latency`] | what is asked, what is right, how long it took |
@@ -63,6 +64,7 @@ mod million;
 mod plain;
 mod process;
 mod prometheus;
+mod promql;
 mod question;
 mod report;
 mod selections;

@@ -53,7 +53,8 @@ impl Benchmark {
     /// All figures about what Prometheus sends.
     pub(crate) fn run_prometheus(&self, report: &mut Report) -> Result<()> {
         self.run_remote_write(Version::V1, report)?;
-        self.run_remote_write(Version::V2, report)
+        self.run_remote_write(Version::V2, report)?;
+        self.run_promql(report)
     }
 
     /// Loads all samples, seals, waits for quiet, weighs and counts.

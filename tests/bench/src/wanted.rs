@@ -103,3 +103,9 @@ pub(crate) const FIND_DISK: Wanted = Wanted::AtMost(200.0);
 pub(crate) const FIND_MEMORY: Wanted = Wanted::AtMost(500.0);
 /// Millions of samples by remote write for each second of the server's CPU time, from the first byte to the last seal.
 pub(crate) const REMOTE_WRITE: Wanted = Wanted::AtLeast(2.0);
+/// Milliseconds, median: the rate of 1,000 counters in groups, six hours by the minute.
+pub(crate) const RATES: Wanted = Wanted::AtMost(60.0);
+/// Milliseconds at the client, median: one series of PromQL at an instant.
+pub(crate) const ONE_SERIES: Wanted = Wanted::AtMost(0.5);
+/// Milliseconds, median: a thousand series by two regular expressions, among a million.
+pub(crate) const SERIES: Wanted = Wanted::AtMost(50.0);

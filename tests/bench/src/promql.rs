@@ -1,0 +1,333 @@
+//! Questions in PromQL: counters by the minute, a wide aggregate, one series, and series among a million.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use tideline_fleet::{FIELDS, Random};
+use tideline_model::{Clock, SystemClock};
+
+use crate::benchmark::{Benchmark, Judged, Timing, WIDE_ROUNDS};
+use crate::error::Result;
+use crate::load::{BATCH_ROWS, load_batches};
+use crate::question::{Ask, TOLERANCE};
+use crate::report::Report;
+use crate::server::Server;
+use crate::set::{DEFAULT_TABLE, HOUR, Kind, MINUTE, STEPS_AN_HOUR, Scale, Set};
+use crate::truth::Truth;
+use crate::wanted;
+
+const SECOND: i64 = 1_000_000_000;
+/// Rounds of quick questions.
+const QUICK_ROUNDS: usize = 1_000;
+/// From one sample of a counter to the next.
+const SCRAPE: i64 = 15 * SECOND;
+/// Values of the tag that counters are summed by.
+const GROUPS: u64 = 10;
+/// Relative error of a rate: both ends of a window are guessed in floats.
+const RATE_TOLERANCE: f64 = 1e-9;
+
+/// Counters that all rise evenly, each at its own speed.
+#[derive(Debug, Clone, Copy)]
+struct Counters {
+    series: u64,
+    samples: u64,
+    start: i64,
+}
+
+impl Counters {
+    fn new(scale: Scale, now: i64) -> Self {
+        let samples: u64 = 6 * 240;
+        Self {
+            series: match scale {
+                Scale::Full => 1_000,
+                Scale::Quick => 100,
+            },
+            samples,
+            start: (now - samples as i64 * SCRAPE) / MINUTE * MINUTE,
+        }
+    }
+
+    /// What a counter gains from one sample to the next.
+    fn gain(series: u64) -> u64 {
+        1 + series % 7
+    }
+
+    fn write(self, row: u64, out: &mut Vec<u8>) {
+        let (at, series) = (row / self.series, row % self.series);
+        let line = format!(
+            "http_requests,instance=i{series:05},job=j{},x=x{} value={} {}\n",
+            series % 3,
+            series % GROUPS,
+            at * Self::gain(series),
+            self.start + at as i64 * SCRAPE
+        );
+        out.extend_from_slice(line.as_bytes());
+    }
+
+    /// What all counters of a group gain in a second.
+    fn rate(self, group: u64) -> f64 {
+        let of_group = (0..self.series).filter(|series| series % GROUPS == group);
+        of_group.map(Self::gain).sum::<u64>() as f64 / 15.0
+    }
+
+    /// The rate of each group by the minute, all six hours.
+    fn rates(self) -> Ask<'static> {
+        let end = self.start + self.samples as i64 * SCRAPE;
+        // The first window that is full, so that nothing of it is guessed but its ends.
+        let start = self.start + 5 * MINUTE;
+        let steps = (end - start) / MINUTE + 1;
+        let query = "sum by (x) (rate(http_requests[5m]))";
+        ask("query_range", query, &range(start, end, MINUTE), move |answer| {
+            let series = list(&answer["data"]["result"])?;
+            if series.len() != GROUPS as usize {
+                return Err(format!("{} groups instead of {GROUPS}", series.len()));
+            }
+            for one in series {
+                let group = one["metric"]["x"].as_str().and_then(|x| x[1..].parse().ok());
+                let wanted = self.rate(group.ok_or("a series without its tag")?);
+                let values = list(&one["values"])?;
+                let middle = number(&values[values.len() / 2][1])?;
+                if values.len() != steps as usize {
+                    return Err(format!("{} steps instead of {steps}", values.len()));
+                }
+                if (middle - wanted).abs() > RATE_TOLERANCE * wanted {
+                    return Err(format!("{middle} a second instead of {wanted}"));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// One counter at a random instant.
+    fn one(self, random: &mut Random) -> Ask<'static> {
+        let series = random.index(self.series as usize) as u64;
+        let at = random.index(self.samples as usize) as u64;
+        let query = format!("http_requests{{instance=\"i{series:05}\"}}");
+        let time = format!("&time={}", seconds(self.start + at as i64 * SCRAPE + SECOND));
+        ask("query", &query, &time, move |answer| {
+            let value = number(&answer["data"]["result"][0]["value"][1])?;
+            let wanted = (at * Self::gain(series)) as f64;
+            match value == wanted {
+                true => Ok(()),
+                false => Err(format!("{value} instead of {wanted}")),
+            }
+        })
+    }
+}
+
+impl Benchmark {
+    /// Loads what each question is about, and asks it.
+    pub(crate) fn run_promql(&self, report: &mut Report) -> Result<()> {
+        self.run_counters(report)?;
+        self.run_wide(report)?;
+        self.run_series(report)
+    }
+
+    fn run_counters(&self, report: &mut Report) -> Result<()> {
+        let counters = Counters::new(self.scale, SystemClock.now().nanos());
+        let content = format!("{} counters, 6 h at 15 s", counters.series);
+        let (mut server, data) = self.fresh("counters", &content)?;
+        let mut next = 0;
+        load_batches(server.address(), DEFAULT_TABLE, self.connections, |batch| {
+            let end = (counters.series * counters.samples).min(next + BATCH_ROWS);
+            (next..end).for_each(|row| counters.write(row, batch));
+            next = end;
+        })?;
+        server.seal_and_settle()?;
+        let timing = Timing {
+            name: "sum by (x) (rate(m[5m])) of 1,000 series, 6 h by minute",
+            rounds: WIDE_ROUNDS,
+            wanted: wanted::RATES,
+            judged: Judged::Median,
+        };
+        self.time(&server, timing, report, |_| counters.rates())?;
+        let timing = Timing {
+            name: "PromQL: one series at an instant",
+            rounds: QUICK_ROUNDS,
+            wanted: wanted::ONE_SERIES,
+            judged: Judged::Median,
+        };
+        self.time(&server, timing, report, |random| counters.one(random))?;
+        server.kill();
+        self.forget(&data)
+    }
+
+    fn run_wide(&self, report: &mut Report) -> Result<()> {
+        let set = self.set(Kind::M);
+        let (mut server, data) = self.fresh("promql-M", &set.to_string())?;
+        crate::load::load(server.address(), &set, self.connections)?;
+        server.seal_and_settle()?;
+        let truth = Truth::of(&set);
+        let timing = Timing {
+            name: "PromQL: mean of all fields by host and hour, 12 h of M",
+            rounds: WIDE_ROUNDS,
+            wanted: wanted::ALL_FIELDS_BY_HOUR,
+            judged: Judged::Median,
+        };
+        self.time(&server, timing, report, |random| wide(&set, &truth, random))?;
+        server.kill();
+        self.forget(&data)
+    }
+
+    fn run_series(&self, report: &mut Report) -> Result<()> {
+        let hosts = match self.scale {
+            Scale::Full => 100_000,
+            Scale::Quick => 2_000,
+        };
+        let content = format!("{hosts} hosts with ten metrics each");
+        let (mut server, data) = self.fresh("series", &content)?;
+        let now = SystemClock.now().nanos();
+        let rows = hosts * METRICS.len() as u64;
+        let mut next = 0;
+        load_batches(server.address(), DEFAULT_TABLE, self.connections, |batch| {
+            let end = rows.min(next + BATCH_ROWS);
+            (next..end).for_each(|row| write_metric(row, now, batch));
+            next = end;
+        })?;
+        server.seal_and_settle()?;
+        self.find_series(&server, hosts, report)?;
+        server.kill();
+        self.forget(&data)
+    }
+
+    fn find_series(&self, server: &Server, hosts: u64, report: &mut Report) -> Result<()> {
+        let hits = (0..hosts).filter(|host| host % 100 == 1).count();
+        let timing = Timing {
+            name: "/series with two regular expressions, 1,000 hits among 1 M series",
+            rounds: WIDE_ROUNDS,
+            wanted: wanted::SERIES,
+            judged: Judged::Median,
+        };
+        self.time(server, timing, report, |_| {
+            let selector = escaped("{__name__=~\".*cpu.*\", host=~\"h1.*\"}");
+            Ask {
+                path: format!("/api/v1/series?match[]={selector}"),
+                body: String::new(),
+                check: Box::new(move |answer| match list(&answer["data"])?.len() {
+                    found if found == hits => Ok(()),
+                    found => Err(format!("{found} series instead of {hits}")),
+                }),
+            }
+        })
+    }
+}
+
+/// Ten metrics, of which one is of the processor.
+const METRICS: [&str; 10] = [
+    "node_cpu_busy",
+    "node_memory_free",
+    "node_disk_read",
+    "node_disk_written",
+    "node_net_in",
+    "node_net_out",
+    "node_load_1",
+    "node_load_5",
+    "node_uptime",
+    "node_processes",
+];
+
+/// Appends the one row of a series; one host of a hundred is named `h1…`.
+fn write_metric(row: u64, now: i64, out: &mut Vec<u8>) {
+    let (host, metric) = (
+        row / METRICS.len() as u64,
+        METRICS[(row % METRICS.len() as u64) as usize],
+    );
+    let rest = host / 100;
+    let name = match host % 100 {
+        1 => format!("h1-{rest:06}"),
+        other => format!("h{}-{rest:06}", 20 + other % 80 + other / 80 * 180),
+    };
+    let line = format!("{metric},host={name},region=r{} value={row} {now}\n", host % 9);
+    out.extend_from_slice(line.as_bytes());
+}
+
+/// What the Time Series Benchmark Suite asks a PromQL service: the mean of each field by host and hour, of twelve hours.
+fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> Ask<'a> {
+    let hours = set.steps as usize / STEPS_AN_HOUR;
+    let wide = hours.min(12);
+    let first = random.index(hours - wide + 1) * STEPS_AN_HOUR;
+    let steps = first..first + wide * STEPS_AN_HOUR;
+    let metrics: Vec<String> = FIELDS.iter().map(|field| format!("cpu_{field}")).collect();
+    let query = format!(
+        "avg by (__name__, hostname) (avg_over_time({{__name__=~\"{}\"}}[1h]))",
+        metrics.join("|")
+    );
+    // Windows are open on the left: from half a step before, each holds the points of its hour.
+    let start = set.start + (steps.start as i64 * 10 + 3_595) * SECOND;
+    let end = start + (wide as i64 - 1) * HOUR;
+    let more = format!("{}&delayed_name_removal=true", range(start, end, HOUR));
+    ask("query_range", &query, &more, move |answer| {
+        let series = list(&answer["data"]["result"])?;
+        let wanted = truth.hosts().len() * FIELDS.len();
+        if series.len() != wanted {
+            return Err(format!("{} series instead of {wanted}", series.len()));
+        }
+        let one = &series[series.len() / 2];
+        let name = one["metric"]["__name__"]
+            .as_str()
+            .ok_or("a series without a name")?;
+        let field = metrics
+            .iter()
+            .position(|metric| metric == name)
+            .ok_or("an unknown name")?;
+        let hostname = one["metric"]["hostname"].as_str().unwrap_or_default();
+        let is_it = |host: &tideline_fleet::Host| host.tags().into_iter().any(|(_, value)| value == hostname);
+        let host = truth.hosts().iter().position(is_it).ok_or("an unknown host")?;
+        let values = list(&one["values"])?;
+        if values.len() != wide {
+            return Err(format!("{} windows instead of {wide}", values.len()));
+        }
+        for (at, value) in values.iter().enumerate() {
+            let of_hour = steps.start + at * STEPS_AN_HOUR..steps.start + (at + 1) * STEPS_AN_HOUR;
+            let wanted = truth.mean(of_hour, host..host + 1, field);
+            let found = number(&value[1])?;
+            if (found - wanted).abs() > TOLERANCE * wanted.abs() {
+                return Err(format!("{found} instead of {wanted}"));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn ask<'a>(
+    endpoint: &str,
+    query: &str,
+    more: &str,
+    check: impl Fn(&Value) -> std::result::Result<(), String> + 'a,
+) -> Ask<'a> {
+    Ask {
+        path: format!("/api/v1/{endpoint}?query={}{more}", escaped(query)),
+        body: String::new(),
+        check: Box::new(check),
+    }
+}
+
+fn range(start: i64, end: i64, step: i64) -> String {
+    let (start, end) = (seconds(start), seconds(end));
+    format!("&start={start}&end={end}&step={}", step / SECOND)
+}
+
+/// An instant, as the API takes it.
+fn seconds(nanos: i64) -> String {
+    format!("{}.{:03}", nanos / SECOND, nanos % SECOND / 1_000_000)
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.' => escaped.push(byte as char),
+            _ => write!(escaped, "%{byte:02X}").expect("a string takes every write"),
+        }
+    }
+    escaped
+}
+
+fn list(value: &Value) -> std::result::Result<&Vec<Value>, String> {
+    value.as_array().ok_or_else(|| format!("no list but {value}"))
+}
+
+fn number(value: &Value) -> std::result::Result<f64, String> {
+    let number = value.as_str().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| format!("no number but {value}"))
+}
