@@ -1,15 +1,10 @@
 //! Numbers as Go writes them: PromQL's texts, labels of quantiles among them, show numbers in that form.
 
-/// Exponent from which the shortest text has one.
-const EXPONENT_FROM: i32 = 6;
+use tideline_histogram::Shortest;
 
 /// The shortest text that reads back as the number, with an exponent below 1e-4 and from 1e6 on, as Go's `%g`.
 pub(crate) fn general(value: f64) -> String {
-    if let Some(text) = special(value) {
-        return text.to_owned();
-    }
-    let scientific = format!("{value:e}");
-    from_scientific(&scientific, EXPONENT_FROM)
+    Shortest(value).to_string()
 }
 
 /// As [`general`], rounded to so many digits.

@@ -30,7 +30,7 @@ pub(super) fn answer(
                 columns.into_iter().map(|column| series(column, inner)).collect(),
             ))
         }
-        _ => match scope.value(root)? {
+        _ => match scope.held_value(root)? {
             Value::Text(value) => QueryValue::String {
                 time: grid.start,
                 value,
@@ -65,6 +65,20 @@ pub(super) fn answer(
 }
 
 impl Scope<'_> {
+    /// Evaluates the root; what is held then is its value and nothing else.
+    fn held_value(&self, root: &Node<'_>) -> Result<Value> {
+        let value = self.value(root)?;
+        debug_assert_eq!(
+            self.budget().held(),
+            match &value {
+                Value::Scalar(_) => self.grid.steps,
+                Value::Vector(columns) => super::cost(columns),
+                Value::Text(_) => 0,
+            }
+        );
+        Ok(value)
+    }
+
     /// Drops metric names that were kept until now.
     fn cleaned(&self, mut columns: Vec<Column>) -> Result<Vec<Column>> {
         if !self.delays_names() {

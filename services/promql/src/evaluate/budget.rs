@@ -50,6 +50,11 @@ impl Budget {
         Ok(())
     }
 
+    /// How many are held.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
     /// How many were held at most.
     pub(crate) fn peak(&self) -> usize {
         self.peak.load(Ordering::Relaxed)

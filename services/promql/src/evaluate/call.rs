@@ -62,8 +62,9 @@ impl Scope<'_> {
                 made.push(column);
             }
         }
+        let made = self.merged(made)?;
         self.exchange(looked_at, before, cost(&made))?;
-        self.merged(made)
+        Ok(made)
     }
 
     fn mapped(&self, argument: &Node<'_>, function: fn(f64) -> f64) -> Result<Vec<Column>> {

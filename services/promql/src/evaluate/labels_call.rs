@@ -38,7 +38,7 @@ impl Scope<'_> {
                 set_label(column, target, result);
             }
         }
-        self.merged_always(columns)
+        self.merged_held(columns, true)
     }
 
     /// `label_join(vector, target, separator, source, …)`.
@@ -58,7 +58,7 @@ impl Scope<'_> {
             let joined = values.join(separator);
             set_label(column, target, &joined);
         }
-        self.merged_always(columns)
+        self.merged_held(columns, true)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::Scope;
 use super::column::{Cell, Column, ColumnBuilder};
+use super::{Scope, cost};
 use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
 
@@ -15,6 +15,17 @@ impl Scope<'_> {
             return Ok(columns);
         }
         self.merged_always(columns)
+    }
+
+    /// As `merged` and `merged_always`, of series that the budget holds: a gap between two that become one costs too.
+    pub(super) fn merged_held(&self, columns: Vec<Column>, is_always: bool) -> Result<Vec<Column>> {
+        if !is_always && self.delays_names() {
+            return Ok(columns);
+        }
+        let before = cost(&columns);
+        let columns = self.merged_always(columns)?;
+        self.exchange(0, before, cost(&columns))?;
+        Ok(columns)
     }
 
     /// Unites series of equal labels, in the place of the first; fails where two have a value at one step.

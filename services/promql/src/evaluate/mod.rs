@@ -281,7 +281,7 @@ impl<'a> Scope<'a> {
                     }
                     self.drop_name(column);
                 }
-                self.merged(columns).map(Value::Vector)
+                self.merged_held(columns, false).map(Value::Vector)
             }
         }
     }

@@ -183,7 +183,7 @@ impl Scope<'_> {
             }
             Some(column)
         });
-        self.merged(columns.collect())
+        self.merged_held(columns.collect(), false)
     }
 
     /// `selector smoothed`: between two samples the value is interpolated.

@@ -265,6 +265,50 @@ fn names_are_dropped_by_each_function_unless_it_is_delayed() {
 }
 
 #[test]
+fn names_dropped_early_unite_series_that_follow_each_other() {
+    let mut memory = Memory {
+        drops_names_early: true,
+        ..Memory::default()
+    };
+    memory.load_script(
+        r#"
+load 10m
+  before{job="a"} 2 _
+  behind{job="a"} _ 4
+  other{job="a", __type__="gauge", __unit__="bytes"} 1 1
+
+eval range from 0 to 10m step 10m -{__name__=~"be.*"}
+  {job="a"} -2 -4
+
+eval range from 0 to 10m step 10m abs({__name__=~"be.*"}) or other
+  {job="a"} 2 4
+  other{job="a", __type__="gauge", __unit__="bytes"} 1 1
+
+eval instant at 10m {job="a"} > 2
+  behind{job="a"} 4
+
+eval instant at 10m other * 3
+  {job="a"} 3
+
+eval instant at 10m last_over_time(other[5m])
+  other{job="a", __type__="gauge", __unit__="bytes"} 1
+
+eval instant at 10m sum_over_time(other[5m])
+  {job="a"} 1
+
+eval instant at 10m sum without () (other)
+  {job="a", __type__="gauge", __unit__="bytes"} 1
+
+eval instant at 10m abs({__name__=~"behind|other"})
+  expect fail msg: vector cannot contain metrics with the same labelset
+
+eval range from 0 to 10m step 10m sum_over_time({__name__=~"be.*"}[5m])
+  expect fail msg: vector cannot contain metrics with the same labelset
+"#,
+    );
+}
+
+#[test]
 fn ranges_need_an_expression_with_steps() {
     let memory = memory();
     for (query, name) in [("m_total[5m]", "range vector"), ("\"text\"", "string")] {

@@ -14,6 +14,8 @@ use tideline_promqltest::{Answer, LoadedSeries, Target};
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) series: BTreeMap<Labels, Held>,
+    /// Whether each function drops metric names, which Prometheus' own scripts leave to the end.
+    pub(crate) drops_names_early: bool,
     /// Whether series are handed out backwards, half of them by another thread.
     pub(crate) is_shuffled: bool,
     /// After so many checks the client has left.
@@ -157,8 +159,12 @@ impl Memory {
     }
 
     fn answer(&self, query: &str, times: (i64, i64, i64)) -> std::result::Result<Answer, String> {
+        let settings = Settings {
+            delayed_name_removal: !self.drops_names_early,
+            ..settings()
+        };
         let answer = self
-            .ask(query, times, &settings())
+            .ask(query, times, &settings)
             .map_err(|error| error.to_string())?;
         Ok(Answer {
             value: answer.value,

@@ -135,8 +135,9 @@ impl Scope<'_> {
                 result.push(column);
             }
         }
+        let result = self.merged(result)?;
         self.exchange(columns.len() + 1, before, cost(&result))?;
-        self.merged(result).map(Value::Vector)
+        Ok(Value::Vector(result))
     }
 
     fn remark(&self, operation: Operation, outcome: &Outcome) {
