@@ -1,6 +1,7 @@
 //! The Gregorian calendar in UTC, for functions of dates.
 //!
-//! Days are counted in 64 bits and seconds of any size are met: what no calendar has is answered as the proleptic one would.
+//! Days are counted in 64 bits and seconds of any size are met: what no calendar has is answered as the proleptic one
+//! would.
 
 /// Seconds of a day.
 const DAY: i64 = 86_400;
@@ -25,8 +26,8 @@ pub(crate) struct Date {
 impl Date {
     /// Of seconds since the epoch.
     ///
-    /// The algorithm is Howard Hinnant's `civil_from_days`: years begin in March, so that the leap day is the last of a year,
-    /// and 400 years (146,097 days) are one era. <https://howardhinnant.github.io/date_algorithms.html>
+    /// The algorithm is Howard Hinnant's `civil_from_days`: years begin in March, so that the leap day is the last of a
+    /// year, and 400 years (146,097 days) are one era. <https://howardhinnant.github.io/date_algorithms.html>
     pub(crate) fn of_seconds(seconds: i64) -> Self {
         let (days, second_of_day) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
         let shifted = days + 719_468;

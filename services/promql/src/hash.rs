@@ -1,7 +1,8 @@
 //! The hash by which `limit_ratio` picks series: that of Prometheus, so that both pick the same.
 //!
-//! XXH64 with seed 0 (<https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>) over the labels as Prometheus holds
-//! them in memory: each text behind its length, which is one byte, or the byte 255 and three bytes, little-endian.
+//! XXH64 with seed 0 (<https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>) over the labels as Prometheus
+//! holds them in memory: each text behind its length, which is one byte, or the byte 255 and three bytes,
+//! little-endian.
 
 use crate::labels::Labels;
 

@@ -54,9 +54,7 @@ impl Scope<'_> {
         let looked_at = columns.len() + scalars;
         let mut made = Vec::with_capacity(columns.len());
         for (place, column) in columns.into_iter().enumerate() {
-            if place % 64 == 0 {
-                self.check()?;
-            }
+            self.check_now_and_then(place)?;
             if let Some(mut column) = make(column) {
                 self.drop_name(&mut column);
                 made.push(column);

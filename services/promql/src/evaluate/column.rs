@@ -1,7 +1,7 @@
 //! Series as columns: one place for each step, between the first and the last step that have a value.
 //!
-//! A missing number is a NaN with all bits set, which is what a source hands out as well; arithmetic meets it nowhere, and
-//! [`present`] keeps results off it. Histograms stand beside the numbers, only where a series has any.
+//! A missing number is a NaN with all bits set, which is what a source hands out as well; arithmetic meets it nowhere,
+//! and [`present`] keeps results off it. Histograms stand beside the numbers, only where a series has any.
 
 use std::sync::Arc;
 
@@ -107,8 +107,8 @@ impl Column {
         !self.histograms.is_empty()
     }
 
-    /// What it counts as against the limit of samples: its values, histograms by their size; a place without a value costs
-    /// half of one.
+    /// What it counts as against the limit of samples: its values, histograms by their size; a place without a value
+    /// costs half of one.
     pub(crate) fn cost(&self) -> usize {
         let floats = self.values.iter().filter(|value| !is_absent(**value)).count();
         let histograms: usize = self

@@ -25,8 +25,8 @@ impl Grid {
             .filter(|steps| *steps <= steps_max)
             .ok_or_else(|| {
                 PromqlError::TooMany(format!(
-                    "{steps} steps are more than the {steps_max} samples that a query may hold: ask for a shorter time or a \
-                     longer step"
+                    "{steps} steps are more than the {steps_max} samples that a query may hold: ask for a shorter \
+                     time or a longer step"
                 ))
             })?;
         Ok(Self {

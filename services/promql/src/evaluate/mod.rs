@@ -1,8 +1,8 @@
 //! Evaluates a plan: column by column, not step by step.
 //!
-//! What comes out of a selector or a function over ranges is one [column](column::Column) a series, made while the source
-//! hands the series out; samples are kept nowhere. Everything above works on columns: groups are found once a series,
-//! operators pair series once and then run over two columns.
+//! What comes out of a selector or a function over ranges is one [column](column::Column) a series, made while the
+//! source hands the series out; samples are kept nowhere. Everything above works on columns: groups are found once a
+//! series, operators pair series once and then run over two columns.
 //!
 //! | module | holds |
 //! |---|---|
@@ -13,6 +13,7 @@
 //! | `selector`, `range_call`, `window`, `subquery` | from samples to columns |
 //! | `call`, `labels_call`, `sort`, `histogram_call`, `info` | functions |
 //! | `binary`, `matching`, `set` | operators |
+//! | `merge` | series whose labels have become equal |
 //! | `aggregate` | aggregations |
 
 mod aggregate;
@@ -121,9 +122,9 @@ pub struct Stats {
 
 /// Evaluates an expression over the series of a source.
 ///
-/// Fails with [`PromqlError::Invalid`] if expression and question do not go together, with [`PromqlError::Execution`] if the
-/// series do not, with [`PromqlError::TooMany`] if more samples would be held than may, and with what the source fails with.
-/// The result does not depend on the order in which the source hands out series.
+/// Fails with [`PromqlError::Invalid`] if expression and question do not go together, with [`PromqlError::Execution`]
+/// if the series do not, with [`PromqlError::TooMany`] if more samples would be held than may, and with what the source
+/// fails with. The result does not depend on the order in which the source hands out series.
 pub fn evaluate(
     source: &dyn Source,
     expr: &Expr,
@@ -329,8 +330,8 @@ impl<'a> Scope<'a> {
         self.shared.settings.delayed_name_removal
     }
 
-    /// The budget holds results instead of what they are made of; while they are made, also the values of a step that are
-    /// looked at.
+    /// The budget holds results instead of what they are made of; while they are made, also the values of a step that
+    /// are looked at.
     fn exchange(&self, looked_at: usize, before: usize, result: usize) -> Result<()> {
         self.budget().hold(looked_at + result)?;
         self.budget().release(looked_at + before);
@@ -343,6 +344,14 @@ impl<'a> Scope<'a> {
 
     fn check(&self) -> Result<()> {
         self.shared.source.check()
+    }
+
+    /// Checks once for many series: each takes little time.
+    fn check_now_and_then(&self, place: usize) -> Result<()> {
+        match place % 64 {
+            0 => self.check(),
+            _ => Ok(()),
+        }
     }
 
     fn annotate(&self, annotation: &Annotation<'_>, at: TextRange) {

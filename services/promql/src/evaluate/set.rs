@@ -23,9 +23,7 @@ impl Scope<'_> {
         let mut from_left: Vec<(usize, Column)> = Vec::new();
         let mut from_right: Vec<(usize, Column)> = Vec::new();
         for (number, group) in groups.iter().enumerate() {
-            if number % 64 == 0 {
-                self.check()?;
-            }
+            self.check_now_and_then(number)?;
             let takes = |side: &mut Vec<Option<Column>>, places: &[usize]| -> Vec<(usize, Column)> {
                 let taken = places.iter().map(|place| (*place, side[*place].take()));
                 taken

@@ -1,8 +1,8 @@
-//! From an expression and a question to what is evaluated: durations computed, `@` resolved, what is the same at every step
-//! marked, functions known.
+//! From an expression and a question to what is evaluated: durations computed, `@` resolved, what is the same at every
+//! step marked, functions known.
 //!
-//! A plan borrows matchers and texts from the expression. Parentheses are gone; each node keeps its place in the text for
-//! annotations.
+//! A plan borrows matchers and texts from the expression. Parentheses are gone; each node keeps its place in the text
+//! for annotations.
 
 mod build;
 mod duration;

@@ -10,6 +10,7 @@ use super::Group;
 use super::numbers::Mean;
 use crate::annotations::Annotation;
 use crate::ast::{AggregateOp, TextRange};
+use crate::error::Result;
 use crate::note::HistogramOperation;
 use crate::value::Point;
 
@@ -37,9 +38,10 @@ impl Scope<'_> {
         op: AggregateOp,
         group: &Group<'_>,
         at: TextRange,
-    ) -> Option<Column> {
+    ) -> Result<Option<Column>> {
         let mut builder = ColumnBuilder::new(self.grid.steps);
         for step in group.steps() {
+            self.check()?;
             let mut state = State::default();
             for column in &group.members {
                 let Some(cell) = column.cell(step) else { continue };
@@ -59,7 +61,7 @@ impl Scope<'_> {
                 builder.push(step, point);
             }
         }
-        builder.finish(group.labels.clone(), group.drops_name())
+        Ok(builder.finish(group.labels.clone(), group.drops_name()))
     }
 
     fn add_histogram(

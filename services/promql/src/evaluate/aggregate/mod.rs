@@ -60,16 +60,16 @@ impl Scope<'_> {
             }
             AggregateOp::Sum | AggregateOp::Avg => {
                 self.each_group(&groups, |group| match group.has_histograms() {
-                    true => Ok(self.with_histograms(aggregate.op, group, inner)),
-                    false => Ok(self.numbers(aggregate.op, group)),
+                    true => self.with_histograms(aggregate.op, group, inner),
+                    false => self.numbers(aggregate.op, group),
                 })?
             }
             AggregateOp::Quantile => {
-                self.each_group(&groups, |group| Ok(self.quantiles(group, &parameter, inner)))?
+                self.each_group(&groups, |group| self.quantiles(group, &parameter, inner))?
             }
             op => self.each_group(&groups, |group| {
                 self.remark_histograms(op, group, inner);
-                Ok(self.numbers(op, group))
+                self.numbers(op, group)
             })?,
         };
         // Groups are small beside their members, and Prometheus does not hold both against a question either.

@@ -6,11 +6,12 @@ use super::super::column::{Column, ColumnBuilder, is_absent};
 use super::super::{Scalar, Scope};
 use super::Group;
 use crate::ast::{AggregateOp, TextRange};
+use crate::error::Result;
 use crate::histogram_functions;
 
 impl Scope<'_> {
     /// Aggregates the numbers of a group, and of those aggregations that only count, its histograms.
-    pub(super) fn numbers(&self, op: AggregateOp, group: &Group<'_>) -> Option<Column> {
+    pub(super) fn numbers(&self, op: AggregateOp, group: &Group<'_>) -> Result<Option<Column>> {
         let steps = group.steps();
         match op {
             AggregateOp::Sum => self.folded(group, Sum::new, Sum::add, |sum| sum.0.total()),
@@ -41,7 +42,8 @@ impl Scope<'_> {
             AggregateOp::Stdvar => self.folded(group, Spread::new, Spread::add, Spread::variance),
             _ => {
                 let mut counts = vec![0_u64; steps.len()];
-                for column in &group.members {
+                for (place, column) in group.members.iter().enumerate() {
+                    self.check_now_and_then(place)?;
                     for (step, _) in column.cells() {
                         counts[step - steps.start] += 1;
                     }
@@ -55,7 +57,7 @@ impl Scope<'_> {
                     };
                     builder.push_float(steps.start + at, value);
                 }
-                builder.finish(group.labels.clone(), group.drops_name())
+                Ok(builder.finish(group.labels.clone(), group.drops_name()))
             }
         }
     }
@@ -67,10 +69,11 @@ impl Scope<'_> {
         make: impl Fn(f64) -> S,
         add: impl Fn(&mut S, f64),
         result: impl Fn(&S) -> f64,
-    ) -> Option<Column> {
+    ) -> Result<Option<Column>> {
         let steps = group.steps();
         let mut states: Vec<Option<S>> = vec![None; steps.len()];
-        for column in &group.members {
+        for (place, column) in group.members.iter().enumerate() {
+            self.check_now_and_then(place)?;
             let states = &mut states[column.first - steps.start..];
             for (state, &value) in states.iter_mut().zip(&column.values) {
                 if is_absent(value) {
@@ -88,15 +91,21 @@ impl Scope<'_> {
                 builder.push_float(steps.start + at, result(state));
             }
         }
-        builder.finish(group.labels.clone(), group.drops_name())
+        Ok(builder.finish(group.labels.clone(), group.drops_name()))
     }
 
     /// `quantile(q, …)`.
-    pub(super) fn quantiles(&self, group: &Group<'_>, quantile: &Scalar, at: TextRange) -> Option<Column> {
+    pub(super) fn quantiles(
+        &self,
+        group: &Group<'_>,
+        quantile: &Scalar,
+        at: TextRange,
+    ) -> Result<Option<Column>> {
         self.remark_histograms(AggregateOp::Quantile, group, at);
         let mut builder = ColumnBuilder::new(self.grid.steps);
         let mut values = Vec::with_capacity(group.members.len());
         for step in group.steps() {
+            self.check()?;
             values.clear();
             let floats = group.members.iter().map(|column| column.float(step));
             values.extend(floats.filter(|value| !is_absent(*value)));
@@ -107,7 +116,7 @@ impl Scope<'_> {
                 );
             }
         }
-        builder.finish(group.labels.clone(), group.drops_name())
+        Ok(builder.finish(group.labels.clone(), group.drops_name()))
     }
 }
 

@@ -33,6 +33,7 @@ impl Scope<'_> {
             };
             let mut picked = Vec::new();
             for step in group.steps() {
+                self.check()?;
                 picked.clear();
                 let parameter = parameter.at(step);
                 match op {

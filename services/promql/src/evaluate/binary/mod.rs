@@ -97,9 +97,7 @@ impl Scope<'_> {
         let before = cost(columns) + self.grid.steps;
         let mut result = Vec::with_capacity(columns.len());
         for (place, column) in columns.iter().enumerate() {
-            if place % 64 == 0 {
-                self.check()?;
-            }
+            self.check_now_and_then(place)?;
             let mut builder = ColumnBuilder::new(self.grid.steps);
             for (step, cell) in column.cells() {
                 let number = Cell::Float(scalar.at(step));
@@ -178,9 +176,7 @@ impl Scope<'_> {
             result: Vec::with_capacity(groups.len()),
         };
         for (number, group) in groups.iter().enumerate() {
-            if number % 64 == 0 {
-                self.check()?;
-            }
+            self.check_now_and_then(number)?;
             match swaps {
                 true => pairing.group(&group.right, &group.left)?,
                 false => pairing.group(&group.left, &group.right)?,
