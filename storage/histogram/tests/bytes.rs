@@ -233,6 +233,23 @@ prop_compose! {
     }
 }
 
+/// Whatever is read may be calculated with and shown: the results may be odd, but nothing panics.
+fn use_all(mut read: Histogram, other: &Histogram) {
+    let _ = (
+        read.validate(),
+        read.to_string(),
+        read.notation(),
+        read.detect_reset(other),
+        other.detect_reset(&read),
+    );
+    let mut sum = other.clone();
+    let _ = (sum.add(&read), sum.kahan_add(&read, &mut None), sum.sub(&read));
+    read.reduce_resolution(-4);
+    read.trim_upper(1.0);
+    read.trim_lower(-1.0);
+    read.compact(2);
+}
+
 proptest! {
     #[test]
     fn every_double_comes_back(histogram in histogram()) {
@@ -252,6 +269,7 @@ proptest! {
         written[at] = byte;
         if let Ok(read) = Histogram::from_bytes(&written) {
             assert_same(&Histogram::from_bytes(&bytes(&read)).expect("it was just written"), &read);
+            use_all(read, &histogram);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tideline_histogram::{Histogram, ResetHint, is_stale};
+use tideline_histogram::{Histogram, ResetHint};
 use tideline_promql::source::{SeriesData, Visit};
 use tideline_promql::{
     Labels, Point, PromqlError, Question, Result, Samples, Select, Settings, Source, evaluate, parse,
@@ -52,22 +52,10 @@ impl Held {
         }
     }
 
-    /// What Prometheus' storage says of a reset of a histogram that it was given; of the first behind one, nothing.
+    /// What Prometheus' storage says of a reset of a histogram that it was given; of the first behind a number, nothing.
     fn reset_hint(&self, histogram: &Histogram) -> ResetHint {
         let is_after_number = self.times.last() > self.histogram_times.last();
-        match (histogram.reset_hint, self.histograms.last()) {
-            (ResetHint::Gauge, _) => ResetHint::Gauge,
-            (ResetHint::Reset, _) | (_, None) => ResetHint::Unknown,
-            (_, Some(before))
-                if is_after_number
-                    || is_stale(before.sum)
-                    || before.reset_hint == ResetHint::Gauge
-                    || histogram.detect_reset(before) =>
-            {
-                ResetHint::Unknown
-            }
-            _ => ResetHint::NotReset,
-        }
+        histogram.reset_hint_after(self.histograms.last().filter(|_| !is_after_number))
     }
 
     fn samples(&self, select: &Select<'_>) -> Samples<'_> {
