@@ -1,6 +1,7 @@
 //! What functions remark about the samples that they were given.
 
-/// A remark. The evaluator makes a warning or an info of it: it knows the metric's name and where the argument stands.
+/// A remark. The evaluator makes a warning or an info of it: it knows the metric's name and where the
+/// argument stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Note {
     /// Numbers and histograms stand in one range: no result.

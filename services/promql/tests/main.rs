@@ -6,6 +6,7 @@ mod main {
     mod corpus;
     mod distributions;
     mod evaluate;
+    mod histogram_ranges;
     mod memory;
     mod oracle;
     mod parse;

@@ -1,7 +1,7 @@
 //! The buckets of a histogram in order, with their bounds.
 //!
-//! Bounds cost more than counts. Who looks for one bucket walks the [slots](Histogram::slots) and asks for the
-//! [bucket](Histogram::bucket) of the one he found.
+//! Bounds cost more than counts. Who looks for one bucket walks the [slots](Histogram::slots) and asks for
+//! the [bucket](Histogram::bucket) of the one he found.
 
 use std::ops::Range;
 use std::{iter, slice};
@@ -44,7 +44,8 @@ pub enum Place {
 }
 
 impl Histogram {
-    /// All buckets from the lowest to the highest, empty ones among them; the zero bucket only if it holds something.
+    /// All buckets from the lowest to the highest, empty ones among them; the zero bucket only if it holds
+    /// something.
     pub fn slots(&self) -> impl DoubleEndedIterator<Item = Slot> + '_ {
         let zero = (self.zero_count > 0.0 && !self.uses_custom_buckets()).then_some(Slot {
             place: Place::Zero,
@@ -77,8 +78,8 @@ impl Histogram {
         self.slots().map(|slot| self.bucket(slot))
     }
 
-    /// The buckets that hold something, as Prometheus' API lists them: which bounds are in the bucket (0 the upper, 1 the
-    /// lower, 2 neither, 3 both), lower bound, upper bound, count.
+    /// The buckets that hold something, as Prometheus' API lists them: which bounds are in the bucket (0 the
+    /// upper, 1 the lower, 2 neither, 3 both), lower bound, upper bound, count.
     pub fn listed_buckets(&self) -> impl Iterator<Item = (u8, f64, f64, f64)> + '_ {
         self.buckets().filter(|bucket| bucket.count != 0.0).map(|bucket| {
             let boundaries = match (bucket.lower_inclusive, bucket.upper_inclusive) {
@@ -127,8 +128,8 @@ impl Histogram {
 impl Bucket {
     /// Which part of the bucket's observations lies at or below a value strictly between its finite bounds.
     ///
-    /// Linear in buckets whose bounds are the histogram's own and in the zero bucket; in exponential ones linear in
-    /// the logarithm, so that finer buckets would be filled evenly.
+    /// Linear in buckets whose bounds are the histogram's own and in the zero bucket; in exponential ones
+    /// linear in the logarithm, so that finer buckets would be filled evenly.
     pub fn fraction_below(&self, value: f64, interpolation: Interpolation) -> f64 {
         if interpolation == Interpolation::Linear {
             return (value - self.lower) / (self.upper - self.lower);

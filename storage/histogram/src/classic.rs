@@ -85,8 +85,8 @@ impl ClassicHistogram {
         self.sum = sum;
     }
 
-    /// The histogram with these bounds. Without a count, the last bucket's; without a bucket up to infinity, one with
-    /// the count.
+    /// The histogram with these bounds. Without a count, the last bucket's; without a bucket up to infinity,
+    /// one with the count.
     pub fn to_histogram(mut self) -> Result<Histogram, ClassicError> {
         if let Some(error) = self.error {
             return Err(error);

@@ -1,4 +1,5 @@
-//! The stored bytes of a histogram: small, and every double comes back bit for bit. `FORMAT.md` describes them.
+//! The stored bytes of a histogram: small, and every double comes back bit for bit. `FORMAT.md` describes
+//! them.
 
 use thiserror::Error;
 
@@ -9,8 +10,8 @@ use crate::spans::{LayoutError, check_layout};
 /// First byte of all bytes of this form.
 const VERSION: u8 = 1;
 
-/// The most buckets a stored histogram may have on each side, and the most custom bounds: 256 times what any client
-/// library writes, and at most 512 KiB of doubles.
+/// The most buckets a stored histogram may have on each side, and the most custom bounds: 256 times what any
+/// client library writes, and at most 512 KiB of doubles.
 pub const BUCKETS_MAX: usize = 1 << 16;
 
 /// The zero threshold that client libraries use: 2^-128. It costs no byte.
@@ -66,7 +67,8 @@ pub enum CodecError {
 impl Histogram {
     /// Appends the stored bytes: some 20 and one or two for each bucket of whole counts.
     ///
-    /// They are read back by [`Self::from_bytes`] if [`Self::validate`] accepts the histogram's schema, spans and buckets.
+    /// They are read back by [`Self::from_bytes`] if [`Self::validate`] accepts the histogram's schema, spans
+    /// and buckets.
     pub fn to_bytes(&self, out: &mut Vec<u8>) {
         let flags = self.flags();
         out.push(VERSION);
@@ -89,7 +91,8 @@ impl Histogram {
         }
     }
 
-    /// Reads what [`Self::to_bytes`] wrote; refuses all else, and allocates no more than eight times the bytes it is given.
+    /// Reads what [`Self::to_bytes`] wrote; refuses all else, and allocates no more than eight times the
+    /// bytes it is given.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = Reader(bytes);
         let version = reader.byte("version")?;

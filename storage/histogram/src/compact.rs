@@ -5,8 +5,8 @@ use crate::histogram::{Histogram, Span};
 use crate::spans::SpansBuilder;
 
 impl Histogram {
-    /// Leaves out empty buckets, but keeps or makes them where at most so many lie between two that hold something:
-    /// those stay in one span.
+    /// Leaves out empty buckets, but keeps or makes them where at most so many lie between two that hold
+    /// something: those stay in one span.
     ///
     /// 0 is the usual. The room it takes grows with the gaps that are filled.
     pub fn compact(&mut self, empty_max: usize) {

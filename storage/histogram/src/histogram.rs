@@ -1,6 +1,7 @@
 //! The value itself.
 
-/// Bits of the NaN that says that a series has ended: a marker, not a measurement. Kept bit for bit from writer to reader.
+/// Bits of the NaN that says that a series has ended: a marker, not a measurement. Kept bit for bit from
+/// writer to reader.
 pub const STALE_NAN_BITS: u64 = 0x7ff0_0000_0000_0002;
 
 /// Whether a value is the marker that a series has ended.
@@ -10,7 +11,8 @@ pub const fn is_stale(value: f64) -> bool {
 
 /// A distribution of observations over buckets.
 ///
-/// Buckets are held sparsely: spans of neighbours, with the counts of all spans one after another. Counts are absolute.
+/// Buckets are held sparsely: spans of neighbours, with the counts of all spans one after another. Counts are
+/// absolute.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Histogram {
     /// What is known of a reset between the histogram before and this one.

@@ -31,8 +31,8 @@ pub struct IntegerHistogram {
 }
 
 impl Histogram {
-    /// The histogram of whole counts, [checked](Self::checked), and its count compared with its buckets: they are equal,
-    /// unless observations were NaN, which only the count knows.
+    /// The histogram of whole counts, [checked](Self::checked), and its count compared with its buckets: they
+    /// are equal, unless observations were NaN, which only the count knows.
     pub fn from_integer_deltas(integers: IntegerHistogram) -> Result<Self, HistogramError> {
         let positive_buckets = counts_of(Side::Positive, &integers.positive_deltas)?;
         let negative_buckets = counts_of(Side::Negative, &integers.negative_deltas)?;

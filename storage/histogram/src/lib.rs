@@ -1,8 +1,8 @@
 //! Native histograms: what they are, their arithmetic, their stored bytes.
 //!
-//! A native histogram is one value that holds a whole distribution: how many observations fell into each of many buckets,
-//! whose bounds follow from a schema and need not be written down. It is what Prometheus calls by that name, counts as doubles.
-//! Neither storage nor protocols look inside; PromQL does.
+//! A native histogram is one value that holds a whole distribution: how many observations fell into each of
+//! many buckets, whose bounds follow from a schema and need not be written down. It is what Prometheus calls
+//! by that name, counts as doubles. Neither storage nor protocols look inside; PromQL does.
 #![doc = include_str!("../FORMAT.md")]
 
 mod buckets;

@@ -1,8 +1,8 @@
 //! Sums and differences of histograms.
 //!
 //! 1. Both must be exponential, or both have bounds of their own.
-//! 2. Exponential ones are brought to one zero bucket and to the coarser of their schemas; bounds of their own to those
-//!    that both have.
+//! 2. Exponential ones are brought to one zero bucket and to the coarser of their schemas; bounds of their
+//!    own to those that both have.
 //! 3. Buckets of the same index are added, others are put between them.
 
 use std::borrow::Cow;
@@ -48,8 +48,8 @@ impl Histogram {
         self.combine(other, Sign::Plus)
     }
 
-    /// Takes another histogram away; otherwise as [`Self::add`]. What comes out of the language's `-` is a gauge: the
-    /// caller says so.
+    /// Takes another histogram away; otherwise as [`Self::add`]. What comes out of the language's `-` is a
+    /// gauge: the caller says so.
     pub fn sub(&mut self, other: &Self) -> Result<Outcome, HistogramError> {
         self.combine(other, Sign::Minus)
     }
@@ -197,7 +197,8 @@ impl Histogram {
         (Cow::Owned(coarser), Some(compensation))
     }
 
-    /// What the zero bucket holds already may lie, in a coarser schema, within a bucket that reaches above it.
+    /// What the zero bucket holds already may lie, in a coarser schema, within a bucket that reaches above
+    /// it.
     fn without_buckets_within(&self, zero_threshold: f64) -> Self {
         let mut copy = self.clone();
         let is_within = |(index, _): &(i32, f64)| exponential_bound(*index, self.schema) <= zero_threshold;
@@ -262,7 +263,8 @@ struct SideMut<'a> {
 }
 
 impl SideMut<'_> {
-    /// Adds the buckets of another histogram's side; those that lie wholly within the zero bucket are left out.
+    /// Adds the buckets of another histogram's side; those that lie wholly within the zero bucket are left
+    /// out.
     fn add(
         &mut self,
         spans: &[Span],

@@ -1,8 +1,9 @@
 //! Histograms as text: `{{schema:1 count:4 sum:5.5 z_bucket:1 z_bucket_w:0.001 offset:-2 buckets:[1 0 2]}}`.
 //!
-//! It is the notation of Prometheus' tests. What is zero is left out; `n_buckets` and `n_offset` are the negative side,
-//! `custom_values` bounds of its own, `counter_reset_hint` is `unknown`, `reset`, `not_reset` or `gauge`. Ours alone is
-//! `0*5000` within buckets: that many empty ones, so that two buckets far from one another do not fill the memory.
+//! It is the notation of Prometheus' tests. What is zero is left out; `n_buckets` and `n_offset` are the
+//! negative side, `custom_values` bounds of its own, `counter_reset_hint` is `unknown`, `reset`, `not_reset`
+//! or `gauge`. Ours alone is `0*5000` within buckets: that many empty ones, so that two buckets far from one
+//! another do not fill the memory.
 
 use std::fmt::Write;
 
@@ -70,8 +71,8 @@ impl Histogram {
         format!("{{{{{}}}}}", parts.join(" "))
     }
 
-    /// Reads the notation. The histogram may break rules that [`Self::validate`] checks, such as that counts are not
-    /// negative; its spans and buckets fit.
+    /// Reads the notation. The histogram may break rules that [`Self::validate`] checks, such as that counts
+    /// are not negative; its spans and buckets fit.
     pub fn parse(text: &str) -> Result<Self, NotationError> {
         let inner = text
             .trim()

@@ -7,11 +7,11 @@ use crate::schema::exponential_bound;
 use crate::spans::coarser_index;
 
 impl Histogram {
-    /// Whether a counter was reset after the previous histogram: it says so, or anything but the sum of observations is
-    /// less than it was.
+    /// Whether a counter was reset after the previous histogram: it says so, or anything but the sum of
+    /// observations is less than it was.
     ///
-    /// A finer schema or a narrower zero bucket come with a reset only. The previous histogram is looked at as if it had
-    /// this one's schema and zero bucket. A gauge is looked at as if it were a counter.
+    /// A finer schema or a narrower zero bucket come with a reset only. The previous histogram is looked at
+    /// as if it had this one's schema and zero bucket. A gauge is looked at as if it were a counter.
     pub fn detect_reset(&self, previous: &Self) -> bool {
         match self.reset_hint {
             ResetHint::Reset => return true,
@@ -47,11 +47,12 @@ impl Histogram {
         )
     }
 
-    /// What is known of a reset once the histogram is compared with the one before in its series: none, if it has the same
-    /// schema, bounds and zero bucket and nothing is less; else nothing, for who asks has to look at more. A gauge stays one,
-    /// and a reset that the writer knows of stays known.
+    /// What is known of a reset once the histogram is compared with the one before in its series: none, if it
+    /// has the same schema, bounds and zero bucket and nothing is less; else nothing, for who asks has to
+    /// look at more. A gauge stays one, and a reset that the writer knows of stays known.
     ///
-    /// A store hands out histograms so: a reset within a series is found once, not in every range that the sample is in.
+    /// A store hands out histograms so: a reset within a series is found once, not in every range that the
+    /// sample is in.
     pub fn reset_hint_after(&self, previous: Option<&Self>) -> ResetHint {
         if let ResetHint::Gauge | ResetHint::Reset = self.reset_hint {
             return self.reset_hint;
@@ -71,8 +72,8 @@ impl Histogram {
         }
     }
 
-    /// Whether a bucket holds less than it did, or a bucket that held something is gone. Buckets within the zero bucket
-    /// are not looked at.
+    /// Whether a bucket holds less than it did, or a bucket that held something is gone. Buckets within the
+    /// zero bucket are not looked at.
     fn is_less(&self, now: (&[Span], &[f64]), before: (&[Span], &[f64]), schema_before: i32) -> bool {
         let is_custom = self.uses_custom_buckets();
         // Looked at in the schema of each: in a coarser one, a bucket may reach above the zero bucket.

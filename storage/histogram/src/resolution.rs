@@ -5,8 +5,8 @@ use crate::kahan::add_compensated;
 use crate::spans::{SpansBuilder, coarser_index, indices};
 
 impl Histogram {
-    /// Brings an exponential histogram to a coarser schema; at its own or a finer one, and with custom buckets, nothing
-    /// happens.
+    /// Brings an exponential histogram to a coarser schema; at its own or a finer one, and with custom
+    /// buckets, nothing happens.
     pub fn reduce_resolution(&mut self, schema: i32) {
         if self.uses_custom_buckets() || schema >= self.schema {
             return;

@@ -40,8 +40,8 @@ impl Histogram {
             .any(|number| number.is_infinite())
     }
 
-    /// Whether both are the same data: the same buckets, even empty ones, with the same bits in counts and sum. How spans
-    /// are cut does not matter, nor does what is known of resets.
+    /// Whether both are the same data: the same buckets, even empty ones, with the same bits in counts and
+    /// sum. How spans are cut does not matter, nor does what is known of resets.
     pub fn same_as(&self, other: &Self) -> bool {
         let same_spans = |left, right| indices(left).eq(indices(right));
         self.schema == other.schema

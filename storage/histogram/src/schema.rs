@@ -19,7 +19,8 @@ impl Histogram {
         self.schema == CUSTOM_BUCKETS_SCHEMA
     }
 
-    /// The upper bound of the positive bucket at an index. Indices beyond the custom bounds are at an infinity.
+    /// The upper bound of the positive bucket at an index. Indices beyond the custom bounds are at an
+    /// infinity.
     pub(crate) fn bound(&self, index: i32) -> f64 {
         if !self.uses_custom_buckets() {
             return exponential_bound(index, self.schema);
@@ -33,8 +34,8 @@ impl Histogram {
 
 /// The upper bound of the positive bucket at an index of a schema from [`SCHEMA_MIN`] to [`SCHEMA_MAX`].
 ///
-/// The last bucket of finite numbers ends at the largest double, though by the rule it would end above: the bucket behind
-/// it is for infinities.
+/// The last bucket of finite numbers ends at the largest double, though by the rule it would end above: the
+/// bucket behind it is for infinities.
 pub(crate) fn exponential_bound(index: i32, schema: i32) -> f64 {
     const BEHIND_LARGEST: i64 = 1024;
     let (fraction, exponent) = match schema {
@@ -71,10 +72,11 @@ fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
-/// 2^(i/256 - 1), by i: the bounds within a power of two at the finest schema; coarser schemas use every second, fourth, ….
+/// 2^(i/256 - 1), by i: the bounds within a power of two at the finest schema; coarser schemas use every
+/// second, fourth, ….
 ///
-/// These are the doubles that all writers of native histograms agree on. Some are up to four units in the last place off,
-/// so they cannot be computed.
+/// These are the doubles that all writers of native histograms agree on. Some are up to four units in the
+/// last place off, so they cannot be computed.
 #[rustfmt::skip]
 const FRACTIONS: [f64; 256] = [
     0.5, 0.5013556375251013, 0.5027149505564014, 0.5040779490592088, 0.5054446430258502,

@@ -4,8 +4,8 @@ use thiserror::Error;
 
 use crate::histogram::Span;
 
-/// Bucket indices lie between this and its negative, so that arithmetic on them never leaves 32 bits. Doubles need 2^19 of them at
-/// the finest schema.
+/// Bucket indices lie between this and its negative, so that arithmetic on them never leaves 32 bits. Doubles
+/// need 2^19 of them at the finest schema.
 pub(crate) const INDEX_MAX: i32 = 1 << 28;
 
 /// Why spans and buckets do not fit.

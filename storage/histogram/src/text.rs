@@ -5,8 +5,8 @@ use std::fmt;
 use crate::buckets::{Bucket, Place, Slot};
 use crate::histogram::Histogram;
 
-/// A number with as few digits as tell it from all others, and an exponent from a million on and below a ten-thousandth:
-/// what C and Go call `%g`.
+/// A number with as few digits as tell it from all others, and an exponent from a million on and below a
+/// ten-thousandth: what C and Go call `%g`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shortest(pub f64);
 
@@ -31,8 +31,8 @@ impl fmt::Display for Shortest {
     }
 }
 
-/// `{count:…, sum:…, [lower,upper]:count, …}`, without empty buckets. Unlike [`Histogram::buckets`], none is cut at the zero
-/// bucket.
+/// `{count:…, sum:…, [lower,upper]:count, …}`, without empty buckets. Unlike [`Histogram::buckets`], none is
+/// cut at the zero bucket.
 impl fmt::Display for Histogram {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -1,7 +1,7 @@
 //! Observations above or below a bound taken out of a histogram: the language's `</` and `>/`.
 //!
-//! A bucket that the bound cuts through keeps the part that interpolation says. The new sum is made of the middles of
-//! what is kept.
+//! A bucket that the bound cuts through keeps the part that interpolation says. The new sum is made of the
+//! middles of what is kept.
 
 use crate::buckets::{Bucket, Interpolation, Place, Slot};
 use crate::histogram::Histogram;
@@ -149,8 +149,8 @@ impl Histogram {
     }
 }
 
-/// What is kept of a bucket without a lower or an upper end that holds the bound. How its observations lie is not known,
-/// so all go, unless it can be thought to begin at zero.
+/// What is kept of a bucket without a lower or an upper end that holds the bound. How its observations lie is
+/// not known, so all go, unless it can be thought to begin at zero.
 fn kept_of_endless(bucket: &Bucket, bound: f64, keep: Keep) -> Kept {
     let Bucket {
         lower, upper, count, ..

@@ -16,13 +16,13 @@ use crate::spans::{LayoutError, check_layout};
 #[allow(missing_docs, reason = "the messages say what each is")]
 pub enum HistogramError {
     #[error(
-        "{observed} observations found in buckets, but the Count field is {count}: histogram's observation count should \
-         be at least the number of observations found in the buckets"
+        "{observed} observations found in buckets, but the Count field is {count}: histogram's observation count \
+         should be at least the number of observations found in the buckets"
     )]
     CountNotBigEnough { observed: u64, count: u64 },
     #[error(
-        "{observed} observations found in buckets, but the Count field is {count}: histogram's observation count should \
-         equal the number of observations found in the buckets (in absence of NaN)"
+        "{observed} observations found in buckets, but the Count field is {count}: histogram's observation count \
+         should equal the number of observations found in the buckets (in absence of NaN)"
     )]
     CountMismatch { observed: u64, count: u64 },
     #[error("observation count is {0}: histogram's observation count is negative")]
@@ -101,7 +101,8 @@ impl fmt::Display for Side {
 }
 
 impl Histogram {
-    /// Checks what every stored histogram keeps to: a known schema, spans that fit the buckets, no negative count.
+    /// Checks what every stored histogram keeps to: a known schema, spans that fit the buckets, no negative
+    /// count.
     ///
     /// It does not compare the count with the sum of the buckets, which rounding may keep apart.
     pub fn validate(&self) -> Result<(), HistogramError> {
@@ -116,8 +117,8 @@ impl Histogram {
         check_counts(Side::Positive, &self.positive_buckets)
     }
 
-    /// The histogram as it is stored: one of a finer schema than any that is stored is brought to schema 8, then all is
-    /// checked as [`Self::validate`] does.
+    /// The histogram as it is stored: one of a finer schema than any that is stored is brought to schema 8,
+    /// then all is checked as [`Self::validate`] does.
     pub fn checked(mut self) -> Result<Self, HistogramError> {
         let is_reserved = (SCHEMA_MIN_RESERVED..=SCHEMA_MAX_RESERVED).contains(&self.schema);
         if !is_reserved && !self.uses_custom_buckets() {

@@ -1,11 +1,12 @@
-//! One zero bucket for two histograms: as wide as the wider one, and never cutting through a bucket that holds something.
+//! One zero bucket for two histograms: as wide as the wider one, and never cutting through a bucket that
+//! holds something.
 
 use crate::histogram::Histogram;
 use crate::kahan::KahanSum;
 
 impl Histogram {
-    /// Widens this histogram's zero bucket as far as both need, and tells what the other's would then hold, with what
-    /// rounding took from it.
+    /// Widens this histogram's zero bucket as far as both need, and tells what the other's would then hold,
+    /// with what rounding took from it.
     pub(crate) fn reconcile_zero_buckets(
         &mut self,
         other: &Self,
@@ -38,8 +39,8 @@ impl Histogram {
         }
     }
 
-    /// What the zero bucket would hold if it were at least so wide, and how wide it would be: up to the end of the bucket
-    /// that the threshold would cut through, if that holds something.
+    /// What the zero bucket would hold if it were at least so wide, and how wide it would be: up to the end
+    /// of the bucket that the threshold would cut through, if that holds something.
     pub(crate) fn zero_count_up_to(&self, threshold: f64, compensation: Option<&Self>) -> (KahanSum, f64) {
         let lost = compensation.map_or(0.0, |compensation| compensation.zero_count);
         let mut threshold = threshold;

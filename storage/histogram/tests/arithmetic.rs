@@ -248,7 +248,8 @@ fn resets_are_seen() {
             false,
         ),
         (
-            "{{schema:1 count:21 z_bucket:2 z_bucket_w:0.01 offset:1 buckets:[1 2 3] n_buckets:[4] counter_reset_hint:reset}}",
+            "{{schema:1 count:21 z_bucket:2 z_bucket_w:0.01 counter_reset_hint:reset offset:1 buckets:[1 2 3] \
+             n_buckets:[4]}}",
             true,
         ),
         ("{{schema:-53 count:30 custom_values:[1] buckets:[30]}}", true),

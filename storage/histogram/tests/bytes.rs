@@ -1,4 +1,5 @@
-//! The stored bytes: what is written comes back bit for bit, what was once written is still read, all else is refused.
+//! The stored bytes: what is written comes back bit for bit, what was once written is still read, all else is
+//! refused.
 
 use proptest::prelude::*;
 use tideline_histogram::{BUCKETS_MAX, CodecError, Histogram, ResetHint, STALE_NAN_BITS, Span};
@@ -194,7 +195,11 @@ fn double() -> impl Strategy<Value = f64> {
 }
 
 prop_compose! {
-    fn side()(lengths in prop::collection::vec((0i32..2000, 0u32..6), 0..6), first in -3000i32..3000, whole in any::<bool>())(
+    fn side()(
+        lengths in prop::collection::vec((0i32..2000, 0u32..6), 0..6),
+        first in -3000i32..3000,
+        whole in any::<bool>(),
+    )(
         buckets in match whole {
             true => prop::collection::vec((0u32..100_000).prop_map(f64::from).boxed(), total(&lengths)),
             false => prop::collection::vec(double().boxed(), total(&lengths)),
@@ -202,7 +207,8 @@ prop_compose! {
         lengths in Just(lengths),
         first in Just(first),
     ) -> (Vec<Span>, Vec<f64>) {
-        let spans = lengths.iter().enumerate().map(|(at, (offset, length))| span(if at == 0 { first } else { *offset }, *length));
+        let offset = |at: usize| if at == 0 { first } else { lengths[at].0 };
+        let spans = (0..lengths.len()).map(|at| span(offset(at), lengths[at].1));
         (spans.collect(), buckets)
     }
 }
@@ -263,7 +269,11 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_is_read_or_refused(histogram in histogram(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn a_changed_byte_is_read_or_refused(
+        histogram in histogram(),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
         let mut written = bytes(&histogram);
         let at = at.index(written.len());
         written[at] = byte;

@@ -1,4 +1,5 @@
-//! Quantiles and fractions of classic histograms: a number for each bound, of all observations at or below it.
+//! Quantiles and fractions of classic histograms: a number for each bound, of all observations at or below
+//! it.
 
 use crate::note::{Note, Notes};
 
@@ -16,11 +17,13 @@ pub struct Bucket {
     pub count: f64,
 }
 
-/// The quantile of a classic histogram's observations, of at least one bucket in any order; the buckets are sorted.
+/// The quantile of a classic histogram's observations, of at least one bucket in any order; the buckets are
+/// sorted.
 ///
-/// Within a bucket the observations are thought to lie evenly. The lowest bucket begins at zero if its bound lies above,
-/// else the bound itself is the answer; in the bucket up to infinity, the bound before is. NaN without observations, with
-/// less than two buckets, and without one up to infinity. Counts that fall with rising bounds are raised, which is noted.
+/// Within a bucket the observations are thought to lie evenly. The lowest bucket begins at zero if its bound
+/// lies above, else the bound itself is the answer; in the bucket up to infinity, the bound before is. NaN
+/// without observations, with less than two buckets, and without one up to infinity. Counts that fall with
+/// rising bounds are raised, which is noted.
 pub fn bucket_quantile(phi: f64, buckets: &mut Vec<Bucket>, notes: &mut Notes<'_>) -> f64 {
     if phi.is_nan() {
         return f64::NAN;
@@ -55,9 +58,11 @@ pub fn bucket_quantile(phi: f64, buckets: &mut Vec<Bucket>, notes: &mut Notes<'_
     below.upper + (upper - below.upper) * ((rank - below.count) / (count - below.count))
 }
 
-/// Which part of a classic histogram's observations lies between two bounds, thought of as by [`bucket_quantile`].
+/// Which part of a classic histogram's observations lies between two bounds, thought of as by
+/// [`bucket_quantile`].
 ///
-/// NaN without observations, for bounds that are NaN, and without a bucket up to infinity; 0 if `lower` is not the lower.
+/// NaN without observations, for bounds that are NaN, and without a bucket up to infinity; 0 if `lower` is
+/// not the lower.
 pub fn bucket_fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64 {
     if !sort(buckets) {
         return f64::NAN;
@@ -113,7 +118,8 @@ fn sort(buckets: &mut Vec<Bucket>) -> bool {
     buckets.last().is_some_and(|last| last.upper == f64::INFINITY)
 }
 
-/// Makes every count at least that of the bucket before. Small differences, up or down, are taken for none without a word.
+/// Makes every count at least that of the bucket before. Small differences, up or down, are taken for none
+/// without a word.
 fn make_monotonic(buckets: &mut [Bucket], notes: &mut Notes<'_>) {
     let Some((first, rest)) = buckets.split_first_mut() else {
         return;

@@ -1,4 +1,5 @@
-//! What is asked of distributions: quantiles, fractions, averages; of numbers, classic histograms and native ones.
+//! What is asked of distributions: quantiles, fractions, averages; of numbers, classic histograms and native
+//! ones.
 
 mod classic;
 mod native;
@@ -10,7 +11,8 @@ use tideline_histogram::{Histogram, KahanSum, Place};
 pub use classic::{Bucket, bucket_fraction, bucket_quantile};
 pub use native::{histogram_fraction, histogram_quantile};
 
-/// The quantile of numbers, which are reordered: between two of them, what lies between by weight. NaN counts as least.
+/// The quantile of numbers, which are reordered: between two of them, what lies between by weight. NaN counts
+/// as least.
 ///
 /// NaN of no number or for a NaN quantile; infinities for one outside of 0 to 1. Costs one pass.
 pub fn quantile(phi: f64, values: &mut [f64]) -> f64 {
@@ -47,8 +49,9 @@ pub fn average(histogram: &Histogram) -> f64 {
     histogram.sum / histogram.count
 }
 
-/// The mean square of the observations' distances from their average, as if all of a bucket lay in its middle: the
-/// arithmetic one where the bounds are the histogram's own, else the geometric one, and zero in the zero bucket.
+/// The mean square of the observations' distances from their average, as if all of a bucket lay in its
+/// middle: the arithmetic one where the bounds are the histogram's own, else the geometric one, and zero in
+/// the zero bucket.
 pub fn variance(histogram: &Histogram) -> f64 {
     let mean = average(histogram);
     let mut squares = KahanSum::default();

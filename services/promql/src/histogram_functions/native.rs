@@ -1,16 +1,17 @@
 //! Quantiles and fractions of native histograms.
 //!
-//! Within an exponential bucket observations are thought to fill finer buckets evenly; within one with bounds of its own,
-//! and within the zero bucket, to lie evenly. The zero bucket reaches only to the sides where there are buckets.
-//! Observations of NaN are in no bucket: only the count knows them, and the sum is NaN then.
+//! Within an exponential bucket observations are thought to fill finer buckets evenly; within one with bounds
+//! of its own, and within the zero bucket, to lie evenly. The zero bucket reaches only to the sides where
+//! there are buckets. Observations of NaN are in no bucket: only the count knows them, and the sum is NaN
+//! then.
 
 use tideline_histogram::{Bucket, Histogram, Interpolation, Slot};
 
 use super::outside;
 use crate::note::{Note, Notes};
 
-/// The quantile of a histogram's observations. NaN without observations, and where it lies among those of NaN, which is
-/// noted, as is that they push it up.
+/// The quantile of a histogram's observations. NaN without observations, and where it lies among those of
+/// NaN, which is noted, as is that they push it up.
 pub fn histogram_quantile(phi: f64, histogram: &Histogram, notes: &mut Notes<'_>) -> f64 {
     if let Some(outside) = outside(phi) {
         return outside;
@@ -129,8 +130,8 @@ fn within(bucket: &Bucket, part: f64, histogram: &Histogram) -> f64 {
 
 /// Which part of a histogram's observations lies between two bounds.
 ///
-/// NaN without observations and for bounds that are NaN; 0 if `lower` is not the lower. Observations of NaN lie between no
-/// bounds, which is noted.
+/// NaN without observations and for bounds that are NaN; 0 if `lower` is not the lower. Observations of NaN
+/// lie between no bounds, which is noted.
 pub fn histogram_fraction(lower: f64, upper: f64, histogram: &Histogram, notes: &mut Notes<'_>) -> f64 {
     if histogram.count == 0.0 || lower.is_nan() || upper.is_nan() {
         return f64::NAN;

@@ -1,7 +1,7 @@
 //! `rate`, `increase` and `delta` between the very ends of a range, and values at an instant between samples.
 //!
-//! *Anchored*: at the left end holds what was last seen, at the right end the last sample. *Smoothed*: at either end holds
-//! the line between the samples around it. Nothing is extrapolated.
+//! *Anchored*: at the left end holds what was last seen, at the right end the last sample. *Smoothed*: at
+//! either end holds the line between the samples around it. Nothing is extrapolated.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ struct Ends {
 }
 
 impl Window<'_> {
-    /// The last sample at or before the left end, or the first of all; and the last of all, or, smoothed, the first at
-    /// or after the right end. `None` if nothing lies in the range.
+    /// The last sample at or before the left end, or the first of all; and the last of all, or, smoothed, the
+    /// first at or after the right end. `None` if nothing lies in the range.
     fn ends(&self, times: &[i64]) -> Option<Ends> {
         let last = times.len().checked_sub(1)?;
         let first = times[..last]
@@ -137,7 +137,8 @@ pub(super) fn histogram_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<
     Some(Point::Histogram(Arc::new(increase)))
 }
 
-/// Whether all are exponential or all have bounds of their own. Notes if they do not, and gauges among counters.
+/// Whether all are exponential or all have bounds of their own. Notes if they do not, and gauges among
+/// counters.
 fn go_together(histograms: &[Arc<Histogram>], kind: Kind, notes: &mut Notes<'_>) -> bool {
     let is_custom = histograms[0].uses_custom_buckets();
     for histogram in histograms {
@@ -152,7 +153,8 @@ fn go_together(histograms: &[Arc<Histogram>], kind: Kind, notes: &mut Notes<'_>)
     true
 }
 
-/// The line from a histogram to the next at an instant between them. A counter that was reset in between rises from zero.
+/// The line from a histogram to the next at an instant between them. A counter that was reset in between
+/// rises from zero.
 fn interpolate(
     window: &Window<'_>,
     at: usize,
@@ -180,7 +182,8 @@ fn interpolate(
     Some(between)
 }
 
-/// What the counter had before each reset in the range, if there was any. The outer `None`: they do not go together.
+/// What the counter had before each reset in the range, if there was any. The outer `None`: they do not go
+/// together.
 fn lost_at_resets(
     window: &Window<'_>,
     ends: Ends,
@@ -214,8 +217,8 @@ fn lost_at_resets(
     Some(lost)
 }
 
-/// What holds at the window's end: the line between the samples around it, or the last before it. Before the first sample
-/// nothing holds.
+/// What holds at the window's end: the line between the samples around it, or the last before it. Before the
+/// first sample nothing holds.
 pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
     if window.is_mixed(notes) {
         return None;
@@ -262,7 +265,8 @@ pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
     Some(Point::Histogram(Arc::new(at_end)))
 }
 
-/// The numbers of an anchored or smoothed range by itself: those within it, and one at either end. Nothing if none is in it.
+/// The numbers of an anchored or smoothed range by itself: those within it, and one at either end. Nothing if
+/// none is in it.
 pub fn extend_floats(window: &Window<'_>) -> Vec<(i64, f64)> {
     let Some(ends) = window.ends(window.times) else {
         return Vec::new();

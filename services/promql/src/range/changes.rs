@@ -53,8 +53,8 @@ enum Either<'a> {
 }
 
 impl Window<'_> {
-    /// The first number and the first histogram to look at: anchored, all after the left end and the last sample before it.
-    /// `None` if nothing lies after it.
+    /// The first number and the first histogram to look at: anchored, all after the left end and the last
+    /// sample before it. `None` if nothing lies after it.
     fn anchors(&self) -> Option<(usize, usize)> {
         if self.extent != Extent::Anchored {
             return Some((0, 0));

@@ -17,8 +17,8 @@ pub(super) fn sum(histograms: &[Arc<Histogram>], notes: &mut Notes<'_>) -> Optio
     tell(total, histograms, sum.bounds_reconciled, notes)
 }
 
-/// The sum divided by how many there are; where it leaves the range of doubles, the mean that moves with each histogram.
-/// `None`, and a note, if they do not go together.
+/// The sum divided by how many there are; where it leaves the range of doubles, the mean that moves with each
+/// histogram. `None`, and a note, if they do not go together.
 pub(super) fn average(histograms: &[Arc<Histogram>], notes: &mut Notes<'_>) -> Option<Histogram> {
     let mut sum = Sum::of(histograms);
     let average = try_average(histograms, &mut sum);

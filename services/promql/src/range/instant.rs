@@ -76,8 +76,8 @@ pub(super) fn last_two(window: &Window<'_>, two: Two, notes: &mut Notes<'_>) -> 
 }
 
 impl Window<'_> {
-    /// The last two samples, numbers and histograms together. Two at one instant are told from one another by nothing but
-    /// their kind.
+    /// The last two samples, numbers and histograms together. Two at one instant are told from one another by
+    /// nothing but their kind.
     fn last_two(&self) -> Option<(Last<'_>, Last<'_>)> {
         let float = |back: usize| {
             let at = self.times.len().checked_sub(back)?;

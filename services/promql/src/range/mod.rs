@@ -10,8 +10,8 @@
 //! | `numbers`, `histograms` | what ends in `_over_time` |
 //! | `starts` | what start timestamps say of resets |
 //!
-//! All are pure: a window of samples goes in, a value or nothing comes out. Windows of numbers are slices of what a source
-//! handed out; nothing is allocated for them, but for a scratch of sorted values.
+//! All are pure: a window of samples goes in, a value or nothing comes out. Windows of numbers are slices of
+//! what a source handed out; nothing is allocated for them, but for a scratch of sorted values.
 
 mod anchored;
 mod changes;
@@ -65,7 +65,8 @@ pub enum Extent {
     Plain,
     /// Those from a lookback in front of the range on: what was last seen holds at its left end.
     Anchored,
-    /// Those from a lookback in front of the range to one behind it: at both ends, a line between samples holds.
+    /// Those from a lookback in front of the range to one behind it: at both ends, a line between samples
+    /// holds.
     Smoothed,
 }
 
@@ -157,8 +158,9 @@ impl RangeFunction {
 
     /// The function's value over a window that has any sample; `None` = the series has no result.
     ///
-    /// `parameters` are the numbers that it takes besides the range, in order: the quantile, or the seconds to look ahead, or
-    /// the smoothing and the trend factor. `scratch` is room that is used again. Fails only when a factor is out of range.
+    /// `parameters` are the numbers that it takes besides the range, in order: the quantile, or the seconds
+    /// to look ahead, or the smoothing and the trend factor. `scratch` is room that is used again. Fails only
+    /// when a factor is out of range.
     pub fn apply(
         self,
         window: &Window<'_>,

@@ -15,7 +15,8 @@ pub(super) fn sum(values: &[f64]) -> f64 {
     }
 }
 
-/// The sum divided by how many there are; where the sum leaves the range of doubles, the mean that moves with each number.
+/// The sum divided by how many there are; where the sum leaves the range of doubles, the mean that moves with
+/// each number.
 pub(super) fn average(values: &[f64]) -> f64 {
     let mut sum = KahanSum {
         sum: values[0],

@@ -1,8 +1,10 @@
 //! `rate`, `increase` and `delta`, extrapolated to the ends of the range.
 //!
-//! 1. What was counted lies between the first sample and the last; what a counter had lost at resets is added.
-//! 2. Samples seldom lie at the very ends. Where the first or last is nearer to an end than 1.1 average distances, the line
-//!    is drawn on to the end; else half a distance, where the series is thought to begin or stop.
+//! 1. What was counted lies between the first sample and the last; what a counter had lost at resets is
+//!    added.
+//! 2. Samples seldom lie at the very ends. Where the first or last is nearer to an end than 1.1 average
+//!    distances, the line is drawn on to the end; else half a distance, where the series is thought to begin
+//!    or stop.
 //! 3. A counter is never drawn below zero. If its start is known and in the range, it is zero there.
 
 use std::borrow::Cow;
@@ -126,7 +128,8 @@ impl Sampled {
         })
     }
 
-    /// What the increase has to be multiplied with; `first` is the first number, or the first histogram's count.
+    /// What the increase has to be multiplied with; `first` is the first number, or the first histogram's
+    /// count.
     fn factor(&self, window: &Window<'_>, kind: Kind, first: f64, increase: f64) -> f64 {
         let threshold = self.distance * 1.1;
         let mut to_start = self.to_start;
@@ -178,7 +181,8 @@ fn histogram_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Opt
     Some(Point::Histogram(Arc::new(increase)))
 }
 
-/// What was counted between the first histogram and the last, as a gauge. `None`, and a note, if they do not go together.
+/// What was counted between the first histogram and the last, as a gauge. `None`, and a note, if they do not
+/// go together.
 fn histogram_increase(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Option<Histogram> {
     let [first, between @ .., last] = window.histograms else {
         return None;

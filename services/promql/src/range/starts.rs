@@ -17,8 +17,9 @@ impl Stamp {
 
     /// Whether the counter began anew after the sample before.
     ///
-    /// A start that is unknown, or not before its sample, says nothing. One at the very instant of the sample before is the
-    /// next part of a series of differences, or of a counter whose start is not known: only the former had a start before.
+    /// A start that is unknown, or not before its sample, says nothing. One at the very instant of the sample
+    /// before is the next part of a series of differences, or of a counter whose start is not known: only the
+    /// former had a start before.
     pub(super) fn is_reset_after(self, before: Self) -> bool {
         if self.start == 0 || self.start >= self.time || self.start < before.time {
             return false;

@@ -1,4 +1,5 @@
-//! Functions as Prometheus has them, case by case: `oracle/*.txt` hold what it makes of random ranges and distributions.
+//! Functions as Prometheus has them, case by case: `oracle/*.txt` hold what it makes of random ranges and
+//! distributions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

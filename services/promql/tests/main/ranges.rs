@@ -1,15 +1,15 @@
-//! Functions over ranges: what comes of windows of numbers, histograms and both.
+//! Functions over ranges: what comes of windows of numbers, and of numbers and histograms.
 
 use std::sync::Arc;
 
 use tideline_histogram::Histogram;
 use tideline_promql::Point;
-use tideline_promql::note::{HistogramOperation, Note};
+use tideline_promql::note::Note;
 use tideline_promql::range::{Extent, RangeFunction, Window, extend_floats, smooth_at};
 
 /// A range's samples, in seconds.
 #[derive(Default, Clone)]
-struct Range {
+pub(crate) struct Range {
     end: i64,
     width: i64,
     extent: Extent,
@@ -22,7 +22,7 @@ struct Range {
 }
 
 impl Range {
-    fn until(end: i64, width: i64) -> Self {
+    pub(crate) fn until(end: i64, width: i64) -> Self {
         Self {
             end,
             width,
@@ -30,11 +30,11 @@ impl Range {
         }
     }
 
-    fn extent(self, extent: Extent) -> Self {
+    pub(crate) fn extent(self, extent: Extent) -> Self {
         Self { extent, ..self }
     }
 
-    fn floats(self, samples: &[(i64, f64)]) -> Self {
+    pub(crate) fn floats(self, samples: &[(i64, f64)]) -> Self {
         let (times, values) = samples.iter().map(|(time, value)| (time * 1000, *value)).unzip();
         Self {
             times,
@@ -50,7 +50,7 @@ impl Range {
         }
     }
 
-    fn histograms(self, samples: &[(i64, &str)]) -> Self {
+    pub(crate) fn histograms(self, samples: &[(i64, &str)]) -> Self {
         Self {
             histogram_times: samples.iter().map(|(time, _)| time * 1000).collect(),
             histograms: samples
@@ -61,14 +61,14 @@ impl Range {
         }
     }
 
-    fn histogram_starts(self, starts: &[i64]) -> Self {
+    pub(crate) fn histogram_starts(self, starts: &[i64]) -> Self {
         Self {
             histogram_starts: starts.iter().map(|start| start * 1000).collect(),
             ..self
         }
     }
 
-    fn window(&self) -> Window<'_> {
+    pub(crate) fn window(&self) -> Window<'_> {
         Window {
             at: self.end * 1000,
             end: self.end * 1000,
@@ -83,7 +83,7 @@ impl Range {
         }
     }
 
-    fn noted(&self, name: &str, parameters: [f64; 2]) -> (Option<Point>, Vec<Note>) {
+    pub(crate) fn noted(&self, name: &str, parameters: [f64; 2]) -> (Option<Point>, Vec<Note>) {
         let function = RangeFunction::of(name).unwrap();
         let mut notes = Vec::new();
         let result = function.apply(&self.window(), parameters, &mut Vec::new(), &mut |note| {
@@ -93,7 +93,7 @@ impl Range {
     }
 
     /// Of a function that has nothing to remark.
-    fn number(&self, name: &str) -> Option<f64> {
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
         self.number_of(name, [0.0; 2])
     }
 
@@ -106,7 +106,7 @@ impl Range {
     }
 
     /// The notation of the histogram that comes out, and what was remarked.
-    fn histogram(&self, name: &str) -> (String, Vec<Note>) {
+    pub(crate) fn histogram(&self, name: &str) -> (String, Vec<Note>) {
         match self.noted(name, [0.0; 2]) {
             (Some(Point::Histogram(histogram)), notes) => (histogram.notation(), notes),
             (None, notes) => ("nothing".to_owned(), notes),
@@ -236,157 +236,6 @@ fn between_samples_a_line_holds() {
     assert_eq!(at(20, &samples), Some(Point::Float(3.0)));
     assert_eq!(at(25, &samples), Some(Point::Float(3.0)));
     assert_eq!(at(5, &samples), None);
-}
-
-#[test]
-fn histograms_have_rates_as_numbers_have() {
-    let rising = Range::until(30, 30).histograms(&[
-        (10, "{{schema:0 count:4 sum:4 buckets:[1 3]}}"),
-        (20, "{{schema:0 count:6 sum:8 buckets:[2 4]}}"),
-        (30, "{{schema:0 count:10 sum:12 buckets:[4 6]}}"),
-    ]);
-    // From 10 s to 30 s, drawn on to 0 s.
-    let (increase, notes) = rising.histogram("increase");
-    assert_eq!(
-        increase,
-        "{{count:9 sum:12 counter_reset_hint:gauge buckets:[4.5 4.5]}}"
-    );
-    assert!(notes.is_empty());
-    assert_eq!(rising.number("resets"), Some(0.0));
-    assert_eq!(rising.number("changes"), Some(2.0));
-    let (irate, _) = rising.histogram("irate");
-    assert_eq!(
-        irate,
-        "{{count:0.4 sum:0.4 counter_reset_hint:gauge buckets:[0.2 0.2]}}"
-    );
-    // A counter is no gauge.
-    assert_eq!(rising.histogram("delta").1, [Note::NativeHistogramNotGauge]);
-    assert_eq!(rising.histogram("idelta").1, [Note::NativeHistogramNotGauge]);
-}
-
-#[test]
-fn histograms_are_reset_too() {
-    let reset = Range::until(20, 20).histograms(&[
-        (0, "{{schema:0 count:4 sum:4 buckets:[1 3]}}"),
-        (10, "{{schema:0 count:6 sum:8 buckets:[2 4]}}"),
-        (20, "{{schema:0 count:3 sum:1 buckets:[2 1]}}"),
-    ]);
-    assert_eq!(
-        reset.histogram("increase").0,
-        "{{count:5 sum:5 counter_reset_hint:gauge buckets:[3 2]}}"
-    );
-    assert_eq!(reset.number("resets"), Some(1.0));
-    // The first is not looked at if the second is a reset, whatever its bounds.
-    let other = Range::until(20, 20).histograms(&[
-        (0, "{{schema:-53 count:4 custom_values:[1] buckets:[4]}}"),
-        (10, "{{schema:0 count:6 sum:8 buckets:[2 4]}}"),
-        (20, "{{schema:0 count:8 sum:9 buckets:[3 5]}}"),
-    ]);
-    assert_eq!(
-        other.histogram("increase").0,
-        "{{count:8 sum:9 counter_reset_hint:gauge buckets:[3 5]}}"
-    );
-    // One with a start in the range has an increase.
-    let one = Range::until(20, 20)
-        .histograms(&[(10, "{{count:6 sum:8 buckets:[2 4]}}")])
-        .histogram_starts(&[5]);
-    assert_eq!(one.histogram("increase").0, "{{count:6 sum:8 buckets:[2 4]}}");
-}
-
-#[test]
-fn histograms_that_do_not_go_together_have_no_rate() {
-    let mixed = Range::until(20, 20).histograms(&[
-        (0, "{{count:4 buckets:[4]}}"),
-        (10, "{{schema:-53 count:6 custom_values:[1] buckets:[6]}}"),
-        (20, "{{count:8 buckets:[8]}}"),
-    ]);
-    let nothing = ("nothing".to_owned(), vec![Note::MixedExponentialCustomHistograms]);
-    for name in ["rate", "sum_over_time", "avg_over_time"] {
-        assert_eq!(mixed.histogram(name), nothing);
-    }
-    let both = Range::until(20, 20)
-        .floats(&[(5, 1.0), (6, 2.0)])
-        .histograms(&[(10, "{{count:4 buckets:[4]}}")]);
-    let nothing = ("nothing".to_owned(), vec![Note::MixedFloatsHistograms]);
-    for name in [
-        "rate",
-        "increase",
-        "delta",
-        "irate",
-        "idelta",
-        "sum_over_time",
-        "avg_over_time",
-    ] {
-        assert_eq!(both.histogram(name), nothing, "{name}");
-    }
-    for name in [
-        "min_over_time",
-        "stddev_over_time",
-        "deriv",
-        "ts_of_max_over_time",
-    ] {
-        assert_eq!(
-            both.noted(name, [0.0; 2]).1,
-            [Note::HistogramIgnoredInMixedRange],
-            "{name}"
-        );
-    }
-}
-
-#[test]
-fn different_bounds_are_told() {
-    let bounds = Range::until(20, 20).histograms(&[
-        (
-            10,
-            "{{schema:-53 count:4 custom_values:[1 2] buckets:[1 1 2] counter_reset_hint:gauge}}",
-        ),
-        (
-            20,
-            "{{schema:-53 count:8 custom_values:[1 3] buckets:[2 2 4] counter_reset_hint:gauge}}",
-        ),
-    ]);
-    let note = |operation| vec![Note::MismatchedCustomBuckets(operation)];
-    let (delta, notes) = bounds.histogram("delta");
-    assert_eq!(
-        delta,
-        "{{schema:-53 count:8 custom_values:[1] counter_reset_hint:gauge buckets:[2 6]}}"
-    );
-    assert_eq!(notes, note(HistogramOperation::Sub));
-    let (sum, notes) = bounds.histogram("sum_over_time");
-    assert_eq!(
-        sum,
-        "{{schema:-53 count:12 custom_values:[1] counter_reset_hint:gauge buckets:[3 9]}}"
-    );
-    assert_eq!(notes, note(HistogramOperation::Aggregation));
-    assert_eq!(bounds.histogram("rate").1[0], Note::NativeHistogramNotCounter);
-}
-
-#[test]
-fn anchored_and_smoothed_histograms() {
-    let samples = [
-        (-10, "{{count:2 sum:2 buckets:[2]}}"),
-        (10, "{{count:6 sum:4 buckets:[6]}}"),
-        (30, "{{count:4 sum:1 buckets:[4]}}"),
-        (50, "{{count:8 sum:5 buckets:[8]}}"),
-    ];
-    let anchored = Range::until(40, 40)
-        .extent(Extent::Anchored)
-        .histograms(&samples[..3]);
-    assert_eq!(
-        anchored.histogram("increase").0,
-        "{{count:8 sum:3 counter_reset_hint:gauge buckets:[8]}}"
-    );
-    let smoothed = Range::until(40, 40).extent(Extent::Smoothed).histograms(&samples);
-    // From 4 at 0 s to 6, then from nothing to 6 at 40 s.
-    assert_eq!(
-        smoothed.histogram("increase").0,
-        "{{count:8 sum:4 counter_reset_hint:gauge buckets:[8]}}"
-    );
-    let at_end = smooth_at(&smoothed.window(), &mut |_| {});
-    let Some(Point::Histogram(at_end)) = at_end else {
-        panic!("{at_end:?}")
-    };
-    assert_eq!(at_end.notation(), "{{count:6 sum:3 buckets:[6]}}");
 }
 
 #[test]
