@@ -41,7 +41,15 @@ pub struct SeriesExemplars {
 struct Stored {
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    value: f64,
+    value: Number,
+}
+
+/// A number; as text where JSON has none for it: `NaN`, `+Inf`, `-Inf`.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Plain(f64),
+    Text(String),
 }
 
 impl SeriesView<'_> {
@@ -56,6 +64,7 @@ impl SeriesView<'_> {
         let range = Span::of_millis(range).range();
         for matchers in selectors {
             let mut scope = Scope::select(self, matchers)?;
+            self.check_timelines(scope.timelines.len())?;
             // They are of the series that is named as its measurement.
             scope.retain_metrics(|measurement, metric| measurement == metric);
             scope.timelines.sort_unstable_by_key(|timeline| timeline.id);
@@ -115,7 +124,10 @@ fn read(text: &str, nanos: i64) -> Option<Exemplar> {
         .collect();
     Some(Exemplar {
         labels: labels.build(),
-        value: stored.value,
+        value: match stored.value {
+            Number::Plain(value) => value,
+            Number::Text(text) => text.parse().ok()?,
+        },
         time: millis(nanos),
     })
 }

@@ -56,6 +56,7 @@ impl SeriesView<'_> {
         for matchers in selectors {
             let mut scope = Scope::select(self, matchers)?;
             scope.retain_seen(self, span)?;
+            self.check_timelines(scope.timelines.len())?;
             for_each_found(self, &scope, |found, entry| {
                 let metrics = &scope.measurement(found).metrics;
                 all.extend(metrics.iter().map(|metric| labels::of_entry(entry, &metric.name)));
@@ -64,7 +65,8 @@ impl SeriesView<'_> {
         Ok(Listed::new(all, limit))
     }
 
-    /// The names of labels that series have; of all series where there is no selector.
+    /// The names of labels that series have; of all series where there is no selector. However many series there are, what
+    /// is held are the names; each series costs a look.
     pub fn label_names(
         &self,
         selectors: &[Vec<Matcher>],
@@ -86,7 +88,7 @@ impl SeriesView<'_> {
         Ok(Listed::new(names, limit))
     }
 
-    /// The values of a label; of all series where there is no selector.
+    /// The values of a label; of all series where there is no selector. Costs as [`label_names`](Self::label_names).
     pub fn label_values(
         &self,
         name: &str,

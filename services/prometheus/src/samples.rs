@@ -157,6 +157,7 @@ impl SampleBuffer {
             self.histograms
                 .retain(|time| numbers.binary_search(&time).is_err());
         }
+        self.note_resets();
         Samples {
             times: &self.numbers.times,
             values: &self.numbers.values,
@@ -164,6 +165,20 @@ impl SampleBuffer {
             histogram_times: &self.histograms.times,
             histograms: &self.histograms.values,
             histogram_starts: &self.histograms.starts,
+        }
+    }
+
+    /// Says of each histogram what the one before it tells of a reset; the first stays as it is stored.
+    fn note_resets(&mut self) {
+        let Self { numbers, histograms } = self;
+        for at in 1..histograms.values.len() {
+            let (before, rest) = histograms.values.split_at_mut(at);
+            // Behind a number it has no histogram before it.
+            let times = (histograms.times[at - 1], histograms.times[at]);
+            let next_number = numbers.times.partition_point(|time| *time < times.0);
+            let is_behind_number = numbers.times.get(next_number).is_some_and(|time| *time < times.1);
+            let previous = before.last().filter(|_| !is_behind_number);
+            rest[0].reset_hint = rest[0].reset_hint_after(previous);
         }
     }
 

@@ -69,7 +69,6 @@ impl Scope {
         })?;
         drop(positions);
         scope.timelines = timelines;
-        view.check_timelines(scope.timelines.len())?;
         Ok(scope)
     }
 

@@ -42,6 +42,7 @@ impl Source for TableSource<'_> {
         if scope.timelines.is_empty() || select.start > select.end {
             return Ok(());
         }
+        self.view.check_timelines(scope.timelines.len())?;
         scope.timelines.sort_unstable_by_key(|timeline| timeline.id);
         let range = Span::of_millis((select.start, select.end)).range();
         let reading = Reading::new(self.view, &scope, select, visit);

@@ -54,7 +54,7 @@ struct Segment {
 impl Steps {
     /// Whether windows are computed here: each sample is in one at most.
     pub(crate) fn can_tell(over_time: &OverTime) -> bool {
-        over_time.width <= over_time.step || over_time.steps <= 1
+        over_time.step > 0 && (over_time.width <= over_time.step || over_time.steps <= 1)
     }
 
     /// Begins with a timeline of so many metrics.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use tideline_histogram::ResetHint::{NotReset, Unknown};
 use tideline_histogram::{Histogram, STALE_NAN_BITS};
 use tideline_model::Value;
 use tideline_prometheus::SeriesView;
@@ -402,7 +403,7 @@ fn exemplars_are_of_the_series_named_as_its_measurement() {
             1_200,
             exemplar(r#"{"labels":{"trace_id":"abc"},"value":0.5}"#),
         ),
-        ("rpc,job=x", 3_000, exemplar(r#"{"value":7}"#)),
+        ("rpc,job=x", 3_000, exemplar(r#"{"value":"+Inf"}"#)),
         ("rpc,job=x", 3_100, exemplar("nonsense")),
         ("rpc,job=y", 1_300, float(1.0)),
         ("rpc,job=y", 1_300, exemplar(r#"{"labels":{},"value":2.5}"#)),
@@ -425,7 +426,7 @@ fn exemplars_are_of_the_series_named_as_its_measurement() {
         all,
         [
             r#"{__name__="rpc", job="x"} {trace_id="abc"} 0.5 1200"#,
-            r#"{__name__="rpc", job="x"} {} 7 3000"#,
+            r#"{__name__="rpc", job="x"} {} inf 3000"#,
             r#"{__name__="rpc", job="y"} {} 2.5 1300"#,
         ]
     );
@@ -435,4 +436,42 @@ fn exemplars_are_of_the_series_named_as_its_measurement() {
     );
     assert_eq!(of(&[eq("__name__", "rpc_other")], (0, 9_000)), [""; 0]);
     assert_eq!(of(&[eq("__name__", "rpc")], (9_000, 0)), [""; 0]);
+}
+
+#[test]
+fn histograms_say_what_the_one_before_tells_of_a_reset() {
+    let of = |count: u64| {
+        let text = format!("{{{{count:{count} sum:1 buckets:[{count}]}}}}");
+        vec![("histogram", histogram(&text))]
+    };
+    let world = World::with(&[
+        ("h", 1_000, of(3)),
+        ("h", 2_000, of(4)),
+        ("h", 3_000, of(2)),
+        ("h", 4_000, of(2)),
+        ("h", 5_000, float(1.0)),
+        ("h", 6_000, of(9)),
+    ]);
+    let hints = Mutex::new(Vec::new());
+    let view = world.view();
+    let matchers = [eq("__name__", "h")];
+    let select = Select {
+        matchers: &matchers,
+        start: 0,
+        end: 9_000,
+        over_time: None,
+        with_starts: false,
+    };
+    let visit = |_: &tideline_promql::Labels, data: SeriesData<'_>| {
+        if let SeriesData::Samples(samples) = data {
+            let each = samples.histograms.iter().map(|histogram| histogram.reset_hint);
+            hints.lock().extend(each);
+        }
+        Ok(())
+    };
+    view.source().select(&select, &visit).expect("selected");
+    assert_eq!(
+        hints.into_inner(),
+        [Unknown, NotReset, Unknown, NotReset, Unknown]
+    );
 }
