@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::folder;
 use crate::latency::answer_time;
 use crate::load::{Route, load_bodies};
-use crate::question::{Ask, QUERY, ask, cells};
+use crate::question::{Ask, QUERY, ask};
 use crate::report::{Report, Unit, Wanted};
 use crate::set::{DEFAULT_TABLE, HOUR, Scale};
 use crate::wanted;
@@ -227,11 +227,13 @@ impl Scrapes {
             "range": {"start": self.start, "end": self.start + self.rounds as i64 * SCRAPE},
             "aggregate": {"functions": ["count"]},
         });
+        // A row for each name of a metric.
         ask(DEFAULT_TABLE, QUERY, &body, move |answer: &Value| {
-            let cells = cells(answer, None, &[FIELD])?;
-            match cells.values().next() {
-                Some(row) if cells.len() == 1 && row == &[expected] => Ok(()),
-                _ => Err(format!("{expected} expected, {cells:?} found")),
+            let rows = answer["series"].as_array().into_iter().flatten();
+            let counts = rows.filter_map(|series| series["points"][0][1].as_f64());
+            match counts.sum::<f64>() {
+                found if found == expected => Ok(()),
+                found => Err(format!("{expected} samples expected, {found} found")),
             }
         })
     }

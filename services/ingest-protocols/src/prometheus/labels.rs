@@ -38,6 +38,19 @@ pub(crate) fn push(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
+/// Appends a label whose texts have their lengths before them.
+#[inline]
+pub(crate) fn push_spelt(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    let length = 2 + name.len() + value.len();
+    out.reserve(length + 6);
+    out.push(LABEL);
+    put_varint(length as u64, out);
+    out.push(LABEL);
+    out.extend_from_slice(name);
+    out.push(VALUE);
+    out.extend_from_slice(value);
+}
+
 fn varint_len(value: u64) -> u64 {
     let mut length = 1;
     let mut rest = value >> 7;
@@ -76,8 +89,20 @@ pub(crate) fn each(key: &[u8]) -> impl Iterator<Item = Read<(&[u8], &[u8])>> {
     })
 }
 
-/// The name of the metric; `None` where there is none. Usually the first label has it.
+/// The name of the metric; `None` where there is none. Usually the first label has it, and both are short.
+#[inline]
 pub(crate) fn metric_name(key: &[u8]) -> Option<&[u8]> {
+    if let Some((head, rest)) = key.split_first_chunk::<14>()
+        && head[1] < 0x80
+        && head[2..13] == *b"\x0a\x08__name__\x12"
+        && head[1] == head[13].wrapping_add(12)
+    {
+        return rest.get(..usize::from(head[13]));
+    }
+    any_metric_name(key)
+}
+
+fn any_metric_name(key: &[u8]) -> Option<&[u8]> {
     each(key)
         .filter_map(Read::ok)
         .find(|(name, _)| *name == METRIC_NAME)

@@ -7,7 +7,9 @@
 //! Each sample, histogram and exemplar has a number of its own, as the `line` of its row: that is how the writer of a
 //! request learns how many of each kind were stored when some were not.
 
-use hashbrown::HashMap;
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
 use tideline_histogram::Histogram;
 use tideline_model::{ColumnData, Ordinal, PointBatch, PointGroup, SeriesResolver, Timestamp, ValueType};
 
@@ -112,6 +114,8 @@ enum Shape {
 }
 
 const SHAPES: usize = 5;
+/// Rows that a group has room for from the start: a name usually has some series in a request.
+const ROWS_FIRST: usize = 8;
 /// The place of a group that was not opened.
 const NONE: u32 = u32::MAX;
 
@@ -131,8 +135,10 @@ pub(crate) struct SampleWriter<'r, R> {
     resolver: &'r mut R,
     groups: Vec<PointGroup>,
     name_limit: usize,
-    by_name: HashMap<Box<[u8]>, u32>,
-    /// Name and groups of each entry of `by_name`.
+    /// Places in `names`.
+    by_name: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    /// Each name with its groups.
     names: Vec<(Box<str>, GroupsOfName)>,
     /// The name of the series before.
     last_name: u32,
@@ -153,7 +159,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
             resolver,
             groups: Vec::new(),
             name_limit: options.limits.shapes,
-            by_name: HashMap::new(),
+            by_name: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
             names: Vec::new(),
             last_name: 0,
             rejects: Rejects::new(options.limits.rejects),
@@ -186,9 +193,13 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         let name = labels::metric_name(key).ok_or("the metric has no name (label \"__name__\")")?;
         let last = self.names.get(self.last_name as usize);
         if last.is_none_or(|(last, _)| last.as_bytes() != name) {
-            self.last_name = match self.by_name.get(name) {
+            let hash = self.hasher.hash_one(name);
+            let known = self
+                .by_name
+                .find(hash, |place| self.names[*place as usize].0.as_bytes() == name);
+            self.last_name = match known {
                 Some(known) => *known,
-                None => self.add_name(name)?,
+                None => self.add_name(name, hash)?,
             };
         }
         Ok(Series {
@@ -197,7 +208,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         })
     }
 
-    fn add_name(&mut self, name: &[u8]) -> Result<u32, Reason> {
+    fn add_name(&mut self, name: &[u8], hash: u64) -> Result<u32, Reason> {
         if self.names.len() >= self.name_limit {
             return Err(format!(
                 "too many different metrics in one request (limit {})",
@@ -208,7 +219,10 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         let text = std::str::from_utf8(name).map_err(|_| "invalid UTF-8 in label value")?;
         let index = self.names.len() as u32;
         self.names.push((text.into(), [NONE; SHAPES]));
-        self.by_name.insert(name.into(), index);
+        let (names, hasher) = (&self.names, &self.hasher);
+        self.by_name.insert_unique(hash, index, |place| {
+            hasher.hash_one(names[*place as usize].0.as_bytes())
+        });
         Ok(index)
     }
 
@@ -225,6 +239,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
     }
 
     /// Appends a number at `millis` since the epoch; `start` is when it began to count, where that is known.
+    #[inline]
     pub(crate) fn number(
         &mut self,
         series: Series,
@@ -233,19 +248,15 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         start: Option<i64>,
     ) -> Result<(), Reason> {
         let nanos = self.admit(millis)?;
-        let shape = if start.is_some() {
-            Shape::NumberStart
-        } else {
-            Shape::Number
+        let shape = match start {
+            None => Shape::Number,
+            Some(_) => Shape::NumberStart,
         };
-        let group = self.group(series, shape);
+        let group = self.start_row(series, shape, nanos, SampleKind::Sample);
         if let Some(ColumnData::Float(values)) = group.columns.first_mut() {
             values.push(value);
         }
-        if let (Some(start), Some(ColumnData::Signed(starts))) = (start, group.columns.get_mut(1)) {
-            starts.push(start);
-        }
-        self.finish_row(series, shape, nanos, SampleKind::Sample);
+        push_start(group, start);
         Ok(())
     }
 
@@ -262,62 +273,56 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
             None => Shape::Histogram,
             Some(_) => Shape::HistogramStart,
         };
-        let group = self.group(series, shape);
+        let group = self.start_row(series, shape, nanos, SampleKind::Histogram);
         if let Some(ColumnData::Histogram(histograms)) = group.columns.first_mut() {
             histograms.push_with(|bytes| histogram.to_bytes(bytes));
         }
-        if let (Some(start), Some(ColumnData::Signed(starts))) = (start, group.columns.get_mut(1)) {
-            starts.push(start);
-        }
-        self.finish_row(series, shape, nanos, SampleKind::Histogram);
+        push_start(group, start);
         Ok(())
     }
 
     /// Appends an exemplar as its stored text.
     pub(crate) fn exemplar(&mut self, series: Series, millis: i64, text: &str) -> Result<(), Reason> {
         let nanos = self.admit(millis)?;
-        let group = self.group(series, Shape::Exemplar);
+        let group = self.start_row(series, Shape::Exemplar, nanos, SampleKind::Exemplar);
         if let Some(ColumnData::String(texts)) = group.columns.first_mut() {
             texts.push(text);
         }
-        self.finish_row(series, Shape::Exemplar, nanos, SampleKind::Exemplar);
         Ok(())
     }
 
     /// The time of one more row, where there is room for it.
+    #[inline]
     fn admit(&self, millis: i64) -> Result<i64, Reason> {
         if u64::from(self.line) >= self.row_limit {
             return Err("too many samples for the size of the request".into());
         }
         let nanos = millis.checked_mul(NANOS_PER_MILLISECOND);
-        let instant = nanos.and_then(|nanos| Timestamp::from_nanos(nanos).ok());
-        instant
-            .map(Timestamp::nanos)
-            .ok_or_else(|| format!("time {millis} ms is out of range").into())
+        match nanos.map(Timestamp::from_nanos) {
+            Some(Ok(instant)) => Ok(instant.nanos()),
+            _ => Err(format!("time {millis} ms is out of range").into()),
+        }
     }
 
-    fn group(&mut self, series: Series, shape: Shape) -> &mut PointGroup {
+    /// Begins a row, whose values are still to be pushed, in its group.
+    #[inline]
+    fn start_row(&mut self, series: Series, shape: Shape, nanos: i64, kind: SampleKind) -> &mut PointGroup {
+        let line = self.next_line();
+        *self.counts.of(kind) += 1;
+        if self.kinds.last().is_none_or(|(_, last)| *last != kind) {
+            self.kinds.push((line, kind));
+        }
         let (name, groups) = &mut self.names[series.name as usize];
         let at = &mut groups[shape as usize];
         if *at == NONE {
             *at = self.groups.len() as u32;
             self.groups.push(open(name, shape));
         }
-        &mut self.groups[*at as usize]
-    }
-
-    /// Completes a row whose values are in the columns.
-    fn finish_row(&mut self, series: Series, shape: Shape, nanos: i64, kind: SampleKind) {
-        let line = self.next_line();
-        let at = self.names[series.name as usize].1[shape as usize];
-        let group = &mut self.groups[at as usize];
+        let group = &mut self.groups[*at as usize];
         group.timelines.push(series.timeline);
         group.timestamps.push(nanos);
         group.lines.push(line);
-        *self.counts.of(kind) += 1;
-        if self.kinds.last().is_none_or(|(_, last)| *last != kind) {
-            self.kinds.push((line, kind));
-        }
+        group
     }
 
     fn next_line(&mut self) -> u32 {
@@ -348,6 +353,14 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
     }
 }
 
+/// The start time of a row, in the second column where its shape has one.
+#[inline]
+fn push_start(group: &mut PointGroup, start: Option<i64>) {
+    if let (Some(start), Some(ColumnData::Signed(starts))) = (start, group.columns.get_mut(1)) {
+        starts.push(start);
+    }
+}
+
 fn open(name: &str, shape: Shape) -> PointGroup {
     let fields: &[(&str, ValueType)] = match shape {
         Shape::Number => &[(VALUE_FIELD, ValueType::Float)],
@@ -363,8 +376,8 @@ fn open(name: &str, shape: Shape) -> PointGroup {
         measurement: name.into(),
         fields: fields.iter().map(|(field, _)| (*field).into()).collect(),
         columns: fields.iter().map(|(_, kind)| ColumnData::new(*kind)).collect(),
-        timelines: Vec::new(),
-        timestamps: Vec::new(),
-        lines: Vec::new(),
+        timelines: Vec::with_capacity(ROWS_FIRST),
+        timestamps: Vec::with_capacity(ROWS_FIRST),
+        lines: Vec::with_capacity(ROWS_FIRST),
     }
 }

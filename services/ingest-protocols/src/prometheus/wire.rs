@@ -32,16 +32,19 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    #[inline]
     pub(crate) fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 
     /// What was not read yet.
+    #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// The next field and its number; `None` at the end.
+    #[inline]
     pub(crate) fn next(&mut self) -> Read<Option<(u32, Payload<'a>)>> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -64,13 +67,31 @@ impl<'a> Fields<'a> {
         Ok(Some((number, payload)))
     }
 
+    /// Passes over the runs of bytes of field `tag`, whose tag is one byte, that come next.
+    #[inline]
+    pub(crate) fn skip_runs(&mut self, tag: u8) -> Read<()> {
+        while let Some((first, rest)) = self.rest.split_first()
+            && *first == tag
+        {
+            self.rest = rest;
+            self.bytes()?;
+        }
+        Ok(())
+    }
+
     /// A varint; bits beyond the 64th are dropped, as every reader does.
+    #[inline]
     pub(crate) fn varint(&mut self) -> Read<u64> {
         let (&first, rest) = self.rest.split_first().ok_or(CUT_OFF)?;
         if first < 0x80 {
             self.rest = rest;
             return Ok(u64::from(first));
         }
+        self.long_varint(first)
+    }
+
+    /// A varint of more than one byte.
+    fn long_varint(&mut self, first: u8) -> Read<u64> {
         let mut value = u64::from(first & 0x7f);
         for place in 1..VARINT_BYTES_MAX {
             let byte = *self.rest.get(place as usize).ok_or(CUT_OFF)?;
@@ -83,12 +104,14 @@ impl<'a> Fields<'a> {
         Err(Malformed("varint is too long"))
     }
 
+    #[inline]
     fn word64(&mut self) -> Read<u64> {
         let (word, rest) = self.rest.split_first_chunk::<8>().ok_or(CUT_OFF)?;
         self.rest = rest;
         Ok(u64::from_le_bytes(*word))
     }
 
+    #[inline]
     fn bytes(&mut self) -> Read<&'a [u8]> {
         let length = usize::try_from(self.varint()?).map_err(|_| CUT_OFF)?;
         let (bytes, rest) = self.rest.split_at_checked(length).ok_or(CUT_OFF)?;
@@ -99,6 +122,7 @@ impl<'a> Fields<'a> {
 
 impl<'a> Payload<'a> {
     /// A message, a string or a packed list.
+    #[inline]
     pub(crate) fn bytes(self) -> Read<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -107,6 +131,7 @@ impl<'a> Payload<'a> {
     }
 
     /// A double, bit for bit.
+    #[inline]
     pub(crate) fn double(self) -> Read<f64> {
         match self {
             Self::Word64(bits) => Ok(f64::from_bits(bits)),
@@ -115,6 +140,7 @@ impl<'a> Payload<'a> {
     }
 
     /// `uint64`, and `int64` after a cast.
+    #[inline]
     pub(crate) fn varint(self) -> Read<u64> {
         match self {
             Self::Varint(value) => Ok(value),
@@ -123,6 +149,7 @@ impl<'a> Payload<'a> {
     }
 
     /// `int64`.
+    #[inline]
     pub(crate) fn int64(self) -> Read<i64> {
         self.varint().map(u64::cast_signed)
     }
@@ -133,6 +160,7 @@ impl<'a> Payload<'a> {
     }
 
     /// Hands the numbers of a repeated integer field to `take`, whether they are packed or alone.
+    #[inline]
     pub(crate) fn each_varint(self, mut take: impl FnMut(u64)) -> Read<()> {
         match self {
             Self::Varint(value) => take(value),

@@ -46,8 +46,9 @@ fn read(body: &[u8], options: &DecodeOptions, resolver: &mut impl SeriesResolver
     while let Some((number, payload)) = fields.next()? {
         match number {
             1 => {
+                let message = payload.bytes()?;
                 series -= 1;
-                if !one_series(payload.bytes()?, &mut writer, &mut scratch)? {
+                if !one_series(message, &mut writer, &mut scratch)? {
                     writer.reject_unread(series);
                     break;
                 }
@@ -89,9 +90,7 @@ fn one_series<R: SeriesResolver>(
 /// The labels at the start of a series, as they lie, and what follows them.
 fn leading_labels(message: &[u8]) -> Read<(&[u8], &[u8])> {
     let mut fields = Fields::new(message);
-    while fields.rest().first() == Some(&LABEL) {
-        fields.next()?;
-    }
+    fields.skip_runs(LABEL)?;
     let rest = fields.rest();
     Ok((&message[..message.len() - rest.len()], rest))
 }
@@ -158,6 +157,7 @@ fn items<R: SeriesResolver>(
 }
 
 /// `Sample { 1: double value, 2: int64 timestamp }`.
+#[inline]
 fn sample(message: &[u8]) -> Read<(f64, i64)> {
     let (mut value, mut millis) = (0.0, 0);
     let mut fields = Fields::new(message);

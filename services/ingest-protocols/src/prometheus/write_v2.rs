@@ -66,8 +66,9 @@ fn read(body: &[u8], options: &DecodeOptions, resolver: &mut impl SeriesResolver
     let mut fields = Fields::new(body);
     while let Some((number, payload)) = fields.next()? {
         if number == 5 {
+            let message = payload.bytes()?;
             series -= 1;
-            if !reader.one_series(payload.bytes()?)? || reader.key_bytes > KEYS_BYTES_MAX {
+            if !reader.one_series(message)? || reader.key_bytes > KEYS_BYTES_MAX {
                 reader.writer.reject_unread(series);
                 break;
             }
@@ -76,7 +77,7 @@ fn read(body: &[u8], options: &DecodeOptions, resolver: &mut impl SeriesResolver
     Ok(reader.writer.finish())
 }
 
-/// The list of symbols.
+/// The list of symbols, each as it lies in the body: its length, then its bytes. So it is copied into a key at once.
 fn symbols(body: &[u8]) -> Read<Vec<&[u8]>> {
     let count = super::count_messages(body, 4)?;
     if count > SYMBOLS_MAX {
@@ -84,15 +85,38 @@ fn symbols(body: &[u8]) -> Read<Vec<&[u8]>> {
     }
     let mut symbols = Vec::with_capacity(count);
     let mut fields = Fields::new(body);
-    while let Some((number, payload)) = fields.next()? {
-        if number == 4 {
-            symbols.push(payload.bytes()?);
+    loop {
+        let before = fields.rest();
+        match fields.next()? {
+            None => break,
+            Some((4, payload)) => {
+                let length = before.len() - fields.rest().len();
+                // The tag of field 4 is one byte, unless it is spelt longer than it has to be.
+                if before.first() != Some(&SYMBOL) {
+                    return Err(Malformed("a tag is longer than it has to be"));
+                }
+                payload.bytes()?;
+                symbols.push(&before[1..length]);
+            }
+            Some(_) => {}
         }
     }
-    if symbols.first().is_some_and(|first| !first.is_empty()) {
+    if symbols.first().is_some_and(|first| !text_of(first).is_empty()) {
         return Err(Malformed("the first symbol is not the empty text"));
     }
     Ok(symbols)
+}
+
+/// The tag of a symbol: field 4, a run of bytes.
+const SYMBOL: u8 = 0x22;
+
+/// The bytes of a symbol without its length.
+fn text_of(symbol: &[u8]) -> &[u8] {
+    let mut fields = Fields::new(symbol);
+    match fields.varint() {
+        Ok(_) => fields.rest(),
+        Err(_) => b"",
+    }
 }
 
 /// Metadata as it is sent: type, help and unit.
@@ -137,7 +161,7 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
     fn resolve(&mut self, has_samples: bool, description: Option<Description>) -> Result<Series, Reason> {
         self.key.clear();
         each_pair(&self.refs, &self.symbols, |name, value| {
-            labels::push(name, value, &mut self.key);
+            labels::push_spelt(name, value, &mut self.key);
             self.key.len() <= KEY_BYTES_MAX
         })?;
         self.key_bytes += self.key.len();
@@ -221,7 +245,7 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         let text = &mut self.exemplar;
         text.start();
         let labels = each_pair(&self.refs, &self.symbols, |name, value| {
-            text.label(name, value);
+            text.label(text_of(name), text_of(value));
             true
         });
         Ok(labels
@@ -239,7 +263,7 @@ fn read_refs(payload: Payload<'_>, refs: &mut Vec<u64>) -> Read<()> {
     })
 }
 
-/// Hands the labels that pairs of references name to `take`, as long as it wants more.
+/// Hands the labels that pairs of references name to `take`, each text with its length before it, as long as it wants more.
 fn each_pair(
     refs: &[u64],
     symbols: &[&[u8]],
@@ -261,8 +285,9 @@ fn each_pair(
             symbol("labels_refs", *name, symbols)?,
             symbol("labels_refs", *value, symbols)?,
         );
-        if name.len().max(value.len()) > NAME_BYTES_MAX {
-            return Err(too_large("label", name.len().max(value.len()), NAME_BYTES_MAX));
+        let longest = name.len().max(value.len());
+        if longest > NAME_BYTES_MAX {
+            return Err(too_large("label", longest, NAME_BYTES_MAX));
         }
         if !take(name, value) {
             return Err(format!("labels too large: limit {KEY_BYTES_MAX}").into());
@@ -271,6 +296,7 @@ fn each_pair(
     Ok(())
 }
 
+#[inline]
 fn symbol<'a>(what: &str, reference: u64, symbols: &[&'a [u8]]) -> Result<&'a [u8], Reason> {
     let known = usize::try_from(reference).ok().and_then(|at| symbols.get(at));
     known.copied().ok_or_else(|| {
@@ -287,7 +313,7 @@ fn symbol_text<'a>(what: &str, reference: u64, symbols: &[&'a [u8]]) -> Result<&
     if reference == 0 {
         return Ok("");
     }
-    let text = std::str::from_utf8(symbol(what, reference, symbols)?);
+    let text = std::str::from_utf8(text_of(symbol(what, reference, symbols)?));
     text.map_err(|_| format!("{what} {reference} is not UTF-8").into())
 }
 
@@ -307,6 +333,7 @@ fn read_description(message: &[u8]) -> Read<Description> {
 }
 
 /// `Sample { 1: double value, 2: int64 timestamp, 3: int64 start_timestamp }`; a start of 0 is none.
+#[inline]
 fn sample(message: &[u8]) -> Read<(f64, i64, Option<i64>)> {
     let (mut value, mut millis, mut start) = (0.0, 0, 0);
     let mut fields = Fields::new(message);

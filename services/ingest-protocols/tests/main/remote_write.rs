@@ -437,6 +437,16 @@ fn a_body_that_is_cut_off_names_no_series() {
 }
 
 #[test]
+fn a_series_that_is_no_message_is_refused_with_its_request() {
+    for field in [1, 3, 4, 5] {
+        let body = [field << 3, 1];
+        let wrong = |version| read(version, &body).is_err();
+        assert_eq!(wrong(Version::V1), matches!(field, 1 | 3));
+        assert_eq!(wrong(Version::V2), matches!(field, 4 | 5));
+    }
+}
+
+#[test]
 fn rows_stay_within_the_size_of_the_body() {
     // A million samples of two bytes each, and a million series that refer to one long label.
     let mut message = vec![0x0a, 12, 0x0a, 8];
