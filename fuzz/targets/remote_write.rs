@@ -18,5 +18,5 @@ impl SeriesResolver for Parse {
 fuzz_target!(|body: &[u8]| {
     let options = DecodeOptions::new(Timestamp::EPOCH);
     let _ = decode_write(body, &options, &mut Parse);
-    let _ = decode_write_v2(body, &options, &mut Parse);
+    let _ = decode_write_v2(body, &options, &mut Parse, &|_, _, _, _| false);
 });

@@ -113,10 +113,10 @@ impl Known {
         }
     }
 
-    fn is(&self, metric: &MetricMetadata) -> bool {
-        self.kind == metric.kind
-            && *self.help == *cut(&metric.help, HELP_BYTES_MAX)
-            && *self.unit == *cut(&metric.unit, UNIT_BYTES_MAX)
+    fn is(&self, kind: MetricKind, help: &str, unit: &str) -> bool {
+        self.kind == kind
+            && *self.help == *cut(help, HELP_BYTES_MAX)
+            && *self.unit == *cut(unit, UNIT_BYTES_MAX)
     }
 
     fn named(&self, name: &str) -> MetricMetadata {
@@ -157,6 +157,12 @@ impl MetadataOfMetrics {
         self.by_name.read().get(name).map(|known| known.named(name))
     }
 
+    /// Whether just this is known of a metric. Allocates nothing: some senders say it again with every sample.
+    pub fn knows(&self, name: &str, kind: MetricKind, help: &str, unit: &str) -> bool {
+        let by_name = self.by_name.read();
+        by_name.get(name).is_some_and(|known| known.is(kind, help, unit))
+    }
+
     /// What is known of all metrics, by name.
     pub fn all(&self) -> Vec<MetricMetadata> {
         let by_name = self.by_name.read();
@@ -175,7 +181,9 @@ impl MetadataOfMetrics {
     ) -> Result<usize> {
         let is_named = |metric: &&MetricMetadata| (1..=METRIC_NAME_BYTES_MAX).contains(&metric.name.len());
         let is_new = |by_name: &BTreeMap<Box<str>, Known>, metric: &MetricMetadata| {
-            by_name.get(&*metric.name).is_none_or(|known| !known.is(metric))
+            by_name
+                .get(&*metric.name)
+                .is_none_or(|known| !known.is(metric.kind, &metric.help, &metric.unit))
         };
         let named = || metrics.iter().filter(is_named);
         let unnamed = metrics.len() - named().count();

@@ -60,7 +60,9 @@ fn main() {
         1
     };
     let v1: Decode = |body, options, resolver| decode_write(body, options, resolver).expect("a message");
-    let v2: Decode = |body, options, resolver| decode_write_v2(body, options, resolver).expect("a message");
+    let v2: Decode = |body, options, resolver| {
+        decode_write_v2(body, options, resolver, &|_, _, _, _| false).expect("a message")
+    };
     for names in [1, 250, 2_000] {
         let series = series(names);
         measure("1.0", names, &Template::v1(&series), v1, runs);

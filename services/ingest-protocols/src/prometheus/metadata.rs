@@ -15,6 +15,9 @@ pub struct MetricMetadata {
     pub unit: String,
 }
 
+/// Says whether a name, type, help and unit are known as they are: such metadata is not handed on.
+pub type KnownMetadata<'a> = dyn Fn(&str, &str, &str, &str) -> bool + 'a;
+
 /// The names of the types, by their number in both versions of remote write.
 const KINDS: [&str; 8] = [
     "unknown",

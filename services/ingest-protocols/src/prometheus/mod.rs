@@ -29,7 +29,7 @@ mod write_v2;
 
 pub use exposition::{ImportOptions, TextFormat, decode_text};
 pub use json_lines::decode_json_lines;
-pub use metadata::MetricMetadata;
+pub use metadata::{KnownMetadata, MetricMetadata};
 pub use samples::{
     DecodedSamples, EXEMPLAR_FIELD, HISTOGRAM_FIELD, START_FIELD, SampleCounts, SampleKind, VALUE_FIELD,
 };

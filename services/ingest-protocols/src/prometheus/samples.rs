@@ -14,7 +14,7 @@ use tideline_histogram::Histogram;
 use tideline_model::{ColumnData, Ordinal, PointBatch, PointGroup, SeriesResolver, Timestamp, ValueType};
 
 use super::labels;
-use super::metadata::{MetadataList, MetricMetadata, family};
+use super::metadata::{KnownMetadata, MetadataList, MetricMetadata, family};
 use crate::options::DecodeOptions;
 use crate::reject::{Reason, Rejects};
 
@@ -232,10 +232,17 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         (&self.names[number].0, number)
     }
 
-    /// Notes metadata of the family that a series belongs to.
-    pub(crate) fn describe(&mut self, series: Series, kind: &'static str, help: &str, unit: &str) {
-        let name = &self.names[series.name as usize].0;
-        self.metadata.set(family(name, kind), kind, help, unit);
+    /// Notes metadata of the family that a series belongs to, unless that is known.
+    pub(crate) fn describe(
+        &mut self,
+        series: Series,
+        (kind, help, unit): (&'static str, &str, &str),
+        is_known: &KnownMetadata<'_>,
+    ) {
+        let family = family(&self.names[series.name as usize].0, kind);
+        if !is_known(family, kind, help, unit) {
+            self.metadata.set(family, kind, help, unit);
+        }
     }
 
     /// Appends a number at `millis` since the epoch; `start` is when it began to count, where that is known.

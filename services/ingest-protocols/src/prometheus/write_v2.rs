@@ -13,7 +13,7 @@ use tideline_model::SeriesResolver;
 use super::exemplar::ExemplarText;
 use super::histogram;
 use super::labels;
-use super::metadata::kind_of_number;
+use super::metadata::{KnownMetadata, kind_of_number};
 use super::samples::{DecodedSamples, SampleWriter, Series};
 use super::wire::{Fields, Malformed, Payload, Read};
 use crate::error::IngestError;
@@ -34,7 +34,8 @@ const KEYS_BYTES_MAX: usize = 1 << 30;
 /// Reads a request, decompressed.
 ///
 /// Nothing is known of it before its outermost fields are seen to be whole. A series whose labels are wrong, whose
-/// references lead nowhere or that holds no sample rejects itself alone.
+/// references lead nowhere or that holds no sample rejects itself alone. Senders say the metadata of a metric with each
+/// of its series: what `is_known` knows is not handed on.
 ///
 /// # Errors
 ///
@@ -44,14 +45,20 @@ pub fn decode_write_v2(
     body: &[u8],
     options: &DecodeOptions,
     resolver: &mut impl SeriesResolver,
+    is_known: &KnownMetadata<'_>,
 ) -> Result<DecodedSamples, IngestError> {
-    read(body, options, resolver).map_err(|Malformed(reason)| IngestError::Protobuf {
+    read(body, options, resolver, is_known).map_err(|Malformed(reason)| IngestError::Protobuf {
         message: "io.prometheus.write.v2.Request",
         reason,
     })
 }
 
-fn read(body: &[u8], options: &DecodeOptions, resolver: &mut impl SeriesResolver) -> Read<DecodedSamples> {
+fn read(
+    body: &[u8],
+    options: &DecodeOptions,
+    resolver: &mut impl SeriesResolver,
+    is_known: &KnownMetadata<'_>,
+) -> Read<DecodedSamples> {
     let mut series = super::count_messages(body, 5)?;
     let symbols = symbols(body)?;
     let mut reader = SeriesReader {
@@ -62,6 +69,7 @@ fn read(body: &[u8], options: &DecodeOptions, resolver: &mut impl SeriesResolver
         key_bytes: 0,
         exemplar: ExemplarText::default(),
         described: Vec::new(),
+        is_known,
     };
     let mut fields = Fields::new(body);
     while let Some((number, payload)) = fields.next()? {
@@ -134,6 +142,7 @@ struct SeriesReader<'a, 'r, R> {
     exemplar: ExemplarText,
     /// What was said of each name of the body: every series of a name says the same again.
     described: Vec<Option<Description>>,
+    is_known: &'a KnownMetadata<'a>,
 }
 
 impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
@@ -177,14 +186,14 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
             .transpose()
             .map_err(|reason: Reason| reason)?;
         let series = self.writer.series(&self.key)?;
-        if let Some((kind, help, unit)) = texts {
+        if let Some(texts) = texts {
             let (_, number) = self.writer.name(series);
             if self.described.len() <= number {
                 self.described.resize(number + 1, None);
             }
             if self.described[number] != description {
                 self.described[number] = description;
-                self.writer.describe(series, kind, help, unit);
+                self.writer.describe(series, texts, self.is_known);
             }
         }
         Ok(series)

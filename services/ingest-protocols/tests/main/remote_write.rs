@@ -48,7 +48,7 @@ fn read(version: Version, body: &[u8]) -> Result<(DecodedSamples, Vec<Row>), Ing
     let mut resolver = NumberingResolver::default();
     let decoded = match version {
         Version::V1 => decode_write(body, &options(), &mut resolver),
-        Version::V2 => decode_write_v2(body, &options(), &mut resolver),
+        Version::V2 => decode_write_v2(body, &options(), &mut resolver, &|_, _, _, _| false),
     }?;
     let rows = rows(&decoded.batch, &resolver);
     Ok((decoded, rows))
@@ -110,7 +110,7 @@ fn both_versions_name_a_series_by_the_same_key() {
     )]);
     let mut resolver = NumberingResolver::default();
     decode_write(&request.to_v1(), &options(), &mut resolver).expect("a message");
-    decode_write_v2(&request.to_v2(), &options(), &mut resolver).expect("a message");
+    decode_write_v2(&request.to_v2(), &options(), &mut resolver, &|_, _, _, _| false).expect("a message");
     assert_eq!(resolver.keys(), 1);
 }
 
@@ -245,7 +245,20 @@ fn start_times_and_metadata_come_with_a_series() {
         kind: 3,
         ..Metadata::default()
     });
-    let (decoded, rows) = sent(Version::V2, &request(vec![counter, bucket.clone(), bucket]));
+    let request_v2 = request(vec![counter, bucket.clone(), bucket]);
+    let asked = std::cell::Cell::new(0);
+    let is_known = |name: &str, kind: &str, help: &str, unit: &str| {
+        asked.set(asked.get() + 1);
+        (name, kind, help, unit) == ("latency", "histogram", "", "")
+    };
+    let mut resolver = NumberingResolver::default();
+    let new = decode_write_v2(&request_v2.to_v2(), &options(), &mut resolver, &is_known).expect("a message");
+    assert_eq!(
+        (new.metadata.len(), asked.get()),
+        (1, 2),
+        "what is known is asked once and not handed on"
+    );
+    let (decoded, rows) = sent(Version::V2, &request_v2);
     assert_eq!(
         rows[0].fields,
         [
@@ -425,7 +438,7 @@ fn a_body_that_is_cut_off_names_no_series() {
             let mut resolver = NumberingResolver::default();
             let decoded = match version {
                 Version::V1 => decode_write(&body[..end], &options(), &mut resolver),
-                Version::V2 => decode_write_v2(&body[..end], &options(), &mut resolver),
+                Version::V2 => decode_write_v2(&body[..end], &options(), &mut resolver, &|_, _, _, _| false),
             };
             let names = decoded.map_or(0, |decoded| decoded.batch.rows());
             assert!(names < 2, "{version:?} cut at {end}");

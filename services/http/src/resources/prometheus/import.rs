@@ -108,7 +108,7 @@ async fn import_json_lines(
         "json_lines",
         table,
         received,
-        move |body, options, resolver| Ok(decode_json_lines(body, &import, options, resolver)),
+        move |body, options, resolver, _| Ok(decode_json_lines(body, &import, options, resolver)),
     );
     stored.await?.refusal().map_or(Ok(StatusCode::NO_CONTENT), Err)
 }
@@ -129,9 +129,13 @@ pub(super) async fn store_text(
         }
     };
     let received = body::receive(request, app, BodyLimits::writes(&app.settings)).await?;
-    let stored = samples::store(app, protocol, table, received, move |body, options, resolver| {
-        Ok(decode_text(body, format, &import, options, resolver))
-    });
+    let stored = samples::store(
+        app,
+        protocol,
+        table,
+        received,
+        move |body, options, resolver, _| Ok(decode_text(body, format, &import, options, resolver)),
+    );
     stored.await?.refusal().map_or(Ok(()), Err)
 }
 

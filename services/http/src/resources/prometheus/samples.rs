@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use tideline_engine::growth::is_growth_refusal;
-use tideline_engine::{BatchResolver, WriteOptions, WriteOutcome};
+use tideline_engine::{BatchResolver, MetricKind, MetricMetadata, Table, WriteOptions, WriteOutcome};
 use tideline_ingest_protocols::DecodeOptions;
-use tideline_ingest_protocols::prometheus::{DecodedSamples, SampleCounts};
+use tideline_ingest_protocols::prometheus::{self, DecodedSamples, SampleCounts};
 use tideline_openapi::ErrorCode;
 
 use crate::app::{App, blocking};
@@ -35,7 +35,9 @@ pub(super) async fn store<D>(
     decode: D,
 ) -> Result<StoredSamples>
 where
-    D: FnOnce(&[u8], &DecodeOptions, &mut BatchResolver<'_>) -> Result<DecodedSamples> + Send + 'static,
+    D: FnOnce(&[u8], &DecodeOptions, &mut BatchResolver<'_>, &Table) -> Result<DecodedSamples>
+        + Send
+        + 'static,
 {
     let turn = app.writes.take().await?;
     let app = app.clone();
@@ -47,7 +49,7 @@ where
         let table = engine.table(&table)?;
         let options = DecodeOptions::new(engine.clock().now());
         let mut resolver = engine.resolver(&table);
-        let mut decoded = decode(&body, &options, &mut resolver)?;
+        let mut decoded = decode(&body, &options, &mut resolver, &table)?;
         drop(resolver);
         let batch = std::mem::take(&mut decoded.batch);
         let unreadable: Vec<u32> = batch.rejects.iter().map(|reject| reject.line).collect();
@@ -55,11 +57,24 @@ where
         let lines = outcome.rejects.iter().map(|reject| reject.line);
         let refused = lines.filter(|line| unreadable.binary_search(line).is_err());
         let counts = decoded.stored(refused);
+        if !decoded.metadata.is_empty() {
+            let metadata: Vec<MetricMetadata> = decoded.metadata.into_iter().map(to_engine).collect();
+            engine.put_metadata(&table, &metadata)?;
+        }
         let seconds = started.elapsed().as_secs_f64();
         app.metrics.written(protocol, &outcome, seconds);
         Ok(StoredSamples { counts, outcome })
     })
     .await
+}
+
+fn to_engine(metadata: prometheus::MetricMetadata) -> MetricMetadata {
+    MetricMetadata {
+        name: metadata.name,
+        kind: MetricKind::parse(metadata.kind).unwrap_or_default(),
+        help: metadata.help,
+        unit: metadata.unit,
+    }
 }
 
 impl StoredSamples {

@@ -3,6 +3,7 @@
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use tideline_engine::MetricKind;
 use tideline_ingest_protocols::prometheus::{self, SampleCounts};
 use tideline_openapi::ErrorCode;
 use utoipa_axum::router::OpenApiRouter;
@@ -111,10 +112,14 @@ async fn receive(app: &App, table: String, request: Request) -> Result<Response>
         message.protocol(),
         table,
         received,
-        move |body, options, resolver| {
+        move |body, options, resolver, table| {
+            let metadata = table.catalog().metadata();
+            let is_known = |name: &str, kind: &str, help: &str, unit: &str| {
+                MetricKind::parse(kind).is_some_and(|kind| metadata.knows(name, kind, help, unit))
+            };
             let decoded = match message {
                 Message::V1 => prometheus::decode_write(body, options, resolver),
-                Message::V2 => prometheus::decode_write_v2(body, options, resolver),
+                Message::V2 => prometheus::decode_write_v2(body, options, resolver, &is_known),
             };
             decoded.map_err(Failure::invalid)
         },
