@@ -78,6 +78,10 @@ pub struct Settings {
     pub max_samples: usize,
     /// Whether metric names are dropped at the end of an evaluation, not by each function.
     pub delayed_name_removal: bool,
+    /// Whether an aggregation by the metric name keeps it, also of series whose names were to be dropped at the end. So
+    /// VictoriaMetrics does it; in Prometheus groups that differ by name alone meet in an error. Asks for
+    /// `delayed_name_removal`: without it there is no name left to group by.
+    pub keeps_grouped_names: bool,
     /// Whether samples' start times are used by the functions over counters.
     pub start_timestamps: bool,
     /// The step of subqueries that have none, in milliseconds.
@@ -90,6 +94,7 @@ impl Default for Settings {
             lookback_delta: 300_000,
             max_samples: 50_000_000,
             delayed_name_removal: false,
+            keeps_grouped_names: false,
             start_timestamps: false,
             default_subquery_step: 60_000,
         }

@@ -159,6 +159,7 @@ impl Scope<'_> {
             }
             Ok(())
         })?;
+        self.count(looked.counts.into_iter().enumerate());
         self.budget().pass(looked.widest)?;
         Ok((builder, looked.last))
     }

@@ -238,9 +238,11 @@ impl Scope<'_> {
             let held = Held::of(&samples, range.selector.skips_buckets);
             let slice = held.slice(&samples);
             let metric = labels.metric_name().unwrap_or_default();
-            self.slide(&slice, spec, metric, at, |_, window, _| {
+            self.slide(&slice, spec, metric, at, |step, window, _| {
                 let found = range_samples(window, labels)?;
-                self.budget().hold(found.floats.len() + slice_cost(window))?;
+                let count = found.floats.len() + slice_cost(window);
+                self.budget().hold(count)?;
+                self.count(std::iter::once((step, count as u64)));
                 if !found.floats.is_empty() || !found.histograms.is_empty() {
                     series.lock().unwrap_or_else(PoisonError::into_inner).push(found);
                 }

@@ -13,10 +13,10 @@ use crate::plan::{Call, Function};
 impl Scope<'_> {
     /// `sort`, `sort_desc`, `sort_by_label`, `sort_by_label_desc`.
     pub(super) fn sort_call(&self, call: &Call<'_>, at: TextRange) -> Result<Vec<Column>> {
+        let mut columns = self.vector(&call.arguments[0])?;
         if !self.grid.is_instant() {
             self.annotate(&Annotation::SortInRangeQuery, at);
         }
-        let mut columns = self.vector(&call.arguments[0])?;
         match call.function {
             Function::Sort | Function::SortDescending => {
                 let before = super::cost(&columns);

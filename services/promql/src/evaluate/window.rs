@@ -185,7 +185,7 @@ impl Noted {
 }
 
 impl Scope<'_> {
-    /// Calls `visit` with the window of each step that has any sample in it, and counts what was looked at.
+    /// Calls `visit` with the window of each step that has any sample in it.
     pub(super) fn slide(
         &self,
         slice: &Slice<'_>,
@@ -226,9 +226,8 @@ impl Scope<'_> {
             visit(step, &window, &mut |note| noted.add(note))?;
         }
         let last = counts.last().map_or(0, |count| *count as usize);
-        self.count(counts.into_iter().enumerate());
         self.annotate_notes(&noted, metric, at);
-        Ok(Looked { widest, last })
+        Ok(Looked { counts, widest, last })
     }
 
     fn annotate_notes(&self, noted: &Noted, metric: &str, at: TextRange) {
@@ -249,8 +248,10 @@ impl Scope<'_> {
 }
 
 /// How many samples windows had: a window of one series is held at a time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Looked {
+    /// By steps.
+    pub(super) counts: Vec<u64>,
     pub(super) widest: usize,
     /// That of the last step, which is held until the next series comes.
     pub(super) last: usize,

@@ -269,7 +269,12 @@ pub fn smooth_at(window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
 /// none is in it.
 pub fn extend_floats(window: &Window<'_>) -> Vec<(i64, f64)> {
     let Some(ends) = window.ends(window.times) else {
-        return Vec::new();
+        // Of a smoothed range that lies before all samples, the first of them stands at both ends.
+        let first = window.times.iter().zip(window.values).next();
+        let behind = first.filter(|(time, _)| window.extent == Extent::Smoothed && **time > window.end);
+        return behind.map_or(Vec::new(), |(_, value)| {
+            vec![(window.start(), *value), (window.end, *value)]
+        });
     };
     let inner = window.inner(ends);
     let mut extended = Vec::with_capacity(inner.len() + 2);

@@ -254,6 +254,18 @@ fn names_are_dropped_by_each_function_unless_it_is_delayed() {
     );
     let delayed = series(&format!("sum by (__name__) (sum_over_time({both}[2m]))"), true);
     assert!(delayed.is_err(), "both sums lose their name at the end");
+    let settings = Settings {
+        keeps_grouped_names: true,
+        ..settings()
+    };
+    let query = format!("sum by (__name__) (sum_over_time({both}[2m]))");
+    let kept = memory.ask(&query, (MINUTE, MINUTE, 0), &settings).unwrap();
+    let QueryValue::Vector(samples) = kept.value else {
+        panic!()
+    };
+    let names: Vec<_> = samples.iter().map(|sample| sample.labels.metric_name()).collect();
+    assert_eq!(names, [Some("g"), Some("m_total")]);
+    assert!(kept.warnings.is_empty());
     let named = series(
         &format!("label_replace(sum_over_time({both}[2m]), \"name\", \"$1\", \"__name__\", \"(.*)\")"),
         true,

@@ -20,12 +20,14 @@ use crate::plan::Aggregate;
 #[derive(Debug)]
 struct Group<'a> {
     labels: Labels,
+    /// Whether the metric name stays, whatever its members say.
+    keeps_name: bool,
     members: Vec<&'a Column>,
 }
 
 impl Group<'_> {
     fn drops_name(&self) -> bool {
-        self.members.iter().any(|column| column.drops_name)
+        !self.keeps_name && self.members.iter().any(|column| column.drops_name)
     }
 
     fn has_histograms(&self) -> bool {
@@ -51,7 +53,9 @@ impl Scope<'_> {
             None => Scalar::Constant(0.0),
         };
         let columns = self.vector(&aggregate.inner)?;
-        let groups = groups(&columns, aggregate);
+        let is_by_name = !aggregate.is_without && aggregate.grouping.iter().any(|label| label == METRIC_NAME);
+        let keeps_name = is_by_name && self.shared.settings.keeps_grouped_names;
+        let groups = groups(&columns, aggregate, keeps_name);
         self.check_parameter(aggregate, &parameter)?;
         let inner = aggregate.inner.at;
         let result = match aggregate.op {
@@ -190,7 +194,7 @@ fn keeps_label(aggregate: &Aggregate<'_>, name: &str) -> bool {
 }
 
 /// Groups series in the order in which their first members come.
-fn groups<'a>(columns: &'a [Column], aggregate: &Aggregate<'_>) -> Vec<Group<'a>> {
+fn groups<'a>(columns: &'a [Column], aggregate: &Aggregate<'_>, keeps_name: bool) -> Vec<Group<'a>> {
     let mut places: HashMap<Box<[u8]>, usize> = HashMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
     let mut key = Vec::with_capacity(256);
@@ -211,6 +215,7 @@ fn groups<'a>(columns: &'a [Column], aggregate: &Aggregate<'_>) -> Vec<Group<'a>
             None => {
                 places.insert(key.as_slice().into(), groups.len());
                 groups.push(Group {
+                    keeps_name,
                     labels: column.labels.filtered(|name| keeps_label(aggregate, name)),
                     members: vec![column],
                 });

@@ -21,7 +21,11 @@ impl Scope<'_> {
         let mut result = Vec::new();
         for group in groups {
             self.check()?;
-            self.remark_histograms(op, group, at);
+            if op == AggregateOp::LimitRatio
+                || group.steps().any(|step| wanted(parameter.at(step), series) > 0)
+            {
+                self.remark_histograms(op, group, at);
+            }
             let mut builders: Vec<ColumnBuilder> = group
                 .members
                 .iter()

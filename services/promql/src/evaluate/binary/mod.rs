@@ -175,6 +175,9 @@ impl Scope<'_> {
             shared_steps: (has_rivals && !has_fill).then(|| self.steps_with_both(left, right)),
             result: Vec::with_capacity(groups.len()),
         };
+        for group in groups.iter().filter(|_| has_rivals) {
+            pairing.check_rivals(if swaps { &group.left } else { &group.right })?;
+        }
         for (number, group) in groups.iter().enumerate() {
             self.check_now_and_then(number)?;
             match swaps {

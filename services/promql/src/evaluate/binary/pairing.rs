@@ -53,9 +53,6 @@ struct Meetings {
 impl Pairing<'_> {
     /// Pairs the series of a group, given by their places.
     pub(super) fn group(&mut self, many: &[usize], one: &[usize]) -> Result<()> {
-        if one.len() > 1 {
-            self.check_rivals(one)?;
-        }
         let (fill_one, fill_many) = (self.matching.fill_right, self.matching.fill_left);
         let pairs = self.pairs(many, one, fill_one.is_some());
         let fill_many = fill_many.filter(|_| !one.is_empty());
@@ -128,7 +125,7 @@ impl Pairing<'_> {
     }
 
     /// Several series of the side of one may follow each other in time, but not stand beside each other.
-    fn check_rivals(&self, one: &[usize]) -> Result<()> {
+    pub(super) fn check_rivals(&self, one: &[usize]) -> Result<()> {
         let mut owner: Vec<Option<usize>> = vec![None; self.scope.grid.steps];
         for &place in one {
             for (step, _) in self.one[place].cells() {
