@@ -14,6 +14,10 @@ use crate::plan::{RangeSelector, Reference};
 use crate::range::{Extent, Window};
 use crate::source::{Samples, Select};
 
+/// After so many samples in windows it is asked whether the evaluation should go on: some milliseconds, or, where each
+/// window is sorted, some tens of them. Wide windows at many steps of one series can take minutes.
+const UNCHECKED_MAX: usize = 1 << 20;
+
 /// Which samples are in the window of a step, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spec {
@@ -199,6 +203,7 @@ impl Scope<'_> {
         let mut noted = Noted::default();
         let mut counts = Vec::with_capacity(self.grid.steps);
         let mut widest = 0;
+        let mut unchecked = 0;
         for step in 0..self.grid.steps {
             let time = self.grid.time(step);
             let end = spec.reference.at(time);
@@ -207,6 +212,11 @@ impl Scope<'_> {
             histograms.advance(slice.histogram_times, after, until);
             let count = floats.end - floats.first + sizes[histograms.end] - sizes[histograms.first];
             counts.push(count as u64);
+            unchecked += count;
+            if unchecked > UNCHECKED_MAX {
+                unchecked = 0;
+                self.check()?;
+            }
             widest = widest.max(count);
             if floats.first == floats.end && histograms.first == histograms.end {
                 continue;

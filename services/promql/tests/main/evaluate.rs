@@ -236,6 +236,28 @@ fn an_evaluation_ends_when_its_client_leaves() {
 }
 
 #[test]
+fn wide_windows_of_one_series_end_with_their_client() {
+    let mut memory = memory();
+    let query = "quantile_over_time(0.5, m_total{host=\"h0\",path=\"/\"}[1d])";
+    // 60 samples are in most windows of 20,000 steps: more than a million looks.
+    let times = (60 * MINUTE, 60 * MINUTE + 20_000, 1);
+    memory.ask(query, times, &settings()).unwrap();
+    let checks = memory.checks.swap(0, std::sync::atomic::Ordering::Relaxed);
+    memory.checks_max = Some(checks - 2);
+    let error = memory.ask(query, times, &settings()).unwrap_err();
+    assert!(matches!(error, PromqlError::Canceled(_)), "{error}");
+    memory.checks_max = None;
+    memory.checks.store(0, std::sync::atomic::Ordering::Relaxed);
+    memory
+        .ask(query, (60 * MINUTE, 60 * MINUTE, 0), &settings())
+        .unwrap();
+    assert!(
+        memory.checks.into_inner() < checks,
+        "a narrow question asks less often"
+    );
+}
+
+#[test]
 fn names_are_dropped_by_each_function_unless_it_is_delayed() {
     let memory = memory();
     let series = |query: &str, delayed_name_removal| {
