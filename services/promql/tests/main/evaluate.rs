@@ -135,6 +135,37 @@ fn steps_of_a_range_are_what_instants_answer() {
 }
 
 #[test]
+fn what_a_source_computes_is_what_samples_come_to() {
+    let mut memory = memory();
+    for function in ["sum", "avg", "min", "max", "count"] {
+        for selector in [
+            "m_total[5m]",
+            "m_total[7m30s] offset 3m",
+            "m_total[1m] offset -90s",
+            "m_total[5m] @ 1200",
+            "m_total[2h] @ end()",
+            "m_total[4m:1m]",
+            "m_total[90s]",
+        ] {
+            for query in [
+                format!("{function}_over_time({selector})"),
+                format!("max by (host) ({function}_over_time({selector}))"),
+                format!("sum_over_time({function}_over_time({selector})[10m:3m])"),
+            ] {
+                for times in [(0, 60 * MINUTE, 7 * MINUTE), (13 * MINUTE, 13 * MINUTE, 0)] {
+                    memory.computes = false;
+                    let wanted = memory.ask(&query, times, &settings()).unwrap();
+                    memory.computes = true;
+                    let got = memory.ask(&query, times, &settings()).unwrap();
+                    assert_eq!(got.value, wanted.value, "{query}");
+                }
+            }
+        }
+    }
+    assert!(memory.computed.into_inner() > 1000);
+}
+
+#[test]
 fn too_many_samples_are_refused() {
     let memory = memory();
     let limited = |query: &str, times, max_samples| {

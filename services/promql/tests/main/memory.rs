@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tideline_histogram::{Histogram, ResetHint};
-use tideline_promql::source::{SeriesData, Visit};
+use tideline_histogram::{Histogram, ResetHint, is_stale};
+use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction, SeriesData, Visit};
 use tideline_promql::{
     Labels, Point, PromqlError, Question, Result, Samples, Select, Settings, Source, evaluate, parse,
 };
@@ -18,6 +18,10 @@ pub(crate) struct Memory {
     pub(crate) drops_names_early: bool,
     /// Whether series are handed out backwards, half of them by another thread.
     pub(crate) is_shuffled: bool,
+    /// Whether it computes what it may, of every other series.
+    pub(crate) computes: bool,
+    /// How many series it has computed.
+    pub(crate) computed: AtomicUsize,
     /// After so many checks the client has left.
     pub(crate) checks_max: Option<usize>,
     pub(crate) checks: AtomicUsize,
@@ -89,9 +93,15 @@ impl Source for Memory {
             .filter(|(_, samples)| !samples.times.is_empty() || !samples.histogram_times.is_empty())
             .collect();
         let hand_out = |series: &[(&Labels, Samples<'_>)]| {
-            series
-                .iter()
-                .try_for_each(|(labels, samples)| visit(labels, SeriesData::Samples(*samples)))
+            series.iter().enumerate().try_for_each(|(at, (labels, samples))| {
+                match select.over_time.filter(|_| self.computes && at % 2 == 0) {
+                    Some(over_time) => {
+                        self.computed.fetch_add(1, Ordering::Relaxed);
+                        visit(labels, SeriesData::Steps(&steps(samples, over_time)))
+                    }
+                    None => visit(labels, SeriesData::Samples(*samples)),
+                }
+            })
         };
         if !self.is_shuffled {
             return hand_out(&found);
@@ -111,6 +121,27 @@ impl Source for Memory {
             _ => Ok(()),
         }
     }
+}
+
+/// What a source that computes hands out.
+fn steps(samples: &Samples<'_>, over_time: OverTime) -> Vec<f64> {
+    let window = |step: usize| {
+        let end = over_time.first + over_time.step * step as i64;
+        let both = samples.times.iter().zip(samples.values);
+        let inside = both
+            .filter(|(time, value)| **time > end - over_time.width && **time <= end && !is_stale(**value));
+        let values: Vec<f64> = inside.map(|(_, value)| *value).collect();
+        let sum = values.iter().sum::<f64>();
+        match over_time.function {
+            _ if values.is_empty() => f64::from_bits(NO_RESULT_BITS),
+            OverTimeFunction::Sum => sum,
+            OverTimeFunction::Avg => sum / values.len() as f64,
+            OverTimeFunction::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+            OverTimeFunction::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            OverTimeFunction::Count => values.len() as f64,
+        }
+    };
+    (0..over_time.steps).map(window).collect()
 }
 
 /// As Prometheus' own tests are run.
