@@ -145,6 +145,10 @@ impl Scope<'_> {
             if step % 16 == 0 {
                 self.check()?;
             }
+            // Where there is nothing to describe, nobody minds info series that contradict each other.
+            if columns.iter().all(|column| column.cell(step).is_none()) {
+                continue;
+            }
             let current = targets.at(infos, step)?;
             for (place, column) in columns.iter().enumerate() {
                 let Some(cell) = column.cell(step) else { continue };

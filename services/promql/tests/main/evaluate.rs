@@ -374,6 +374,29 @@ eval range from 0 to 10m step 10m sum_over_time({__name__=~"be.*"}[5m])
 }
 
 #[test]
+fn info_series_that_contradict_matter_only_beside_something_to_describe() {
+    let mut memory = Memory::default();
+    memory.load_script(
+        r#"
+load 1m
+  m{job="a"} _ _ 1 2 3
+  n{job="a"} 1 1 1 1 1
+  target_info{job="a", x="1"} 1 1 1 1 1
+  target_info{job="a", x="2"} 1 1 stale _ _
+
+eval range from 0 to 4m step 1m info(m)
+  m{job="a", x="1"} _ _ 1 2 3
+
+eval instant at 1m info(vector(1))
+  {} 1
+
+eval instant at 1m info(n)
+  expect fail regex: found duplicate series for info metric
+"#,
+    );
+}
+
+#[test]
 fn ranges_need_an_expression_with_steps() {
     let memory = memory();
     for (query, name) in [("m_total[5m]", "range vector"), ("\"text\"", "string")] {
