@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::{iter, slice};
 
 use crate::histogram::{Histogram, Span};
+use crate::logarithm::log2;
 
 /// A bucket with its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -134,7 +135,7 @@ impl Bucket {
         if interpolation == Interpolation::Linear {
             return (value - self.lower) / (self.upper - self.lower);
         }
-        let [lower, upper, at] = [self.lower, self.upper, value].map(|bound| bound.abs().log2());
+        let [lower, upper, at] = [self.lower, self.upper, value].map(|bound| log2(bound.abs()));
         match value > 0.0 {
             true => (at - lower) / (upper - lower),
             false => 1.0 - (at - upper) / (lower - upper),

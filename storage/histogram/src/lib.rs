@@ -13,6 +13,7 @@ mod custom;
 mod histogram;
 mod integer;
 mod kahan;
+pub mod logarithm;
 mod merge;
 mod notation;
 mod reset;

@@ -53,7 +53,7 @@ pub(crate) fn exponential_bound(index: i32, schema: i32) -> f64 {
 }
 
 /// The number times two to the power of the exponent, rounded once.
-fn scale(mut number: f64, exponent: i64) -> f64 {
+pub(crate) fn scale(mut number: f64, exponent: i64) -> f64 {
     let mut rest = exponent.clamp(-3000, 3000) as i32;
     while rest > 1023 {
         number *= power_of_two(1023);

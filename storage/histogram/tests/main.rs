@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod bytes;
+mod logarithms;
 mod oracle;
 mod properties;
 mod rules;

@@ -5,6 +5,7 @@
 //! there are buckets. Observations of NaN are in no bucket: only the count knows them, and the sum is NaN
 //! then.
 
+use tideline_histogram::logarithm::{exp2, log2};
 use tideline_histogram::{Bucket, Histogram, Interpolation, Slot};
 
 use super::outside;
@@ -121,10 +122,10 @@ fn within(bucket: &Bucket, part: f64, histogram: &Histogram) -> f64 {
     if histogram.uses_custom_buckets() || (bucket.lower <= 0.0 && bucket.upper >= 0.0) {
         return bucket.lower + (bucket.upper - bucket.lower) * part;
     }
-    let (lower, upper) = (bucket.lower.abs().log2(), bucket.upper.abs().log2());
+    let (lower, upper) = (log2(bucket.lower.abs()), log2(bucket.upper.abs()));
     match bucket.lower > 0.0 {
-        true => (lower + (upper - lower) * part).exp2(),
-        false => -(upper + (lower - upper) * (1.0 - part)).exp2(),
+        true => exp2(lower + (upper - lower) * part),
+        false => -exp2(upper + (lower - upper) * (1.0 - part)),
     }
 }
 

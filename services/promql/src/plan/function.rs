@@ -1,6 +1,6 @@
 //! The functions by name, as the evaluator tells them apart.
 
-use tideline_histogram::Histogram;
+use tideline_histogram::{Histogram, logarithm};
 
 use crate::calendar::Date;
 use crate::histogram_functions;
@@ -99,8 +99,8 @@ fn math(name: &str) -> Option<fn(f64) -> f64> {
         "floor" => f64::floor,
         "exp" => f64::exp,
         "sqrt" => f64::sqrt,
-        "ln" => f64::ln,
-        "log2" => f64::log2,
+        "ln" => logarithm::ln,
+        "log2" => logarithm::log2,
         "log10" => f64::log10,
         "sin" => f64::sin,
         "cos" => f64::cos,
