@@ -13,7 +13,7 @@
 //! | [`value`] | what an evaluation ends in |
 //! | [`range`] | functions over ranges of samples |
 //! | [`histogram_functions`] | quantiles, fractions and averages of distributions |
-//! | [`evaluate`] | the evaluator: a plan, then columns |
+//! | [`mod@evaluate`] | the evaluator: a plan, then columns |
 //! | [`note`] | what functions remark about samples |
 //! | [`pattern`] | regular expressions as Prometheus writes them |
 //! | [`quote`] | texts as Go writes them |

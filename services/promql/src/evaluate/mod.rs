@@ -1,6 +1,6 @@
 //! Evaluates a plan: column by column, not step by step.
 //!
-//! What comes out of a selector or a function over ranges is one [column](column::Column) a series, made while the
+//! What comes out of a selector or a function over ranges is one column a series, made while the
 //! source hands the series out; samples are kept nowhere. Everything above works on columns: groups are found once a
 //! series, operators pair series once and then run over two columns.
 //!
