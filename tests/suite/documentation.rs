@@ -86,7 +86,7 @@ fn settle(answer: Option<Response>, shown: Option<&str>, place: &str) {
     let Some(answer) = answer else { return };
     let shows_code = |shown: &str| {
         let shown: Value = serde_json::from_str(shown).unwrap_or_default();
-        shown.get("code").is_some()
+        shown.get("code").is_some() || shown["status"] == "error"
     };
     let shows_failure = shown.is_some_and(shows_code);
     assert_eq!(answer.is_success(), !shows_failure, "{place}: {}", answer.text());
@@ -162,9 +162,28 @@ fn run(command: &[String], client: &Client, files: &Path, place: &str) -> Option
     }
 }
 
+/// Several pieces of data are one form.
+fn join(body: &mut Option<String>, more: &str) {
+    match body {
+        Some(body) => {
+            body.push('&');
+            body.push_str(more);
+        }
+        None => *body = Some(more.to_owned()),
+    }
+}
+
+fn encoded(text: &str) -> String {
+    let letter = |byte: u8| match byte.is_ascii_alphanumeric() {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(letter).collect()
+}
+
 /// What curl would send. Only what the pages use is understood.
 fn curl(words: &[String], client: &Client, place: &str) -> Response {
-    let (mut method, mut url, mut body) = (None, None, None);
+    let (mut method, mut url, mut body, mut is_get) = (None, None, None, false);
     let mut headers: Vec<(String, String)> = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -177,7 +196,13 @@ fn curl(words: &[String], client: &Client, place: &str) -> Response {
         match word.as_str() {
             "-s" | "-i" | "-N" => {}
             "-X" => method = Some(value()),
-            "-d" | "--data-binary" => body = Some(value()),
+            "-d" | "--data-binary" => join(&mut body, &value()),
+            "--data-urlencode" => {
+                let pair = value();
+                let (name, value) = pair.split_once('=').expect("a pair has a name and a value");
+                join(&mut body, &format!("{name}={}", encoded(value)));
+            }
+            "-G" => is_get = true,
             "-H" => {
                 let header = value();
                 let (name, value) = header.split_once(": ").expect("a header has a name and a value");
@@ -191,13 +216,17 @@ fn curl(words: &[String], client: &Client, place: &str) -> Response {
     let path = url
         .strip_prefix(ADDRESS)
         .unwrap_or_else(|| panic!("{place}: {url} is not at {ADDRESS}"));
+    let path = match body.take_if(|_| is_get) {
+        Some(parameters) => format!("{path}?{parameters}"),
+        None => path.to_owned(),
+    };
     if body.is_some() && !headers.iter().any(|(name, _)| name == "content-type") {
         headers.push(("content-type".into(), "application/x-www-form-urlencoded".into()));
     }
     let method = method.unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
     let body = body.unwrap_or_default();
-    let answer = client.send(&method, path, &headers, body.as_bytes());
+    let answer = client.send(&method, &path, &headers, body.as_bytes());
     answer.unwrap_or_else(|error| panic!("{place}: {error}"))
 }
 

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::settings::Secret;
 
 /// Paths that answer everybody: a load balancer has no token, and they tell nothing worth hiding.
-const OPEN_PATHS: [&str; 3] = ["/health", "/ready", "/ping"];
+const OPEN_PATHS: [&str; 5] = ["/health", "/ready", "/ping", "/-/healthy", "/-/ready"];
 
 /// Lets a request pass when there is no token, its path is open, or it bears the token.
 pub(crate) async fn require_token(State(app): State<App>, request: Request, next: Next) -> Response {

@@ -90,6 +90,11 @@ pub(crate) async fn receive_remote_write(request: Request, app: &App) -> Result<
     }
 }
 
+/// Reads the body of a remote read, which is a block of snappy whatever its headers say.
+pub(crate) async fn receive_snappy(request: Request, app: &App, limits: BodyLimits) -> Result<Received> {
+    receive_encoded(request, app, limits, Encoding::Snappy).await
+}
+
 /// Reads a body. Fails when it is too large or too slow, when its encoding is unknown, when all bodies together take
 /// too much, and when the client leaves.
 pub(crate) async fn receive(request: Request, app: &App, limits: BodyLimits) -> Result<Received> {

@@ -35,6 +35,37 @@ pub(crate) struct Failure {
     pub(crate) retry_after: Option<Duration>,
     /// What was wrong with each line of a write, the first of them.
     pub(crate) rejects: Vec<Reject>,
+    /// What Prometheus' API calls it, where the code does not tell.
+    pub(crate) fault: Option<QueryFault>,
+}
+
+/// Why an expression has no answer, in the classes of Prometheus' API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QueryFault {
+    /// It cannot be evaluated on these series, or takes too many samples.
+    Execution,
+    /// It took too long.
+    Timeout,
+    /// Somebody stopped it.
+    Canceled,
+}
+
+impl QueryFault {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Execution => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Timeout => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Canceled => StatusCode::from_u16(499).expect("it has three digits"),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Execution => "execution",
+            Self::Timeout => "timeout",
+            Self::Canceled => "canceled",
+        }
+    }
 }
 
 /// What the log says about a failed request; rides on the answer.
@@ -52,6 +83,7 @@ impl Failure {
             limit: None,
             retry_after: None,
             rejects: Vec::new(),
+            fault: None,
         }
     }
 
@@ -194,7 +226,8 @@ fn prometheus_error_type(code: ErrorCode) -> &'static str {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let RequestContext { id, dialect } = RequestContext::current();
-        let status = status(self.code, dialect);
+        let fault = self.fault.filter(|_| dialect == Dialect::Prometheus);
+        let status = fault.map_or_else(|| status(self.code, dialect), QueryFault::status);
         let retryable = self.is_retryable();
         let note = FailureNote {
             code: self.code,
@@ -211,7 +244,9 @@ impl IntoResponse for Failure {
             .into_response(),
             Dialect::Prometheus => Json(PrometheusError {
                 status: "error".into(),
-                error_type: prometheus_error_type(self.code).into(),
+                error_type: fault
+                    .map_or_else(|| prometheus_error_type(self.code), QueryFault::name)
+                    .into(),
                 error: self.message,
             })
             .into_response(),

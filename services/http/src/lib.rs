@@ -46,4 +46,4 @@ mod stream;
 
 pub use router::document;
 pub use serve::serve;
-pub use settings::{HttpSettings, Secret, WeakSecret};
+pub use settings::{HttpSettings, PrometheusSettings, Secret, WeakSecret};

@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use tideline_openapi::ErrorCode;
+use tideline_openapi::prometheus::PrometheusError;
 use tideline_openapi::watch::{WatchDeleted, WatchPoints, WatchReady, WatchTimelines};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -26,8 +27,8 @@ use crate::{auth, observe, resources};
             the header `X-Request-Id`. Where the service has a token, send it as `Authorization: Bearer …`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
-    // What events hold, which no request or answer names.
-    components(schemas(WatchReady, WatchPoints, WatchTimelines, WatchDeleted)),
+    // What events hold and what is only referred to, which no request or answer names.
+    components(schemas(WatchReady, WatchPoints, WatchTimelines, WatchDeleted, PrometheusError)),
     tags(
         (name = "tables", description = "Tables and what they hold"),
         (name = "points", description = "Write and read points"),

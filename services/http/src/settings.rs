@@ -8,7 +8,7 @@ use tideline_query::QuerySettings;
 /// Settings of [`serve`](crate::serve).
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
-    /// The token that requests must bear; `None` lets everybody in. `/health`, `/ready` and `/ping` never ask.
+    /// The token that requests must bear; `None` lets everybody in. `/health`, `/ready`, `/ping` and their kin of Prometheus never ask.
     pub token: Option<Secret>,
     /// Bytes of a request body as sent. Default 32 MiB.
     pub body_bytes_max: usize,
@@ -40,6 +40,8 @@ pub struct HttpSettings {
     pub watches_max: usize,
     /// Threads and limits of queries; at most 64 of cold points run at once.
     pub query: QuerySettings,
+    /// How Prometheus' API answers.
+    pub prometheus: PrometheusSettings,
     /// How long a request waits for its turn before it is refused as overload. Default 5 s.
     pub turn_timeout: Duration,
     /// How long requests may take to finish after the shutdown signal. Default 4 s.
@@ -64,8 +66,37 @@ impl Default for HttpSettings {
             queries_in_flight_max: 16,
             watches_max: 256,
             query: QuerySettings::default(),
+            prometheus: PrometheusSettings::default(),
             turn_timeout: Duration::from_secs(5),
             drain_timeout: Duration::from_secs(4),
+        }
+    }
+}
+
+/// How Prometheus' API answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrometheusSettings {
+    /// How old a sample may be to count at an instant. A request may say otherwise. Default 5 min.
+    pub lookback_delta: Duration,
+    /// Samples that a query may hold at once. Default 50,000,000.
+    pub samples_max: usize,
+    /// How long a query may take; a request may ask for less. Default 2 min.
+    pub query_timeout: Duration,
+    /// Whether functions take the metric name away only at the end of a query, so that what differs by it alone stays
+    /// apart until then. A request may say otherwise. Default false, as in Prometheus.
+    pub delayed_name_removal: bool,
+    /// Whether rates take into account when counters began, where that was written. Default false, as in Prometheus.
+    pub start_timestamps: bool,
+}
+
+impl Default for PrometheusSettings {
+    fn default() -> Self {
+        Self {
+            lookback_delta: Duration::from_secs(5 * 60),
+            samples_max: 50_000_000,
+            query_timeout: Duration::from_secs(2 * 60),
+            delayed_name_removal: false,
+            start_timestamps: false,
         }
     }
 }

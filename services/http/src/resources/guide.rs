@@ -45,6 +45,7 @@ const PAGES: &[Page] = pages![
     "deletes",
     "command-line",
     "agents",
+    "prometheus",
     "operations",
     "settings",
     "errors",
@@ -60,6 +61,7 @@ const STYLE: &str = "body{font:16px/1.55 system-ui,sans-serif;max-width:54rem;ma
 
 pub(crate) fn router() -> Router<App> {
     Router::new()
+        .route("/", get(async || Redirect::temporary("/guide/index")))
         .route("/guide", get(async || Redirect::permanent("/guide/index")))
         .route("/guide/", get(async || Redirect::permanent("/guide/index")))
         .route("/guide/{page}", get(page))

@@ -39,7 +39,7 @@ use crate::running::Description;
 use crate::saved;
 use crate::stream;
 
-pub(crate) use self::format::{Options, put_json_time, put_json_value};
+pub(crate) use self::format::{Options, put_json_text, put_json_time, put_json_value};
 pub(crate) use self::json::put_series_head;
 pub(crate) use self::question::to_budget;
 
@@ -181,7 +181,7 @@ pub(crate) fn describe(
 }
 
 /// A client that waits for the first part of its answer. When it leaves, this is dropped, and the query stops.
-struct Waiting(Option<Cancel>);
+pub(crate) struct Waiting(pub(crate) Option<Cancel>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {

@@ -10,6 +10,7 @@ mod influx;
 mod jobs;
 mod limits;
 mod policies;
+mod prometheus;
 mod refusals;
 mod running;
 mod service;

@@ -9,6 +9,7 @@
 //! | `write_v1`, `write_v2` | remote write, both versions, decompressed |
 //! | `exposition`, `sample_line` | text exposition and OpenMetrics |
 //! | `json_lines` | JSON lines in the form of VictoriaMetrics |
+//! | `read` | requests of remote read, decompressed |
 //! | `wire` | Protocol Buffers, in place |
 //! | `labels` | the labels of a series as the raw key of its timeline |
 //! | `samples` | gathers what they read into a batch |
@@ -21,6 +22,7 @@ mod histogram;
 mod json_lines;
 pub(crate) mod labels;
 mod metadata;
+mod read;
 mod sample_line;
 mod samples;
 mod wire;
@@ -30,6 +32,7 @@ mod write_v2;
 pub use exposition::{ImportOptions, TextFormat, decode_text};
 pub use json_lines::decode_json_lines;
 pub use metadata::{KnownMetadata, MetricMetadata};
+pub use read::{ReadMatcher, ReadMatcherKind, ReadQuery, ReadRequest, ReadResponseType, decode_read};
 pub use samples::{
     DecodedSamples, EXEMPLAR_FIELD, HISTOGRAM_FIELD, START_FIELD, SampleCounts, SampleKind, VALUE_FIELD,
 };

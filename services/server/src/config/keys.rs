@@ -322,6 +322,35 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .within(KIB, u64::MAX),
     Key::new(
+        "prometheus.lookback_delta",
+        "How old a sample may be to count at an instant, for PromQL. A request may say otherwise.",
+        |config| Slot::Duration(&mut config.http.prometheus.lookback_delta),
+    )
+    .within(1, 168 * HOUR_MILLIS),
+    Key::new(
+        "prometheus.samples_max",
+        "Samples that a query in PromQL may hold at once.",
+        |config| Slot::Count(&mut config.http.prometheus.samples_max),
+    )
+    .within(1, u64::MAX),
+    Key::new(
+        "prometheus.query_timeout",
+        "How long a query in PromQL may take. A request may ask for less.",
+        |config| Slot::Duration(&mut config.http.prometheus.query_timeout),
+    )
+    .within(1, 24 * HOUR_MILLIS),
+    Key::new(
+        "prometheus.delayed_name_removal",
+        "Let functions take the metric name away at the end of a query only, so that series that differ by it alone stay\n\
+         apart until then, as in VictoriaMetrics. A request may say otherwise.",
+        |config| Slot::Switch(&mut config.http.prometheus.delayed_name_removal),
+    ),
+    Key::new(
+        "prometheus.start_timestamps",
+        "Let rates take into account when counters began, where remote write told.",
+        |config| Slot::Switch(&mut config.http.prometheus.start_timestamps),
+    ),
+    Key::new(
         "archive.target",
         "Where tables archive to whose policy names the target `default`: s3://bucket/prefix (and what speaks S3),\n\
          gs://bucket/prefix, az://container/prefix, or file:///directory. Not set: policies name their own. To move it: copy\n\

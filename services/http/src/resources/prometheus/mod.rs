@@ -4,25 +4,48 @@
 //! `/v1/tables/{table}/prometheus`, so that the address of one table can be given to whatever wants the address of a
 //! Prometheus. Both come from [`routes`]; a handler learns its table from [`PrometheusTable`].
 
+mod answer;
+mod each;
+mod encode;
+mod exemplars;
+mod export;
+mod federate;
+mod format;
 mod import;
+mod metadata;
+mod parameters;
 mod pushgateway;
+mod query;
+mod reach;
+mod read;
+mod run;
 mod samples;
+mod series;
+mod status;
+mod targets;
+mod tsdb;
 mod write;
 
 use std::convert::Infallible;
 
-use axum::extract::{FromRequestParts, RawPathParams};
+use axum::extract::{FromRequestParts, RawPathParams, State};
 use axum::http::request::Parts;
+use axum::response::Redirect;
+use axum::routing::get;
 use tideline_model::TableName;
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
+use crate::failure;
 use crate::resources::TablePath;
 
 /// Where the routes of one table begin.
 const OF_TABLE: &str = "/v1/tables/{table}/prometheus";
+
+/// What clients ask for to see whether anybody is there.
+const HOME_OF_TABLE: &str = "/v1/tables/{table}/prometheus/";
 
 /// Both sets of routes.
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -30,15 +53,32 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     for item in of_table.get_openapi_mut().paths.paths.values_mut() {
         operations(item).for_each(name_table);
     }
-    routes().nest(OF_TABLE, of_table)
+    routes().nest(OF_TABLE, of_table).route(HOME_OF_TABLE, get(home))
 }
 
 /// Every route, as it is at the root.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
+        .merge(query::routes())
+        .merge(exemplars::routes())
+        .merge(series::routes())
+        .merge(metadata::routes())
+        .merge(format::routes())
+        .merge(status::routes())
+        .merge(tsdb::routes())
+        .merge(targets::routes())
+        .merge(federate::routes())
+        .merge(read::routes())
+        .merge(export::routes())
         .merge(write::router())
         .merge(import::router())
         .merge(pushgateway::router())
+}
+
+/// Leads people who follow the address of a table to what is told of it.
+async fn home(State(app): State<App>, PrometheusTable(table): PrometheusTable) -> failure::Result<Redirect> {
+    app.engine.table(&table)?;
+    Ok(Redirect::temporary("/guide/prometheus"))
 }
 
 /// The operations of a path, whatever their method.

@@ -1,0 +1,95 @@
+//! The envelope of answers, and what went wrong with a question, as Prometheus' API words both.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use tideline_openapi::ErrorCode;
+use tideline_openapi::prometheus::{Answer, PrometheusError};
+use tideline_promql::PromqlError;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, ResponseBuilder};
+use utoipa::{IntoResponses, ToSchema};
+
+use crate::failure::{Failure, QueryFault};
+use crate::resources::query::put_json_text;
+
+/// The warning of an answer that `limit` cuts short.
+pub(super) const TRUNCATED: &str = "results truncated due to limit";
+
+/// A success without warnings.
+pub(super) fn success(data: impl Serialize) -> Response {
+    Json(Answer::new(data)).into_response()
+}
+
+/// What follows the data of an answer: `,"warnings":[…],"infos":[…]}`, each only where there are any.
+pub(super) fn put_notes(warnings: &[String], infos: &[String], out: &mut Vec<u8>) {
+    for (name, notes) in [("warnings", warnings), ("infos", infos)] {
+        if notes.is_empty() {
+            continue;
+        }
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":[");
+        for (at, note) in notes.iter().enumerate() {
+            super::encode::put_comma(at, out);
+            put_json_text(note, out);
+        }
+        out.push(b']');
+    }
+    out.push(b'}');
+}
+
+impl From<PromqlError> for Failure {
+    fn from(error: PromqlError) -> Self {
+        let (code, fault) = match &error {
+            PromqlError::Parse(_) | PromqlError::Invalid(_) => (ErrorCode::Invalid, None),
+            PromqlError::Execution(_) | PromqlError::TooMany(_) => {
+                (ErrorCode::OverBudget, Some(QueryFault::Execution))
+            }
+            PromqlError::Timeout(_) => (ErrorCode::OverBudget, Some(QueryFault::Timeout)),
+            PromqlError::Canceled(_) => (ErrorCode::Conflict, Some(QueryFault::Canceled)),
+            PromqlError::Storage { is_overloaded, .. } => match is_overloaded {
+                true => (ErrorCode::Overloaded, None),
+                false => (ErrorCode::Internal, None),
+            },
+        };
+        Self {
+            fault,
+            ..Self::new(code, error.to_string())
+        }
+    }
+}
+
+/// The failures of every route of Prometheus' API, for the document.
+pub(super) struct PrometheusFailures;
+
+impl IntoResponses for PrometheusFailures {
+    fn responses() -> BTreeMap<String, RefOr<Described>> {
+        let body = Ref::from_schema_name(PrometheusError::name());
+        let content = ContentBuilder::new().schema(Some(body)).build();
+        let kinds = [
+            ("400", "`bad_data`: the request cannot be right"),
+            ("401", "`bad_data`: the token is missing or wrong"),
+            ("404", "`not_found`: the table does not exist"),
+            (
+                "422",
+                "`execution`: the expression cannot be evaluated, or takes too many samples",
+            ),
+            ("499", "`canceled`: the query was stopped"),
+            ("500", "`internal`: a fault of the service"),
+            (
+                "503",
+                "`timeout`: the query took too long; `unavailable`: too much at once, ask again",
+            ),
+        ];
+        let described = |(status, description): (&str, &str)| {
+            let response = ResponseBuilder::new()
+                .description(description)
+                .content("application/json", content.clone())
+                .build();
+            (status.to_owned(), response.into())
+        };
+        kinds.into_iter().map(described).collect()
+    }
+}

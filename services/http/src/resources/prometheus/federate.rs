@@ -1,0 +1,328 @@
+//! `/federate`: newest samples as another Prometheus scrapes them.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+
+use axum::extract::State;
+use axum::response::Response;
+use tideline_histogram::{Histogram, Place, Slot, is_stale};
+use tideline_promql::{Labels, Samples};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::PrometheusTable;
+use super::answer::PrometheusFailures;
+use super::each::each_series;
+use super::encode::{Form, put_plain_number};
+use super::parameters::Parameters;
+use super::run::{Asked, run};
+use crate::app::App;
+use crate::context::RequestId;
+use crate::failure::Result;
+use crate::stream;
+
+/// Nanoseconds in a millisecond.
+const NANOS_PER_MILLI: i64 = 1_000_000;
+/// Bytes of an answer that are handed on together.
+const PART_BYTES: usize = 32 << 10;
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(federate))
+}
+
+/// The parameter of a federation.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it is described here and read by name")]
+struct FederateParameters {
+    /// A selector; may stand several times.
+    #[param(rename = "match[]", example = "{__name__=~\"cpu_.*\"}")]
+    selectors: Option<String>,
+}
+
+/// Newest samples, for another Prometheus to scrape
+///
+/// In the text format, those not older than the lookback delta. Native histograms with custom buckets are written as
+/// classic ones; other native histograms, which the format cannot hold, are left out, as Prometheus does.
+#[utoipa::path(
+    get, path = "/federate", tag = "prometheus",
+    params(FederateParameters),
+    responses(
+        (status = 200, description = "Samples", body = String, content_type = "text/plain",
+         example = "# TYPE up untyped\nup{job=\"a\",instance=\"\"} 1 1795176000000\n"),
+        PrometheusFailures
+    )
+)]
+async fn federate(
+    State(app): State<App>,
+    request_id: RequestId,
+    PrometheusTable(table): PrometheusTable,
+    parameters: Parameters,
+) -> Result<Response> {
+    let selectors = parameters.any_selectors()?;
+    let now = app.engine.clock().now().nanos().div_euclid(NANOS_PER_MILLI);
+    let settings = &app.settings.prometheus;
+    let lookback = i64::try_from(settings.lookback_delta.as_millis()).unwrap_or(i64::MAX);
+    let range = (now.saturating_sub(lookback), now);
+    let asked = Asked {
+        request_id,
+        table,
+        resource: "prometheus_federate",
+        question: parameters.texts("match[]").collect::<Vec<_>>().join(" or "),
+        reach: Some(range),
+        time_max: settings.query_timeout,
+    };
+    run(
+        &app,
+        asked,
+        "text/plain; version=0.0.4; charset=utf-8",
+        move |running, writer| {
+            let families: Mutex<BTreeMap<String, BTreeMap<Labels, Newest>>> = Mutex::default();
+            each_series(running, &selectors, range, &|labels, samples| {
+                let (Some(name), Some(newest)) = (labels.metric_name(), Newest::of(&samples)) else {
+                    return Ok(());
+                };
+                // Whoever panicked with the lock has left a whole map.
+                let mut families = families.lock().unwrap_or_else(PoisonError::into_inner);
+                families
+                    .entry(name.to_owned())
+                    .or_default()
+                    .insert(labels.clone(), newest);
+                Ok(())
+            })?;
+            let families = families.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let mut text = Vec::new();
+            for (name, series) in &families {
+                put_family(name, series, &mut text);
+                if text.len() >= PART_BYTES {
+                    writer.write_all(&text).map_err(stream::client_left)?;
+                    text.clear();
+                }
+            }
+            writer.write_all(&text).map_err(stream::client_left)
+        },
+    )
+    .await
+}
+
+/// The newest sample of a series.
+#[derive(Debug)]
+struct Newest {
+    time: i64,
+    value: Value,
+}
+
+#[derive(Debug)]
+enum Value {
+    Number(f64),
+    /// With custom buckets.
+    Histogram(Histogram),
+}
+
+impl Newest {
+    /// `None` where the series has ended, or has what cannot be written.
+    fn of(samples: &Samples<'_>) -> Option<Self> {
+        let number = samples.times.last().copied().zip(samples.values.last());
+        let histogram = samples
+            .histogram_times
+            .last()
+            .copied()
+            .zip(samples.histograms.last());
+        match (number, histogram) {
+            (Some((time, value)), None) => Self::number(time, *value),
+            (Some((time, value)), Some((other, _))) if time >= other => Self::number(time, *value),
+            (_, Some((time, histogram))) => {
+                let value = Value::Histogram(histogram.clone());
+                (histogram.uses_custom_buckets() && !is_stale(histogram.sum)).then_some(Self { time, value })
+            }
+            (None, None) => None,
+        }
+    }
+
+    fn number(time: i64, value: f64) -> Option<Self> {
+        let number = Value::Number(value);
+        (!is_stale(value)).then_some(Self { time, value: number })
+    }
+}
+
+/// The series of a name: those with numbers, then those with histograms, each under a head of its own.
+fn put_family(name: &str, series: &BTreeMap<Labels, Newest>, out: &mut Vec<u8>) {
+    let mut has_head = false;
+    for (labels, newest) in series {
+        if let Value::Number(value) = newest.value {
+            if !has_head {
+                put_head(name, b"untyped", out);
+                has_head = true;
+            }
+            put_sample(name, "", labels, None, value, newest.time, out);
+        }
+    }
+    has_head = false;
+    for (labels, newest) in series {
+        if let Value::Histogram(histogram) = &newest.value {
+            if !has_head {
+                put_head(name, b"histogram", out);
+                has_head = true;
+            }
+            put_buckets(name, labels, histogram, newest.time, out);
+        }
+    }
+}
+
+fn put_head(name: &str, kind: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"# TYPE ");
+    match is_plain_name(name) {
+        true => out.extend_from_slice(name.as_bytes()),
+        false => put_quoted(name, out),
+    }
+    out.push(b' ');
+    out.extend_from_slice(kind);
+    out.push(b'\n');
+}
+
+/// A histogram with custom buckets as a classic one: counts of what lies at or below each bound.
+fn put_buckets(name: &str, labels: &Labels, histogram: &Histogram, time: i64, out: &mut Vec<u8>) {
+    let mut below = 0.0;
+    let mut counts = histogram.positive_slots().peekable();
+    for (at, bound) in histogram.custom_values.iter().enumerate() {
+        let is_below = |slot: &Slot| matches!(slot.place, Place::Positive(index) if index <= at as i32);
+        while let Some(slot) = counts.next_if(is_below) {
+            below += slot.count;
+        }
+        let mut text = Vec::new();
+        put_plain_number(*bound, Form::Short, &mut text);
+        let text = String::from_utf8_lossy(&text);
+        put_sample(name, "_bucket", labels, Some(&text), below, time, out);
+    }
+    put_sample(name, "_bucket", labels, Some("+Inf"), histogram.count, time, out);
+    put_sample(name, "_sum", labels, None, histogram.sum, time, out);
+    put_sample(name, "_count", labels, None, histogram.count, time, out);
+}
+
+/// A line. A series without `instance` gets an empty one, so that the scraper does not add its own.
+fn put_sample(
+    name: &str,
+    suffix: &str,
+    labels: &Labels,
+    bound: Option<&str>,
+    value: f64,
+    time: i64,
+    out: &mut Vec<u8>,
+) {
+    let whole = format!("{name}{suffix}");
+    let is_plain = is_plain_name(&whole);
+    if is_plain {
+        out.extend_from_slice(whole.as_bytes());
+    }
+    out.push(b'{');
+    if !is_plain {
+        put_quoted(&whole, out);
+    }
+    let mut is_first = is_plain;
+    let mut put = |key: &str, value: &str, out: &mut Vec<u8>| {
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        match is_plain_label(key) {
+            true => out.extend_from_slice(key.as_bytes()),
+            false => put_quoted(key, out),
+        }
+        out.push(b'=');
+        put_quoted(value, out);
+    };
+    for (key, value) in labels.iter().filter(|(key, _)| *key != "__name__") {
+        put(key, value, out);
+    }
+    if labels.get("instance").is_none() {
+        put("instance", "", out);
+    }
+    if let Some(bound) = bound {
+        put("le", bound, out);
+    }
+    out.extend_from_slice(b"} ");
+    put_plain_number(value, Form::Short, out);
+    out.push(b' ');
+    out.extend_from_slice(itoa::Buffer::new().format(time).as_bytes());
+    out.push(b'\n');
+}
+
+fn put_quoted(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for byte in text.bytes() {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            byte => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}
+
+/// Whether a metric's name stands in front of its labels as it is.
+fn is_plain_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b':';
+    bytes.next().is_some_and(is_letter) && bytes.all(|byte| is_letter(byte) || byte.is_ascii_digit())
+}
+
+/// Whether a label's name needs no quotes.
+fn is_plain_label(name: &str) -> bool {
+    is_plain_name(name) && !name.contains(':')
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_histogram::Span;
+
+    use super::*;
+
+    fn family(series: Vec<(Labels, Newest)>) -> String {
+        let mut out = Vec::new();
+        put_family("lag", &series.into_iter().collect(), &mut out);
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn numbers_and_custom_histograms_are_written_in_the_text_format() {
+        let number = |value| Newest {
+            time: 1_000,
+            value: Value::Number(value),
+        };
+        let plain = Labels::from_sorted([("__name__", "lag"), ("instance", "a:1"), ("path", "C:\\\"x\"\n")]);
+        let other = Labels::from_sorted([("__name__", "lag"), ("http.status", "200")]);
+        let histogram = Histogram {
+            schema: -53,
+            count: 6.0,
+            sum: 4.5,
+            positive_spans: vec![Span { offset: 1, length: 2 }],
+            positive_buckets: vec![2.0, 4.0],
+            custom_values: vec![0.1, 1.0],
+            ..Histogram::default()
+        };
+        let buckets = Newest {
+            time: 2_000,
+            value: Value::Histogram(histogram),
+        };
+        let named = Labels::from_sorted([("__name__", "lag"), ("instance", "b")]);
+        assert_eq!(
+            family(vec![
+                (named, buckets),
+                (plain, number(1e-7)),
+                (other, number(f64::NAN))
+            ]),
+            "# TYPE lag untyped\n\
+             lag{http.status=\"200\",instance=\"\"} NaN 1000\n\
+             lag{instance=\"a:1\",path=\"C:\\\\\\\"x\\\"\\n\"} 1e-07 1000\n\
+             # TYPE lag histogram\n\
+             lag_bucket{instance=\"b\",le=\"0.1\"} 0 2000\n\
+             lag_bucket{instance=\"b\",le=\"1\"} 2 2000\n\
+             lag_bucket{instance=\"b\",le=\"+Inf\"} 6 2000\n\
+             lag_sum{instance=\"b\"} 4.5 2000\n\
+             lag_count{instance=\"b\"} 6 2000\n"
+                .replace("http.status", "\"http.status\"")
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! `/api/v1/metadata`: what senders said about metrics.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::response::Response;
+use tideline_openapi::prometheus::{Answer, Metadata};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::PrometheusTable;
+use super::answer::{PrometheusFailures, success};
+use super::parameters::Parameters;
+use crate::app::App;
+use crate::failure::Result;
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(metadata))
+}
+
+/// Parameters of a look at metadata.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "they are described here and read by name")]
+struct MetadataParameters {
+    /// Most metrics of the answer.
+    #[param(example = 100)]
+    limit: Option<u64>,
+    /// Most entries of each metric.
+    #[param(example = 1)]
+    limit_per_metric: Option<u64>,
+    /// Only this metric.
+    #[param(example = "requests_total")]
+    metric: Option<String>,
+}
+
+/// What is known of metrics
+///
+/// Type, help and unit, as remote write or an import brought them. Metrics that nobody described are not listed.
+#[utoipa::path(
+    get, path = "/api/v1/metadata", tag = "prometheus",
+    params(MetadataParameters),
+    responses(
+        (status = 200, description = "By name", body = Answer<BTreeMap<String, Vec<Metadata>>>), PrometheusFailures
+    )
+)]
+async fn metadata(
+    State(app): State<App>,
+    PrometheusTable(table): PrometheusTable,
+    parameters: Parameters,
+) -> Result<Response> {
+    let limit = parameters.count("limit")?.unwrap_or(usize::MAX);
+    // As in Prometheus, none means all here.
+    let per_metric = parameters.count("limit_per_metric")?.filter(|limit| *limit > 0);
+    let metric = parameters.text("metric").to_owned();
+    let found = app
+        .read_table(table, move |engine, table| Ok(engine.metadata(table)))
+        .await?;
+    let mut by_name: BTreeMap<String, Vec<Metadata>> = BTreeMap::new();
+    for known in found {
+        if !metric.is_empty() && known.name != metric {
+            continue;
+        }
+        let entries = by_name.entry(known.name).or_default();
+        if per_metric.is_none_or(|limit| entries.len() < limit) {
+            entries.push(Metadata {
+                kind: known.kind.name().to_owned(),
+                help: known.help,
+                unit: known.unit,
+            });
+        }
+    }
+    Ok(success(
+        by_name.into_iter().take(limit).collect::<BTreeMap<_, _>>(),
+    ))
+}

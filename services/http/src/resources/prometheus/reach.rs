@@ -1,0 +1,148 @@
+//! Which stored instants an expression reads, so that a question about cold points waits among its like.
+
+use tideline_promql::Matcher;
+use tideline_promql::ast::{AtModifier, Bounds, DurationValue, Expr, Shift, VectorSelector};
+
+use super::parameters::{TIME_MAX, TIME_MIN};
+
+/// The first and last instant that an expression reads when it is evaluated from start to end, in milliseconds; `None`
+/// where it reads nothing. A range or shift that has to be computed first counts as all of time.
+pub(super) fn reach(expr: &Expr, span: (i64, i64), lookback: i64) -> Option<(i64, i64)> {
+    let mut all: Option<(i64, i64)> = None;
+    let reach = Reach {
+        whole: span,
+        lookback,
+    };
+    reach.walk(expr, span, &mut |_, (start, end)| {
+        let (first, last) = all.unwrap_or((start, end));
+        all = Some((first.min(start), last.max(end)));
+    });
+    all
+}
+
+/// The matchers of every selector of an expression.
+pub(super) fn selectors(expr: &Expr) -> Vec<Vec<Matcher>> {
+    let mut found = Vec::new();
+    let reach = Reach {
+        whole: (0, 0),
+        lookback: 0,
+    };
+    reach.walk(expr, (0, 0), &mut |selector, _| {
+        found.push(selector.matchers.clone());
+    });
+    found
+}
+
+/// Takes a selector and the instants that it reads.
+type Take<'a> = dyn FnMut(&VectorSelector, (i64, i64)) + 'a;
+
+struct Reach {
+    /// From start to end of the question.
+    whole: (i64, i64),
+    lookback: i64,
+}
+
+impl Reach {
+    fn walk(&self, expr: &Expr, span: (i64, i64), take: &mut Take<'_>) {
+        match expr {
+            Expr::Number(_) | Expr::String(_) => {}
+            Expr::Vector(selector) => self.take(selector, 0, span, take),
+            Expr::Matrix(matrix) => match matrix.range {
+                DurationValue::Fixed(range) => self.take(&matrix.selector, range, span, take),
+                DurationValue::Computed(_) => take(&matrix.selector, (TIME_MIN, TIME_MAX)),
+            },
+            Expr::Subquery(subquery) => {
+                let (start, end) = self.shifted(&subquery.shift, span);
+                let start = match subquery.range {
+                    DurationValue::Fixed(range) => start.saturating_sub(range),
+                    DurationValue::Computed(_) => TIME_MIN,
+                };
+                self.walk(&subquery.expr, (start, end), take);
+            }
+            Expr::Paren(paren) => self.walk(&paren.expr, span, take),
+            Expr::Unary(unary) => self.walk(&unary.expr, span, take),
+            Expr::Binary(binary) => {
+                self.walk(&binary.left, span, take);
+                self.walk(&binary.right, span, take);
+            }
+            Expr::Call(call) => call
+                .arguments
+                .iter()
+                .for_each(|argument| self.walk(argument, span, take)),
+            Expr::Aggregate(aggregate) => {
+                let parameter = aggregate.parameter.iter();
+                parameter.for_each(|parameter| self.walk(parameter, span, take));
+                self.walk(&aggregate.expr, span, take);
+            }
+        }
+    }
+
+    fn take(&self, selector: &VectorSelector, range: i64, span: (i64, i64), take: &mut Take<'_>) {
+        let (start, end) = self.shifted(&selector.shift, span);
+        let before = match (range, selector.bounds) {
+            (0, _) => self.lookback,
+            (_, Bounds::Plain) => range,
+            (_, Bounds::Anchored | Bounds::Smoothed) => range.saturating_add(self.lookback),
+        };
+        let after = match selector.bounds {
+            Bounds::Smoothed => self.lookback,
+            Bounds::Plain | Bounds::Anchored => 0,
+        };
+        take(
+            selector,
+            (start.saturating_sub(before), end.saturating_add(after)),
+        );
+    }
+
+    /// A span behind `offset` and `@`.
+    fn shifted(&self, shift: &Shift, span: (i64, i64)) -> (i64, i64) {
+        let (start, end) = match shift.at {
+            None => span,
+            Some(AtModifier::Instant(at)) => (at, at),
+            Some(AtModifier::Start) => (self.whole.0, self.whole.0),
+            Some(AtModifier::End) => (self.whole.1, self.whole.1),
+        };
+        match shift.offset {
+            None => (start, end),
+            Some(DurationValue::Fixed(offset)) => (start.saturating_sub(offset), end.saturating_sub(offset)),
+            Some(DurationValue::Computed(_)) => (TIME_MIN, TIME_MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_offsets_and_fixed_instants_widen_what_is_read() {
+        let minute = 60_000;
+        let (start, end) = (100 * minute, 200 * minute);
+        for (text, first, last) in [
+            ("up", 95, 200),
+            ("rate(up[10m])", 90, 200),
+            ("rate(up[10m] offset 1h)", 30, 140),
+            ("up offset -10m", 105, 210),
+            ("up @ 60", -4, 1),
+            ("sum(up @ start()) / up @ end()", 95, 200),
+            ("max_over_time(rate(up[5m])[1h:1m])", 35, 200),
+            ("topk(scalar(a[1m:1m] offset 50m), b) or c", 44, 200),
+        ] {
+            let Ok(expr) = tideline_promql::parse(text) else {
+                continue;
+            };
+            let found = reach(&expr, (start, end), 5 * minute);
+            assert_eq!(found, Some((first * minute, last * minute)), "{text}");
+        }
+        let expr = tideline_promql::parse("1 + 1").expect("parses");
+        assert_eq!(reach(&expr, (start, end), minute), None);
+    }
+
+    #[test]
+    fn every_selector_is_found() {
+        let expr =
+            tideline_promql::parse("sum(rate(a[5m])) / on() group_left b{c=\"d\"} + 1").expect("parses");
+        let names: Vec<usize> = selectors(&expr).iter().map(Vec::len).collect();
+        assert_eq!(names, [1, 2]);
+    }
+}

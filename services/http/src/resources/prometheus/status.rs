@@ -1,0 +1,178 @@
+//! `/api/v1/status/…` and the health of a Prometheus: what clients look at before they ask for more.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use tideline_openapi::DurationText;
+use tideline_openapi::prometheus::{Answer, BuildInfo, ConfigText, RuntimeInfo, WalReplay};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::PrometheusTable;
+use super::answer::{PrometheusFailures, success};
+use crate::app::{App, blocking};
+use crate::failure::Result;
+
+/// The Prometheus whose language and interface are spoken here. Grafana chooses by it what it asks for.
+const VERSION: &str = "3.14.0";
+/// Where the real configuration is told.
+const CONFIG: &str = "# Tideline is not configured by a file of Prometheus; `tideline config show` tells what holds.\nglobal: {}\n";
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(config))
+        .routes(routes!(flags))
+        .routes(routes!(runtime_info))
+        .routes(routes!(build_info))
+        .routes(routes!(wal_replay))
+        .routes(routes!(healthy))
+        .routes(routes!(ready))
+}
+
+/// Configuration of Prometheus
+///
+/// An empty one.
+#[utoipa::path(
+    get, path = "/api/v1/status/config", tag = "prometheus",
+    responses((status = 200, description = "YAML", body = Answer<ConfigText>), PrometheusFailures)
+)]
+async fn config() -> Response {
+    success(ConfigText { yaml: CONFIG.into() })
+}
+
+/// Flags of Prometheus
+///
+/// Those that have a meaning here, with what holds.
+#[utoipa::path(
+    get, path = "/api/v1/status/flags", tag = "prometheus",
+    responses(
+        (status = 200, description = "Flags by name", body = Answer<BTreeMap<String, String>>), PrometheusFailures
+    )
+)]
+async fn flags(State(app): State<App>) -> Response {
+    let settings = &app.settings.prometheus;
+    let text = |duration: std::time::Duration| {
+        let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+        String::from(DurationText(nanos))
+    };
+    let features = [
+        (settings.delayed_name_removal, "promql-delayed-name-removal"),
+        (settings.start_timestamps, "use-start-timestamps"),
+    ];
+    let features: Vec<&str> = features
+        .iter()
+        .filter(|(on, _)| *on)
+        .map(|(_, name)| *name)
+        .collect();
+    success(BTreeMap::from([
+        ("query.lookback-delta", text(settings.lookback_delta)),
+        ("query.max-samples", settings.samples_max.to_string()),
+        ("query.timeout", text(settings.query_timeout)),
+        (
+            "query.max-concurrency",
+            app.settings.queries_in_flight_max.to_string(),
+        ),
+        ("enable-feature", features.join(",")),
+    ]))
+}
+
+/// The process, as Prometheus tells of itself
+#[utoipa::path(
+    get, path = "/api/v1/status/runtimeinfo", tag = "prometheus",
+    responses((status = 200, description = "The process", body = Answer<RuntimeInfo>), PrometheusFailures)
+)]
+async fn runtime_info(State(app): State<App>, PrometheusTable(table): PrometheusTable) -> Result<Response> {
+    let started = app.started.to_rfc3339();
+    let server_time = app.engine.clock().now().to_rfc3339();
+    let retention = app.engine.table(&table)?.spec().policy.retention;
+    let info = blocking(move || {
+        let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Ok(RuntimeInfo {
+            start_time: started.clone(),
+            cwd: std::env::current_dir().map_or_else(|_| String::new(), |cwd| cwd.display().to_string()),
+            hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            server_time,
+            reload_config_success: true,
+            last_config_time: started,
+            corruption_count: 0,
+            goroutine_count: threads as u64,
+            gomaxprocs: processors as u64,
+            gomemlimit: i64::MAX,
+            gogc: String::new(),
+            godebug: String::new(),
+            storage_retention: retention.map_or_else(String::new, |age| String::from(DurationText(age))),
+        })
+    });
+    Ok(success(info.await?))
+}
+
+/// Which Prometheus' ways are followed
+///
+/// `version` is that of the Prometheus whose language and interface are spoken here, `revision` names Tideline. Without
+/// `features`, which would make Grafana look for the rulers of Mimir.
+#[utoipa::path(
+    get, path = "/api/v1/status/buildinfo", tag = "prometheus",
+    responses((status = 200, description = "The version", body = Answer<BuildInfo>), PrometheusFailures)
+)]
+async fn build_info() -> Response {
+    success(BuildInfo {
+        version: VERSION.into(),
+        revision: concat!("tideline-", env!("CARGO_PKG_VERSION")).into(),
+        branch: "tideline".into(),
+        build_user: "tideline".into(),
+        build_date: String::new(),
+        go_version: String::new(),
+    })
+}
+
+/// How far the journal has been read again
+///
+/// Done: nothing is answered before.
+#[utoipa::path(
+    get, path = "/api/v1/status/walreplay", tag = "prometheus",
+    responses((status = 200, description = "Done", body = Answer<WalReplay>), PrometheusFailures)
+)]
+async fn wal_replay() -> Response {
+    success(WalReplay::default())
+}
+
+/// Is the process alive? (Prometheus)
+///
+/// Needs no token.
+#[utoipa::path(
+    get, path = "/-/healthy", tag = "prometheus",
+    responses((
+        status = 200, description = "Alive", body = String, content_type = "text/plain", example = "Tideline is Healthy.\n"
+    ))
+)]
+async fn healthy() -> &'static str {
+    "Tideline is Healthy.\n"
+}
+
+/// Can the service keep its promises? (Prometheus)
+///
+/// Needs no token. `/ready` says why not.
+#[utoipa::path(
+    get, path = "/-/ready", tag = "prometheus",
+    responses(
+        (
+            status = 200, description = "Ready", body = String, content_type = "text/plain",
+            example = "Tideline is Ready.\n"
+        ),
+        (
+            status = 503, description = "Not ready", body = String, content_type = "text/plain",
+            example = "Tideline is not ready.\n"
+        )
+    )
+)]
+async fn ready(State(app): State<App>) -> Result<(StatusCode, &'static str)> {
+    let engine = app.clone();
+    let readiness = blocking(move || Ok(engine.engine.readiness())).await?;
+    if readiness.reads && readiness.writes && !app.is_draining() {
+        return Ok((StatusCode::OK, "Tideline is Ready.\n"));
+    }
+    Ok((StatusCode::SERVICE_UNAVAILABLE, "Tideline is not ready.\n"))
+}

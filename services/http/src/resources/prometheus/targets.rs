@@ -1,0 +1,159 @@
+//! What a Prometheus tells of its scraping, rules and alerts. Tideline does none of it: the answers are well formed and
+//! empty, so that whoever asks goes on.
+
+use axum::extract::State;
+use axum::response::Response;
+use serde_json::json;
+use tideline_openapi::prometheus::{
+    AlertDiscovery, AlertmanagerDiscovery, Answer, Anything, RuleDiscovery, ScrapePoolDiscovery,
+    TargetDiscovery,
+};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::PrometheusTable;
+use super::answer::{PrometheusFailures, success};
+use super::parameters::{Parameters, wrong};
+use crate::app::App;
+use crate::failure::{Failure, Result};
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(targets))
+        .routes(routes!(target_metadata))
+        .routes(routes!(scrape_pools))
+        .routes(routes!(rules))
+        .routes(routes!(alerts))
+        .routes(routes!(alertmanagers))
+        .routes(routes!(notifications))
+}
+
+/// Refuses a table that is not there: an address that is wrong should not look right because its answer is empty.
+async fn check_table(app: &App, PrometheusTable(table): PrometheusTable) -> Result<()> {
+    app.engine.table(&table).map(drop).map_err(Failure::from)
+}
+
+/// Scrape targets
+///
+/// None: Tideline is written to.
+#[utoipa::path(
+    get, path = "/api/v1/targets", tag = "prometheus",
+    responses((status = 200, description = "No targets", body = Answer<TargetDiscovery>), PrometheusFailures)
+)]
+async fn targets(State(app): State<App>, table: PrometheusTable) -> Result<Response> {
+    check_table(&app, table).await?;
+    Ok(success(TargetDiscovery::default()))
+}
+
+/// Metadata of scrape targets
+///
+/// None; `/api/v1/metadata` tells what is known of metrics.
+#[utoipa::path(
+    get, path = "/api/v1/targets/metadata", tag = "prometheus",
+    responses((status = 200, description = "No targets", body = Answer<Vec<Anything>>), PrometheusFailures)
+)]
+async fn target_metadata(
+    State(app): State<App>,
+    table: PrometheusTable,
+    parameters: Parameters,
+) -> Result<Response> {
+    check_table(&app, table).await?;
+    parameters.count("limit")?;
+    let selector = parameters.text("match_target");
+    if !selector.is_empty() {
+        tideline_promql::parse_selector(selector).map_err(|problem| wrong("match_target", problem))?;
+    }
+    Ok(success(json!([])))
+}
+
+/// Scrape pools
+#[utoipa::path(
+    get, path = "/api/v1/scrape_pools", tag = "prometheus",
+    responses((status = 200, description = "No pools", body = Answer<ScrapePoolDiscovery>), PrometheusFailures)
+)]
+async fn scrape_pools(State(app): State<App>, table: PrometheusTable) -> Result<Response> {
+    check_table(&app, table).await?;
+    Ok(success(ScrapePoolDiscovery::default()))
+}
+
+/// Rules
+///
+/// None: rules are evaluated by whoever asks here, such as Grafana or vmalert.
+#[utoipa::path(
+    get, path = "/api/v1/rules", tag = "prometheus",
+    responses((status = 200, description = "No rules", body = Answer<RuleDiscovery>), PrometheusFailures)
+)]
+async fn rules(State(app): State<App>, table: PrometheusTable, parameters: Parameters) -> Result<Response> {
+    check_table(&app, table).await?;
+    parameters.selectors()?;
+    let kind = parameters.text("type").to_ascii_lowercase();
+    if !matches!(kind.as_str(), "" | "alert" | "record") {
+        return Err(wrong("type", format!("not supported value {kind:?}")));
+    }
+    parameters.switch("exclude_alerts")?;
+    check_page(&parameters)?;
+    Ok(success(RuleDiscovery::default()))
+}
+
+/// Refuses a page of rules that cannot be asked for; no page follows an empty list.
+fn check_page(parameters: &Parameters) -> Result<()> {
+    let (limit, next) = (
+        parameters.text("group_limit"),
+        parameters.text("group_next_token"),
+    );
+    if limit.is_empty() {
+        return match next {
+            "" => Ok(()),
+            _ => {
+                let problem = "group_limit needs to be present in order to paginate over the groups";
+                Err(wrong("group_next_token", problem))
+            }
+        };
+    }
+    match limit.parse::<i32>() {
+        Err(problem) => {
+            let problem = format!("group_limit needs to be a valid number: {problem}");
+            Err(wrong("group_limit", problem))
+        }
+        Ok(..=0) => Err(wrong("group_limit", "group_limit needs to be greater than 0")),
+        Ok(_) if !next.is_empty() => {
+            let problem = format!("invalid group_next_token '{next}'. were rule groups changed?");
+            Err(wrong("group_next_token", problem))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Alerts
+#[utoipa::path(
+    get, path = "/api/v1/alerts", tag = "prometheus",
+    responses((status = 200, description = "No alerts", body = Answer<AlertDiscovery>), PrometheusFailures)
+)]
+async fn alerts(State(app): State<App>, table: PrometheusTable) -> Result<Response> {
+    check_table(&app, table).await?;
+    Ok(success(AlertDiscovery::default()))
+}
+
+/// Alertmanagers
+#[utoipa::path(
+    get, path = "/api/v1/alertmanagers", tag = "prometheus",
+    responses(
+        (status = 200, description = "No Alertmanagers", body = Answer<AlertmanagerDiscovery>), PrometheusFailures
+    )
+)]
+async fn alertmanagers(State(app): State<App>, table: PrometheusTable) -> Result<Response> {
+    check_table(&app, table).await?;
+    Ok(success(AlertmanagerDiscovery::default()))
+}
+
+/// Notifications of Prometheus' own page
+#[utoipa::path(
+    get, path = "/api/v1/notifications", tag = "prometheus",
+    responses(
+        (status = 200, description = "No notifications", body = Answer<Vec<Anything>>), PrometheusFailures
+    )
+)]
+async fn notifications(State(app): State<App>, table: PrometheusTable) -> Result<Response> {
+    check_table(&app, table).await?;
+    Ok(success(json!([])))
+}
