@@ -20,6 +20,8 @@
 //! | [`ledger`] | what was sent and what was acknowledged, kept outside of the server |
 //! | [`load`] | writers that keep the ledger |
 //! | [`corpora`] | where the outside data lies |
+//! | [`yaml`] | YAML as JSON |
+//! | [`schema`] | whether an answer is what an OpenAPI document says |
 //! | [`wait`] | waiting for something that tells nobody |
 
 pub mod archive;
@@ -33,10 +35,12 @@ pub mod program;
 pub mod raw;
 pub mod reading;
 pub mod remote_write;
+pub mod schema;
 pub mod script;
 pub mod server;
 pub mod subset;
 pub mod wait;
+pub mod yaml;
 
 pub use client::{Client, Response};
 pub use ledger::Ledger;
