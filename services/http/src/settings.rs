@@ -85,6 +85,9 @@ pub struct PrometheusSettings {
     /// Whether functions take the metric name away only at the end of a query, so that what differs by it alone stays
     /// apart until then. A request may say otherwise. Default false, as in Prometheus.
     pub delayed_name_removal: bool,
+    /// Whether, besides, aggregations by the metric name keep it, as in VictoriaMetrics. Implies `delayed_name_removal`. A
+    /// request may say otherwise. Default false: Prometheus answers an error where groups differ by their name alone.
+    pub keep_grouped_names: bool,
     /// Whether rates take into account when counters began, where that was written. Default false, as in Prometheus.
     pub start_timestamps: bool,
 }
@@ -96,6 +99,7 @@ impl Default for PrometheusSettings {
             samples_max: 50_000_000,
             query_timeout: Duration::from_secs(2 * 60),
             delayed_name_removal: false,
+            keep_grouped_names: false,
             start_timestamps: false,
         }
     }

@@ -342,8 +342,14 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "prometheus.delayed_name_removal",
         "Let functions take the metric name away at the end of a query only, so that series that differ by it alone stay\n\
-         apart until then, as in VictoriaMetrics. A request may say otherwise.",
+         apart until then. A request may say otherwise.",
         |config| Slot::Switch(&mut config.http.prometheus.delayed_name_removal),
+    ),
+    Key::new(
+        "prometheus.keep_grouped_names",
+        "Let aggregations by the metric name keep it besides, as VictoriaMetrics does; implies delayed_name_removal. A\n\
+         request may say otherwise.",
+        |config| Slot::Switch(&mut config.http.prometheus.keep_grouped_names),
     ),
     Key::new(
         "prometheus.start_timestamps",

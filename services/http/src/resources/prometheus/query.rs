@@ -28,6 +28,8 @@ use crate::stream::{self, AnswerWriter};
 const STEPS_MAX: i64 = 11_000;
 /// Bytes of an answer that are handed on together.
 const PART_BYTES: usize = 32 << 10;
+/// Most warnings of an evaluation, and most infos.
+const NOTES_MAX: usize = 10;
 /// Nanoseconds in a millisecond.
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
@@ -70,6 +72,9 @@ struct CommonParameters {
     /// Whether the metric name is taken away at the end only.
     #[param(example = false)]
     delayed_name_removal: Option<bool>,
+    /// Whether, besides, aggregations by the metric name keep it.
+    #[param(example = false)]
+    keep_grouped_names: Option<bool>,
 }
 
 /// Parameters of a query over a range.
@@ -250,7 +255,12 @@ impl Options {
                 (Statistics::Sums, Some(warning))
             }
         };
-        let delayed = parameters.switch("delayed_name_removal")?;
+        let delayed = parameters
+            .switch("delayed_name_removal")?
+            .unwrap_or(set.delayed_name_removal);
+        let keeps_grouped_names = parameters
+            .switch("keep_grouped_names")?
+            .unwrap_or(set.keep_grouped_names);
         Ok(Self {
             limit,
             time_max: timeout.map_or(set.query_timeout, |timeout| timeout.min(set.query_timeout)),
@@ -261,7 +271,9 @@ impl Options {
             settings: Settings {
                 lookback_delta: i64::try_from(set.lookback_delta.as_millis()).unwrap_or(i64::MAX),
                 max_samples: set.samples_max,
-                delayed_name_removal: delayed.unwrap_or(set.delayed_name_removal),
+                // Without delay there is no name left to keep.
+                delayed_name_removal: delayed || keeps_grouped_names,
+                keeps_grouped_names,
                 start_timestamps: set.start_timestamps,
                 ..Settings::default()
             },
@@ -336,6 +348,8 @@ impl Query {
         let mut answer = tideline_promql::evaluate(&source, &self.expr, &question, &self.options.settings)
             .map_err(|error| in_parameter(error.into()))?;
         let evaluation = began.elapsed();
+        cut_notes(&mut answer.warnings, "warning");
+        cut_notes(&mut answer.infos, "info");
         if self
             .options
             .limit
@@ -402,6 +416,15 @@ fn hand_on(writer: &mut AnswerWriter, text: &mut Vec<u8>) -> Result<()> {
     writer.write_all(text).map_err(stream::client_left)?;
     text.clear();
     Ok(())
+}
+
+/// Cuts remarks to as many as Prometheus shows.
+fn cut_notes(notes: &mut Vec<String>, kind: &str) {
+    let omitted = notes.len().saturating_sub(NOTES_MAX);
+    notes.truncate(NOTES_MAX);
+    if omitted > 0 {
+        notes.push(format!("{omitted} more {kind} annotations omitted"));
+    }
 }
 
 /// Cuts a vector or matrix to `limit` series; whether there were more.
