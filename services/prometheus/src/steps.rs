@@ -13,8 +13,8 @@ use crate::time::to_millis;
 
 /// Sums that run beside each other, so that one addition need not wait for the one before.
 const LANES: usize = 4;
-/// Whole numbers up to here are exact as doubles, and so are sums of as many as a run has.
-const WHOLE_MAX: u64 = 1 << 35;
+/// What makes signed numbers unsigned ones that are so much larger.
+const BIAS: u64 = 1 << 63;
 
 /// The windows of one timeline's series.
 #[derive(Debug, Default)]
@@ -206,10 +206,26 @@ fn take_column(
         let (part, cell) = (segment.start..segment.end, &mut cells[segment.window]);
         match values {
             ColumnData::Float(values) => take_floats(function, &values[part], cell),
-            ColumnData::Signed(values) => take_whole(function, &values[part], cell, |value| value as f64),
-            ColumnData::Unsigned(values) => take_whole(function, &values[part], cell, |value| value as f64),
+            ColumnData::Signed(values) => {
+                let unsigned = |value: i64| value as u64 ^ BIAS;
+                take_whole(
+                    function,
+                    &values[part],
+                    cell,
+                    |value| value as f64,
+                    (unsigned, BIAS),
+                )
+            }
+            ColumnData::Unsigned(values) => take_whole(
+                function,
+                &values[part],
+                cell,
+                |value| value as f64,
+                (|value| value, 0),
+            ),
             ColumnData::Boolean(values) => {
-                take_whole(function, &values[part], cell, |value| f64::from(u8::from(value)))
+                let float = |value| f64::from(u8::from(value));
+                take_whole(function, &values[part], cell, float, (u64::from, 0))
             }
             ColumnData::String(_) | ColumnData::Histogram(_) => true,
         }
@@ -237,25 +253,20 @@ fn take_floats(function: OverTimeFunction, values: &[f64], cell: &mut Cell) -> b
     }
 }
 
-/// Numbers that are whole.
+/// Numbers that are whole: as doubles, and as unsigned numbers that are larger by `bias`.
 fn take_whole<T: Copy>(
     function: OverTimeFunction,
     values: &[T],
     cell: &mut Cell,
-    to_float: impl Fn(T) -> f64 + Copy,
+    to_float: impl Fn(T) -> f64,
+    (to_unsigned, bias): (impl Fn(T) -> u64, u64),
 ) -> bool {
     match function {
         OverTimeFunction::Count => {}
         OverTimeFunction::Sum | OverTimeFunction::Avg => {
-            let (sum, magnitude) = values.iter().fold((0.0, 0.0f64), |(sum, magnitude), value| {
-                let value = to_float(*value);
-                (sum + value, magnitude.max(value.abs()))
-            });
-            if magnitude <= WHOLE_MAX as f64 {
-                cell.add(sum);
-            } else {
-                values.iter().for_each(|value| cell.add(to_float(*value)));
-            }
+            let sum = sum_unsigned(values.iter().map(|value| to_unsigned(*value)));
+            let too_much = values.len() as i128 * i128::from(bias);
+            cell.add((sum - too_much) as f64);
         }
         OverTimeFunction::Min | OverTimeFunction::Max => {
             take_extreme(function, values.iter().map(|value| to_float(*value)), cell);
@@ -263,6 +274,18 @@ fn take_whole<T: Copy>(
     }
     cell.count += values.len() as u64;
     true
+}
+
+/// The exact sum of the numbers of a run: of low and high halves apart, which no run is long enough to overflow, and which
+/// vectorises.
+fn sum_unsigned(values: impl Iterator<Item = u64>) -> i128 {
+    let (low, high) = values.fold((0u64, 0u64), |(low, high), value| {
+        (
+            low.wrapping_add(value & u64::from(u32::MAX)),
+            high.wrapping_add(value >> 32),
+        )
+    });
+    (i128::from(high) << 32) + i128::from(low)
 }
 
 fn take_extreme(function: OverTimeFunction, values: impl Iterator<Item = f64>, cell: &mut Cell) {
