@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(kept.all().len(), METRICS_MAX);
         let changed = metric("m0", MetricKind::Counter, "", "");
         assert_eq!(
-            kept.put(&backend, &[changed.clone()], &mut stamp)
+            kept.put(&backend, std::slice::from_ref(&changed), &mut stamp)
                 .expect("written"),
             0
         );

@@ -4,6 +4,7 @@
 //! metrics that are wanted of it, and its series are handed out where they were read.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tideline_model::FieldId;
@@ -74,6 +75,8 @@ struct Reading<'r> {
     unions: Unions,
     /// Timelines whose windows can only be told from their samples.
     doubtful: Mutex<Vec<Found>>,
+    /// Whether instants were met that are no whole milliseconds: then summaries tell nothing.
+    has_fractions: AtomicBool,
     /// What ended the selection, if a query's error cannot say it.
     failure: Mutex<Option<PromqlError>>,
 }
@@ -106,6 +109,7 @@ impl<'r> Reading<'r> {
             visit,
             unions: Unions::default(),
             doubtful: Mutex::default(),
+            has_fractions: AtomicBool::new(false),
             failure: Mutex::default(),
         }
     }
@@ -170,15 +174,23 @@ impl<'r> Reading<'r> {
         let layout = &self.layouts[found.measurement as usize];
         let steps = &mut space.steps;
         steps.begin(over_time, layout.metrics);
-        reader.timeline(found.id, &mut |run| {
-            let go_on = steps.take(run, layout);
-            Ok(if go_on {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            })
-        })?;
+        let flow = |go_on| match go_on {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        };
+        let grid = steps
+            .grid()
+            .filter(|_| !self.has_fractions.load(Ordering::Relaxed));
+        match grid {
+            Some(grid) => reader.timeline_summarized(found.id, grid, &mut |part| {
+                Ok(flow(steps.take_part(part, layout)))
+            })?,
+            None => reader.timeline(found.id, &mut |run| Ok(flow(steps.take(run, layout))))?,
+        }
         if !steps.finish() {
+            // Others of the table are likely to be the same.
+            self.has_fractions
+                .fetch_or(steps.has_fractions, Ordering::Relaxed);
             self.doubtful.lock().push(*found);
             return Ok(true);
         }

@@ -4,15 +4,18 @@
 //! unusual (NaN and with it stale markers, sums that leave the range of doubles, several points in a millisecond) is left
 //! to whoever has the samples.
 
-use tideline_chunk::{Presence, Run, RunColumn};
+use tideline_chunk::{ColumnSummary, Number, Presence, Run, RunColumn, Sum, ValueSummary};
 use tideline_model::ColumnData;
 use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction};
+use tideline_series_store::scan::{Grid, Part};
 
 use crate::samples::{Layout, rows};
-use crate::time::to_millis;
+use crate::time::{NANOS_PER_MILLI, to_millis};
 
 /// Sums that run beside each other, so that one addition need not wait for the one before.
 const LANES: usize = 4;
+/// How many times larger than what is left a number may be that is taken from a sum of doubles.
+const LARGE: f64 = 16.0;
 /// What makes signed numbers unsigned ones that are so much larger.
 const BIAS: u64 = 1 << 63;
 
@@ -32,6 +35,8 @@ pub(crate) struct Steps {
     segments: Vec<Segment>,
     /// The last millisecond so far.
     last: Option<i64>,
+    /// Whether what was read last has instants that are no whole milliseconds, where these were wanted.
+    pub(crate) has_fractions: bool,
 }
 
 /// What the values of a window come to.
@@ -59,10 +64,109 @@ impl Steps {
 
     /// Begins with a timeline of so many metrics.
     pub(crate) fn begin(&mut self, over_time: &OverTime, metrics: usize) {
-        self.over_time = Some(*over_time);
+        let step = match over_time.steps {
+            0 | 1 => over_time.width.max(1),
+            _ => over_time.step,
+        };
+        self.over_time = Some(OverTime { step, ..*over_time });
+        self.has_fractions = false;
         self.cells.clear();
         self.cells.resize(metrics * over_time.steps, Cell::default());
         (self.is_doubtful, self.last) = (false, None);
+    }
+
+    /// The windows for a reader whose summaries may stand for samples; `None` where they must not.
+    ///
+    /// They hold the instant at which they begin, where ours hold that at which they end: the first value of a summary, if it
+    /// lies there, is put into the window before. So only what a value can be taken from again may be computed, and instants
+    /// are to be whole milliseconds.
+    pub(crate) fn grid(&self) -> Option<Grid> {
+        let over_time = self.over_time?;
+        let is_sum = match over_time.function {
+            OverTimeFunction::Sum | OverTimeFunction::Avg | OverTimeFunction::Count => true,
+            OverTimeFunction::Min | OverTimeFunction::Max => false,
+        };
+        let width = over_time.step.checked_mul(NANOS_PER_MILLI)?;
+        let offset = over_time.first.checked_mul(NANOS_PER_MILLI)?.rem_euclid(width);
+        (is_sum && over_time.step == over_time.width).then_some(Grid::Windows { width, offset })
+    }
+
+    /// Takes in a part of what a reader with summaries has, in no order; whether it makes sense to go on.
+    pub(crate) fn take_part(&mut self, part: Part<'_>, layout: &Layout) -> bool {
+        let is_told = match part {
+            Part::Run(run) => {
+                self.has_fractions |= run.timestamps.iter().any(|nanos| nanos % NANOS_PER_MILLI != 0);
+                self.last = None;
+                !self.has_fractions && self.take(run, layout)
+            }
+            Part::Summaries(field, summaries) => match layout.number(field) {
+                Some(metric) => summaries.iter().all(|summary| match summary {
+                    ColumnSummary::Known(summary) => self.take_summary(metric, summary).is_some(),
+                    ColumnSummary::Empty | ColumnSummary::Unknown => true,
+                }),
+                None => true,
+            },
+        };
+        self.is_doubtful |= !is_told;
+        is_told
+    }
+
+    /// Adds a summary to the window that it lies in, and its first value to the window before if that is where it belongs;
+    /// `None` where only samples can tell.
+    fn take_summary(&mut self, metric: usize, summary: &ValueSummary) -> Option<()> {
+        let OverTime {
+            first, step, steps, ..
+        } = self.over_time?;
+        let (begin, last) = (summary.first.0, summary.last.0);
+        if begin % NANOS_PER_MILLI != 0 || last % NANOS_PER_MILLI != 0 {
+            self.has_fractions = true;
+            return None;
+        }
+        let (begin, last) = (begin / NANOS_PER_MILLI, last / NANOS_PER_MILLI);
+        if i128::from(summary.count) > i128::from(last) - i128::from(begin) + 1 {
+            return None;
+        }
+        let since = begin.checked_sub(first)?;
+        let window = since.div_euclid(step) + 1;
+        let is_before = since.rem_euclid(step) == 0;
+        let place = |window: i64| {
+            let window = usize::try_from(window).ok().filter(|window| *window < steps)?;
+            Some(metric * steps + window)
+        };
+        let value = number(summary.first.1);
+        if is_before {
+            let before = &mut self.cells[place(window - 1)?];
+            before.add(value);
+            before.count += 1;
+        }
+        let count = summary.count - u64::from(is_before);
+        if count == 0 {
+            return Some(());
+        }
+        let rest = &mut self.cells[place(window)?];
+        rest.count += count;
+        match (summary.sum, summary.first.1) {
+            (Sum::Integer(sum), Number::Signed(value)) if is_before => {
+                rest.add((sum - i128::from(value)) as f64);
+            }
+            (Sum::Integer(sum), Number::Unsigned(value)) if is_before => {
+                rest.add((sum - i128::from(value)) as f64);
+            }
+            (Sum::Integer(sum), _) => rest.add(sum as f64),
+            (Sum::Float { sum, correction }, _) => {
+                let left = sum - value + correction;
+                // Of a large number, what it left out may be more than what is left.
+                if is_before && value.abs() > LARGE * left.abs() {
+                    return None;
+                }
+                rest.add(sum);
+                rest.correction += correction;
+                if is_before {
+                    rest.add(-value);
+                }
+            }
+        }
+        Some(())
     }
 
     /// Takes in a run; whether it makes sense to go on.
@@ -230,6 +334,14 @@ fn take_column(
             ColumnData::String(_) | ColumnData::Histogram(_) => true,
         }
     })
+}
+
+fn number(value: Number) -> f64 {
+    match value {
+        Number::Float(value) => value,
+        Number::Signed(value) => value as f64,
+        Number::Unsigned(value) => value as f64,
+    }
 }
 
 /// Numbers that are doubles.

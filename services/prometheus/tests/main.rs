@@ -6,3 +6,5 @@ mod listing;
 mod source;
 #[path = "main/support.rs"]
 mod support;
+#[path = "main/windows.rs"]
+mod windows;

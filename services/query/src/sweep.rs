@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use rayon::prelude::*;
 use tideline_chunk::Run;
 use tideline_model::{FieldId, TimeRange, TimelineId};
+use tideline_series_store::scan::{Grid, Part};
 use tideline_series_store::{Order, Selection};
 
 use crate::error::Result;
@@ -84,5 +85,16 @@ impl PointReader<'_> {
         visit: &mut dyn FnMut(&Run) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         self.reader.timeline(id, visit)
+    }
+
+    /// The same where what stretches of time come to may take the place of their points, wherever that is stored and exact
+    /// in every window of `grid`. Parts come in no order.
+    pub fn timeline_summarized(
+        &mut self,
+        id: TimelineId,
+        grid: Grid,
+        visit: &mut dyn FnMut(Part<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.reader.summarized(id, grid, visit)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use tideline_chunk::Run;
+use tideline_chunk::{ColumnSummary, Run};
 use tideline_model::TimelineId;
-use tideline_series_store::scan::Screen;
+use tideline_series_store::scan::{Grid, Part, Screen};
 use tideline_series_store::{ReadCost, Selection, SweepReader};
 
 use crate::error::Result;
@@ -52,6 +52,41 @@ impl<'r> TimelineReader<'r> {
             Some(error) => Err(error),
             None => self.context.meter(&mut self.metered, &self.reader.cost()),
         }
+    }
+
+    /// As [`timeline`](Self::timeline), but what stretches of time come to may take the place of their points, wherever that
+    /// is stored and exact in every window of `grid`. Parts come in no order.
+    pub(crate) fn summarized(
+        &mut self,
+        id: TimelineId,
+        grid: Grid,
+        visit: &mut dyn FnMut(Part<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let watch = self.context.watch;
+        watch.check()?;
+        let before = self.reader.cost().total().summaries;
+        let (mut failure, mut known) = (None, 0);
+        self.reader.timeline_summarized(id, grid, &mut |part| {
+            let charged = match &part {
+                Part::Run(run) => watch.charge(run),
+                Part::Summaries(_, of_field) => {
+                    let is_known = |summary: &&ColumnSummary| matches!(summary, ColumnSummary::Known(_));
+                    known += of_field.iter().filter(is_known).count() as u64;
+                    Ok(())
+                }
+            };
+            let flow = charged.and_then(|()| visit(part));
+            Ok(flow.unwrap_or_else(|error| {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }))
+        })?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let cost = self.reader.cost();
+        watch.add(cost.total().summaries - before, known)?;
+        self.context.meter(&mut self.metered, &cost)
     }
 
     /// What was read so far.

@@ -1,19 +1,24 @@
 //! An engine on the real backend, points written to it one by one, and short ways to ask.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_engine::{Engine, Settings, Table, WriteOptions};
 use tideline_model::{
-    ColumnData, ManualClock, PointBatch, PointGroup, SeriesResolver, Timestamp, Value, ValueType,
+    ColumnData, ManualClock, PointBatch, PointGroup, SeriesResolver, Tier, Timestamp, Value, ValueType,
 };
 use tideline_prometheus::SeriesView;
 use tideline_promql::{MatchOp, Matcher};
 use tideline_query::{Budget, Cancel, Querier, QuerySettings};
+use tideline_series_store::{Pace, Rewrite, RewriteCause, RewriteCost};
 
 /// Nanoseconds of a millisecond.
 pub(crate) const MILLI: i64 = 1_000_000;
+
+/// Names and values.
+pub(crate) type Fields = Vec<(&'static str, Value)>;
 
 pub(crate) struct World {
     pub(crate) engine: Arc<Engine>,
@@ -61,6 +66,14 @@ impl World {
         self.write_all(&each.collect::<Vec<_>>());
     }
 
+    /// Writes points at nanoseconds.
+    pub(crate) fn write_at(&self, points: &[(String, i64, Fields)]) {
+        let each = points
+            .iter()
+            .map(|(key, time, fields)| (key.as_str(), *time, fields.clone()));
+        self.write_all(&each.collect::<Vec<_>>());
+    }
+
     pub(crate) fn write(&self, points: &[Point<'_>]) {
         let each = points
             .iter()
@@ -90,6 +103,22 @@ impl World {
         assert_eq!(outcome.expect("written").rejects, []);
     }
 
+    /// Seals, and moves everything of one day into the cold tier.
+    pub(crate) fn seal_and_move(&self) {
+        self.engine.seal().expect("sealed");
+        let store = self.engine.store();
+        let table = self.table.points().id();
+        let snapshot = store.snapshot();
+        let segments = snapshot.manifest().of_table(table);
+        let rewrite = Rewrite {
+            table,
+            inputs: segments.map(|segment| segment.id).collect(),
+            tier: Tier::Cold,
+            cause: RewriteCause::Migrate,
+        };
+        store.rewrite(&rewrite, &mut Hurry).expect("moved");
+    }
+
     pub(crate) fn view(&self) -> SeriesView<'_> {
         SeriesView::new(&self.querier, &self.table, Budget::default(), &Cancel::new())
     }
@@ -102,6 +131,15 @@ impl World {
             .expect("listed");
         assert!(!listed.is_cut);
         listed.items.iter().map(ToString::to_string).collect()
+    }
+}
+
+/// A rewrite that never waits.
+struct Hurry;
+
+impl Pace for Hurry {
+    fn step(&mut self, _: &RewriteCost) -> ControlFlow<()> {
+        ControlFlow::Continue(())
     }
 }
 
