@@ -68,7 +68,7 @@ async fn import_text(
     Query(query): Query<Vec<(String, String)>>,
     request: Request,
 ) -> Result<StatusCode> {
-    let import = read_options(query)?;
+    let (import, request) = options_of(&app, query, request).await?;
     store_text(&app, "exposition", table, import, request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -101,7 +101,7 @@ async fn import_json_lines(
     Query(query): Query<Vec<(String, String)>>,
     request: Request,
 ) -> Result<StatusCode> {
-    let import = read_options(query)?;
+    let (import, request) = options_of(&app, query, request).await?;
     let received = body::receive(request, &app, BodyLimits::writes(&app.settings)).await?;
     let stored = samples::store(
         &app,
@@ -151,6 +151,21 @@ fn text_format(headers: &HeaderMap) -> Result<TextFormat> {
             ),
         )),
         _ => Ok(TextFormat::Classic),
+    }
+}
+
+/// What the address says, with the request whose body is still to be read; where it is wrong, the body is read away.
+async fn options_of(
+    app: &App,
+    query: Vec<(String, String)>,
+    request: Request,
+) -> Result<(ImportOptions, Request)> {
+    match read_options(query) {
+        Ok(import) => Ok((import, request)),
+        Err(failure) => {
+            body::discard(request, app).await;
+            Err(failure)
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use utoipa_axum::routes;
 
 use super::{PrometheusTable, import};
 use crate::app::App;
+use crate::body;
 use crate::failure::{Failure, Result};
 
 /// The metric that says when a group was pushed last, as a Pushgateway has it. It also tells which groups there are.
@@ -144,7 +145,13 @@ async fn end_group(
 }
 
 async fn push(app: &App, table: String, request: Request) -> Result<StatusCode> {
-    let group = Group::of(request.uri())?;
+    let group = match Group::of(request.uri()) {
+        Ok(group) => group,
+        Err(failure) => {
+            body::discard(request, app).await;
+            return Err(failure);
+        }
+    };
     let seconds = app.engine.clock().now().nanos() as f64 / 1e9;
     let import = ImportOptions {
         millis: None,
