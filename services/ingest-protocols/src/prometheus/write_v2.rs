@@ -66,6 +66,8 @@ fn read(
         writer: SampleWriter::new(body.len(), options, resolver),
         refs: Vec::new(),
         key: Vec::new(),
+        starts: Vec::new(),
+        last: LastKey::default(),
         key_bytes: 0,
         exemplar: ExemplarText::default(),
         described: Vec::new(),
@@ -130,6 +132,14 @@ fn text_of(symbol: &[u8]) -> &[u8] {
 /// Metadata as it is sent: type, help and unit.
 type Description = (u64, u64, u64);
 
+/// The series before: its references, its key, and where each label begins in that.
+#[derive(Debug, Default)]
+struct LastKey {
+    refs: Vec<u64>,
+    key: Vec<u8>,
+    starts: Vec<usize>,
+}
+
 struct SeriesReader<'a, 'r, R> {
     symbols: Vec<&'a [u8]>,
     writer: SampleWriter<'r, R>,
@@ -137,6 +147,9 @@ struct SeriesReader<'a, 'r, R> {
     refs: Vec<u64>,
     /// The key of the series at hand.
     key: Vec<u8>,
+    /// Where each label begins in it.
+    starts: Vec<usize>,
+    last: LastKey,
     /// Bytes of all keys so far.
     key_bytes: usize,
     exemplar: ExemplarText,
@@ -168,11 +181,7 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
     }
 
     fn resolve(&mut self, has_samples: bool, description: Option<Description>) -> Result<Series, Reason> {
-        self.key.clear();
-        each_pair(&self.refs, &self.symbols, |name, value| {
-            labels::push_spelt(name, value, &mut self.key);
-            self.key.len() <= KEY_BYTES_MAX
-        })?;
+        self.spell_key()?;
         self.key_bytes += self.key.len();
         if !has_samples {
             return Err("a series must have at least one sample or histogram".into());
@@ -197,6 +206,42 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
             }
         }
         Ok(series)
+    }
+
+    /// Spells the key of the series at hand. Series of one machine follow one another and end in the same labels, which
+    /// are copied as they were spelt before.
+    fn spell_key(&mut self) -> Result<(), Reason> {
+        std::mem::swap(&mut self.key, &mut self.last.key);
+        std::mem::swap(&mut self.starts, &mut self.last.starts);
+        self.key.clear();
+        self.starts.clear();
+        let (pairs, last_pairs) = (self.refs.as_chunks::<2>().0, self.last.refs.as_chunks::<2>().0);
+        let backwards = pairs.iter().rev().zip(last_pairs.iter().rev());
+        let same = match self.refs.len().is_multiple_of(2) {
+            true => backwards.take_while(|(one, other)| one == other).count(),
+            false => 0,
+        };
+        let own = self.refs.len() - 2 * same;
+        let spelt = each_pair(&self.refs[..own], &self.symbols, |name, value| {
+            self.starts.push(self.key.len());
+            labels::push_spelt(name, value, &mut self.key);
+            self.key.len() <= KEY_BYTES_MAX
+        });
+        if let Err(reason) = spelt {
+            self.last.refs.clear();
+            return Err(reason);
+        }
+        let shared = self.last.starts.len() - same;
+        if let Some(from) = self.last.starts.get(shared) {
+            let (begin, from) = (self.key.len(), *from);
+            self.key.extend_from_slice(&self.last.key[from..]);
+            let moved = self.last.starts[shared..]
+                .iter()
+                .map(|start| start - from + begin);
+            self.starts.extend(moved);
+        }
+        self.last.refs.clone_from(&self.refs);
+        Ok(())
     }
 
     fn items(&mut self, message: &[u8], series: Series) -> Read<bool> {

@@ -115,6 +115,26 @@ fn both_versions_name_a_series_by_the_same_key() {
 }
 
 #[test]
+fn labels_shared_with_the_series_before_are_those_of_each() {
+    let all = [
+        vec![("__name__", "a"), ("device", "x"), ("job", "node"), ("zone", "1")],
+        vec![("__name__", "b"), ("device", "x"), ("job", "node"), ("zone", "1")],
+        vec![("__name__", "b"), ("device", "x"), ("job", "node"), ("zone", "1")],
+        vec![("__name__", "a"), ("zone", "1")],
+        vec![("__name__", "a"), ("x", "1"), ("x", "2"), ("zone", "1")],
+        vec![("__name__", "a"), ("job", "node"), ("zone", "1")],
+        vec![("zone", "1"), ("__name__", "a"), ("job", "node")],
+        vec![("__name__", "c"), ("job", "node")],
+    ];
+    let all = request(all.iter().map(|pairs| series(pairs, &[(1.0, MILLIS)])).collect());
+    assert_eq!(sent(Version::V2, &all).1, sent(Version::V1, &all).1);
+    assert_eq!(
+        reasons(&sent(Version::V2, &all).0),
+        [(5, "duplicate label \"x\"")]
+    );
+}
+
+#[test]
 fn labels_may_come_in_any_order_and_among_samples() {
     let one = series(&[("job", "node"), ("__name__", "up")], &[(1.0, MILLIS)]).labels;
     let mut message = vec![0x12, 11, 0x10];

@@ -1,0 +1,135 @@
+//! Bodies of each encoding, and bombs.
+
+use std::io::Write;
+
+use super::*;
+
+fn received(sent: &[u8], encoding: Encoding, budget: usize) -> Received {
+    let budget = Arc::new(Semaphore::new(budget));
+    let mut buffer = Buffer::new(&budget, 4 << 20);
+    buffer.extend(sent).expect("fits the budget");
+    Received {
+        sent: buffer,
+        encoding,
+        limits: BodyLimits {
+            wire_bytes: 4 << 20,
+            decoded_bytes: 4 << 20,
+        },
+        budget,
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    writer.write_all(bytes).expect("writes to memory");
+    writer.finish().expect("writes to memory")
+}
+
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut writer = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    writer.write_all(bytes).expect("writes to memory");
+    writer.finish().expect("writes to memory")
+}
+
+fn code(result: Result<BodyBytes>) -> ErrorCode {
+    result.expect_err("refused").code
+}
+
+#[test]
+fn a_snappy_block_is_believed_only_as_far_as_it_can_reach() {
+    let text = b"cpu value=1\n".repeat(10_000);
+    let block = snap::raw::Encoder::new().compress_vec(&text).expect("compresses");
+    let decoded = received(&block, Encoding::Snappy, 4 << 20)
+        .decode()
+        .expect("a block");
+    assert_eq!(&*decoded, &text);
+    // The header says 3 MiB, the block has four bytes.
+    let bomb = [0x80, 0x80, 0xc0, 0x01, 0x00, b'a'];
+    let failure = received(&bomb, Encoding::Snappy, 4 << 20)
+        .decode()
+        .expect_err("a bomb");
+    assert!(
+        failure.message.contains("cannot hold 3145728"),
+        "{}",
+        failure.message
+    );
+    let huge = [0xff, 0xff, 0xff, 0xff, 0x0f, 0x00, b'a'];
+    let failure = received(&huge, Encoding::Snappy, 4 << 20)
+        .decode()
+        .expect_err("too large");
+    assert_eq!(failure.code, ErrorCode::BodyTooLarge);
+    for end in 0..block.len() - 1 {
+        let cut = received(&block[..end], Encoding::Snappy, 4 << 20).decode();
+        assert!(end == 0 || cut.is_err(), "{end}");
+    }
+}
+
+#[test]
+fn every_encoding_reads_back_and_damage_is_refused() {
+    let text: Vec<u8> = (0..200_000u32)
+        .flat_map(|n| format!("cpu v={n}\n").into_bytes())
+        .collect();
+    let zstd = zstd::stream::encode_all(text.as_slice(), 1).expect("writes to memory");
+    for (sent, encoding) in [
+        (gzip(&text), Encoding::Gzip),
+        (zlib(&text), Encoding::Deflate),
+        (zstd, Encoding::Zstd),
+    ] {
+        let decoded = received(&sent, encoding, 64 << 20).decode().expect("sound");
+        assert!(*decoded == *text, "{encoding:?}");
+        let budget = Arc::clone(&decoded.0.budget);
+        assert!(budget.available_permits() < 64 << 20);
+        drop(decoded);
+        assert_eq!(budget.available_permits(), 64 << 20, "the budget is whole again");
+        let garbage = [sent.as_slice(), b"garbage"].concat();
+        assert_eq!(
+            code(received(&garbage, encoding, 64 << 20).decode()),
+            ErrorCode::Invalid,
+            "{encoding:?}"
+        );
+        let cut = &sent[..sent.len() / 2];
+        assert_eq!(
+            code(received(cut, encoding, 64 << 20).decode()),
+            ErrorCode::Invalid,
+            "{encoding:?}"
+        );
+    }
+    let members = [gzip(b"one "), gzip(b"two")].concat();
+    assert_eq!(
+        &*received(&members, Encoding::Gzip, 1 << 20)
+            .decode()
+            .expect("sound"),
+        b"one two"
+    );
+}
+
+#[test]
+fn bombs_are_refused_by_size_ratio_and_budget() {
+    let bomb = zstd::stream::encode_all(vec![0; 8 << 20].as_slice(), 1).expect("writes to memory");
+    let failure = received(&bomb, Encoding::Zstd, 64 << 20)
+        .decode()
+        .expect_err("a bomb");
+    assert_eq!(failure.code, ErrorCode::BodyTooLarge);
+    assert!(failure.message.contains("100 times"), "{}", failure.message);
+    let mut noise = Vec::new();
+    let mut state = 1u32;
+    while noise.len() < 5 << 20 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        noise.push((state >> 24) as u8 & 0x0f);
+    }
+    let failure = received(&gzip(&noise), Encoding::Gzip, 64 << 20)
+        .decode()
+        .expect_err("too large");
+    assert_eq!(
+        failure.limit.map(|(limit, _)| limit),
+        Some(4 << 20),
+        "{}",
+        failure.message
+    );
+    let text = gzip(&noise[..2 << 20]);
+    let budget = text.len() * 2 + (64 << 10);
+    assert_eq!(
+        code(received(&text, Encoding::Gzip, budget).decode()),
+        ErrorCode::Overloaded
+    );
+}
