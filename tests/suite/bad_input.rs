@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tideline_tests::compress::{Packing, bomb, gzip};
+use tideline_tests::compress::{Packing, bomb, gzip, snappy};
 use tideline_tests::raw::RawConnection;
 use tideline_tests::server::{DataFolder, Server};
 use tideline_tests::{Client, Launch, wait};
@@ -263,6 +263,61 @@ fn bodies_that_grow_are_not_unpacked() {
         .send("POST", "/v1/tables/default/points", &plain, &gzip(&lines));
     refused(&twice.expect("an answer"), &[400, 422], false);
     victim.is_well("bombs");
+}
+
+#[test]
+fn remote_write_that_grows() {
+    let victim = Victim::start();
+    let v1 = "application/x-protobuf";
+    let v2 = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
+    let write = |content_type: &str, encoding: &str, body: &[u8]| {
+        let headers = [("content-type", content_type), ("content-encoding", encoding)];
+        let answer = victim.client.send("POST", "/api/v1/write", &headers, body);
+        let answer = answer.expect("an answer");
+        // vmagent sends again for ever what is answered otherwise.
+        assert_eq!(answer.status, 400, "{answer:?}");
+        answer.text()
+    };
+    let gib = bomb(Packing::Zstd, 1 << 30);
+    assert!(write(v1, "zstd", &gib).contains("over the limit"));
+    assert!(write(v1, "snappy", &snappy(&vec![0; 200 << 20])).contains("over the limit"));
+    // Blocks that claim almost 4 GiB, and what fits the limit but not the block.
+    assert!(write(v1, "snappy", &[0xff, 0xff, 0xff, 0xff, 0x0f, 0, b'a']).contains("over the limit"));
+    assert!(write(v1, "snappy", &[0x80, 0x80, 0x80, 0x20, 0, b'a']).contains("cannot hold"));
+    // Samples of two bytes each.
+    let mut series = b"\x0a\x0d\x0a\x08__name__\x12\x01m".to_vec();
+    series.extend(b"\x12\x00".repeat(4 << 20));
+    let mut message = vec![0x0a];
+    message.extend(length(series.len()));
+    message.extend(series);
+    assert!(write(v1, "snappy", &snappy(&message)).contains("too many samples"));
+    // Series of a few bytes that refer to labels of 60 KiB.
+    let mut message = b"\x22\x00\x22\x08__name__\x22".to_vec();
+    message.extend(length(4_000));
+    message.extend([b'x'; 4_000]);
+    let mut refs = vec![1, 2];
+    (0..15).for_each(|_| refs.extend([2, 2]));
+    let mut series = vec![0x0a, refs.len() as u8];
+    series.extend(&refs);
+    series.extend(b"\x12\x02\x10\x01");
+    let mut one = vec![0x2a, series.len() as u8];
+    one.extend(&series);
+    message.extend(one.repeat(500_000));
+    assert!(write(v2, "snappy", &snappy(&message)).contains("labels too large"));
+    let whole = snappy(b"\x0a\x0f\x0a\x0d\x0a\x08__name__\x12\x01m");
+    assert!(write(v1, "snappy", &whole[..whole.len() - 2]).contains("compressed body"));
+    victim.is_well("remote write");
+}
+
+/// A length as Protocol Buffers write it.
+fn length(mut value: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+    out
 }
 
 #[test]
