@@ -1,11 +1,13 @@
 //! Everything that is proved about the whole process: see `tests/README.md`.
 
+mod agents;
 mod aging;
 mod bad_input;
 mod cold_flood;
 mod crash;
 mod crash_matrix;
 mod dashboards;
+mod differential;
 mod documentation;
 mod documented;
 mod drain;
@@ -15,6 +17,7 @@ mod model;
 mod openapi_examples;
 mod prometheus_client;
 mod prometheus_openapi;
+mod promql_scripts;
 mod real_data;
 mod rebuild;
 mod scenarios;

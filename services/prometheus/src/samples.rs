@@ -96,6 +96,16 @@ impl Gathered {
         self.series.iter_mut().for_each(SampleBuffer::clear);
     }
 
+    /// Ends with a timeline that was read from before what is wanted: what the first wanted histogram follows has told of
+    /// a reset then, and goes.
+    pub(crate) fn forget_before(&mut self, start: i64) {
+        for series in &mut self.series {
+            series.note_resets();
+            series.numbers.retain(|time| time >= start);
+            series.histograms.retain(|time| time >= start);
+        }
+    }
+
     /// Takes in a run of the timeline.
     pub(crate) fn take(&mut self, run: &Run, layout: &Layout) -> Result<()> {
         let is_plain = to_millis(&run.timestamps, &mut self.times);

@@ -22,6 +22,9 @@ use crate::time::Span;
 use crate::union::{Unions, shared_names};
 use crate::view::SeriesView;
 
+/// How long before what is wanted histograms are read, in milliseconds: the one before tells whether the first is a reset.
+const BEFORE_HISTOGRAMS: i64 = 300_000;
+
 /// The series of a table, for the evaluation of an expression.
 ///
 /// Each selection sees the table as it is when it begins. Budget and client are those of the view.
@@ -45,8 +48,12 @@ impl Source for TableSource<'_> {
         }
         self.view.check_timelines(scope.timelines.len())?;
         scope.timelines.sort_unstable_by_key(|timeline| timeline.id);
-        let range = Span::of_millis((select.start, select.end)).range();
         let reading = Reading::new(self.view, &scope, select, visit);
+        let first = match reading.has_histograms {
+            true => select.start.saturating_sub(BEFORE_HISTOGRAMS),
+            false => select.start,
+        };
+        let range = Span::of_millis((first, select.end)).range();
         let swept = self
             .view
             .querier
@@ -70,6 +77,10 @@ struct Reading<'r> {
     /// By measurement and metric, whether other measurements spell its name too.
     shared: Vec<Vec<bool>>,
     fields: Vec<FieldId>,
+    /// The first wanted millisecond.
+    start: i64,
+    /// Whether some metric has histograms: then what is read begins earlier.
+    has_histograms: bool,
     over_time: Option<OverTime>,
     visit: &'r Visit<'r>,
     unions: Unions,
@@ -96,6 +107,7 @@ impl<'r> Reading<'r> {
         let start = start.flatten();
         let measurements = &scope.measurements;
         let metrics = measurements.iter().flat_map(|of| &of.metrics);
+        let has_histograms = metrics.clone().any(|metric| metric.histogram.is_some());
         let mut fields: Vec<FieldId> = metrics.flat_map(|metric| metric.fields()).chain(start).collect();
         fields.sort_unstable();
         fields.dedup();
@@ -105,6 +117,8 @@ impl<'r> Reading<'r> {
             layouts: measurements.iter().map(|of| Layout::new(of, start)).collect(),
             shared: shared_names(measurements),
             fields,
+            start: select.start,
+            has_histograms,
             over_time: select.over_time.filter(Steps::can_tell),
             visit,
             unions: Unions::default(),
@@ -218,6 +232,9 @@ impl<'r> Reading<'r> {
             Ok(()) => Ok(ControlFlow::Continue(())),
             Err(error) => Err(self.fail(error)),
         })?;
+        if self.has_histograms {
+            gathered.forget_before(self.start);
+        }
         self.deliver(found, |reading, metric, labels| {
             let series = &mut gathered.series[metric];
             if series.is_empty() {

@@ -16,6 +16,8 @@ use crate::time::{NANOS_PER_MILLI, to_millis};
 const LANES: usize = 4;
 /// How many times larger than what is left a number may be that is taken from a sum of doubles.
 const LARGE: f64 = 16.0;
+/// How much of a sum its correction may be.
+const CANCELLED: f64 = 1e-6;
 /// What makes signed numbers unsigned ones that are so much larger.
 const BIAS: u64 = 1 << 63;
 
@@ -209,7 +211,8 @@ impl Steps {
         self.results.clear();
         self.results
             .extend(self.cells.iter().map(|cell| cell.result(over_time.function)));
-        let told = |(cell, result): (&Cell, &f64)| cell.count == 0 || result.is_finite();
+        let told =
+            |(cell, result): (&Cell, &f64)| cell.count == 0 || (result.is_finite() && !cell.is_cancelled());
         if !self.cells.iter().zip(&self.results).all(told) {
             return false;
         }
@@ -247,6 +250,11 @@ impl Cell {
             OverTimeFunction::Min | OverTimeFunction::Max => self.value,
             OverTimeFunction::Count => self.count as f64,
         }
+    }
+
+    /// Whether so little is left of a sum that the order of adding shows in it.
+    fn is_cancelled(&self) -> bool {
+        self.correction.abs() > CANCELLED * self.value.abs()
     }
 
     /// Adds a number, with what rounding takes from the sum.

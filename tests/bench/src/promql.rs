@@ -255,7 +255,7 @@ fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> Ask<'a> {
     // Windows are open on the left: from half a step before, each holds the points of its hour.
     let start = set.start + (steps.start as i64 * 10 + 3_595) * SECOND;
     let end = start + (wide as i64 - 1) * HOUR;
-    let more = format!("{}&delayed_name_removal=true", range(start, end, HOUR));
+    let more = format!("{}&keep_grouped_names=true", range(start, end, HOUR));
     ask("query_range", &query, &more, move |answer| {
         let series = list(&answer["data"]["result"])?;
         let wanted = truth.hosts().len() * FIELDS.len();

@@ -1,0 +1,203 @@
+//! Real agents write to the service while it is killed and started again: what they measured is all there, once.
+//!
+//! `TIDELINE_AGENTS` names a folder with the programs of Debian's packages: `prometheus`, `prometheus-node-exporter`, `vmagent`
+//! and `vmctl`. Without it nothing runs, and the test says so.
+//!
+//! A Prometheus and a vmagent scrape a node exporter every second and send what they get by remote write. Prometheus keeps it
+//! as well, and vmagent sends it there too: that is the reference. The service is killed with kill −9 several times
+//! meanwhile. In the end both are asked for everything, and vmctl copies it all into another table.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use tideline_model::{Clock as _, SystemClock};
+use tideline_tests::client::escaped;
+use tideline_tests::program::{Program, free_address};
+use tideline_tests::server::DataFolder;
+use tideline_tests::{Client, Launch, rounds, wait};
+
+/// Kills of a run that is not told how many.
+const KILLS: usize = 5;
+/// From one kill to the next.
+const LIFE: Duration = Duration::from_secs(6);
+/// How long the service stays away.
+const ABSENCE: Duration = Duration::from_millis(1_500);
+/// How long agents may take to send what they have kept meanwhile.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Samples of series, by their labels: instant in milliseconds and the value as it is written.
+type Samples = BTreeMap<BTreeMap<String, String>, Vec<(i64, String)>>;
+
+#[test]
+fn agents_lose_nothing_over_kills() {
+    let Some(programs) = std::env::var_os("TIDELINE_AGENTS") else {
+        println!("skipped: TIDELINE_AGENTS names no folder with agents");
+        return;
+    };
+    let programs = Path::new(&programs);
+    let folder = DataFolder::new();
+    let address = free_address();
+    let launch = Launch::default().listen(address);
+    let mut server = folder.start(&launch);
+    let begun = SystemClock.now().nanos() / 1_000_000;
+
+    let exporter_address = free_address();
+    let _exporter = Program::new(&programs.join("prometheus-node-exporter"))
+        .argument(format!("--web.listen-address={exporter_address}"))
+        .start();
+    let reference = free_address();
+    let configuration = folder.beside("prometheus.yml");
+    let scraped = format!(
+        "scrape_configs:\n- job_name: node\n  static_configs:\n  - targets: ['{exporter_address}']\n"
+    );
+    let global = "global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\n";
+    let sent = format!("remote_write:\n- url: http://{address}/api/v1/write\n");
+    let labelled = "  external_labels: {agent: prometheus}\n";
+    std::fs::write(&configuration, format!("{global}{labelled}{sent}{scraped}"))
+        .expect("the temporary folder can be written");
+    let _prometheus = Program::new(&programs.join("prometheus"))
+        .argument(format!("--config.file={}", configuration.display()))
+        .argument(format!("--storage.tsdb.path={}", folder.beside("tsdb").display()))
+        .argument(format!("--web.listen-address={reference}"))
+        .argument("--web.enable-remote-write-receiver")
+        .start();
+    let reference_client = Client::new(reference);
+    wait::until(PATIENCE, || {
+        let answer = reference_client.send("GET", "/-/ready", &[], b"").ok()?;
+        (answer.status == 200).then_some(())
+    })
+    .expect("Prometheus becomes ready");
+    let configuration = folder.beside("vmagent.yml");
+    std::fs::write(
+        &configuration,
+        format!("{global}  external_labels: {{agent: vmagent}}\n{scraped}"),
+    )
+    .expect("the temporary folder can be written");
+    let _vmagent = Program::new(&programs.join("vmagent"))
+        .argument(format!("-promscrape.config={}", configuration.display()))
+        .argument(format!(
+            "-remoteWrite.tmpDataPath={}",
+            folder.beside("vmagent").display()
+        ))
+        .argument(format!("-httpListenAddr={}", free_address()))
+        .argument(format!("-remoteWrite.url=http://{address}/api/v1/write"))
+        .argument(format!("-remoteWrite.url=http://{reference}/api/v1/write"))
+        .start();
+
+    let kills = rounds("TIDELINE_ROUNDS", KILLS);
+    for _ in 0..kills {
+        wait::pause(LIFE);
+        server.kill();
+        wait::pause(ABSENCE);
+        server = folder.start(&launch);
+    }
+    wait::pause(LIFE);
+    let client = server.client();
+    let range = (begun, SystemClock.now().nanos() / 1_000_000);
+    for agent in ["prometheus", "vmagent"] {
+        let theirs = match agent {
+            // What Prometheus has scraped itself bears its label only where it is sent.
+            "prometheus" => "{__name__!=\"\", agent=\"\"}",
+            _ => "{agent=\"vmagent\"}",
+        };
+        let wanted = without_agent(samples(&reference_client, "", theirs, range));
+        let ours = format!("{{agent=\"{agent}\"}}");
+        let mut found = Samples::new();
+        let caught_up = wait::until(PATIENCE, || {
+            found = without_agent(samples(&client, "", &ours, range));
+            (found.values().map(Vec::len).sum::<usize>() >= wanted.values().map(Vec::len).sum()).then_some(())
+        });
+        compare(agent, &found, &wanted);
+        assert!(caught_up.is_some(), "{agent}: samples are missing");
+        println!(
+            "{agent}: {} series, {} samples over {kills} kills, each there once",
+            wanted.len(),
+            wanted.values().map(Vec::len).sum::<usize>()
+        );
+    }
+    copy(programs, &client, range);
+}
+
+/// vmctl copies what vmagent has sent into another table.
+fn copy(programs: &Path, client: &Client, range: (i64, i64)) {
+    let address = client.address();
+    client
+        .post_json("/v1/tables", &serde_json::json!({"name": "copied"}))
+        .expect_status(201);
+    let seconds = |millis: i64| (millis / 1_000).to_string();
+    let status = Program::new(&programs.join("vmctl"))
+        .argument("vm-native")
+        .argument(format!("--vm-native-src-addr=http://{address}"))
+        .argument(format!(
+            "--vm-native-dst-addr=http://{address}/v1/tables/copied/prometheus"
+        ))
+        .argument("--vm-native-filter-match={agent=\"vmagent\"}")
+        .argument(format!("--vm-native-filter-time-start={}", seconds(range.0)))
+        .argument(format!(
+            "--vm-native-filter-time-end={}",
+            seconds(range.1 + 1_000)
+        ))
+        .argument("--vm-native-disable-binary-protocol")
+        .argument("-s")
+        .run();
+    assert!(status.success(), "vmctl: {status}");
+    let all = "{agent=\"vmagent\"}";
+    let wanted = samples(client, "", all, range);
+    let copied = samples(client, "/v1/tables/copied/prometheus", all, range);
+    compare("vmctl", &copied, &wanted);
+    println!("vmctl: {} series copied into another table", copied.len());
+}
+
+/// All samples of a selection between two instants.
+fn samples(client: &Client, prefix: &str, selector: &str, (start, end): (i64, i64)) -> Samples {
+    let width = (end - start) / 1_000 + 1;
+    let query = format!("{selector}[{width}s] @ {}.{:03}", end / 1_000, end % 1_000);
+    let form = format!("query={}", escaped(&query));
+    let headers = [("Content-Type", "application/x-www-form-urlencoded")];
+    let path = format!("{prefix}/api/v1/query");
+    let answer = client.send("POST", &path, &headers, form.as_bytes());
+    let answer = answer
+        .unwrap_or_else(|error| panic!("{error}"))
+        .expect_status(200);
+    let json = answer.json();
+    let result = json["data"]["result"].as_array().expect("a result is a list");
+    result.iter().map(series).collect()
+}
+
+fn series(one: &Value) -> (BTreeMap<String, String>, Vec<(i64, String)>) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let labels = one["metric"].as_object().expect("labels are an object");
+    let labels = labels.iter().map(|(name, value)| (name.clone(), text(value)));
+    let values = one["values"].as_array().expect("values are a list");
+    let millis = |value: &Value| (value.as_f64().unwrap_or_default() * 1_000.0).round() as i64;
+    let samples = values.iter().map(|pair| (millis(&pair[0]), text(&pair[1])));
+    (labels.collect(), samples.collect())
+}
+
+fn without_agent(samples: Samples) -> Samples {
+    let pairs = samples.into_iter().map(|(mut labels, samples)| {
+        labels.remove("agent");
+        (labels, samples)
+    });
+    pairs.collect()
+}
+
+/// Everything that is wanted is there, and nothing else.
+fn compare(who: &str, found: &Samples, wanted: &Samples) {
+    for (series, samples) in wanted {
+        let ours = found
+            .get(series)
+            .unwrap_or_else(|| panic!("{who}: {series:?} is missing"));
+        let missing = samples.iter().find(|sample| !ours.contains(sample));
+        assert_eq!(missing, None, "{who}: a sample of {series:?} is missing");
+        assert_eq!(
+            ours.len(),
+            samples.len(),
+            "{who}: {series:?} has samples that nobody sent"
+        );
+    }
+    let other = found.keys().find(|series| !wanted.contains_key(*series));
+    assert_eq!(other, None, "{who}: a series that nobody sent");
+}

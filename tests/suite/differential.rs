@@ -1,0 +1,67 @@
+//! Random PromQL on random data, asked of this service and of a real Prometheus: both have to say the same.
+//!
+//! `TIDELINE_PROMETHEUS` names the binary of one, which is started on loopback with a folder of its own, or the address
+//! (`host:port`) of one that runs empty and takes remote write. Without it nothing is compared, and the test says so. The
+//! same series are sent to both by remote write. Instants are such that no bound of a window ever meets a sample, so that
+//! versions before 3, whose ranges are closed on the left, agree as well.
+//!
+//! `TIDELINE_QUERIES` says how many queries are asked, `TIDELINE_SEED` which. A query on which they differ fails the test,
+//! with its seed; such seeds are kept in [`FOUND`] and are asked each time.
+
+mod answer;
+mod data;
+mod grammar;
+mod reference;
+
+use tideline_fleet::Random;
+use tideline_tests::server::DataFolder;
+use tideline_tests::{Launch, rounds, seed};
+
+use self::answer::{Answer, difference};
+use self::grammar::{Grammar, Question};
+use self::reference::Reference;
+
+/// Queries of a run that is not told how many.
+const QUERIES: usize = 2_000;
+/// Seeds of single queries that once showed a difference.
+const FOUND: &[u64] = &[];
+/// Differences that are shown before the test gives up.
+const SHOWN_MAX: usize = 20;
+
+#[test]
+fn prometheus_says_the_same() {
+    let Some(reference) = Reference::of_environment() else {
+        println!("skipped: TIDELINE_PROMETHEUS names no Prometheus to compare with");
+        return;
+    };
+    let folder = DataFolder::new();
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    for request in data::requests() {
+        data::send(&client, &request);
+        data::send(reference.client(), &request);
+    }
+    let is_old = reference.is_before_3();
+    println!("compared with Prometheus {}", reference.version());
+    let mut seeds = Random::new(seed("differential"));
+    let queries = rounds("TIDELINE_QUERIES", QUERIES);
+    let seeds = FOUND.iter().copied().chain((0..queries).map(|_| seeds.bits()));
+    let (mut asked, mut answered, mut differing) = (0, 0, Vec::new());
+    for seed in seeds {
+        let question = Question::random(&mut Grammar::new(seed, is_old));
+        let ours = Answer::ask(&client, &question);
+        let theirs = Answer::ask(reference.client(), &question);
+        asked += 1;
+        answered += usize::from(theirs.is_full());
+        if let Some(difference) = difference(&ours, &theirs) {
+            println!("seed {seed}: {question}\n  {difference}");
+            differing.push(seed);
+            if differing.len() >= SHOWN_MAX {
+                break;
+            }
+        }
+    }
+    println!("{asked} random queries, {answered} of them with a result that is not empty");
+    assert!(differing.is_empty(), "they differ on {differing:?}");
+    assert!(answered * 4 > asked, "most queries should have a result");
+}

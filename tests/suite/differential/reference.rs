@@ -1,0 +1,74 @@
+//! A Prometheus to compare with: one that runs, or one that is started here.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tideline_tests::program::{Program, Running, free_address};
+use tideline_tests::{Client, wait};
+
+/// How long a start may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A Prometheus; one that was started here is killed when this is dropped.
+pub(super) struct Reference {
+    client: Client,
+    _started: Option<(Running, TempDir)>,
+}
+
+impl Reference {
+    /// The one that `TIDELINE_PROMETHEUS` names.
+    pub(super) fn of_environment() -> Option<Self> {
+        let named = std::env::var("TIDELINE_PROMETHEUS").ok()?;
+        let reference = match named.parse::<SocketAddr>() {
+            Ok(address) => Self {
+                client: Client::new(address),
+                _started: None,
+            },
+            Err(_) => Self::start(Path::new(&named)),
+        };
+        Some(reference)
+    }
+
+    fn start(binary: &Path) -> Self {
+        let folder = tempfile::tempdir().expect("the temporary folder can be written");
+        let configuration = folder.path().join("prometheus.yml");
+        std::fs::write(&configuration, "global: {}\n").expect("the folder can be written");
+        let address = free_address();
+        let data = folder.path().join("data");
+        let running = Program::new(binary)
+            .argument(format!("--config.file={}", configuration.display()))
+            .argument(format!("--storage.tsdb.path={}", data.display()))
+            .argument(format!("--web.listen-address={address}"))
+            .argument("--web.enable-remote-write-receiver")
+            .argument("--storage.tsdb.retention.time=100y")
+            .argument("--enable-feature=promql-experimental-functions,native-histograms")
+            .start();
+        let client = Client::new(address);
+        wait::until(PATIENCE, || {
+            let answer = client.send("GET", "/-/ready", &[], b"").ok()?;
+            (answer.status == 200).then_some(())
+        })
+        .expect("the reference becomes ready");
+        Self {
+            client,
+            _started: Some((running, folder)),
+        }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What it says that it is.
+    pub(super) fn version(&self) -> String {
+        let answer = self.client.get("/api/v1/status/buildinfo").json();
+        answer["data"]["version"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Whether it lacks what version 3 has.
+    pub(super) fn is_before_3(&self) -> bool {
+        self.version().starts_with("2.")
+    }
+}

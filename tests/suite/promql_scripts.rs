@@ -1,0 +1,80 @@
+//! The scripts that Prometheus tests its own query language with, asked of the running service over HTTP.
+//!
+//! Samples are sent by remote write into a table of their own, a new one after each `clear`; questions are asked below the
+//! table's path. Every `eval` and every `expect` counts.
+
+mod http;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use tideline_promqltest::{Options, Script, run};
+use tideline_tests::corpora::corpus;
+use tideline_tests::server::DataFolder;
+use tideline_tests::{Launch, rounds};
+
+use self::http::OverHttp;
+
+/// Scripts of the corpus.
+const SCRIPTS: usize = 21;
+
+#[test]
+fn scripts_of_prometheus_pass() {
+    let Some(folder) = corpus("promqltest") else {
+        return;
+    };
+    let only = std::env::var("TIDELINE_SCRIPT").unwrap_or_default();
+    let scripts = scripts(&folder);
+    assert_eq!(scripts.len(), SCRIPTS, "scripts of the corpus");
+    let options = Options {
+        // What the language itself makes of a query is proved in its own crate.
+        is_fixed_too: rounds("TIDELINE_ALL_WAYS", 0) > 0,
+        as_range_too: rounds("TIDELINE_ALL_WAYS", 0) > 0,
+        has_listed_histograms: true,
+    };
+    let folder = DataFolder::new();
+    let launch = Launch::default()
+        .environment("TIDELINE__PROMETHEUS__DELAYED_NAME_REMOVAL", "true")
+        .environment("TIDELINE__PROMETHEUS__START_TIMESTAMPS", "true");
+    let server = folder.start(&launch);
+    let mut target = OverHttp::new(server.client());
+    let (mut evals, mut failures) = (0, 0);
+    for path in scripts {
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if !name.contains(&only) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a script can be read");
+        let script = Script::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let begun = Instant::now();
+        let report = run(&script, &mut target, options);
+        let took = begun.elapsed();
+        println!(
+            "{name}: {} evals, {} fail, {took:.1?}",
+            report.evals,
+            report.failures.len()
+        );
+        for failure in &report.failures {
+            println!("{name} {failure}");
+        }
+        evals += report.evals;
+        failures += report.failures.len();
+    }
+    println!("{evals} evals of Prometheus' scripts, {failures} fail");
+    assert_eq!(failures, 0, "of {evals} evals");
+    assert!(evals > 0, "no script has {only:?} in its name");
+}
+
+fn scripts(folder: &std::path::Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).expect("the corpus can be listed");
+    let files = files.map(|file| file.expect("the corpus can be listed").path());
+    let mut scripts: Vec<PathBuf> = files
+        .filter(|path| path.extension().is_some_and(|end| end == "test"))
+        .collect();
+    scripts.sort();
+    scripts
+}
