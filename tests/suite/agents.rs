@@ -57,7 +57,7 @@ fn agents_lose_nothing_over_kills() {
     let labelled = "  external_labels: {agent: prometheus}\n";
     std::fs::write(&configuration, format!("{global}{labelled}{sent}{scraped}"))
         .expect("the temporary folder can be written");
-    let _prometheus = Program::new(&programs.join("prometheus"))
+    let prometheus = Program::new(&programs.join("prometheus"))
         .argument(format!("--config.file={}", configuration.display()))
         .argument(format!("--storage.tsdb.path={}", folder.beside("tsdb").display()))
         .argument(format!("--web.listen-address={reference}"))
@@ -75,7 +75,7 @@ fn agents_lose_nothing_over_kills() {
         format!("{global}  external_labels: {{agent: vmagent}}\n{scraped}"),
     )
     .expect("the temporary folder can be written");
-    let _vmagent = Program::new(&programs.join("vmagent"))
+    let vmagent = Program::new(&programs.join("vmagent"))
         .argument(format!("-promscrape.config={}", configuration.display()))
         .argument(format!(
             "-remoteWrite.tmpDataPath={}",
@@ -117,6 +117,8 @@ fn agents_lose_nothing_over_kills() {
             wanted.values().map(Vec::len).sum::<usize>()
         );
     }
+    // What is copied is to stand still.
+    drop((prometheus, vmagent));
     copy(programs, &client, range);
 }
 

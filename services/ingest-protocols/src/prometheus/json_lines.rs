@@ -12,6 +12,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use tideline_model::SeriesResolver;
 
 use super::exposition::{ImportOptions, spell_key};
@@ -57,7 +58,9 @@ fn one_line<R: SeriesResolver>(
         return Err(too_large("line", line.len(), LINE_BYTES_MAX));
     }
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| Reason::from(error.to_string()))?;
-    let (values, times) = (&line.values, &line.timestamps);
+    let values = line.values.iter().map(|value| number(value.get()));
+    let values: Vec<f64> = values.collect::<Result<_, _>>()?;
+    let times = &line.timestamps;
     if values.len() != times.len() {
         return Err(format!("{} values and {} timestamps", values.len(), times.len()).into());
     }
@@ -66,7 +69,7 @@ fn one_line<R: SeriesResolver>(
     spell_key(labels, &import.extra_labels, key)?;
     let series = writer.series(key)?;
     for (value, millis) in values.iter().zip(times) {
-        writer.number(series, *millis, value.0, None)?;
+        writer.number(series, *millis, *value, None)?;
     }
     Ok(())
 }
@@ -76,7 +79,8 @@ fn one_line<R: SeriesResolver>(
 struct Line<'a> {
     #[serde(borrow)]
     metric: Labels<'a>,
-    values: Vec<Number>,
+    #[serde(borrow)]
+    values: Vec<&'a RawValue>,
     timestamps: Vec<i64>,
 }
 
@@ -113,45 +117,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
     }
 }
 
-/// A value.
-#[derive(Debug, Clone, Copy)]
-struct Number(f64);
-
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AnyNumber;
-
-        impl Visitor<'_> for AnyNumber {
-            type Value = Number;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, null or a text that spells a number")
-            }
-
-            fn visit_f64<E>(self, value: f64) -> Result<Number, E> {
-                Ok(Number(value))
-            }
-
-            fn visit_u64<E>(self, value: u64) -> Result<Number, E> {
-                Ok(Number(value as f64))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> Result<Number, E> {
-                Ok(Number(value as f64))
-            }
-
-            fn visit_unit<E>(self) -> Result<Number, E> {
-                Ok(Number(f64::NAN))
-            }
-
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Number, E> {
-                let number = fast_float2::parse(text);
-                number
-                    .map(Number)
-                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
-            }
-        }
-
-        deserializer.deserialize_any(AnyNumber)
+/// The number that a value spells: read from its text, since what reads JSON may miss the nearest double.
+fn number(value: &str) -> Result<f64, Reason> {
+    let quoted = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    match (value, quoted) {
+        ("null", _) => Ok(f64::NAN),
+        (_, text) => fast_float2::parse(text.unwrap_or(value)).map_err(|_| {
+            format!("value {value} is neither a number, nor null or a text that spells a number").into()
+        }),
     }
 }

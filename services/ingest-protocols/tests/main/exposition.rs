@@ -219,7 +219,8 @@ fn json_lines_hold_what_victoria_metrics_exports() {
          {\"metric\":{\"job\":\"x\"},\"values\":[1],\"timestamps\":[1]}\n\
          {\"metric\":{\"__name__\":\"a\"},\"values\":[1,2],\"timestamps\":[1]}\n\
          {\"metric\":{\"__name__\":\"a\"},\"values\":[true],\"timestamps\":[1]}\n\n\
-         {\"metric\":{\"__name__\":\"b\"},\"values\":[-3],\"timestamps\":[1549891472010],\"more\":{}}\n",
+         {\"metric\":{\"__name__\":\"b\"},\"values\":[-3,0.000049290000000000004],\
+         \"timestamps\":[1549891472010,1549891472011],\"more\":{}}\n",
         &ImportOptions::default(),
     );
     assert_eq!(
@@ -231,6 +232,7 @@ fn json_lines_hold_what_victoria_metrics_exports() {
             "up{job=nöde} value=inf @4000000",
             "up{job=nöde} value=-inf @5000000",
             "b{} value=-3 @1549891472010000000",
+            "b{} value=0.000049290000000000004 @1549891472011000000",
         ]
     );
     let reasons: Vec<&str> = decoded
@@ -247,7 +249,7 @@ fn json_lines_hold_what_victoria_metrics_exports() {
             "2 values and 1 timestamps"
         ]
     );
-    assert!(reasons[2].contains("expected a number"), "{}", reasons[2]);
+    assert!(reasons[2].contains("neither a number"), "{}", reasons[2]);
     assert!(decoded.batch.rejects[0].excerpt.starts_with("line 2: {"));
 }
 
