@@ -315,11 +315,26 @@ impl Archive {
     ///
     /// Where the target cannot be asked.
     pub fn described(&self, target: &str) -> Result<Vec<(String, Result<ArchiveCopy>)>> {
-        let read = |key: String| match self.description(target, &key) {
-            Err(error) if error.is_retryable() => Err(error),
-            described => Ok((key, described.map(|described| described.archive))),
+        let opened = self.target(target)?;
+        let keys = opened.list("")?.into_iter().map(|object| object.key);
+        let mut keys: Vec<String> = keys.filter(|key| layout::is_sidecar(key)).collect();
+        keys.sort_unstable();
+        let read = |key: String| {
+            let content = match opened.get(&key) {
+                Err(error) if error.is_retryable() => return Err(error),
+                content => content,
+            };
+            let copy = content.and_then(|content| {
+                let described =
+                    description::parse(&content).map_err(|reason| opened.damaged(&key, reason))?;
+                Ok(ArchiveCopy {
+                    target: target.to_owned(),
+                    sidecar: key.clone(),
+                    ..described.archive
+                })
+            });
+            Ok((key, copy))
         };
-        let keys = self.descriptions(target, None)?;
         keys.into_iter().map(read).collect()
     }
 

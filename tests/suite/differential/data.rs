@@ -79,7 +79,7 @@ fn series(random: &mut Random) -> Vec<(Labels, BTreeMap<i64, f64>)> {
             all.push((labels("temperature", &[]), temperature(random, instance)));
             all.push((labels("sparse", &[]), sparse(random, instance)));
             all.push((labels("strange", &[]), strange(random, instance)));
-            buckets(random, instance, &mut all, &labels);
+            buckets(random, instance, &mut all, labels);
         }
     }
     all
@@ -170,7 +170,7 @@ fn buckets(
     random: &mut Random,
     instance: usize,
     all: &mut Vec<(Labels, BTreeMap<i64, f64>)>,
-    labels: &dyn Fn(&str, &[(&str, &str)]) -> Labels,
+    labels: impl Fn(&str, &[(&str, &str)]) -> Labels,
 ) {
     let bounds = ["0.1", "0.5", "1", "5", "+Inf"];
     let instants = instants(random, instance);
