@@ -24,6 +24,8 @@ const KILLS: usize = 5;
 const LIFE: Duration = Duration::from_secs(6);
 /// How long the service stays away.
 const ABSENCE: Duration = Duration::from_millis(1_500);
+/// How young samples may be that the reference may not have yet, in milliseconds.
+const ON_THE_WAY: i64 = 3_000;
 /// How long agents may take to send what they have kept meanwhile.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -95,7 +97,7 @@ fn agents_lose_nothing_over_kills() {
     }
     wait::pause(LIFE);
     let client = server.client();
-    let range = (begun, SystemClock.now().nanos() / 1_000_000);
+    let range = (begun, SystemClock.now().nanos() / 1_000_000 - ON_THE_WAY);
     for agent in ["prometheus", "vmagent"] {
         let theirs = match agent {
             // What Prometheus has scraped itself bears its label only where it is sent.
