@@ -295,8 +295,9 @@ impl Grammar {
     }
 
     fn with_scalar(&mut self, depth: u32) -> String {
+        // No remainder: of a large number by a sum of floats, it shows the last digit.
         let operator = self.one_of(&[
-            "+", "-", "*", "/", "%", "^", "atan2", "> bool", "== bool", "<= bool", ">", "<", "!=",
+            "+", "-", "*", "/", "^", "atan2", "> bool", "== bool", "<= bool", ">", "<", "!=",
         ]);
         let (vector, scalar) = (self.vector(depth), self.scalar(depth));
         match self.chance(2) {
