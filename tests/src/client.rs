@@ -203,7 +203,7 @@ impl fmt::Debug for Response {
 /// A text as a part of a query or a form.
 pub fn escaped(text: &str) -> String {
     let byte = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => char::from(byte).to_string(),
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b'~' => char::from(byte).to_string(),
         _ => format!("%{byte:02X}"),
     };
     text.bytes().map(byte).collect()

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use tideline_tests::client::escaped;
 use tideline_tests::corpora::workspace;
 use tideline_tests::server::{DataFolder, binary};
 use tideline_tests::{Client, Launch, yaml};
@@ -124,7 +125,7 @@ fn ask(client: &Client, expression: &str) -> Result<usize, String> {
     let now = tideline_model::SystemClock.now().nanos() / 1_000_000_000;
     // What was written within this second lies before the last step too.
     let (start, end) = (now - 900, now + 15);
-    let form = format!("query={}&start={start}&end={end}&step=15", encoded(expression));
+    let form = format!("query={}&start={start}&end={end}&step=15", escaped(expression));
     let headers = [("content-type", "application/x-www-form-urlencoded")];
     let answer = client
         .send("POST", "/api/v1/query_range", &headers, form.as_bytes())
@@ -219,12 +220,4 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     }
     files.sort();
     files
-}
-
-fn encoded(text: &str) -> String {
-    let letter = |byte: u8| match byte.is_ascii_alphanumeric() {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(letter).collect()
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use tideline_tests::client::escaped;
 use tideline_tests::corpora::workspace;
 use tideline_tests::server::{DataFolder, binary};
 use tideline_tests::subset;
@@ -173,14 +174,6 @@ fn join(body: &mut Option<String>, more: &str) {
     }
 }
 
-fn encoded(text: &str) -> String {
-    let letter = |byte: u8| match byte.is_ascii_alphanumeric() {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(letter).collect()
-}
-
 /// What curl would send. Only what the pages use is understood.
 fn curl(words: &[String], client: &Client, place: &str) -> Response {
     let (mut method, mut url, mut body, mut is_get) = (None, None, None, false);
@@ -200,7 +193,7 @@ fn curl(words: &[String], client: &Client, place: &str) -> Response {
             "--data-urlencode" => {
                 let pair = value();
                 let (name, value) = pair.split_once('=').expect("a pair has a name and a value");
-                join(&mut body, &format!("{name}={}", encoded(value)));
+                join(&mut body, &format!("{name}={}", escaped(value)));
             }
             "-G" => is_get = true,
             "-H" => {

@@ -6,6 +6,7 @@ use std::fs;
 use serde_json::{Map, Value, json};
 use tideline_fleet::{Fleet, FleetSpec};
 use tideline_model::{Clock as _, SystemClock};
+use tideline_tests::client::escaped;
 use tideline_tests::corpora::workspace;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Client, Launch};
@@ -188,7 +189,7 @@ fn examples_of(
                 target = target.replace(&format!("{{{name}}}"), &plain(&example));
             }
             (Some("path"), None) => return Err(format!("no example of {name}")),
-            (Some("query"), Some(example)) => query.push(format!("{name}={}", encoded(&plain(&example)))),
+            (Some("query"), Some(example)) => query.push(format!("{name}={}", escaped(&plain(&example)))),
             _ => {}
         }
     }
@@ -254,17 +255,6 @@ fn example_of(document: &Value, holder: &Value) -> Option<Value> {
 /// Texts as they are, all else as JSON.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn encoded(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                char::from(byte).to_string()
-            }
-            other => format!("%{other:02X}"),
-        })
-        .collect()
 }
 
 impl Example {

@@ -4,6 +4,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use tideline_tests::client::escaped;
 use tideline_tests::corpora::corpus;
 use tideline_tests::schema::violations;
 use tideline_tests::server::DataFolder;
@@ -171,21 +172,12 @@ fn cases_of(method: &str, path: &str, operation: &Value) -> Vec<Case> {
 fn pairs(name: &str, value: &Value) -> Vec<String> {
     let one = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        format!("{}={}", encoded(name), encoded(&text))
+        format!("{}={}", escaped(name), escaped(&text))
     };
     match value {
         Value::Array(values) => values.iter().map(one).collect(),
         value => vec![one(value)],
     }
-}
-
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    let letter = |byte: u8| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(letter).collect()
 }
 
 impl Case {

@@ -14,7 +14,7 @@ use tideline_model::{Identity, Ordinal, TableId};
 use tideline_search_index::{
     Condition, FindRequest, IndexOptions, Order, SearchIndex, Seen, SeenLookup, Sort, SortBy, Subject, Test,
 };
-use tideline_timeline_catalog::{Catalog, CatalogOptions};
+use tideline_timeline_catalog::{Catalog, CatalogOptions, LastKey};
 
 const TIMELINES: u32 = 200_000;
 const TABLE: TableId = TableId(1);
@@ -161,9 +161,9 @@ fn register(catalog: &Catalog) {
     catalog.announced(&(0..TIMELINES).map(Ordinal).collect::<Vec<_>>());
     lap.print("announce");
     let lap = Lap::start();
-    let reader = catalog.reader();
+    let (reader, mut last) = (catalog.reader(), LastKey::default());
     for (_, raw) in &named {
-        black_box(reader.by_key(raw)).expect("cached");
+        black_box(reader.by_key(raw, &mut last)).expect("cached");
     }
     lap.print("look up by raw key");
     drop(reader);

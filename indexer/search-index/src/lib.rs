@@ -53,6 +53,7 @@ pub use geo::Area;
 pub use highlight::Highlight;
 pub use index::{IndexOptions, IndexStatus, SearchIndex};
 pub use matcher::{Matcher, Seen, SeenLookup};
+pub use text::takes_regular_expression;
 
 /// The result of a search call.
 pub type Result<T> = std::result::Result<T, SearchError>;

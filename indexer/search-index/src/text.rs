@@ -364,6 +364,12 @@ pub(crate) fn regular_expression(pattern: &str) -> Result<TextTest> {
     whole(pattern, prefix)
 }
 
+/// Whether a condition may hold this regular expression: it is one, not too long, and not too large once compiled.
+/// Compiles it.
+pub fn takes_regular_expression(pattern: &str) -> bool {
+    regular_expression(pattern).is_ok()
+}
+
 /// A regular expression that must take the whole text.
 fn whole(expression: &str, prefix: String) -> Result<TextTest> {
     // Alone first: an unbalanced bracket must not pair with one of the frame.

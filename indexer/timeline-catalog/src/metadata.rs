@@ -1,6 +1,9 @@
 //! What senders say of metrics: type, help and unit by name. Kept in memory and as a row each.
 //!
-//! Senders repeat all of it every minute, so what is known already costs a look-up and no write.
+//! Senders repeat all of it every minute, so what is known already costs a look-up and no write. Senders may disagree
+//! too, each with every request; so what is known gives way to something else now and then only, and never to nothing.
+
+mod row;
 
 use std::collections::BTreeMap;
 
@@ -8,22 +11,30 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tideline_backend::{Backend, RowChange, Stamp, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
-use tideline_model::TableId;
-use xxhash_rust::xxh3::xxh3_64;
+use tideline_model::{TableId, Timestamp};
 
+use self::row::{decode, encode};
 use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
 use crate::{CatalogError, Result};
 
 /// Most metrics of a table that something is remembered of; what is said of others is left out.
 pub const METRICS_MAX: usize = 100_000;
+/// Most bytes of names, helps and units that are remembered of a table, with [`METRIC_BYTES`] more for each metric: so
+/// about what they take in memory. What is said beyond is left out.
+pub const METADATA_BYTES_MAX: usize = 32 << 20;
 /// Longest name of a metric, in bytes; what is said of longer ones is left out.
 pub const METRIC_NAME_BYTES_MAX: usize = 1_024;
 /// Longest help, in bytes; longer ones are cut.
 pub const HELP_BYTES_MAX: usize = 2_048;
 /// Longest unit, in bytes; longer ones are cut.
 pub const UNIT_BYTES_MAX: usize = 128;
-/// The layout of rows.
-const VERSION: u8 = 1;
+/// About what a metric takes in memory beside its texts.
+pub const METRIC_BYTES: usize = 128;
+/// How long, in nanoseconds, what has replaced something else stays: senders that disagree cost no more than a write of
+/// a row in this time.
+const REPLACED_AGAIN_AFTER: i64 = 60 * 1_000_000_000;
+/// Nanoseconds between two warnings that something was left out.
+const TOLD_AGAIN_AFTER: i64 = 3_600 * 1_000_000_000;
 
 /// What is said of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,9 +103,25 @@ impl MetricKind {
 #[derive(Debug)]
 pub struct MetadataOfMetrics {
     table: TableId,
-    by_name: RwLock<BTreeMap<Box<str>, Known>>,
+    remembered: RwLock<Remembered>,
     /// Held while rows are written, so that memory and rows see the same order.
     writing: Mutex<()>,
+    left_out: Mutex<LeftOut>,
+}
+
+#[derive(Debug, Default)]
+struct Remembered {
+    by_name: BTreeMap<Box<str>, Known>,
+    /// What all of it takes; see [`METADATA_BYTES_MAX`].
+    bytes: usize,
+}
+
+/// What was said and is not remembered.
+#[derive(Debug, Default)]
+struct LeftOut {
+    count: u64,
+    /// When that was last told.
+    told: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +129,15 @@ struct Known {
     kind: MetricKind,
     help: Box<str>,
     unit: Box<str>,
+    /// When it took the place of something else, if it did since the start.
+    replaced: Option<Timestamp>,
+}
+
+/// What changes by what is said of metrics.
+#[derive(Default)]
+struct Changes<'m> {
+    changed: BTreeMap<&'m str, Known>,
+    left_out: usize,
 }
 
 impl Known {
@@ -110,13 +146,53 @@ impl Known {
             kind: metric.kind,
             help: cut(&metric.help, HELP_BYTES_MAX).into(),
             unit: cut(&metric.unit, UNIT_BYTES_MAX).into(),
+            replaced: None,
         }
     }
 
-    fn is(&self, kind: MetricKind, help: &str, unit: &str) -> bool {
-        self.kind == kind
-            && *self.help == *cut(help, HELP_BYTES_MAX)
-            && *self.unit == *cut(unit, UNIT_BYTES_MAX)
+    /// Whether nothing is said that is not known. An unknown type and empty texts say nothing.
+    fn has(&self, kind: MetricKind, help: &str, unit: &str) -> bool {
+        let has = |known: &str, said: &str| said.is_empty() || known == said;
+        (kind == MetricKind::Unknown || kind == self.kind)
+            && has(&self.help, cut(help, HELP_BYTES_MAX))
+            && has(&self.unit, cut(unit, UNIT_BYTES_MAX))
+    }
+
+    /// What is known once more is said; `None` where that changes nothing, or replaces what was replaced just now.
+    fn told(&self, metric: &MetricMetadata, now: Timestamp) -> Option<Self> {
+        if self.has(metric.kind, &metric.help, &metric.unit) {
+            return None;
+        }
+        let said = Self::of(metric);
+        let mut is_replaced = false;
+        let mut text = |known: &str, said: Box<str>| -> Box<str> {
+            is_replaced |= !known.is_empty() && !said.is_empty() && *known != *said;
+            if said.is_empty() { known.into() } else { said }
+        };
+        let (help, unit) = (text(&self.help, said.help), text(&self.unit, said.unit));
+        let kind = match said.kind {
+            MetricKind::Unknown => self.kind,
+            kind => kind,
+        };
+        is_replaced |= self.kind != MetricKind::Unknown && kind != self.kind;
+        if is_replaced
+            && self
+                .replaced
+                .is_some_and(|at| !has_passed(at, now, REPLACED_AGAIN_AFTER))
+        {
+            return None;
+        }
+        Some(Self {
+            kind,
+            help,
+            unit,
+            replaced: if is_replaced { Some(now) } else { self.replaced },
+        })
+    }
+
+    /// What it takes, with its name.
+    fn bytes(&self, name: &str) -> usize {
+        METRIC_BYTES + name.len() + self.help.len() + self.unit.len()
     }
 
     fn named(&self, name: &str) -> MetricMetadata {
@@ -129,83 +205,141 @@ impl Known {
     }
 }
 
+impl Remembered {
+    fn insert(&mut self, name: &str, known: Known) {
+        self.bytes += known.bytes(name);
+        if let Some(before) = self.by_name.insert(name.into(), known) {
+            self.bytes -= before.bytes(name);
+        }
+    }
+
+    /// What becomes of what is said, in its order.
+    fn changes<'m>(&self, metrics: &'m [MetricMetadata], now: Timestamp) -> Changes<'m> {
+        let mut changes = Changes::default();
+        let (mut count, mut bytes) = (self.by_name.len(), self.bytes);
+        for metric in metrics {
+            let name = metric.name.as_str();
+            let before = changes.changed.get(name).or_else(|| self.by_name.get(name));
+            let after = match before {
+                Some(before) => before.told(metric, now),
+                None if (1..=METRIC_NAME_BYTES_MAX).contains(&name.len()) && count < METRICS_MAX => {
+                    Some(Known::of(metric))
+                }
+                None => {
+                    changes.left_out += 1;
+                    continue;
+                }
+            };
+            let Some(after) = after else { continue };
+            let total = bytes + after.bytes(name) - before.map_or(0, |before| before.bytes(name));
+            if total > bytes && total > METADATA_BYTES_MAX {
+                changes.left_out += 1;
+                continue;
+            }
+            count += usize::from(before.is_none());
+            bytes = total;
+            changes.changed.insert(name, after);
+        }
+        changes
+    }
+}
+
 impl MetadataOfMetrics {
     pub(crate) fn new(table: TableId) -> Self {
         Self {
             table,
-            by_name: RwLock::default(),
+            remembered: RwLock::default(),
             writing: Mutex::default(),
+            left_out: Mutex::default(),
         }
     }
 
-    /// Reads all rows of the table.
+    /// Reads all rows of the table. Those that are damaged are passed over: what senders repeat is written anew.
     pub(crate) fn load(&self, backend: &dyn Backend) -> Result<()> {
-        each_row(backend, space::METADATA, self.table, ROWS_AT_ONCE, &mut |rows| {
-            for row in rows {
-                let (_, name) = parse_named_key(&row.key).ok_or(CatalogError::DamagedKey(row.key.len()))?;
-                let name = std::str::from_utf8(name).map_err(|_| CatalogError::DamagedKey(row.key.len()))?;
-                let known =
-                    decode(name, &row.value).ok_or_else(|| CatalogError::DamagedMetadata(name.to_owned()))?;
-                self.by_name.write().insert(name.into(), known);
+        let (mut damaged, mut first) = (0u64, None);
+        each_metric(backend, self.table, &mut |row| match row {
+            Ok((name, known)) => self.remembered.write().insert(name, known),
+            Err(error) => {
+                damaged += 1;
+                first.get_or_insert(error);
             }
-            Ok(())
+        })?;
+        if let Some(error) = first {
+            tracing::warn!(
+                table = %self.table,
+                %error,
+                rows = damaged,
+                "damaged metadata of metrics is left out until senders repeat it"
+            );
+        }
+        Ok(())
+    }
+
+    /// Reads all rows of a table, and hands on what is wrong with each that is damaged.
+    ///
+    /// # Errors
+    ///
+    /// Where the backend cannot be read.
+    pub fn check(backend: &dyn Backend, table: TableId, found: &mut dyn FnMut(CatalogError)) -> Result<()> {
+        each_metric(backend, table, &mut |row| {
+            if let Err(error) = row {
+                found(error);
+            }
         })
     }
 
     /// What is known of one metric.
     pub fn get(&self, name: &str) -> Option<MetricMetadata> {
-        self.by_name.read().get(name).map(|known| known.named(name))
+        let remembered = self.remembered.read();
+        remembered.by_name.get(name).map(|known| known.named(name))
     }
 
-    /// Whether just this is known of a metric. Allocates nothing: some senders say it again with every sample.
+    /// Whether nothing is said of a metric that is not known; an unknown type and empty texts say nothing. Allocates
+    /// nothing: some senders say it again with every sample.
     pub fn knows(&self, name: &str, kind: MetricKind, help: &str, unit: &str) -> bool {
-        let by_name = self.by_name.read();
-        by_name.get(name).is_some_and(|known| known.is(kind, help, unit))
+        let remembered = self.remembered.read();
+        let known = remembered.by_name.get(name);
+        known.is_some_and(|known| known.has(kind, help, unit))
     }
 
     /// What is known of all metrics, by name.
     pub fn all(&self) -> Vec<MetricMetadata> {
-        let by_name = self.by_name.read();
-        by_name.iter().map(|(name, known)| known.named(name)).collect()
+        let remembered = self.remembered.read();
+        let all = remembered.by_name.iter();
+        all.map(|(name, known)| known.named(name)).collect()
     }
 
-    /// Remembers what is said of metrics, in the place of what was said before; durable and visible on return. Returns how
-    /// many were left out because of [`METRICS_MAX`] or [`METRIC_NAME_BYTES_MAX`], or for want of a name.
+    /// Remembers what is said of metrics; durable and visible on return. Returns how many were left out because of
+    /// [`METRICS_MAX`], [`METADATA_BYTES_MAX`] or [`METRIC_NAME_BYTES_MAX`], or for want of a name.
     ///
-    /// What is known already costs a look-up. Of several of one name the last counts.
+    /// What is known already costs a look-up. An unknown type and empty texts never take the place of something. What
+    /// differs does, but what has taken a place keeps it for a minute: senders may disagree. Of several of one name the
+    /// first two count.
     pub fn put(
         &self,
         backend: &dyn Backend,
         metrics: &[MetricMetadata],
+        now: Timestamp,
         stamp: &mut dyn FnMut() -> Stamp,
     ) -> Result<usize> {
-        let is_named = |metric: &&MetricMetadata| (1..=METRIC_NAME_BYTES_MAX).contains(&metric.name.len());
-        let is_new = |by_name: &BTreeMap<Box<str>, Known>, metric: &MetricMetadata| {
-            by_name
-                .get(&*metric.name)
-                .is_none_or(|known| !known.is(metric.kind, &metric.help, &metric.unit))
-        };
-        let named = || metrics.iter().filter(is_named);
-        let unnamed = metrics.len() - named().count();
-        if !named().any(|metric| is_new(&self.by_name.read(), metric)) {
-            return Ok(unnamed);
+        let mut changes = self.remembered.read().changes(metrics, now);
+        if !changes.changed.is_empty() {
+            let _writing = self.writing.lock();
+            // Others may have written meanwhile.
+            changes = self.remembered.read().changes(metrics, now);
+            self.write(backend, changes.changed, stamp)?;
         }
-        let _writing = self.writing.lock();
-        let (mut changed, mut left_out) = (BTreeMap::new(), unnamed);
-        {
-            let by_name = self.by_name.read();
-            let mut count = by_name.len();
-            for metric in named() {
-                let is_more = !by_name.contains_key(&*metric.name) && !changed.contains_key(&*metric.name);
-                if is_more && count >= METRICS_MAX {
-                    left_out += 1;
-                    continue;
-                }
-                count += usize::from(is_more);
-                changed.insert(metric.name.as_str(), Known::of(metric));
-            }
-            changed.retain(|name, known| by_name.get(*name) != Some(known));
-        }
+        self.note_left_out(changes.left_out, now);
+        Ok(changes.left_out)
+    }
+
+    /// Writes rows, and takes them into memory.
+    fn write(
+        &self,
+        backend: &dyn Backend,
+        changed: BTreeMap<&str, Known>,
+        stamp: &mut dyn FnMut() -> Stamp,
+    ) -> Result<()> {
         let changed: Vec<(&str, Known)> = changed.into_iter().collect();
         // A row is at most a few kilobytes, so this many stay within the bytes of a write.
         let at_once = WRITE_ROWS_MAX.min(WRITE_BYTES_MAX / (4 * HELP_BYTES_MAX));
@@ -216,10 +350,32 @@ impl MetadataOfMetrics {
             });
             let (partition, _) = table_rows(space::METADATA, self.table);
             backend.write(partition, &rows.collect::<Vec<_>>(), stamp())?;
-            let mut by_name = self.by_name.write();
-            by_name.extend(group.iter().map(|(name, known)| ((*name).into(), known.clone())));
+            let mut remembered = self.remembered.write();
+            for (name, known) in group {
+                remembered.insert(name, known.clone());
+            }
         }
-        Ok(left_out)
+        Ok(())
+    }
+
+    /// Counts what was left out, and says so now and then.
+    fn note_left_out(&self, left_out: usize, now: Timestamp) {
+        if left_out == 0 {
+            return;
+        }
+        let mut noted = self.left_out.lock();
+        noted.count += left_out as u64;
+        if noted.told.is_none_or(|at| has_passed(at, now, TOLD_AGAIN_AFTER)) {
+            noted.told = Some(now);
+            tracing::warn!(
+                table = %self.table,
+                left_out = noted.count,
+                metrics_max = METRICS_MAX,
+                bytes_max = METADATA_BYTES_MAX,
+                name_bytes_max = METRIC_NAME_BYTES_MAX,
+                "metadata of metrics is left out: there is too much of it, or their names are too long"
+            );
+        }
     }
 
     /// Deletes all rows of a dropped table.
@@ -232,6 +388,31 @@ impl MetadataOfMetrics {
     }
 }
 
+/// Takes what a row says of a metric, or what is wrong with it.
+type VisitMetric<'a> = dyn FnMut(Result<(&str, Known)>) + 'a;
+
+/// Hands on what each row of a table says of a metric, or what is wrong with it.
+fn each_metric(backend: &dyn Backend, table: TableId, visit: &mut VisitMetric<'_>) -> Result<()> {
+    each_row(backend, space::METADATA, table, ROWS_AT_ONCE, &mut |rows| {
+        for row in &rows {
+            let name = parse_named_key(&row.key).and_then(|(_, name)| std::str::from_utf8(name).ok());
+            visit(match name {
+                Some(name) => match decode(name, &row.value) {
+                    Some(known) => Ok((name, known)),
+                    None => Err(CatalogError::DamagedMetadata(name.to_owned())),
+                },
+                None => Err(CatalogError::DamagedKey(row.key.len())),
+            });
+        }
+        Ok(())
+    })
+}
+
+/// Whether so many nanoseconds lie between two instants; a clock that was set back lets it pass too.
+fn has_passed(at: Timestamp, now: Timestamp, nanos: i64) -> bool {
+    now.nanos().abs_diff(at.nanos()) >= nanos.unsigned_abs()
+}
+
 /// The beginning of a text, at most so many bytes.
 fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
@@ -241,138 +422,5 @@ fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..end]
 }
 
-/// The row of a metric, as `FORMAT.md` draws it.
-fn encode(name: &str, known: &Known) -> Vec<u8> {
-    let mut row = vec![VERSION, known.kind as u8, known.unit.len() as u8];
-    row.extend_from_slice(known.unit.as_bytes());
-    row.extend_from_slice(known.help.as_bytes());
-    let checksum = checksum(name, &row);
-    row.extend_from_slice(&checksum);
-    row
-}
-
-fn decode(name: &str, row: &[u8]) -> Option<Known> {
-    let (content, stored) = row.split_last_chunk::<4>()?;
-    if checksum(name, content) != *stored {
-        return None;
-    }
-    let ([VERSION, kind, unit], texts) = content.split_first_chunk::<3>()? else {
-        return None;
-    };
-    let (unit, help) = texts.split_at_checked(usize::from(*unit))?;
-    Some(Known {
-        kind: *MetricKind::ALL.get(usize::from(*kind))?,
-        help: std::str::from_utf8(help).ok()?.into(),
-        unit: std::str::from_utf8(unit).ok()?.into(),
-    })
-}
-
-/// Ties a row to its name.
-fn checksum(name: &str, content: &[u8]) -> [u8; 4] {
-    let all = [name.as_bytes(), content].concat();
-    (xxh3_64(&all) as u32).to_le_bytes()
-}
-
 #[cfg(test)]
-mod tests {
-    use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
-
-    use super::*;
-
-    fn metric(name: &str, kind: MetricKind, help: &str, unit: &str) -> MetricMetadata {
-        MetricMetadata {
-            name: name.into(),
-            kind,
-            help: help.into(),
-            unit: unit.into(),
-        }
-    }
-
-    /// Rows are on disk: these bytes must open for ever.
-    #[test]
-    fn golden_row() {
-        let known = Known::of(&metric("up", MetricKind::Gauge, "Is it up?", "s"));
-        let row = encode("up", &known);
-        let golden = [&[1, 2, 1][..], b"sIs it up?", &[135, 35, 87, 125]].concat();
-        assert_eq!(row, golden);
-        assert_eq!(decode("up", &golden), Some(known));
-        assert_eq!(decode("down", &golden), None, "a row belongs to its name");
-        for at in 0..golden.len() * 8 {
-            let mut flipped = golden.clone();
-            flipped[at / 8] ^= 1 << (at % 8);
-            assert_eq!(decode("up", &flipped), None, "bit {at}");
-        }
-    }
-
-    #[test]
-    fn kinds_are_read_as_they_are_written() {
-        for (at, kind) in MetricKind::ALL.into_iter().enumerate() {
-            assert_eq!((MetricKind::parse(kind.name()), kind as usize), (Some(kind), at));
-        }
-        assert_eq!(MetricKind::parse("untyped"), Some(MetricKind::Unknown));
-        assert_eq!(MetricKind::parse("thing"), None);
-    }
-
-    #[test]
-    fn what_is_said_is_durable_and_what_is_known_is_not_written_again() {
-        let disk = MemoryDisk::new(Character::Embedded);
-        let backend = MemoryBackend::open(&disk);
-        let mut writes = 0;
-        let mut stamp = || {
-            writes += 1;
-            Stamp(writes)
-        };
-        let kept = MetadataOfMetrics::new(TableId(7));
-        let said = [
-            metric("b", MetricKind::Counter, "old", ""),
-            metric("a", MetricKind::Unknown, "", "bytes"),
-            metric("b", MetricKind::Counter, "new", ""),
-            metric("", MetricKind::Counter, "nobody", ""),
-            metric(&"n".repeat(1_025), MetricKind::Counter, "long", ""),
-            metric("long", MetricKind::Info, &"ä".repeat(2_000), &"ü".repeat(65)),
-        ];
-        assert_eq!(kept.put(&backend, &said, &mut stamp).expect("written"), 2);
-        assert_eq!(kept.put(&backend, &said[1..3], &mut stamp).expect("written"), 0);
-        assert_eq!(kept.put(&backend, &said[5..], &mut stamp).expect("written"), 0);
-        let loaded = MetadataOfMetrics::new(TableId(7));
-        loaded.load(&backend).expect("sound rows");
-        assert_eq!(loaded.all(), kept.all());
-        assert_eq!(loaded.get("b"), Some(said[2].clone()));
-        assert_eq!(loaded.get("a"), Some(said[1].clone()));
-        let long = loaded.get("long").expect("known");
-        assert_eq!((long.help.len(), long.unit.len()), (2_048, 128));
-        let others = MetadataOfMetrics::new(TableId(8));
-        others.put(&backend, &said[..1], &mut stamp).expect("written");
-        MetadataOfMetrics::remove_all(&backend, TableId(7), &mut stamp).expect("written");
-        for (table, left) in [(7, 0), (8, 1)] {
-            let loaded = MetadataOfMetrics::new(TableId(table));
-            loaded.load(&backend).expect("sound rows");
-            assert_eq!(loaded.all().len(), left);
-        }
-        // One write for all that was new, one for the other table, one to remove.
-        assert_eq!(writes, 3);
-    }
-
-    #[test]
-    fn there_is_an_end_to_how_many_are_remembered() {
-        let disk = MemoryDisk::new(Character::Embedded);
-        let backend = MemoryBackend::open(&disk);
-        let mut stamps = 0;
-        let mut stamp = || {
-            stamps += 1;
-            Stamp(stamps)
-        };
-        let kept = MetadataOfMetrics::new(TableId(7));
-        let many = (0..METRICS_MAX + 3).map(|at| metric(&format!("m{at}"), MetricKind::Gauge, "", ""));
-        let many: Vec<MetricMetadata> = many.collect();
-        assert_eq!(kept.put(&backend, &many, &mut stamp).expect("written"), 3);
-        assert_eq!(kept.all().len(), METRICS_MAX);
-        let changed = metric("m0", MetricKind::Counter, "", "");
-        assert_eq!(
-            kept.put(&backend, std::slice::from_ref(&changed), &mut stamp)
-                .expect("written"),
-            0
-        );
-        assert_eq!(kept.get("m0"), Some(changed));
-    }
-}
+mod tests;

@@ -1,8 +1,13 @@
-//! The cache in front of parsing: raw line-protocol key bytes → ordinal.
+//! The cache in front of parsing: raw key bytes, as a protocol spells them → ordinal.
 //!
-//! A known key costs one hash and one comparison of its bytes, whatever its tags are. The cache is bounded: it
-//! has two halves, new keys go to the younger one, and when that is full the elder half is dropped and the
-//! younger takes its place. A key that was dropped is parsed once more, nothing else.
+//! A known key costs one hash and one comparison of its bytes, whatever its tags are. Senders name their timelines in the
+//! same order again and again, so each key remembers which one came after it, and that one is compared first: where the
+//! guess is right there is no hash, and memory is read in the order in which it lies.
+//!
+//! The cache is bounded: it has two halves, new keys go to the younger one, and when that is full the elder half is
+//! dropped and the younger takes its place. A key that was dropped is parsed once more, nothing else.
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use hashbrown::HashTable;
 use tideline_model::Ordinal;
@@ -19,6 +24,16 @@ pub(crate) struct RawKeyCache {
     seed: u64,
 }
 
+/// The key that was looked up before, by which the next one is guessed. Begin each batch with a new one.
+///
+/// One that outlives a change of the cache only guesses wrongly.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LastKey {
+    is_elder: bool,
+    /// Its place in its half.
+    place: Option<u32>,
+}
+
 impl RawKeyCache {
     /// An empty cache that stays within about `bytes_max`.
     pub(crate) fn new(bytes_max: usize) -> Self {
@@ -31,17 +46,62 @@ impl RawKeyCache {
         }
     }
 
-    /// The ordinal that `key` was inserted with.
-    pub(crate) fn get(&self, key: &[u8]) -> Option<Ordinal> {
+    /// The ordinal that `key` was inserted with; `last` is the key before it, and becomes this one.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8], last: &mut LastKey) -> Option<Ordinal> {
+        let half = self.half(*last);
+        if let Some((guess, entry)) = half.after(*last)
+            && entry.key(&half.text) == key
+        {
+            last.place = Some(guess);
+            return Some(entry.ordinal);
+        }
+        let found = self.find(key)?;
+        let before = last.place.and_then(|place| half.entries.get(place as usize));
+        if let (Some(before), (true, Some(place))) = (before, (found.is_elder == last.is_elder, found.place))
+        {
+            before.next.store(place, Ordering::Relaxed);
+        }
+        *last = found;
+        found
+            .place
+            .map(|place| self.half(found).entries[place as usize].ordinal)
+    }
+
+    /// The ordinal and length of the key that probably comes after `last`, where `bytes` begin with it.
+    #[inline]
+    pub(crate) fn guess(&self, bytes: &[u8], last: &mut LastKey) -> Option<(Ordinal, usize)> {
+        let half = self.half(*last);
+        let (guess, entry) = half.after(*last)?;
+        if !bytes.starts_with(entry.key(&half.text)) {
+            return None;
+        }
+        last.place = Some(guess);
+        Some((entry.ordinal, entry.length as usize))
+    }
+
+    fn half(&self, key: LastKey) -> &Half {
+        if key.is_elder { &self.elder } else { &self.younger }
+    }
+
+    /// Where a key is.
+    fn find(&self, key: &[u8]) -> Option<LastKey> {
         let hash = xxh3_64_with_seed(key, self.seed);
-        self.younger.get(hash, key).or_else(|| self.elder.get(hash, key))
+        let halves = [(false, &self.younger), (true, &self.elder)];
+        halves.into_iter().find_map(|(is_elder, half)| {
+            let place = half.find(hash, key)?;
+            Some(LastKey {
+                is_elder,
+                place: Some(place),
+            })
+        })
     }
 
     /// Remembers a key; one that is too large for the budget is not kept.
     pub(crate) fn insert(&mut self, key: &[u8], ordinal: Ordinal) {
         let hash = xxh3_64_with_seed(key, self.seed);
         let cost = key.len() + ENTRY_BYTES;
-        if cost > self.half_bytes_max || self.younger.get(hash, key).is_some() {
+        if cost > self.half_bytes_max || self.younger.find(hash, key).is_some() {
             return;
         }
         if self.younger.used_bytes() + cost > self.half_bytes_max {
@@ -53,19 +113,25 @@ impl RawKeyCache {
     /// Resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         [&self.younger, &self.elder]
-            .map(|half| half.text.capacity() + half.entries.allocation_size())
+            .map(|half| {
+                let entries = half.entries.capacity() * size_of::<KeyEntry>();
+                half.text.capacity() + entries + half.places.allocation_size()
+            })
             .iter()
             .sum()
     }
 }
 
-/// Bytes of a table slot at its usual load, beside the key's own.
-const ENTRY_BYTES: usize = 20;
+/// Bytes of an entry and of its place in the table at its usual load, beside the key's own.
+const ENTRY_BYTES: usize = size_of::<KeyEntry>() + 8;
 
 #[derive(Debug, Default)]
 struct Half {
     text: Vec<u8>,
-    entries: HashTable<KeyEntry>,
+    /// In the order in which they came.
+    entries: Vec<KeyEntry>,
+    /// The place of each entry, by its key.
+    places: HashTable<u32>,
 }
 
 #[derive(Debug)]
@@ -73,6 +139,8 @@ struct KeyEntry {
     offset: u32,
     length: u32,
     ordinal: Ordinal,
+    /// The place of the key that came after it last time; at first of the one that was new after it.
+    next: AtomicU32,
 }
 
 impl KeyEntry {
@@ -86,28 +154,72 @@ impl Half {
         self.text.len() + self.entries.len() * ENTRY_BYTES
     }
 
-    fn get(&self, hash: u64, key: &[u8]) -> Option<Ordinal> {
-        let entry = self.entries.find(hash, |entry| entry.key(&self.text) == key)?;
-        Some(entry.ordinal)
+    /// The key that probably comes after one of this half, and its place.
+    fn after(&self, last: LastKey) -> Option<(u32, &KeyEntry)> {
+        let before = self.entries.get(last.place? as usize)?;
+        let guess = before.next.load(Ordering::Relaxed);
+        Some((guess, self.entries.get(guess as usize)?))
+    }
+
+    fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        let is_it = |place: &u32| self.entries[*place as usize].key(&self.text) == key;
+        self.places.find(hash, is_it).copied()
     }
 
     /// The caller has checked that the key fits and is new.
     fn insert(&mut self, hash: u64, key: &[u8], ordinal: Ordinal, seed: u64) {
-        let entry = KeyEntry {
+        let place = u32::try_from(self.entries.len()).expect("each takes more than a byte of 4 GiB");
+        self.entries.push(KeyEntry {
             offset: self.text.len() as u32,
             length: key.len() as u32,
             ordinal,
-        };
+            next: AtomicU32::new(place.saturating_add(1)),
+        });
         self.text.extend_from_slice(key);
-        let text = &self.text;
-        self.entries
-            .insert_unique(hash, entry, |entry| xxh3_64_with_seed(entry.key(text), seed));
+        let (text, entries) = (&self.text, &self.entries);
+        self.places.insert_unique(hash, place, |place| {
+            xxh3_64_with_seed(entries[*place as usize].key(text), seed)
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn get(cache: &RawKeyCache, key: &str) -> Option<Ordinal> {
+        cache.get(key.as_bytes(), &mut LastKey::default())
+    }
+
+    #[test]
+    fn keys_are_found_in_any_order_whatever_was_guessed() {
+        let mut cache = RawKeyCache::new(40 << 10);
+        let key = |n: u32| format!("cpu,host=h{n}");
+        (0..500).for_each(|n| cache.insert(key(n).as_bytes(), Ordinal(n)));
+        let orders: [fn(u32) -> u32; 4] = [|n| n, |n| 499 - n, |n| n * 7 % 500, |n| n / 2];
+        let (mut last, mut guesses) = (LastKey::default(), 0);
+        for (order, round) in orders.iter().flat_map(|order| [(order, 0), (order, 1)]) {
+            for n in 0..500 {
+                let wanted = order(n);
+                let found = cache.get(key(wanted).as_bytes(), &mut last);
+                assert_eq!(found, Some(Ordinal(wanted)), "round {round}");
+                assert_eq!(cache.get(key(n + 500).as_bytes(), &mut last), None);
+                let next = format!("{},rest", key(order((n + 1) % 500)));
+                let guess = cache.guess(next.as_bytes(), &mut { last });
+                let is_right = |(ordinal, length): (Ordinal, usize)| next[..length] == key(ordinal.0);
+                assert!(guess.is_none_or(is_right), "{next}: {guess:?}");
+                guesses += usize::from(guess.is_some());
+            }
+        }
+        assert!(guesses > 1_000, "orders are learnt: {guesses}");
+        // Halves change their places, and the last key stays where it was.
+        for n in 500..3_000 {
+            cache.insert(key(n).as_bytes(), Ordinal(n));
+            assert_eq!(cache.get(key(n).as_bytes(), &mut last), Some(Ordinal(n)));
+            let old = cache.get(key(n - 400).as_bytes(), &mut last);
+            assert!(old.is_none_or(|old| old == Ordinal(n - 400)));
+        }
+    }
 
     #[test]
     fn stays_within_its_budget_and_never_answers_wrongly() {
@@ -116,17 +228,13 @@ mod tests {
         let key = |n: u32| format!("cpu,host=h{n}");
         for n in 0..20_000 {
             cache.insert(key(n).as_bytes(), Ordinal(n));
-            assert_eq!(cache.get(key(n).as_bytes()), Some(Ordinal(n)));
+            assert_eq!(get(&cache, &key(n)), Some(Ordinal(n)));
         }
         for n in 0..20_000 {
-            assert!(
-                cache
-                    .get(key(n).as_bytes())
-                    .is_none_or(|found| found == Ordinal(n))
-            );
+            assert!(get(&cache, &key(n)).is_none_or(|found| found == Ordinal(n)));
         }
-        assert_eq!(cache.get(key(0).as_bytes()), None, "the oldest keys make room");
-        let kept = (0..20_000).filter(|n| cache.get(key(*n).as_bytes()).is_some());
+        assert_eq!(get(&cache, &key(0)), None, "the oldest keys make room");
+        let kept = (0..20_000).filter(|n| get(&cache, &key(*n)).is_some());
         assert!(kept.count() > 500, "at least a half is kept");
         // Vectors and tables grow by doubling, so the resident bytes may be twice the used ones.
         assert!(cache.memory_bytes() <= 2 * budget);
@@ -136,7 +244,7 @@ mod tests {
     fn a_key_larger_than_the_budget_is_not_kept() {
         let mut cache = RawKeyCache::new(100);
         cache.insert(&[b'x'; 200], Ordinal(1));
-        assert_eq!(cache.get(&[b'x'; 200]), None);
-        assert_eq!(RawKeyCache::new(0).get(b""), None);
+        assert_eq!(cache.get(&[b'x'; 200], &mut LastKey::default()), None);
+        assert_eq!(RawKeyCache::new(0).get(b"", &mut LastKey::default()), None);
     }
 }

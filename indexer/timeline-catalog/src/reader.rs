@@ -6,6 +6,7 @@ use tideline_model::{Ordinal, TimelineId};
 
 use crate::attributes::Attributes;
 use crate::names::{self, CountedName, NameRef, NameSelection};
+use crate::raw_keys::LastKey;
 use crate::state::{Stage, State};
 use crate::types::CountedKey;
 use crate::value::AttributeRef;
@@ -22,9 +23,16 @@ pub struct CatalogReader<'a> {
 impl CatalogReader<'_> {
     /// The timeline that these raw key bytes were registered with.
     ///
-    /// `None` says only that the bytes are not in the cache. Costs one hash and one comparison.
-    pub fn by_key(&self, raw: &[u8]) -> Option<Ordinal> {
-        self.state.raw_keys.get(raw)
+    /// `None` says only that the bytes are not in the cache. Costs one comparison where it came after the `last` one
+    /// before too, otherwise a hash more. `last` becomes this key.
+    pub fn by_key(&self, raw: &[u8], last: &mut LastKey) -> Option<Ordinal> {
+        self.state.raw_keys.get(raw, last)
+    }
+
+    /// The timeline whose raw key probably comes after the `last` one, and the length of that key, where `bytes` begin
+    /// with it. `last` becomes this key then.
+    pub fn guess(&self, bytes: &[u8], last: &mut LastKey) -> Option<(Ordinal, usize)> {
+        self.state.raw_keys.guess(bytes, last)
     }
 
     /// The id of a timeline, visible or not.

@@ -112,7 +112,8 @@ impl Catalog {
         changes
     }
 
-    /// Deletes all rows of a dropped table, saved searches and what is said of metrics too. May be repeated; nobody may save to the table any more.
+    /// Deletes all rows of a dropped table, saved searches and what is said of metrics too. May be repeated; nobody may
+    /// save to the table any more.
     pub fn remove_all(backend: &dyn Backend, table: TableId, stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
         remove_rows(backend, space::CATALOG, table, stamp)?;
         SavedSearches::remove_all(backend, table, stamp)?;

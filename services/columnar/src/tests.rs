@@ -178,3 +178,21 @@ fn long_texts_make_small_batches() {
     let rows: Vec<usize> = reader.map(|batch| batch.expect("whole").num_rows()).collect();
     assert_eq!(rows, [8, 8, 4]);
 }
+
+#[test]
+fn histograms_count_as_the_texts_that_are_made_of_them() {
+    let columns = [("h".to_owned(), ColumnType::Value(ValueType::Histogram))];
+    let unreadable = vec![0xff; 1 << 20];
+    let mut out = Vec::new();
+    let mut writer = ColumnarWriter::new(&mut out, Form::ArrowStream, &columns).expect("memory");
+    for _ in 0..20 {
+        let cell = Cell::Value(ValueRef::Histogram(&unreadable));
+        writer.row([cell].into_iter()).expect("memory");
+    }
+    writer.end(&[]).expect("memory");
+    let reader = StreamReader::try_new(out.as_slice(), None).expect("a stream");
+    let batches: Vec<RecordBatch> = reader.map(|batch| batch.expect("whole")).collect();
+    assert_eq!(batches[0].num_rows(), 20, "twenty short texts are one batch");
+    let texts = batches[0].column(0).as_string::<i32>();
+    assert!(texts.value(0).starts_with("{{unreadable"), "{}", texts.value(0));
+}

@@ -38,7 +38,7 @@ impl Bounds {
         rejects.extend(outside.map(|(row, _)| LineReject {
             line: group.lines[row],
             reason: self.complaint(group.timestamps[row]),
-            excerpt: group.measurement.chars().take(80).collect(),
+            excerpt: group.measurements.of(row).chars().take(80).collect(),
         }));
         keep_rows(group, &keep);
     }

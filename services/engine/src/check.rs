@@ -3,7 +3,7 @@
 
 use tideline_backend::{Backend, Health};
 use tideline_series_store::check::{Checked, check};
-use tideline_timeline_catalog::{Catalog, CatalogOptions};
+use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataOfMetrics};
 
 /// What was read, and what was wrong with it.
 #[derive(Debug, Clone, Default)]
@@ -31,11 +31,16 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
             source_tags: table.spec.source_tags.clone(),
             raw_key_cache_bytes: 0,
         };
+        let findings = &mut report.findings;
+        let mut found =
+            |error: CatalogError| findings.push(format!("catalog of table {}: {error}", table.name.as_str()));
         match Catalog::load(backend, table.id, options) {
             Ok(catalog) => report.timelines += catalog.len(),
-            Err(error) => report
-                .findings
-                .push(format!("catalog of table {}: {error}", table.name.as_str())),
+            Err(error) => found(error),
+        }
+        // A start passes over what is damaged of them.
+        if let Err(error) = MetadataOfMetrics::check(backend, table.id, &mut found) {
+            found(error);
         }
     }
     report

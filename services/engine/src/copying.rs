@@ -238,7 +238,7 @@ impl Copy<'_> {
         let is_same = |group: &&mut PointGroup| {
             let types =
                 |columns: &[ColumnData]| columns.iter().map(ColumnData::value_type).collect::<Vec<_>>();
-            &*group.measurement == measurement
+            group.measurements.are(measurement)
                 && group.fields == fields
                 && types(&group.columns) == types(&columns)
         };
@@ -253,7 +253,7 @@ impl Copy<'_> {
             }
             None => {
                 self.batch.groups.push(PointGroup {
-                    measurement: measurement.into(),
+                    measurements: measurement.into(),
                     fields,
                     columns,
                     timelines: Vec::new(),

@@ -165,6 +165,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         StoreError::NoArchive(_) => ErrorKind::Unavailable,
         StoreError::NoTarget(_) => ErrorKind::Conflict,
         StoreError::TypeConflict { .. } | StoreError::BadDelta(_) => ErrorKind::Invalid,
+        StoreError::DeltaTooLarge(_) => ErrorKind::OverLimit,
         StoreError::Closed => ErrorKind::Unavailable,
         StoreError::Archive(_)
         | StoreError::Chunk { .. }

@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// Remembers type, help and unit of metrics; durable on return. How many were left out because there are too many, or
-    /// for their names. What is known already costs no write.
+    /// for their names. What is known already costs no write, nor does what a sender contradicts over and over.
     pub fn put_metadata(&self, table: &Table, metrics: &[MetricMetadata]) -> Result<usize> {
         let stamps = self.catalogs.stamps();
         let _table_stays = self.keep_timelines(table)?;
@@ -179,7 +179,7 @@ impl Engine {
         Ok(table
             .catalog
             .metadata()
-            .put(backend.as_ref(), metrics, &mut stamp)?)
+            .put(backend.as_ref(), metrics, self.clock.now(), &mut stamp)?)
     }
 
     /// Type, help and unit of all metrics that something is known of, by name.

@@ -1,23 +1,33 @@
 //! The order of lines inside one request.
 //!
 //! A delta keeps the order of rows within a group, not between groups. So where two lines of one request name
-//! the same timeline and instant in different shapes, the later one goes into a later delta: the later line
-//! wins, as everywhere. Only groups of one measurement can meet, and agents seldom send such pairs.
+//! the same timeline, instant and field in different shapes, the later one goes into a later delta: the later line
+//! wins, as everywhere. Only groups that share a measurement and a field can meet, and agents seldom send such pairs.
 
-use hashbrown::HashSet;
-use tideline_model::{ColumnData, LineReject, PointGroup};
+use std::sync::Arc;
+
+use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
+use tideline_model::{ColumnData, LineReject, Ordinal, PointGroup};
+use tideline_series_store::Shape;
 
 /// Most parts that one request is committed in; each is an entry of the journal of its own.
 const PARTS_MAX: usize = 64;
 /// Marks a row that a later line of its own group overwrites.
 const OVERWRITTEN: usize = usize::MAX;
 
+/// A group with its shape in the store.
+pub(crate) type ShapedGroup = (PointGroup, Arc<Shape>);
+
 /// Splits groups into parts to be committed one after another, so that later lines win. Usually one part.
 ///
-/// 1. Sort the rows of groups that share a measurement by timeline, instant and line.
+/// 1. Sort the rows of timelines that have rows in several groups which can meet, by timeline, instant and line.
 /// 2. Of the rows of one timeline and instant, only the last of each group matters: it has all its fields.
 /// 3. Those go into parts in the order of their lines; what is beyond [`PARTS_MAX`] is rejected.
-pub(crate) fn in_line_order(groups: Vec<PointGroup>, rejects: &mut Vec<LineReject>) -> Vec<Vec<PointGroup>> {
+pub(crate) fn in_line_order(
+    groups: Vec<ShapedGroup>,
+    rejects: &mut Vec<LineReject>,
+) -> Vec<Vec<ShapedGroup>> {
     let Some(part_of_row) = parts(&groups) else {
         return vec![groups];
     };
@@ -28,50 +38,42 @@ pub(crate) fn in_line_order(groups: Vec<PointGroup>, rejects: &mut Vec<LineRejec
         .max()
         .copied()
         .unwrap_or(0);
-    for (group, parts) in groups.iter().zip(&part_of_row) {
+    for ((group, _), parts) in groups.iter().zip(&part_of_row) {
         let beyond = parts
             .iter()
-            .zip(&group.lines)
-            .filter(|(part, _)| (PARTS_MAX..OVERWRITTEN).contains(*part));
-        rejects.extend(beyond.map(|(_, line)| LineReject {
-            line: *line,
+            .enumerate()
+            .filter(|(_, part)| (PARTS_MAX..OVERWRITTEN).contains(*part));
+        rejects.extend(beyond.map(|(row, _)| LineReject {
+            line: group.lines[row],
             reason: format!(
                 "more than {PARTS_MAX} sets of fields for one instant of a timeline in one request"
             ),
-            excerpt: group.measurement.chars().take(80).collect(),
+            excerpt: group.measurements.of(row).chars().take(80).collect(),
         }));
     }
-    let part = |wanted: usize| -> Vec<PointGroup> {
-        let split = groups.iter().zip(&part_of_row).map(|(group, parts)| {
+    let part = |wanted: usize| -> Vec<ShapedGroup> {
+        let split = groups.iter().zip(&part_of_row).map(|((group, shape), parts)| {
             let keep: Vec<bool> = parts.iter().map(|part| *part == wanted).collect();
             let mut group = group.clone();
             keep_rows(&mut group, &keep);
-            group
+            (group, Arc::clone(shape))
         });
-        split.filter(|group| group.rows() > 0).collect()
+        split.filter(|(group, _)| group.rows() > 0).collect()
     };
     (0..=last.min(PARTS_MAX - 1)).map(part).collect()
 }
 
 /// The part of each row of each group; `None` where all go into one.
-fn parts(groups: &[PointGroup]) -> Option<Vec<Vec<usize>>> {
-    let mut seen = HashSet::new();
-    let shared: HashSet<&str> = groups
-        .iter()
-        .map(|group| &*group.measurement)
-        .filter(|name| !seen.insert(*name))
-        .collect();
-    if shared.is_empty() {
+fn parts(groups: &[ShapedGroup]) -> Option<Vec<Vec<usize>>> {
+    let meeting = meeting(groups);
+    let scattered = scattered(&meeting);
+    if scattered.is_empty() {
         return None;
     }
     let mut rows = Vec::new();
-    for (at, group) in groups
-        .iter()
-        .enumerate()
-        .filter(|(_, group)| shared.contains(&*group.measurement))
-    {
-        let of_group = 0..group.rows();
-        rows.extend(of_group.map(|row| {
+    for (at, group) in meeting {
+        let of_scattered = (0..group.rows()).filter(|row| scattered.contains(&group.timelines[*row]));
+        rows.extend(of_scattered.map(|row| {
             (
                 group.timelines[row],
                 group.timestamps[row],
@@ -82,7 +84,7 @@ fn parts(groups: &[PointGroup]) -> Option<Vec<Vec<usize>>> {
         }));
     }
     rows.sort_unstable();
-    let mut part_of_row: Vec<Vec<usize>> = groups.iter().map(|group| vec![0; group.rows()]).collect();
+    let mut part_of_row: Vec<Vec<usize>> = groups.iter().map(|(group, _)| vec![0; group.rows()]).collect();
     let mut split = false;
     for instant in rows.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
         if instant.iter().all(|row| row.3 == instant[0].3) {
@@ -105,8 +107,61 @@ fn parts(groups: &[PointGroup]) -> Option<Vec<Vec<usize>>> {
     split.then_some(part_of_row)
 }
 
+/// The groups, by their places, that share a measurement and one of its fields with another.
+fn meeting(groups: &[ShapedGroup]) -> Vec<(usize, &PointGroup)> {
+    if groups.len() < 2 {
+        return Vec::new();
+    }
+    let mut seen = HashSet::new();
+    let shared: HashSet<&str> = groups
+        .iter()
+        .flat_map(|(group, _)| group.measurements.names())
+        .map(|name| &**name)
+        .filter(|name| !seen.insert(*name))
+        .collect();
+    let mut meets = vec![false; groups.len()];
+    let mut first_with: HashMap<(&str, &str), usize> = HashMap::new();
+    for (at, (group, _)) in groups.iter().enumerate() {
+        for name in group
+            .measurements
+            .names()
+            .iter()
+            .filter(|name| shared.contains(&***name))
+        {
+            for field in &group.fields {
+                match first_with.entry((name, field)) {
+                    Entry::Occupied(first) => {
+                        meets[*first.get()] = true;
+                        meets[at] = true;
+                    }
+                    Entry::Vacant(vacant) => {
+                        vacant.insert(at);
+                    }
+                }
+            }
+        }
+    }
+    let groups = groups.iter().map(|(group, _)| group).enumerate();
+    groups.filter(|(at, _)| meets[*at]).collect()
+}
+
+/// The timelines with rows in several of these groups.
+fn scattered(groups: &[(usize, &PointGroup)]) -> HashSet<Ordinal> {
+    let mut first_with: HashMap<Ordinal, usize> = HashMap::new();
+    let mut scattered = HashSet::new();
+    for (at, group) in groups {
+        for timeline in &group.timelines {
+            if *first_with.entry(*timeline).or_insert(*at) != *at {
+                scattered.insert(*timeline);
+            }
+        }
+    }
+    scattered
+}
+
 /// Drops the rows for which `keep` is false.
 pub(crate) fn keep_rows(group: &mut PointGroup, keep: &[bool]) {
+    group.measurements.retain(keep);
     retain(&mut group.timelines, keep);
     retain(&mut group.timestamps, keep);
     retain(&mut group.lines, keep);
@@ -134,14 +189,15 @@ fn retain<T>(values: &mut Vec<T>, keep: &[bool]) {
 
 #[cfg(test)]
 mod tests {
-    use tideline_model::Ordinal;
-
     use super::*;
 
-    fn group(fields: &[&str], rows: &[(u32, i64, u32)]) -> PointGroup {
+    fn group(fields: &[&str], rows: &[(u32, i64, u32)]) -> ShapedGroup {
         let values: Vec<i64> = rows.iter().map(|row| i64::from(row.2)).collect();
-        PointGroup {
-            measurement: "m".into(),
+        let shape = Arc::new(Shape {
+            fields: Box::default(),
+        });
+        let group = PointGroup {
+            measurements: "m".into(),
             fields: fields.iter().map(|field| (*field).into()).collect(),
             columns: fields
                 .iter()
@@ -150,16 +206,17 @@ mod tests {
             timelines: rows.iter().map(|row| Ordinal(row.0)).collect(),
             timestamps: rows.iter().map(|row| row.1).collect(),
             lines: rows.iter().map(|row| row.2).collect(),
-        }
+        };
+        (group, shape)
     }
 
-    fn lines(groups: Vec<PointGroup>) -> Vec<Vec<u32>> {
+    fn lines(groups: Vec<ShapedGroup>) -> Vec<Vec<u32>> {
         let mut rejects = Vec::new();
         let parts = in_line_order(groups, &mut rejects);
         assert_eq!(rejects, []);
         parts
             .iter()
-            .map(|part| part.iter().flat_map(|group| group.lines.clone()).collect())
+            .map(|part| part.iter().flat_map(|(group, _)| group.lines.clone()).collect())
             .collect()
     }
 
@@ -167,9 +224,15 @@ mod tests {
     fn rows_that_do_not_meet_stay_together() {
         let groups = vec![
             group(&["a"], &[(1, 5, 1), (1, 5, 3)]),
-            group(&["b"], &[(1, 7, 2), (2, 5, 4)]),
+            group(&["a", "b"], &[(1, 7, 2), (2, 5, 4)]),
         ];
         assert_eq!(lines(groups), [[1, 3, 2, 4]]);
+    }
+
+    #[test]
+    fn rows_without_a_common_field_stay_together() {
+        let groups = vec![group(&["a"], &[(1, 5, 1)]), group(&["b"], &[(1, 5, 2)])];
+        assert_eq!(lines(groups), [[1, 2]]);
     }
 
     #[test]
@@ -187,7 +250,7 @@ mod tests {
         let groups = names
             .iter()
             .zip(1..)
-            .map(|(name, line)| group(&[name], &[(1, 5, line)]))
+            .map(|(name, line)| group(&["shared", name], &[(1, 5, line)]))
             .collect();
         let mut rejects = Vec::new();
         assert_eq!(in_line_order(groups, &mut rejects).len(), PARTS_MAX);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tideline_ingest_protocols::series_key;
 use tideline_model::{Clock, Identity, Ordinal, SeriesError, SeriesResolver};
-use tideline_timeline_catalog::CatalogReader;
+use tideline_timeline_catalog::{CatalogReader, LastKey};
 
 use crate::engine::Engine;
 use crate::tables::Table;
@@ -18,6 +18,7 @@ pub struct BatchResolver<'a> {
     /// New timelines that the table takes in a minute.
     limit: Option<u64>,
     reader: Option<CatalogReader<'a>>,
+    last: LastKey,
 }
 
 impl Engine {
@@ -28,6 +29,7 @@ impl Engine {
             clock: Arc::clone(&self.clock),
             limit: table.spec().policy.timelines_per_minute,
             reader: None,
+            last: LastKey::default(),
         }
     }
 }
@@ -58,11 +60,15 @@ impl BatchResolver<'_> {
 impl SeriesResolver for BatchResolver<'_> {
     fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError> {
         let reader = self.reader.get_or_insert_with(|| self.table.catalog.reader());
-        if let Some(known) = reader.by_key(key) {
+        if let Some(known) = reader.by_key(key, &mut self.last) {
             return Ok(known);
         }
         self.reader = None;
         let identity = series_key::parse(key)?;
         self.register(&identity, key)
+    }
+
+    fn guess(&mut self, bytes: &[u8]) -> Option<(Ordinal, usize)> {
+        self.reader.as_ref()?.guess(bytes, &mut self.last)
     }
 }

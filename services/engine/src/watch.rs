@@ -467,11 +467,8 @@ impl<'a> Part<'a> {
         });
         self.rows[place].1.push(row);
         self.count += 1;
-        let bytes = |place: &usize| match &self.group.columns[*place] {
-            ColumnData::String(texts) => texts.get(row).len(),
-            _ => 8,
-        };
-        self.bytes += 8 + self.places.iter().map(bytes).sum::<usize>();
+        let bytes = |place: &usize| self.group.columns[*place].bytes_at(row);
+        self.bytes += size_of::<i64>() + self.places.iter().map(bytes).sum::<usize>();
     }
 
     fn into_series(self, describe: impl Fn(usize) -> Option<Timeline>) -> Vec<WatchedSeries> {

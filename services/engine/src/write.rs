@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
-use tideline_backend::Health;
+use tideline_backend::{Health, VALUE_BYTES_MAX};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline, RequestRecord};
 use tideline_model::{Durability, LineReject, Ordinal, PointBatch, PointGroup};
-use tideline_series_store::{Shape, StoreError};
+use tideline_series_store::{Shape, StoreError, TableSchema};
 use tideline_timeline_catalog::CatalogReader;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::growth::is_growth_refusal;
 use crate::heat::Kind;
-use crate::line_order::in_line_order;
+use crate::line_order::{ShapedGroup, in_line_order, keep_rows};
 use crate::tables::Table;
 
 /// Longest idempotency key, in bytes.
@@ -120,18 +120,13 @@ impl Engine {
         let mut groups = Vec::with_capacity(batch.groups.len());
         for mut group in batch.groups {
             bounds.reject_outside(&mut group, &mut rejects);
-            if group.rows() == 0 {
-                continue;
-            }
-            match self.shape(table, &group) {
-                Ok(_) => groups.push(group),
-                Err(error @ StoreError::TypeConflict { .. }) => reject_all(&group, &error, &mut rejects),
-                Err(error) => return Err(error.into()),
+            if let Some(shape) = shape_of_good_rows(table, &mut group, &mut rejects)? {
+                groups.push((group, shape));
             }
         }
         let taken = groups
             .iter()
-            .map(|group| (group.rows() as u64, group.columns.len() as u64));
+            .map(|(group, _)| (group.rows() as u64, group.columns.len() as u64));
         let (points, values) = taken.fold((0, 0), |sum, (rows, fields)| {
             (sum.0 + rows, sum.1 + rows * fields)
         });
@@ -179,12 +174,10 @@ impl Engine {
     fn commit(
         &self,
         table: &Table,
-        groups: Vec<PointGroup>,
+        groups: Vec<ShapedGroup>,
         request: Option<RequestRecord>,
         durability: Durability,
     ) -> Result<()> {
-        let shapes = groups.iter().map(|group| self.shape(table, group));
-        let shapes = shapes.collect::<std::result::Result<Vec<_>, _>>()?;
         let _timelines_stay = table.activity.writers.read();
         let generation = table.points.timeline_generation();
         let mut delta = Delta {
@@ -193,6 +186,7 @@ impl Engine {
             groups: Vec::with_capacity(groups.len()),
             ..Delta::default()
         };
+        let (groups, shapes): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
         let rows = name_timelines(table, groups, &mut delta);
         let weighted = delta.timelines.iter().copied().zip(rows.iter().copied());
         table
@@ -216,6 +210,7 @@ impl Engine {
     ) -> Result<bool> {
         for _ in 0..NAMED_AGAIN_MAX {
             let introduces = !delta.new_timelines.is_empty();
+            let shapes_given = shapes.clone();
             let committed = self
                 .store
                 .commit(&table.points, delta, shapes, durability, generation);
@@ -225,9 +220,9 @@ impl Engine {
                     delta = *refused;
                     generation = table.points.timeline_generation();
                     introduce_again(table, &mut delta);
+                    let schema = table.points.schema();
                     let of_group = |group: &DeltaGroup| {
-                        let schema = table.points.schema();
-                        schema.shape(&group.measurement, &group.fields, &group.columns)
+                        schema.shape(group.measurements.names(), &group.fields, &group.columns)
                     };
                     shapes = delta
                         .groups
@@ -235,17 +230,40 @@ impl Engine {
                         .map(of_group)
                         .collect::<std::result::Result<_, _>>()?;
                 }
+                Err(StoreError::DeltaTooLarge(refused)) => {
+                    return self.commit_halves(table, *refused, &shapes_given, durability, generation);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         Err(StoreError::TimelinesRemoved(Box::new(delta)).into())
     }
 
-    fn shape(&self, table: &Table, group: &PointGroup) -> std::result::Result<Arc<Shape>, StoreError> {
-        table
-            .points
-            .schema()
-            .shape(&group.measurement, &group.fields, &group.columns)
+    /// Commits a delta that is too large for an entry of the journal as two.
+    fn commit_halves(
+        &self,
+        table: &Table,
+        delta: Delta,
+        shapes: &[Arc<Shape>],
+        durability: Durability,
+        generation: u64,
+    ) -> Result<bool> {
+        let (first, second) = delta.split().map_err(|row| {
+            let mut encoded = Vec::new();
+            match row.encode(&mut encoded) {
+                Ok(()) => EngineError::OverLimit {
+                    what: "one point with its names, in bytes as it is journalled,",
+                    limit: VALUE_BYTES_MAX as u64,
+                    actual: encoded.len() as u64,
+                },
+                Err(error) => StoreError::BadDelta(error).into(),
+            }
+        })?;
+        let (of_first, of_second) = (first.groups.len(), shapes.len() - second.groups.len());
+        let shapes_first = shapes[..of_first].to_vec();
+        let introduces = self.commit_named(table, first, shapes_first, durability, generation)?;
+        let shapes_second = shapes[of_second..].to_vec();
+        Ok(self.commit_named(table, second, shapes_second, durability, generation)? || introduces)
     }
 
     fn check_writable(&self) -> Result<()> {
@@ -322,52 +340,110 @@ fn retryable(rejects: &[LineReject]) -> u64 {
     for_now.count() as u64
 }
 
-fn reject_all(group: &PointGroup, error: &StoreError, rejects: &mut Vec<LineReject>) {
-    let reason = error.to_string();
-    rejects.extend(group.lines.iter().map(|line| LineReject {
-        line: *line,
-        reason: reason.clone(),
-        excerpt: group.measurement.chars().take(80).collect(),
+/// The shape of a group, whose rows that contradict the schema become rejects; `None` where no row is left.
+fn shape_of_good_rows(
+    table: &Table,
+    group: &mut PointGroup,
+    rejects: &mut Vec<LineReject>,
+) -> Result<Option<Arc<Shape>>> {
+    let schema = table.points.schema();
+    while group.rows() > 0 {
+        match schema.shape(group.measurements.names(), &group.fields, &group.columns) {
+            Ok(shape) => return Ok(Some(shape)),
+            // Others may register types meanwhile, so what passes this may be refused once more.
+            Err(StoreError::TypeConflict { .. }) => reject_conflicts(schema, group, rejects),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// Takes the rows of measurements that contradict the schema out of a group.
+fn reject_conflicts(schema: &TableSchema, group: &mut PointGroup, rejects: &mut Vec<LineReject>) {
+    let mut reasons = vec![None; group.measurements.names().len()];
+    for (place, error) in schema.conflicts(group.measurements.names(), &group.fields, &group.columns) {
+        reasons[place] = Some(error.to_string());
+    }
+    let reason = |row: usize| reasons[group.measurements.place(row)].as_ref();
+    let keep: Vec<bool> = (0..group.rows()).map(|row| reason(row).is_none()).collect();
+    rejects.extend((0..group.rows()).filter_map(|row| {
+        Some(LineReject {
+            line: group.lines[row],
+            reason: reason(row)?.clone(),
+            excerpt: group.measurements.of(row).chars().take(80).collect(),
+        })
     }));
+    keep_rows(group, &keep);
 }
 
 /// Moves the groups into the delta: timelines by place in its list of ids, unannounced ones with their identity.
 /// Returns how many rows each timeline has.
 fn name_timelines(table: &Table, groups: Vec<PointGroup>, delta: &mut Delta) -> Vec<u32> {
     let reader = table.catalog.reader();
-    let mut places: HashMap<Ordinal, u32> = HashMap::new();
+    let mut places = Places::default();
     let mut rows: Vec<u32> = Vec::new();
     for group in groups {
-        let place = |ordinal: &Ordinal| {
-            let place = *places.entry(*ordinal).or_insert_with(|| {
-                let id = reader.id(*ordinal);
-                if reader.needs_announcement(*ordinal) {
-                    delta.new_timelines.push(introduced(&reader, *ordinal));
+        let place = |ordinal: Ordinal| {
+            let place = places.of(ordinal);
+            if place as usize == rows.len() {
+                if reader.needs_announcement(ordinal) {
+                    delta.new_timelines.push(introduced(&reader, ordinal));
                 }
-                delta.timelines.push(id);
+                delta.timelines.push(reader.id(ordinal));
                 rows.push(0);
-                u32::try_from(delta.timelines.len() - 1).expect("rows of a request are bounded by its body")
-            });
+            }
             rows[place as usize] += 1;
             place
         };
-        let timelines = group.timelines.iter().map(place).collect();
         let PointGroup {
-            measurement,
+            timelines,
+            measurements,
             fields,
             columns,
             timestamps,
             ..
         } = group;
         delta.groups.push(DeltaGroup {
-            measurement,
+            measurements,
             fields,
             columns,
-            timelines,
+            // In the memory that the ordinals have.
+            timelines: timelines.into_iter().map(place).collect(),
             timestamps,
         });
     }
     rows
+}
+
+/// The place of each timeline of a delta. Ordinals are given in the order in which timelines first came, and senders keep
+/// that order, so mostly each is higher than all before it: then it is new, and nothing is looked up.
+#[derive(Debug, Default)]
+struct Places {
+    ordinals: Vec<Ordinal>,
+    /// Of all of them, once one came out of order.
+    by_ordinal: HashMap<Ordinal, u32>,
+}
+
+impl Places {
+    /// The place of a timeline: the next one where it is new.
+    fn of(&mut self, ordinal: Ordinal) -> u32 {
+        let next = u32::try_from(self.ordinals.len()).expect("rows of a request are bounded by its body");
+        if self.by_ordinal.is_empty() {
+            let last = self.ordinals.last();
+            if last == Some(&ordinal) {
+                return next - 1;
+            }
+            if last.is_none_or(|last| *last < ordinal) {
+                self.ordinals.push(ordinal);
+                return next;
+            }
+            self.by_ordinal = self.ordinals.iter().copied().zip(0..).collect();
+        }
+        *self.by_ordinal.entry(ordinal).or_insert_with(|| {
+            self.ordinals.push(ordinal);
+            next
+        })
+    }
 }
 
 /// Says anew which timelines of a delta need their identity: some of them were removed since they were named.
@@ -384,5 +460,19 @@ pub(crate) fn introduced(reader: &CatalogReader<'_>, ordinal: Ordinal) -> NewTim
         id: reader.id(ordinal),
         ordinal,
         identity,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeline_has_one_place_in_whatever_order_they_come() {
+        let mut places = Places::default();
+        let of: Vec<u32> = [3, 3, 5, 9, 9, 4, 5, 10, 3, 10, 9]
+            .map(|ordinal| places.of(Ordinal(ordinal)))
+            .to_vec();
+        assert_eq!(of, [0, 0, 1, 2, 2, 3, 1, 4, 0, 4, 2]);
     }
 }

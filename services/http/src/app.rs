@@ -23,6 +23,13 @@ const CHANGES_IN_FLIGHT_MAX: usize = 8;
 /// Errands that run at once: each may take minutes, and they wait for each other's writes anyway.
 const ERRANDS_IN_FLIGHT_MAX: usize = 4;
 
+/// Exports in the form of Prometheus' world that run at once. Each holds some megabytes.
+const EXPORTS_IN_FLIGHT_MAX: usize = 8;
+/// Remote reads that run at once.
+const READS_IN_FLIGHT_MAX: usize = 16;
+/// Kibibytes that all answers of remote read that are sent whole hold: 512 MiB.
+const READ_KIBIBYTES_MAX: usize = 512 << 10;
+
 /// Requests that wait for the end of jobs at once, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
 /// Watches that are looked after at once, each on a thread: they leave the cores to writes and queries.
@@ -52,6 +59,12 @@ pub(crate) struct Shared {
     pub(crate) queries: Turns,
     /// The queries that run now.
     pub(crate) running: RunningQueries,
+    /// Turns of exports in the form of Prometheus' world: they take as long as their readers do.
+    pub(crate) exports: Turns,
+    /// Turns of remote reads.
+    pub(crate) reads: Turns,
+    /// Kibibytes that further answers of remote read may hold that are sent whole.
+    pub(crate) read_kibibytes: Arc<Semaphore>,
     /// Turns of queries of cold points. The querier bounds them more closely; here they only stay apart from the others.
     pub(crate) cold_queries: Turns,
     /// Turns of requests that wait for jobs.
@@ -105,6 +118,9 @@ impl App {
             writes: turns("writes", settings.writes_in_flight_max),
             queries: turns("queries", settings.queries_in_flight_max),
             cold_queries: turns("queries of cold points", cold_queries_max),
+            exports: turns("exports", EXPORTS_IN_FLIGHT_MAX),
+            reads: turns("remote reads", READS_IN_FLIGHT_MAX),
+            read_kibibytes: Arc::new(Semaphore::new(READ_KIBIBYTES_MAX)),
             waits: turns("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),
             watches: turns("watches", settings.watches_max),
             watch_steps: Semaphore::new(WATCH_STEPS_IN_FLIGHT_MAX),

@@ -11,24 +11,29 @@ use tideline_openapi::ErrorCode;
 
 use crate::app::App;
 use crate::body;
-use crate::context::Dialect;
+use crate::context::{Dialect, within_prometheus};
 use crate::failure::Failure;
 use crate::settings::Secret;
 
 /// Paths that answer everybody: a load balancer has no token, and they tell nothing worth hiding.
-const OPEN_PATHS: [&str; 5] = ["/health", "/ready", "/ping", "/-/healthy", "/-/ready"];
+const OPEN_PATHS: [&str; 3] = ["/health", "/ready", "/ping"];
+/// Likewise those of a Prometheus, behind each of its addresses. They do not say whether a table is there.
+const OPEN_PROMETHEUS_PATHS: [&str; 2] = ["/-/healthy", "/-/ready"];
 
 /// Lets a request pass when there is no token, its path is open, or it bears the token.
 pub(crate) async fn require_token(State(app): State<App>, request: Request, next: Next) -> Response {
     let Some(token) = &app.settings.token else {
         return next.run(request).await;
     };
-    let path = request.uri().path();
-    if OPEN_PATHS.contains(&path) || bears(token, &request) {
+    if is_open(request.uri().path()) || bears(token, &request) {
         return next.run(request).await;
     }
     body::discard(request, &app).await;
     Failure::new(ErrorCode::Unauthenticated, "the token is missing or wrong").into_response()
+}
+
+fn is_open(path: &str) -> bool {
+    OPEN_PATHS.contains(&path) || OPEN_PROMETHEUS_PATHS.contains(&within_prometheus(path))
 }
 
 fn bears(token: &Secret, request: &Request) -> bool {

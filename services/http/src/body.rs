@@ -243,12 +243,15 @@ impl Received {
 
     /// Decompresses the body, if it is compressed. Uses a processor: call it on a blocking thread.
     pub(crate) fn decode(self) -> Result<BodyBytes> {
-        let sent = self.sent.bytes.as_slice();
-        if sent.is_empty() {
-            return Ok(BodyBytes(self.sent));
-        }
+        let is_empty = self.sent.bytes.is_empty();
         match self.encoding {
             Encoding::Identity => return Ok(BodyBytes(self.sent)),
+            // Agents that have nothing to say send nothing, whatever they call it.
+            Encoding::Gzip | Encoding::Deflate if is_empty => return Ok(BodyBytes(self.sent)),
+            // A request of remote write that was lost on its way must not be acknowledged.
+            Encoding::Snappy | Encoding::Zstd if is_empty => {
+                return Err(Failure::invalid("compressed body: it is empty"));
+            }
             Encoding::Snappy => return self.unsnap(),
             Encoding::Gzip | Encoding::Deflate | Encoding::Zstd => {}
         }

@@ -124,20 +124,23 @@ pub(crate) enum Dialect {
 /// What follows the name of a table in the addresses of its Prometheus.
 const PROMETHEUS_OF_TABLE: &str = "prometheus";
 
+/// A path as it is below the root of a Prometheus, be that our own root or the address of a table; empty for other
+/// paths about a table.
+pub(crate) fn within_prometheus(path: &str) -> &str {
+    let Some(rest) = path.strip_prefix("/v1/tables/") else {
+        return path;
+    };
+    let rest = rest.split_once('/').map_or("", |(_, rest)| rest);
+    rest.strip_prefix(PROMETHEUS_OF_TABLE).unwrap_or_default()
+}
+
 impl Dialect {
     /// The dialect of a path.
     pub(crate) fn of(path: &str) -> Self {
         match path {
             "/write" | "/query" | "/ping" => Self::InfluxV1,
             path if path.starts_with("/api/v2/") => Self::InfluxV2,
-            path => match path.strip_prefix("/v1/tables/") {
-                None => Self::of_prometheus(path),
-                Some(rest) => {
-                    let rest = rest.split_once('/').map_or("", |(_, rest)| rest);
-                    let path = rest.strip_prefix(PROMETHEUS_OF_TABLE).unwrap_or_default();
-                    Self::of_prometheus(path)
-                }
-            },
+            path => Self::of_prometheus(within_prometheus(path)),
         }
     }
 

@@ -74,3 +74,13 @@ pub(crate) fn content_type(headers: &axum::http::HeaderMap) -> String {
     let essence = sent.unwrap_or_default().split(';').next().unwrap_or_default();
     essence.trim().to_ascii_lowercase()
 }
+
+/// A parameter of the content type, without quotes; `None` where it is missing or unreadable.
+pub(crate) fn content_type_parameter<'a>(headers: &'a axum::http::HeaderMap, name: &str) -> Option<&'a str> {
+    let sent = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    sent.split(';').skip(1).find_map(|part| {
+        let (known, value) = part.split_once('=')?;
+        let is_named = known.trim().eq_ignore_ascii_case(name);
+        is_named.then_some(value.trim().trim_matches('"'))
+    })
+}

@@ -118,7 +118,7 @@ impl Groups {
         }
         let index = self.all.len();
         self.all.push(PointGroup {
-            measurement,
+            measurements: measurement.into(),
             fields,
             columns,
             timelines: Vec::new(),

@@ -7,6 +7,9 @@ use tideline_model::LineReject;
 /// Bytes of an excerpt: enough to find the line again, little enough for a log.
 const EXCERPT_BYTES: usize = 120;
 
+/// Rejects of one body that keep an excerpt; no answer shows more.
+const EXCERPTS_MAX: usize = 1_000;
+
 /// Bytes of an offending token that a reason quotes.
 const TOKEN_BYTES: usize = 48;
 
@@ -36,17 +39,27 @@ impl Rejects {
     }
 
     pub(crate) fn push(&mut self, line: u32, reason: Reason, offending: &[u8]) {
+        let mut reason = reason.into_owned();
+        reason.shrink_to_fit();
         self.stored.push(LineReject {
             line,
-            reason: reason.into_owned(),
-            excerpt: cut(offending, EXCERPT_BYTES),
+            reason,
+            excerpt: match self.stored.len() {
+                0..EXCERPTS_MAX => cut(offending, EXCERPT_BYTES),
+                _ => String::new(),
+            },
         });
     }
 
-    /// Says that `unread` lines or elements from `line` on were not looked at.
+    /// Says that `unread` lines or elements from `line` on were not looked at, since there were too many rejects.
     pub(crate) fn push_unread(&mut self, line: u32, unread: usize) {
-        let limit = self.limit;
-        let reason = format!("too many rejects (limit {limit}): {unread} more from here on were not read");
+        let cause = format!("too many rejects (limit {})", self.limit);
+        self.push_unread_for(&cause, line, unread);
+    }
+
+    /// The same for another cause.
+    pub(crate) fn push_unread_for(&mut self, cause: &str, line: u32, unread: usize) {
+        let reason = format!("{cause}: {unread} more from here on were not read");
         self.push(line, reason.into(), b"");
     }
 }

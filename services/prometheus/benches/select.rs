@@ -88,7 +88,7 @@ fn ask_all(tier: &str, querier: &Querier, table: &Table, steps: usize) {
             let visit = |_: &tideline_promql::Labels, data: SeriesData<'_>| {
                 let more = match data {
                     SeriesData::Samples(samples) => samples.values.len(),
-                    SeriesData::Steps(steps) => steps.len(),
+                    SeriesData::Steps { results, .. } => results.len(),
                 };
                 count.fetch_add(more as u64, Ordering::Relaxed);
                 Ok(())
@@ -203,7 +203,7 @@ fn load(engine: &Engine, table: &Table, hosts: usize, steps: usize) {
     for first in (0..steps).step_by(90) {
         let mut resolver = engine.resolver(table);
         let mut group = PointGroup {
-            measurement: "cpu".into(),
+            measurements: "cpu".into(),
             fields: names.clone(),
             columns: (0..FIELDS).map(|_| ColumnData::Signed(Vec::new())).collect(),
             timelines: Vec::new(),

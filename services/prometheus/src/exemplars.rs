@@ -2,19 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use serde::Deserialize;
-use tideline_model::ColumnData;
-use tideline_promql::{Labels, LabelsBuilder, Matcher, Result};
+use tideline_model::{ColumnData, FieldId};
+use tideline_promql::{Labels, LabelsBuilder, Matcher, PromqlError, Result};
+use tideline_query::{PointReader, QueryError};
 
 use crate::failure;
+use crate::held::Held;
 use crate::labels;
 use crate::names::EXEMPLAR_FIELD;
 use crate::samples::rows;
 use crate::scope::{Found, Scope};
 use crate::time::{Span, millis};
 use crate::view::SeriesView;
+
+/// Most exemplars of an answer.
+pub const EXEMPLARS_MAX: usize = 100_000;
 
 /// One observation.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +42,13 @@ pub struct SeriesExemplars {
     pub exemplars: Vec<Exemplar>,
 }
 
+/// The exemplars of one timeline while others are read.
+#[derive(Debug)]
+struct HeldExemplars<'w> {
+    exemplars: Vec<Exemplar>,
+    held: Held<'w>,
+}
+
 /// The stored form.
 #[derive(Debug, Deserialize)]
 struct Stored {
@@ -55,6 +68,8 @@ enum Number {
 impl SeriesView<'_> {
     /// The exemplars in a range (milliseconds, both ends included) of series that meet all matchers of one of the
     /// selectors, sorted by the labels of the series. What is stored and is none is passed over.
+    ///
+    /// Fails where there are more than [`EXEMPLARS_MAX`], or more than the budget allows to hold.
     pub fn exemplars(&self, selectors: &[Vec<Matcher>], range: (i64, i64)) -> Result<Vec<SeriesExemplars>> {
         let mut all = BTreeMap::new();
         let field = self.table.points().schema().field(EXEMPLAR_FIELD);
@@ -62,6 +77,7 @@ impl SeriesView<'_> {
             return Ok(Vec::new());
         };
         let range = Span::of_millis(range).range();
+        let count = AtomicUsize::new(0);
         for matchers in selectors {
             let mut scope = Scope::select(self, matchers)?;
             self.check_timelines(scope.timelines.len())?;
@@ -70,32 +86,16 @@ impl SeriesView<'_> {
             scope.timelines.sort_unstable_by_key(|timeline| timeline.id);
             let found = Mutex::new(Vec::new());
             let swept = self.querier.sweep(self.table, range, &self.watch, |sweep| {
-                sweep.shares(
-                    &scope.timelines,
-                    |found| found.id,
-                    &[field],
-                    |share, reader| {
-                        for timeline in share {
-                            let mut exemplars = Vec::new();
-                            reader.timeline(timeline.id, &mut |run| {
-                                for column in run.columns.iter().filter(|column| column.field == field) {
-                                    let ColumnData::String(texts) = &column.values else {
-                                        continue;
-                                    };
-                                    let numbered = rows(column, run.rows()).enumerate();
-                                    let each = numbered
-                                        .filter_map(|(at, row)| read(texts.get(at), run.timestamps[row]));
-                                    exemplars.extend(each);
-                                }
-                                Ok(ControlFlow::Continue(()))
-                            })?;
-                            if !exemplars.is_empty() {
-                                found.lock().push((*timeline, exemplars));
-                            }
+                let id = |found: &Found| found.id;
+                sweep.shares(&scope.timelines, id, &[field], |share, reader| {
+                    for timeline in share {
+                        let of_it = self.exemplars_of(timeline, field, reader, &count)?;
+                        if !of_it.exemplars.is_empty() {
+                            found.lock().push((*timeline, of_it));
                         }
-                        Ok(())
-                    },
-                )
+                    }
+                    Ok(())
+                })
             });
             swept.map_err(|error| failure::of_query(&error))?;
             let found = found.into_inner().into_iter();
@@ -104,9 +104,53 @@ impl SeriesView<'_> {
                     Some((self.labels_of(&scope, &timeline)?, exemplars))
                 }),
             );
+            check_count(all.values().map(|of| of.exemplars.len()).sum())?;
+            // What an earlier selector found too has replaced itself.
+            count.store(0, Ordering::Relaxed);
         }
-        let series = |(labels, exemplars)| SeriesExemplars { labels, exemplars };
+        let series = |(labels, of): (Labels, HeldExemplars<'_>)| SeriesExemplars {
+            labels,
+            exemplars: of.exemplars,
+        };
         Ok(all.into_iter().map(series).collect())
+    }
+
+    /// The exemplars of a timeline; `count` are those of all.
+    fn exemplars_of(
+        &self,
+        timeline: &Found,
+        field: FieldId,
+        reader: &mut PointReader<'_>,
+        count: &AtomicUsize,
+    ) -> std::result::Result<HeldExemplars<'_>, QueryError> {
+        let mut of_it = HeldExemplars {
+            exemplars: Vec::new(),
+            held: Held::new(&self.watch, "bytes of exemplars"),
+        };
+        reader.timeline(timeline.id, &mut |run| {
+            let (mut added, mut bytes) = (0, 0);
+            for column in run.columns.iter().filter(|column| column.field == field) {
+                let ColumnData::String(texts) = &column.values else {
+                    continue;
+                };
+                for (at, row) in rows(column, run.rows()).enumerate() {
+                    let text = texts.get(at);
+                    if let Some(exemplar) = read(text, run.timestamps[row]) {
+                        of_it.exemplars.push(exemplar);
+                        bytes += text.len() + size_of::<Exemplar>();
+                        added += 1;
+                    }
+                }
+            }
+            of_it.held.add(bytes as u64)?;
+            let counted = count.fetch_add(added, Ordering::Relaxed) + added;
+            // How many there are is said later; there is no need to read on.
+            Ok(match counted > EXEMPLARS_MAX {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
+        })?;
+        Ok(of_it)
     }
 
     fn labels_of(&self, scope: &Scope, timeline: &Found) -> Option<Labels> {
@@ -114,6 +158,15 @@ impl SeriesView<'_> {
         let entry = reader.entry(timeline.ordinal)?;
         Some(labels::of_entry(&entry, &scope.measurement(timeline).name))
     }
+}
+
+fn check_count(count: usize) -> Result<()> {
+    if count > EXEMPLARS_MAX {
+        return Err(PromqlError::TooMany(format!(
+            "exemplars: more than {EXEMPLARS_MAX}, the limit; ask for a shorter range or fewer series"
+        )));
+    }
+    Ok(())
 }
 
 fn read(text: &str, nanos: i64) -> Option<Exemplar> {

@@ -21,9 +21,12 @@
 //! | [`listing`] | series, label names, label values |
 //! | [`cardinality`] | how many of each there are |
 //! | [`source`] | samples of series, for PromQL |
+//! | [`transfer`] | samples of however many series, encoded, page by page |
 //! | [`exemplars`] | single observations with a trace |
 //! | `samples`, `steps` | runs of points → samples of series, or windows of them |
 //! | `union` | series of several timelines |
+//! | `page` | a page of a transfer |
+//! | `held` | what is held of them, against the budget |
 //!
 //! # What is absent
 //!
@@ -32,15 +35,18 @@
 pub mod cardinality;
 pub mod exemplars;
 mod failure;
+mod held;
 mod labels;
 pub mod listing;
 mod matching;
 pub mod names;
+mod page;
 mod samples;
 mod scope;
 pub mod source;
 mod steps;
 mod time;
+pub mod transfer;
 mod union;
 pub mod view;
 
@@ -48,4 +54,6 @@ pub use cardinality::Cardinality;
 pub use exemplars::{Exemplar, SeriesExemplars};
 pub use listing::Listed;
 pub use source::TableSource;
+pub use time::NANOS_PER_MILLI;
+pub use transfer::Piece;
 pub use view::SeriesView;

@@ -4,6 +4,7 @@
 //! add something to the list. A series counts as having points where its timeline has some, of whichever field.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use hashbrown::HashSet;
 use tideline_promql::labels::METRIC_NAME;
@@ -11,14 +12,20 @@ use tideline_promql::{Labels, Matcher, Result};
 use tideline_series_store::Seen;
 use tideline_timeline_catalog::{Entry, NameSelection};
 
+use crate::failure;
+use crate::held::Held;
 use crate::labels;
 use crate::names::measurements;
-use crate::scope::{Found, Scope, for_each_entry, seen};
+use crate::scope::{Found, Scope, Selection, for_each_entry, retain_seen, seen};
 use crate::time::Span;
 use crate::view::SeriesView;
 
 /// Timelines that are asked at once when they were seen.
 const GROUP_TIMELINES: usize = 1_024;
+/// What an entry of a list takes beside its texts, in bytes.
+const ENTRY_BYTES: usize = 64;
+/// What a failure calls the entries of a list.
+const LISTED: &str = "bytes of a list of series, names or values";
 
 /// A list, sorted, of each thing once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +48,12 @@ impl<T: Ord> Listed<T> {
 }
 
 impl SeriesView<'_> {
-    /// The series that meet all matchers of one of the selectors, at most `limit`; with a range (milliseconds, both ends
-    /// included) only those of timelines that have points in it.
+    /// The series that meet all matchers of one of the selectors; with a range (milliseconds, both ends included) only those
+    /// of timelines that have points in it. With a limit it looks no further once it has found one more; which series of
+    /// those that there are it has found then is not said.
     ///
-    /// Fails where more timelines are selected than the budget allows. Costs about a microsecond a series that is found.
+    /// Fails where the budget allows less: without a limit of timelines, and of the memory that the list takes. Costs about a
+    /// microsecond a series that is found.
     pub fn series(
         &self,
         selectors: &[Vec<Matcher>],
@@ -52,17 +61,24 @@ impl SeriesView<'_> {
         limit: Option<usize>,
     ) -> Result<Listed<Labels>> {
         let span = range.map(Span::of_millis);
-        let mut all: Vec<Labels> = Vec::new();
+        let mut series = FoundSeries {
+            all: HashSet::new(),
+            held: Held::new(&self.watch, LISTED),
+            count_max: limit.map_or(usize::MAX, |limit| limit.saturating_add(1)),
+        };
         for matchers in selectors {
-            let mut scope = Scope::select(self, matchers)?;
-            scope.retain_seen(self, span)?;
-            self.check_timelines(scope.timelines.len())?;
-            for_each_found(self, &scope, |found, entry| {
-                let metrics = &scope.measurement(found).metrics;
-                all.extend(metrics.iter().map(|metric| labels::of_entry(entry, &metric.name)));
+            let selection = Selection::new(self, matchers)?;
+            let mut timelines = 0;
+            selection.groups(self, GROUP_TIMELINES, |mut group| {
+                retain_seen(self, &mut group, span)?;
+                timelines += group.len();
+                if limit.is_none() {
+                    self.check_timelines(timelines)?;
+                }
+                series.take(self, &selection, &group)
             })?;
         }
-        Ok(Listed::new(all, limit))
+        Ok(Listed::new(series.all, limit))
     }
 
     /// The names of labels that series have; of all series where there is no selector. However many series there are, what
@@ -137,6 +153,7 @@ impl SeriesView<'_> {
         let selectors = if selectors.is_empty() { &of_all } else { selectors };
         let mut gathered = Gathered {
             known: HashSet::new(),
+            held: Held::new(&self.watch, LISTED),
             waiting: Vec::new(),
         };
         for matchers in selectors {
@@ -154,13 +171,51 @@ impl SeriesView<'_> {
     }
 }
 
+/// Series while they are looked for.
+struct FoundSeries<'w> {
+    all: HashSet<Labels>,
+    held: Held<'w>,
+    /// More are not looked for.
+    count_max: usize,
+}
+
+impl FoundSeries<'_> {
+    fn take(
+        &mut self,
+        view: &SeriesView<'_>,
+        selection: &Selection<'_>,
+        timelines: &[Found],
+    ) -> Result<ControlFlow<()>> {
+        let mut bytes = 0;
+        for_each_of(view, timelines, |found, entry| {
+            for metric in &selection.measurement(found).metrics {
+                if self.all.len() >= self.count_max {
+                    return;
+                }
+                let labels = labels::of_entry(entry, &metric.name);
+                let texts: usize = labels.iter().map(|(name, value)| name.len() + value.len()).sum();
+                if self.all.insert(labels) {
+                    bytes += texts + ENTRY_BYTES;
+                }
+            }
+        })?;
+        let held = self.held.add(bytes as u64);
+        held.map_err(|error| failure::of_query(&error))?;
+        Ok(match self.all.len() < self.count_max {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        })
+    }
+}
+
 /// Texts that timelines have, and that count if the timeline does.
-struct Gathered {
+struct Gathered<'w> {
     known: HashSet<String>,
+    held: Held<'w>,
     waiting: Vec<(Found, Vec<String>)>,
 }
 
-impl Gathered {
+impl Gathered<'_> {
     fn offer(&mut self, found: &Found, texts: impl Fn(&mut dyn FnMut(&str))) {
         let mut new = Vec::new();
         texts(&mut |text| {
@@ -180,20 +235,23 @@ impl Gathered {
             Some(_) if !ids.is_empty() => seen(view, &ids)?,
             _ => vec![None; ids.len()],
         };
+        let mut bytes = 0;
         for ((_, texts), seen) in self.waiting.drain(..).zip(seen) {
             if span.is_none_or(|span| span.meets(seen)) {
-                self.known.extend(texts);
+                for text in texts {
+                    let length = text.len();
+                    if self.known.insert(text) {
+                        bytes += length + ENTRY_BYTES;
+                    }
+                }
             }
         }
-        Ok(())
+        let held = self.held.add(bytes as u64);
+        held.map_err(|error| failure::of_query(&error))
     }
 }
 
-/// Hands the timelines of a scope to `visit`.
-fn for_each_found(view: &SeriesView<'_>, scope: &Scope, visit: impl FnMut(&Found, &Entry<'_>)) -> Result<()> {
-    for_each_of(view, &scope.timelines, visit)
-}
-
+/// Hands timelines with their entries to `visit`.
 fn for_each_of(
     view: &SeriesView<'_>,
     timelines: &[Found],

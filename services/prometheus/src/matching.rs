@@ -3,14 +3,11 @@
 use regex_syntax::hir::{Class, Hir, HirKind};
 use tideline_promql::labels::METRIC_NAME;
 use tideline_promql::{MatchOp, Matcher};
-use tideline_search_index::condition::PATTERN_BYTES_MAX;
-use tideline_search_index::{Condition, Subject, Test};
+use tideline_search_index::{Condition, Subject, Test, takes_regular_expression};
 use tideline_timeline_catalog::{AttributeValue, Entry};
 
 /// Most texts that an expression is written out as.
 const TEXTS_MAX: usize = 1_000;
-/// Longest pattern that the index takes, with room for what surrounds it.
-const PATTERN_MAX: usize = PATTERN_BYTES_MAX - 16;
 
 /// The matchers of a selector, by who answers them.
 #[derive(Debug)]
@@ -88,7 +85,7 @@ fn expression(pattern: &str) -> Option<Option<Test>> {
             _ => Test::In(texts.into_iter().map(AttributeValue::Text).collect()),
         }));
     }
-    (pattern.len() <= PATTERN_MAX).then(|| Some(Test::Regex(pattern.to_owned())))
+    takes_regular_expression(pattern).then(|| Some(Test::Regex(pattern.to_owned())))
 }
 
 /// All texts that an expression takes, if they are few.
@@ -142,6 +139,8 @@ fn written_out(hir: &Hir) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use tideline_search_index::condition::PATTERN_BYTES_MAX;
+
     use super::*;
 
     #[test]
@@ -172,10 +171,12 @@ mod tests {
             matcher(MatchOp::Regex, ".*"),
             matcher(MatchOp::Regex, "h1.*"),
             matcher(MatchOp::NotRegex, &long),
+            // Short, and large once it is compiled.
+            matcher(MatchOp::Regex, r"\pL{50}"),
         ];
         let split = Split::new(&matchers);
         let regex = Condition::leaf(Subject::Tag("host".into()), Test::Regex("h1.*".into()));
         assert_eq!(split.conditions, [regex]);
-        assert_eq!(split.rest, [&matchers[2]]);
+        assert_eq!(split.rest, [&matchers[2], &matchers[3]]);
     }
 }

@@ -3,12 +3,15 @@
 //! Of several points in one millisecond the last counts; where a series has a number and a histogram in one, the number.
 
 use tideline_chunk::{Presence, Run, RunColumn};
-use tideline_histogram::Histogram;
+use tideline_histogram::{Histogram, Span};
 use tideline_model::{ColumnData, FieldId};
 use tideline_promql::{PromqlError, Result, Samples};
 
 use crate::names::Measurement;
 use crate::time::to_millis;
+
+/// Bytes of buffers that are kept for the next timeline; larger ones go.
+const KEPT_BYTES_MAX: u64 = 4 << 20;
 
 /// What a field is to the series of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub(crate) struct Layout {
 pub(crate) struct SampleBuffer {
     pub(crate) numbers: Line<f64>,
     pub(crate) histograms: Line<Histogram>,
+    /// Bytes that the histograms take beside their own place.
+    heap: u64,
 }
 
 /// Values of one kind by rising milliseconds.
@@ -59,8 +64,18 @@ pub(crate) struct Gathered {
 impl Layout {
     /// The layout of a measurement; with the field of start times, if they are wanted.
     pub(crate) fn new(measurement: &Measurement, start: Option<FieldId>) -> Self {
+        Self::of_some(measurement, start, |_| true)
+    }
+
+    /// The same of those metrics only, by their positions, that `takes` says.
+    pub(crate) fn of_some(
+        measurement: &Measurement,
+        start: Option<FieldId>,
+        takes: impl Fn(usize) -> bool,
+    ) -> Self {
         let mut roles: Vec<(FieldId, Role)> = start.map(|field| (field, Role::Start)).into_iter().collect();
-        for (at, metric) in measurement.metrics.iter().enumerate() {
+        let metrics = measurement.metrics.iter().enumerate();
+        for (at, metric) in metrics.filter(|(at, _)| takes(*at)) {
             roles.extend(metric.number.map(|field| (field, Role::Number(at))));
             roles.extend(metric.histogram.map(|field| (field, Role::Histogram(at))));
         }
@@ -94,6 +109,14 @@ impl Gathered {
         self.series
             .resize_with(metrics.max(self.series.len()), SampleBuffer::default);
         self.series.iter_mut().for_each(SampleBuffer::clear);
+        if self.bytes() > KEPT_BYTES_MAX {
+            self.series.fill_with(SampleBuffer::default);
+        }
+    }
+
+    /// About the memory that it takes. Costs a look at each metric.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.series.iter().map(SampleBuffer::bytes).sum()
     }
 
     /// Ends with a timeline that was read from before what is wanted: what the first wanted histogram follows has told of
@@ -122,15 +145,28 @@ impl Gathered {
                     line.take_mixed(columns, &self.times, &self.starts);
                 }
                 (Some(Role::Histogram(metric)), columns) => {
-                    let line = &mut self.series[metric].histograms;
+                    let series = &mut self.series[metric];
                     for column in columns {
-                        line.take_histograms(column, &self.times, &self.starts)?;
+                        let line = &mut series.histograms;
+                        series.heap += line.take_histograms(column, &self.times, &self.starts)?;
                     }
                 }
                 (Some(Role::Start) | None, _) => {}
             }
         }
         Ok(())
+    }
+
+    /// Forgets all but the last sample of each kind, which tells those that follow of a reset.
+    pub(crate) fn keep_last(&mut self) {
+        for series in &mut self.series {
+            *series = SampleBuffer::of(series.numbers.split_last(), series.histograms.split_last());
+        }
+    }
+
+    /// The last millisecond of the run that was taken in last.
+    pub(crate) fn last(&self) -> Option<i64> {
+        self.times.last().copied()
     }
 
     fn take_starts(&mut self, run: &Run, layout: &Layout) {
@@ -158,6 +194,17 @@ impl SampleBuffer {
     fn clear(&mut self) {
         self.numbers.clear();
         self.histograms.clear();
+        self.heap = 0;
+    }
+
+    /// Of samples of a series that are there already.
+    pub(crate) fn of(numbers: Line<f64>, histograms: Line<Histogram>) -> Self {
+        let heap = histograms.values.iter().map(heap_bytes).sum();
+        Self {
+            numbers,
+            histograms,
+            heap,
+        }
     }
 
     /// The samples, no instant twice.
@@ -180,7 +227,9 @@ impl SampleBuffer {
 
     /// Says of each histogram what the one before it tells of a reset; the first stays as it is stored.
     fn note_resets(&mut self) {
-        let Self { numbers, histograms } = self;
+        let Self {
+            numbers, histograms, ..
+        } = self;
         for at in 1..histograms.values.len() {
             let (before, rest) = histograms.values.split_at_mut(at);
             // Behind a number it has no histogram before it.
@@ -194,12 +243,7 @@ impl SampleBuffer {
 
     /// About the memory that it takes.
     pub(crate) fn bytes(&self) -> u64 {
-        let histogram = |value: &Histogram| {
-            let counts = value.positive_buckets.len() + value.negative_buckets.len();
-            (counts + value.custom_values.len() + 32) * 8
-        };
-        let histograms: usize = self.histograms.values.iter().map(histogram).sum();
-        (self.numbers.times.len() * 24 + histograms) as u64
+        self.numbers.bytes() + self.histograms.bytes() + self.heap
     }
 }
 
@@ -220,6 +264,12 @@ impl<T> Line<T> {
         self.starts.clear();
     }
 
+    /// About the memory that it takes, without what values point to.
+    fn bytes(&self) -> u64 {
+        let instants = self.times.capacity() + self.starts.capacity();
+        (instants * size_of::<i64>() + self.values.capacity() * size_of::<T>()) as u64
+    }
+
     /// Takes the next value, in the place of one in the same millisecond. `start` is 0 where it is not known.
     pub(crate) fn push(&mut self, time: i64, value: T, start: i64) {
         if self.times.last() == Some(&time) {
@@ -235,6 +285,16 @@ impl<T> Line<T> {
         }
         self.times.push(time);
         self.values.push(value);
+    }
+
+    /// Takes the last value off, if there is one.
+    fn split_last(&mut self) -> Self {
+        let last = self.times.len().saturating_sub(1);
+        Self {
+            times: self.times.split_off(last),
+            values: self.values.split_off(last),
+            starts: self.starts.split_off(last.min(self.starts.len())),
+        }
     }
 
     fn retain(&mut self, keep: impl Fn(i64) -> bool) {
@@ -293,19 +353,49 @@ impl Line<f64> {
 }
 
 impl Line<Histogram> {
-    fn take_histograms(&mut self, column: &RunColumn, times: &[i64], starts: &[i64]) -> Result<()> {
+    /// Takes the histograms of a column; how many bytes they take beside their own place.
+    fn take_histograms(&mut self, column: &RunColumn, times: &[i64], starts: &[i64]) -> Result<u64> {
         let ColumnData::Histogram(values) = &column.values else {
-            return Ok(());
+            return Ok(0);
         };
+        let mut heap = 0;
         for (at, row) in rows(column, times.len()).enumerate() {
             let histogram = Histogram::from_bytes(values.get(at)).map_err(|error| PromqlError::Storage {
                 message: format!("a stored histogram cannot be read: {error}"),
                 is_overloaded: false,
             })?;
+            heap += heap_bytes(&histogram);
             self.push(times[row], histogram, starts.get(row).copied().unwrap_or(0));
         }
-        Ok(())
+        Ok(heap)
     }
+}
+
+/// The samples from a millisecond on, and before another; `None` where there are none.
+pub(crate) fn between(all: Samples<'_>, from: i64, until: Option<i64>) -> Option<Samples<'_>> {
+    let within = |times: &[i64]| {
+        let first = times.partition_point(|time| *time < from);
+        let end = until.map_or(times.len(), |until| times.partition_point(|time| *time < until));
+        first..end.max(first)
+    };
+    let (numbers, histograms) = (within(all.times), within(all.histogram_times));
+    let is_some = !(numbers.is_empty() && histograms.is_empty());
+    is_some.then(|| Samples {
+        times: &all.times[numbers.clone()],
+        values: &all.values[numbers.clone()],
+        starts: all.starts.get(numbers).unwrap_or_default(),
+        histogram_times: &all.histogram_times[histograms.clone()],
+        histograms: &all.histograms[histograms.clone()],
+        histogram_starts: all.histogram_starts.get(histograms).unwrap_or_default(),
+    })
+}
+
+/// Bytes that a histogram takes beside its own place.
+fn heap_bytes(histogram: &Histogram) -> u64 {
+    let spans = histogram.positive_spans.capacity() + histogram.negative_spans.capacity();
+    let counts = histogram.positive_buckets.capacity() + histogram.negative_buckets.capacity();
+    let numbers = counts + histogram.custom_values.capacity();
+    (spans * size_of::<Span>() + numbers * size_of::<f64>()) as u64
 }
 
 /// The rows that have a value in a column, rising.

@@ -1,5 +1,7 @@
 //! The timelines of a selection, and when they have points.
 
+use std::ops::ControlFlow;
+
 use hashbrown::HashMap;
 use tideline_model::{Ordinal, TimelineId};
 use tideline_promql::{Matcher, PromqlError, Result};
@@ -16,6 +18,17 @@ use crate::view::SeriesView;
 const LOCKED_GROUP: usize = 2_048;
 /// Most measurements that a condition names; of more, each timeline is looked at.
 const MEASUREMENTS_NAMED_MAX: usize = 2_000;
+
+/// What matchers select, before its timelines are looked at.
+#[derive(Debug)]
+pub(crate) struct Selection<'m> {
+    /// Measurements with a metric that is selected, by name.
+    pub(crate) measurements: Vec<Measurement>,
+    /// The matchers that timelines are still put through are among these.
+    split: Split<'m>,
+    /// Timelines that the index found, in the order in which they were registered.
+    ordinals: Vec<Ordinal>,
+}
 
 /// The timelines of a selection.
 #[derive(Debug)]
@@ -35,41 +48,89 @@ pub(crate) struct Found {
     pub(crate) measurement: u32,
 }
 
+impl<'m> Selection<'m> {
+    /// What meets all matchers, as far as the index can tell.
+    pub(crate) fn new(view: &SeriesView<'_>, matchers: &'m [Matcher]) -> Result<Self> {
+        let split = Split::new(matchers);
+        let mut selection = Self {
+            measurements: measurements(view.table, &split.names),
+            split,
+            ordinals: Vec::new(),
+        };
+        if selection.measurements.is_empty() {
+            return Ok(selection);
+        }
+        let split = &mut selection.split;
+        let mut conditions = std::mem::take(&mut split.conditions);
+        if !split.names.is_empty() && selection.measurements.len() <= MEASUREMENTS_NAMED_MAX {
+            conditions.push(is_of(&selection.measurements));
+        }
+        let found = view.engine().select(view.table, &Condition::And(conditions));
+        let found = found.map_err(|error| crate::failure::of_engine(&error))?;
+        selection.ordinals = found.iter().map(Ordinal).collect();
+        Ok(selection)
+    }
+
+    /// The most timelines that it can have.
+    pub(crate) fn timelines_max(&self) -> usize {
+        self.ordinals.len()
+    }
+
+    /// Hands the timelines that meet all matchers to `take`, at most `group` at once, in the order in which they were
+    /// registered, until it breaks or fails.
+    pub(crate) fn groups(
+        &self,
+        view: &SeriesView<'_>,
+        group: usize,
+        mut take: impl FnMut(Vec<Found>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let named = self.measurements.iter().map(|of| &*of.name);
+        let positions: HashMap<&str, u32> = named.zip(0..).collect();
+        for ordinals in self.ordinals.chunks(group) {
+            let mut timelines = Vec::with_capacity(ordinals.len());
+            for_each_entry(view, ordinals, |entry| {
+                let measurement = positions.get(entry.measurement());
+                if let Some(measurement) = measurement.filter(|_| self.split.takes(entry)) {
+                    timelines.push(Found {
+                        id: entry.id(),
+                        ordinal: entry.ordinal(),
+                        measurement: *measurement,
+                    });
+                }
+            })?;
+            if take(timelines)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The metrics of a timeline.
+    pub(crate) fn measurement(&self, timeline: &Found) -> &Measurement {
+        &self.measurements[timeline.measurement as usize]
+    }
+}
+
+/// The condition that timelines are of some measurements.
+fn is_of(measurements: &[Measurement]) -> Condition {
+    let names = measurements.iter();
+    let names = names.map(|of| AttributeValue::Text((*of.name).to_owned()));
+    Condition::leaf(Subject::Measurement, Test::In(names.collect()))
+}
+
 impl Scope {
     /// The timelines that meet all matchers, in the order in which they were registered.
     pub(crate) fn select(view: &SeriesView<'_>, matchers: &[Matcher]) -> Result<Self> {
-        let mut split = Split::new(matchers);
-        let mut scope = Self {
-            measurements: measurements(view.table, &split.names),
-            timelines: Vec::new(),
-        };
-        if scope.measurements.is_empty() {
-            return Ok(scope);
-        }
-        if !split.names.is_empty() && scope.measurements.len() <= MEASUREMENTS_NAMED_MAX {
-            split.conditions.push(scope.condition());
-        }
-        let condition = Condition::And(std::mem::take(&mut split.conditions));
-        let found = view.engine().select(view.table, &condition);
-        let found = found.map_err(|error| crate::failure::of_engine(&error))?;
-        let ordinals: Vec<Ordinal> = found.iter().map(Ordinal).collect();
-        let positions: HashMap<&str, u32> = scope.measurements.iter().map(|of| &*of.name).zip(0..).collect();
-        let mut timelines = Vec::with_capacity(ordinals.len());
-        for_each_entry(view, &ordinals, |entry| {
-            let Some(measurement) = positions.get(entry.measurement()) else {
-                return;
-            };
-            if split.takes(entry) {
-                timelines.push(Found {
-                    id: entry.id(),
-                    ordinal: entry.ordinal(),
-                    measurement: *measurement,
-                });
-            }
+        let selection = Selection::new(view, matchers)?;
+        let mut timelines = Vec::with_capacity(selection.timelines_max());
+        selection.groups(view, LOCKED_GROUP, |mut group| {
+            timelines.append(&mut group);
+            Ok(ControlFlow::Continue(()))
         })?;
-        drop(positions);
-        scope.timelines = timelines;
-        Ok(scope)
+        Ok(Self {
+            measurements: selection.measurements,
+            timelines,
+        })
     }
 
     /// The metrics of a timeline.
@@ -86,29 +147,20 @@ impl Scope {
         let has_metric = |timeline: &Found| !measurements[timeline.measurement as usize].metrics.is_empty();
         self.timelines.retain(has_metric);
     }
+}
 
-    /// Leaves out timelines without a point in a span.
-    pub(crate) fn retain_seen(&mut self, view: &SeriesView<'_>, span: Option<Span>) -> Result<()> {
-        let Some(span) = span else {
-            return Ok(());
-        };
-        let mut kept = Vec::with_capacity(self.timelines.len());
-        for group in self.timelines.chunks(LOCKED_GROUP) {
-            let ids: Vec<TimelineId> = group.iter().map(|timeline| timeline.id).collect();
-            let seen = seen(view, &ids)?;
-            let inside = group.iter().zip(seen).filter(|(_, seen)| span.meets(*seen));
-            kept.extend(inside.map(|(timeline, _)| *timeline));
-        }
-        self.timelines = kept;
-        Ok(())
+/// Leaves out timelines without a point in a span.
+pub(crate) fn retain_seen(
+    view: &SeriesView<'_>,
+    timelines: &mut Vec<Found>,
+    span: Option<Span>,
+) -> Result<()> {
+    if let Some(span) = span {
+        let ids: Vec<TimelineId> = timelines.iter().map(|timeline| timeline.id).collect();
+        let mut seen = seen(view, &ids)?.into_iter();
+        timelines.retain(|_| seen.next().is_some_and(|seen| span.meets(seen)));
     }
-
-    /// The condition that timelines are of these measurements.
-    fn condition(&self) -> Condition {
-        let names = self.measurements.iter();
-        let names = names.map(|of| AttributeValue::Text((*of.name).to_owned()));
-        Condition::leaf(Subject::Measurement, Test::In(names.collect()))
-    }
+    Ok(())
 }
 
 /// Hands each of some timelines that are visible to `visit`.

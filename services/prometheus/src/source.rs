@@ -13,6 +13,7 @@ use tideline_promql::{Labels, PromqlError, Result};
 use tideline_query::{PointReader, QueryError, Sweep};
 
 use crate::failure;
+use crate::held::Held;
 use crate::labels;
 use crate::names::START_FIELD;
 use crate::samples::{Gathered, Layout};
@@ -23,7 +24,10 @@ use crate::union::{Unions, shared_names};
 use crate::view::SeriesView;
 
 /// How long before what is wanted histograms are read, in milliseconds: the one before tells whether the first is a reset.
-const BEFORE_HISTOGRAMS: i64 = 300_000;
+pub(crate) const BEFORE_HISTOGRAMS: i64 = 300_000;
+
+/// What a failure calls the samples of the timelines that are read at the moment.
+pub(crate) const GATHERED: &str = "bytes of samples gathered of timelines at once";
 
 /// The series of a table, for the evaluation of an expression.
 ///
@@ -83,7 +87,7 @@ struct Reading<'r> {
     has_histograms: bool,
     over_time: Option<OverTime>,
     visit: &'r Visit<'r>,
-    unions: Unions,
+    unions: Unions<'r>,
     /// Timelines whose windows can only be told from their samples.
     doubtful: Mutex<Vec<Found>>,
     /// Whether instants were met that are no whole milliseconds: then summaries tell nothing.
@@ -93,9 +97,9 @@ struct Reading<'r> {
 }
 
 /// What a worker reuses from timeline to timeline.
-#[derive(Default)]
-struct Space {
+struct Space<'w> {
     gathered: Gathered,
+    held: Held<'w>,
     steps: Steps,
 }
 
@@ -121,17 +125,25 @@ impl<'r> Reading<'r> {
             has_histograms,
             over_time: select.over_time.filter(Steps::can_tell),
             visit,
-            unions: Unions::default(),
+            unions: Unions::new(&view.watch),
             doubtful: Mutex::default(),
             has_fractions: AtomicBool::new(false),
             failure: Mutex::default(),
         }
     }
 
+    fn space(&self) -> Space<'r> {
+        Space {
+            gathered: Gathered::default(),
+            held: Held::new(&self.view.watch, GATHERED),
+            steps: Steps::default(),
+        }
+    }
+
     fn sweep(&self, sweep: &Sweep<'_>) -> std::result::Result<(), QueryError> {
         let id = |found: &Found| found.id;
         sweep.shares(&self.scope.timelines, id, &self.fields, |share, reader| {
-            let mut space = Space::default();
+            let mut space = self.space();
             share.iter().try_for_each(|found| {
                 let is_told = match &self.over_time {
                     Some(over_time) if self.has_steps(found) => {
@@ -151,7 +163,7 @@ impl<'r> Reading<'r> {
         }
         doubtful.sort_unstable_by_key(|found| found.id);
         sweep.shares(&doubtful, id, &self.fields, |share, reader| {
-            let mut space = Space::default();
+            let mut space = self.space();
             share
                 .iter()
                 .try_for_each(|found| self.samples(found, reader, &mut space))
@@ -183,7 +195,7 @@ impl<'r> Reading<'r> {
         found: &Found,
         over_time: &OverTime,
         reader: &mut PointReader<'_>,
-        space: &mut Space,
+        space: &mut Space<'_>,
     ) -> std::result::Result<bool, QueryError> {
         let layout = &self.layouts[found.measurement as usize];
         let steps = &mut space.steps;
@@ -211,9 +223,7 @@ impl<'r> Reading<'r> {
         self.deliver(found, |reading, metric, labels| {
             let results = steps.of(metric)?;
             let labels = labels();
-            Some(labels.map_or(Ok(()), |labels| {
-                (reading.visit)(&labels, SeriesData::Steps(results))
-            }))
+            Some(labels.map_or(Ok(()), |labels| (reading.visit)(&labels, results)))
         })?;
         Ok(true)
     }
@@ -223,14 +233,15 @@ impl<'r> Reading<'r> {
         &self,
         found: &Found,
         reader: &mut PointReader<'_>,
-        space: &mut Space,
+        space: &mut Space<'_>,
     ) -> std::result::Result<(), QueryError> {
         let layout = &self.layouts[found.measurement as usize];
-        let gathered = &mut space.gathered;
+        let Space { gathered, held, .. } = space;
         gathered.begin(layout.metrics);
-        reader.timeline(found.id, &mut |run| match gathered.take(run, layout) {
-            Ok(()) => Ok(ControlFlow::Continue(())),
-            Err(error) => Err(self.fail(error)),
+        reader.timeline(found.id, &mut |run| {
+            gathered.take(run, layout).map_err(|error| self.fail(error))?;
+            held.set(gathered.bytes())?;
+            Ok(ControlFlow::Continue(()))
         })?;
         if self.has_histograms {
             gathered.forget_before(self.start);
@@ -242,9 +253,10 @@ impl<'r> Reading<'r> {
             }
             let labels = labels()?;
             Some(match reading.shared[found.measurement as usize][metric] {
-                true => reading
-                    .unions
-                    .put(labels, found.ordinal, series, &reading.view.watch),
+                true => {
+                    let put = reading.unions.put(labels, found.ordinal, series);
+                    put.map_err(|error| failure::of_query(&error))
+                }
                 false => (reading.visit)(&labels, SeriesData::Samples(series.samples())),
             })
         })

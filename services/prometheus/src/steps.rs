@@ -6,7 +6,7 @@
 
 use tideline_chunk::{ColumnSummary, Number, Presence, Run, RunColumn, Sum, ValueSummary};
 use tideline_model::ColumnData;
-use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction};
+use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction, SeriesData};
 use tideline_series_store::scan::{Grid, Part};
 
 use crate::samples::{Layout, rows};
@@ -28,6 +28,7 @@ pub(crate) struct Steps {
     /// Metric by metric, window by window.
     cells: Vec<Cell>,
     results: Vec<f64>,
+    counts: Vec<u64>,
     /// Whether windows of each metric have a value.
     has_any: Vec<bool>,
     /// Whether only samples can tell.
@@ -211,6 +212,8 @@ impl Steps {
         self.results.clear();
         self.results
             .extend(self.cells.iter().map(|cell| cell.result(over_time.function)));
+        self.counts.clear();
+        self.counts.extend(self.cells.iter().map(|cell| cell.count));
         let told =
             |(cell, result): (&Cell, &f64)| cell.count == 0 || (result.is_finite() && !cell.is_cancelled());
         if !self.cells.iter().zip(&self.results).all(told) {
@@ -223,11 +226,14 @@ impl Steps {
         true
     }
 
-    /// The results of a metric; `None` where it has none.
-    pub(crate) fn of(&self, metric: usize) -> Option<&[f64]> {
+    /// The results of a metric, and how many samples its windows have; `None` where it has none.
+    pub(crate) fn of(&self, metric: usize) -> Option<SeriesData<'_>> {
         let steps = self.over_time?.steps;
         let has_any = self.has_any.get(metric).copied().unwrap_or(false);
-        has_any.then(|| &self.results[metric * steps..][..steps])
+        has_any.then(|| SeriesData::Steps {
+            results: &self.results[metric * steps..][..steps],
+            counts: &self.counts[metric * steps..][..steps],
+        })
     }
 
     fn sparse(&mut self, over_time: &OverTime, column: &RunColumn) -> Vec<Segment> {

@@ -4,7 +4,7 @@ use tideline_model::TimeRange;
 use tideline_series_store::Seen;
 
 /// Nanoseconds of a millisecond.
-pub(crate) const NANOS_PER_MILLI: i64 = 1_000_000;
+pub const NANOS_PER_MILLI: i64 = 1_000_000;
 
 /// The nanoseconds that belong to some milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,19 +2,30 @@
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use tideline_histogram::Histogram;
 use tideline_model::Ordinal;
 use tideline_promql::source::SeriesData;
 use tideline_promql::{Labels, Result};
-use tideline_query::Watch;
+use tideline_query::{QueryError, Watch};
 
 use crate::failure;
+use crate::held::Held;
 use crate::names::Measurement;
 use crate::samples::{Line, SampleBuffer};
 
 /// Samples of series whose names several measurements have, until all of these are read.
-#[derive(Debug, Default)]
-pub(crate) struct Unions(Mutex<HashMap<Labels, Vec<(Ordinal, SampleBuffer)>>>);
+#[derive(Debug)]
+pub(crate) struct Unions<'w> {
+    watch: &'w Watch,
+    series: Mutex<HashMap<Labels, Vec<Part<'w>>>>,
+}
+
+/// The samples that one timeline has of a series.
+#[derive(Debug)]
+struct Part<'w> {
+    ordinal: Ordinal,
+    samples: SampleBuffer,
+    _held: Held<'w>,
+}
 
 /// For each metric of each measurement, whether another measurement has one of its name.
 pub(crate) fn shared_names(measurements: &[Measurement]) -> Vec<Vec<bool>> {
@@ -31,49 +42,56 @@ pub(crate) fn shared_names(measurements: &[Measurement]) -> Vec<Vec<bool>> {
         .collect()
 }
 
-impl Unions {
+impl<'w> Unions<'w> {
+    /// None yet; what is held of them counts against the budget of a watch.
+    pub(crate) fn new(watch: &'w Watch) -> Self {
+        let series = Mutex::default();
+        Self { watch, series }
+    }
+
     /// Takes the samples of a timeline; fails where all would take more memory than is allowed.
     pub(crate) fn put(
         &self,
         labels: Labels,
         ordinal: Ordinal,
         samples: &SampleBuffer,
-        watch: &Watch,
-    ) -> Result<()> {
-        let held = watch.hold(0, samples.bytes());
-        held.map_err(|error| failure::of_query(&error))?;
-        self.0
-            .lock()
-            .entry(labels)
-            .or_default()
-            .push((ordinal, samples.clone()));
+    ) -> std::result::Result<(), QueryError> {
+        let mut held = Held::new(self.watch, "bytes of series that several measurements have");
+        let samples = samples.clone();
+        held.set(samples.bytes())?;
+        let part = Part {
+            ordinal,
+            samples,
+            _held: held,
+        };
+        self.series.lock().entry(labels).or_default().push(part);
         Ok(())
     }
 
     /// Hands out each series.
     pub(crate) fn finish(self, visit: impl Fn(&Labels, SeriesData<'_>) -> Result<()>) -> Result<()> {
-        for (labels, mut parts) in self.0.into_inner() {
+        for (labels, mut parts) in self.series.into_inner() {
             // At one instant, what was registered later wins.
-            parts.sort_by_key(|(ordinal, _)| *ordinal);
-            let mut united = match parts.len() {
-                1 => parts.remove(0).1,
-                _ => united(parts.into_iter().map(|(_, part)| part).collect()),
-            };
+            parts.sort_by_key(|part| part.ordinal);
+            if let [part] = parts.as_mut_slice() {
+                visit(&labels, SeriesData::Samples(part.samples.samples()))?;
+                continue;
+            }
+            // They are there twice while they are joined.
+            let bytes = parts.iter().map(|part| part.samples.bytes()).sum();
+            let mut held = Held::new(self.watch, "bytes of series that several measurements have");
+            held.set(bytes).map_err(|error| failure::of_query(&error))?;
+            let mut united = united(parts.into_iter().map(|part| part.samples));
             visit(&labels, SeriesData::Samples(united.samples()))?;
         }
         Ok(())
     }
 }
 
-fn united(parts: Vec<SampleBuffer>) -> SampleBuffer {
-    let (numbers, histograms): (Vec<Line<f64>>, Vec<Line<Histogram>>) = parts
-        .into_iter()
-        .map(|part| (part.numbers, part.histograms))
-        .unzip();
-    SampleBuffer {
-        numbers: merged(numbers),
-        histograms: merged(histograms),
-    }
+/// All samples of some lines; at one instant those of the last.
+pub(crate) fn united(parts: impl Iterator<Item = SampleBuffer>) -> SampleBuffer {
+    let (numbers, histograms) = parts.map(|part| (part.numbers, part.histograms)).unzip();
+    SampleBuffer::of(merged(numbers), merged(histograms))
 }
 
 /// All by rising instants; at one instant the last line's.

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::quote::quote;
+
 /// The label that holds the metric name.
 pub const METRIC_NAME: &str = "__name__";
 
@@ -62,6 +64,11 @@ impl Labels {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.iter().count()
+    }
+
+    /// How many bytes they take.
+    pub(crate) fn size(&self) -> usize {
+        self.0.len()
     }
 
     /// Those whose names meet a condition.
@@ -198,7 +205,7 @@ impl fmt::Display for Labels {
         out.write_str("{")?;
         for (at, (name, value)) in self.iter().enumerate() {
             let comma = if at == 0 { "" } else { ", " };
-            write!(out, "{comma}{name}={value:?}")?;
+            write!(out, "{comma}{name}={}", quote(value))?;
         }
         out.write_str("}")
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use regex::Regex;
+use regex::bytes::Regex;
 
 use crate::pattern;
 
@@ -48,9 +48,11 @@ impl Matcher {
         })
     }
 
-    /// The expression in the syntax of the `regex` crate, not anchored, of the operators that have one.
+    /// The expression in the syntax of the `regex` crate, not anchored, of the operators that have one; `None` as well
+    /// where that has no such expression of texts.
     pub fn pattern(&self) -> Option<String> {
-        self.regex.as_ref().map(|_| pattern::rewritten(&self.value))
+        let pattern = self.regex.as_ref().map(|_| pattern::rewritten(&self.value));
+        pattern.filter(|pattern| !pattern.contains(pattern::NO_BOUNDARY))
     }
 
     /// Whether a value meets it; a missing label is the empty text.
@@ -58,8 +60,12 @@ impl Matcher {
         match (self.op, &self.regex) {
             (MatchOp::Equal, _) => value == self.value,
             (MatchOp::NotEqual, _) => value != self.value,
-            (MatchOp::Regex, regex) => regex.as_ref().is_some_and(|regex| regex.is_match(value)),
-            (MatchOp::NotRegex, regex) => !regex.as_ref().is_some_and(|regex| regex.is_match(value)),
+            (MatchOp::Regex, regex) => regex
+                .as_ref()
+                .is_some_and(|regex| regex.is_match(value.as_bytes())),
+            (MatchOp::NotRegex, regex) => !regex
+                .as_ref()
+                .is_some_and(|regex| regex.is_match(value.as_bytes())),
         }
     }
 }

@@ -1,12 +1,16 @@
 //! Regular expressions as Prometheus writes them, in the syntax that Go calls RE2.
 //!
 //! Ours is nearly the same. What differs is rewritten: a brace that repeats nothing is a character, `[` in a class is
-//! one too, `\d`, `\s`, `\w` and `\b` know ASCII only, `\Q…\E` quotes, and a backslash before digits is an octal
-//! number.
+//! one too, `\d`, `\s`, `\w`, `\b` and `\B` know ASCII only, `\Q…\E` quotes, and a backslash before digits is an
+//! octal number.
 
-use regex::Regex;
+use regex::bytes::Regex;
 
-/// An expression that a whole text must meet. As in Prometheus, the dot meets line ends too.
+/// Where no word of ASCII begins or ends: also between the bytes of a character, so that it can be asked of bytes only.
+pub(crate) const NO_BOUNDARY: &str = "(?-u:\\B)";
+
+/// An expression that a whole text must meet. As in Prometheus, the dot meets line ends too. Of a text it takes whole
+/// characters.
 pub fn whole(pattern: &str) -> Result<Regex, regex::Error> {
     Regex::new(&format!("^(?s:{})$", rewritten(pattern)))
 }
@@ -58,6 +62,7 @@ impl Rewriter<'_> {
             'w' => self.out.push_str("[0-9A-Za-z_]"),
             'W' => self.out.push_str("[^0-9A-Za-z_]"),
             'b' if !is_in_class => self.out.push_str("(?-u:\\b)"),
+            'B' if !is_in_class => self.out.push_str(NO_BOUNDARY),
             'Q' if !is_in_class => {
                 let (quoted, rest) = self.rest.split_once("\\E").unwrap_or((self.rest, ""));
                 self.out.push_str(&regex::escape(quoted));
@@ -165,10 +170,16 @@ mod tests {
             ("\\<a\\>", "<a>"),
             ("\\p{Greek}", "α"),
             ("a|b", "b"),
+            ("é\\B", "é"),
+            ("\\Bé", "é"),
+            ("a\\Bb", "ab"),
             ("(?i)AB", "ab"),
         ];
         for (pattern, text) in met {
-            assert!(whole(pattern).unwrap().is_match(text), "{pattern} {text}");
+            assert!(
+                whole(pattern).unwrap().is_match(text.as_bytes()),
+                "{pattern} {text}"
+            );
         }
         let not_met = [
             ("a{2}", "a{2}"),
@@ -177,9 +188,15 @@ mod tests {
             ("\\Qa.b\\E", "axb"),
             ("a|b", "ab"),
             ("[^]a]", "]"),
+            ("a\\Bé", "aé"),
+            ("é\\B.", "éa"),
+            (".\\B", "a"),
         ];
         for (pattern, text) in not_met {
-            assert!(!whole(pattern).unwrap().is_match(text), "{pattern} {text}");
+            assert!(
+                !whole(pattern).unwrap().is_match(text.as_bytes()),
+                "{pattern} {text}"
+            );
         }
         for pattern in ["*", "(", "[a", "\\", "a{3,2}", "[b-a]"] {
             assert!(whole(pattern).is_err(), "{pattern}");

@@ -10,6 +10,7 @@ use crate::ast::{
     MatrixSelector, NumberLiteral, Shift, StringLiteral, Subquery, Unary, VectorMatching, VectorSelector,
 };
 use crate::labels::METRIC_NAME;
+use crate::lex::{is_letter, is_letter_or_digit};
 use crate::matcher::{MatchOp, Matcher};
 use crate::number::{general, plain};
 use crate::quote::{quote, quote_bytes};
@@ -166,9 +167,7 @@ struct Label<'a>(&'a str);
 
 impl Display for Label<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
-        let is_letter = |at: char| at == '_' || at.is_ascii_alphabetic();
-        let is_word =
-            self.0.starts_with(is_letter) && self.0.chars().all(|at| is_letter(at) || at.is_ascii_digit());
+        let is_word = self.0.starts_with(is_letter) && self.0.chars().all(is_letter_or_digit);
         if is_word {
             out.write_str(self.0)
         } else {

@@ -52,8 +52,13 @@ pub enum OverTimeFunction {
 pub enum SeriesData<'a> {
     /// Its samples in the wanted range.
     Samples(Samples<'a>),
-    /// One result for each window of [`Select::over_time`]; NaN with all bits set where a window has no sample.
-    Steps(&'a [f64]),
+    /// What was computed of the windows of [`Select::over_time`], one after the other.
+    Steps {
+        /// The result of each; NaN with all bits set where a window has no sample.
+        results: &'a [f64],
+        /// How many samples each has.
+        counts: &'a [u64],
+    },
 }
 
 /// Bits that stand in [`SeriesData::Steps`] where there is no result.

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod main {
+    mod bounds;
     mod corpus;
     mod distributions;
     mod evaluate;
     mod histogram_ranges;
+    mod likeness;
     mod memory;
     mod oracle;
     mod parse;

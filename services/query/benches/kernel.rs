@@ -207,7 +207,7 @@ fn load(engine: &Engine, table: &Table, hosts: usize, steps: usize) {
         }
         let rows = timestamps.len();
         let group = PointGroup {
-            measurement: "cpu".into(),
+            measurements: "cpu".into(),
             fields: (0..FIELDS).map(|field| format!("f{field}").into()).collect(),
             columns: columns.into_iter().map(ColumnData::Signed).collect(),
             timelines: ordinals.iter().copied().cycle().take(rows).collect(),

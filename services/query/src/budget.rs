@@ -20,7 +20,8 @@ pub struct Budget {
     pub values_max: u64,
     /// Windows × groups × columns of an aggregate, empty ones included. Default 20,000,000.
     pub cells_max: u64,
-    /// Bytes that percentiles, distinct counts, modes, samples and sorted rows hold of values at once. Default 256 MiB.
+    /// Bytes that percentiles, distinct counts, modes, samples and sorted rows hold of values at once, first and last
+    /// values of texts and histograms, and whoever reads by a sweep of what it gathers. Default 256 MiB.
     pub held_bytes_max: u64,
     /// Rows of an answer. Default 50,000,000.
     pub rows_max: u64,
@@ -147,18 +148,20 @@ impl Watch {
 
     /// Takes into account that so many bytes are held now where `before` were. They may be fewer: an estimate of values
     /// can be smaller than the values were.
-    pub fn hold(&self, before: u64, now: u64) -> Result<()> {
+    pub(crate) fn hold(&self, before: u64, now: u64) -> Result<()> {
+        let what = "bytes held for percentiles, distinct counts, modes, first and last texts, samples and sorted rows";
+        self.hold_of(what, before, now)
+    }
+
+    /// The same of anything; a failure calls it `what`.
+    pub fn hold_of(&self, what: &'static str, before: u64, now: u64) -> Result<()> {
         if now <= before {
             self.held.fetch_sub(before - now, Ordering::Relaxed);
             return Ok(());
         }
         let more = now - before;
         let held = self.held.fetch_add(more, Ordering::Relaxed) + more;
-        within(
-            "bytes held of values for percentiles, distinct counts, modes, samples and sorted rows",
-            self.budget.held_bytes_max,
-            held,
-        )
+        within(what, self.budget.held_bytes_max, held)
     }
 
     /// Nothing is held any more.

@@ -143,12 +143,8 @@ impl First {
 }
 
 fn bytes(row: &Kept) -> u64 {
-    let text = |value: &Value| match value {
-        Value::String(text) => text.len(),
-        _ => 0,
-    };
-    let texts = row.values.iter().flatten().map(text).sum::<usize>() + text(&row.key);
-    (size_of::<Kept>() + size_of_val(&row.values[..]) + texts) as u64
+    let owned: usize = row.values.iter().flatten().map(Value::owned_bytes).sum();
+    (size_of::<Kept>() + size_of_val(&row.values[..]) + owned + row.key.owned_bytes()) as u64
 }
 
 fn read(

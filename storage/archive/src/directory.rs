@@ -56,10 +56,10 @@ pub(crate) fn write_timelines(
     leaves.push(columns::map("tags")?);
     leaves.push(columns::text("attributes", Repetition::OPTIONAL).map_err(format)?);
     buffers.extend([
-        Buffer::required_texts(),
-        Buffer::texts(),
+        Buffer::required_strings(),
+        Buffer::strings(),
         Buffer::maps(),
-        Buffer::texts(),
+        Buffer::strings(),
     ]);
     let schema = columns::root(leaves)?;
     let mut file = FileWriter::new(directory, &schema, buffers, &[0, 1], &[], place.notes())?;

@@ -4,12 +4,15 @@
 //! file of its own. What waits, and the row groups of open files, have budgets: beyond them the largest is written. A file
 //! that is complete is sent under the name of its content, read back and compared, and only then counted.
 
+mod slots;
+
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use tideline_chunk::{LoneSummaryWriter, Run, SequenceSpan};
 use tideline_model::{FieldId, Identity, TimelineId};
 
+use self::slots::{FileState, Measured, Slot, Waiting};
 use crate::copy::{ArchiveCopy, ArchiveFile};
 use crate::description::{DescribedFields, described};
 use crate::directory::write_timelines;
@@ -64,38 +67,6 @@ pub struct ArchiveWriter<'a> {
     /// Of the run at hand.
     summaries: Vec<u8>,
     records: u64,
-}
-
-/// A measurement of a day.
-enum Slot {
-    /// Runs, and their rows.
-    Waiting(Vec<Waiting>, usize),
-    /// Its newest file, and what the next one has columns for: at least what this one has.
-    File(u32, Box<Shape>),
-}
-
-/// A run that waits for its measurement to grow.
-struct Waiting {
-    id: TimelineId,
-    who: Option<Arc<Identity>>,
-    run: Run,
-    record: u64,
-}
-
-enum FileState {
-    Open(Box<WideFile>, Box<Measured>),
-    /// On its way; where that failed there is no segment.
-    Sending,
-    Done(ArchiveFile),
-}
-
-/// What a file is about.
-#[derive(Debug, Clone)]
-struct Measured {
-    measurement: Box<str>,
-    day: Day,
-    first: i64,
-    last: i64,
 }
 
 impl<'a> ArchiveWriter<'a> {
@@ -185,7 +156,6 @@ impl<'a> ArchiveWriter<'a> {
             return self.spool.push(id, &extent, &self.summaries).map(drop);
         }
         let record = self.spool.push(id, &extent, &self.summaries)?;
-        self.waiting_bytes += memory(run);
         let new = || Slot::Waiting(Vec::new(), 0);
         let slot = self.slots.entry(key.clone()).or_insert_with(new);
         let Slot::Waiting(waiting, rows) = slot else {
@@ -196,7 +166,9 @@ impl<'a> ArchiveWriter<'a> {
         };
         let run = run.clone();
         *rows += run.rows();
-        waiting.push(Waiting { id, who, run, record });
+        let run = Waiting { id, who, run, record };
+        self.waiting_bytes += run.bytes();
+        waiting.push(run);
         if *rows >= self.own_file_rows && key.0.is_some() && self.open < OPEN_FILES_MAX {
             self.give_file(&key)?;
         }
@@ -209,7 +181,7 @@ impl<'a> ArchiveWriter<'a> {
     /// Too much waits: the largest measurement gets a file, or where too many are open, all that waits is written.
     fn relieve(&mut self) -> Result<()> {
         let size = |slot: &Slot| match slot {
-            Slot::Waiting(waiting, _) => waiting.iter().map(|waiting| memory(&waiting.run)).sum::<usize>(),
+            Slot::Waiting(waiting, _) => waiting.iter().map(Waiting::bytes).sum::<usize>(),
             Slot::File(..) => 0,
         };
         let named = self
@@ -234,8 +206,9 @@ impl<'a> ArchiveWriter<'a> {
         };
         let mut file = self.open_file(key, &waiting)?;
         let mut places = Vec::with_capacity(waiting.len());
-        for Waiting { id, who, run, record } in waiting {
-            self.waiting_bytes -= memory(&run).min(self.waiting_bytes);
+        for waiting in waiting {
+            self.waiting_bytes -= waiting.bytes().min(self.waiting_bytes);
+            let Waiting { id, who, run, record } = waiting;
             let who = who.expect("only a named measurement gets a file");
             let place = self.add_to_file(key, file, id, &who, &run)?;
             file = place.0;
@@ -393,33 +366,41 @@ impl<'a> ArchiveWriter<'a> {
             if !go_on() {
                 return Err(ArchiveError::Stopped);
             }
-            let mut file = SharedFile::new(&self.directory, self.place.notes())?;
-            let number = self.files.len() as u32;
-            let (mut first, mut last) = (i64::MAX, i64::MIN);
-            let mut places = Vec::new();
+            let mut waiting = Vec::new();
             for key in of_day {
-                let Some(Slot::Waiting(waiting, _)) = self.slots.remove(key) else {
-                    continue;
-                };
-                for Waiting { id, who, run, record } in waiting {
-                    for column in &run.columns {
-                        if !self.names.contains_key(&column.field) {
-                            let name = self.name(column.field)?;
-                            self.names.insert(column.field, name);
-                        }
-                    }
-                    let row = file.file.rows();
-                    let rows = file.add(id, who.as_deref(), &run, &self.names)?;
-                    places.push((record, (number, row, rows)));
-                    first = first.min(run.timestamps[0]);
-                    last = last.max(run.timestamps[run.rows() - 1]);
+                if let Some(Slot::Waiting(more, _)) = self.slots.remove(key) {
+                    waiting.extend(more);
                 }
             }
-            self.spool.place(places.into_iter())?;
-            let name = |sha256: &str| shared_key(&self.place, of_day[0].1, sha256);
-            let file = send(&self.target, &file.finish()?, (first, last), true, name)?;
-            self.files.push(FileState::Done(file));
+            self.share_day(of_day[0].1, waiting)?;
         }
+        Ok(())
+    }
+
+    /// Writes what waits of a day into a shared file.
+    fn share_day(&mut self, day: Day, waiting: Vec<Waiting>) -> Result<()> {
+        let runs = waiting.iter().map(|waiting| &waiting.run);
+        let mut file = SharedFile::new(&self.directory, runs, self.place.notes())?;
+        let number = self.files.len() as u32;
+        let (mut first, mut last) = (i64::MAX, i64::MIN);
+        let mut places = Vec::with_capacity(waiting.len());
+        for Waiting { id, who, run, record } in waiting {
+            for column in &run.columns {
+                if !self.names.contains_key(&column.field) {
+                    let name = self.name(column.field)?;
+                    self.names.insert(column.field, name);
+                }
+            }
+            let row = file.file.rows();
+            let rows = file.add(id, who.as_deref(), &run, &self.names)?;
+            places.push((record, (number, row, rows)));
+            first = first.min(run.timestamps[0]);
+            last = last.max(run.timestamps[run.rows() - 1]);
+        }
+        self.spool.place(places.into_iter())?;
+        let name = |sha256: &str| shared_key(&self.place, day, sha256);
+        let file = send(&self.target, &file.finish()?, (first, last), true, name)?;
+        self.files.push(FileState::Done(file));
         Ok(())
     }
 
@@ -490,17 +471,4 @@ impl<'a> ArchiveWriter<'a> {
             fields: described(measurements, self.fields),
         })
     }
-}
-
-/// About the memory of a run.
-fn memory(run: &Run) -> usize {
-    let columns = run.columns.iter().map(|column| {
-        let text = match &column.values {
-            tideline_model::ColumnData::String(values) => values.text_bytes(),
-            tideline_model::ColumnData::Histogram(values) => values.bytes(),
-            _ => 0,
-        };
-        column.values.len() * 8 + text + 64
-    });
-    run.rows() * 8 + columns.sum::<usize>() + 256
 }

@@ -211,6 +211,21 @@ pub(crate) fn flat(runs: &[Run]) -> Vec<FlatPoint> {
     rows
 }
 
+/// A run of one dense column of histograms: any bytes, since nobody here reads them.
+pub(crate) fn histograms(start: i64, step: i64, count: usize, field: u32) -> Run {
+    let stored: Vec<Vec<u8>> = (0..count)
+        .map(|row| (0..row % 40).map(|at| (at * 7 + row) as u8 | 0x80).collect())
+        .collect();
+    Run {
+        timestamps: (0..count).map(|row| start + step * row as i64).collect(),
+        columns: vec![RunColumn {
+            field: FieldId(field),
+            presence: Presence::All,
+            values: ColumnData::Histogram(stored.iter().map(Vec::as_slice).collect()),
+        }],
+    }
+}
+
 /// A run of one dense column of floats.
 pub(crate) fn floats(start: i64, step: i64, count: usize, field: u32, value: impl Fn(usize) -> f64) -> Run {
     Run {

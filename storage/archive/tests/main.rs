@@ -3,6 +3,7 @@
 
 mod attach;
 mod damage;
+mod goldens;
 mod kit;
 mod other_readers;
 mod round_trip;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 use tideline_archive::{ArchiveError, People, ReadMemory};
 use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 use tideline_model::{ColumnData, FieldId, Identity, TimelineId, ValueType};
 
-use crate::kit::{Known, Points, archive, flat, floats, in_directory, read, write};
+use crate::kit::{Known, Points, archive, flat, floats, histograms, in_directory, read, write};
 
 /// Values of a type, hostile ones among them.
 fn values(of: ValueType, seeds: &[u64]) -> ColumnData {
@@ -219,6 +220,43 @@ fn fields_by_choice_and_timelines_without_a_name() {
         .writer(crate::kit::place("memory:///"), &known, &known)
         .expect("it begins");
     assert!(writer.is_empty());
+}
+
+/// Builds that know no histograms read every file that has none.
+#[test]
+fn shared_files_have_a_column_of_histograms_only_where_the_day_has_some() {
+    let mut known = Known::default();
+    known.field("up", 1, "value", ValueType::Float);
+    known.field("lag", 2, "histogram", ValueType::Histogram);
+    let (up, lag) = (
+        known.timeline(1, "up", &[("host", "a")]),
+        known.timeline(2, "lag", &[("host", "a")]),
+    );
+    let days = [0, 1].map(|day| floats(day * NANOS_PER_DAY, NANOS_PER_SECOND, 9, 1, |row| row as f64));
+    let points = Points::from([
+        (up, days.to_vec()),
+        (lag, vec![histograms(NANOS_PER_DAY, NANOS_PER_SECOND, 50, 2)]),
+    ]);
+    let directory = tempfile::tempdir().expect("made");
+    let archive = archive(directory.path());
+    let target = in_directory(directory.path());
+    let (copy, extents) = write(&archive, &target, &known, &points);
+    let files = target.strip_prefix("file://").expect("it begins so");
+    let columns = copy.files.iter().map(|file| {
+        assert!(file.shared);
+        let stored = std::fs::File::open(format!("{files}/{}", file.key)).expect("it is there");
+        let reader = SerializedFileReader::new(stored).expect("a Parquet file");
+        let schema = reader.metadata().file_metadata().schema_descr();
+        let last = schema.columns().last().map(|column| column.name().to_owned());
+        (schema.num_columns(), last.unwrap_or_default())
+    });
+    let columns: Vec<(usize, String)> = columns.collect();
+    assert_eq!(columns, [(11, "string".into()), (12, "histogram".into())]);
+    let back = read(&archive, &copy, &extents, &known, 0);
+    for (id, runs) in &points {
+        assert_eq!(flat(runs), flat(&back[id]));
+    }
+    assert!(archive.verify(&copy).expect("it can be asked").is_sound());
 }
 
 /// A field that gets another type, and a tag that nobody had foretold, in the middle of a day: the rows go on in another

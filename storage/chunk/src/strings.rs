@@ -1,9 +1,9 @@
-//! Columns of text and of bytes: each value behind another, or a dictionary where values repeat.
+//! Columns of texts and of bytes: each value behind another, or a dictionary where values repeat.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use tideline_model::batch::{BytesColumn, StringColumn};
+use tideline_model::batch::{Joined, JoinedColumn};
 
 use crate::integers::{IntegerEncoder, Integers};
 use crate::packed_array::PackedArray;
@@ -15,61 +15,10 @@ const DICTIONARY: u8 = 1;
 /// Most bytes that a dictionary may unfold to: few bytes stand for many there, so it needs a bound.
 const UNFOLDED_BYTES_MAX: usize = 1 << 22;
 
-/// A column whose values are read as bytes and pushed as such.
-pub(crate) trait Values {
-    /// Values held.
-    fn count(&self) -> usize;
-    /// Bytes of all values.
-    fn bytes(&self) -> usize;
-    /// The value of a row.
-    fn value(&self, row: usize) -> &[u8];
-    /// Appends a value, if it is one.
-    fn take(&mut self, value: &[u8]) -> Result<(), Damaged>;
-}
-
-impl Values for StringColumn {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn bytes(&self) -> usize {
-        self.text_bytes()
-    }
-
-    fn value(&self, row: usize) -> &[u8] {
-        self.get(row).as_bytes()
-    }
-
-    fn take(&mut self, value: &[u8]) -> Result<(), Damaged> {
-        let text = std::str::from_utf8(value).map_err(|_| Damaged("text is not UTF-8"))?;
-        self.push(text);
-        Ok(())
-    }
-}
-
-impl Values for BytesColumn {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes()
-    }
-
-    fn value(&self, row: usize) -> &[u8] {
-        self.get(row)
-    }
-
-    fn take(&mut self, value: &[u8]) -> Result<(), Damaged> {
-        self.push(value);
-        Ok(())
-    }
-}
-
 /// Appends `values`.
-pub(crate) fn encode(values: &impl Values, integers: &mut IntegerEncoder, out: &mut Vec<u8>) {
-    let count = values.count();
-    let all = || (0..count).map(|row| values.value(row));
+pub(crate) fn encode<B: Joined>(values: &JoinedColumn<B>, integers: &mut IntegerEncoder, out: &mut Vec<u8>) {
+    let count = values.len();
+    let all = || values.iter().map(B::bytes_of);
     let mut places = HashMap::new();
     let mut entries: Vec<&[u8]> = Vec::new();
     let mut indexes = Vec::with_capacity(count);
@@ -112,11 +61,11 @@ fn ends<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<i64> {
 pub(crate) enum Strings<'a> {
     Plain {
         ends: Integers<'a>,
-        text: &'a [u8],
+        joined: &'a [u8],
     },
     Dictionary {
         ends: PackedArray<'a>,
-        text: &'a [u8],
+        joined: &'a [u8],
         indexes: Integers<'a>,
     },
 }
@@ -128,8 +77,8 @@ impl<'a> Strings<'a> {
             PLAIN => {
                 let ends = Integers::open(reader, count)?;
                 let length = if count == 0 { 0 } else { ends.get(count - 1) };
-                let text = take_text(reader, length)?;
-                Ok(Self::Plain { ends, text })
+                let joined = take_joined(reader, length)?;
+                Ok(Self::Plain { ends, joined })
             }
             DICTIONARY => {
                 let entries = reader.count(count)?;
@@ -137,19 +86,31 @@ impl<'a> Strings<'a> {
                     return Err(Damaged("dictionary without entries"));
                 }
                 let ends = PackedArray::open(reader, entries)?;
-                let text = take_text(reader, ends.get(entries - 1))?;
+                let joined = take_joined(reader, ends.get(entries - 1))?;
                 let indexes = Integers::open(reader, count)?;
-                Ok(Self::Dictionary { ends, text, indexes })
+                Ok(Self::Dictionary {
+                    ends,
+                    joined,
+                    indexes,
+                })
             }
             _ => Err(Damaged("unknown form of strings")),
         }
     }
 
     /// Appends the values of `rows`, which must lie inside the column.
-    pub(crate) fn decode(&self, rows: Range<usize>, out: &mut impl Values) -> Result<(), Damaged> {
+    pub(crate) fn decode<B: Joined>(
+        &self,
+        rows: Range<usize>,
+        out: &mut JoinedColumn<B>,
+    ) -> Result<(), Damaged> {
+        let mut take = |value| {
+            out.push(B::value_of(value).ok_or(Damaged("text is not UTF-8"))?);
+            Ok(())
+        };
         let mut result = Ok(());
         match self {
-            Self::Plain { ends, text } => {
+            Self::Plain { ends, joined } => {
                 let mut start = if rows.start == 0 {
                     0
                 } else {
@@ -157,21 +118,25 @@ impl<'a> Strings<'a> {
                 };
                 ends.for_each_block(rows, |ends| {
                     for end in ends {
-                        result = result.and_then(|()| out.take(slice(text, start, *end)?));
+                        result = result.and_then(|()| take(slice(joined, start, *end)?));
                         start = *end;
                     }
                 });
             }
-            Self::Dictionary { ends, text, indexes } => {
+            Self::Dictionary {
+                ends,
+                joined,
+                indexes,
+            } => {
                 let mut budget = UNFOLDED_BYTES_MAX;
                 indexes.for_each_block(rows, |indexes| {
                     for index in indexes {
                         result = result.and_then(|()| {
-                            let value = entry(ends, text, *index)?;
+                            let value = entry(ends, joined, *index)?;
                             budget = budget
                                 .checked_sub(value.len())
                                 .ok_or(Damaged("dictionary unfolds beyond its limit"))?;
-                            out.take(value)
+                            take(value)
                         });
                     }
                 });
@@ -181,29 +146,31 @@ impl<'a> Strings<'a> {
     }
 }
 
-fn take_text<'a>(reader: &mut Reader<'a>, length: i64) -> Result<&'a [u8], Damaged> {
-    let length = usize::try_from(length).map_err(|_| Damaged("text ends before it starts"))?;
+fn take_joined<'a>(reader: &mut Reader<'a>, length: i64) -> Result<&'a [u8], Damaged> {
+    let length = usize::try_from(length).map_err(|_| Damaged("a value ends before it starts"))?;
     reader.take(length)
 }
 
-fn entry<'a>(ends: &PackedArray<'_>, text: &'a [u8], index: i64) -> Result<&'a [u8], Damaged> {
+fn entry<'a>(ends: &PackedArray<'_>, joined: &'a [u8], index: i64) -> Result<&'a [u8], Damaged> {
     let index = usize::try_from(index)
         .ok()
         .filter(|index| *index < ends.len())
         .ok_or(Damaged("no such dictionary entry"))?;
     let start = if index == 0 { 0 } else { ends.get(index - 1) };
-    slice(text, start, ends.get(index))
+    slice(joined, start, ends.get(index))
 }
 
-fn slice(text: &[u8], start: i64, end: i64) -> Result<&[u8], Damaged> {
+fn slice(joined: &[u8], start: i64, end: i64) -> Result<&[u8], Damaged> {
     let (Ok(start), Ok(end)) = (usize::try_from(start), usize::try_from(end)) else {
-        return Err(Damaged("text ends before it starts"));
+        return Err(Damaged("a value ends before it starts"));
     };
-    text.get(start..end).ok_or(Damaged("text ends out of order"))
+    joined.get(start..end).ok_or(Damaged("values end out of order"))
 }
 
 #[cfg(test)]
 mod tests {
+    use tideline_model::batch::{BytesColumn, StringColumn};
+
     use super::*;
 
     fn round_trip(values: &[&str]) -> Vec<u8> {

@@ -15,7 +15,7 @@ use tideline_chunk::{
     Bitmap, Chunk, ChunkOptions, DeleteRecord, Delta, DeltaGroup, Effort, NewTimeline, Presence,
     RequestRecord, Run, RunColumn,
 };
-use tideline_model::{ColumnData, FieldId, Ordinal, TableId, TimeRange, TimelineId};
+use tideline_model::{ColumnData, FieldId, Measurements, Ordinal, TableId, TimeRange, TimelineId};
 
 use crate::summaries::check_bytes;
 use crate::workload::{COLD, cpu_delta, cpu_run, decimal_run, encoded_delta, encoded_with, sequences};
@@ -33,7 +33,7 @@ const HOT: ChunkOptions = ChunkOptions {
     summaries: None,
 };
 
-const CHUNKS: [Golden<(Run, ChunkOptions)>; 7] = [
+const CHUNKS: [Golden<(Run, ChunkOptions)>; 8] = [
     Golden {
         name: "chunk-cpu-v1",
         content: || (cpu_run(1, 300), HOT),
@@ -52,6 +52,11 @@ const CHUNKS: [Golden<(Run, ChunkOptions)>; 7] = [
     Golden {
         name: "chunk-one-row-v1",
         content: || (cpu_run(2, 1), HOT),
+        current: true,
+    },
+    Golden {
+        name: "chunk-histograms-v1",
+        content: || (histograms(60), HOT),
         current: true,
     },
     Golden {
@@ -77,7 +82,7 @@ const CHUNKS: [Golden<(Run, ChunkOptions)>; 7] = [
     },
 ];
 
-const DELTAS: [Golden<Delta>; 4] = [
+const DELTAS: [Golden<Delta>; 5] = [
     Golden {
         name: "delta-cpu-v1",
         content: || cpu_delta(1, 300, 40),
@@ -101,7 +106,64 @@ const DELTAS: [Golden<Delta>; 4] = [
         content: deleted,
         current: true,
     },
+    Golden {
+        name: "delta-mixed-v1",
+        content: mixed,
+        current: true,
+    },
 ];
+
+/// Native histograms, few of them distinct, then all of them; their bytes mean nothing here.
+fn histograms(rows: usize) -> Run {
+    let column = |field, distinct: usize| {
+        let bytes: Vec<_> = (0..rows)
+            .map(|row| vec![(row % distinct) as u8; row % 3 + 1])
+            .collect();
+        RunColumn {
+            field: FieldId(field),
+            presence: Presence::All,
+            values: ColumnData::Histogram(bytes.iter().map(Vec::as_slice).collect()),
+        }
+    };
+    Run {
+        timestamps: (0..rows as i64).map(|row| row * 15_000_000_000).collect(),
+        columns: vec![column(1, 6), column(2, rows)],
+    }
+}
+
+/// Groups of several measurements beside one of one.
+fn mixed() -> Delta {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).into()).collect::<Vec<Box<str>>>();
+    let value = DeltaGroup {
+        measurements: Measurements::of_rows(names(&["up", "größe", "up_total"]), vec![0, 1, 2, 1]),
+        fields: vec!["value".into()],
+        columns: vec![ColumnData::Float(vec![1.0, 2.5, f64::NAN, -0.0])],
+        timelines: vec![0, 1, 2, 1],
+        timestamps: vec![1_000_000_000, 1_000_000_000, 1_000_000_000, 2_000_000_000],
+    };
+    let text = DeltaGroup {
+        measurements: "up".into(),
+        fields: vec!["_exemplar".into()],
+        columns: vec![ColumnData::String(["{}"].into_iter().collect())],
+        timelines: vec![0],
+        timestamps: vec![7],
+    };
+    let histogram = DeltaGroup {
+        measurements: Measurements::of_rows(names(&["a", "b"]), vec![1, 0]),
+        fields: vec!["histogram".into()],
+        columns: vec![ColumnData::Histogram([&b"one"[..], b"two"].into_iter().collect())],
+        timelines: vec![2, 1],
+        timestamps: vec![5, 5],
+    };
+    Delta {
+        table: TableId(9),
+        timelines: [*b"machine1up------", *b"machine2size----", *b"machine2uptotal-"]
+            .map(TimelineId)
+            .to_vec(),
+        groups: vec![value, text, histogram],
+        ..Delta::default()
+    }
+}
 
 /// Rows, at least 150, at uneven instants: each type, each form of each codec, presence as bits and as flips.
 fn every_type(rows: usize) -> Run {
@@ -181,7 +243,7 @@ fn every_section() -> Delta {
         new_timelines: vec![new(1, b"memory of machine 1"), new(2, b"cpu of machine 2")],
         groups: vec![
             DeltaGroup {
-                measurement: "cpu".into(),
+                measurements: "cpu".into(),
                 fields: vec!["usage".into(), "state".into(), "up".into()],
                 columns: vec![
                     ColumnData::Float(vec![12.5, f64::NAN, 0.1]),
@@ -192,7 +254,7 @@ fn every_section() -> Delta {
                 timestamps: vec![1_000_000_000, 1_000_000_001, 1_000_000_000],
             },
             DeltaGroup {
-                measurement: "memory".into(),
+                measurements: "memory".into(),
                 fields: vec!["free".into(), "change".into()],
                 columns: vec![
                     ColumnData::Unsigned(vec![u64::MAX, 0]),

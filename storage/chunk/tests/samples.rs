@@ -6,7 +6,7 @@ use tideline_chunk::{
     Bitmap, DeleteRecord, Delta, DeltaGroup, NewTimeline, Presence, RequestRecord, Run, RunColumn,
 };
 use tideline_model::batch::StringColumn;
-use tideline_model::{ColumnData, FieldId, Ordinal, TableId, TimeRange, TimelineId, ValueType};
+use tideline_model::{ColumnData, FieldId, Measurements, Ordinal, TableId, TimeRange, TimelineId, ValueType};
 
 fn integers() -> BoxedStrategy<i64> {
     prop_oneof![
@@ -138,6 +138,18 @@ fn timeline_id() -> impl Strategy<Value = TimelineId> {
     })
 }
 
+fn measurements(rows: usize) -> BoxedStrategy<Measurements> {
+    let one = ".{0,10}".prop_map(Measurements::from);
+    let several = vec(".{0,10}", 2..5).prop_flat_map(move |names| {
+        let places = vec(0..names.len() as u32, rows);
+        places.prop_map(move |places| {
+            let names = names.iter().map(|name| name.as_str().into()).collect();
+            Measurements::of_rows(names, places)
+        })
+    });
+    prop_oneof![one, several].boxed()
+}
+
 fn group(timelines: usize) -> BoxedStrategy<DeltaGroup> {
     (0..300usize, vec((".{0,6}", value_type()), 0..5))
         .prop_flat_map(move |(rows, shape)| {
@@ -147,7 +159,7 @@ fn group(timelines: usize) -> BoxedStrategy<DeltaGroup> {
                 .collect();
             let fields: Vec<Box<str>> = shape.into_iter().map(|(name, _)| name.into()).collect();
             (
-                ".{0,10}",
+                measurements(rows),
                 Just(fields),
                 columns,
                 vec(0..timelines as u32, rows),
@@ -155,8 +167,8 @@ fn group(timelines: usize) -> BoxedStrategy<DeltaGroup> {
             )
         })
         .prop_map(
-            |(measurement, fields, columns, timelines, timestamps)| DeltaGroup {
-                measurement: measurement.into(),
+            |(measurements, fields, columns, timelines, timestamps)| DeltaGroup {
+                measurements,
                 fields,
                 columns,
                 timelines,

@@ -134,7 +134,7 @@ pub(crate) fn cpu_delta(seed: u64, rows: usize, machines: usize) -> Delta {
     let mut column = || ColumnData::Signed((0..rows).map(|_| seeded.below(101) as i64).collect());
     let start = 1_767_225_600_000_000_000;
     let group = DeltaGroup {
-        measurement: "cpu".into(),
+        measurements: "cpu".into(),
         fields: (0..10).map(|field| format!("usage_{field}").into()).collect(),
         columns: (0..10).map(|_| column()).collect(),
         timelines: (0..rows).map(|row| (row % machines) as u32).collect(),

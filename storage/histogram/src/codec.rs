@@ -11,7 +11,7 @@ use crate::spans::{LayoutError, check_layout};
 const VERSION: u8 = 1;
 
 /// The most buckets a stored histogram may have on each side, and the most custom bounds: 256 times what any
-/// client library writes, and at most 512 KiB of doubles.
+/// client library writes, and at most 512 KiB of doubles for each of the three.
 pub const BUCKETS_MAX: usize = 1 << 16;
 
 /// The zero threshold that client libraries use: 2^-128. It costs no byte.
@@ -91,8 +91,9 @@ impl Histogram {
         }
     }
 
-    /// Reads what [`Self::to_bytes`] wrote; refuses all else, and allocates no more than eight times the
-    /// bytes it is given.
+    /// Reads what [`Self::to_bytes`] wrote. Refuses bytes of another form, and spans that do not fit their buckets, so that
+    /// nothing that is done with the histogram panics. Whether it keeps to the other rules of [`Self::validate`], such as
+    /// rising bounds, was asked before it was stored. Allocates no more than eight times the bytes it is given.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = Reader(bytes);
         let version = reader.byte("version")?;
@@ -272,6 +273,10 @@ impl Reader<'_> {
             }
             value |= bits << shift;
             if byte < 0x80 {
+                // A number has one form: the shortest.
+                if byte == 0 && shift > 0 {
+                    return Err(CodecError::Bad(part));
+                }
                 return Ok(value);
             }
         }
@@ -313,8 +318,9 @@ impl Reader<'_> {
     }
 
     fn side(&mut self, is_whole: bool) -> Result<(Vec<Span>, Vec<f64>), CodecError> {
-        let mut spans = Vec::with_capacity(self.length("spans", 2)?);
-        for _ in 0..spans.capacity() {
+        let length = self.length("spans", 2)?;
+        let mut spans = Vec::with_capacity(length);
+        for _ in 0..length {
             let offset = i32::try_from(self.signed("span")?).map_err(|_| CodecError::Bad("span"))?;
             let length = u32::try_from(self.varint("span")?).map_err(|_| CodecError::Bad("span"))?;
             spans.push(Span { offset, length });

@@ -82,34 +82,7 @@ impl Histogram {
         }
         self.reduce_compensated(compensation, other.schema);
         let (other, other_lost) = other.at_layout_compensated(self);
-        let lost = other_lost.as_ref();
-        let threshold = self.threshold();
-        let mut positive = SideMut {
-            spans: &mut self.positive_spans,
-            buckets: &mut self.positive_buckets,
-            compensation: Some(&mut compensation.positive_buckets),
-        };
-        let lost_counts = lost.map(|lost| lost.positive_buckets.as_slice());
-        positive.add(
-            &other.positive_spans,
-            &other.positive_buckets,
-            lost_counts,
-            Sign::Plus,
-            threshold,
-        );
-        let mut negative = SideMut {
-            spans: &mut self.negative_spans,
-            buckets: &mut self.negative_buckets,
-            compensation: Some(&mut compensation.negative_buckets),
-        };
-        let lost_counts = lost.map(|lost| lost.negative_buckets.as_slice());
-        negative.add(
-            &other.negative_spans,
-            &other.negative_buckets,
-            lost_counts,
-            Sign::Plus,
-            threshold,
-        );
+        self.add_sides(&other, other_lost.as_ref(), Some(&mut *compensation), Sign::Plus);
         compensation.take_layout_of(self);
         Ok(outcome)
     }
@@ -133,34 +106,32 @@ impl Histogram {
         }
         self.reduce_resolution(other.schema);
         let other = other.at_layout(self);
-        let threshold = self.threshold();
-        let (spans, buckets) = (&mut self.positive_spans, &mut self.positive_buckets);
-        let mut positive = SideMut {
-            spans,
-            buckets,
-            compensation: None,
-        };
-        positive.add(
-            &other.positive_spans,
-            &other.positive_buckets,
-            None,
-            sign,
-            threshold,
-        );
-        let (spans, buckets) = (&mut self.negative_spans, &mut self.negative_buckets);
-        let mut negative = SideMut {
-            spans,
-            buckets,
-            compensation: None,
-        };
-        negative.add(
-            &other.negative_spans,
-            &other.negative_buckets,
-            None,
-            sign,
-            threshold,
-        );
+        self.add_sides(&other, None, None, sign);
         Ok(outcome)
+    }
+
+    /// Adds the buckets of another histogram of the same schema, with what rounding lost of them, to both sides.
+    fn add_sides(&mut self, other: &Self, lost: Option<&Self>, compensation: Option<&mut Self>, sign: Sign) {
+        let threshold = self.threshold();
+        let (positive, negative) = compensation
+            .map(|lost| (&mut lost.positive_buckets, &mut lost.negative_buckets))
+            .unzip();
+        let mut positive = SideMut {
+            spans: &mut self.positive_spans,
+            buckets: &mut self.positive_buckets,
+            compensation: positive,
+        };
+        let lost_counts = lost.map(|lost| lost.positive_buckets.as_slice());
+        let (spans, buckets) = (&other.positive_spans, &other.positive_buckets);
+        positive.add(spans, buckets, lost_counts, sign, threshold);
+        let mut negative = SideMut {
+            spans: &mut self.negative_spans,
+            buckets: &mut self.negative_buckets,
+            compensation: negative,
+        };
+        let lost_counts = lost.map(|lost| lost.negative_buckets.as_slice());
+        let (spans, buckets) = (&other.negative_spans, &other.negative_buckets);
+        negative.add(spans, buckets, lost_counts, sign, threshold);
     }
 
     fn check_compatible(&self, other: &Self) -> Result<(), HistogramError> {

@@ -2,8 +2,8 @@
 //!
 //! It is the notation of Prometheus' tests. What is zero is left out; `n_buckets` and `n_offset` are the
 //! negative side, `custom_values` bounds of its own, `counter_reset_hint` is `unknown`, `reset`, `not_reset`
-//! or `gauge`. Ours alone is `0*5000` within buckets: that many empty ones, so that two buckets far from one
-//! another do not fill the memory.
+//! or `gauge`. Ours alone is `0*5000` within buckets: that many empty ones, so that buckets far from one
+//! another do not fill the memory. A text has some 40 bytes for each bucket at most, and 20 KB for empty ones.
 
 use std::fmt::Write;
 
@@ -18,6 +18,10 @@ use crate::text::Shortest;
 
 /// Empty buckets in a row up to here are written out, as Prometheus does.
 const WRITTEN_OUT_MAX: i32 = 1000;
+
+/// So many empty buckets of a histogram are written out at most: many gaps would be hundreds of times as long as what
+/// lies between them.
+const ALL_WRITTEN_OUT_MAX: i32 = 10_000;
 
 /// Why a text is not a histogram.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -56,18 +60,13 @@ impl Histogram {
             ResetHint::NotReset => parts.push("counter_reset_hint:not_reset".to_owned()),
             ResetHint::Gauge => parts.push("counter_reset_hint:gauge".to_owned()),
         }
-        push_side(
-            &mut parts,
-            ["offset", "buckets"],
-            &self.positive_spans,
-            &self.positive_buckets,
-        );
-        push_side(
-            &mut parts,
-            ["n_offset", "n_buckets"],
-            &self.negative_spans,
-            &self.negative_buckets,
-        );
+        // With those that are written out there must not be more than are read.
+        let buckets = self.positive_buckets.len().max(self.negative_buckets.len());
+        let mut empty_left = ALL_WRITTEN_OUT_MAX.min(BUCKETS_MAX.saturating_sub(buckets) as i32);
+        let positive = (self.positive_spans.as_slice(), self.positive_buckets.as_slice());
+        push_side(&mut parts, ["offset", "buckets"], positive, &mut empty_left);
+        let negative = (self.negative_spans.as_slice(), self.negative_buckets.as_slice());
+        push_side(&mut parts, ["n_offset", "n_buckets"], negative, &mut empty_left);
         format!("{{{{{}}}}}", parts.join(" "))
     }
 
@@ -108,20 +107,25 @@ impl Histogram {
     }
 }
 
-fn push_side(parts: &mut Vec<String>, [offset, buckets]: [&str; 2], spans: &[Span], counts: &[f64]) {
+/// Writes a side out of which so many empty buckets may be written out, and takes those from them.
+fn push_side(
+    parts: &mut Vec<String>,
+    [offset, buckets]: [&str; 2],
+    (spans, counts): (&[Span], &[f64]),
+    empty_left: &mut i32,
+) {
     let mut text = String::new();
     let mut before = None;
     for (index, count) in side_slots(spans, counts).filter(|(_, count)| *count != 0.0) {
         match before.map(|before| index - before - 1) {
             None if index != 0 => parts.push(format!("{offset}:{index}")),
             None => {}
-            Some(gap) if gap > WRITTEN_OUT_MAX => text.push_str(&format!(" 0*{gap} ")),
-            Some(gap) => (0..gap)
-                .fold(&mut text, |text, _| {
-                    text.push_str(" 0");
-                    text
-                })
-                .push(' '),
+            Some(gap) if gap > WRITTEN_OUT_MAX.min(*empty_left) => text.push_str(&format!(" 0*{gap} ")),
+            Some(gap) => {
+                *empty_left -= gap;
+                text.push_str(&" 0".repeat(gap as usize));
+                text.push(' ');
+            }
         }
         let _ = write!(text, "{}", Shortest(count));
         before = Some(index);

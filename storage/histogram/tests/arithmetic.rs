@@ -383,6 +383,24 @@ fn far_buckets_do_not_fill_the_memory() {
         positive_buckets: vec![1.0, 1.0],
         ..Histogram::default()
     };
+    // Of many gaps only the first are written out.
+    for (buckets, gaps_written_out) in [(50_000, 11), (65_000, 0), (65_536, 0)] {
+        let scattered = Histogram {
+            positive_spans: vec![
+                Span {
+                    offset: 900,
+                    length: 1
+                };
+                buckets
+            ],
+            positive_buckets: vec![1.0; buckets],
+            ..Histogram::default()
+        };
+        let text = scattered.notation();
+        assert!(text.len() < 600_000, "{}", text.len());
+        assert_eq!(text.matches(" 0 0").count(), gaps_written_out * 450);
+        assert_same(&crate::compacted(parse(&text)), &scattered);
+    }
     let text = far.notation();
     assert_eq!(text, "{{count:2 offset:-100000000 buckets:[1 0*200000000 1]}}");
     assert_same(&parse(&text), &far);

@@ -139,6 +139,15 @@ fn damage_is_refused() {
 }
 
 #[test]
+fn a_number_has_one_form() {
+    let mut written = bytes(&of_bounds());
+    // The count 7, then the same in two bytes.
+    assert_eq!(written[4], 14);
+    written.splice(4..5, [14 | 0x80, 0]);
+    assert_eq!(Histogram::from_bytes(&written), Err(CodecError::Bad("count")));
+}
+
+#[test]
 fn too_many_buckets_are_refused_before_room_is_made() {
     // Version, whole numbers all around, schema, count, sum and zero count 0, then 2^62 spans.
     let mut written = vec![1, 0x3c, 0, 0, 0, 0];

@@ -1,11 +1,13 @@
 //! The shape that every write ends in, whatever protocol it came by.
 //!
-//! A decoder turns a body into a [`PointBatch`]: rows grouped by *shape* (measurement, field names and types),
+//! A decoder turns a body into a [`PointBatch`]: rows grouped by *shape* (field names and types),
 //! each group in columns, each row naming its timeline by the catalog's [`Ordinal`]. The decoder knows no
 //! storage: it asks a [`SeriesResolver`] for the ordinal of the raw bytes that name a timeline, and a known
 //! timeline never has its tags parsed twice.
 
 use crate::id::Ordinal;
+pub use crate::joined::{BytesColumn, Joined, JoinedColumn, StringColumn};
+use crate::measurements::Measurements;
 use crate::value::ValueType;
 
 /// Tells a decoder which timeline some raw bytes name.
@@ -16,6 +18,13 @@ pub trait SeriesResolver {
     /// A decoder of another protocol writes its names in one of these forms. Costs a hash and a comparison for a key
     /// seen before; an unknown key is parsed and registered.
     fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError>;
+
+    /// A timeline whose key `bytes` begin with, and the length of that key, where the one that came after the last one
+    /// before is such. So a decoder need not find out first where a known key ends; it has to see for itself that the
+    /// key ends there.
+    fn guess(&mut self, _bytes: &[u8]) -> Option<(Ordinal, usize)> {
+        None
+    }
 }
 
 /// A raw key that names no timeline, in words for the caller.
@@ -50,8 +59,8 @@ impl PointBatch {
 /// Rows of one shape. All vectors over rows have one length; every row has every field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PointGroup {
-    /// The measurement of all these rows.
-    pub measurement: Box<str>,
+    /// The measurement of each row.
+    pub measurements: Measurements,
     /// Field names, unique, in the order of the first line that had them; one for each column.
     pub fields: Vec<Box<str>>,
     /// One column a field.
@@ -69,7 +78,18 @@ impl PointGroup {
     pub fn rows(&self) -> usize {
         self.timestamps.len()
     }
+
+    /// Makes room for just so many more rows; what texts and histograms take is not known.
+    pub fn reserve(&mut self, rows: usize) {
+        self.timelines.reserve_exact(rows);
+        self.timestamps.reserve_exact(rows);
+        self.lines.reserve_exact(rows);
+        self.columns.iter_mut().for_each(|column| column.reserve(rows));
+    }
 }
+
+/// What a number or a truth counts as, and what a text or histogram counts as beside its bytes.
+const VALUE_BYTES: usize = 8;
 
 /// The values of one field over the rows of a group or a run: dense, one for each row.
 #[derive(Debug, Clone)]
@@ -130,6 +150,37 @@ impl ColumnData {
         self.len() == 0
     }
 
+    /// Makes room for just so many more numbers or truths.
+    fn reserve(&mut self, rows: usize) {
+        match self {
+            Self::Float(values) => values.reserve_exact(rows),
+            Self::Signed(values) => values.reserve_exact(rows),
+            Self::Unsigned(values) => values.reserve_exact(rows),
+            Self::Boolean(values) => values.reserve_exact(rows),
+            Self::String(_) | Self::Histogram(_) => {}
+        }
+    }
+
+    /// Bytes of the value of row `row`: those of a text or histogram, and eight for each value. Beyond the last row panics.
+    pub fn bytes_at(&self, row: usize) -> usize {
+        VALUE_BYTES
+            + match self {
+                Self::Float(_) | Self::Signed(_) | Self::Unsigned(_) | Self::Boolean(_) => 0,
+                Self::String(values) => values.get(row).len(),
+                Self::Histogram(values) => values.get(row).len(),
+            }
+    }
+
+    /// What [`bytes_at`](Self::bytes_at) comes to over all rows; costs no look at the values.
+    pub fn bytes(&self) -> usize {
+        VALUE_BYTES * self.len()
+            + match self {
+                Self::Float(_) | Self::Signed(_) | Self::Unsigned(_) | Self::Boolean(_) => 0,
+                Self::String(values) => values.bytes(),
+                Self::Histogram(values) => values.bytes(),
+            }
+    }
+
     /// Appends the values of another column of its type.
     ///
     /// # Panics
@@ -184,149 +235,6 @@ impl PartialEq for ColumnData {
     }
 }
 
-/// Strings one after another in one buffer, so that a row costs no allocation.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StringColumn {
-    text: String,
-    /// Where each string ends in `text`.
-    ends: Vec<u32>,
-}
-
-impl StringColumn {
-    /// Appends a string.
-    ///
-    /// # Panics
-    ///
-    /// When all strings together pass 4 GiB; a request body is bounded far below.
-    pub fn push(&mut self, value: &str) {
-        self.text.push_str(value);
-        self.ends
-            .push(u32::try_from(self.text.len()).expect("a column is bounded by its request"));
-    }
-
-    /// The string of row `row`.
-    ///
-    /// # Panics
-    ///
-    /// When there is no such row.
-    pub fn get(&self, row: usize) -> &str {
-        let start = if row == 0 { 0 } else { self.ends[row - 1] as usize };
-        &self.text[start..self.ends[row] as usize]
-    }
-
-    /// Strings held.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Whether it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// Bytes of text held.
-    pub fn text_bytes(&self) -> usize {
-        self.text.len()
-    }
-
-    /// Drops all strings from `rows` on.
-    pub fn truncate(&mut self, rows: usize) {
-        self.ends.truncate(rows);
-        self.text
-            .truncate(self.ends.last().map_or(0, |end| *end as usize));
-    }
-
-    /// The strings in row order.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        (0..self.len()).map(|row| self.get(row))
-    }
-}
-
-impl<'a> FromIterator<&'a str> for StringColumn {
-    fn from_iter<I: IntoIterator<Item = &'a str>>(values: I) -> Self {
-        let mut column = Self::default();
-        values.into_iter().for_each(|value| column.push(value));
-        column
-    }
-}
-
-/// Values of bytes one after another in one buffer, so that a row costs no allocation.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BytesColumn {
-    bytes: Vec<u8>,
-    /// Where each value ends in `bytes`.
-    ends: Vec<u32>,
-}
-
-impl BytesColumn {
-    /// Appends a value.
-    ///
-    /// # Panics
-    ///
-    /// When all values together pass 4 GiB; a request body is bounded far below.
-    pub fn push(&mut self, value: &[u8]) {
-        self.push_with(|bytes| bytes.extend_from_slice(value));
-    }
-
-    /// Appends what `write` appends to the bytes that it is given as one value.
-    ///
-    /// # Panics
-    ///
-    /// As [`push`](Self::push), or when `write` takes bytes away.
-    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        let before = self.bytes.len();
-        write(&mut self.bytes);
-        assert!(before <= self.bytes.len(), "bytes are appended");
-        self.ends
-            .push(u32::try_from(self.bytes.len()).expect("a column is bounded by its request"));
-    }
-
-    /// The value of row `row`.
-    ///
-    /// # Panics
-    ///
-    /// When there is no such row.
-    pub fn get(&self, row: usize) -> &[u8] {
-        let start = if row == 0 { 0 } else { self.ends[row - 1] as usize };
-        &self.bytes[start..self.ends[row] as usize]
-    }
-
-    /// Values held.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Whether it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// Bytes of all values.
-    pub fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Drops all values from `rows` on.
-    pub fn truncate(&mut self, rows: usize) {
-        self.ends.truncate(rows);
-        self.bytes
-            .truncate(self.ends.last().map_or(0, |end| *end as usize));
-    }
-
-    /// The values in row order.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.len()).map(|row| self.get(row))
-    }
-}
-
-impl<'a> FromIterator<&'a [u8]> for BytesColumn {
-    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(values: I) -> Self {
-        let mut column = Self::default();
-        values.into_iter().for_each(|value| column.push(value));
-        column
-    }
-}
-
 /// A line that was not stored, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineReject {
@@ -334,6 +242,31 @@ pub struct LineReject {
     pub line: u32,
     /// The reason, short and lower case, naming the offending token.
     pub reason: String,
-    /// The start of the offending line, for people, cut at a character boundary.
+    /// The start of the offending line, for people, cut at a character boundary. Empty where there is none to show, as
+    /// behind the first thousand of a body.
     pub excerpt: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_column_are_those_of_its_rows() {
+        let columns = [
+            (ColumnData::Float(vec![1.5, 2.5]), [8, 8]),
+            (ColumnData::Signed(vec![1, 2]), [8, 8]),
+            (ColumnData::Unsigned(vec![1, 2]), [8, 8]),
+            (ColumnData::Boolean(vec![true, false]), [8, 8]),
+            (ColumnData::String(["", "größer"].into_iter().collect()), [8, 16]),
+            (
+                ColumnData::Histogram([&[7u8; 3][..], &[9; 40]].into_iter().collect()),
+                [11, 48],
+            ),
+        ];
+        for (column, bytes) in columns {
+            assert_eq!([column.bytes_at(0), column.bytes_at(1)], bytes, "{column:?}");
+            assert_eq!(column.bytes(), bytes.iter().sum::<usize>(), "{column:?}");
+        }
+    }
 }

@@ -10,7 +10,8 @@
 //! | [`id`] | [`TimelineId`], [`TableId`], [`FieldId`], [`Ordinal`], [`SequenceNumber`], [`SegmentId`], … |
 //! | [`value`] | [`Value`], [`ValueType`] and the reserved type codes |
 //! | [`identity`] | [`Identity`]: measurement and sorted tags, and its stored form |
-//! | [`batch`] | [`PointBatch`]: what every decoder ends in, and [`SeriesResolver`] that it asks |
+//! | [`batch`] | [`PointBatch`]: what every decoder ends in, its columns, and [`SeriesResolver`] that it asks |
+//! | [`measurements`] | [`Measurements`]: the measurement of each row of a group |
 //! | [`table`] | [`TableSpec`]: what a user sets about a table |
 //! | [`background`] | threads whose work lets other work go first |
 //! | [`trusted_clock`] | [`TrustedClock`]: a time that data may expire by, whoever sets the wall clock |
@@ -19,6 +20,8 @@ pub mod background;
 pub mod batch;
 pub mod id;
 pub mod identity;
+mod joined;
+pub mod measurements;
 pub mod table;
 pub mod time;
 pub mod trusted_clock;
@@ -27,6 +30,7 @@ pub mod value;
 pub use batch::{BytesColumn, ColumnData, LineReject, PointBatch, PointGroup, SeriesError, SeriesResolver};
 pub use id::{FieldId, GroupId, Ordinal, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;
+pub use measurements::Measurements;
 pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
 pub use trusted_clock::{ClockDoubt, StoredClock, TrustedClock, TrustedNow};

@@ -108,6 +108,15 @@ impl Value {
         }
     }
 
+    /// Bytes that it owns beside itself: those of a text or histogram.
+    pub fn owned_bytes(&self) -> usize {
+        match self {
+            Self::Float(_) | Self::Signed(_) | Self::Unsigned(_) | Self::Boolean(_) => 0,
+            Self::String(text) => text.len(),
+            Self::Histogram(stored) => stored.len(),
+        }
+    }
+
     /// The value as a double, for arithmetic; `None` for text and histograms. Integers beyond 2⁵³ are rounded.
     pub fn as_f64(&self) -> Option<f64> {
         match *self {

@@ -149,7 +149,7 @@ fn fill(store: &SeriesStore, table: &Arc<Table>) -> Result<(), StoreError> {
             }
         }
         let group = DeltaGroup {
-            measurement: "cpu".into(),
+            measurements: "cpu".into(),
             fields: names.clone(),
             columns: columns.into_iter().map(ColumnData::Signed).collect(),
             timelines,
@@ -168,7 +168,7 @@ fn commit(
 ) -> Result<(), StoreError> {
     let shape = table
         .schema()
-        .shape(&group.measurement, &group.fields, &group.columns)?;
+        .shape(group.measurements.names(), &group.fields, &group.columns)?;
     let delta = WriteDelta {
         table: table.id(),
         timelines,
@@ -250,7 +250,7 @@ fn backfill(store: &SeriesStore, table: &Arc<Table>) -> Result<(), StoreError> {
             }
         }
         let group = DeltaGroup {
-            measurement: "late".into(),
+            measurements: "late".into(),
             fields: vec!["value".into()],
             columns: vec![ColumnData::Signed(values)],
             timelines,

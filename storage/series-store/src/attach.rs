@@ -196,7 +196,7 @@ impl Shared {
         let place = self.place(&manifest, table.id(), Tier::Archive, window, files.bytes());
         drop(manifest);
         let mut loaded = Loaded {
-            totals: SegmentTotals::nothing(),
+            totals: SegmentTotals::default(),
             timeline: None,
         };
         let made = around("attach", "load", || {

@@ -97,7 +97,7 @@ fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, 
             let mut reading = Reading {
                 segment: part,
                 schema: schema.as_ref(),
-                totals: SegmentTotals::nothing(),
+                totals: SegmentTotals::default(),
                 last: None,
                 fields: HashSet::new(),
             };

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use parking_lot::Mutex;
-use tideline_backend::{BackendError, JournalEntry};
-use tideline_chunk::{DeleteRecord, Delta};
+use tideline_backend::{BackendError, JournalEntry, VALUE_BYTES_MAX};
+use tideline_chunk::{DeleteRecord, Delta, DeltaError};
 use tideline_model::{Durability, SequenceNumber, TableId};
 
 use crate::error::{Result, StoreError};
@@ -114,8 +114,16 @@ impl Committer {
         generation: u64,
     ) -> Result<Committed> {
         let mut encoded = Vec::new();
-        delta.encode(&mut encoded).map_err(StoreError::BadDelta)?;
+        match delta.encode(&mut encoded) {
+            Ok(()) => {}
+            Err(DeltaError::TooLarge(_)) => return Err(StoreError::DeltaTooLarge(Box::new(delta))),
+            Err(error) => return Err(StoreError::BadDelta(error)),
+        }
         let bytes = encoded.len();
+        if bytes > VALUE_BYTES_MAX {
+            // Noticed here, since the writes that it would be appended with would fail too.
+            return Err(StoreError::DeltaTooLarge(Box::new(delta)));
+        }
         let waiting = self.pending_bytes.fetch_add(bytes, Ordering::Relaxed);
         if waiting > 0 && waiting + bytes > self.pending_bytes_max {
             self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);

@@ -135,6 +135,9 @@ pub enum StoreError {
     /// A timeline that a write takes for known was removed meanwhile. Nothing was written; name its timelines anew.
     #[error("timelines were removed while the write was on its way")]
     TimelinesRemoved(Box<Delta>),
+    /// A write takes more than an entry of the journal holds. Nothing was written; commit its parts one after another.
+    #[error("the write is too large for one entry of the journal (limit {limit} bytes)", limit = tideline_backend::VALUE_BYTES_MAX)]
+    DeltaTooLarge(Box<Delta>),
     /// The store is closed, or another process owns its shard.
     #[error("the store is closed")]
     Closed,

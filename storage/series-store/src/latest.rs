@@ -7,15 +7,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::hash_map::Entry;
 use parking_lot::Mutex;
-use tideline_chunk::{DeltaGroup, Run};
+use smallvec::SmallVec;
+use tideline_chunk::Run;
 use tideline_model::{ColumnData, FieldId, SequenceNumber, TimelineId, Value, ValueType};
 
 use crate::merge::value_at;
 use crate::pages::Pages;
+use crate::places::{NOWHERE, Places};
 use crate::schema::Shape;
-use crate::sharding::{SHARDS, ShardedDelta, TimelineMap, shard_of};
+use crate::sharding::{DeltaRow, SHARDS, ShardedDelta, shard_of, warm};
 
 /// The newest value of one field.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +41,11 @@ pub struct Seen {
     pub last: i64,
 }
 
+/// Rows whose timelines are looked for before any is altered.
+const ROWS_AHEAD: usize = 1_024;
+/// Room for texts and histograms that a lane keeps beyond twice of what it needs.
+const BYTES_KEPT: usize = 256;
+
 /// One table's latest values.
 #[derive(Debug)]
 pub(crate) struct TableLatest {
@@ -51,16 +57,15 @@ pub(crate) struct TableLatest {
 
 #[derive(Debug, Default)]
 struct Shard {
-    index: TimelineMap<u32>,
+    places: Places,
     timelines: Pages<TimelineLatest>,
-    /// Places of timelines that were forgotten.
-    free: Vec<u32>,
 }
 
 /// Kept small: there may be millions.
 #[derive(Debug, Default)]
 struct TimelineLatest {
-    lanes: Vec<Lane>,
+    /// Nearly every timeline has one shape for all its life, so the first lies here.
+    lanes: SmallVec<[Lane; 1]>,
     /// What was found in chunks, for fields that no lane is newer in.
     stored: Box<[LatestField]>,
     seen: Option<Seen>,
@@ -76,7 +81,10 @@ struct Lane {
     shape: Arc<Shape>,
     timestamp: i64,
     sequence: SequenceNumber,
-    words: Box<[u64]>,
+    /// The value of the first field; most shapes of agents that send one value a row have no other.
+    first: u64,
+    /// Those of the others.
+    rest: Box<[u64]>,
     /// Texts and histograms, one behind another; their words say where each ends.
     bytes: Vec<u8>,
 }
@@ -113,13 +121,26 @@ impl TableLatest {
                 }
             }
         }
-        for group in sharded.groups() {
-            for (shard, rows) in group.shards() {
-                let mut shard = self.shards[shard].lock();
-                for &row in rows {
-                    let row = row as usize;
-                    let id = delta.timelines[group.group.timelines[row] as usize];
-                    shard.entry(id).take(group.group, group.shape, row, sequence);
+        let mut slots = Vec::new();
+        for (shard, mut rows) in sharded.shards() {
+            let mut shard = self.shards[shard].lock();
+            let mut before = NOWHERE;
+            loop {
+                slots.clear();
+                slots.extend(rows.clone().take(ROWS_AHEAD).map(|row| {
+                    before = shard.slot(delta.timelines[row.timeline()], before);
+                    before
+                }));
+                warm(
+                    slots
+                        .iter()
+                        .map(|slot| shard.timelines[*slot as usize].last_word()),
+                );
+                for (slot, row) in slots.iter().zip(&mut rows) {
+                    shard.timelines[*slot as usize].take(row, sequence);
+                }
+                if slots.len() < ROWS_AHEAD {
+                    break;
                 }
             }
         }
@@ -200,50 +221,48 @@ impl TableLatest {
 
 impl Shard {
     fn get(&self, id: TimelineId) -> Option<&TimelineLatest> {
-        let slot = self.index.get(&id)?;
-        Some(&self.timelines[*slot as usize])
+        let slot = self.places.get(id)?;
+        Some(&self.timelines[slot as usize])
     }
 
     /// What is known of a timeline, to alter; nothing yet where it was not known.
     fn entry(&mut self, id: TimelineId) -> &mut TimelineLatest {
-        let slot = match self.index.entry(id) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(vacant) => {
-                let slot = self.free.pop().unwrap_or_else(|| {
-                    let next = self.timelines.len();
-                    self.timelines.push(TimelineLatest::default());
-                    u32::try_from(next).expect("timelines of a shard are bounded by memory")
-                });
-                *vacant.insert(slot)
-            }
-        };
+        let slot = self.slot(id, NOWHERE);
         &mut self.timelines[slot as usize]
     }
 
+    /// The place of a timeline, known or new, where the one before it has the place `before`.
+    fn slot(&mut self, id: TimelineId, before: u32) -> u32 {
+        let slot = self.places.of(id, before);
+        if slot as usize == self.timelines.len() {
+            self.timelines.push(TimelineLatest::default());
+        }
+        slot
+    }
+
     fn remove(&mut self, id: TimelineId) {
-        if let Some(slot) = self.index.remove(&id) {
+        if let Some(slot) = self.places.remove(id) {
             self.timelines[slot as usize] = TimelineLatest::default();
-            self.free.push(slot);
         }
     }
 }
 
 impl TimelineLatest {
-    fn take(&mut self, group: &DeltaGroup, shape: &Arc<Shape>, row: usize, sequence: SequenceNumber) {
+    fn take(&mut self, row: DeltaRow<'_>, sequence: SequenceNumber) {
+        let DeltaRow { group, shape, row } = row;
         let timestamp = group.timestamps[row];
         self.widen(timestamp);
         let lane = match self.lanes.iter().position(|lane| Arc::ptr_eq(&lane.shape, shape)) {
             Some(at) if self.lanes[at].timestamp > timestamp => return,
             Some(at) => &mut self.lanes[at],
             None => {
-                let words = vec![0; shape.fields.len()].into();
-                // Nearly every timeline has one shape for all its life.
-                self.lanes.reserve_exact(1);
+                let rest = vec![0; shape.fields.len().saturating_sub(1)].into();
                 self.lanes.push(Lane {
                     shape: Arc::clone(shape),
                     timestamp,
                     sequence,
-                    words,
+                    first: 0,
+                    rest,
                     bytes: Vec::new(),
                 });
                 self.lanes.last_mut().expect("just pushed")
@@ -252,7 +271,8 @@ impl TimelineLatest {
         lane.timestamp = timestamp;
         lane.sequence = sequence;
         lane.bytes.clear();
-        for (word, column) in lane.words.iter_mut().zip(&group.columns) {
+        let words = std::iter::once(&mut lane.first).chain(&mut lane.rest);
+        for (word, column) in words.zip(&group.columns) {
             *word = match column {
                 ColumnData::Float(values) => values[row].to_bits(),
                 ColumnData::Signed(values) => values[row] as u64,
@@ -268,6 +288,15 @@ impl TimelineLatest {
                 }
             };
         }
+        // One long text must not hold its room for ever.
+        if lane.bytes.capacity() > 2 * lane.bytes.len() + BYTES_KEPT {
+            lane.bytes.shrink_to_fit();
+        }
+    }
+
+    /// The value that the next row probably takes the place of.
+    fn last_word(&self) -> u64 {
+        self.lanes.first().map_or(0, |lane| lane.first)
     }
 
     fn span(&mut self, stored: Option<Seen>) {
@@ -313,7 +342,7 @@ impl Lane {
         self.shape
             .fields
             .iter()
-            .zip(&self.words)
+            .zip(std::iter::once(&self.first).chain(&self.rest))
             .map(move |((field, value_type), &word)| {
                 let value = match value_type {
                     ValueType::Float => Value::Float(f64::from_bits(word)),

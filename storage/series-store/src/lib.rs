@@ -35,6 +35,7 @@ pub mod latest;
 pub mod manifest;
 mod merge;
 mod pages;
+mod places;
 pub mod recovery;
 pub mod requests;
 mod retired;

@@ -19,9 +19,11 @@ use crate::error::{Result, StoreError};
 use crate::window::{LEVEL_MAX, Window};
 
 mod stored;
+mod totals;
 mod writes;
 
 use stored::{files, group, id, sequence, table};
+pub use totals::SegmentTotals;
 pub use writes::{WriteRank, WriteSpan};
 
 /// The manifest as read structures: one version, never changed, shared by all snapshots that pin it.
@@ -95,46 +97,6 @@ pub struct Segment {
     /// The names of descriptions of other databases whose points are in it: of files that may stay when this one goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<String>,
-}
-
-/// What a seal knows of a segment that it is about to publish.
-#[derive(Debug, Clone, Default)]
-pub struct SegmentTotals {
-    /// See [`Segment::first`].
-    pub first: i64,
-    /// See [`Segment::last`].
-    pub last: i64,
-    /// See [`Segment::timelines`].
-    pub timelines: u64,
-    /// See [`Segment::chunks`].
-    pub chunks: u64,
-    /// See [`Segment::points`].
-    pub points: u64,
-    /// See [`Segment::values`].
-    pub values: u64,
-    /// See [`Segment::bytes`].
-    pub bytes: u64,
-    /// See [`Segment::largest_sources`].
-    pub largest_sources: Vec<(String, u64)>,
-}
-
-impl SegmentTotals {
-    /// Of a segment that holds nothing yet.
-    pub(crate) fn nothing() -> Self {
-        Self {
-            first: i64::MAX,
-            last: i64::MIN,
-            ..Self::default()
-        }
-    }
-
-    /// Adds points between two instants.
-    pub(crate) fn count(&mut self, (first, last): (i64, i64), points: u64, values: u64) {
-        self.first = self.first.min(first);
-        self.last = self.last.max(last);
-        self.points += points;
-        self.values += values;
-    }
 }
 
 impl Segment {

@@ -216,7 +216,7 @@ impl Replay<'_> {
         let shape = |group: &tideline_chunk::DeltaGroup| {
             table
                 .schema()
-                .shape(&group.measurement, &group.fields, &group.columns)
+                .shape(group.measurements.names(), &group.fields, &group.columns)
         };
         let shapes = delta
             .groups

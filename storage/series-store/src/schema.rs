@@ -1,7 +1,7 @@
 //! Which fields a table has, of which types, and the shapes in which they come.
 //!
 //! A field *name* has one number in a table; chunks hold the number. Types are kept for each measurement and
-//! field: numbers of all types coexist, while text and booleans exclude everything else.
+//! field: numbers of all types coexist, while text, booleans and histograms exclude everything else.
 //!
 //! Schema rows are written before the manifest edit that publishes the first chunks using them; until then the
 //! names travel inside the journal's deltas.
@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use tideline_archive::{FieldNames, Fields, ShapeField};
@@ -27,11 +27,9 @@ pub struct TableSchema {
     state: RwLock<State>,
 }
 
-/// Measurement, fields and types that rows share: interned, so equal shapes are one allocation.
+/// Fields and types that rows share, whatever their measurements: interned, so equal shapes are one allocation.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// The measurement.
-    pub measurement: Box<str>,
     /// Number and type of each field, in the order of the columns.
     pub fields: Box<[(FieldId, ValueType)]>,
 }
@@ -52,16 +50,19 @@ struct State {
     numbers: HashMap<Box<str>, FieldId>,
     names: Vec<Box<str>>,
     measurements: HashMap<Box<str>, Measurement>,
-    shapes: HashMap<ShapeKey, Arc<Shape>>,
+    /// Each with its number.
+    shapes: HashMap<ShapeKey, (u32, Arc<Shape>)>,
 }
 
 #[derive(Debug, Default)]
 struct Measurement {
     fields: Vec<(FieldId, Vec<ValueType>)>,
+    /// Numbers of shapes whose fields are all among them.
+    shapes: HashSet<u32>,
     unsaved: bool,
 }
 
-/// Measurement and fields as bytes: `measurement 0 name 0 type name 0 type …`.
+/// Fields as bytes: `name 0 type name 0 type …`.
 type ShapeKey = Box<[u8]>;
 
 /// The stored form of one measurement's fields.
@@ -115,38 +116,40 @@ impl TableSchema {
         }
     }
 
-    /// The shape of a group of rows; registers unknown fields and types.
+    /// The shape of a group of rows of these measurements; registers unknown fields and types.
     ///
-    /// Refuses a type that cannot share its field with what is there. Known shapes cost one hash and a shared
-    /// lock.
+    /// Refuses a type that cannot share its field with what is there, and registers nothing then. What is known costs
+    /// one hash for the shape and two for each measurement, and a shared lock.
     pub fn shape(
         &self,
-        measurement: &str,
+        measurements: &[Box<str>],
         fields: &[Box<str>],
         columns: &[ColumnData],
     ) -> Result<Arc<Shape>> {
-        let key = shape_key(measurement, fields, columns);
-        if let Some(shape) = self.state.read().shapes.get(&key) {
-            return Ok(Arc::clone(shape));
+        let key = shape_key(fields, columns);
+        if let Some(shape) = self.state.read().known_shape(&key, measurements) {
+            return Ok(shape);
         }
         let mut state = self.state.write();
-        state.check_types(measurement, fields, columns)?;
-        let numbered: Vec<_> = fields
-            .iter()
-            .zip(columns)
-            .map(|(field, column)| {
-                (
-                    state.register(measurement, field, column.value_type()),
-                    column.value_type(),
-                )
-            })
-            .collect();
-        let shape = Arc::new(Shape {
-            measurement: measurement.into(),
-            fields: numbered.into(),
-        });
-        state.shapes.insert(key, Arc::clone(&shape));
-        Ok(shape)
+        for measurement in measurements {
+            state.check_types(measurement, fields, columns)?;
+        }
+        Ok(state.register_shape(key, measurements, fields, columns))
+    }
+
+    /// The measurements, by their places, that [`shape`](Self::shape) refuses such rows of, and why.
+    pub fn conflicts(
+        &self,
+        measurements: &[Box<str>],
+        fields: &[Box<str>],
+        columns: &[ColumnData],
+    ) -> Vec<(usize, StoreError)> {
+        let state = self.state.read();
+        let of = |measurement: &str| state.check_types(measurement, fields, columns).err();
+        let conflicts = measurements.iter().enumerate();
+        conflicts
+            .filter_map(|(place, measurement)| Some((place, of(measurement)?)))
+            .collect()
     }
 
     /// Takes in a field of a measurement with its types, first used first, as another database had it.
@@ -157,6 +160,7 @@ impl TableSchema {
         for of in types {
             let column = ColumnData::new(*of);
             state.check_types(measurement, &[field.into()], &[column])?;
+            let field = state.number(field);
             state.register(measurement, field, *of);
         }
         Ok(())
@@ -312,10 +316,54 @@ impl State {
             measurement.into(),
             Measurement {
                 fields,
-                unsaved: false,
+                ..Measurement::default()
             },
         );
         Ok(())
+    }
+
+    /// The shape with this key, where it was registered for all these measurements.
+    fn known_shape(&self, key: &[u8], measurements: &[Box<str>]) -> Option<Arc<Shape>> {
+        let (number, shape) = self.shapes.get(key)?;
+        let mut known = measurements
+            .iter()
+            .map(|measurement| self.measurements.get(measurement));
+        let is_known = known.all(|known| known.is_some_and(|known| known.shapes.contains(number)));
+        is_known.then(|| Arc::clone(shape))
+    }
+
+    /// Notes that rows of these measurements have these fields, whose types were checked.
+    fn register_shape(
+        &mut self,
+        key: ShapeKey,
+        measurements: &[Box<str>],
+        fields: &[Box<str>],
+        columns: &[ColumnData],
+    ) -> Arc<Shape> {
+        let types = columns.iter().map(ColumnData::value_type);
+        let numbered: Vec<_> = fields
+            .iter()
+            .zip(types)
+            .map(|(field, of)| (self.number(field), of))
+            .collect();
+        let next = u32::try_from(self.shapes.len()).expect("shapes are bounded by memory");
+        let new = || {
+            (
+                next,
+                Arc::new(Shape {
+                    fields: numbered.into(),
+                }),
+            )
+        };
+        let (number, shape) = self.shapes.entry(key).or_insert_with(new).clone();
+        for measurement in measurements {
+            for (field, value_type) in &shape.fields {
+                self.register(measurement, *field, *value_type);
+            }
+            let known = self.measurements.entry(measurement.clone()).or_default();
+            known.shapes.insert(number);
+        }
+        shape
     }
 
     fn check_types(&self, measurement: &str, fields: &[Box<str>], columns: &[ColumnData]) -> Result<()> {
@@ -355,19 +403,22 @@ impl State {
         })
     }
 
-    fn register(&mut self, measurement: &str, field: &str, value_type: ValueType) -> FieldId {
-        let number = *self.numbers.entry(field.into()).or_insert_with(|| {
+    /// The number of a field name, known or new.
+    fn number(&mut self, field: &str) -> FieldId {
+        *self.numbers.entry(field.into()).or_insert_with(|| {
             self.names.push(field.into());
             FieldId(u32::try_from(self.names.len() - 1).expect("fields are bounded by memory"))
-        });
+        })
+    }
+
+    fn register(&mut self, measurement: &str, field: FieldId, value_type: ValueType) {
         let known = self.measurements.entry(measurement.into()).or_default();
-        match known.fields.iter_mut().find(|(have, _)| *have == number) {
-            Some((_, types)) if types.contains(&value_type) => return number,
+        match known.fields.iter_mut().find(|(have, _)| *have == field) {
+            Some((_, types)) if types.contains(&value_type) => return,
             Some((_, types)) => types.push(value_type),
-            None => known.fields.push((number, vec![value_type])),
+            None => known.fields.push((field, vec![value_type])),
         }
         known.unsaved = true;
-        number
     }
 
     fn row(&self, table: TableId, measurement: &str, known: &Measurement) -> RowChange {
@@ -387,10 +438,8 @@ impl State {
     }
 }
 
-fn shape_key(measurement: &str, fields: &[Box<str>], columns: &[ColumnData]) -> ShapeKey {
-    let mut key = Vec::with_capacity(measurement.len() + fields.len() * 16);
-    key.extend_from_slice(measurement.as_bytes());
-    key.push(0);
+fn shape_key(fields: &[Box<str>], columns: &[ColumnData]) -> ShapeKey {
+    let mut key = Vec::with_capacity(fields.len() * 16);
     for (field, column) in fields.iter().zip(columns) {
         key.extend_from_slice(field.as_bytes());
         key.extend_from_slice(&[0, column.value_type().code()]);

@@ -77,7 +77,7 @@ impl SegmentWriter {
             encoder: ChunkEncoder::default(),
             full: Vec::new(),
             block: Block::default(),
-            totals: SegmentTotals::nothing(),
+            totals: SegmentTotals::default(),
             timeline: None,
             source_bytes: 0,
         }

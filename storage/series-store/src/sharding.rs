@@ -1,8 +1,8 @@
 //! How a table's timelines spread over locked shards, in the head and in the latest values alike.
 //!
 //! The shard is chosen by the low half of the timeline id, since one machine (the high half) may own a million
-//! timelines. The rows of a delta are sorted by shard once, so that each lock is taken once a group and no row
-//! pays for one.
+//! timelines. The rows of a delta are sorted by shard once, so that each lock is taken once a delta, however many
+//! groups it has, and no row pays for one.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -24,74 +24,118 @@ pub(crate) fn shard_of(id: TimelineId) -> usize {
     (id.low() as usize) & (SHARDS - 1)
 }
 
-/// A delta ready to be applied: its groups with their shapes, and the rows of each sorted by shard.
+/// A delta ready to be applied: its groups with their shapes, and the rows of all of them sorted by shard.
 #[derive(Debug)]
 pub(crate) struct ShardedDelta<'a> {
     pub(crate) delta: &'a Delta,
-    groups: Vec<ShardedGroup<'a>>,
+    shapes: &'a [Arc<Shape>],
+    /// Numbers of rows, counted through all groups.
+    rows: Vec<u32>,
+    ends: [u32; SHARDS],
 }
 
-/// A group with its rows sorted by shard, in their own order within each.
-#[derive(Debug)]
-pub(crate) struct ShardedGroup<'a> {
+/// Rows of one shard, in the order of the delta.
+#[derive(Debug, Clone)]
+struct ShardRows<'a> {
+    numbers: std::slice::Iter<'a, u32>,
+    groups: &'a [DeltaGroup],
+    shapes: &'a [Arc<Shape>],
+    /// The group that the last row was in, and the number of that group's first row.
+    group: usize,
+    first: u32,
+}
+
+/// A row of a delta.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeltaRow<'a> {
     pub(crate) group: &'a DeltaGroup,
     pub(crate) shape: &'a Arc<Shape>,
-    order: Vec<u32>,
-    ends: [u32; SHARDS],
+    pub(crate) row: usize,
 }
 
 impl<'a> ShardedDelta<'a> {
     /// `shapes` has one shape for each group of the delta.
     pub(crate) fn new(delta: &'a Delta, shapes: &'a [Arc<Shape>]) -> Self {
         let shard_of_timeline: Vec<u8> = delta.timelines.iter().map(|id| shard_of(*id) as u8).collect();
-        let groups = delta.groups.iter().zip(shapes);
-        let groups = groups
-            .map(|(group, shape)| ShardedGroup::new(group, shape, &shard_of_timeline))
-            .collect();
-        Self { delta, groups }
-    }
-
-    pub(crate) fn groups(&self) -> &[ShardedGroup<'a>] {
-        &self.groups
-    }
-}
-
-impl<'a> ShardedGroup<'a> {
-    fn new(group: &'a DeltaGroup, shape: &'a Arc<Shape>, shard_of_timeline: &[u8]) -> Self {
         let mut ends = [0u32; SHARDS];
-        for &timeline in &group.timelines {
-            ends[shard_of_timeline[timeline as usize] as usize] += 1;
+        for timeline in delta.groups.iter().flat_map(|group| &group.timelines) {
+            ends[shard_of_timeline[*timeline as usize] as usize] += 1;
         }
         let mut total = 0;
         for end in &mut ends {
             total += std::mem::replace(end, total);
         }
-        let mut order = vec![0; group.timelines.len()];
-        for (row, &timeline) in (0u32..).zip(&group.timelines) {
-            let at = &mut ends[shard_of_timeline[timeline as usize] as usize];
-            order[*at as usize] = row;
+        let mut rows = vec![0; total as usize];
+        let timelines = delta.groups.iter().flat_map(|group| &group.timelines);
+        for (row, timeline) in (0u32..).zip(timelines) {
+            let at = &mut ends[shard_of_timeline[*timeline as usize] as usize];
+            rows[*at as usize] = row;
             *at += 1;
         }
         Self {
-            group,
-            shape,
-            order,
+            delta,
+            shapes,
+            rows,
             ends,
         }
     }
 
-    /// Each shard that has rows of this group, with those rows.
-    pub(crate) fn shards(&self) -> impl Iterator<Item = (usize, &[u32])> {
+    /// Each shard that has rows, with those rows, in their own order.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = DeltaRow<'_>> + Clone)> {
         let mut start = 0;
         let parts = self.ends.iter().enumerate().map(move |(shard, end)| {
             let rows = start..*end as usize;
             start = *end as usize;
             (shard, rows)
         });
-        parts
-            .filter(|(_, rows)| !rows.is_empty())
-            .map(|(shard, rows)| (shard, &self.order[rows]))
+        parts.filter(|(_, rows)| !rows.is_empty()).map(|(shard, rows)| {
+            let rows = ShardRows {
+                numbers: self.rows[rows].iter(),
+                groups: &self.delta.groups,
+                shapes: self.shapes,
+                group: 0,
+                first: 0,
+            };
+            (shard, rows)
+        })
     }
+}
+
+impl<'a> Iterator for ShardRows<'a> {
+    type Item = DeltaRow<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<DeltaRow<'a>> {
+        let number = *self.numbers.next()?;
+        let mut group = &self.groups[self.group];
+        while (number - self.first) as usize >= group.timelines.len() {
+            self.first += group.timelines.len() as u32;
+            self.group += 1;
+            group = &self.groups[self.group];
+        }
+        Some(DeltaRow {
+            group,
+            shape: &self.shapes[self.group],
+            row: (number - self.first) as usize,
+        })
+    }
+}
+
+impl DeltaRow<'_> {
+    /// Its timeline's place in the delta's list.
+    pub(crate) fn timeline(&self) -> usize {
+        self.group.timelines[self.row] as usize
+    }
+}
+
+/// Looks at memory that is about to be altered.
+///
+/// Timelines lie scattered, and to alter one takes so many steps that the processor never sees the next one in time.
+/// Looking takes few, so that it waits for many of them at once.
+pub(crate) fn warm<T>(looks: impl Iterator<Item = T>) {
+    looks.for_each(|look| {
+        std::hint::black_box(look);
+    });
 }
 
 /// A timeline id is a hash already: take its low half.

@@ -12,6 +12,7 @@ use crate::folder::{self, Usage};
 use crate::group::Group;
 use crate::latency::{Latencies, answer_time};
 use crate::load::load;
+use crate::peer::Peer;
 use crate::question::{Ask, Questions, count};
 use crate::report::{Report, Unit, Wanted};
 use crate::server::Server;
@@ -35,6 +36,8 @@ pub(crate) struct Benchmark {
     pub(crate) connections: usize,
     /// Leaves the data folders behind.
     pub(crate) keep: bool,
+    /// Another server that gets what the group `prometheus` sends.
+    pub(crate) peer: Option<Peer>,
 }
 
 /// How often a question is asked, and which of its figures is judged.
@@ -297,10 +300,7 @@ impl Benchmark {
         report: &mut Report,
         make: impl FnMut(&mut Random) -> Ask<'a>,
     ) -> Result<()> {
-        let rounds = match self.scale {
-            Scale::Full => timing.rounds,
-            Scale::Quick => timing.rounds / QUICK_SCALE,
-        };
+        let rounds = self.rounds(timing);
         let before = server.cpu_time()?;
         let latencies = Latencies::measure(&mut server.connect()?, rounds, make)?;
         let cpu = server.cpu_time()? - before;
@@ -329,6 +329,14 @@ impl Benchmark {
             Wanted::Nothing,
         );
         Ok(())
+    }
+
+    /// How often a kind of question is asked.
+    pub(crate) const fn rounds(&self, timing: Timing) -> usize {
+        match self.scale {
+            Scale::Full => timing.rounds,
+            Scale::Quick => timing.rounds / QUICK_SCALE,
+        }
     }
 
     /// A server on a folder of its own that did not exist.

@@ -27,6 +27,7 @@
 //! | [`command`] | 500 MB written by `tideline write`, and by the plain loader |
 //! | [`prometheus`] | samples by remote write |
 //! | [`promql`] | questions in PromQL |
+//! | [`peer`] | the same samples and questions to another server |
 //! | [`wanted`] | the goals |
 //! | [`set`], [`plain`], [`load`] | what is written, and writing it |
 //! | [`question`], [`truth`], [`latency`] | what is asked, what is right, how long it took |
@@ -37,6 +38,7 @@
 //! | [`report`] | figures, as a table and as JSON |
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -61,6 +63,7 @@ mod latency;
 mod load;
 mod machine;
 mod million;
+mod peer;
 mod plain;
 mod process;
 mod prometheus;
@@ -79,6 +82,7 @@ use benchmark::Benchmark;
 use error::{BenchError, Result};
 use group::Group;
 use machine::Machine;
+use peer::Peer;
 use report::Report;
 use set::{Kind, Scale};
 
@@ -105,6 +109,13 @@ struct Arguments {
     /// Connections that write at the same time.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     connections: u16,
+    /// Another server, such as VictoriaMetrics or Prometheus, started by you and empty: the group `prometheus` sends it the
+    /// same samples and questions. Prometheus needs `--web.enable-remote-write-receiver` and an out-of-order time window.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    peer: Option<SocketAddr>,
+    /// The number of its process, where it runs on this machine: its CPU time is told too.
+    #[arg(long, value_name = "PID", requires = "peer")]
+    peer_process: Option<u32>,
     /// Writes everything as JSON to this file too.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -195,5 +206,9 @@ fn benchmark(arguments: &Arguments) -> Result<Benchmark> {
         kinds: arguments.sets.clone(),
         connections: usize::from(arguments.connections),
         keep: arguments.keep,
+        peer: arguments.peer.map(|address| Peer {
+            address,
+            process: arguments.peer_process,
+        }),
     })
 }

@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::folder;
 use crate::latency::answer_time;
 use crate::load::{Route, load_bodies};
+use crate::peer::Rounds;
 use crate::question::{Ask, QUERY, ask};
 use crate::report::{Report, Unit, Wanted};
 use crate::set::{DEFAULT_TABLE, HOUR, Scale};
@@ -34,15 +35,17 @@ const HELP: &str = "The number of events that the kernel has counted since it wa
 
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
+pub(crate) enum Version {
     V1,
     V2,
 }
 
 /// Hosts that are scraped for a while.
 #[derive(Debug)]
-struct Scrapes {
+pub(crate) struct Scrapes {
     hosts: usize,
+    /// Both versions may go to one server, and are not to overwrite each other.
+    first_host: usize,
     /// Scrapes of each host.
     rounds: usize,
     /// The first instant, in nanoseconds.
@@ -54,16 +57,17 @@ impl Benchmark {
     pub(crate) fn run_prometheus(&self, report: &mut Report) -> Result<()> {
         self.run_remote_write(Version::V1, report)?;
         self.run_remote_write(Version::V2, report)?;
-        self.run_promql(report)
+        self.run_promql(report)?;
+        match &self.peer {
+            Some(peer) => self.run_peer(peer, report),
+            None => Ok(()),
+        }
     }
 
     /// Loads all samples, seals, waits for quiet, weighs and counts.
     fn run_remote_write(&self, version: Version, report: &mut Report) -> Result<()> {
-        let name = match version {
-            Version::V1 => "remote write 1.0",
-            Version::V2 => "remote write 2.0",
-        };
-        let scrapes = self.scrapes();
+        let name = version.name();
+        let scrapes = self.scrapes(version);
         let samples = scrapes.samples() as f64;
         let content = format!(
             "{} hosts of {} series, scraped {} times, {REQUEST_SERIES} samples a request",
@@ -131,7 +135,7 @@ impl Benchmark {
     }
 
     /// Forty hosts, for three hours that have just ended.
-    fn scrapes(&self) -> Scrapes {
+    pub(crate) fn scrapes(&self, version: Version) -> Scrapes {
         let rounds = match self.scale {
             Scale::Full => (3 * HOUR / SCRAPE) as usize,
             Scale::Quick => 40,
@@ -140,6 +144,10 @@ impl Benchmark {
         let end = now - now.rem_euclid(SCRAPE);
         Scrapes {
             hosts: 40,
+            first_host: match version {
+                Version::V1 => 0,
+                Version::V2 => 40,
+            },
             rounds,
             start: end - rounds as i64 * SCRAPE,
         }
@@ -147,7 +155,14 @@ impl Benchmark {
 }
 
 impl Version {
-    fn route(self) -> Route {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "remote write 1.0",
+            Self::V2 => "remote write 2.0",
+        }
+    }
+
+    pub(crate) fn route(self) -> Route {
         Route {
             path: "/api/v1/write".into(),
             headers: match self {
@@ -166,7 +181,7 @@ impl Scrapes {
         SUBSYSTEMS.len() * NAMES * DEVICES.len()
     }
 
-    fn samples(&self) -> usize {
+    pub(crate) fn samples(&self) -> usize {
         self.hosts * self.series_of_host() * self.rounds
     }
 
@@ -183,38 +198,22 @@ impl Scrapes {
             };
             names.flat_map(devices)
         };
-        (0..self.hosts).flat_map(of_host).collect()
+        let hosts = self.first_host..self.first_host + self.hosts;
+        hosts.flat_map(of_host).collect()
     }
 
     /// Makes one request after another: a scrape of all hosts, then the next.
-    fn requests(&self, version: Version) -> impl FnMut(&mut Vec<u8>) + Send + use<> {
-        let series = self.series();
-        let templates = series.chunks(REQUEST_SERIES).map(|series| match version {
-            Version::V1 => Template::v1(series),
-            Version::V2 => Template::v2(series),
-        });
-        let templates: Vec<Template> = templates.collect();
-        let (start, rounds) = (self.start, self.rounds);
-        let (mut next, mut message, mut encoder) = (0, Vec::new(), snap::raw::Encoder::new());
-        move |body: &mut Vec<u8>| {
-            let (round, part) = (next / templates.len(), next % templates.len());
-            if round == rounds {
-                return;
-            }
-            next += 1;
-            let millis = (start + round as i64 * SCRAPE) / 1_000_000;
-            message.clear();
-            templates[part].write(
-                millis,
-                |place| value(part * REQUEST_SERIES + place, round),
-                &mut message,
-            );
-            body.resize(snap::raw::max_compress_len(message.len()), 0);
-            let length = encoder
-                .compress(&message, body)
-                .expect("a request is far below 4 GiB");
-            body.truncate(length);
-        }
+    pub(crate) fn requests(&self, version: Version) -> impl FnMut(&mut Vec<u8>) + Send + use<> {
+        let template = match version {
+            Version::V1 => Template::v1,
+            Version::V2 => Template::v2,
+        };
+        let rounds = Rounds {
+            start: self.start,
+            step: SCRAPE,
+            count: self.rounds,
+        };
+        Requests::new(&self.series(), template, rounds).make(value)
     }
 
     /// How many samples there are in all.
@@ -236,6 +235,47 @@ impl Scrapes {
                 found => Err(format!("{expected} samples expected, {found} found")),
             }
         })
+    }
+}
+
+/// Requests with a sample of each of some series, for one instant after another.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    templates: Vec<Template>,
+    rounds: Rounds,
+}
+
+impl Requests {
+    pub(crate) fn new(series: &[Series], template: fn(&[Series]) -> Template, rounds: Rounds) -> Self {
+        Self {
+            templates: series.chunks(REQUEST_SERIES).map(template).collect(),
+            rounds,
+        }
+    }
+
+    /// Makes one after another, compressed. `value` is asked for the number of each series at each round, in their order.
+    pub(crate) fn make(
+        self,
+        mut value: impl FnMut(usize, usize) -> f64 + Send,
+    ) -> impl FnMut(&mut Vec<u8>) + Send {
+        let Self { templates, rounds } = self;
+        let (mut next, mut message, mut encoder) = (0, Vec::new(), snap::raw::Encoder::new());
+        move |body: &mut Vec<u8>| {
+            let (round, part) = (next / templates.len(), next % templates.len());
+            if round == rounds.count {
+                return;
+            }
+            next += 1;
+            let millis = (rounds.start + round as i64 * rounds.step) / 1_000_000;
+            message.clear();
+            let number = |place| value(part * REQUEST_SERIES + place, round);
+            templates[part].write(millis, number, &mut message);
+            body.resize(snap::raw::max_compress_len(message.len()), 0);
+            let length = encoder
+                .compress(&message, body)
+                .expect("a request is far below 4 GiB");
+            body.truncate(length);
+        }
     }
 }
 

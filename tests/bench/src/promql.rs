@@ -3,15 +3,16 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
+use tideline_fleet::remote_write::Series;
 use tideline_fleet::{FIELDS, Random};
 use tideline_model::{Clock, SystemClock};
 
 use crate::benchmark::{Benchmark, Judged, Timing, WIDE_ROUNDS};
 use crate::error::Result;
 use crate::load::{BATCH_ROWS, load_batches};
+use crate::peer::Rounds;
 use crate::question::{Ask, TOLERANCE};
 use crate::report::Report;
-use crate::server::Server;
 use crate::set::{DEFAULT_TABLE, HOUR, Kind, MINUTE, STEPS_AN_HOUR, Scale, Set};
 use crate::truth::Truth;
 use crate::wanted;
@@ -28,14 +29,39 @@ const RATE_TOLERANCE: f64 = 1e-9;
 
 /// Counters that all rise evenly, each at its own speed.
 #[derive(Debug, Clone, Copy)]
-struct Counters {
+pub(crate) struct Counters {
     series: u64,
     samples: u64,
     start: i64,
 }
 
+pub(crate) const RATES: Timing = Timing {
+    name: "sum by (x) (rate(m[5m])) of 1,000 series, 6 h by minute",
+    rounds: WIDE_ROUNDS,
+    wanted: wanted::RATES,
+    judged: Judged::Median,
+};
+pub(crate) const ONE_SERIES: Timing = Timing {
+    name: "PromQL: one series at an instant",
+    rounds: QUICK_ROUNDS,
+    wanted: wanted::ONE_SERIES,
+    judged: Judged::Median,
+};
+pub(crate) const WIDE: Timing = Timing {
+    name: "PromQL: mean of all fields by host and hour, 12 h of M",
+    rounds: WIDE_ROUNDS,
+    wanted: wanted::ALL_FIELDS_BY_HOUR,
+    judged: Judged::Median,
+};
+pub(crate) const SERIES: Timing = Timing {
+    name: "/series with two regular expressions, 1,000 hits among 1 M series",
+    rounds: WIDE_ROUNDS,
+    wanted: wanted::SERIES,
+    judged: Judged::Median,
+};
+
 impl Counters {
-    fn new(scale: Scale, now: i64) -> Self {
+    pub(crate) fn new(scale: Scale, now: i64) -> Self {
         let samples: u64 = 6 * 240;
         Self {
             series: match scale {
@@ -52,12 +78,39 @@ impl Counters {
         1 + series % 7
     }
 
+    fn tags(series: u64) -> [(&'static str, String); 3] {
+        [
+            ("instance", format!("i{series:05}")),
+            ("job", format!("j{}", series % 3)),
+            ("x", format!("x{}", series % GROUPS)),
+        ]
+    }
+
+    /// The number of a counter at one of its instants.
+    pub(crate) fn value(self, series: u64, at: u64) -> f64 {
+        (at * Self::gain(series)) as f64
+    }
+
+    /// The instants of all counters.
+    pub(crate) fn rounds(self) -> Rounds {
+        Rounds {
+            start: self.start,
+            step: SCRAPE,
+            count: self.samples as usize,
+        }
+    }
+
+    /// All counters as series.
+    pub(crate) fn all(self) -> Vec<Series> {
+        let one = |series| labelled("http_requests", Self::tags(series));
+        (0..self.series).map(one).collect()
+    }
+
     fn write(self, row: u64, out: &mut Vec<u8>) {
         let (at, series) = (row / self.series, row % self.series);
+        let [(_, instance), (_, job), (_, x)] = Self::tags(series);
         let line = format!(
-            "http_requests,instance=i{series:05},job=j{},x=x{} value={} {}\n",
-            series % 3,
-            series % GROUPS,
+            "http_requests,instance={instance},job={job},x={x} value={} {}\n",
             at * Self::gain(series),
             self.start + at as i64 * SCRAPE
         );
@@ -71,7 +124,7 @@ impl Counters {
     }
 
     /// The rate of each group by the minute, all six hours.
-    fn rates(self) -> Ask<'static> {
+    pub(crate) fn rates(self) -> Ask<'static> {
         let end = self.start + self.samples as i64 * SCRAPE;
         // The first window that is full, so that nothing of it is guessed but its ends.
         let start = self.start + 5 * MINUTE;
@@ -99,7 +152,7 @@ impl Counters {
     }
 
     /// One counter at a random instant.
-    fn one(self, random: &mut Random) -> Ask<'static> {
+    pub(crate) fn one(self, random: &mut Random) -> Ask<'static> {
         let series = random.index(self.series as usize) as u64;
         let at = random.index(self.samples as usize) as u64;
         let query = format!("http_requests{{instance=\"i{series:05}\"}}");
@@ -134,20 +187,8 @@ impl Benchmark {
             next = end;
         })?;
         server.seal_and_settle()?;
-        let timing = Timing {
-            name: "sum by (x) (rate(m[5m])) of 1,000 series, 6 h by minute",
-            rounds: WIDE_ROUNDS,
-            wanted: wanted::RATES,
-            judged: Judged::Median,
-        };
-        self.time(&server, timing, report, |_| counters.rates())?;
-        let timing = Timing {
-            name: "PromQL: one series at an instant",
-            rounds: QUICK_ROUNDS,
-            wanted: wanted::ONE_SERIES,
-            judged: Judged::Median,
-        };
-        self.time(&server, timing, report, |random| counters.one(random))?;
+        self.time(&server, RATES, report, |_| counters.rates())?;
+        self.time(&server, ONE_SERIES, report, |random| counters.one(random))?;
         server.kill();
         self.forget(&data)
     }
@@ -158,22 +199,13 @@ impl Benchmark {
         crate::load::load(server.address(), &set, self.connections)?;
         server.seal_and_settle()?;
         let truth = Truth::of(&set);
-        let timing = Timing {
-            name: "PromQL: mean of all fields by host and hour, 12 h of M",
-            rounds: WIDE_ROUNDS,
-            wanted: wanted::ALL_FIELDS_BY_HOUR,
-            judged: Judged::Median,
-        };
-        self.time(&server, timing, report, |random| wide(&set, &truth, random))?;
+        self.time(&server, WIDE, report, |random| wide(&set, &truth, random))?;
         server.kill();
         self.forget(&data)
     }
 
     fn run_series(&self, report: &mut Report) -> Result<()> {
-        let hosts = match self.scale {
-            Scale::Full => 100_000,
-            Scale::Quick => 2_000,
-        };
+        let hosts = hosts(self.scale);
         let content = format!("{hosts} hosts with ten metrics each");
         let (mut server, data) = self.fresh("series", &content)?;
         let now = SystemClock.now().nanos();
@@ -185,35 +217,36 @@ impl Benchmark {
             next = end;
         })?;
         server.seal_and_settle()?;
-        self.find_series(&server, hosts, report)?;
+        self.time(&server, SERIES, report, |_| series(hosts))?;
         server.kill();
         self.forget(&data)
     }
+}
 
-    fn find_series(&self, server: &Server, hosts: u64, report: &mut Report) -> Result<()> {
-        let hits = (0..hosts).filter(|host| host % 100 == 1).count();
-        let timing = Timing {
-            name: "/series with two regular expressions, 1,000 hits among 1 M series",
-            rounds: WIDE_ROUNDS,
-            wanted: wanted::SERIES,
-            judged: Judged::Median,
-        };
-        self.time(server, timing, report, |_| {
-            let selector = escaped("{__name__=~\".*cpu.*\", host=~\"h1.*\"}");
-            Ask {
-                path: format!("/api/v1/series?match[]={selector}"),
-                body: String::new(),
-                check: Box::new(move |answer| match list(&answer["data"])?.len() {
-                    found if found == hits => Ok(()),
-                    found => Err(format!("{found} series instead of {hits}")),
-                }),
-            }
-        })
+/// Hosts whose series are looked for.
+pub(crate) const fn hosts(scale: Scale) -> u64 {
+    match scale {
+        Scale::Full => 100_000,
+        Scale::Quick => 2_000,
+    }
+}
+
+/// The series of one metric of one host of a hundred.
+pub(crate) fn series(hosts: u64) -> Ask<'static> {
+    let hits = (0..hosts).filter(|host| host % 100 == 1).count();
+    let selector = escaped("{__name__=~\".*cpu.*\", host=~\"h1.*\"}");
+    Ask {
+        path: format!("/api/v1/series?match[]={selector}"),
+        body: String::new(),
+        check: Box::new(move |answer| match list(&answer["data"])?.len() {
+            found if found == hits => Ok(()),
+            found => Err(format!("{found} series instead of {hits}")),
+        }),
     }
 }
 
 /// Ten metrics, of which one is of the processor.
-const METRICS: [&str; 10] = [
+pub(crate) const METRICS: [&str; 10] = [
     "node_cpu_busy",
     "node_memory_free",
     "node_disk_read",
@@ -226,8 +259,8 @@ const METRICS: [&str; 10] = [
     "node_processes",
 ];
 
-/// Appends the one row of a series; one host of a hundred is named `h1…`.
-fn write_metric(row: u64, now: i64, out: &mut Vec<u8>) {
+/// The metric and the tags of the series of a row; one host of a hundred is named `h1…`.
+fn of_row(row: u64) -> (&'static str, [(&'static str, String); 2]) {
     let (host, metric) = (
         row / METRICS.len() as u64,
         METRICS[(row % METRICS.len() as u64) as usize],
@@ -237,12 +270,33 @@ fn write_metric(row: u64, now: i64, out: &mut Vec<u8>) {
         1 => format!("h1-{rest:06}"),
         other => format!("h{}-{rest:06}", 20 + other % 80 + other / 80 * 180),
     };
-    let line = format!("{metric},host={name},region=r{} value={row} {now}\n", host % 9);
+    (metric, [("host", name), ("region", format!("r{}", host % 9))])
+}
+
+/// The series of a row.
+pub(crate) fn metric(row: u64) -> Series {
+    let (metric, tags) = of_row(row);
+    labelled(metric, tags)
+}
+
+/// Appends the one row of a series.
+fn write_metric(row: u64, now: i64, out: &mut Vec<u8>) {
+    let (metric, [(_, host), (_, region)]) = of_row(row);
+    let line = format!("{metric},host={host},region={region} value={row} {now}\n");
     out.extend_from_slice(line.as_bytes());
 }
 
+fn labelled<const N: usize>(metric: &str, tags: [(&str, String); N]) -> Series {
+    let name = ("__name__".to_owned(), metric.to_owned());
+    let tags = tags.map(|(key, value)| (key.to_owned(), value));
+    Series {
+        labels: std::iter::once(name).chain(tags).collect(),
+        ..Series::default()
+    }
+}
+
 /// What the Time Series Benchmark Suite asks a PromQL service: the mean of each field by host and hour, of twelve hours.
-fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> Ask<'a> {
+pub(crate) fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> Ask<'a> {
     let hours = set.steps as usize / STEPS_AN_HOUR;
     let wide = hours.min(12);
     let first = random.index(hours - wide + 1) * STEPS_AN_HOUR;
@@ -289,7 +343,7 @@ fn wide<'a>(set: &'a Set, truth: &'a Truth, random: &mut Random) -> Ask<'a> {
     })
 }
 
-fn ask<'a>(
+pub(crate) fn ask<'a>(
     endpoint: &str,
     query: &str,
     more: &str,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::names::NameSelection;
+use crate::raw_keys::LastKey;
 
 const ALL: NameSelection<'_> = NameSelection {
     prefix: "",
@@ -37,9 +38,15 @@ fn a_timeline_is_registered_once_and_visible_when_announced() {
     let again = catalog.register(&cpu, Some(b"cpu,dc=x,host=a")).expect("known");
     assert_eq!(again, Registered { new: false, ..first });
     let reader = catalog.reader();
-    assert_eq!(reader.by_key(b"cpu,host=a,dc=x"), Some(Ordinal(0)));
-    assert_eq!(reader.by_key(b"cpu,dc=x,host=a"), Some(Ordinal(0)));
-    assert_eq!(reader.by_key(b"cpu,dc=x"), None);
+    assert_eq!(
+        reader.by_key(b"cpu,host=a,dc=x", &mut LastKey::default()),
+        Some(Ordinal(0))
+    );
+    assert_eq!(
+        reader.by_key(b"cpu,dc=x,host=a", &mut LastKey::default()),
+        Some(Ordinal(0))
+    );
+    assert_eq!(reader.by_key(b"cpu,dc=x", &mut LastKey::default()), None);
     assert_eq!(reader.id(Ordinal(0)), first.id);
     assert!(reader.needs_announcement(Ordinal(0)));
     assert!(reader.entry(Ordinal(0)).is_none());
@@ -234,7 +241,11 @@ fn a_removed_timeline_is_gone_from_everything_and_comes_back_as_itself() {
         assert_eq!(listed(reader.tag_values("host", &ALL)), [("b".to_owned(), 1)]);
         assert_eq!(listed(reader.tag_values("dc", &ALL)), [("x".to_owned(), 1)]);
         assert!(reader.needs_announcement(ordinals[0]));
-        assert_eq!(reader.by_key(b"a"), Some(ordinals[0]), "cached keys stay right");
+        assert_eq!(
+            reader.by_key(b"a", &mut LastKey::default()),
+            Some(ordinals[0]),
+            "cached keys stay right"
+        );
         assert_eq!(reader.known_id(ordinals[0]), Some(id));
     }
     assert_eq!(catalog.len(), 1);
@@ -285,5 +296,8 @@ fn a_timeline_is_admitted_by_the_tags_that_are_new_with_it() {
     assert_eq!(offer(&other, false).map(|known| known.new), Some(false));
     let pod = vec![("pod".to_owned(), "2".to_owned())];
     assert_eq!(asked, [pod.clone(), pod], "what is known is not asked for");
-    assert_eq!(catalog.reader().by_key(b"2"), Some(taken.ordinal));
+    assert_eq!(
+        catalog.reader().by_key(b"2", &mut LastKey::default()),
+        Some(taken.ordinal)
+    );
 }

@@ -4,7 +4,7 @@
 //! Numbers are handed on as the server spelled them; what it does not spell, integer or unsigned, the list of fields
 //! says.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,10 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, json};
-use tideline_histogram::Histogram;
 use tideline_ingest_protocols::line_protocol;
 use tideline_model::{Timestamp, Value};
 
-use super::query::{Output, stream};
+use super::query::{self, Output, stream};
 use super::selection::{self, RangeArguments, output_to};
 use crate::client::{ANSWER_BYTES_MAX, Client, TableArguments};
 use crate::condition::WhereArguments;
@@ -32,6 +31,9 @@ const PAGE_BYTES: u64 = 4 << 20;
 /// An answer beyond this is given up, and fewer points are asked for. Only a point by itself may be larger.
 const PAGE_BYTES_MAX: u64 = 32 << 20;
 
+/// The type of fields that hold native histograms.
+const HISTOGRAM: &str = "histogram";
+
 /// What `export` takes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -41,9 +43,10 @@ Examples:
   tideline export -m cpu --last 30d --format parquet --out cpu.parquet
   tideline export -m room --format ndjson | tideline write - --format ndjson --server http://other:8490
 
-Line protocol cannot hold NaN, infinities and some odd names; ndjson can. Values that were left out are counted, and the
-exit status is 1. Parquet says which of its columns are tags, and `write` reads it back as it is. CSV tells no tags from
-fields and no integers from unsigned ones: `write` reads it when it is told which columns are tags.")]
+Line protocol cannot hold NaN, infinities and some odd names; ndjson can. Neither holds native histograms. Values that were
+left out are counted, and the exit status is 1. Parquet says which of its columns are tags, and `write` reads it back as it
+is, but for native histograms: they are in it as texts, which `write` passes over, and count as left out too. CSV tells no
+tags from fields and no integers from unsigned ones: `write` reads it when it is told which columns are tags.")]
 pub(crate) struct ExportArguments {
     #[command(flatten)]
     connection: TableArguments,
@@ -117,9 +120,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
         ExportFormat::Lp | ExportFormat::Ndjson => None,
     };
     if let Some(output) = whole {
-        let question = serde_json::Value::from(question).to_string();
-        let path = client.of_table("/query");
-        return stream(&client, &path, output, &question, arguments.out.as_ref());
+        return in_one(&client, question, output, arguments);
     }
     let types = types(&client)?;
     let mut out = output_to(arguments.out.as_ref())?;
@@ -127,6 +128,60 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     let written = pages(&client, question, &types, arguments.format, &mut *out, &failed)?;
     out.flush().map_err(&failed)?;
     tell(arguments, &written)
+}
+
+/// Hands one answer on as it comes. Histograms in a Parquet file are asked for by their number, as those that were left
+/// out of others are counted: they are in it for people and other tools alone.
+fn in_one(
+    client: &Client,
+    question: Map<String, serde_json::Value>,
+    output: Output,
+    arguments: &ExportArguments,
+) -> Result<()> {
+    let histograms = match output {
+        Output::Parquet => histograms(client, &question, &arguments.fields)?,
+        _ => 0,
+    };
+    let question = serde_json::Value::from(question).to_string();
+    let path = client.of_table("/query");
+    stream(client, &path, output, &question, arguments.out.as_ref())?;
+    match histograms {
+        0 => Ok(()),
+        count => Err(CliError::Incomplete(format!(
+            "{} values that are histograms are in it as texts, which `tideline write` leaves out",
+            output::count(count)
+        ))),
+    }
+}
+
+/// How many native histograms an answer has.
+fn histograms(client: &Client, question: &Map<String, serde_json::Value>, wanted: &[String]) -> Result<u64> {
+    #[derive(Deserialize)]
+    struct Counts {
+        series: Vec<Counted>,
+    }
+    #[derive(Deserialize)]
+    struct Counted {
+        points: Vec<Vec<serde_json::Value>>,
+    }
+    let is_wanted = |field: &str| wanted.is_empty() || wanted.iter().any(|one| one == field);
+    let types = types(client)?.into_iter();
+    let with_some = types.filter(|(_, types)| types.iter().any(|one| one == HISTOGRAM));
+    let fields: BTreeSet<String> = with_some
+        .map(|((_, field), _)| field)
+        .filter(|field| is_wanted(field))
+        .collect();
+    if fields.is_empty() {
+        return Ok(0);
+    }
+    let mut question = question.clone();
+    question.insert("fields".into(), json!(fields));
+    question.insert("aggregate".into(), json!({"functions": ["count"]}));
+    let answer = query::read(client, &client.of_table("/query"), &json!(question).to_string())?;
+    let counts = Counts::deserialize(answer).map_err(|error| client.strange(&error.to_string()))?;
+    let rows = counts.series.iter().flat_map(|series| &series.points);
+    let cells = rows.flat_map(|row| row.iter().skip(1));
+    Ok(cells.filter_map(serde_json::Value::as_u64).sum())
 }
 
 /// Goes through all pages.
@@ -238,16 +293,17 @@ fn point(
     for (name, cell) in series.columns.iter().skip(1).zip(cells) {
         if cell.get() != "null" {
             let types = types.get(&(series.measurement.clone(), name.clone()));
-            fields.push((name, value(cell.get(), types.map_or(&[], Vec::as_slice))?));
+            match value(cell.get(), types.map_or(&[], Vec::as_slice))? {
+                Spelled::Value(value) => fields.push((name, value)),
+                Spelled::Histogram => written.left_out += 1,
+            }
         }
+    }
+    if fields.is_empty() {
+        return Some(());
     }
     let all = fields.len() as u64;
     if format == ExportFormat::Ndjson {
-        fields.retain(|(_, value)| !matches!(value, Value::Histogram(_)));
-        written.left_out += all - fields.len() as u64;
-        if fields.is_empty() {
-            return Some(());
-        }
         out.extend_from_slice(line_of_json(series, &fields, time).as_bytes());
         out.push(b'\n');
         written.points += 1;
@@ -276,24 +332,27 @@ fn line_of_protocol(
     line_protocol::write(out, &series.measurement, tags, fields, time).is_ok()
 }
 
+/// What an answer spells.
+enum Spelled {
+    Value(Value),
+    /// A native histogram, which no format holds: whether its text can be read matters to nobody.
+    Histogram,
+}
+
 /// A value as the answer spells it, with the types that its field was written with.
-fn value(text: &str, types: &[String]) -> Option<Value> {
+fn value(text: &str, types: &[String]) -> Option<Spelled> {
     let has = |name: &str| types.iter().any(|one| one == name);
     if text.starts_with('"') {
         let text: String = serde_json::from_str(text).ok()?;
-        return Some(match text.as_str() {
+        return Some(Spelled::Value(match text.as_str() {
             "NaN" if !has("string") => Value::Float(f64::NAN),
             "Inf" if !has("string") => Value::Float(f64::INFINITY),
             "-Inf" if !has("string") => Value::Float(f64::NEG_INFINITY),
-            _ if has("histogram") => {
-                let mut stored = Vec::new();
-                Histogram::parse(&text).ok()?.to_bytes(&mut stored);
-                Value::Histogram(stored.into())
-            }
+            _ if has(HISTOGRAM) => return Some(Spelled::Histogram),
             _ => Value::String(text.into()),
-        });
+        }));
     }
-    Some(match text {
+    Some(Spelled::Value(match text {
         "true" => Value::Boolean(true),
         "false" => Value::Boolean(false),
         _ if text.contains(['.', 'e', 'E']) => Value::Float(text.parse().ok()?),
@@ -301,25 +360,27 @@ fn value(text: &str, types: &[String]) -> Option<Value> {
             Ok(number) if has("integer") || !has("unsigned") => Value::Signed(number),
             _ => Value::Unsigned(text.parse().ok()?),
         },
-    })
+    }))
 }
 
 /// A point as `write` and the API take it, every type said outright.
 fn line_of_json(series: &Series<'_>, fields: &[(&str, Value)], time: Timestamp) -> String {
-    let spelled = |value: &Value| match value {
-        Value::Float(value) if value.is_nan() => json!({"float": "NaN"}),
-        Value::Float(f64::INFINITY) => json!({"float": "Inf"}),
-        Value::Float(f64::NEG_INFINITY) => json!({"float": "-Inf"}),
-        Value::Float(value) => json!({"float": value}),
-        Value::Signed(value) => json!(value),
-        Value::Unsigned(value) => json!({"unsigned": value}),
-        Value::Boolean(value) => json!(value),
-        Value::String(text) => json!(&**text),
-        Value::Histogram(_) => json!(null),
+    let spelled = |value: &Value| {
+        Some(match value {
+            Value::Float(value) if value.is_nan() => json!({"float": "NaN"}),
+            Value::Float(f64::INFINITY) => json!({"float": "Inf"}),
+            Value::Float(f64::NEG_INFINITY) => json!({"float": "-Inf"}),
+            Value::Float(value) => json!({"float": value}),
+            Value::Signed(value) => json!(value),
+            Value::Unsigned(value) => json!({"unsigned": value}),
+            Value::Boolean(value) => json!(value),
+            Value::String(text) => json!(&**text),
+            Value::Histogram(_) => return None,
+        })
     };
     let fields: Map<String, serde_json::Value> = fields
         .iter()
-        .map(|(name, value)| ((*name).to_owned(), spelled(value)))
+        .filter_map(|(name, value)| Some(((*name).to_owned(), spelled(value)?)))
         .collect();
     json!({
         "measurement": series.measurement,

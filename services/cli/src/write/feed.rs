@@ -128,7 +128,7 @@ impl<'a> Feed<'a> {
             while self.open.len() < self.open_max
                 && let Some(input) = self.waiting.pop()
             {
-                let source = self.open(&input)?;
+                let source = self.open(&input, progress)?;
                 self.open.push(source);
             }
             if self.open.is_empty() {
@@ -154,9 +154,9 @@ impl<'a> Feed<'a> {
         }
     }
 
-    fn open(&mut self, input: &Input) -> Result<Source> {
+    fn open(&mut self, input: &Input, progress: &Progress) -> Result<Source> {
         if input.format == FormatName::Parquet {
-            return self.open_parquet(input);
+            return self.open_parquet(input, progress);
         }
         let opened = input
             .open(&self.stopped)
@@ -188,10 +188,11 @@ impl<'a> Feed<'a> {
         Ok(source)
     }
 
-    fn open_parquet(&mut self, input: &Input) -> Result<Source> {
+    fn open_parquet(&mut self, input: &Input, progress: &Progress) -> Result<Source> {
         let unit = Precision::parse(self.precision).unwrap_or_default();
         let rows = ParquetRows::open(&input.path, self.csv, unit.nanos(), self.limits)?;
         let path: Arc<str> = input.path.to_string_lossy().into();
+        progress.passed_over(&path, rows.histograms());
         Ok(Source {
             acknowledged: self.acknowledged.take(&path),
             path,

@@ -24,6 +24,7 @@ use parquet::arrow::arrow_reader::{
 mod described;
 mod wide_times;
 
+use self::described::Described;
 use self::wide_times::{Seconds, WideTimes, is_whole};
 use super::csv::{CsvArguments, Kind, Role};
 use super::cutter::{BatchLimits, Piece};
@@ -41,6 +42,8 @@ pub(super) struct ParquetRows {
     /// What the columns of a batch are, in their order.
     columns: Vec<Column>,
     measurement: Option<String>,
+    /// Native histograms in columns that are passed over.
+    histograms: u64,
     limits: BatchLimits,
     /// What was unpacked last, and the next row of it.
     unpacked: Option<(Rows, usize)>,
@@ -99,19 +102,20 @@ impl ParquetRows {
         let names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
         let at = |error: CliError| CliError::usage(format!("{}: {error}", path.display()));
         let described = match arguments.says_nothing() {
-            true => described::roles(builder.metadata().file_metadata(), &names),
+            true => described::described(builder.metadata().file_metadata(), &names),
             false => None,
         };
-        let (roles, measurement) = match described {
+        let described = match described {
             Some(described) => described,
-            None => (
-                arguments.roles(&names).map_err(at)?,
-                arguments.measurement().map(str::to_owned),
-            ),
+            None => Described {
+                roles: arguments.roles(&names).map_err(at)?,
+                measurement: arguments.measurement().map(str::to_owned),
+                histograms: Vec::new(),
+            },
         };
         let mut wanted = Vec::new();
         let mut columns = Vec::new();
-        for (at, (role, field)) in roles.into_iter().zip(fields.iter()).enumerate() {
+        for (at, (role, field)) in described.roles.into_iter().zip(fields.iter()).enumerate() {
             if role == Role::Nothing {
                 continue;
             }
@@ -131,6 +135,7 @@ impl ParquetRows {
         let wide = WideTimes::open(path, &builder, &wanted).map_err(failed)?;
         let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
         let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
+        let histograms = described::count(builder.metadata(), &described.histograms);
         let reader = builder
             .with_projection(mask)
             .with_batch_size(ROWS_AT_ONCE)
@@ -140,7 +145,8 @@ impl ParquetRows {
             reader,
             wide,
             columns,
-            measurement,
+            measurement: described.measurement,
+            histograms,
             limits,
             unpacked: None,
             returned: None,
@@ -152,6 +158,11 @@ impl ParquetRows {
     /// The number of the next row.
     pub(super) fn offset(&self) -> u64 {
         self.returned.as_ref().map_or(self.row, |piece| piece.start)
+    }
+
+    /// Native histograms of the whole file, which no form of a write holds.
+    pub(super) fn histograms(&self) -> u64 {
+        self.histograms
     }
 
     /// Which share of the rows was read, in parts of `whole`.
@@ -205,6 +216,9 @@ impl ParquetRows {
                 self.unpacked = Some((unpacked, at + 1));
             }
         }
+        if bytes.iter().all(|byte| *byte == b'\n') {
+            bytes.clear();
+        }
         Ok((rows > 0).then_some(Piece {
             start,
             end: self.row,
@@ -226,8 +240,10 @@ impl ParquetRows {
         Ok(Some(Rows { batch, seconds }))
     }
 
-    /// Appends a row as a line of JSON. What is wrong with it the server says.
+    /// Appends a row as a line of JSON. What is wrong with it the server says. A row of nothing but histograms is a blank
+    /// line, so that lines count rows.
     fn point(&self, rows: &Rows, row: usize, out: &mut Vec<u8>) {
+        let start = out.len();
         out.extend_from_slice(b"{\"measurement\":");
         let named = self.columns.iter().enumerate();
         let mut measurement = named
@@ -264,6 +280,11 @@ impl ParquetRows {
                     None => as_text(&cell, out),
                     Some(kind) => as_field(&cell, kind, out),
                 }
+            }
+            if !is_tags && is_first && self.histograms > 0 {
+                out.truncate(start);
+                out.push(b'\n');
+                return;
             }
             out.push(b'}');
         }

@@ -31,6 +31,7 @@ pub(super) struct Progress {
     rejected: AtomicU64,
     retries: AtomicU64,
     rejected_before: AtomicU64,
+    histograms: AtomicU64,
     /// What else is to be said at the end.
     notes: Mutex<Vec<String>>,
 }
@@ -50,6 +51,8 @@ pub(super) struct Figures {
     pub(super) retries: u64,
     /// Rows of the skipped bytes that were not stored.
     pub(super) rejected_before: u64,
+    /// Native histograms that were passed over.
+    pub(super) histograms: u64,
     pub(super) seconds: f64,
 }
 
@@ -68,6 +71,7 @@ impl Progress {
             rejected: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             rejected_before: AtomicU64::new(0),
+            histograms: AtomicU64::new(0),
             notes: Mutex::default(),
         }
     }
@@ -75,6 +79,17 @@ impl Progress {
     /// An input was read to its end.
     pub(super) fn file_read(&self) {
         self.files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Native histograms of a file that are not sent.
+    pub(super) fn passed_over(&self, path: &str, histograms: u64) {
+        if histograms > 0 {
+            self.histograms.fetch_add(histograms, Ordering::Relaxed);
+            self.note(format!(
+                "{path}: {} native histograms are passed over: remote write and `tideline archive attach` bring them",
+                output::count(histograms)
+            ));
+        }
     }
 
     /// Something to say at the end.
@@ -131,6 +146,7 @@ impl Progress {
             rejected: count(&self.rejected),
             retries: count(&self.retries),
             rejected_before: count(&self.rejected_before),
+            histograms: count(&self.histograms),
             seconds: self.begun.elapsed().as_secs_f64(),
         }
     }

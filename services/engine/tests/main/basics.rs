@@ -4,7 +4,7 @@ use tideline_engine::{ErrorKind, MetricKind, MetricMetadata, WriteOptions};
 use tideline_model::{PointBatch, TableName, TableSpec, Value};
 use tideline_search_index::{Condition, FindRequest};
 
-use crate::support::{Fixture, decode, hosts, owned, set_owner, write};
+use crate::support::{Fixture, decode, found, hosts, instants, owned, set_owner, write};
 
 #[test]
 fn a_write_is_findable_and_readable_at_once_and_after_a_restart() {
@@ -43,6 +43,39 @@ fn a_write_is_findable_and_readable_at_once_and_after_a_restart() {
         .latest(table.points(), found.id, &fields)
         .expect("latest");
     assert_eq!(latest[0].value, Value::Float(2.0));
+}
+
+/// An entry of the journal holds 8 MiB; texts that are all different take their length.
+#[test]
+fn a_write_beyond_an_entry_of_the_journal_is_whole_and_does_not_hurt_its_neighbours() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    let text = |seed: usize| -> String {
+        let word = |at: usize| format!("{:08x}", (seed * 7_919 + at).wrapping_mul(0x9e37_79b9));
+        (0..3_500).map(word).collect()
+    };
+    let lines: String = (0..800)
+        .map(|at| format!("log,host=h{} text=\"{}\" {}\n", at % 7, text(at), at + 1))
+        .collect();
+    std::thread::scope(|threads| {
+        let small = threads.spawn(|| {
+            let one = |at: i64| write(&engine, &table, &format!("up,host=n value=1 {at}")).points;
+            (1..200).map(one).sum::<u64>()
+        });
+        assert_eq!(write(&engine, &table, &lines).points, 800);
+        assert_eq!(small.join().expect("no panic"), 199);
+    });
+    engine.close().expect("a clean close");
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    let points = |host: &str| -> usize {
+        let all = found(&engine, &table, Condition::tag("host", host)).into_values();
+        all.map(|timeline| instants(&engine, &table, timeline.id).len())
+            .sum()
+    };
+    assert_eq!((0..7).map(|at| points(&format!("h{at}"))).sum::<usize>(), 800);
+    assert_eq!(points("n"), 199);
 }
 
 #[test]

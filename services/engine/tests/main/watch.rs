@@ -1,8 +1,8 @@
 //! Watching: each acknowledged point of the wanted timelines once, in order, from any cursor on.
 
 use tideline_engine::watch::{WatchCursor, WatchEvents, WatchPart, WatchRequest, Watcher};
-use tideline_engine::{Engine, ErrorKind, Table, TimelineSelector};
-use tideline_model::{ColumnData, TableName, TableSpec, TimeRange};
+use tideline_engine::{Engine, ErrorKind, Table, TimelineSelector, WriteOptions};
+use tideline_model::{ColumnData, PointBatch, PointGroup, SeriesResolver, TableName, TableSpec, TimeRange};
 use tideline_search_index::{Condition, Subject, Test};
 use tideline_timeline_catalog::AttributeValue;
 
@@ -395,4 +395,39 @@ fn writes_to_a_table_that_is_gone_do_not_end_cursors_of_others() {
     };
     let mut resumed = engine.watch(&table(&engine), resumed).expect("a watch");
     assert!(told(&mut resumed, &engine).is_empty());
+}
+
+#[test]
+fn parts_of_histograms_are_as_small_as_those_of_texts() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = table(&engine);
+    let mut watcher = engine.watch(&table, request(Condition::All)).expect("a watch");
+    let (rows, stored) = (2_000, [7; 1_000]);
+    let mut resolver = engine.resolver(&table);
+    let group = PointGroup {
+        measurements: "m".into(),
+        fields: vec!["h".into()],
+        columns: vec![ColumnData::Histogram(
+            std::iter::repeat_n(&stored[..], rows).collect(),
+        )],
+        timelines: vec![resolver.resolve(b"m,host=a").expect("a valid key"); rows],
+        timestamps: (0..rows as i64).collect(),
+        lines: (1..=rows as u32).collect(),
+    };
+    drop(resolver);
+    let batch = PointBatch {
+        groups: vec![group],
+        rejects: Vec::new(),
+    };
+    let outcome = engine.write(&table, batch, &WriteOptions::default());
+    assert_eq!(outcome.expect("a write").rejects, []);
+    let parts = watcher.step(&engine).expect("a step");
+    let of_each = parts.iter().map(|part| match &part.events {
+        WatchEvents::Points(series) => series[0].columns[0].bytes(),
+        _ => 0,
+    });
+    let of_each: Vec<usize> = of_each.collect();
+    assert_eq!(of_each.iter().sum::<usize>(), rows * 1_008);
+    assert!(of_each.iter().all(|bytes| *bytes < 300 << 10), "{of_each:?}");
 }

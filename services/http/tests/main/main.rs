@@ -15,4 +15,5 @@ mod refusals;
 mod running;
 mod service;
 mod statistics;
+mod transfers;
 mod writing;

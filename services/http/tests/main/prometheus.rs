@@ -267,3 +267,227 @@ fn health_needs_no_token_and_everything_else_does() {
         200
     );
 }
+
+#[test]
+fn the_health_of_a_prometheus_is_open_behind_each_of_its_addresses() {
+    let token = Secret::new("0123456789abcdef").expect("long enough");
+    let server = Server::with(HttpSettings {
+        token: Some(token),
+        ..HttpSettings::default()
+    });
+    for path in ["/-/healthy", "/-/ready"] {
+        let of_table = format!("/v1/tables/default/prometheus{path}");
+        assert_eq!(server.get(&of_table).status, 200, "{of_table}");
+    }
+    for closed in [
+        "/v1/tables/default/prometheus/api/v1/status/buildinfo",
+        "/v1/tables/default/-/healthy",
+        "/v1/tables/default/prometheus/-/healthy/x",
+    ] {
+        assert_eq!(server.get(closed).status, 401, "{closed}");
+    }
+}
+
+#[test]
+fn a_table_that_is_not_there_is_not_found_whatever_is_asked_of_it() {
+    let server = Server::start();
+    for path in [
+        "query?query=1",
+        "format_query?query=up",
+        "parse_query?query=up",
+        "status/buildinfo",
+        "status/config",
+        "status/flags",
+        "status/runtimeinfo",
+        "status/tsdb",
+        "status/walreplay",
+        "targets",
+        "targets/metadata",
+        "scrape_pools",
+        "rules",
+        "alerts",
+        "alertmanagers",
+        "notifications",
+    ] {
+        assert_eq!(server.get(&format!("/api/v1/{path}")).status, 200, "{path}");
+        let nowhere = format!("/v1/tables/nope/prometheus/api/v1/{path}");
+        assert_eq!(
+            server.get(&nowhere).expect(404)["errorType"],
+            "not_found",
+            "{path}"
+        );
+    }
+    let form = "application/x-www-form-urlencoded";
+    for path in ["format_query", "parse_query"] {
+        let nowhere = format!("/v1/tables/nope/prometheus/api/v1/{path}");
+        assert_eq!(server.post(&nowhere, form, "query=up").status, 404, "{path}");
+    }
+}
+
+#[test]
+fn a_table_whose_name_cannot_be_read_is_not_the_default_one() {
+    let server = Server::start();
+    let path = "/v1/tables/%FF/prometheus/api/v1/import/prometheus";
+    let refused = server.post(path, "text/plain", "up 1\n");
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert_eq!(server.get("/v1/tables/%FF/prometheus/api/v1/labels").status, 400);
+    let names = server.get("/api/v1/label/__name__/values").expect(200);
+    assert_eq!(
+        names["data"],
+        serde_json::json!([]),
+        "nothing is in the default table"
+    );
+}
+
+/// What a remote write answers and how much it says that it wrote; `None` where it does not say.
+fn written(answer: &Answer) -> (u16, [Option<u64>; 3]) {
+    let count = |kind: &str| {
+        let name = format!("x-prometheus-remote-write-{kind}-written");
+        answer.header(&name).parse().ok()
+    };
+    (answer.status, ["samples", "histograms", "exemplars"].map(count))
+}
+
+#[test]
+fn remote_write_says_what_it_wrote_also_where_that_is_nothing() {
+    let server = Server::start();
+    let write = |path: &str, content_type: &str, encoding: &str, body: &[u8]| {
+        let headers = [("content-type", content_type), ("content-encoding", encoding)];
+        written(&server.send("POST", path, &headers, body))
+    };
+    let snappy = |message: &[u8]| snap::raw::Encoder::new().compress_vec(message).expect("small");
+    let (path, v1) = ("/api/v1/write", "application/x-protobuf");
+    let v2 = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
+    let nothing = [Some(0); 3];
+    assert_eq!(write(path, v2, "snappy", &snappy(b"")), (204, nothing));
+    for content_type in [v1, v2] {
+        assert_eq!(write(path, content_type, "snappy", b"\xff\xff"), (400, nothing));
+        assert_eq!(
+            write(path, content_type, "snappy", &snappy(b"\x2a\x09")),
+            (400, nothing)
+        );
+        // A compressed body has bytes, also one that says nothing.
+        assert_eq!(write(path, content_type, "snappy", b""), (400, nothing));
+        assert_eq!(write(path, content_type, "zstd", b""), (400, nothing));
+    }
+    let nowhere = "/v1/tables/nope/prometheus/api/v1/write";
+    assert_eq!(write(nowhere, v2, "snappy", &snappy(b"")), (404, nothing));
+    assert_eq!(
+        write(path, "application/x-protobuf;proto=yolo", "snappy", b""),
+        (415, [None; 3]),
+        "what is not read here is no matter of counts"
+    );
+}
+
+#[test]
+fn a_form_of_another_kind_is_refused_with_the_kind_that_is_read() {
+    let server = filled();
+    let form = "--x\r\ncontent-disposition: form-data; name=\"query\"\r\n\r\nup\r\n--x--\r\n";
+    let refused = server.post("/api/v1/query", "multipart/form-data; boundary=x", form);
+    let error = refused.expect(415)["error"].to_string();
+    assert!(
+        error.contains("send application/x-www-form-urlencoded"),
+        "{error}"
+    );
+    // What is no form at all says nothing, and the address is enough.
+    let path = "/api/v1/query?query=up&time=1700000000";
+    assert_eq!(server.post(path, "application/json", "{}").status, 200);
+}
+
+#[test]
+fn an_import_that_was_not_read_to_its_end_says_so() {
+    let server = Server::start();
+    let page = format!("up 1\n{}up 2\n", "wrong\n".repeat(100_000));
+    let refused = server.post("/api/v1/import/prometheus", "text/plain", page);
+    assert_eq!(refused.status, 400);
+    let said = refused.text();
+    let end = "and 99991 more, the last of them:\n\
+               too many rejects (limit 100000): 1 more from here on were not read\n";
+    assert!(said.ends_with(end), "{said}");
+}
+
+/// What Go's library sends when it pushes.
+const FAMILIES: &str =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
+/// A family of one metric, behind its length.
+fn family(name: &str, kind: u64, value: &[u8]) -> Vec<u8> {
+    let fields = [bytes(1, name.as_bytes()), integer(3, kind), bytes(4, value)];
+    let family = fields.concat();
+    [varint(family.len() as u64), family].concat()
+}
+
+#[test]
+fn what_go_pushes_is_read_and_ends_with_its_group() {
+    let server = Server::start();
+    let gauge = bytes(2, &[&[0x09][..], &42.0_f64.to_le_bytes()].concat());
+    // Three observations in one bucket of schema 3.
+    let span = [integer(1, 0), integer(2, 1)].concat();
+    let native = [integer(1, 3), integer(5, 6), bytes(12, &span), bytes(13, &[6])].concat();
+    let body = [family("done", 1, &gauge), family("lag", 4, &bytes(7, &native))].concat();
+    let group = "/metrics/job/nightly/instance/db-1";
+    let push = |content_type: &str, body: &[u8]| {
+        let pushed = server.send("PUT", group, &[("content-type", content_type)], body);
+        (pushed.status, pushed.text())
+    };
+    assert_eq!(push(FAMILIES, &body), (200, String::new()));
+    let ask = |query: &str| {
+        let answer = server.get(&format!("/api/v1/query?query={query}")).expect(200);
+        answer["data"]["result"].clone()
+    };
+    assert_eq!(ask("done")[0]["value"][1], "42");
+    assert_eq!(
+        ask("lag")[0]["metric"],
+        serde_json::json!({"__name__": "lag", "job": "nightly", "instance": "db-1"})
+    );
+    assert_eq!(ask("histogram_count(lag)")[0]["value"][1], "3");
+    assert_eq!(ask("push_time_seconds").as_array().map(Vec::len), Some(1));
+    server.clock.advance(1_000_000_000);
+    assert_eq!(server.send("DELETE", group, &[], b"").status, 202);
+    for name in ["done", "lag", "push_time_seconds"] {
+        assert_eq!(ask(name), serde_json::json!([]), "{name}");
+    }
+    let (status, said) = push(FAMILIES, &body[..body.len() - 1]);
+    assert_eq!(status, 400, "{said}");
+    let (status, said) = push(&FAMILIES.replace("delimited", "text"), &body);
+    assert_eq!(status, 415);
+    assert!(said.contains("encoding=delimited"), "{said}");
+    let imported = server.post("/api/v1/import/prometheus", FAMILIES, body);
+    assert_eq!(imported.status, 204, "{}", imported.text());
+}
+
+#[test]
+fn federation_escapes_names_as_it_is_asked() {
+    let server = Server::start();
+    let page = "{\"lag.s\",\"http.status\"=\"200\"} 1\n";
+    assert_eq!(
+        server
+            .post("/api/v1/import/prometheus", "text/plain", page)
+            .status,
+        204
+    );
+    let federate = |accept: &str| {
+        let path = "/federate?match[]=%7B__name__%3D~%22.%2B%22%7D";
+        let answer = server.send("GET", path, &[("accept", accept)], b"");
+        let sample = answer.text().lines().nth(1).unwrap_or_default().to_owned();
+        (answer.header("content-type").to_owned(), sample)
+    };
+    let (kind, sample) = federate("*/*");
+    assert_eq!(
+        kind,
+        "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
+    );
+    assert!(
+        sample.starts_with("lag_s{http_status=\"200\",instance=\"\"} 1 "),
+        "{sample}"
+    );
+    let (kind, sample) = federate("text/plain;version=0.0.4;escaping=allow-utf-8");
+    assert_eq!(
+        kind,
+        "text/plain; version=0.0.4; charset=utf-8; escaping=allow-utf-8"
+    );
+    assert!(
+        sample.starts_with("{\"lag.s\",\"http.status\"=\"200\",instance=\"\"} 1 "),
+        "{sample}"
+    );
+}

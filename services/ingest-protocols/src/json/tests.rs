@@ -45,7 +45,7 @@ fn every_type_reads_as_it_is_written() {
     let batch = decode_text(body).expect("readable");
     assert_eq!(batch.rejects, []);
     let group = &batch.groups[0];
-    assert_eq!(&*group.measurement, "cpu");
+    assert!(group.measurements.are("cpu"));
     assert_eq!(
         (group.timestamps.as_slice(), group.lines.as_slice()),
         (&[7_000_000_000][..], &[1][..])

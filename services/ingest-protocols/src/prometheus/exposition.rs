@@ -6,11 +6,12 @@
 use std::borrow::Cow;
 
 use hashbrown::HashMap;
-use tideline_histogram::Shortest;
 use tideline_model::SeriesResolver;
 
 use super::exemplar::ExemplarText;
+use super::import::{ImportOptions, spell_bound, spell_key};
 use super::labels::{self, METRIC_NAME};
+use super::metadata::{KINDS, kind_of_word};
 use super::sample_line::{ExemplarPart, SampleLine, unescape};
 use super::samples::{DecodedSamples, SampleWriter, Series};
 use crate::options::DecodeOptions;
@@ -23,17 +24,6 @@ pub enum TextFormat {
     Classic,
     /// Times are seconds, the last line is `# EOF`.
     OpenMetrics,
-}
-
-/// What a request says about all samples of a body of text or JSON lines.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ImportOptions {
-    /// The time of samples that have none, in milliseconds since the epoch; `None` = the default time of the options.
-    pub millis: Option<i64>,
-    /// Labels that every series gets, in place of its own of the same name. An empty value only takes that away.
-    pub extra_labels: Vec<(String, String)>,
-    /// Samples besides those of a page, by name, at the time of those that have none, with the extra labels alone.
-    pub extra_samples: Vec<(String, f64)>,
 }
 
 /// Reads a body of text.
@@ -50,11 +40,9 @@ pub fn decode_text(
     let mut reader = TextReader {
         format,
         import,
-        default_millis: import
-            .millis
-            .unwrap_or(options.default_time.nanos().div_euclid(1_000_000)),
-        writer: SampleWriter::new(body.len().saturating_mul(BYTES_FOR_TEXT), options, resolver),
-        kind: "unknown",
+        default_millis: import.default_millis(options),
+        writer: SampleWriter::new(body.len().saturating_mul(BYTES_FOR_TEXT), 0, options, resolver),
+        family: Family::default(),
         created: HashMap::new(),
         key: Vec::new(),
         exemplar: ExemplarText::default(),
@@ -63,7 +51,7 @@ pub fn decode_text(
         reader.find_created(body, options.limits.line_bytes);
     }
     reader.read(body, options.limits.line_bytes);
-    reader.write_extra_samples();
+    import.write_extra_samples(reader.default_millis, &mut reader.writer, &mut reader.key);
     reader.writer.finish()
 }
 
@@ -87,8 +75,8 @@ struct TextReader<'b, 'r, R> {
     import: &'b ImportOptions,
     default_millis: i64,
     writer: SampleWriter<'r, R>,
-    /// The type that the last `# TYPE` said.
-    kind: &'static str,
+    /// What the last comments are about.
+    family: Family,
     /// Start times by metric, as [`metric_key`] spells it.
     created: HashMap<Vec<u8>, i64>,
     key: Vec<u8>,
@@ -99,7 +87,8 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
     fn read(&mut self, body: &[u8], line_bytes_max: usize) {
         let mut last = 0;
         let mut has_ended = false;
-        for (number, line) in lines(body) {
+        let mut lines = lines(body);
+        while let Some((number, line)) = lines.next() {
             last = number;
             let read = if has_ended {
                 Err("text after # EOF".into())
@@ -114,6 +103,10 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
             if let Err(reason) = read
                 && !self.writer.reject_line(number, reason, line)
             {
+                let unread = lines.count();
+                if unread > 0 {
+                    self.writer.reject_unread(unread);
+                }
                 return;
             }
         }
@@ -123,35 +116,25 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
         }
     }
 
-    /// `# HELP name text`, `# TYPE name type`, `# UNIT name unit`; any other comment means nothing.
     fn comment(&mut self, line: &[u8]) -> Result<(), Reason> {
-        let Ok(text) = std::str::from_utf8(&line[1..]) else {
-            return Err("invalid UTF-8 in a comment".into());
-        };
-        let Some((keyword, rest)) = text.trim_start().split_once([' ', '\t']) else {
+        let Some(comment) = Comment::read(line, self.format)? else {
             return Ok(());
         };
-        let is_known = match keyword {
-            "HELP" | "TYPE" => true,
-            "UNIT" => self.format == TextFormat::OpenMetrics,
-            _ => false,
-        };
-        if !is_known {
-            return Ok(());
-        }
-        let (name, rest) = family_name(rest.trim_start())?;
-        match keyword {
-            "HELP" => {
-                let help = unescape(rest.as_bytes());
+        self.family.turn_to(&comment);
+        let name = &*comment.name;
+        match comment.said {
+            Said::Help(help) => {
+                let help = unescape(help.as_bytes());
                 self.writer
                     .metadata
-                    .set_help(&name, &String::from_utf8_lossy(&help));
+                    .set_help(name, &String::from_utf8_lossy(&help));
             }
-            "UNIT" => self.writer.metadata.set_unit(&name, rest),
-            _ => {
-                self.kind = kind_of_word(rest)
-                    .ok_or_else(|| Reason::from(format!("unknown type {}", quote(rest.as_bytes()))))?;
-                self.writer.metadata.set_kind(&name, self.kind);
+            Said::Unit(unit) => self.writer.metadata.set_unit(name, unit),
+            Said::Kind(word) => {
+                let kind = kind_of_word(word);
+                let kind =
+                    kind.ok_or_else(|| Reason::from(format!("unknown type {}", quote(word.as_bytes()))))?;
+                self.writer.metadata.set_kind(name, kind);
             }
         }
         Ok(())
@@ -176,18 +159,6 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
         }
     }
 
-    fn write_extra_samples(&mut self) {
-        for (name, value) in &self.import.extra_samples {
-            let name = std::iter::once((METRIC_NAME, Cow::Borrowed(name.as_bytes())));
-            let written = spell_key(name, &self.import.extra_labels, &mut self.key)
-                .and_then(|()| self.writer.series(&self.key))
-                .and_then(|series| self.writer.number(series, self.default_millis, *value, None));
-            if let Err(reason) = written {
-                self.writer.reject(reason, &self.key);
-            }
-        }
-    }
-
     fn exemplar(&mut self, series: Series, millis: i64, exemplar: &ExemplarPart<'_>) -> Result<(), Reason> {
         let millis = exemplar.time.map_or(Ok(millis), |text| self.time(text))?;
         self.exemplar.start();
@@ -200,7 +171,10 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
 
     /// Spells the key of a sample's series.
     fn spell(&mut self, sample: &SampleLine<'_>) -> Result<(), Reason> {
-        let kind = self.kind;
+        let kind = match self.family.has(&sample.name) {
+            true => self.family.kind,
+            false => KINDS[0],
+        };
         let own = sample
             .labels
             .iter()
@@ -224,30 +198,23 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
         .ok_or_else(|| format!("time {} is not a number", quote(text)).into())
     }
 
-    fn has_start(&self) -> bool {
-        self.format == TextFormat::OpenMetrics && matches!(self.kind, "counter" | "histogram" | "summary")
-    }
-
     /// Whether a line only says when its metric began to count.
     fn is_created(&self, sample: &SampleLine<'_>) -> bool {
-        self.has_start() && sample.name.ends_with(CREATED.as_bytes())
+        let of_family = || self.family.part(&sample.name) == Some(CREATED.as_bytes());
+        self.format == TextFormat::OpenMetrics && self.family.has_start() && of_family()
     }
 
     /// Reads all `_created` lines: they follow the samples that they are about.
     fn find_created(&mut self, body: &[u8], line_bytes_max: usize) {
         for (_, line) in lines(body).filter(|(_, line)| line.len() <= line_bytes_max) {
-            if let Some(kind) = line
-                .strip_prefix(b"# TYPE ")
-                .and_then(|rest| rest.rsplit(|byte| *byte == b' ').next())
-            {
-                self.kind = std::str::from_utf8(kind)
-                    .ok()
-                    .and_then(kind_of_word)
-                    .unwrap_or("unknown");
+            if line[0] == b'#' {
+                if let Ok(Some(comment)) = Comment::read(line, self.format) {
+                    self.family.turn_to(&comment);
+                }
+                continue;
             }
-            let is_candidate = self.has_start()
-                && line[0] != b'#'
-                && memchr::memmem::find(line, CREATED.as_bytes()).is_some();
+            let is_candidate =
+                self.family.has_start() && memchr::memmem::find(line, CREATED.as_bytes()).is_some();
             if !is_candidate {
                 continue;
             }
@@ -256,25 +223,106 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
                 && sample.value.is_finite()
                 && self.created.len() < CREATED_MAX
             {
-                let family = &sample.name[..sample.name.len() - CREATED.len()];
-                metric_key(family, &sample, &mut self.key);
+                metric_key(self.family.name.as_bytes(), &sample, &mut self.key);
                 self.created.insert(self.key.clone(), to_millis(sample.value));
             }
         }
-        self.kind = "unknown";
+        self.family = Family::default();
     }
 
     /// When a sample's metric began to count, where a line says so.
     fn start_of(&mut self, sample: &SampleLine<'_>) -> Option<i64> {
-        if self.created.is_empty() || !self.has_start() {
+        if self.created.is_empty() || !self.family.has_start() || !self.family.has(&sample.name) {
             return None;
         }
-        let suffixes: [&[u8]; 4] = [b"_total", b"_bucket", b"_count", b"_sum"];
-        let stripped = suffixes
-            .iter()
-            .find_map(|suffix| sample.name.strip_suffix(*suffix));
-        metric_key(stripped.unwrap_or(&sample.name), sample, &mut self.key);
+        metric_key(self.family.name.as_bytes(), sample, &mut self.key);
         self.created.get(&self.key).copied()
+    }
+}
+
+/// What a comment says of a family of metrics.
+struct Comment<'a> {
+    name: Cow<'a, str>,
+    said: Said<'a>,
+}
+
+enum Said<'a> {
+    Help(&'a str),
+    /// The type, as it is written.
+    Kind(&'a str),
+    Unit(&'a str),
+}
+
+impl<'a> Comment<'a> {
+    /// `# HELP name text`, `# TYPE name type`, `# UNIT name unit`; any other comment means nothing.
+    fn read(line: &'a [u8], format: TextFormat) -> Result<Option<Self>, Reason> {
+        let Ok(text) = std::str::from_utf8(&line[1..]) else {
+            return Err("invalid UTF-8 in a comment".into());
+        };
+        let Some((keyword, rest)) = text.trim_start().split_once([' ', '\t']) else {
+            return Ok(None);
+        };
+        let said = match keyword {
+            "HELP" => Said::Help,
+            "TYPE" => Said::Kind,
+            "UNIT" if format == TextFormat::OpenMetrics => Said::Unit,
+            _ => return Ok(None),
+        };
+        let (name, rest) = family_name(rest.trim_start())?;
+        let said = said(rest);
+        Ok(Some(Self { name, said }))
+    }
+}
+
+/// The family that the last comments were about. What they say holds for its own samples alone.
+struct Family {
+    name: String,
+    kind: &'static str,
+}
+
+impl Default for Family {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            kind: KINDS[0],
+        }
+    }
+}
+
+impl Family {
+    /// Takes a comment in. Of another family nothing is known at first.
+    fn turn_to(&mut self, comment: &Comment<'_>) {
+        if self.name != *comment.name {
+            self.kind = KINDS[0];
+            (*comment.name).clone_into(&mut self.name);
+        }
+        if let Said::Kind(word) = comment.said {
+            self.kind = kind_of_word(word).unwrap_or(KINDS[0]);
+        }
+    }
+
+    /// Whether its metrics may say when they began to count.
+    fn has_start(&self) -> bool {
+        matches!(self.kind, "counter" | "histogram" | "summary")
+    }
+
+    /// What a sample's name has beyond that of the family; `None` where it does not begin with that.
+    fn part<'a>(&self, sample: &'a [u8]) -> Option<&'a [u8]> {
+        match self.name.as_str() {
+            "" => None,
+            name => sample.strip_prefix(name.as_bytes()),
+        }
+    }
+
+    /// Whether a sample is one of its own, by its name.
+    fn has(&self, sample: &[u8]) -> bool {
+        let parts: &[&[u8]] = match self.kind {
+            "counter" => &[b"", b"_total"],
+            "histogram" => &[b"", b"_bucket", b"_count", b"_sum"],
+            "summary" => &[b"", b"_count", b"_sum"],
+            _ => &[b""],
+        };
+        self.part(sample).is_some_and(|part| parts.contains(&part))
     }
 }
 
@@ -289,43 +337,17 @@ fn metric_key(family: &[u8], sample: &SampleLine<'_>, key: &mut Vec<u8>) {
     own.for_each(|(name, value)| labels::push(name, value, key));
 }
 
-/// Spells a key of labels, extra ones in place of others of their names. Labels without a value are none.
-pub(crate) fn spell_key<'a>(
-    own: impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)>,
-    extra: &[(String, String)],
-    key: &mut Vec<u8>,
-) -> Result<(), Reason> {
-    key.clear();
-    for (name, value) in own {
-        let is_replaced = extra.iter().any(|(replaced, _)| replaced.as_bytes() == name);
-        if !value.is_empty() && !is_replaced {
-            labels::push(name, &value, key);
-        }
-    }
-    for (name, value) in extra.iter().filter(|(_, value)| !value.is_empty()) {
-        labels::push(name.as_bytes(), value.as_bytes(), key);
-    }
-    match key.is_empty() {
-        true => Err("the series has no labels".into()),
-        false => Ok(()),
-    }
-}
-
-/// The value of a label; bounds of buckets and quantiles as Prometheus spells them, so that `1` and `1.0` are one.
+/// The value of a label of a family's sample; bounds of buckets and quantiles as Prometheus spells them.
 fn normal_value<'a>(kind: &str, name: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
-    let is_number = matches!((kind, name), ("histogram", b"le") | ("summary", b"quantile"));
-    let number = is_number
+    let is_bound = matches!((kind, name), ("histogram", b"le") | ("summary", b"quantile"));
+    let bound = is_bound
         .then(|| fast_float2::parse::<f64, _>(value).ok())
         .flatten();
-    let Some(number) = number else {
+    let Some(bound) = bound else {
         return Cow::Borrowed(value);
     };
-    let mut text = Shortest(number).to_string();
-    if number == 0.0 {
-        text = "0.0".into();
-    } else if number.is_finite() && !text.contains(['.', 'e']) {
-        text.push_str(".0");
-    }
+    let mut text = String::new();
+    spell_bound(bound, &mut text);
     Cow::Owned(text.into_bytes())
 }
 
@@ -362,19 +384,4 @@ fn family_name(text: &str) -> Result<(Cow<'_, str>, &str), Reason> {
 
 fn after_space(text: &str) -> &str {
     text.strip_prefix([' ', '\t']).unwrap_or(text)
-}
-
-fn kind_of_word(word: &str) -> Option<&'static str> {
-    let kinds = [
-        "counter",
-        "gauge",
-        "histogram",
-        "gaugehistogram",
-        "summary",
-        "info",
-        "stateset",
-        "unknown",
-    ];
-    let word = if word == "untyped" { "unknown" } else { word };
-    kinds.into_iter().find(|kind| *kind == word)
 }

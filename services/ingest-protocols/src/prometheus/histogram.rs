@@ -1,4 +1,5 @@
-//! Native histograms as both versions of remote write carry them, in one and the same message.
+//! Native histograms as both versions of remote write carry them, in one and the same message, and as clients show
+//! them to a scraper, in another one.
 
 use tideline_histogram::{BUCKETS_MAX, Histogram, IntegerHistogram, ResetHint, Span};
 
@@ -28,6 +29,35 @@ pub(crate) fn read(message: &[u8]) -> Read<TimedHistogram> {
         start: (parts.start != 0).then_some(parts.start),
         histogram: parts.finish(),
     })
+}
+
+/// Reads the native part of a message `io.prometheus.client.Histogram`; `None` where it has none. It is the one of
+/// remote write with other numbers, and a form is told by which count is not zero.
+pub(crate) fn read_of_client(message: &[u8], is_gauge: bool) -> Read<Option<Result<Histogram, Reason>>> {
+    let (mut parts, mut count) = (Parts::default(), 0.0);
+    let mut fields = Fields::new(message);
+    while let Some((number, payload)) = fields.next()? {
+        match number {
+            1 => parts.take(1, payload)?,
+            2 => parts.take(3, payload)?,
+            4 => count = payload.double()?,
+            5..=14 => parts.take(number - 1, payload)?,
+            _ => {}
+        }
+    }
+    let integers = &mut parts.integers;
+    let is_native = integers.zero_threshold > 0.0
+        || integers.zero_count > 0
+        || parts.zero_count > 0.0
+        || !(integers.positive_spans.is_empty() && integers.negative_spans.is_empty());
+    if !is_native {
+        return Ok(None);
+    }
+    if is_gauge {
+        integers.reset_hint = ResetHint::Gauge;
+    }
+    parts.count = (count > 0.0 || parts.zero_count > 0.0).then_some(count);
+    Ok(Some(parts.finish()))
 }
 
 /// The fields of a message, whichever form it has.

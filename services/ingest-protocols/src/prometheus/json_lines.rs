@@ -15,7 +15,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tideline_model::SeriesResolver;
 
-use super::exposition::{ImportOptions, spell_key};
+use super::import::{ImportOptions, spell_key};
 use super::samples::{DecodedSamples, SampleWriter};
 use crate::options::DecodeOptions;
 use crate::reject::{Reason, too_large};
@@ -32,33 +32,38 @@ pub fn decode_json_lines(
     options: &DecodeOptions,
     resolver: &mut impl SeriesResolver,
 ) -> DecodedSamples {
-    let mut writer = SampleWriter::new(body.len().saturating_mul(BYTES_FOR_JSON), options, resolver);
+    let mut writer = SampleWriter::new(body.len().saturating_mul(BYTES_FOR_JSON), 0, options, resolver);
     let mut key = Vec::new();
-    for (line, number) in body.split(|byte| *byte == b'\n').zip(1..) {
-        let line = line.trim_ascii();
-        if line.is_empty() {
-            continue;
-        }
-        if let Err(reason) = one_line(line, import, &mut writer, &mut key)
-            && !writer.reject_line(number, reason, line)
-        {
+    let lines = body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let mut lines = lines.zip(1..).filter(|(line, _)| !line.is_empty());
+    while let Some((line, number)) = lines.next() {
+        let goes_on = match one_line((line, number), import, &mut writer, &mut key) {
+            Ok(goes_on) => goes_on,
+            Err(reason) => writer.reject_line(number, reason, line),
+        };
+        if !goes_on {
+            let unread = lines.count();
+            if unread > 0 {
+                writer.reject_unread(unread);
+            }
             break;
         }
     }
     writer.finish()
 }
 
+/// Reads a line and its number; `false` when nothing more may be read. A sample that is wrong rejects itself alone.
 fn one_line<R: SeriesResolver>(
-    line: &[u8],
+    (text, number): (&[u8], usize),
     import: &ImportOptions,
     writer: &mut SampleWriter<'_, R>,
     key: &mut Vec<u8>,
-) -> Result<(), Reason> {
-    if line.len() > LINE_BYTES_MAX {
-        return Err(too_large("line", line.len(), LINE_BYTES_MAX));
+) -> Result<bool, Reason> {
+    if text.len() > LINE_BYTES_MAX {
+        return Err(too_large("line", text.len(), LINE_BYTES_MAX));
     }
-    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| Reason::from(error.to_string()))?;
-    let values = line.values.iter().map(|value| number(value.get()));
+    let line: Line<'_> = serde_json::from_slice(text).map_err(|error| Reason::from(error.to_string()))?;
+    let values = line.values.iter().map(|value| to_number(value.get()));
     let values: Vec<f64> = values.collect::<Result<_, _>>()?;
     let times = &line.timestamps;
     if values.len() != times.len() {
@@ -69,9 +74,13 @@ fn one_line<R: SeriesResolver>(
     spell_key(labels, &import.extra_labels, key)?;
     let series = writer.series(key)?;
     for (value, millis) in values.iter().zip(times) {
-        writer.number(series, *millis, *value, None)?;
+        if let Err(reason) = writer.number(series, *millis, *value, None)
+            && !writer.reject_line(number, reason, text)
+        {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// A line. Members that are not known are passed over: other exporters add some.
@@ -118,7 +127,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
 }
 
 /// The number that a value spells: read from its text, since what reads JSON may miss the nearest double.
-fn number(value: &str) -> Result<f64, Reason> {
+fn to_number(value: &str) -> Result<f64, Reason> {
     let quoted = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match (value, quoted) {
         ("null", _) => Ok(f64::NAN),

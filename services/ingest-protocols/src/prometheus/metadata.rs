@@ -18,8 +18,8 @@ pub struct MetricMetadata {
 /// Says whether a name, type, help and unit are known as they are: such metadata is not handed on.
 pub type KnownMetadata<'a> = dyn Fn(&str, &str, &str, &str) -> bool + 'a;
 
-/// The names of the types, by their number in both versions of remote write.
-const KINDS: [&str; 8] = [
+/// The names of the types, by their number in both versions of remote write. The first says nothing.
+pub(crate) const KINDS: [&str; 8] = [
     "unknown",
     "counter",
     "gauge",
@@ -34,6 +34,12 @@ const KINDS: [&str; 8] = [
 pub(crate) fn kind_of_number(number: u64) -> &'static str {
     let known = usize::try_from(number).ok().and_then(|number| KINDS.get(number));
     known.copied().unwrap_or(KINDS[0])
+}
+
+/// The type of a word in a text format.
+pub(crate) fn kind_of_word(word: &str) -> Option<&'static str> {
+    let word = if word == "untyped" { KINDS[0] } else { word };
+    KINDS.into_iter().find(|kind| *kind == word)
 }
 
 /// The family of a series that one of its metrics names: buckets, sums and counts belong to what they are parts of.

@@ -8,7 +8,9 @@
 //! |---|---|
 //! | `write_v1`, `write_v2` | remote write, both versions, decompressed |
 //! | `exposition`, `sample_line` | text exposition and OpenMetrics |
+//! | `metric_family` | metric families as messages, which client libraries push |
 //! | `json_lines` | JSON lines in the form of VictoriaMetrics |
+//! | `import` | what a request says about all samples of those |
 //! | `read` | requests of remote read, decompressed |
 //! | `wire` | Protocol Buffers, in place |
 //! | `labels` | the labels of a series as the raw key of its timeline |
@@ -19,9 +21,11 @@
 mod exemplar;
 mod exposition;
 mod histogram;
+mod import;
 mod json_lines;
 pub(crate) mod labels;
 mod metadata;
+mod metric_family;
 mod read;
 mod sample_line;
 mod samples;
@@ -29,9 +33,11 @@ mod wire;
 mod write_v1;
 mod write_v2;
 
-pub use exposition::{ImportOptions, TextFormat, decode_text};
+pub use exposition::{TextFormat, decode_text};
+pub use import::ImportOptions;
 pub use json_lines::decode_json_lines;
 pub use metadata::{KnownMetadata, MetricMetadata};
+pub use metric_family::decode_metric_families;
 pub use read::{ReadMatcher, ReadMatcherKind, ReadQuery, ReadRequest, ReadResponseType, decode_read};
 pub use samples::{
     DecodedSamples, EXEMPLAR_FIELD, HISTOGRAM_FIELD, START_FIELD, SampleCounts, SampleKind, VALUE_FIELD,

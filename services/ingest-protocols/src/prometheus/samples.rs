@@ -1,8 +1,8 @@
 //! Samples gathered into a batch while a body is read, whatever form it has.
 //!
-//! A series has up to five shapes, all of its metric's name: numbers and native histograms, either with or without
-//! the time at which they started to count, and exemplars. A real request has hundreds of names, so the groups of a
-//! name are found by one lookup for each series, and not at all where the series before had the same name.
+//! There are five shapes: numbers and native histograms, either with or without the time at which they started to count,
+//! and exemplars. Each is one group, whatever the names of its metrics: a real request has hundreds of them, with a few
+//! series each. A name is found by one lookup for each series, and not at all where the series before had the same.
 //!
 //! Each sample, histogram and exemplar has a number of its own, as the `line` of its row: that is how the writer of a
 //! request learns how many of each kind were stored when some were not.
@@ -11,7 +11,9 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use tideline_histogram::Histogram;
-use tideline_model::{ColumnData, Ordinal, PointBatch, PointGroup, SeriesResolver, Timestamp, ValueType};
+use tideline_model::{
+    ColumnData, Measurements, Ordinal, PointBatch, PointGroup, SeriesResolver, Timestamp, ValueType,
+};
 
 use super::labels;
 use super::metadata::{KnownMetadata, MetadataList, MetricMetadata, family};
@@ -34,6 +36,19 @@ const NANOS_PER_MILLISECOND: i64 = 1_000_000;
 const ITEM_BYTES_MIN: usize = 8;
 /// Items that a body may have however short it is.
 const ITEMS_FREE: usize = 16;
+
+/// Stored bytes of the histograms of a body for each of its bytes. What whole counts take in a message they take here,
+/// about; only such that are made to fill the memory become eight times as large, as doubles.
+const HISTOGRAM_BYTES_MAX: usize = 2;
+/// Stored bytes of histograms that a body may have however short it is.
+const HISTOGRAM_BYTES_FREE: usize = 64 << 10;
+
+/// Rows of a large body, and how many more it gets room for at once.
+const ROWS_MANY: usize = 1 << 16;
+const ROWS_AT_ONCE: usize = 1 << 20;
+
+/// Why an item beyond those that the body may have is not stored.
+const TOO_MANY_ITEMS: &str = "too many samples for the size of the request";
 
 /// Bytes of a line of text that a reject shows.
 const EXCERPT_BYTES: usize = 100;
@@ -103,7 +118,7 @@ impl DecodedSamples {
     }
 }
 
-/// The shapes of a series.
+/// The shapes that rows can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Number = 0,
@@ -114,13 +129,26 @@ enum Shape {
 }
 
 const SHAPES: usize = 5;
-/// Rows that a group has room for from the start: a name usually has some series in a request.
-const ROWS_FIRST: usize = 8;
-/// The place of a group that was not opened.
+/// The place of a group that was not opened, or of a name in a group without it.
 const NONE: u32 = u32::MAX;
 
-/// The groups of one name, by shape.
-type GroupsOfName = [u32; SHAPES];
+/// A group that is being filled.
+#[derive(Debug)]
+struct OpenGroup {
+    /// Its measurements are still to be set.
+    rows: PointGroup,
+    /// The names of its metrics.
+    names: Vec<Box<str>>,
+    /// For each row the place of its name; empty while there is only one.
+    name_of_row: Vec<u32>,
+}
+
+/// A name, and its place among those of each group.
+#[derive(Debug)]
+struct Name {
+    text: Box<str>,
+    places: [u32; SHAPES],
+}
 
 /// A series that samples can be written to.
 #[derive(Debug, Clone, Copy)]
@@ -133,13 +161,15 @@ pub(crate) struct Series {
 #[derive(Debug)]
 pub(crate) struct SampleWriter<'r, R> {
     resolver: &'r mut R,
-    groups: Vec<PointGroup>,
+    /// In the order in which they were opened.
+    groups: Vec<OpenGroup>,
+    /// The place of each shape's group.
+    group_of_shape: [u32; SHAPES],
     name_limit: usize,
     /// Places in `names`.
     by_name: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Each name with its groups.
-    names: Vec<(Box<str>, GroupsOfName)>,
+    names: Vec<Name>,
     /// The name of the series before.
     last_name: u32,
     rejects: Rejects,
@@ -148,16 +178,28 @@ pub(crate) struct SampleWriter<'r, R> {
     kinds: Vec<(u32, SampleKind)>,
     /// The number of the last item.
     line: u32,
+    /// How many items the body probably has.
+    items_expected: usize,
     /// Most rows that the body may have.
-    row_limit: u64,
+    row_limit: usize,
+    /// The stored bytes of a histogram, before it is known whether there is room for them.
+    histogram: Vec<u8>,
+    /// Stored bytes that further histograms may have.
+    histogram_bytes: usize,
 }
 
 impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
-    /// A writer for a body of `body_bytes`.
-    pub(crate) fn new(body_bytes: usize, options: &DecodeOptions, resolver: &'r mut R) -> Self {
+    /// A writer for a body of `body_bytes`, which has `items_expected` items or about so many; 0 where nothing is known.
+    pub(crate) fn new(
+        body_bytes: usize,
+        items_expected: usize,
+        options: &DecodeOptions,
+        resolver: &'r mut R,
+    ) -> Self {
         Self {
             resolver,
             groups: Vec::new(),
+            group_of_shape: [NONE; SHAPES],
             name_limit: options.limits.shapes,
             by_name: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
@@ -168,14 +210,17 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
             counts: SampleCounts::default(),
             kinds: Vec::new(),
             line: 0,
-            row_limit: (body_bytes / ITEM_BYTES_MIN + ITEMS_FREE) as u64,
+            items_expected,
+            row_limit: body_bytes / ITEM_BYTES_MIN + ITEMS_FREE,
+            histogram: Vec::new(),
+            histogram_bytes: body_bytes.saturating_mul(HISTOGRAM_BYTES_MAX) + HISTOGRAM_BYTES_FREE,
         }
     }
 
     pub(crate) fn finish(self) -> DecodedSamples {
         DecodedSamples {
             batch: PointBatch {
-                groups: self.groups,
+                groups: self.groups.into_iter().map(OpenGroup::close).collect(),
                 rejects: self.rejects.stored,
             },
             metadata: self.metadata.into_list(),
@@ -190,13 +235,27 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
             .resolver
             .resolve(key)
             .map_err(|error| Reason::from(error.0))?;
+        self.named(timeline, key)
+    }
+
+    /// The series whose labels `message` begins with, and their length, where it is the one that is expected now.
+    pub(crate) fn expected(&mut self, message: &[u8]) -> Option<(Series, usize)> {
+        let (timeline, length) = self.resolver.guess(message)?;
+        if message.get(length) == Some(&labels::LABEL) {
+            return None;
+        }
+        let series = self.named(timeline, &message[..length]).ok()?;
+        Some((series, length))
+    }
+
+    fn named(&mut self, timeline: Ordinal, key: &[u8]) -> Result<Series, Reason> {
         let name = labels::metric_name(key).ok_or("the metric has no name (label \"__name__\")")?;
         let last = self.names.get(self.last_name as usize);
-        if last.is_none_or(|(last, _)| last.as_bytes() != name) {
+        if last.is_none_or(|last| last.text.as_bytes() != name) {
             let hash = self.hasher.hash_one(name);
             let known = self
                 .by_name
-                .find(hash, |place| self.names[*place as usize].0.as_bytes() == name);
+                .find(hash, |place| self.names[*place as usize].text.as_bytes() == name);
             self.last_name = match known {
                 Some(known) => *known,
                 None => self.add_name(name, hash)?,
@@ -218,10 +277,13 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         }
         let text = std::str::from_utf8(name).map_err(|_| "invalid UTF-8 in label value")?;
         let index = self.names.len() as u32;
-        self.names.push((text.into(), [NONE; SHAPES]));
+        self.names.push(Name {
+            text: text.into(),
+            places: [NONE; SHAPES],
+        });
         let (names, hasher) = (&self.names, &self.hasher);
         self.by_name.insert_unique(hash, index, |place| {
-            hasher.hash_one(names[*place as usize].0.as_bytes())
+            hasher.hash_one(names[*place as usize].text.as_bytes())
         });
         Ok(index)
     }
@@ -229,7 +291,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
     /// The metric's name of a series, and the number of that name in this body.
     pub(crate) fn name(&self, series: Series) -> (&str, usize) {
         let number = series.name as usize;
-        (&self.names[number].0, number)
+        (&self.names[number].text, number)
     }
 
     /// Notes metadata of the family that a series belongs to, unless that is known.
@@ -239,7 +301,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         (kind, help, unit): (&'static str, &str, &str),
         is_known: &KnownMetadata<'_>,
     ) {
-        let family = family(&self.names[series.name as usize].0, kind);
+        let family = family(&self.names[series.name as usize].text, kind);
         if !is_known(family, kind, help, unit) {
             self.metadata.set(family, kind, help, unit);
         }
@@ -276,13 +338,30 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         start: Option<i64>,
     ) -> Result<(), Reason> {
         let nanos = self.admit(millis)?;
+        let mut stored = std::mem::take(&mut self.histogram);
+        stored.clear();
+        histogram.to_bytes(&mut stored);
+        let written = self.stored_histogram(series, nanos, &stored, start);
+        self.histogram = stored;
+        written
+    }
+
+    fn stored_histogram(
+        &mut self,
+        series: Series,
+        nanos: i64,
+        stored: &[u8],
+        start: Option<i64>,
+    ) -> Result<(), Reason> {
+        let left = self.histogram_bytes.checked_sub(stored.len());
+        self.histogram_bytes = left.ok_or("histograms too large for the size of the request")?;
         let shape = match start {
             None => Shape::Histogram,
             Some(_) => Shape::HistogramStart,
         };
         let group = self.start_row(series, shape, nanos, SampleKind::Histogram);
         if let Some(ColumnData::Histogram(histograms)) = group.columns.first_mut() {
-            histograms.push_with(|bytes| histogram.to_bytes(bytes));
+            histograms.push(stored);
         }
         push_start(group, start);
         Ok(())
@@ -301,8 +380,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
     /// The time of one more row, where there is room for it.
     #[inline]
     fn admit(&self, millis: i64) -> Result<i64, Reason> {
-        if u64::from(self.line) >= self.row_limit {
-            return Err("too many samples for the size of the request".into());
+        if self.rows_left() == 0 {
+            return Err(TOO_MANY_ITEMS.into());
         }
         let nanos = millis.checked_mul(NANOS_PER_MILLISECOND);
         match nanos.map(Timestamp::from_nanos) {
@@ -311,25 +390,48 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         }
     }
 
+    /// How many more rows the body may have.
+    #[inline]
+    fn rows_left(&self) -> usize {
+        self.row_limit.saturating_sub(self.line as usize)
+    }
+
     /// Begins a row, whose values are still to be pushed, in its group.
     #[inline]
     fn start_row(&mut self, series: Series, shape: Shape, nanos: i64, kind: SampleKind) -> &mut PointGroup {
+        let rows_left = self.rows_left();
         let line = self.next_line();
         *self.counts.of(kind) += 1;
         if self.kinds.last().is_none_or(|(_, last)| *last != kind) {
             self.kinds.push((line, kind));
         }
-        let (name, groups) = &mut self.names[series.name as usize];
-        let at = &mut groups[shape as usize];
+        let at = &mut self.group_of_shape[shape as usize];
         if *at == NONE {
             *at = self.groups.len() as u32;
-            self.groups.push(open(name, shape));
+            self.groups.push(OpenGroup::new(shape));
         }
         let group = &mut self.groups[*at as usize];
-        group.timelines.push(series.timeline);
-        group.timestamps.push(nanos);
-        group.lines.push(line);
-        group
+        if group.rows.timelines.len() == group.rows.timelines.capacity() {
+            group.make_room(self.items_expected, rows_left);
+        }
+        let name = &mut self.names[series.name as usize];
+        let place = &mut name.places[shape as usize];
+        if *place == NONE {
+            *place = group.names.len() as u32;
+            group.names.push(name.text.clone());
+            // While there is one name, all rows have it.
+            if group.names.len() == 2 {
+                group.name_of_row.resize(group.rows.rows(), 0);
+            }
+        }
+        if group.names.len() > 1 {
+            group.name_of_row.push(*place);
+        }
+        let rows = &mut group.rows;
+        rows.timelines.push(series.timeline);
+        rows.timestamps.push(nanos);
+        rows.lines.push(line);
+        rows
     }
 
     fn next_line(&mut self) -> u32 {
@@ -341,7 +443,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
     pub(crate) fn reject(&mut self, reason: Reason, key: &[u8]) -> bool {
         let line = self.next_line();
         self.rejects.push(line, reason, labels::shown(key).as_bytes());
-        !self.rejects.is_full()
+        !self.is_full()
     }
 
     /// The same for a line of text; says its number.
@@ -350,13 +452,21 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         let mut excerpt = format!("line {number}: ").into_bytes();
         excerpt.extend_from_slice(&text[..text.len().min(EXCERPT_BYTES)]);
         self.rejects.push(line, reason, &excerpt);
-        !self.rejects.is_full()
+        !self.is_full()
+    }
+
+    /// Whether nothing that is read from here on could be stored, or told of.
+    fn is_full(&self) -> bool {
+        self.rejects.is_full() || self.rows_left() == 0
     }
 
     /// Notes that `unread` series were not looked at.
     pub(crate) fn reject_unread(&mut self, unread: usize) {
         let line = self.next_line();
-        self.rejects.push_unread(line, unread);
+        match self.rejects.is_full() {
+            true => self.rejects.push_unread(line, unread),
+            false => self.rejects.push_unread_for(TOO_MANY_ITEMS, line, unread),
+        }
     }
 }
 
@@ -368,23 +478,49 @@ fn push_start(group: &mut PointGroup, start: Option<i64>) {
     }
 }
 
-fn open(name: &str, shape: Shape) -> PointGroup {
-    let fields: &[(&str, ValueType)] = match shape {
-        Shape::Number => &[(VALUE_FIELD, ValueType::Float)],
-        Shape::NumberStart => &[(VALUE_FIELD, ValueType::Float), (START_FIELD, ValueType::Signed)],
-        Shape::Histogram => &[(HISTOGRAM_FIELD, ValueType::Histogram)],
-        Shape::HistogramStart => &[
-            (HISTOGRAM_FIELD, ValueType::Histogram),
-            (START_FIELD, ValueType::Signed),
-        ],
-        Shape::Exemplar => &[(EXEMPLAR_FIELD, ValueType::String)],
-    };
-    PointGroup {
-        measurement: name.into(),
-        fields: fields.iter().map(|(field, _)| (*field).into()).collect(),
-        columns: fields.iter().map(|(_, kind)| ColumnData::new(*kind)).collect(),
-        timelines: Vec::with_capacity(ROWS_FIRST),
-        timestamps: Vec::with_capacity(ROWS_FIRST),
-        lines: Vec::with_capacity(ROWS_FIRST),
+impl OpenGroup {
+    fn new(shape: Shape) -> Self {
+        let fields: &[(&str, ValueType)] = match shape {
+            Shape::Number => &[(VALUE_FIELD, ValueType::Float)],
+            Shape::NumberStart => &[(VALUE_FIELD, ValueType::Float), (START_FIELD, ValueType::Signed)],
+            Shape::Histogram => &[(HISTOGRAM_FIELD, ValueType::Histogram)],
+            Shape::HistogramStart => &[
+                (HISTOGRAM_FIELD, ValueType::Histogram),
+                (START_FIELD, ValueType::Signed),
+            ],
+            Shape::Exemplar => &[(EXEMPLAR_FIELD, ValueType::String)],
+        };
+        let rows = PointGroup {
+            measurements: "".into(),
+            fields: fields.iter().map(|(field, _)| (*field).into()).collect(),
+            columns: fields.iter().map(|(_, kind)| ColumnData::new(*kind)).collect(),
+            timelines: Vec::new(),
+            timestamps: Vec::new(),
+            lines: Vec::new(),
+        };
+        Self {
+            rows,
+            names: Vec::new(),
+            name_of_row: Vec::new(),
+        }
+    }
+
+    /// Makes room for rows where there is none. The columns of a large body would leave as much again behind where they
+    /// grew by doubling: they take at once what `rows_left` may need.
+    fn make_room(&mut self, items_expected: usize, rows_left: usize) {
+        let rows = self.rows.rows();
+        let more = match rows {
+            0 => items_expected,
+            ROWS_MANY.. => rows.max(ROWS_AT_ONCE),
+            _ => rows,
+        };
+        self.rows.reserve(more.min(rows_left));
+    }
+
+    fn close(self) -> PointGroup {
+        PointGroup {
+            measurements: Measurements::of_rows(self.names, self.name_of_row),
+            ..self.rows
+        }
     }
 }

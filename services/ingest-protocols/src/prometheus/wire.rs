@@ -13,6 +13,10 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 /// The result of reading.
 pub(crate) type Read<T> = Result<T, Malformed>;
 
+/// The tags of a double in field 1 and of a varint in field 2.
+const DOUBLE_1: u8 = 0x09;
+const VARINT_2: u8 = 0x10;
+
 const CUT_OFF: Malformed = Malformed("message cut off");
 const WRONG_TYPE: Malformed = Malformed("field has a wrong wire type");
 
@@ -67,6 +71,14 @@ impl<'a> Fields<'a> {
         Ok(Some((number, payload)))
     }
 
+    /// The next of messages that lie one after another, each behind its length; `None` at the end.
+    pub(crate) fn delimited(&mut self) -> Read<Option<&'a [u8]>> {
+        match self.rest.is_empty() {
+            true => Ok(None),
+            false => self.bytes().map(Some),
+        }
+    }
+
     /// Passes over the runs of bytes of field `tag`, whose tag is one byte, that come next.
     #[inline]
     pub(crate) fn skip_runs(&mut self, tag: u8) -> Read<()> {
@@ -77,6 +89,20 @@ impl<'a> Fields<'a> {
             self.bytes()?;
         }
         Ok(())
+    }
+
+    /// A message of a double in field 1 and a varint in field 2 and nothing else, as every sender spells a sample.
+    #[inline]
+    pub(crate) fn double_and_varint(message: &'a [u8]) -> Option<(f64, u64)> {
+        let (head, rest) = message.split_first_chunk::<10>()?;
+        let [DOUBLE_1, bits @ .., VARINT_2] = *head else {
+            return None;
+        };
+        let mut rest = Self { rest };
+        let number = rest.varint().ok()?;
+        rest.rest
+            .is_empty()
+            .then_some((f64::from_bits(u64::from_le_bytes(bits)), number))
     }
 
     /// A varint; bits beyond the 64th are dropped, as every reader does.
@@ -244,6 +270,13 @@ mod tests {
         ] {
             assert_eq!(Fields::new(message).next(), Err(Malformed(reason)), "{message:?}");
         }
+        let sample = [0x09, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 0x10, 0x96, 0x01];
+        assert_eq!(Fields::double_and_varint(&sample), Some((1.5, 150)));
+        assert_eq!(Fields::double_and_varint(&sample[..11]), None);
+        assert_eq!(
+            Fields::double_and_varint(&[&sample[..], &[0x18, 1]].concat()),
+            None
+        );
         assert_eq!(Payload::Varint(1).double(), Err(WRONG_TYPE));
         let mut sum = 0;
         assert!(

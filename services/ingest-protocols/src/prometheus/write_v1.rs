@@ -40,7 +40,7 @@ pub fn decode_write(
 
 fn read(body: &[u8], options: &DecodeOptions, resolver: &mut impl SeriesResolver) -> Read<DecodedSamples> {
     let mut series = super::count_messages(body, 1)?;
-    let mut writer = SampleWriter::new(body.len(), options, resolver);
+    let mut writer = SampleWriter::new(body.len(), series, options, resolver);
     let mut scratch = Scratch::default();
     let mut fields = Fields::new(body);
     while let Some((number, payload)) = fields.next()? {
@@ -73,6 +73,12 @@ fn one_series<R: SeriesResolver>(
     writer: &mut SampleWriter<'_, R>,
     scratch: &mut Scratch,
 ) -> Read<bool> {
+    if let Some((series, length)) = writer.expected(message) {
+        let (key, rest) = message.split_at(length);
+        if !has_label(rest)? {
+            return items(rest, series, key, writer, &mut scratch.exemplar);
+        }
+    }
     let (run, rest) = leading_labels(message)?;
     let key = match has_label(rest)? {
         false => run,
@@ -159,6 +165,9 @@ fn items<R: SeriesResolver>(
 /// `Sample { 1: double value, 2: int64 timestamp }`.
 #[inline]
 fn sample(message: &[u8]) -> Read<(f64, i64)> {
+    if let Some((value, millis)) = Fields::double_and_varint(message) {
+        return Ok((value, millis.cast_signed()));
+    }
     let (mut value, mut millis) = (0.0, 0);
     let mut fields = Fields::new(message);
     while let Some((number, payload)) = fields.next()? {

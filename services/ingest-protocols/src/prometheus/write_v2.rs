@@ -13,7 +13,7 @@ use tideline_model::SeriesResolver;
 use super::exemplar::ExemplarText;
 use super::histogram;
 use super::labels;
-use super::metadata::{KnownMetadata, kind_of_number};
+use super::metadata::{KINDS, KnownMetadata, kind_of_number};
 use super::samples::{DecodedSamples, SampleWriter, Series};
 use super::wire::{Fields, Malformed, Payload, Read};
 use crate::error::IngestError;
@@ -63,7 +63,7 @@ fn read(
     let symbols = symbols(body)?;
     let mut reader = SeriesReader {
         symbols,
-        writer: SampleWriter::new(body.len(), options, resolver),
+        writer: SampleWriter::new(body.len(), series, options, resolver),
         refs: Vec::new(),
         key: Vec::new(),
         starts: Vec::new(),
@@ -186,26 +186,33 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         if !has_samples {
             return Err("a series must have at least one sample or histogram".into());
         }
-        let texts = description
-            .map(|(kind, help, unit)| {
-                let help = symbol_text("help_ref", help, &self.symbols)?;
-                let unit = symbol_text("unit_ref", unit, &self.symbols)?;
-                Ok((kind_of_number(kind), help, unit))
-            })
-            .transpose()
-            .map_err(|reason: Reason| reason)?;
         let series = self.writer.series(&self.key)?;
-        if let Some(texts) = texts {
-            let (_, number) = self.writer.name(series);
-            if self.described.len() <= number {
-                self.described.resize(number + 1, None);
-            }
-            if self.described[number] != description {
-                self.described[number] = description;
-                self.writer.describe(series, texts, self.is_known);
-            }
+        if let Some(description) = description {
+            self.describe(series, description)?;
         }
         Ok(series)
+    }
+
+    /// Takes in what is said of a series' metric, unless the body has said the same of that name before.
+    fn describe(&mut self, series: Series, description: Description) -> Result<(), Reason> {
+        let (_, number) = self.writer.name(series);
+        if self.described.len() <= number {
+            self.described.resize(number + 1, None);
+        }
+        if self.described[number] == Some(description) {
+            return Ok(());
+        }
+        let (kind, help, unit) = description;
+        let help = symbol_text("help_ref", help, &self.symbols)?;
+        let unit = symbol_text("unit_ref", unit, &self.symbols)?;
+        let texts = (kind_of_number(kind), help, unit);
+        // Some encoders write a description of every series, also where nothing is known.
+        if texts == (KINDS[0], "", "") {
+            return Ok(());
+        }
+        self.described[number] = Some(description);
+        self.writer.describe(series, texts, self.is_known);
+        Ok(())
     }
 
     /// Spells the key of the series at hand. Series of one machine follow one another and end in the same labels, which
@@ -389,6 +396,9 @@ fn read_description(message: &[u8]) -> Read<Description> {
 /// `Sample { 1: double value, 2: int64 timestamp, 3: int64 start_timestamp }`; a start of 0 is none.
 #[inline]
 fn sample(message: &[u8]) -> Read<(f64, i64, Option<i64>)> {
+    if let Some((value, millis)) = Fields::double_and_varint(message) {
+        return Ok((value, millis.cast_signed(), None));
+    }
     let (mut value, mut millis, mut start) = (0.0, 0, 0);
     let mut fields = Fields::new(message);
     while let Some((number, payload)) = fields.next()? {

@@ -6,7 +6,7 @@ use tideline_ingest_protocols::prometheus::{
 };
 use tideline_model::Value;
 
-use crate::support::{DEFAULT_TIME, NumberingResolver, Row, options, rows};
+use crate::support::{DEFAULT_TIME, NumberingResolver, Row, options, rows, shown};
 
 fn text(format: TextFormat, body: &str, import: &ImportOptions) -> (DecodedSamples, Vec<Row>) {
     let mut resolver = NumberingResolver::default();
@@ -28,28 +28,6 @@ fn json_lines(body: &str, import: &ImportOptions) -> (DecodedSamples, Vec<Row>) 
     let decoded = decode_json_lines(body.as_bytes(), import, &options(), &mut resolver);
     let rows = rows(&decoded.batch, &resolver);
     (decoded, rows)
-}
-
-/// `name{label=value} fields @nanos` of each row.
-fn shown(rows: &[Row]) -> Vec<String> {
-    let row = |row: &Row| {
-        let tags = row.identity.tags().iter();
-        let tags: Vec<String> = tags.map(|(name, value)| format!("{name}={value}")).collect();
-        let fields = row.fields.iter().map(|(name, value)| match value {
-            Value::Float(value) => format!("{name}={value}"),
-            Value::Signed(value) => format!("{name}={value}i"),
-            other => format!("{name}={other:?}"),
-        });
-        let fields: Vec<String> = fields.collect();
-        format!(
-            "{}{{{}}} {} @{}",
-            row.identity.measurement(),
-            tags.join(","),
-            fields.join(" "),
-            row.nanos
-        )
-    };
-    rows.iter().map(row).collect()
 }
 
 fn refused(decoded: &DecodedSamples) -> Vec<String> {
@@ -251,6 +229,72 @@ fn json_lines_hold_what_victoria_metrics_exports() {
     );
     assert!(reasons[2].contains("neither a number"), "{}", reasons[2]);
     assert!(decoded.batch.rejects[0].excerpt.starts_with("line 2: {"));
+}
+
+#[test]
+fn what_is_said_of_a_family_holds_for_its_own_samples_alone() {
+    let (decoded, rows) = open_metrics(
+        "# TYPE a counter\n\
+         a_total 1 5\n\
+         a_created 2\n\
+         user_created 5 5\n\
+         b_total 1 5\n\
+         # TYPE lag histogram\n\
+         lag_bucket{le=\"1\"} 3 5\n\
+         log_bucket{le=\"1\"} 3 5\n\
+         # HELP size Nothing is said of its type.\n\
+         size_bucket{le=\"1\"} 3 5\n\
+         size_created 4 5\n\
+         # EOF\n",
+    );
+    assert_eq!(
+        shown(&rows),
+        [
+            "a_total{} value=1 _start=2000i @5000000000",
+            "user_created{} value=5 @5000000000",
+            "b_total{} value=1 @5000000000",
+            "lag_bucket{le=1.0} value=3 @5000000000",
+            "log_bucket{le=1} value=3 @5000000000",
+            "size_bucket{le=1} value=3 @5000000000",
+            "size_created{} value=4 @5000000000",
+        ]
+    );
+    assert_eq!(refused(&decoded), [] as [String; 0]);
+}
+
+#[test]
+fn what_was_not_read_for_too_many_rejects_is_said() {
+    let wrong = "wrong\n".repeat(100_000);
+    let unread = "too many rejects (limit 100000): 2 more from here on were not read";
+    let (decoded, rows) = classic(&format!("up 1\n{wrong}up 2\n\nup 3\n"));
+    assert_eq!((rows.len(), decoded.batch.rejects.len()), (1, 100_001));
+    assert_eq!(decoded.batch.rejects[100_000].reason, unread);
+    let up = r#"{"metric":{"__name__":"up"},"values":[1],"timestamps":[9]}"#;
+    let (decoded, rows) = json_lines(&format!("{up}\n{wrong}{up}\n{up}\n"), &ImportOptions::default());
+    assert_eq!((rows.len(), decoded.batch.rejects.len()), (1, 100_001));
+    assert_eq!(decoded.batch.rejects[100_000].reason, unread);
+    // Nothing is left behind the last one.
+    let (decoded, _) = classic(&wrong);
+    assert_eq!(decoded.batch.rejects.len(), 100_000);
+}
+
+#[test]
+fn a_time_out_of_range_rejects_its_sample_alone() {
+    let (decoded, rows) = json_lines(
+        "{\"metric\":{\"__name__\":\"up\"},\"values\":[1,2,3,4],\
+         \"timestamps\":[1,9223372036854775807,3,-9223372036854775808]}\n",
+        &ImportOptions::default(),
+    );
+    assert_eq!(shown(&rows), ["up{} value=1 @1000000", "up{} value=3 @3000000"]);
+    let reasons = decoded.batch.rejects.iter().map(|reject| &*reject.reason);
+    assert_eq!(
+        reasons.collect::<Vec<_>>(),
+        [
+            "time 9223372036854775807 ms is out of range",
+            "time -9223372036854775808 ms is out of range"
+        ]
+    );
+    assert!(decoded.batch.rejects[0].excerpt.starts_with("line 1: {"));
 }
 
 proptest! {

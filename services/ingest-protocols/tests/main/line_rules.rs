@@ -178,7 +178,7 @@ fn shapes_part_by_type_and_by_the_set_of_fields() {
         .iter()
         .map(|group| {
             (
-                &*group.measurement,
+                group.measurements.of(0),
                 group.columns[0].value_type().name(),
                 group.columns.len(),
                 group.rows(),

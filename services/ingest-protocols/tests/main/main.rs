@@ -4,5 +4,7 @@ mod corpus;
 mod exposition;
 mod line_properties;
 mod line_rules;
+mod metric_family;
+mod native_histograms;
 mod remote_write;
 mod support;

@@ -6,12 +6,13 @@ use tideline_ingest_protocols::IngestError;
 use tideline_ingest_protocols::prometheus::{DecodedSamples, decode_write, decode_write_v2};
 use tideline_model::Value;
 
+use crate::native_histograms::integer_histogram;
 use crate::support::{NumberingResolver, Row, options, rows};
 
-const STALE: u64 = 0x7ff0_0000_0000_0002;
-const MILLIS: i64 = 1_700_000_000_123;
+pub(crate) const STALE: u64 = 0x7ff0_0000_0000_0002;
+pub(crate) const MILLIS: i64 = 1_700_000_000_123;
 
-fn labels(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(crate) fn labels(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     pairs.iter().map(owned).collect()
 }
@@ -29,7 +30,7 @@ fn series(pairs: &[(&str, &str)], samples: &[(f64, i64)]) -> Series {
     }
 }
 
-fn request(series: Vec<Series>) -> WriteRequest {
+pub(crate) fn request(series: Vec<Series>) -> WriteRequest {
     WriteRequest {
         series,
         metadata: Vec::new(),
@@ -37,14 +38,14 @@ fn request(series: Vec<Series>) -> WriteRequest {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
+pub(crate) enum Version {
     V1,
     V2,
 }
 
-const BOTH: [Version; 2] = [Version::V1, Version::V2];
+pub(crate) const BOTH: [Version; 2] = [Version::V1, Version::V2];
 
-fn read(version: Version, body: &[u8]) -> Result<(DecodedSamples, Vec<Row>), IngestError> {
+pub(crate) fn read(version: Version, body: &[u8]) -> Result<(DecodedSamples, Vec<Row>), IngestError> {
     let mut resolver = NumberingResolver::default();
     let decoded = match version {
         Version::V1 => decode_write(body, &options(), &mut resolver),
@@ -54,7 +55,7 @@ fn read(version: Version, body: &[u8]) -> Result<(DecodedSamples, Vec<Row>), Ing
     Ok((decoded, rows))
 }
 
-fn sent(version: Version, request: &WriteRequest) -> (DecodedSamples, Vec<Row>) {
+pub(crate) fn sent(version: Version, request: &WriteRequest) -> (DecodedSamples, Vec<Row>) {
     let body = match version {
         Version::V1 => request.to_v1(),
         Version::V2 => request.to_v2(),
@@ -62,7 +63,7 @@ fn sent(version: Version, request: &WriteRequest) -> (DecodedSamples, Vec<Row>) 
     read(version, &body).expect("a message")
 }
 
-fn reasons(decoded: &DecodedSamples) -> Vec<(u32, &str)> {
+pub(crate) fn reasons(decoded: &DecodedSamples) -> Vec<(u32, &str)> {
     let rejects = decoded.batch.rejects.iter();
     rejects.map(|reject| (reject.line, &*reject.reason)).collect()
 }
@@ -315,116 +316,30 @@ fn start_times_and_metadata_come_with_a_series() {
     );
 }
 
-/// A histogram of whole counts: one zero, then 1, 3 and 2 observations, the last of them after a gap.
-fn integer_histogram() -> Histogram {
-    Histogram {
-        count: 7.0,
-        sum: 18.4,
-        schema: 1,
-        zero_threshold: 0.001,
-        zero_count: 1.0,
-        positive_spans: vec![(0, 2), (1, 1)],
-        positive: vec![1.0, 2.0, -1.0],
-        millis: MILLIS,
-        ..Histogram::default()
-    }
-}
-
-fn with_histograms(histograms: Vec<Histogram>) -> WriteRequest {
-    request(vec![Series {
-        labels: labels(&[("__name__", "latency")]),
-        histograms,
-        ..Series::default()
-    }])
+#[test]
+fn a_description_that_says_nothing_is_none() {
+    let mut first = series(&[("__name__", "up"), ("job", "a")], &[(1.0, MILLIS)]);
+    first.metadata = Some(Metadata {
+        kind: 2,
+        help: "Whether it is.".into(),
+        ..Metadata::default()
+    });
+    let mut second = series(&[("__name__", "up"), ("job", "b")], &[(1.0, MILLIS)]);
+    second.metadata = Some(Metadata::default());
+    let mut other = series(&[("__name__", "down")], &[(1.0, MILLIS)]);
+    other.metadata = Some(Metadata::default());
+    let (decoded, rows) = sent(Version::V2, &request(vec![first, second, other]));
+    assert_eq!(rows.len(), 3);
+    let metadata: Vec<(&str, &str, &str)> = decoded
+        .metadata
+        .iter()
+        .map(|one| (&*one.name, one.kind, &*one.help))
+        .collect();
+    assert_eq!(metadata, [("up", "gauge", "Whether it is.")]);
 }
 
 #[test]
-fn native_histograms_of_each_form_are_kept() {
-    let float = Histogram {
-        is_float: true,
-        positive: vec![1.0, 3.0, 2.0],
-        ..integer_histogram()
-    };
-    let custom = Histogram {
-        schema: -53,
-        zero_threshold: 0.0,
-        zero_count: 0.0,
-        count: 6.0,
-        positive_spans: vec![(0, 3)],
-        custom_values: vec![1.0, 2.0],
-        millis: MILLIS + 1,
-        start: 5,
-        reset_hint: 2,
-        ..integer_histogram()
-    };
-    let stale = Histogram {
-        sum: f64::from_bits(STALE),
-        millis: MILLIS + 2,
-        ..Histogram::default()
-    };
-    for version in BOTH {
-        let (decoded, rows) = sent(
-            version,
-            &with_histograms(vec![
-                integer_histogram(),
-                float.clone(),
-                custom.clone(),
-                stale.clone(),
-            ]),
-        );
-        assert_eq!(reasons(&decoded), []);
-        assert_eq!(decoded.counts.histograms, 4);
-        let stored = |row: &Row| match &row.fields[0] {
-            (name, Value::Histogram(bytes)) if name == "histogram" => {
-                tideline_histogram::Histogram::from_bytes(bytes).expect("a histogram")
-            }
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(stored(&rows[0]), stored(&rows[1]), "integers and doubles are one");
-        assert_eq!(stored(&rows[0]).positive_buckets, [1.0, 3.0, 2.0]);
-        assert_eq!(stored(&rows[2]).custom_values, [1.0, 2.0]);
-        assert_eq!(
-            stored(&rows[2]).reset_hint,
-            tideline_histogram::ResetHint::NotReset
-        );
-        let start = rows[2].fields.get(1).map(|(_, value)| value.clone());
-        assert_eq!(start, (version == Version::V2).then_some(Value::Signed(5)));
-        assert_eq!(stored(&rows[3]).sum.to_bits(), STALE);
-    }
-}
-
-#[test]
-fn a_wrong_histogram_rejects_itself_alone() {
-    let wrong = |change: fn(&mut Histogram)| {
-        let mut histogram = integer_histogram();
-        change(&mut histogram);
-        histogram
-    };
-    let all = vec![
-        wrong(|histogram| histogram.count = 8.0),
-        wrong(|histogram| histogram.positive.truncate(1)),
-        wrong(|histogram| histogram.schema = 1_000),
-        wrong(|histogram| histogram.positive = vec![1.0, -2.0, 3.0]),
-        wrong(|histogram| histogram.positive_spans = vec![(0, u64::MAX)]),
-        wrong(|histogram| histogram.positive = vec![0.0; 100_000]),
-        integer_histogram(),
-    ];
-    for version in BOTH {
-        let (decoded, rows) = sent(version, &with_histograms(all.clone()));
-        assert_eq!(rows.len(), 1);
-        let lines: Vec<u32> = decoded.batch.rejects.iter().map(|reject| reject.line).collect();
-        assert_eq!(lines, [1, 2, 3, 4, 5, 6]);
-        assert!(decoded.batch.rejects[5].reason.starts_with("histogram too large"));
-        assert!(
-            decoded.batch.rejects[0].reason.contains("count"),
-            "{:?}",
-            decoded.batch.rejects[0]
-        );
-    }
-}
-
-#[test]
-fn hundreds_of_names_in_turn_make_a_group_each() {
+fn hundreds_of_names_in_turn_are_one_group() {
     let name = |at: usize| format!("metric_{}", at % 300);
     let all = (0..3_000).map(|at| {
         series(
@@ -434,7 +349,10 @@ fn hundreds_of_names_in_turn_make_a_group_each() {
     });
     for version in BOTH {
         let (decoded, rows) = sent(version, &request(all.clone().collect()));
-        assert_eq!(decoded.batch.groups.len(), 300);
+        let [group] = &*decoded.batch.groups else {
+            panic!("one shape: {}", decoded.batch.groups.len());
+        };
+        assert_eq!(group.measurements.names().len(), 300);
         assert!(
             rows.iter()
                 .enumerate()

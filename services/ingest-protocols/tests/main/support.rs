@@ -64,7 +64,7 @@ pub(crate) fn rows(batch: &PointBatch, resolver: &NumberingResolver) -> Vec<Row>
         );
         for row in 0..group.rows() {
             let identity = resolver.identities[group.timelines[row].0 as usize].clone();
-            assert_eq!(identity.measurement(), &*group.measurement);
+            assert_eq!(identity.measurement(), group.measurements.of(row));
             let values = group.columns.iter().map(|column| value_at(column, row));
             rows.push(Row {
                 line: group.lines[row],
@@ -81,6 +81,28 @@ pub(crate) fn rows(batch: &PointBatch, resolver: &NumberingResolver) -> Vec<Row>
     }
     rows.sort_by_key(|row| row.line);
     rows
+}
+
+/// `name{label=value} fields @nanos` of each row.
+pub(crate) fn shown(rows: &[Row]) -> Vec<String> {
+    let row = |row: &Row| {
+        let tags = row.identity.tags().iter();
+        let tags: Vec<String> = tags.map(|(name, value)| format!("{name}={value}")).collect();
+        let fields = row.fields.iter().map(|(name, value)| match value {
+            Value::Float(value) => format!("{name}={value}"),
+            Value::Signed(value) => format!("{name}={value}i"),
+            other => format!("{name}={other:?}"),
+        });
+        let fields: Vec<String> = fields.collect();
+        format!(
+            "{}{{{}}} {} @{}",
+            row.identity.measurement(),
+            tags.join(","),
+            fields.join(" "),
+            row.nanos
+        )
+    };
+    rows.iter().map(row).collect()
 }
 
 pub(crate) fn options() -> DecodeOptions {

@@ -81,13 +81,33 @@ impl World {
         self.write_all(&each.collect::<Vec<_>>());
     }
 
+    /// Writes many values of one field of one timeline at nanoseconds.
+    pub(crate) fn write_line(&self, key: &str, field: &str, times: &[i64], values: ColumnData) {
+        let mut resolver = self.engine.resolver(&self.table);
+        let group = PointGroup {
+            measurements: key.split(',').next().expect("a key").into(),
+            fields: vec![field.into()],
+            columns: vec![values],
+            timelines: vec![resolver.resolve(key.as_bytes()).expect("a valid key"); times.len()],
+            timestamps: times.to_vec(),
+            lines: (1..).take(times.len()).collect(),
+        };
+        drop(resolver);
+        let batch = PointBatch {
+            groups: vec![group],
+            rejects: Vec::new(),
+        };
+        let outcome = self.engine.write(&self.table, batch, &WriteOptions::default());
+        assert_eq!(outcome.expect("written").rejects, []);
+    }
+
     fn write_all(&self, points: &[Point<'_>]) {
         let mut resolver = self.engine.resolver(&self.table);
         let groups = points
             .iter()
             .zip(1..)
             .map(|((key, time, fields), line)| PointGroup {
-                measurement: key.split(',').next().expect("a key").into(),
+                measurements: key.split(',').next().expect("a key").into(),
                 fields: fields.iter().map(|(name, _)| (*name).into()).collect(),
                 columns: fields.iter().map(|(_, value)| column(value)).collect(),
                 timelines: vec![resolver.resolve(key.as_bytes()).expect("a valid key")],

@@ -101,8 +101,14 @@ fn windows_of(view: &SeriesView<'_>, over_time: &OverTime) -> (BTreeMap<String, 
     };
     let visit = |labels: &tideline_promql::Labels, data: SeriesData<'_>| -> Result<()> {
         let results = match data {
-            SeriesData::Steps(results) => {
+            SeriesData::Steps { results, counts } => {
                 *told.lock() += 1;
+                for (result, count) in results.iter().zip(counts) {
+                    assert_eq!(*count == 0, result.to_bits() == NO_RESULT_BITS);
+                    if over_time.function == OverTimeFunction::Count && *count > 0 {
+                        assert_eq!(*result, *count as f64);
+                    }
+                }
                 let result = |result: &f64| (result.to_bits() != NO_RESULT_BITS).then_some(*result);
                 results.iter().map(result).collect()
             }

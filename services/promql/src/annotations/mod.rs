@@ -14,13 +14,27 @@ use crate::number::{general, general_rounded};
 
 pub use text::Annotation;
 
-/// Remarks, each once.
+/// So many different warnings, and as many infos, are kept: an answer shows far fewer, and an evaluation may find one
+/// for each of millions of steps.
+const KEPT_MAX: usize = 1_000;
+
+/// Remarks, each once. Of more than 1,000 warnings or infos those are kept that are first in order.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Annotations(BTreeMap<String, Entry>);
+pub struct Annotations {
+    warnings: Remarks,
+    infos: Remarks,
+}
+
+/// Warnings, or infos, by their texts.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Remarks {
+    kept: BTreeMap<String, Entry>,
+    /// Whether there were more.
+    omits: bool,
+}
 
 #[derive(Debug, Clone, PartialEq)]
 struct Entry {
-    is_info: bool,
     at: TextRange,
     detail: Detail,
 }
@@ -41,8 +55,13 @@ enum Detail {
 impl Annotations {
     /// Adds a remark on what stands at a place.
     pub fn add(&mut self, annotation: &Annotation<'_>, at: TextRange) {
+        self.add_times(annotation, 1, at);
+    }
+
+    /// Adds a remark that was made so many times.
+    fn add_times(&mut self, annotation: &Annotation<'_>, times: u64, at: TextRange) {
         let detail = match *annotation {
-            Annotation::StartTimeOverlap { .. } => Detail::Overlaps(1),
+            Annotation::StartTimeOverlap { .. } => Detail::Overlaps(times),
             Annotation::ForcedMonotonicity {
                 time,
                 bucket_min,
@@ -53,73 +72,93 @@ impl Annotations {
                 times: (time, time),
                 buckets: (bucket_min, bucket_max),
                 difference_max,
-                count: 1,
+                count: times,
             },
             _ => Detail::None,
         };
-        let is_info = annotation.is_info();
-        self.put(annotation.to_string(), Entry { is_info, at, detail });
+        let remarks = match annotation.is_info() {
+            true => &mut self.infos,
+            false => &mut self.warnings,
+        };
+        remarks.put(annotation.to_string(), Entry { at, detail });
     }
 
     /// Adds what a function noted on samples of a metric at an instant, in milliseconds.
     pub fn add_note(&mut self, note: Note, metric: &str, at: TextRange, time: i64) {
-        let annotation = match note {
-            Note::MixedFloatsHistograms => Annotation::MixedFloatsHistograms { metric },
-            Note::MixedExponentialCustomHistograms => Annotation::MixedExponentialCustomHistograms { metric },
-            Note::NativeHistogramNotCounter => Annotation::NativeHistogramNotCounter { metric },
-            Note::NativeHistogramNotGauge => Annotation::NativeHistogramNotGauge { metric },
-            Note::StartTimeOverlap => Annotation::StartTimeOverlap { metric },
-            Note::HistogramIgnoredInMixedRange => Annotation::HistogramIgnoredInMixedRange { metric },
-            Note::InvalidQuantile(quantile) => Annotation::InvalidQuantile(quantile),
-            Note::MismatchedCustomBuckets(operation) => Annotation::MismatchedCustomBuckets(operation),
-            Note::CounterResetCollision(operation) => Annotation::CounterResetCollision(operation),
-            Note::QuantileNanResult => Annotation::QuantileNanResult { metric },
-            Note::QuantileNanSkew => Annotation::QuantileNanSkew { metric },
-            Note::FractionNans => Annotation::FractionNans { metric },
-            Note::ForcedMonotonicity {
-                bucket_min,
-                bucket_max,
-                difference_max,
-            } => Annotation::ForcedMonotonicity {
-                metric,
-                time,
-                bucket_min,
-                bucket_max,
-                difference_max,
-            },
-        };
-        self.add(&annotation, at);
+        self.add(&of_note(note, metric, time), at);
     }
 
-    /// Adds all remarks of others.
-    pub fn merge(&mut self, others: Self) {
-        for (text, entry) in others.0 {
-            self.put(text, entry);
-        }
+    /// Adds what a function noted so many times on samples of a metric.
+    pub(crate) fn add_note_times(&mut self, note: Note, times: u64, metric: &str, at: TextRange) {
+        self.add_times(&of_note(note, metric, 0), times, at);
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Warnings and infos, each sorted, with their places as `(line:column)` in the text of the query.
+    /// Warnings and infos, each sorted, with their places as `(line:column)` in the text of the query; last, whether
+    /// there were more.
     pub fn texts(&self, query: &str) -> (Vec<String>, Vec<String>) {
-        let (mut warnings, mut infos) = (Vec::new(), Vec::new());
-        for (text, entry) in &self.0 {
-            let place = place(query, entry.at.start);
-            let list = if entry.is_info { &mut infos } else { &mut warnings };
-            list.push(format!("{text}{} ({place})", entry.detail));
-        }
-        (warnings, infos)
+        (
+            self.warnings.texts(query, "warning"),
+            self.infos.texts(query, "info"),
+        )
     }
+}
 
+impl Remarks {
     /// The later of equal remarks has the place.
     fn put(&mut self, text: String, mut entry: Entry) {
-        if let Some(before) = self.0.get(&text) {
+        if let Some(before) = self.kept.get_mut(&text) {
             entry.detail.merge(&before.detail);
+            *before = entry;
+            return;
         }
-        self.0.insert(text, entry);
+        self.kept.insert(text, entry);
+        if self.kept.len() > KEPT_MAX {
+            self.kept.pop_last();
+            self.omits = true;
+        }
+    }
+
+    fn texts(&self, query: &str, kind: &str) -> Vec<String> {
+        let mut texts = Vec::with_capacity(self.kept.len() + 1);
+        for (text, entry) in &self.kept {
+            let place = place(query, entry.at.start);
+            texts.push(format!("{text}{} ({place})", entry.detail));
+        }
+        if self.omits {
+            texts.push(format!(
+                "more than {KEPT_MAX} {kind} annotations: all others are omitted"
+            ));
+        }
+        texts
+    }
+}
+
+/// The remark that a note on samples of a metric at an instant, in milliseconds, is.
+fn of_note(note: Note, metric: &str, time: i64) -> Annotation<'_> {
+    match note {
+        Note::MixedFloatsHistograms => Annotation::MixedFloatsHistograms { metric },
+        Note::MixedExponentialCustomHistograms => Annotation::MixedExponentialCustomHistograms { metric },
+        Note::NativeHistogramNotCounter => Annotation::NativeHistogramNotCounter { metric },
+        Note::NativeHistogramNotGauge => Annotation::NativeHistogramNotGauge { metric },
+        Note::StartTimeOverlap => Annotation::StartTimeOverlap { metric },
+        Note::HistogramIgnoredInMixedRange => Annotation::HistogramIgnoredInMixedRange { metric },
+        Note::InvalidQuantile(quantile) => Annotation::InvalidQuantile(quantile),
+        Note::MismatchedCustomBuckets(operation) => Annotation::MismatchedCustomBuckets(operation),
+        Note::CounterResetCollision(operation) => Annotation::CounterResetCollision(operation),
+        Note::QuantileNanResult => Annotation::QuantileNanResult { metric },
+        Note::QuantileNanSkew => Annotation::QuantileNanSkew { metric },
+        Note::FractionNans => Annotation::FractionNans { metric },
+        Note::ForcedMonotonicity {
+            bucket_min,
+            bucket_max,
+            difference_max,
+        } => Annotation::ForcedMonotonicity {
+            metric,
+            time,
+            bucket_min,
+            bucket_max,
+            difference_max,
+        },
     }
 }
 
@@ -224,10 +263,7 @@ mod tests {
         let overlap = Annotation::StartTimeOverlap { metric: "m" };
         annotations.add(&overlap, at(0));
         assert!(annotations.texts("m").0[0].ends_with("for metric \"m\" (1:1)"));
-        let mut others = Annotations::default();
-        others.add(&overlap, at(0));
-        others.add(&overlap, at(0));
-        annotations.merge(others);
+        annotations.add_note_times(Note::StartTimeOverlap, 2, "m", at(0));
         assert!(annotations.texts("m").0[0].ends_with("for metric \"m\" (3 occurrences) (1:1)"));
         for (time, difference_max) in [(60_000, 0.25), (0, 0.123)] {
             let note = Note::ForcedMonotonicity {
@@ -243,5 +279,27 @@ mod tests {
              https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile), from buckets 0.1 to 5, \
              with a max diff of 0.25, over 2 samples from 1970-01-01T00:00:00Z to 1970-01-01T00:01:00Z (1:1)"
         );
+    }
+
+    #[test]
+    fn no_more_remarks_are_kept_than_anybody_reads() {
+        let numbers = || (0..5_000).map(|number| format!("m{number:04}"));
+        let texts = |metrics: &mut dyn Iterator<Item = String>| {
+            let mut annotations = Annotations::default();
+            for metric in metrics {
+                annotations.add(&Annotation::PossibleNonCounter { metric: &metric }, at(0));
+                annotations.add(&Annotation::InvalidQuantile(2.0), at(0));
+            }
+            annotations.texts("m")
+        };
+        let (warnings, infos) = texts(&mut numbers());
+        assert_eq!(warnings.len(), 1);
+        assert_eq!(infos.len(), 1_001);
+        assert!(infos[999].contains("m0999"), "{}", infos[999]);
+        assert_eq!(
+            infos[1_000],
+            "more than 1000 info annotations: all others are omitted"
+        );
+        assert_eq!(texts(&mut numbers().rev()), (warnings, infos));
     }
 }

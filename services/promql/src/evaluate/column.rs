@@ -47,6 +47,14 @@ pub(crate) enum Cell<'a> {
 }
 
 impl Cell<'_> {
+    /// What it counts as: one sample, or, of a histogram, several.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Self::Float(_) => 1,
+            Self::Histogram(histogram) => histogram.sample_size(),
+        }
+    }
+
     pub(crate) fn to_point(self) -> Point {
         match self {
             Self::Float(value) => Point::Float(value),
@@ -70,6 +78,11 @@ impl Column {
     /// The step behind its last value.
     pub(crate) fn end(&self) -> usize {
         self.first + self.values.len()
+    }
+
+    /// The numbers at steps between its ends.
+    pub(crate) fn floats(&self, steps: std::ops::Range<usize>) -> &[f64] {
+        &self.values[steps.start - self.first..steps.end - self.first]
     }
 
     /// The number at a step.
@@ -147,6 +160,7 @@ pub(crate) fn without_metadata(labels: &Labels) -> Labels {
 /// Makes a column by rising steps.
 #[derive(Debug)]
 pub(crate) struct ColumnBuilder {
+    /// Up to here room is taken with the first value.
     steps: usize,
     first: usize,
     values: Vec<f64>,
@@ -154,7 +168,8 @@ pub(crate) struct ColumnBuilder {
 }
 
 impl ColumnBuilder {
-    /// For a grid of so many steps.
+    /// Room is taken with the first value for all steps to `steps`: where columns are made one after another. Where many
+    /// grow beside each other, `steps` is zero, and each takes room as it grows.
     pub(crate) fn new(steps: usize) -> Self {
         Self {
             steps,
@@ -203,6 +218,11 @@ impl ColumnBuilder {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
+    }
+
+    /// How many places there are from the first value to the last.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
     }
 
     /// The column; `None` = it has no value.

@@ -1,7 +1,9 @@
 //! Quantiles and fractions of histograms: native ones, and classic ones that are a series for each bucket.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
+use super::budget::Making;
 use super::call::text_of;
 use super::column::{Column, ColumnBuilder, is_absent, without_metadata};
 use super::labels_call::with_label;
@@ -57,7 +59,7 @@ impl Scope<'_> {
     pub(super) fn histogram_quantile(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
         let quantile = self.scalar(&arguments[0])?;
         let columns = self.vector(&arguments[1])?;
-        self.check_quantile(&quantile, arguments[0].at);
+        self.check_quantile(&quantile, arguments[0].at)?;
         let result = self.measured(&columns, arguments[1].at, |step| {
             Measure::Quantile(quantile.at(step))
         })?;
@@ -79,14 +81,15 @@ impl Scope<'_> {
         let columns = self.vector(&arguments[0])?;
         let label = text_of(&arguments[1])?;
         let mut result = Vec::new();
+        let mut making = Making::of(self.budget(), columns.len());
         for argument in &arguments[2..] {
             let quantile = self.scalar(argument)?;
-            self.check_quantile(&quantile, argument.at);
+            self.check_quantile(&quantile, argument.at)?;
             let measured = self.measured(&columns, arguments[0].at, |step| {
                 Measure::Quantile(quantile.at(step))
             })?;
             for column in measured {
-                self.labelled(&column, label, &quantile, &mut result);
+                self.labelled(&column, label, &quantile, &mut making, &mut result)?;
             }
         }
         let result = self.merged_always(result)?;
@@ -94,22 +97,38 @@ impl Scope<'_> {
     }
 
     /// Says the quantile in a label: a series for each that the scalar comes to.
-    fn labelled(&self, column: &Column, label: &str, quantile: &Scalar, result: &mut Vec<Column>) {
-        let mut by_quantile: Vec<(u64, ColumnBuilder)> = Vec::new();
-        for (step, cell) in column.cells() {
-            let bits = quantile.at(step).to_bits();
-            let place = by_quantile.iter().position(|(known, _)| *known == bits);
-            let place = place.unwrap_or_else(|| {
-                by_quantile.push((bits, ColumnBuilder::new(self.grid.steps)));
-                by_quantile.len() - 1
-            });
-            by_quantile[place].1.push_cell(step, cell);
+    fn labelled(
+        &self,
+        column: &Column,
+        label: &str,
+        quantile: &Scalar,
+        making: &mut Making<'_>,
+        result: &mut Vec<Column>,
+    ) -> Result<()> {
+        let mut places: HashMap<u64, usize> = HashMap::new();
+        let mut made: Vec<(Labels, ColumnBuilder)> = Vec::new();
+        for (number, (step, cell)) in column.cells().enumerate() {
+            self.check_now_and_then(number)?;
+            let quantile = quantile.at(step);
+            let place = match places.entry(quantile.to_bits()) {
+                Entry::Occupied(entry) => *entry.get(),
+                Entry::Vacant(entry) => {
+                    let labels = with_label(&column.labels, label, &number::open_metrics(quantile));
+                    making.take_series(&labels)?;
+                    // There may be as many as steps.
+                    made.push((labels, ColumnBuilder::new(0)));
+                    *entry.insert(made.len() - 1)
+                }
+            };
+            made[place].1.push_cell(step, cell);
         }
-        for (bits, builder) in by_quantile {
-            let value = number::open_metrics(f64::from_bits(bits));
-            let labels = with_label(&column.labels, label, &value);
-            result.extend(builder.finish(labels, column.drops_name));
+        for (labels, builder) in made {
+            if let Some(column) = builder.finish(labels, column.drops_name) {
+                making.take(column.cost())?;
+                result.push(column);
+            }
         }
+        Ok(())
     }
 
     fn exchanged(&self, scalars: usize, columns: &[Column], result: Vec<Column>) -> Result<Vec<Column>> {
@@ -118,16 +137,28 @@ impl Scope<'_> {
         Ok(result)
     }
 
-    fn check_quantile(&self, quantile: &Scalar, at: TextRange) {
+    /// Warns of quantiles that are none: of the least and the greatest, and of NaN.
+    fn check_quantile(&self, quantile: &Scalar, at: TextRange) -> Result<()> {
         let steps = match quantile {
             Scalar::Constant(_) => 1,
             Scalar::Steps(values) => values.len(),
         };
-        for value in (0..steps).map(|step| quantile.at(step)) {
-            if !(0.0..=1.0).contains(&value) {
-                self.annotate(&Annotation::InvalidQuantile(value), at);
-            }
+        let (mut has_nan, mut least, mut greatest) = (false, f64::INFINITY, f64::NEG_INFINITY);
+        for step in 0..steps {
+            self.check_now_and_then(step)?;
+            let quantile = quantile.at(step);
+            has_nan |= quantile.is_nan();
+            (least, greatest) = (least.min(quantile), greatest.max(quantile));
         }
+        let wrong = [
+            (has_nan, f64::NAN),
+            (least < 0.0, least),
+            (greatest > 1.0, greatest),
+        ];
+        for (_, quantile) in wrong.into_iter().filter(|(is_wrong, _)| *is_wrong) {
+            self.annotate(&Annotation::InvalidQuantile(quantile), at);
+        }
+        Ok(())
     }
 
     fn measured(
@@ -137,58 +168,70 @@ impl Scope<'_> {
         measure: impl Fn(usize) -> Measure,
     ) -> Result<Vec<Column>> {
         let mut result = Vec::new();
-        let mut buckets = Vec::new();
+        let mut making = Making::of(self.budget(), columns.len());
         for family in self.families(columns, at) {
-            self.check()?;
-            let names_metric = self.delays_names();
-            let metric = match names_metric {
-                true => family.labels.metric_name().unwrap_or_default(),
-                false => "",
-            };
-            let mut builder = ColumnBuilder::new(self.grid.steps);
-            let mut native_builders: Vec<_> = family
-                .native
-                .iter()
-                .map(|_| ColumnBuilder::new(self.grid.steps))
-                .collect();
-            for step in 0..self.grid.steps {
-                let mut notes = |note: Note| {
-                    let time = self.grid.time(step);
-                    self.annotations(|annotations| annotations.add_note(note, metric, at, time));
-                };
-                buckets.clear();
-                for (upper, column) in &family.buckets {
-                    let count = column.float(step);
-                    if !is_absent(count) {
-                        buckets.push(Bucket { upper: *upper, count });
-                    }
-                }
-                let is_native = family
-                    .native
-                    .iter()
-                    .any(|column| column.histogram(step).is_some());
-                if is_native && !buckets.is_empty() {
-                    self.annotate(&Annotation::MixedClassicNativeHistograms { metric }, at);
-                    continue;
-                }
-                for (column, builder) in family.native.iter().zip(&mut native_builders) {
-                    if let Some(histogram) = column.histogram(step) {
-                        builder.push_float(step, measure(step).of_native(histogram, &mut notes));
-                    }
-                }
-                if !buckets.is_empty() {
-                    builder.push_float(step, measure(step).of_classic(&mut buckets, &mut notes));
-                }
-            }
-            let labels = match names_metric {
-                true => family.labels,
-                false => without_metadata(&family.labels),
-            };
-            for builder in native_builders.into_iter().chain(std::iter::once(builder)) {
-                result.extend(builder.finish(labels.clone(), true));
+            for column in self.measured_family(family, at, &measure)? {
+                making.take(column.cost())?;
+                result.push(column);
             }
         }
         self.merged_always(result)
+    }
+
+    /// A column of each native histogram, and one of the buckets.
+    fn measured_family(
+        &self,
+        family: Family<'_>,
+        at: TextRange,
+        measure: impl Fn(usize) -> Measure,
+    ) -> Result<Vec<Column>> {
+        let names_metric = self.delays_names();
+        let metric = match names_metric {
+            true => family.labels.metric_name().unwrap_or_default(),
+            false => "",
+        };
+        let mut builder = ColumnBuilder::new(self.grid.steps);
+        let builder_of = |column: &&Column| ColumnBuilder::new(column.end());
+        let mut native_builders: Vec<_> = family.native.iter().map(builder_of).collect();
+        let mut buckets = Vec::with_capacity(family.buckets.len());
+        for step in 0..self.grid.steps {
+            self.check_now_and_then(step)?;
+            let mut notes = |note: Note| {
+                let time = self.grid.time(step);
+                self.annotations(|annotations| annotations.add_note(note, metric, at, time));
+            };
+            buckets.clear();
+            for (upper, column) in &family.buckets {
+                let count = column.float(step);
+                if !is_absent(count) {
+                    buckets.push(Bucket { upper: *upper, count });
+                }
+            }
+            let is_native = family
+                .native
+                .iter()
+                .any(|column| column.histogram(step).is_some());
+            if is_native && !buckets.is_empty() {
+                self.annotate(&Annotation::MixedClassicNativeHistograms { metric }, at);
+                continue;
+            }
+            for (column, builder) in family.native.iter().zip(&mut native_builders) {
+                if let Some(histogram) = column.histogram(step) {
+                    builder.push_float(step, measure(step).of_native(histogram, &mut notes));
+                }
+            }
+            if !buckets.is_empty() {
+                builder.push_float(step, measure(step).of_classic(&mut buckets, &mut notes));
+            }
+        }
+        let labels = match names_metric {
+            true => family.labels,
+            false => without_metadata(&family.labels),
+        };
+        let builders = native_builders.into_iter().chain(std::iter::once(builder));
+        Ok(builders
+            .filter_map(|builder| builder.finish(labels.clone(), true))
+            .collect())
     }
 
     /// Which series belong together: a native histogram has the labels of its classic form without the bucket's.
@@ -215,12 +258,12 @@ impl Scope<'_> {
                 continue;
             }
             let label = column.labels.get(BUCKET_LABEL).unwrap_or_default();
-            match label.parse::<f64>() {
-                Ok(upper) => {
+            match bucket_bound(label) {
+                Some(upper) => {
                     let labels = column.labels.filtered(|name| name != BUCKET_LABEL);
                     classics.push((family(labels), upper, column));
                 }
-                Err(_) => {
+                None => {
                     let metric = match self.delays_names() {
                         true => column.labels.metric_name().unwrap_or_default(),
                         false => "",
@@ -237,4 +280,11 @@ impl Scope<'_> {
         }
         families
     }
+}
+
+/// The upper bound that a label says. NaN is none, nor is a number that is too great to be one.
+fn bucket_bound(label: &str) -> Option<f64> {
+    let bound: f64 = label.parse().ok().filter(|bound: &f64| !bound.is_nan())?;
+    let is_named = label.bytes().any(|byte| matches!(byte, b'n' | b'N'));
+    (bound.is_finite() || is_named).then_some(bound)
 }

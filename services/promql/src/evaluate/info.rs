@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::column::{Column, is_absent};
 use super::labels_call::with_label;
 use super::merge::ColumnsByLabels;
-use super::selector::Take;
 use super::{Scope, cost};
 use crate::error::{PromqlError, Result};
 use crate::labels::{Labels, METRIC_NAME};
@@ -17,6 +16,9 @@ const IDENTIFYING_LABELS: [&str; 2] = ["instance", "job"];
 
 /// The info series that are meant when none are named.
 const TARGET_INFO: &str = "target_info";
+
+/// Up to so many targets are asked for by name: an expression of more is larger than a source can use.
+const VALUES_ASKED: usize = 1_000;
 
 /// Which info series, and which of their labels.
 #[derive(Debug)]
@@ -30,16 +32,19 @@ struct Wish {
 impl Wish {
     fn of(argument: Option<&Node<'_>>) -> Result<Self> {
         let (mut names, mut labels) = (Vec::new(), Vec::new());
-        if let Some(Node {
-            kind: Kind::Selector(selector),
-            ..
-        }) = argument
-        {
-            for matcher in selector.matchers {
-                match matcher.name.as_str() {
-                    METRIC_NAME => names.push(matcher.clone()),
-                    _ => labels.push(matcher.clone()),
-                }
+        let matchers = match argument.map(|node| &node.kind) {
+            None => &[],
+            Some(Kind::Selector(selector)) => selector.matchers,
+            Some(_) => {
+                return Err(PromqlError::Execution(
+                    "the second argument of info selects labels".to_owned(),
+                ));
+            }
+        };
+        for matcher in matchers {
+            match matcher.name.as_str() {
+                METRIC_NAME => names.push(matcher.clone()),
+                _ => labels.push(matcher.clone()),
             }
         }
         let is_positive = |matcher: &Matcher| matches!(matcher.op, MatchOp::Equal | MatchOp::Regex);
@@ -100,7 +105,7 @@ impl Scope<'_> {
         wish: &Wish,
         reference: Reference,
     ) -> Result<Vec<Column>> {
-        let mut matchers = Vec::new();
+        let (mut matchers, mut sets) = (Vec::new(), Vec::new());
         for name in IDENTIFYING_LABELS {
             let described = columns.iter().zip(is_plain).filter(|(_, is_plain)| !**is_plain);
             let values: HashSet<&str> = described
@@ -109,24 +114,31 @@ impl Scope<'_> {
             if values.is_empty() {
                 continue;
             }
-            let mut values: Vec<String> = values.into_iter().map(regex::escape).collect();
-            values.sort_unstable();
-            matchers.push(condition(name, MatchOp::Regex, &values.join("|"))?);
+            let pattern = match values.len() <= VALUES_ASKED {
+                true => {
+                    let mut values: Vec<String> = values.iter().map(|value| regex::escape(value)).collect();
+                    values.sort_unstable();
+                    values.join("|")
+                }
+                false => ".+".to_owned(),
+            };
+            matchers.push(condition(name, MatchOp::Regex, &pattern)?);
+            sets.push((name, values));
         }
         if matchers.is_empty() {
             return Ok(Vec::new());
         }
         matchers.extend(wish.labels.iter().cloned());
         matchers.extend(wish.names.iter().cloned());
-        let infos = self.last_samples(&matchers, reference, Take::Value, true)?;
-        if let Some(info) = infos.iter().find(|info| info.has_histograms()) {
-            return Err(PromqlError::Execution(format!(
-                "this should be an info metric, with float samples: {}",
-                info.labels
-            )));
-        }
-        self.budget().release(cost(&infos));
-        self.last_samples(&matchers, reference, Take::Time, true)
+        let is_of_target = |labels: &Labels| {
+            let mut sets = sets.iter();
+            sets.all(|(name, values)| labels.get(name).is_some_and(|value| values.contains(value)))
+        };
+        self.last_times_of_numbers(&matchers, reference, is_of_target, |labels| {
+            PromqlError::Execution(format!(
+                "this should be an info metric, with float samples: {labels}"
+            ))
+        })
     }
 
     fn described(
@@ -137,7 +149,7 @@ impl Scope<'_> {
         wish: &Wish,
     ) -> Result<Vec<Column>> {
         let targets = Targets::of(infos);
-        let mut result = ColumnsByLabels::default();
+        let mut result = ColumnsByLabels::of(self, columns.len());
         // Series change their labels seldom: what was found for the step before mostly holds.
         let mut found: Vec<(Vec<usize>, Option<usize>)> = vec![(Vec::new(), None); columns.len()];
         let mut is_found = vec![false; columns.len()];
@@ -161,9 +173,8 @@ impl Scope<'_> {
                         true => Some(column.labels.clone()),
                         false => labels_with(&column.labels, &of_target, infos, wish)?,
                     };
-                    let series =
-                        labels.map(|labels| result.place(&labels, column.drops_name, self.grid.steps));
-                    found[place] = (of_target, series);
+                    let series = labels.map(|labels| result.place(&labels, column.drops_name));
+                    found[place] = (of_target, series.transpose()?);
                     is_found[place] = true;
                 }
                 if let Some(series) = found[place].1 {

@@ -27,10 +27,11 @@ impl Scope<'_> {
         for column in &mut columns {
             let value = column.labels.get(source).unwrap_or_default();
             if !results.contains_key(value) {
-                let result = regex.captures(value).map(|captures| {
-                    let mut result = String::new();
-                    captures.expand(replacement, &mut result);
-                    result
+                let result = regex.captures(value.as_bytes()).map(|captures| {
+                    let mut result = Vec::new();
+                    captures.expand(replacement.as_bytes(), &mut result);
+                    // Of texts, whole characters are captured.
+                    String::from_utf8_lossy(&result).into_owned()
                 });
                 results.insert(value.to_owned(), result);
             }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use super::budget::Making;
 use super::column::{Cell, Column, ColumnBuilder};
 use super::{Scope, cost};
 use crate::error::{PromqlError, Result};
@@ -41,7 +42,17 @@ impl Scope<'_> {
                 Entry::Occupied(entry) => groups[*entry.get()].push(column),
             }
         }
-        groups.into_iter().map(|group| self.united(group)).collect()
+        // A gap between two that become one takes room as well.
+        let mut making = Making::of(self.budget(), groups.len());
+        let united = groups.into_iter().map(|group| {
+            if group.len() == 1 {
+                return self.united(group);
+            }
+            let column = self.united(group)?;
+            making.take(column.cost())?;
+            Ok(column)
+        });
+        united.collect()
     }
 
     fn united(&self, mut group: Vec<Column>) -> Result<Column> {
@@ -89,39 +100,73 @@ pub(super) fn same_labels() -> PromqlError {
 }
 
 /// Columns that grow by labels, step after step.
-#[derive(Debug, Default)]
-pub(super) struct ColumnsByLabels {
+#[derive(Debug)]
+pub(super) struct ColumnsByLabels<'a> {
+    making: Making<'a>,
     places: HashMap<Labels, usize>,
-    columns: Vec<(Labels, bool, ColumnBuilder)>,
+    columns: Vec<Growing>,
 }
 
-impl ColumnsByLabels {
-    /// The place of the series of these labels; it is made if there is none.
-    pub(super) fn place(&mut self, labels: &Labels, drops_name: bool, steps: usize) -> usize {
-        if let Some(place) = self.places.get(labels) {
-            return *place;
+#[derive(Debug)]
+struct Growing {
+    labels: Labels,
+    drops_name: bool,
+    builder: ColumnBuilder,
+    /// What its values count as.
+    values: usize,
+}
+
+impl Growing {
+    /// As that of the column that it will be.
+    fn cost(&self) -> usize {
+        self.values.max(self.builder.len() / 2)
+    }
+}
+
+impl<'a> ColumnsByLabels<'a> {
+    /// Of so many series that go in.
+    pub(super) fn of(scope: &'a Scope<'_>, series: usize) -> Self {
+        Self {
+            making: Making::of(scope.budget(), series),
+            places: HashMap::new(),
+            columns: Vec::new(),
         }
-        let place = self.columns.len();
-        self.places.insert(labels.clone(), place);
-        self.columns
-            .push((labels.clone(), drops_name, ColumnBuilder::new(steps)));
-        place
     }
 
-    /// Sets the value of a step; fails where it has one.
+    /// The place of the series of these labels; it is made if there is none. Fails where there are too many.
+    pub(super) fn place(&mut self, labels: &Labels, drops_name: bool) -> Result<usize> {
+        if let Some(place) = self.places.get(labels) {
+            return Ok(*place);
+        }
+        self.making.take_series(labels)?;
+        let place = self.columns.len();
+        self.places.insert(labels.clone(), place);
+        self.columns.push(Growing {
+            labels: labels.clone(),
+            drops_name,
+            // There may be as many series as steps.
+            builder: ColumnBuilder::new(0),
+            values: 0,
+        });
+        Ok(place)
+    }
+
+    /// Sets the value of a step; fails where it has one, and where there are too many.
     pub(super) fn push(&mut self, place: usize, step: usize, cell: Cell<'_>) -> Result<()> {
-        let builder = &mut self.columns[place].2;
-        if builder.end() > step && !builder.is_empty() {
+        let column = &mut self.columns[place];
+        if column.builder.end() > step && !column.builder.is_empty() {
             return Err(same_labels());
         }
-        builder.push_cell(step, cell);
-        Ok(())
+        let before = column.cost();
+        column.builder.push_cell(step, cell);
+        column.values += cell.size();
+        self.making.take(column.cost() - before)
     }
 
     pub(super) fn finish(self) -> Vec<Column> {
         self.columns
             .into_iter()
-            .filter_map(|(labels, drops_name, builder)| builder.finish(labels, drops_name))
+            .filter_map(|column| column.builder.finish(column.labels, column.drops_name))
             .collect()
     }
 }

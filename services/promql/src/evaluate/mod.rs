@@ -359,6 +359,17 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// At which steps any of the series has a value.
+    fn steps_with_any<'c>(&self, columns: impl IntoIterator<Item = &'c Column>) -> Vec<bool> {
+        let mut there = vec![false; self.grid.steps];
+        for column in columns {
+            for (step, _) in column.cells() {
+                there[step] = true;
+            }
+        }
+        there
+    }
+
     fn annotate(&self, annotation: &Annotation<'_>, at: TextRange) {
         self.annotations(|annotations| annotations.add(annotation, at));
     }

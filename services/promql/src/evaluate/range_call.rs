@@ -78,9 +78,10 @@ impl Scope<'_> {
             with_starts: uses_starts && self.shared.settings.start_timestamps,
         };
         self.select(range.selector.matchers, wanted, |labels, data| match data {
-            SeriesData::Steps(values) => {
+            SeriesData::Steps { results, counts } => {
+                self.count(counts.iter().copied().enumerate().take(self.grid.steps));
                 let mut builder = ColumnBuilder::new(self.grid.steps);
-                for (step, value) in values.iter().enumerate().take(self.grid.steps) {
+                for (step, value) in results.iter().enumerate().take(self.grid.steps) {
                     if !super::column::is_absent(*value) {
                         builder.push_float(step, *value);
                     }
@@ -117,6 +118,7 @@ impl Scope<'_> {
             before: subquery.width,
             behind: 0,
             extent: crate::range::Extent::Plain,
+            is_counted: true,
         };
         let mut columns = Vec::with_capacity(inner.len());
         let held = cost(&inner);
@@ -159,7 +161,6 @@ impl Scope<'_> {
             }
             Ok(())
         })?;
-        self.count(looked.counts.into_iter().enumerate());
         self.budget().pass(looked.widest)?;
         Ok((builder, looked.last))
     }
@@ -236,12 +237,7 @@ impl Scope<'_> {
 
     /// As `absences`; the cost of the columns stays held.
     pub(super) fn absent(&self, columns: &[Column], labels: Labels) -> Result<Vec<Column>> {
-        let mut is_there = vec![false; self.grid.steps];
-        for column in columns {
-            for (step, _) in column.cells() {
-                is_there[step] = true;
-            }
-        }
+        let is_there = self.steps_with_any(columns);
         let mut builder = ColumnBuilder::new(self.grid.steps);
         for (step, _) in is_there.iter().enumerate().filter(|(_, is_there)| !**is_there) {
             builder.push_float(step, 1.0);

@@ -8,7 +8,7 @@ use super::Scope;
 use super::column::{Column, ColumnBuilder, without_metadata};
 use super::window::{Held, Spec, with_found_reset};
 use crate::ast::{Bounds, TextRange};
-use crate::error::Result;
+use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
 use crate::plan::{Reference, Selector};
 use crate::range::{self, Extent, Window};
@@ -24,6 +24,16 @@ pub(super) enum Take {
     /// Its start, in milliseconds, 0 = unknown.
     Start,
 }
+
+/// The place of a last sample.
+#[derive(Debug, Clone, Copy)]
+enum Last {
+    Number(usize),
+    Histogram(usize),
+}
+
+/// After so many steps of a series it is asked whether the evaluation should go on.
+const UNCHECKED_MAX: usize = 1 << 20;
 
 /// What is asked of the source.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +62,7 @@ impl Scope<'_> {
         let columns = Mutex::new(Vec::new());
         self.shared.source.select(&select, &|labels, data| {
             self.check()?;
+            let _room = self.budget().room(self.grid.steps);
             if let Some(column) = make(labels, data)? {
                 self.budget().hold(column.cost())?;
                 columns
@@ -87,37 +98,88 @@ impl Scope<'_> {
         take: Take,
         skips_buckets: bool,
     ) -> Result<Vec<Column>> {
-        let lookback = self.shared.lookback;
-        let wanted = Wanted {
-            first: reference.at(self.grid.start).saturating_sub(lookback - 1),
-            last: reference.at(self.grid.last()),
-            over_time: None,
-            with_starts: take == Take::Start,
-        };
+        let wanted = self.last_wanted(reference, take == Take::Start);
         let columns = self.select(matchers, wanted, |labels, data| {
             let SeriesData::Samples(samples) = data else {
                 return Ok(None);
             };
-            let column = self.last_samples_of(&samples, reference, take, skips_buckets);
+            let column = self.taken(&samples, reference, take, skips_buckets)?;
             Ok(column.finish(labels.clone(), false))
         })?;
-        for column in &columns {
-            self.count(column.cells().map(|(step, cell)| (step, cell_size(cell))));
-        }
+        self.count_values_of(&columns);
         Ok(columns)
     }
 
-    fn last_samples_of(
+    /// The instants of the last numbers before each step, in milliseconds, of series that meet another condition as
+    /// well. Fails with `refusal` of the first series whose last sample is a histogram at any step.
+    pub(super) fn last_times_of_numbers(
+        &self,
+        matchers: &[crate::matcher::Matcher],
+        reference: Reference,
+        takes: impl Fn(&Labels) -> bool + Sync,
+        refusal: impl Fn(&Labels) -> PromqlError,
+    ) -> Result<Vec<Column>> {
+        let wanted = self.last_wanted(reference, false);
+        let refused: Mutex<Option<Labels>> = Mutex::new(None);
+        let columns = self.select(matchers, wanted, |labels, data| {
+            let SeriesData::Samples(samples) = data else {
+                return Ok(None);
+            };
+            if !takes(labels) {
+                return Ok(None);
+            }
+            let mut builder = ColumnBuilder::new(self.grid.steps);
+            let mut has_histogram = false;
+            self.each_last(&samples, reference, |step, last| match last {
+                Last::Number(at) => builder.push_float(step, samples.times[at] as f64),
+                Last::Histogram(_) => has_histogram = true,
+            })?;
+            if has_histogram {
+                // Series come in any order.
+                let mut refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
+                if refused.as_ref().is_none_or(|before| labels < before) {
+                    *refused = Some(labels.clone());
+                }
+            }
+            Ok(builder.finish(labels.clone(), false))
+        })?;
+        if let Some(labels) = refused.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(refusal(&labels));
+        }
+        self.count_values_of(&columns);
+        Ok(columns)
+    }
+
+    fn last_wanted(&self, reference: Reference, with_starts: bool) -> Wanted {
+        Wanted {
+            first: reference
+                .at(self.grid.start)
+                .saturating_sub(self.shared.lookback - 1),
+            last: reference.at(self.grid.last()),
+            over_time: None,
+            with_starts,
+        }
+    }
+
+    /// Each value is a sample that was looked at.
+    fn count_values_of(&self, columns: &[Column]) {
+        for column in columns {
+            self.count(column.cells().map(|(step, cell)| (step, cell.size() as u64)));
+        }
+    }
+
+    /// Calls `visit` with the last sample before each step that has one which is young enough and no end of the series.
+    fn each_last(
         &self,
         samples: &Samples<'_>,
         reference: Reference,
-        take: Take,
-        skips_buckets: bool,
-    ) -> ColumnBuilder {
-        let mut builder = ColumnBuilder::new(self.grid.steps);
+        mut visit: impl FnMut(usize, Last),
+    ) -> Result<()> {
         let (mut floats, mut histograms) = (0, 0);
-        let mut shared: Option<(usize, Arc<Histogram>)> = None;
         for step in 0..self.grid.steps {
+            if step % UNCHECKED_MAX == UNCHECKED_MAX - 1 {
+                self.check()?;
+            }
             let time = reference.at(self.grid.time(step));
             floats += count_while(&samples.times[floats..], time);
             histograms += count_while(&samples.histogram_times[histograms..], time);
@@ -126,49 +188,60 @@ impl Scope<'_> {
             let histogram = histograms
                 .checked_sub(1)
                 .filter(|at| samples.histogram_times[*at] > oldest);
-            let is_histogram = match (float, histogram) {
+            let last = match (float, histogram) {
                 (None, None) => continue,
-                (Some(_), None) => false,
-                (None, Some(_)) => true,
-                (Some(float), Some(histogram)) => samples.histogram_times[histogram] > samples.times[float],
-            };
-            if is_histogram {
-                let at = histograms - 1;
-                if is_stale(samples.histograms[at].sum) {
-                    continue;
-                }
-                match take {
-                    Take::Time => builder.push_float(step, samples.histogram_times[at] as f64),
-                    Take::Start => builder.push_float(step, start(samples.histogram_starts, at)),
-                    Take::Value => {
-                        let histogram = match shared.take().filter(|(of, _)| *of == at) {
-                            Some((_, histogram)) => histogram,
-                            None => Arc::new(match skips_buckets {
-                                true => with_found_reset(&samples.histograms[at], before(samples, at)),
-                                false => samples.histograms[at].clone(),
-                            }),
-                        };
-                        builder.push_histogram(step, Arc::clone(&histogram));
-                        shared = Some((at, histogram));
+                (Some(at), None) => Last::Number(at),
+                (None, Some(at)) => Last::Histogram(at),
+                (Some(float), Some(histogram)) => {
+                    match samples.histogram_times[histogram] > samples.times[float] {
+                        true => Last::Histogram(histogram),
+                        false => Last::Number(float),
                     }
                 }
-                continue;
+            };
+            let value = match last {
+                Last::Number(at) => samples.values[at],
+                Last::Histogram(at) => samples.histograms[at].sum,
+            };
+            if !is_stale(value) {
+                visit(step, last);
             }
-            let at = floats - 1;
-            let value = samples.values[at];
-            if is_stale(value) {
-                continue;
-            }
-            builder.push_float(
-                step,
-                match take {
-                    Take::Value => value,
-                    Take::Time => samples.times[at] as f64,
-                    Take::Start => start(samples.starts, at),
-                },
-            );
         }
-        builder
+        Ok(())
+    }
+
+    fn taken(
+        &self,
+        samples: &Samples<'_>,
+        reference: Reference,
+        take: Take,
+        skips_buckets: bool,
+    ) -> Result<ColumnBuilder> {
+        let mut builder = ColumnBuilder::new(self.grid.steps);
+        let mut shared: Option<(usize, Arc<Histogram>)> = None;
+        self.each_last(samples, reference, |step, last| {
+            let value = match (take, last) {
+                (Take::Value, Last::Number(at)) => samples.values[at],
+                (Take::Time, Last::Number(at)) => samples.times[at] as f64,
+                (Take::Start, Last::Number(at)) => start(samples.starts, at),
+                (Take::Time, Last::Histogram(at)) => samples.histogram_times[at] as f64,
+                (Take::Start, Last::Histogram(at)) => start(samples.histogram_starts, at),
+                (Take::Value, Last::Histogram(at)) => {
+                    let histogram = match shared.take().filter(|(of, _)| *of == at) {
+                        Some((_, histogram)) => histogram,
+                        None => Arc::new(match skips_buckets {
+                            true => with_found_reset(&samples.histograms[at], before(samples, at)),
+                            false => samples.histograms[at].clone(),
+                        }),
+                    };
+                    builder.push_histogram(step, Arc::clone(&histogram));
+                    shared = Some((at, histogram));
+                    return;
+                }
+            };
+            builder.push_float(step, value);
+        })?;
+        Ok(builder)
     }
 
     /// `timestamp(selector)`, `start_timestamp(selector)`: in seconds.
@@ -209,6 +282,7 @@ impl Scope<'_> {
                 before: lookback,
                 behind: lookback,
                 extent: Extent::Plain,
+                is_counted: true,
             };
             let mut builder = ColumnBuilder::new(self.grid.steps);
             self.slide(&slice, spec, metric, at, |step, window, notes| {
@@ -227,7 +301,11 @@ impl Scope<'_> {
         range: &crate::plan::RangeSelector<'_>,
         at: TextRange,
     ) -> Result<Vec<crate::value::Series>> {
-        let spec = Spec::of(range, self.shared.lookback);
+        let spec = Spec {
+            // What the answer has of a range counts, bounds that were made up among it.
+            is_counted: false,
+            ..Spec::of(range, self.shared.lookback)
+        };
         let series = Mutex::new(Vec::new());
         let select = spec.select(range.selector.matchers, self.grid);
         self.shared.source.select(&select, &|labels, data| {
@@ -261,7 +339,7 @@ fn range_samples(window: &Window<'_>, labels: &Labels) -> Result<crate::value::S
         Extent::Smoothed => Some("smoothed"),
     };
     if let Some(name) = name.filter(|_| !window.histogram_times.is_empty()) {
-        return Err(crate::error::PromqlError::Execution(format!(
+        return Err(PromqlError::Execution(format!(
             "{name} modifier is not supported with histograms"
         )));
     }
@@ -298,11 +376,4 @@ fn before<'a>(samples: &Samples<'a>, at: usize) -> Option<&'a Histogram> {
 
 fn start(starts: &[i64], at: usize) -> f64 {
     starts.get(at).copied().unwrap_or(0) as f64
-}
-
-fn cell_size(cell: super::column::Cell<'_>) -> u64 {
-    match cell {
-        super::column::Cell::Float(_) => 1,
-        super::column::Cell::Histogram(histogram) => histogram.sample_size() as u64,
-    }
 }

@@ -57,16 +57,10 @@ impl Scope<'_> {
 
     /// At which steps any of the series has a value; empty = at none.
     fn steps_of(&self, columns: &[(usize, Column)]) -> Vec<bool> {
-        if columns.is_empty() {
-            return Vec::new();
+        match columns.is_empty() {
+            true => Vec::new(),
+            false => self.steps_with_any(columns.iter().map(|(_, column)| column)),
         }
-        let mut there = vec![false; self.grid.steps];
-        for (_, column) in columns {
-            for (step, _) in column.cells() {
-                there[step] = true;
-            }
-        }
-        there
     }
 
     /// The values at steps that are marked as wanted.

@@ -59,12 +59,15 @@ pub(super) fn by_falling_value(a: f64, b: f64) -> Ordering {
 }
 
 fn by_labels(a: &Column, b: &Column, names: &[&str]) -> Ordering {
-    let value = |column: &Column, name: &str| column.labels.get(name).unwrap_or_default().to_owned();
+    let [a_labels, b_labels] = [a, b].map(|column| &column.labels);
     names
         .iter()
-        .map(|name| natural(&value(a, name), &value(b, name)))
+        .map(|name| {
+            let value = a_labels.get(name).unwrap_or_default();
+            natural(value, b_labels.get(name).unwrap_or_default())
+        })
         .find(|order| order.is_ne())
-        .unwrap_or_else(|| a.labels.cmp(&b.labels))
+        .unwrap_or_else(|| a_labels.cmp(b_labels))
 }
 
 /// Runs of digits compare as numbers, everything else by bytes.

@@ -5,12 +5,10 @@ use std::sync::{Arc, PoisonError};
 use tideline_histogram::{Histogram, ResetHint};
 
 use super::Scope;
-use super::Value;
 use super::column::{Cell, Column, is_absent};
 use super::grid::Grid;
 use super::window::Slice;
-use crate::error::{PromqlError, Result};
-use crate::labels::Labels;
+use crate::error::Result;
 use crate::plan::Subquery;
 
 impl Scope<'_> {
@@ -35,21 +33,7 @@ impl Scope<'_> {
             return Ok((Vec::new(), grid, 0));
         }
         let scope = Scope::new(self.shared, grid);
-        let columns = match scope.value(&subquery.inner)? {
-            Value::Vector(columns) => columns,
-            Value::Scalar(scalar) => {
-                let mut column = Column::constant(Labels::empty(), 0.0, grid.steps);
-                for (step, value) in column.values.iter_mut().enumerate() {
-                    *value = super::column::present(scalar.at(step));
-                }
-                vec![column]
-            }
-            Value::Text(_) => {
-                return Err(PromqlError::Execution(
-                    "a subquery is made of an instant vector or a scalar".to_owned(),
-                ));
-            }
-        };
+        let columns = scope.vector(&subquery.inner)?;
         let samples = scope.samples.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((columns, grid, samples.iter().sum()))
     }

@@ -29,6 +29,8 @@ pub(super) struct Spec {
     /// So much behind it is still in.
     pub(super) behind: i64,
     pub(super) extent: Extent,
+    /// Whether samples count as looked at with each window that they are in.
+    pub(super) is_counted: bool,
 }
 
 impl Spec {
@@ -45,6 +47,7 @@ impl Spec {
             before: range.width.saturating_add(before),
             behind,
             extent,
+            is_counted: true,
         }
     }
 
@@ -201,8 +204,8 @@ impl Scope<'_> {
         let (mut floats, mut histograms) = (Ends::default(), Ends::default());
         let sizes = sizes(slice.histograms);
         let mut noted = Noted::default();
-        let mut counts = Vec::with_capacity(self.grid.steps);
-        let mut widest = 0;
+        let mut tally = Tally::of(self, spec.is_counted);
+        let (mut widest, mut last) = (0, 0);
         let mut unchecked = 0;
         for step in 0..self.grid.steps {
             let time = self.grid.time(step);
@@ -211,13 +214,13 @@ impl Scope<'_> {
             floats.advance(slice.times, after, until);
             histograms.advance(slice.histogram_times, after, until);
             let count = floats.end - floats.first + sizes[histograms.end] - sizes[histograms.first];
-            counts.push(count as u64);
-            unchecked += count;
+            tally.push(count as u64);
+            (widest, last) = (widest.max(count), count);
+            unchecked += count + 1;
             if unchecked > UNCHECKED_MAX {
                 unchecked = 0;
                 self.check()?;
             }
-            widest = widest.max(count);
             if floats.first == floats.end && histograms.first == histograms.end {
                 continue;
             }
@@ -235,9 +238,9 @@ impl Scope<'_> {
             };
             visit(step, &window, &mut |note| noted.add(note))?;
         }
-        let last = counts.last().map_or(0, |count| *count as usize);
+        tally.hand_over();
         self.annotate_notes(&noted, metric, at);
-        Ok(Looked { counts, widest, last })
+        Ok(Looked { widest, last })
     }
 
     fn annotate_notes(&self, noted: &Noted, metric: &str, at: TextRange) {
@@ -246,22 +249,56 @@ impl Scope<'_> {
         }
         self.annotations(|annotations| {
             for (note, count) in &noted.0 {
-                for _ in 0..*count {
-                    annotations.add_note(*note, metric, at, 0);
-                    if *note != Note::StartTimeOverlap {
-                        break;
-                    }
-                }
+                annotations.add_note_times(*note, *count, metric, at);
             }
         });
+    }
+}
+
+/// So many steps of a series are counted before all threads' counts are added up.
+const TALLY: usize = 1 << 12;
+
+/// How many samples were in the windows of one step after the other.
+struct Tally<'a> {
+    scope: &'a Scope<'a>,
+    is_counted: bool,
+    /// The step of the first count.
+    first: usize,
+    counts: Vec<u64>,
+}
+
+impl<'a> Tally<'a> {
+    fn of(scope: &'a Scope<'a>, is_counted: bool) -> Self {
+        Self {
+            scope,
+            is_counted,
+            first: 0,
+            counts: Vec::with_capacity(scope.grid.steps.min(TALLY)),
+        }
+    }
+
+    fn push(&mut self, count: u64) {
+        self.counts.push(count);
+        if self.counts.len() == TALLY {
+            self.hand_over();
+        }
+    }
+
+    /// Adds what was counted to the samples that the evaluation has looked at.
+    fn hand_over(&mut self) {
+        if self.is_counted {
+            let counts = self.counts.iter().enumerate();
+            self.scope
+                .count(counts.map(|(at, count)| (self.first + at, *count)));
+        }
+        self.first += self.counts.len();
+        self.counts.clear();
     }
 }
 
 /// How many samples windows had: a window of one series is held at a time.
 #[derive(Debug)]
 pub(super) struct Looked {
-    /// By steps.
-    pub(super) counts: Vec<u64>,
     pub(super) widest: usize,
     /// That of the last step, which is held until the next series comes.
     pub(super) last: usize,

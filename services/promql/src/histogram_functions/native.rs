@@ -59,6 +59,8 @@ pub fn histogram_quantile(phi: f64, histogram: &Histogram, notes: &mut Notes<'_>
         // Rounding has come between the count and the buckets.
         return bucket.upper;
     }
+    // Prometheus 3.14 counts the buckets behind the one that was found in its place, and so interpolates in the last of all;
+    // ours stays with the one that was found.
     if has_nan_sum && histogram.slots().map(|slot| slot.count).sum::<f64>() < histogram.count {
         notes(Note::QuantileNanSkew);
     }

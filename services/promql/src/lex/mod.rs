@@ -333,10 +333,10 @@ pub(crate) fn is_space(at: char) -> bool {
     matches!(at, ' ' | '\t' | '\n' | '\r')
 }
 
-fn is_letter(at: char) -> bool {
+pub(crate) fn is_letter(at: char) -> bool {
     at == '_' || at.is_ascii_alphabetic()
 }
 
-fn is_letter_or_digit(at: char) -> bool {
+pub(crate) fn is_letter_or_digit(at: char) -> bool {
     at == '_' || at.is_ascii_alphanumeric()
 }

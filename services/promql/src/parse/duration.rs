@@ -9,7 +9,7 @@ use crate::quote::quote;
 const SIGN: u8 = 2;
 
 /// Seconds at which 64 bits of nanoseconds end, as Prometheus counts them.
-const SECONDS_MAX: f64 = 9_223_372_036.854_776;
+pub(crate) const SECONDS_MAX: f64 = 9_223_372_036.854_776;
 
 /// Why a text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -21,6 +21,7 @@ mod matching;
 mod number;
 mod selector;
 
+pub(crate) use duration::SECONDS_MAX;
 pub use duration::{DurationError, parse_duration};
 
 use crate::ast::{Expr, TextRange};

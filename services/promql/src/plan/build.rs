@@ -6,10 +6,8 @@ use super::{
 };
 use crate::ast::{self, AtModifier, BinaryOp, Expr, Shift, ValueType, VectorSelector};
 use crate::error::{PromqlError, Result};
+use crate::parse::DEPTH_MAX;
 use crate::quote::quote;
-
-/// How deep an expression may be nested. A chain of 1,000 operators is that deep.
-const DEPTH_MAX: usize = 2_000;
 
 /// Plans an expression for steps from `start` to `end`, in milliseconds; `step` is zero for an instant.
 pub(crate) fn plan(expr: &Expr, start: i64, end: i64, step: i64) -> Result<Plan<'_>> {
@@ -80,7 +78,8 @@ impl Planner {
         self.depth += 1;
         self.depth_max = self.depth_max.max(self.depth);
         if self.depth > DEPTH_MAX {
-            let message = format!("the expression is nested more than {DEPTH_MAX} levels deep: split it");
+            // What is parsed is no deeper; an expression may have been put together otherwise.
+            let message = format!("the expression is nested deeper than {DEPTH_MAX} levels");
             return Err(PromqlError::Invalid(message));
         }
         let planned = self.inner_node(expr, buckets);
@@ -257,7 +256,10 @@ impl Planner {
                 .all(|(node, _)| matches!(node.kind, Kind::Selector(_)));
         let is_invariant = (!function.depends_on_step() || is_timestamp_of_selector)
             && arguments.iter().all(|(_, fate)| fate.is_invariant);
-        let arguments = arguments.into_iter().map(|(node, fate)| match is_invariant {
+        // What `info` takes second is not evaluated, but says which series to look at.
+        let is_said = |at: usize| at == 1 && matches!(function, Function::Info);
+        let arguments = arguments.into_iter().enumerate();
+        let arguments = arguments.map(|(at, (node, fate))| match is_invariant || is_said(at) {
             true => node,
             false => fate.wrapped(node),
         });

@@ -2,9 +2,7 @@
 
 use crate::ast::{BinaryOp, DurationExpr, DurationValue, TextRange};
 use crate::error::{PromqlError, Result};
-
-/// Seconds that fit in signed 64-bit nanoseconds, as in Prometheus.
-const SECONDS_MAX: f64 = 9_223_372_036.854_775;
+use crate::parse::SECONDS_MAX;
 
 /// What durations may refer to, in milliseconds.
 #[derive(Debug, Clone, Copy)]

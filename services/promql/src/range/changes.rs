@@ -2,9 +2,7 @@
 
 use std::cmp::Ordering;
 
-use tideline_histogram::Histogram;
-
-use super::starts::Stamp;
+use super::placed::{Either, Placed};
 use super::{Extent, Window};
 
 pub(super) fn changes(window: &Window<'_>) -> Option<f64> {
@@ -37,19 +35,6 @@ pub(super) fn resets(window: &Window<'_>) -> Option<f64> {
                 _ => true,
             }
     }))
-}
-
-/// A sample in its place.
-#[derive(Clone, Copy)]
-struct Placed<'a> {
-    stamp: Stamp,
-    value: Either<'a>,
-}
-
-#[derive(Clone, Copy)]
-enum Either<'a> {
-    Float(f64),
-    Histogram(&'a Histogram),
 }
 
 impl Window<'_> {
@@ -92,20 +77,12 @@ impl Window<'_> {
             };
             let sample = match is_float {
                 true => {
-                    let stamp = Stamp::at(self.times, self.starts, floats);
                     floats += 1;
-                    Placed {
-                        stamp,
-                        value: Either::Float(self.values[floats - 1]),
-                    }
+                    self.placed_number(floats - 1)
                 }
                 false => {
-                    let stamp = Stamp::at(self.histogram_times, self.histogram_starts, histograms);
                     histograms += 1;
-                    Placed {
-                        stamp,
-                        value: Either::Histogram(&self.histograms[histograms - 1]),
-                    }
+                    self.placed_histogram(histograms - 1)
                 }
             };
             if let Some(before) = before.replace(sample) {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tideline_histogram::{Histogram, ResetHint};
+use tideline_histogram::ResetHint;
 
 use super::Window;
+use super::placed::{Either, Placed};
 use super::rate::subtract;
-use super::starts::Stamp;
 use crate::note::{Note, Notes};
 use crate::value::Point;
 
@@ -17,19 +17,6 @@ pub(super) enum Two {
     Rate,
     /// The difference.
     Difference,
-}
-
-/// A sample in its place.
-#[derive(Clone, Copy)]
-struct Last<'a> {
-    stamp: Stamp,
-    value: Either<'a>,
-}
-
-#[derive(Clone, Copy)]
-enum Either<'a> {
-    Float(f64),
-    Histogram(&'a Histogram),
 }
 
 pub(super) fn last_two(window: &Window<'_>, two: Two, notes: &mut Notes<'_>) -> Option<Point> {
@@ -78,23 +65,10 @@ pub(super) fn last_two(window: &Window<'_>, two: Two, notes: &mut Notes<'_>) -> 
 impl Window<'_> {
     /// The last two samples, numbers and histograms together. Two at one instant are told from one another by
     /// nothing but their kind.
-    fn last_two(&self) -> Option<(Last<'_>, Last<'_>)> {
-        let float = |back: usize| {
-            let at = self.times.len().checked_sub(back)?;
-            let stamp = Stamp::at(self.times, self.starts, at);
-            Some(Last {
-                stamp,
-                value: Either::Float(self.values[at]),
-            })
-        };
-        let histogram = |back: usize| {
-            let at = self.histogram_times.len().checked_sub(back)?;
-            let stamp = Stamp::at(self.histogram_times, self.histogram_starts, at);
-            Some(Last {
-                stamp,
-                value: Either::Histogram(&self.histograms[at]),
-            })
-        };
+    fn last_two(&self) -> Option<(Placed<'_>, Placed<'_>)> {
+        let float = |back: usize| Some(self.placed_number(self.times.len().checked_sub(back)?));
+        let histogram =
+            |back: usize| Some(self.placed_histogram(self.histogram_times.len().checked_sub(back)?));
         let (mut floats, mut histograms) = (1, 1);
         let mut take_last = || {
             let (number, distribution) = (float(floats), histogram(histograms));

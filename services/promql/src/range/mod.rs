@@ -8,6 +8,7 @@
 //! | `changes` | `changes`, `resets` |
 //! | `trend` | `deriv`, `predict_linear`, `double_exponential_smoothing` |
 //! | `numbers`, `histograms` | what ends in `_over_time` |
+//! | `placed` | numbers and histograms as samples of one kind |
 //! | `starts` | what start timestamps say of resets |
 //!
 //! All are pure: a window of samples goes in, a value or nothing comes out. Windows of numbers are slices of
@@ -18,6 +19,7 @@ mod changes;
 mod histograms;
 mod instant;
 mod numbers;
+mod placed;
 mod rate;
 mod starts;
 mod trend;

@@ -19,6 +19,14 @@ pub(super) fn predict_linear(window: &Window<'_>, ahead: f64, notes: &mut Notes<
     Some(line.slope * ahead + line.intercept)
 }
 
+/// From one instant to another; instants at both ends of time are further apart than a whole number can say.
+fn milliseconds_between(from: i64, to: i64) -> f64 {
+    match to.checked_sub(from) {
+        Some(milliseconds) => milliseconds as f64,
+        None => to as f64 - from as f64,
+    }
+}
+
 /// A line by least squares.
 struct Line {
     /// By second.
@@ -47,7 +55,7 @@ impl Line {
         }
         let [mut x, mut y, mut xy, mut xx] = [KahanSum::default(); 4];
         for (time, value) in window.times.iter().zip(window.values) {
-            let at = (time - origin) as f64 / 1e3;
+            let at = milliseconds_between(origin, *time) / 1e3;
             x.add(at);
             y.add(*value);
             xy.add(at * value);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tideline_promql::{PromqlError, QueryValue, Settings};
+use tideline_promql::{Answer, PromqlError, QueryValue, Settings};
 
 use super::memory::{Memory, settings};
 
@@ -158,6 +158,8 @@ fn what_a_source_computes_is_what_samples_come_to() {
                     memory.computes = true;
                     let got = memory.ask(&query, times, &settings()).unwrap();
                     assert_eq!(got.value, wanted.value, "{query}");
+                    let samples = |answer: &Answer| answer.stats.samples_per_step.clone();
+                    assert_eq!(samples(&got), samples(&wanted), "{query}");
                 }
             }
         }
@@ -245,6 +247,8 @@ fn samples_that_are_looked_at_are_counted_by_steps() {
     assert_eq!(stats("sum(m_total) + sum(g)").samples_per_step, steps(24));
     assert_eq!(stats("m_total @ 600").samples_per_step, steps(12));
     assert_eq!(stats("max_over_time(m_total[3m:1m])").samples_per_step, steps(36));
+    // Five minutes to both sides.
+    assert_eq!(stats("m_total smoothed").samples_per_step, steps(12 * 10));
 }
 
 #[test]

@@ -97,7 +97,9 @@ impl Source for Memory {
                 match select.over_time.filter(|_| self.computes && at % 2 == 0) {
                     Some(over_time) => {
                         self.computed.fetch_add(1, Ordering::Relaxed);
-                        visit(labels, SeriesData::Steps(&steps(samples, over_time)))
+                        let (results, counts) = steps(samples, over_time);
+                        let (results, counts) = (&results, &counts);
+                        visit(labels, SeriesData::Steps { results, counts })
                     }
                     None => visit(labels, SeriesData::Samples(*samples)),
                 }
@@ -124,7 +126,7 @@ impl Source for Memory {
 }
 
 /// What a source that computes hands out.
-fn steps(samples: &Samples<'_>, over_time: OverTime) -> Vec<f64> {
+fn steps(samples: &Samples<'_>, over_time: OverTime) -> (Vec<f64>, Vec<u64>) {
     let window = |step: usize| {
         let end = over_time.first + over_time.step * step as i64;
         let both = samples.times.iter().zip(samples.values);
@@ -132,16 +134,17 @@ fn steps(samples: &Samples<'_>, over_time: OverTime) -> Vec<f64> {
             .filter(|(time, value)| **time > end - over_time.width && **time <= end && !is_stale(**value));
         let values: Vec<f64> = inside.map(|(_, value)| *value).collect();
         let sum = values.iter().sum::<f64>();
-        match over_time.function {
+        let result = match over_time.function {
             _ if values.is_empty() => f64::from_bits(NO_RESULT_BITS),
             OverTimeFunction::Sum => sum,
             OverTimeFunction::Avg => sum / values.len() as f64,
             OverTimeFunction::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
             OverTimeFunction::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             OverTimeFunction::Count => values.len() as f64,
-        }
+        };
+        (result, values.len() as u64)
     };
-    (0..over_time.steps).map(window).collect()
+    (0..over_time.steps).map(window).unzip()
 }
 
 /// As Prometheus' own tests are run.

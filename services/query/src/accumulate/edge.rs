@@ -25,12 +25,18 @@ pub enum Edge {
 pub struct Edges {
     edge: Edge,
     windows: Vec<Option<(i64, Value)>>,
+    /// Bytes of the texts and histograms among the values.
+    held: u64,
 }
 
 impl Edges {
     pub(super) fn new(edge: Edge, windows: usize) -> Self {
         let windows = vec![None; windows];
-        Self { edge, windows }
+        Self {
+            edge,
+            windows,
+            held: 0,
+        }
     }
 
     pub(super) fn add(&mut self, slice: &Slice<'_>) {
@@ -41,7 +47,7 @@ impl Edges {
             };
             let time = slice.times[at];
             if self.takes(segment.window, time) {
-                self.windows[segment.window] = Some((time, value_at(slice.values, at)));
+                self.keep(segment.window, time, value_at(slice.values, at));
             }
         }
     }
@@ -52,7 +58,7 @@ impl Edges {
             Edge::Last => summary.last,
         };
         if self.takes(window, time) {
-            self.windows[window] = Some((time, Scalar::from(found).to_value()));
+            self.keep(window, time, Scalar::from(found).to_value());
         }
     }
 
@@ -61,13 +67,25 @@ impl Edges {
             if let Some((time, value)) = found
                 && self.takes(window, time)
             {
-                self.windows[window] = Some((time, value));
+                self.keep(window, time, value);
             }
         }
     }
 
+    /// Bytes of the values that are texts and histograms.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
     pub(super) fn get(&self, window: usize) -> Option<ValueRef<'_>> {
         self.windows[window].as_ref().map(|(_, value)| value.into())
+    }
+
+    fn keep(&mut self, window: usize, time: i64, value: Value) {
+        self.held += value.owned_bytes() as u64;
+        if let Some((_, before)) = self.windows[window].replace((time, value)) {
+            self.held -= before.owned_bytes() as u64;
+        }
     }
 
     fn takes(&self, window: usize, time: i64) -> bool {
@@ -86,10 +104,12 @@ pub(super) fn at_edges(slice: &Slice<'_>, segment: &Segment) -> Option<((i64, Sc
 }
 
 fn value_at(values: &ColumnData, at: usize) -> Value {
-    match (Scalar::at(values, at), values) {
-        (Some(scalar), _) => scalar.to_value(),
-        (None, ColumnData::String(texts)) => Value::String(texts.get(at).into()),
-        (None, ColumnData::Histogram(histograms)) => Value::Histogram(histograms.get(at).into()),
-        (None, _) => Value::String(Box::default()),
+    match values {
+        ColumnData::Float(values) => Value::Float(values[at]),
+        ColumnData::Signed(values) => Value::Signed(values[at]),
+        ColumnData::Unsigned(values) => Value::Unsigned(values[at]),
+        ColumnData::Boolean(values) => Value::Boolean(values[at]),
+        ColumnData::String(texts) => Value::String(texts.get(at).into()),
+        ColumnData::Histogram(histograms) => Value::Histogram(histograms.get(at).into()),
     }
 }

@@ -143,7 +143,18 @@ impl Accumulator {
         match self {
             Self::CountDistinct(tallies) | Self::Mode(tallies) => tallies.held(),
             Self::Percentile(percentiles) => percentiles.held(),
-            _ => 0,
+            Self::Edge(edges) => edges.held(),
+            Self::Count(_)
+            | Self::Sum(_)
+            | Self::Mean(_)
+            | Self::StdDev(_)
+            | Self::Extreme(_)
+            | Self::Spread(_)
+            | Self::Delta(_)
+            | Self::Increase(_)
+            | Self::Rate(_)
+            | Self::Integral(_)
+            | Self::TimeWeightedMean(_) => 0,
         }
     }
 

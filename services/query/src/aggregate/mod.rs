@@ -35,8 +35,8 @@ use crate::question::{Aggregate, GroupBy, PointQuery};
 use crate::window::Windows;
 
 /// Most windows × columns × groups that are held at once, by each worker; a cell takes up to 128 bytes, those of sums and
-/// extremes up to 64. What grows with the values is in [`Budget::held_bytes_max`](crate::Budget::held_bytes_max). One
-/// group alone may not need more.
+/// extremes up to 64. What grows with the values, the bytes of first and last texts and histograms too, is in
+/// [`Budget::held_bytes_max`](crate::Budget::held_bytes_max). One group alone may not need more.
 pub const CELLS_AT_ONCE_MAX: u64 = 1 << 20;
 /// Most functions of a query: each takes in every run before the budget is asked again.
 pub const FUNCTIONS_MAX: u64 = 64;

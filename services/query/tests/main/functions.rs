@@ -159,6 +159,35 @@ fn what_is_held_of_values_is_bounded() {
 }
 
 #[test]
+fn texts_and_histograms_at_the_ends_of_windows_are_held_within_the_budget() {
+    let texts = |at: usize| Value::String(format!("{at:0>100}").into());
+    let histograms = |at: usize| Value::Histogram(vec![at as u8; 100].into());
+    for values in [
+        (0..3_000).map(texts).collect::<Vec<_>>(),
+        (0..3_000).map(histograms).collect(),
+    ] {
+        let world = world(&values);
+        for (function, at) in [(Function::First, 0), (Function::Last, 2_999)] {
+            let asked = |window: i64| {
+                let range = TimeRange::new(0, 3_000 * SECOND);
+                PointQuery {
+                    budget: Budget {
+                        held_bytes_max: 10_000,
+                        ..Budget::default()
+                    },
+                    ..aggregate_query(&[function], range, Some(window * SECOND), GroupBy::Nothing)
+                }
+            };
+            // A value that gave way to another is not held.
+            let rows = world.ask(&asked(3_000)).expect("answered").rows();
+            assert_eq!(rows[0].1, [Some(values[at].clone())]);
+            let error = world.ask(&asked(1)).expect_err("too much").to_string();
+            assert!(error.contains("first and last texts"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn an_estimate_may_hold_less_than_the_values_did() {
     let value = |at: i64| Value::Signed(at % 101);
     let world = World::new();

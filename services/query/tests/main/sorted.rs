@@ -163,3 +163,20 @@ fn what_is_ordered_by_need_not_be_shown_and_may_be_computed() {
     let error = world.ask(&large).expect_err("too much").to_string();
     assert!(error.contains("sorted rows"), "{error}");
 }
+
+#[test]
+fn kept_histograms_count_with_their_bytes() {
+    let world = World::new();
+    for at in 0..100 {
+        let stored = Value::Histogram(vec![at as u8; 1_000].into());
+        let fields = vec![("h", stored), ("v", Value::Signed(at))];
+        world.write(&[("m,host=x", at * SECOND, fields)]);
+    }
+    let mut asked = query("v", RankOrder::Highest, Some(1_000));
+    asked.fields = vec!["h".into()];
+    asked.budget.held_bytes_max = 110_000;
+    assert_eq!(rows(&world.ask(&asked).expect("answered")).len(), 100);
+    asked.budget.held_bytes_max = 90_000;
+    let error = world.ask(&asked).expect_err("too much").to_string();
+    assert!(error.contains("sorted rows"), "{error}");
+}

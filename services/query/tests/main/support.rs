@@ -83,7 +83,7 @@ impl World {
             .iter()
             .zip(1..)
             .map(|((key, time, fields), line)| PointGroup {
-                measurement: key.split(',').next().expect("a key").into(),
+                measurements: key.split(',').next().expect("a key").into(),
                 fields: fields.iter().map(|(name, _)| (*name).into()).collect(),
                 columns: fields.iter().map(|(_, value)| column(value)).collect(),
                 timelines: vec![resolver.resolve(key.as_bytes()).expect("a valid key")],

@@ -136,7 +136,7 @@ fn write(store: &SeriesStore, table: &Arc<Table>, points: &[(u64, i64, i64)]) {
         values.extend(points.iter().map(|(.., value)| *value));
     }
     let group = DeltaGroup {
-        measurement: "m".into(),
+        measurements: "m".into(),
         fields: vec!["f".into()],
         columns: vec![values],
         timelines: points.iter().map(|(id, ..)| *id as u32).collect(),
@@ -144,7 +144,7 @@ fn write(store: &SeriesStore, table: &Arc<Table>, points: &[(u64, i64, i64)]) {
     };
     let shape = table
         .schema()
-        .shape(&group.measurement, &group.fields, &group.columns)
+        .shape(group.measurements.names(), &group.fields, &group.columns)
         .expect("a shape");
     let new_timelines = ids.iter().map(|id| NewTimeline {
         id: *id,

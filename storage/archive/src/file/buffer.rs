@@ -10,6 +10,7 @@ use parquet::data_type::{
 use parquet::errors::Result;
 use parquet::file::writer::SerializedColumnWriter;
 use tideline_chunk::{Presence, RunColumn};
+use tideline_model::batch::{Joined, JoinedColumn};
 use tideline_model::{ColumnData, TimelineId, ValueType, background};
 
 /// Rows that are handed to the encoder at once.
@@ -24,8 +25,8 @@ pub(crate) enum Buffer {
     Integers(Vec<i64>),
     /// An id in every row: each with its number of rows.
     Ids(Vec<(TimelineId, usize)>),
-    /// A text or none in every row, or the bytes of a histogram: each with its number of rows.
-    Texts(Texts),
+    /// A text, or the bytes of a histogram, or none in every row: each with its number of rows.
+    Strings(Strings),
     /// Texts by texts in every row: each with its number of rows.
     Maps(Maps),
     /// Numbers in some rows.
@@ -36,9 +37,9 @@ pub(crate) enum Buffer {
     Booleans(Sparse<bool>),
 }
 
-/// Texts, each with the number of rows that it fills.
+/// Texts or bytes, each with the number of rows that it fills.
 #[derive(Debug, Default)]
-pub(crate) struct Texts {
+pub(crate) struct Strings {
     is_required: bool,
     rows: Vec<(Option<ByteArray>, usize)>,
     bytes: usize,
@@ -101,20 +102,20 @@ impl Buffer {
             ValueType::Float => Self::Floats(Sparse::default()),
             ValueType::Signed | ValueType::Unsigned => Self::Signed(Sparse::default()),
             ValueType::Boolean => Self::Booleans(Sparse::default()),
-            ValueType::String | ValueType::Histogram => Self::texts(),
+            ValueType::String | ValueType::Histogram => Self::strings(),
         }
     }
 
-    /// A buffer for texts that may be missing.
-    pub(crate) fn texts() -> Self {
-        Self::Texts(Texts::default())
+    /// A buffer for texts or bytes that may be missing.
+    pub(crate) fn strings() -> Self {
+        Self::Strings(Strings::default())
     }
 
     /// A buffer for texts of which every row has one.
-    pub(crate) fn required_texts() -> Self {
-        Self::Texts(Texts {
+    pub(crate) fn required_strings() -> Self {
+        Self::Strings(Strings {
             is_required: true,
-            ..Texts::default()
+            ..Strings::default()
         })
     }
 
@@ -133,7 +134,7 @@ impl Buffer {
         match self {
             Self::Integers(values) => values.len() * size_of::<i64>(),
             Self::Ids(rows) => rows.len() * size_of::<(TimelineId, usize)>(),
-            Self::Texts(texts) => texts.bytes,
+            Self::Strings(strings) => strings.bytes,
             Self::Maps(maps) => maps.bytes,
             Self::Floats(values) => values.bytes(),
             Self::Signed(values) => values.bytes(),
@@ -160,8 +161,8 @@ impl Buffer {
 
     /// Takes a text, or none, for some rows.
     pub(crate) fn push_text(&mut self, text: Option<&str>, count: usize) {
-        if let Self::Texts(texts) = self {
-            texts.push(text, count);
+        if let Self::Strings(strings) = self {
+            strings.push(text, count);
         }
     }
 
@@ -201,12 +202,11 @@ impl Buffer {
                 to.present(&column.presence, rows);
                 to.values.extend_from_slice(values);
             }
-            (Self::Texts(to), ColumnData::String(values)) => {
-                let all = values.iter().map(str::as_bytes);
-                to.extend(all, values.text_bytes(), &column.presence, rows);
+            (Self::Strings(to), ColumnData::String(values)) => {
+                to.extend(values, &column.presence, rows);
             }
-            (Self::Texts(to), ColumnData::Histogram(values)) => {
-                to.extend(values.iter(), values.bytes(), &column.presence, rows);
+            (Self::Strings(to), ColumnData::Histogram(values)) => {
+                to.extend(values, &column.presence, rows);
             }
             (other, _) => other.push_absent(rows),
         }
@@ -218,7 +218,7 @@ impl Buffer {
             Self::Floats(values) => values.absent(rows),
             Self::Signed(values) => values.absent(rows),
             Self::Booleans(values) => values.absent(rows),
-            Self::Texts(texts) => texts.push(None, rows),
+            Self::Strings(strings) => strings.push(None, rows),
             Self::Integers(_) | Self::Ids(_) | Self::Maps(_) => {}
         }
     }
@@ -239,13 +239,13 @@ impl Buffer {
                 }
             }
             Self::Ids(rows) => write_ids(&std::mem::take(rows), to)?,
-            Self::Texts(texts) => {
-                let is_required = texts.is_required;
+            Self::Strings(strings) => {
+                let is_required = strings.is_required;
                 std::mem::replace(
-                    texts,
-                    Texts {
+                    strings,
+                    Strings {
                         is_required,
-                        ..Texts::default()
+                        ..Strings::default()
                     },
                 )
                 .write(to)?;
@@ -336,7 +336,7 @@ fn write_repeated<T: Clone>(
     write(&values, &levels)
 }
 
-impl Texts {
+impl Strings {
     fn push(&mut self, text: Option<&str>, count: usize) {
         if let Some((last, rows)) = self.rows.last_mut()
             && last.as_ref().map(ByteArray::data) == text.map(str::as_bytes)
@@ -348,17 +348,11 @@ impl Texts {
         self.rows.push((text.map(ByteArray::from), count));
     }
 
-    /// Values of a run share one allocation, of `bytes`.
-    fn extend<'v>(
-        &mut self,
-        values: impl Iterator<Item = &'v [u8]>,
-        bytes: usize,
-        presence: &Presence,
-        rows: usize,
-    ) {
-        let mut all = Vec::with_capacity(bytes);
+    /// Values of a run share one allocation.
+    fn extend<B: Joined>(&mut self, values: &JoinedColumn<B>, presence: &Presence, rows: usize) {
+        let mut all = Vec::with_capacity(values.bytes());
         let mut ends = Vec::with_capacity(rows);
-        for value in values {
+        for value in values.iter().map(B::bytes_of) {
             all.extend_from_slice(value);
             ends.push(all.len());
         }

@@ -1,7 +1,7 @@
 //! Rows of many small measurements in one file: a row for each value, tags as a map.
 //!
 //! Thousands of measurements of a few rows would be thousands of files of mostly footers. Here each value is a row with the
-//! name of its measurement and field, and one of six columns for it.
+//! name of its measurement and field, and one of five columns for it, or of six where there are histograms.
 
 use std::path::Path;
 
@@ -27,16 +27,28 @@ pub(crate) const FIELD_LEAF: usize = FIELD_AT + 1;
 pub(crate) const VALUES_LEAF: usize = VALUES_AT + 1;
 /// All columns of a shared file.
 pub(crate) const SHARED_LEAVES: usize = VALUES_LEAF + ValueType::ALL.len();
-/// The same in files of builds that had no histograms, whose column is the last.
+/// The same where no row is a histogram, whose column is the last. So files without them are as builds that know none
+/// write and read them.
 pub(crate) const SHARED_LEAVES_WITHOUT_HISTOGRAMS: usize = SHARED_LEAVES - 1;
+
+/// The types of the columns of values, in their order.
+static TYPES: [ValueType; ValueType::ALL.len()] = ValueType::ALL;
 
 /// A file of small measurements in the making.
 pub(crate) struct SharedFile {
+    /// The types that it has columns for.
+    types: &'static [ValueType],
     pub(crate) file: FileWriter,
 }
 
 impl SharedFile {
-    pub(crate) fn new(directory: &Path, notes: Vec<(String, String)>) -> Result<Self> {
+    /// A file for these runs.
+    pub(crate) fn new<'r>(
+        directory: &Path,
+        runs: impl Iterator<Item = &'r Run>,
+        notes: Vec<(String, String)>,
+    ) -> Result<Self> {
+        let types = types_of(runs);
         let format = columns::format;
         let mut leaves = vec![
             columns::time(TIME).map_err(format)?,
@@ -48,17 +60,17 @@ impl SharedFile {
         let mut buffers = vec![
             Buffer::Integers(Vec::new()),
             Buffer::ids(),
-            Buffer::texts(),
+            Buffer::strings(),
             Buffer::maps(),
-            Buffer::texts(),
+            Buffer::strings(),
         ];
-        for of in ValueType::ALL {
-            leaves.push(columns::value(of.name(), of).map_err(format)?);
-            buffers.push(Buffer::of(of));
+        for of in types {
+            leaves.push(columns::value(of.name(), *of).map_err(format)?);
+            buffers.push(Buffer::of(*of));
         }
         let schema = columns::root(leaves)?;
         let file = FileWriter::new(directory, &schema, buffers, &[], &[], notes)?;
-        Ok(Self { file })
+        Ok(Self { types, file })
     }
 
     /// Takes a run of a timeline; how many rows that are. A point without a value is a row without a field.
@@ -81,7 +93,7 @@ impl SharedFile {
                 let at = std::mem::replace(taken, *taken + 1);
                 buffers[TIME_AT].push_integers(&[*time]);
                 buffers[FIELD_AT].push_text(names.get(&column.field).map(String::as_str), 1);
-                push_value(&mut buffers[VALUES_AT..], &column.values, at);
+                push_value(&mut buffers[VALUES_AT..], self.types, &column.values, at);
                 rows += 1;
             }
             if rows == before {
@@ -106,10 +118,20 @@ impl SharedFile {
     }
 }
 
-fn push_value(buffers: &mut [Buffer], values: &ColumnData, at: usize) {
+/// The types of columns that a file of runs has: that of histograms where one of them has some.
+fn types_of<'r>(mut runs: impl Iterator<Item = &'r Run>) -> &'static [ValueType] {
+    let is_histogram = |values: &ColumnData| matches!(values, ColumnData::Histogram(_));
+    let has_some = |run: &Run| run.columns.iter().any(|column| is_histogram(&column.values));
+    match runs.any(has_some) {
+        true => &TYPES,
+        false => &TYPES[..SHARED_LEAVES_WITHOUT_HISTOGRAMS - VALUES_LEAF],
+    }
+}
+
+fn push_value(buffers: &mut [Buffer], types: &[ValueType], values: &ColumnData, at: usize) {
     let of = values.value_type();
-    for (buffer, kind) in buffers.iter_mut().zip(ValueType::ALL) {
-        if kind == of {
+    for (buffer, kind) in buffers.iter_mut().zip(types) {
+        if *kind == of {
             let one = tideline_chunk::RunColumn {
                 field: FieldId(0),
                 presence: tideline_chunk::Presence::All,

@@ -32,7 +32,7 @@ impl WideFile {
             (TIME_AT, _) => Buffer::Integers(Vec::new()),
             (TIMELINE_AT, _) => Buffer::ids(),
             (_, Some(of)) => Buffer::of(*of),
-            (_, None) => Buffer::texts(),
+            (_, None) => Buffer::strings(),
         });
         let said = serde_json::to_string(&columns.notes).expect("plain structures always serialise");
         notes.push((NOTE_COLUMNS.into(), said));

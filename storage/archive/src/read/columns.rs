@@ -10,7 +10,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 use tideline_chunk::{Bitmap, Presence};
-use tideline_model::batch::StringColumn;
+use tideline_model::batch::{Joined, JoinedColumn};
 use tideline_model::{ColumnData, ValueType};
 
 use super::fetch::Fetched;
@@ -20,7 +20,7 @@ pub(super) enum ColumnReader {
     Integers(ColumnReaderImpl<Int64Type>),
     Floats(ColumnReaderImpl<DoubleType>),
     Booleans(ColumnReaderImpl<BoolType>),
-    Texts(ColumnReaderImpl<ByteArrayType>),
+    Strings(ColumnReaderImpl<ByteArrayType>),
 }
 
 /// What a reader is to make of a column.
@@ -55,7 +55,7 @@ impl ColumnReader {
             Kind::Values(ValueType::Float) => Self::Floats(ColumnReaderImpl::new(about, pages)),
             Kind::Values(ValueType::Boolean) => Self::Booleans(ColumnReaderImpl::new(about, pages)),
             Kind::Values(ValueType::String | ValueType::Histogram) => {
-                Self::Texts(ColumnReaderImpl::new(about, pages))
+                Self::Strings(ColumnReaderImpl::new(about, pages))
             }
         })
     }
@@ -66,7 +66,7 @@ impl ColumnReader {
             Self::Integers(reader) => reader.skip_records(rows)?,
             Self::Floats(reader) => reader.skip_records(rows)?,
             Self::Booleans(reader) => reader.skip_records(rows)?,
-            Self::Texts(reader) => reader.skip_records(rows)?,
+            Self::Strings(reader) => reader.skip_records(rows)?,
         };
         whole(skipped, rows)
     }
@@ -91,24 +91,15 @@ impl ColumnReader {
                 Ok(())
             }
             (Self::Booleans(reader), ColumnData::Boolean(values)) => read(reader, rows, levels, values),
-            (Self::Texts(reader), ColumnData::String(values)) => {
-                let mut texts: Vec<ByteArray> = Vec::with_capacity(rows);
-                read(reader, rows, levels, &mut texts)?;
-                push_texts(&texts, values)
-            }
-            (Self::Texts(reader), ColumnData::Histogram(values)) => {
-                let mut all: Vec<ByteArray> = Vec::with_capacity(rows);
-                read(reader, rows, levels, &mut all)?;
-                all.iter().for_each(|bytes| values.push(bytes.data()));
-                Ok(())
-            }
+            (Self::Strings(reader), ColumnData::String(values)) => strings(reader, rows, levels, values),
+            (Self::Strings(reader), ColumnData::Histogram(values)) => strings(reader, rows, levels, values),
             _ => Err(ParquetError::General("a column is of another type".into())),
         }
     }
 
     /// Reads texts that may be missing.
     pub(super) fn texts(&mut self, rows: usize) -> Result<Vec<Option<Bytes>>> {
-        let Self::Texts(reader) = self else {
+        let Self::Strings(reader) = self else {
             return Err(ParquetError::General("names are not texts".into()));
         };
         let (mut levels, mut texts): (Vec<i16>, Vec<ByteArray>) = (Vec::new(), Vec::new());
@@ -140,10 +131,17 @@ fn whole(have: usize, rows: usize) -> Result<()> {
     }
 }
 
-fn push_texts(texts: &[ByteArray], out: &mut StringColumn) -> Result<()> {
-    for text in texts {
-        let text = std::str::from_utf8(text.data());
-        out.push(text.map_err(|_| ParquetError::General("a text is not UTF-8".into()))?);
+fn strings<B: Joined>(
+    reader: &mut ColumnReaderImpl<ByteArrayType>,
+    rows: usize,
+    levels: &mut Vec<i16>,
+    out: &mut JoinedColumn<B>,
+) -> Result<()> {
+    let mut values: Vec<ByteArray> = Vec::with_capacity(rows);
+    read(reader, rows, levels, &mut values)?;
+    for value in &values {
+        let value = B::value_of(value.data());
+        out.push(value.ok_or_else(|| ParquetError::General("a text is not UTF-8".into()))?);
     }
     Ok(())
 }

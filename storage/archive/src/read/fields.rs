@@ -122,7 +122,7 @@ enum Values {
     Floats(ColumnReaderImpl<DoubleType>),
     Integers(ColumnReaderImpl<Int64Type>),
     Booleans(ColumnReaderImpl<BoolType>),
-    Texts(ColumnReaderImpl<ByteArrayType>),
+    Strings(ColumnReaderImpl<ByteArrayType>),
 }
 
 impl Values {
@@ -131,7 +131,7 @@ impl Values {
             Physical::DOUBLE => Self::Floats(local::column(group, at)?),
             Physical::INT64 => Self::Integers(local::column(group, at)?),
             Physical::BOOLEAN => Self::Booleans(local::column(group, at)?),
-            _ => Self::Texts(local::column(group, at)?),
+            _ => Self::Strings(local::column(group, at)?),
         })
     }
 
@@ -140,7 +140,7 @@ impl Values {
             Self::Floats(reader) => levels(reader, rows),
             Self::Integers(reader) => levels(reader, rows),
             Self::Booleans(reader) => levels(reader, rows),
-            Self::Texts(reader) => levels(reader, rows),
+            Self::Strings(reader) => levels(reader, rows),
         }
     }
 }

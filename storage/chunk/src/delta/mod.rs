@@ -1,9 +1,10 @@
 //! The delta: a micro-batch of points of many timelines, one entry of the journal.
 
 mod reader;
+mod split;
 mod writer;
 
-use tideline_model::{ColumnData, Ordinal, TableId, TimeRange, TimelineId};
+use tideline_model::{ColumnData, Measurements, Ordinal, TableId, TimeRange, TimelineId};
 
 use crate::column::UnknownType;
 use crate::wire::Damaged;
@@ -33,10 +34,12 @@ mod section {
     pub(super) const NEW_TIMELINES: u8 = 2;
     /// At most one: the dictionary of the rows' timelines.
     pub(super) const TIMELINES: u8 = 3;
-    /// Any number: rows of one shape.
+    /// Any number: rows of one shape and measurement.
     pub(super) const GROUP: u8 = 4;
     /// At most one: what is deleted.
     pub(super) const DELETE: u8 = 5;
+    /// Any number, among those of kind [`GROUP`]: rows of one shape and several measurements.
+    pub(super) const MIXED_GROUP: u8 = 6;
 }
 
 /// A columnar micro-batch of points as it was received. Self-contained: it needs no catalog to be replayed.
@@ -92,8 +95,8 @@ pub struct DeleteRecord {
 /// Rows of one shape. All vectors over rows have one length; every row has every field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeltaGroup {
-    /// The measurement of all these rows.
-    pub measurement: Box<str>,
+    /// The measurement of each row.
+    pub measurements: Measurements,
     /// Field names, one for each column.
     pub fields: Vec<Box<str>>,
     /// One column a field.

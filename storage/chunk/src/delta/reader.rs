@@ -1,6 +1,6 @@
 //! Reads a delta, section by section.
 
-use tideline_model::{ColumnData, Ordinal, TableId, TimeRange, TimelineId};
+use tideline_model::{ColumnData, Measurements, Ordinal, TableId, TimeRange, TimelineId};
 
 use super::{
     DELETE_TIMELINES_MAX, DELTA_VALUES_MAX, DeleteRecord, Delta, DeltaError, DeltaGroup, MAGIC, NewTimeline,
@@ -26,17 +26,19 @@ impl Delta {
             let kind = reader.byte()?;
             let length = reader.count(reader.remaining())?;
             let mut body = reader.split(length)?;
-            let repeatable = kind == section::GROUP;
-            if kind < previous || (kind == previous && !repeatable) {
+            let is_group = matches!(kind, section::GROUP | section::MIXED_GROUP);
+            let place = if is_group { section::GROUP } else { kind };
+            if place < previous || (place == previous && !is_group) {
                 return Err(Damaged("sections out of order").into());
             }
-            previous = kind;
+            previous = place;
             match kind {
                 section::REQUEST => delta.request = Some(read_request(&mut body)?),
                 section::NEW_TIMELINES => delta.new_timelines = read_new_timelines(&mut body)?,
                 section::TIMELINES => delta.timelines = read_ids(&mut body)?,
-                section::GROUP => {
-                    let group = read_group(&mut body, delta.timelines.len(), &mut budget)?;
+                section::GROUP | section::MIXED_GROUP => {
+                    let is_mixed = kind == section::MIXED_GROUP;
+                    let group = read_group(&mut body, is_mixed, delta.timelines.len(), &mut budget)?;
                     delta.groups.push(group);
                 }
                 section::DELETE => delta.delete = Some(read_delete(&mut body)?),
@@ -149,8 +151,20 @@ fn read_new_timelines(body: &mut Reader<'_>) -> Result<Vec<NewTimeline>, Damaged
 }
 
 /// Reads one group; `budget` is how many values the rest of the delta may hold.
-fn read_group(body: &mut Reader<'_>, timelines: usize, budget: &mut usize) -> Result<DeltaGroup, DeltaError> {
-    let measurement = body.text()?.into();
+fn read_group(
+    body: &mut Reader<'_>,
+    is_mixed: bool,
+    timelines: usize,
+    budget: &mut usize,
+) -> Result<DeltaGroup, DeltaError> {
+    let names = if is_mixed {
+        body.count(body.remaining())?
+    } else {
+        1
+    };
+    let names = (0..names)
+        .map(|_| Ok(body.text()?.into()))
+        .collect::<Result<Vec<_>, Damaged>>()?;
     let rows = body.count(*budget)?;
     // A column takes four bytes at least: name length, type, form and constant.
     let count = body.count(body.remaining() / 4)?;
@@ -158,8 +172,15 @@ fn read_group(body: &mut Reader<'_>, timelines: usize, budget: &mut usize) -> Re
         .checked_mul(count + 2)
         .and_then(|values| budget.checked_sub(values))
         .ok_or(Damaged("count passes its limit"))?;
+    let mut of_rows: Vec<u32> = Vec::new();
+    if is_mixed {
+        Integers::open(body, rows)?.decode(0..rows, &mut of_rows);
+        if names.is_empty() || of_rows.iter().any(|place| *place as usize >= names.len()) {
+            return Err(Damaged("a row has no measurement").into());
+        }
+    }
     let mut group = DeltaGroup {
-        measurement,
+        measurements: Measurements::of_rows(names, of_rows),
         fields: Vec::with_capacity(count),
         columns: Vec::with_capacity(count),
         timelines: Vec::new(),

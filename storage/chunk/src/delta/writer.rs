@@ -47,7 +47,11 @@ impl Delta {
             });
         }
         for group in &self.groups {
-            put_section(section::GROUP, &mut |body| put_group(group, &mut encoder, body));
+            let kind = match group.measurements.names() {
+                [_] => section::GROUP,
+                _ => section::MIXED_GROUP,
+            };
+            put_section(kind, &mut |body| put_group(group, &mut encoder, body));
         }
         if let Some(delete) = &self.delete {
             put_section(section::DELETE, &mut |body| {
@@ -68,6 +72,10 @@ impl Delta {
                 return Err(DeltaError::Malformed("a group has not one name for each column"));
             }
             let rows = group.rows();
+            let places = group.measurements.places().len();
+            if places != 0 && places != rows {
+                return Err(DeltaError::Malformed("a row has no measurement"));
+            }
             if group.timelines.len() != rows || group.columns.iter().any(|column| column.len() != rows) {
                 return Err(DeltaError::Malformed("the columns of a group differ in length"));
             }
@@ -140,9 +148,16 @@ fn put_new_timelines(timelines: &[NewTimeline], encoder: &mut ColumnEncoder, out
 }
 
 fn put_group(group: &DeltaGroup, encoder: &mut ColumnEncoder, out: &mut Vec<u8>) {
-    put_bytes(group.measurement.as_bytes(), out);
+    let (names, places) = (group.measurements.names(), group.measurements.places());
+    if names.len() > 1 {
+        put_varint(names.len() as u64, out);
+    }
+    names.iter().for_each(|name| put_bytes(name.as_bytes(), out));
     put_varint(group.rows() as u64, out);
     put_varint(group.columns.len() as u64, out);
+    if names.len() > 1 {
+        encoder.integers.encode(places, out);
+    }
     encoder.integers.encode(&group.timelines, out);
     encoder
         .timestamps

@@ -57,6 +57,11 @@ impl Lane {
         self.rows == 0
     }
 
+    /// The last byte of its rows.
+    pub(super) fn last_byte(&self) -> u8 {
+        self.bytes.last().copied().unwrap_or(0)
+    }
+
     /// Bytes of memory that its rows take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.capacity()
@@ -240,7 +245,7 @@ mod tests {
         ];
         let rows = floats.len();
         let group = DeltaGroup {
-            measurement: "m".into(),
+            measurements: "m".into(),
             fields: ["a", "b", "c", "d", "e"].map(Into::into).into(),
             columns: vec![
                 ColumnData::Float(floats.to_vec()),
@@ -258,7 +263,6 @@ mod tests {
         };
         let types = group.columns.iter().map(ColumnData::value_type);
         let shape = Arc::new(Shape {
-            measurement: "m".into(),
             fields: (0..).map(FieldId).zip(types).collect(),
         });
         let mut lane = Lane::new(&shape);

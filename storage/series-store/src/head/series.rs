@@ -6,6 +6,7 @@
 //! rows after them, are in the order of their sequences, and the later of two always wins.
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tideline_chunk::{Chunk, ChunkError, Run, SequenceSpan, encode_chunk};
 use tideline_model::{SequenceNumber, TimeRange};
 
@@ -13,7 +14,7 @@ use super::Growth;
 use super::lane::{Lane, LaneRows};
 use crate::deletes::remove_rows;
 use crate::merge::{Part, Priority, merge};
-use crate::sharding::ShardedGroup;
+use crate::sharding::DeltaRow;
 
 /// Open rows of one timeline that make a block: one full block of the codec.
 const BLOCK_ROWS: usize = 128;
@@ -23,7 +24,8 @@ const BLOCK_OVERHEAD: usize = size_of::<Block>() + 32;
 /// The unsealed points of one timeline.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesHead {
-    lanes: Vec<Lane>,
+    /// Nearly every timeline has one shape for all its life, so the first lies here.
+    lanes: SmallVec<[Lane; 1]>,
     open_rows: usize,
     blocks: Vec<Block>,
 }
@@ -46,20 +48,15 @@ pub(crate) struct Block {
 
 impl SeriesHead {
     /// Adds one row of a group.
-    pub(crate) fn append(
-        &mut self,
-        group: &ShardedGroup<'_>,
-        row: usize,
-        sequence: SequenceNumber,
-    ) -> Growth {
-        let (group, shape) = (group.group, group.shape);
+    pub(crate) fn append(&mut self, row: DeltaRow<'_>, sequence: SequenceNumber) -> Growth {
+        let DeltaRow { group, shape, row } = row;
         let mut growth = Growth::default();
         let lane = match self.lanes.iter_mut().position(|lane| lane.is_of(shape)) {
             Some(at) => &mut self.lanes[at],
             None => {
-                growth.blocks += size_of::<Lane>();
-                // Nearly every timeline has one shape for all its life.
-                self.lanes.reserve_exact(1);
+                if !self.lanes.is_empty() {
+                    growth.blocks += size_of::<Lane>();
+                }
                 self.lanes.push(Lane::new(shape));
                 self.lanes.last_mut().expect("just pushed")
             }
@@ -71,6 +68,11 @@ impl SeriesHead {
             growth.add(self.close());
         }
         growth
+    }
+
+    /// The byte behind which the next row probably goes.
+    pub(crate) fn last_byte(&self) -> u8 {
+        self.lanes.first().map_or(0, Lane::last_byte)
     }
 
     /// Encodes the open rows into a block.

@@ -12,11 +12,10 @@ use super::Growth;
 use super::series::{HeadPieces, SeriesHead};
 use crate::error::{Result, StoreError};
 use crate::pages::Pages;
-use crate::sharding::{SHARDS, ShardedDelta, ShardedGroup, TimelineMap, shard_of};
+use crate::places::{NOWHERE, PLACE_BYTES, Places};
+use crate::sharding::{DeltaRow, SHARDS, ShardedDelta, shard_of, warm};
 
 const UNKNOWN: u32 = u32::MAX;
-/// Bytes that a timeline takes in the index, which is half full on average.
-const INDEX_BYTES: usize = 2 * size_of::<(TimelineId, u32)>();
 
 /// The unsealed points of one table.
 #[derive(Debug)]
@@ -30,7 +29,7 @@ pub struct TableHead {
 
 #[derive(Debug, Default)]
 struct Shard {
-    index: TimelineMap<u32>,
+    places: Places,
     series: Pages<SeriesHead>,
 }
 
@@ -51,12 +50,12 @@ impl TableHead {
     pub(crate) fn apply(&self, sharded: &ShardedDelta<'_>, sequence: SequenceNumber) -> Growth {
         let mut slots = vec![UNKNOWN; sharded.delta.timelines.len()];
         let mut growth = Growth::default();
-        for group in sharded.groups() {
-            for (shard, rows) in group.shards() {
-                let mut shard = self.shards[shard].lock();
-                growth.add(shard.append(sharded.delta, group, rows, &mut slots, sequence));
-            }
-            let timestamps = &group.group.timestamps;
+        for (shard, rows) in sharded.shards() {
+            let mut shard = self.shards[shard].lock();
+            growth.add(shard.append(sharded.delta, rows, &mut slots, sequence));
+        }
+        for group in &sharded.delta.groups {
+            let timestamps = &group.timestamps;
             self.points.fetch_add(timestamps.len() as u64, Ordering::Relaxed);
             if let Some((first, last)) = timestamps.iter().min().zip(timestamps.iter().max()) {
                 self.first.fetch_min(*first, Ordering::Relaxed);
@@ -111,7 +110,7 @@ impl TableHead {
         let mut growth = Growth::default();
         for id in ids {
             let mut shard = self.shards[shard_of(*id)].lock();
-            if let Some(slot) = shard.index.get(id).copied() {
+            if let Some(slot) = shard.places.get(*id) {
                 let deleted = shard.series[slot as usize].delete(range);
                 growth.add(deleted.map_err(|cause| StoreError::chunk(*id, cause))?);
             }
@@ -123,7 +122,7 @@ impl TableHead {
     /// What the head has of one timeline, oldest write first; `None` when it has nothing.
     pub(crate) fn pieces(&self, id: TimelineId) -> Option<HeadPieces> {
         let shard = self.shards[shard_of(id)].lock();
-        let slot = *shard.index.get(&id)?;
+        let slot = shard.places.get(id)?;
         Some(shard.series[slot as usize].pieces())
     }
 
@@ -142,7 +141,7 @@ impl TableHead {
         let mut ids: Vec<TimelineId> = self
             .shards
             .iter()
-            .flat_map(|shard| shard.lock().index.keys().copied().collect::<Vec<_>>())
+            .flat_map(|shard| shard.lock().places.ids().collect::<Vec<_>>())
             .collect();
         ids.sort_unstable();
         ids
@@ -150,32 +149,36 @@ impl TableHead {
 }
 
 impl Shard {
-    fn append(
+    fn append<'a>(
         &mut self,
         delta: &Delta,
-        group: &ShardedGroup<'_>,
-        rows: &[u32],
+        rows: impl Iterator<Item = DeltaRow<'a>> + Clone,
         slots: &mut [u32],
         sequence: SequenceNumber,
     ) -> Growth {
         let mut growth = Growth::default();
-        for &row in rows {
-            let timeline = group.group.timelines[row as usize] as usize;
+        let mut before = NOWHERE;
+        for row in rows.clone() {
+            let timeline = row.timeline();
             if slots[timeline] == UNKNOWN {
-                slots[timeline] = self.slot(delta.timelines[timeline], &mut growth);
+                slots[timeline] = self.slot(delta.timelines[timeline], before, &mut growth);
             }
-            growth.add(self.series[slots[timeline] as usize].append(group, row as usize, sequence));
+            before = slots[timeline];
+        }
+        let slots = rows.clone().map(|row| slots[row.timeline()] as usize);
+        warm(slots.clone().map(|slot| self.series[slot].last_byte()));
+        for (row, slot) in rows.zip(slots) {
+            growth.add(self.series[slot].append(row, sequence));
         }
         growth
     }
 
-    fn slot(&mut self, id: TimelineId, growth: &mut Growth) -> u32 {
-        let next = u32::try_from(self.series.len()).expect("timelines of a shard are bounded by memory");
-        let slot = *self.index.entry(id).or_insert(next);
-        if slot == next {
+    fn slot(&mut self, id: TimelineId, before: u32, growth: &mut Growth) -> u32 {
+        let slot = self.places.of(id, before);
+        if slot as usize == self.series.len() {
             self.series.push(SeriesHead::default());
             growth.timelines += 1;
-            growth.blocks += size_of::<SeriesHead>() + INDEX_BYTES;
+            growth.blocks += size_of::<SeriesHead>() + PLACE_BYTES;
         }
         slot
     }

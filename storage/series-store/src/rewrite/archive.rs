@@ -117,7 +117,7 @@ impl Shared {
         let people: &dyn People = people.as_deref().map_or(&Nobody, |people| people);
         let output = FilesOutput {
             writer: archive.writer(place.clone(), people, table.schema())?,
-            totals: SegmentTotals::nothing(),
+            totals: SegmentTotals::default(),
             timeline: None,
         };
         let mut stream = Stream::new(self, load, pace, Output::Files(Box::new(output)));

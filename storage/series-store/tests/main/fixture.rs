@@ -207,7 +207,7 @@ pub(crate) fn write(
         };
         let at = delta.groups.iter().position(fits).unwrap_or_else(|| {
             delta.groups.push(DeltaGroup {
-                measurement: "m".into(),
+                measurements: "m".into(),
                 fields: fields.iter().map(|(name, _)| (*name).into()).collect(),
                 columns: fields
                     .iter()
@@ -231,7 +231,7 @@ pub(crate) fn write(
         .map(|group| {
             table
                 .schema()
-                .shape(&group.measurement, &group.fields, &group.columns)
+                .shape(group.measurements.names(), &group.fields, &group.columns)
         })
         .collect::<Result<_, _>>()?;
     let generation = table.timeline_generation();

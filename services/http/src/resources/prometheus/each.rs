@@ -1,4 +1,4 @@
-//! Series with their samples, one after another: what federation, export and remote read hand out.
+//! Series with their samples, one after another: what federation hands out.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};

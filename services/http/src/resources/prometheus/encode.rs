@@ -24,7 +24,7 @@ pub(super) enum Form {
     Plain,
 }
 
-/// `"resultType":…,"result":…`. `hand_on` is called now and then, so that what is written need not pile up.
+/// `"resultType":…,"result":…`. `hand_on` is called behind each series, so that what is written need not pile up.
 pub(super) fn put_result<E>(
     value: &QueryValue,
     out: &mut Vec<u8>,

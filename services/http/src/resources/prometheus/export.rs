@@ -1,7 +1,6 @@
 //! `/api/v1/export`: samples as lines of JSON, in the form of VictoriaMetrics, so that scripts and `vmctl` move them.
 
 use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -13,21 +12,19 @@ use utoipa_axum::routes;
 
 use super::PrometheusTable;
 use super::answer::PrometheusFailures;
-use super::each::each_series;
 use super::encode::{Form, put_comma, put_labels, put_plain_number};
 use super::parameters::{Parameters, wrong};
-use super::run::{Asked, run};
+use super::run::{Asked, run_transfer};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::failure::{Failure, Result};
-use crate::stream::AnswerWriter;
 
 /// How long an export may take: it moves whole tables, as fast as its reader takes them.
 const EXPORT_TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
-/// Rows of a line where the request does not say: lines stay far below what importers read, 10 MB.
+/// Rows of a line where the request does not say: lines stay far below what importers read, 10 MiB.
 const ROWS_DEFAULT: usize = 100_000;
-/// Most rows of a line.
-const ROWS_MAX: usize = 1_000_000;
+/// Most rows of a line: a row takes 40 bytes at most, so lines are never longer than what importers read.
+const ROWS_MAX: usize = 200_000;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(export_get, export_post))
@@ -47,7 +44,7 @@ struct ExportParameters {
     /// The last instant.
     #[param(example = "2026-11-20T12:00:00Z")]
     end: Option<String>,
-    /// Most samples of a line; a series with more has several lines. 100,000 where it is left out.
+    /// Most samples of a line, at most 200,000; a series with more has several lines. 100,000 where it is left out or 0.
     #[param(example = 1000)]
     max_rows_per_line: Option<u64>,
     /// Leave native histograms out, which a line cannot hold; without it, meeting one fails the export.
@@ -61,7 +58,8 @@ struct ExportParameters {
 /// `/api/v1/import` reads it back, here and at VictoriaMetrics. What is no number is `null`, the end of a series too; infinity
 /// is `"Infinity"`.
 ///
-/// The answer streams. It is whole, or it is cut off in the middle of its chunked encoding.
+/// The answer streams, whatever its length; eight exports run at once. It is whole, or it is cut off in the middle of its
+/// chunked encoding.
 #[utoipa::path(
     get, path = "/api/v1/export", tag = "prometheus", operation_id = "prometheus_export",
     params(ExportParameters),
@@ -82,11 +80,8 @@ async fn export_get(
     }
     let selectors = parameters.selectors()?;
     let range = parameters.range()?;
-    let rows = match parameters.count("max_rows_per_line")?.unwrap_or(0) {
-        0 => ROWS_DEFAULT,
-        rows => rows.min(ROWS_MAX),
-    };
-    // It is accepted because it changes nothing here: memory is bounded anyway.
+    let rows = rows(parameters.text("max_rows_per_line"))?;
+    // It is accepted because it changes nothing here: some megabytes are held, whatever is exported.
     parameters.switch("reduce_mem_usage")?;
     let skips_histograms = parameters.switch("skip_histograms")?.unwrap_or(false);
     if !matches!(parameters.text("format"), "" | "json") {
@@ -100,18 +95,34 @@ async fn export_get(
         reach: Some(range),
         time_max: EXPORT_TIME_MAX,
     };
-    run(&app, asked, "application/stream+json", move |running, writer| {
-        let lines = Lines {
-            writer: Mutex::new(writer),
-            rows,
-            skips_histograms,
+    let lines = Lines {
+        rows,
+        skips_histograms,
+    };
+    let content_type = "application/stream+json";
+    run_transfer(&app.exports, &app, asked, content_type, move |running, writer| {
+        let encode =
+            |labels: &Labels, samples: Samples<'_>, out: &mut Vec<u8>| lines.put(labels, &samples, out);
+        let mut write = |bytes: &[u8]| {
+            let written = writer.write_all(bytes);
+            written.map_err(|_| PromqlError::Canceled("export"))
         };
-        each_series(running, &selectors, range, &|labels, samples| {
-            lines.put(labels, &samples)
-        })?;
-        Ok(())
+        Ok(running.view.transfer(&selectors, range, &encode, &mut write)?)
     })
     .await
+}
+
+/// Rows of a line, as a request says it.
+fn rows(text: &str) -> Result<usize> {
+    match text.parse() {
+        _ if text.is_empty() => Ok(ROWS_DEFAULT),
+        Ok(0) => Ok(ROWS_DEFAULT),
+        Ok(rows) if rows <= ROWS_MAX => Ok(rows),
+        Ok(_) | Err(_) => Err(wrong(
+            "max_rows_per_line",
+            format!("{text:?} is no number from 0 to {ROWS_MAX}"),
+        )),
+    }
 }
 
 /// Export samples as lines of JSON, as a form
@@ -136,34 +147,29 @@ async fn export_post(
     export_get(app, request_id, table, parameters).await
 }
 
-/// Where lines go, from several threads.
-struct Lines<'w> {
-    writer: Mutex<&'w mut AnswerWriter>,
+/// How lines are written.
+#[derive(Debug, Clone, Copy)]
+struct Lines {
     rows: usize,
     skips_histograms: bool,
 }
 
-impl Lines<'_> {
-    fn put(&self, labels: &Labels, samples: &Samples<'_>) -> std::result::Result<(), PromqlError> {
+impl Lines {
+    fn put(
+        self,
+        labels: &Labels,
+        samples: &Samples<'_>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), PromqlError> {
         if !samples.histograms.is_empty() && !self.skips_histograms {
             return Err(PromqlError::Execution(format!(
                 "{labels} has native histograms, which a line of JSON cannot hold; select without it, leave histograms out \
                  with skip_histograms=true, or use remote read"
             )));
         }
-        let mut text = Vec::new();
-        for (times, values) in samples
-            .times
-            .chunks(self.rows)
-            .zip(samples.values.chunks(self.rows))
-        {
-            text.clear();
-            put_line(labels, times, values, &mut text);
-            // Whoever panicked with the lock ends the answer.
-            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            writer
-                .write_all(&text)
-                .map_err(|_| PromqlError::Canceled("export"))?;
+        let times = samples.times.chunks(self.rows);
+        for (times, values) in times.zip(samples.values.chunks(self.rows)) {
+            put_line(labels, times, values, out);
         }
         Ok(())
     }

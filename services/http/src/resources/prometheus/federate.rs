@@ -5,8 +5,10 @@ use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use tideline_histogram::{Histogram, Place, Slot, is_stale};
+use tideline_prometheus::NANOS_PER_MILLI;
 use tideline_promql::{Labels, Samples};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -16,17 +18,13 @@ use super::PrometheusTable;
 use super::answer::PrometheusFailures;
 use super::each::each_series;
 use super::encode::{Form, put_plain_number};
+use super::escaping::Escaping;
 use super::parameters::Parameters;
 use super::run::{Asked, run};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::failure::Result;
 use crate::stream;
-
-/// Nanoseconds in a millisecond.
-const NANOS_PER_MILLI: i64 = 1_000_000;
-/// Bytes of an answer that are handed on together.
-const PART_BYTES: usize = 32 << 10;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(federate))
@@ -45,7 +43,9 @@ struct FederateParameters {
 /// Newest samples, for another Prometheus to scrape
 ///
 /// In the text format, those not older than the lookback delta. Native histograms with custom buckets are written as
-/// classic ones; other native histograms, which the format cannot hold, are left out, as Prometheus does.
+/// classic ones; other native histograms, which the format cannot hold, are left out, as Prometheus does. Names that are
+/// no plain words are escaped as `Accept` asks for: `escaping=underscores`, which is what who does not ask gets, `dots`,
+/// `values` or `allow-utf-8`.
 #[utoipa::path(
     get, path = "/federate", tag = "prometheus",
     params(FederateParameters),
@@ -59,8 +59,10 @@ async fn federate(
     State(app): State<App>,
     request_id: RequestId,
     PrometheusTable(table): PrometheusTable,
+    headers: HeaderMap,
     parameters: Parameters,
 ) -> Result<Response> {
+    let escaping = Escaping::asked_for(&headers);
     let selectors = parameters.any_selectors()?;
     let now = app.engine.clock().now().nanos().div_euclid(NANOS_PER_MILLI);
     let settings = &app.settings.prometheus;
@@ -74,36 +76,29 @@ async fn federate(
         reach: Some(range),
         time_max: settings.query_timeout,
     };
-    run(
-        &app,
-        asked,
-        "text/plain; version=0.0.4; charset=utf-8",
-        move |running, writer| {
-            let families: Mutex<BTreeMap<String, BTreeMap<Labels, Newest>>> = Mutex::default();
-            each_series(running, &selectors, range, &|labels, samples| {
-                let (Some(name), Some(newest)) = (labels.metric_name(), Newest::of(&samples)) else {
-                    return Ok(());
-                };
-                // Whoever panicked with the lock has left a whole map.
-                let mut families = families.lock().unwrap_or_else(PoisonError::into_inner);
-                families
-                    .entry(name.to_owned())
-                    .or_default()
-                    .insert(labels.clone(), newest);
-                Ok(())
-            })?;
-            let families = families.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let mut text = Vec::new();
-            for (name, series) in &families {
-                put_family(name, series, &mut text);
-                if text.len() >= PART_BYTES {
-                    writer.write_all(&text).map_err(stream::client_left)?;
-                    text.clear();
-                }
-            }
-            writer.write_all(&text).map_err(stream::client_left)
-        },
-    )
+    run(&app, asked, escaping.content_type(), move |running, writer| {
+        let families: Mutex<BTreeMap<String, BTreeMap<Labels, Newest>>> = Mutex::default();
+        each_series(running, &selectors, range, &|labels, samples| {
+            let (Some(name), Some(newest)) = (labels.metric_name(), Newest::of(&samples)) else {
+                return Ok(());
+            };
+            // Whoever panicked with the lock has left a whole map.
+            let mut families = families.lock().unwrap_or_else(PoisonError::into_inner);
+            families
+                .entry(name.to_owned())
+                .or_default()
+                .insert(labels.clone(), newest);
+            Ok(())
+        })?;
+        let families = families.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut text = Vec::new();
+        for (name, series) in &families {
+            put_family(name, series, escaping, &mut text);
+            writer.write_all(&text).map_err(stream::client_left)?;
+            text.clear();
+        }
+        Ok(())
+    })
     .await
 }
 
@@ -148,7 +143,8 @@ impl Newest {
 }
 
 /// The series of a name: those with numbers, then those with histograms, each under a head of its own.
-fn put_family(name: &str, series: &BTreeMap<Labels, Newest>, out: &mut Vec<u8>) {
+fn put_family(name: &str, series: &BTreeMap<Labels, Newest>, escaping: Escaping, out: &mut Vec<u8>) {
+    let name = &*escaping.escape(name, is_plain_name);
     let mut has_head = false;
     for (labels, newest) in series {
         if let Value::Number(value) = newest.value {
@@ -156,7 +152,7 @@ fn put_family(name: &str, series: &BTreeMap<Labels, Newest>, out: &mut Vec<u8>) 
                 put_head(name, b"untyped", out);
                 has_head = true;
             }
-            put_sample(name, "", labels, None, value, newest.time, out);
+            put_sample((name, ""), (labels, None), (value, newest.time), escaping, out);
         }
     }
     has_head = false;
@@ -166,7 +162,7 @@ fn put_family(name: &str, series: &BTreeMap<Labels, Newest>, out: &mut Vec<u8>) 
                 put_head(name, b"histogram", out);
                 has_head = true;
             }
-            put_buckets(name, labels, histogram, newest.time, out);
+            put_buckets(name, labels, histogram, newest.time, escaping, out);
         }
     }
 }
@@ -183,7 +179,17 @@ fn put_head(name: &str, kind: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A histogram with custom buckets as a classic one: counts of what lies at or below each bound.
-fn put_buckets(name: &str, labels: &Labels, histogram: &Histogram, time: i64, out: &mut Vec<u8>) {
+fn put_buckets(
+    name: &str,
+    labels: &Labels,
+    histogram: &Histogram,
+    time: i64,
+    escaping: Escaping,
+    out: &mut Vec<u8>,
+) {
+    let mut put = |suffix: &str, bound: Option<&str>, value: f64| {
+        put_sample((name, suffix), (labels, bound), (value, time), escaping, out);
+    };
     let mut below = 0.0;
     let mut counts = histogram.positive_slots().peekable();
     for (at, bound) in histogram.custom_values.iter().enumerate() {
@@ -194,21 +200,19 @@ fn put_buckets(name: &str, labels: &Labels, histogram: &Histogram, time: i64, ou
         let mut text = Vec::new();
         put_plain_number(*bound, Form::Short, &mut text);
         let text = String::from_utf8_lossy(&text);
-        put_sample(name, "_bucket", labels, Some(&text), below, time, out);
+        put("_bucket", Some(&text), below);
     }
-    put_sample(name, "_bucket", labels, Some("+Inf"), histogram.count, time, out);
-    put_sample(name, "_sum", labels, None, histogram.sum, time, out);
-    put_sample(name, "_count", labels, None, histogram.count, time, out);
+    put("_bucket", Some("+Inf"), histogram.count);
+    put("_sum", None, histogram.sum);
+    put("_count", None, histogram.count);
 }
 
 /// A line. A series without `instance` gets an empty one, so that the scraper does not add its own.
 fn put_sample(
-    name: &str,
-    suffix: &str,
-    labels: &Labels,
-    bound: Option<&str>,
-    value: f64,
-    time: i64,
+    (name, suffix): (&str, &str),
+    (labels, bound): (&Labels, Option<&str>),
+    (value, time): (f64, i64),
+    escaping: Escaping,
     out: &mut Vec<u8>,
 ) {
     let whole = format!("{name}{suffix}");
@@ -225,9 +229,10 @@ fn put_sample(
         if !std::mem::take(&mut is_first) {
             out.push(b',');
         }
-        match is_plain_label(key) {
+        let key = escaping.escape(key, is_plain_label);
+        match is_plain_label(&key) {
             true => out.extend_from_slice(key.as_bytes()),
-            false => put_quoted(key, out),
+            false => put_quoted(&key, out),
         }
         out.push(b'=');
         put_quoted(value, out);
@@ -279,9 +284,9 @@ mod tests {
 
     use super::*;
 
-    fn family(series: Vec<(Labels, Newest)>) -> String {
+    fn family(name: &str, escaping: Escaping, series: Vec<(Labels, Newest)>) -> String {
         let mut out = Vec::new();
-        put_family("lag", &series.into_iter().collect(), &mut out);
+        put_family(name, &series.into_iter().collect(), escaping, &mut out);
         String::from_utf8(out).expect("text")
     }
 
@@ -308,11 +313,11 @@ mod tests {
         };
         let named = Labels::from_sorted([("__name__", "lag"), ("instance", "b")]);
         assert_eq!(
-            family(vec![
-                (named, buckets),
-                (plain, number(1e-7)),
-                (other, number(f64::NAN))
-            ]),
+            family(
+                "lag",
+                Escaping::AllowUtf8,
+                vec![(named, buckets), (plain, number(1e-7)), (other, number(f64::NAN))]
+            ),
             "# TYPE lag untyped\n\
              lag{http.status=\"200\",instance=\"\"} NaN 1000\n\
              lag{instance=\"a:1\",path=\"C:\\\\\\\"x\\\"\\n\"} 1e-07 1000\n\
@@ -323,6 +328,26 @@ mod tests {
              lag_sum{instance=\"b\"} 4.5 2000\n\
              lag_count{instance=\"b\"} 6 2000\n"
                 .replace("http.status", "\"http.status\"")
+        );
+    }
+
+    #[test]
+    fn names_are_written_as_the_scraper_can_read_them() {
+        let labels = Labels::from_sorted([("__name__", "lag.s"), ("http.status", "2.0"), ("instance", "a")]);
+        let page = |escaping| {
+            let newest = Newest {
+                time: 1,
+                value: Value::Number(2.0),
+            };
+            family("lag.s", escaping, vec![(labels.clone(), newest)])
+        };
+        assert_eq!(
+            page(Escaping::Underscores),
+            "# TYPE lag_s untyped\nlag_s{http_status=\"2.0\",instance=\"a\"} 2 1\n"
+        );
+        assert_eq!(
+            page(Escaping::AllowUtf8),
+            "# TYPE \"lag.s\" untyped\n{\"lag.s\",\"http.status\"=\"2.0\",instance=\"a\"} 2 1\n"
         );
     }
 }

@@ -7,6 +7,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::KnownTable;
 use super::answer::{PrometheusFailures, success};
 use super::parameters::{Parameters, wrong};
 use crate::app::App;
@@ -36,7 +37,7 @@ struct ExpressionParameters {
     params(ExpressionParameters),
     responses((status = 200, description = "The text", body = Answer<String>), PrometheusFailures)
 )]
-async fn format_get(parameters: Parameters) -> Result<Response> {
+async fn format_get(_: KnownTable, parameters: Parameters) -> Result<Response> {
     Ok(success(tideline_promql::pretty(&read(&parameters)?)))
 }
 
@@ -49,8 +50,8 @@ async fn format_get(parameters: Parameters) -> Result<Response> {
     ),
     responses((status = 200, description = "The text", body = Answer<String>), PrometheusFailures)
 )]
-async fn format_post(parameters: Parameters) -> Result<Response> {
-    format_get(parameters).await
+async fn format_post(table: KnownTable, parameters: Parameters) -> Result<Response> {
+    format_get(table, parameters).await
 }
 
 /// Take an expression apart
@@ -61,7 +62,7 @@ async fn format_post(parameters: Parameters) -> Result<Response> {
     params(ExpressionParameters),
     responses((status = 200, description = "The tree", body = Answer<Anything>), PrometheusFailures)
 )]
-async fn parse_get(parameters: Parameters) -> Result<Response> {
+async fn parse_get(_: KnownTable, parameters: Parameters) -> Result<Response> {
     Ok(success(tideline_promql::to_json(&read(&parameters)?)))
 }
 
@@ -74,8 +75,8 @@ async fn parse_get(parameters: Parameters) -> Result<Response> {
     ),
     responses((status = 200, description = "The tree", body = Answer<Anything>), PrometheusFailures)
 )]
-async fn parse_post(parameters: Parameters) -> Result<Response> {
-    parse_get(parameters).await
+async fn parse_post(table: KnownTable, parameters: Parameters) -> Result<Response> {
+    parse_get(table, parameters).await
 }
 
 fn read(parameters: &Parameters) -> Result<Expr> {

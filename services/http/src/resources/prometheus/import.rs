@@ -2,18 +2,26 @@
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
-use tideline_ingest_protocols::prometheus::{ImportOptions, TextFormat, decode_json_lines, decode_text};
+use tideline_ingest_protocols::prometheus::{
+    ImportOptions, TextFormat, decode_json_lines, decode_metric_families, decode_text,
+};
 use tideline_openapi::ErrorCode;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::samples::ImportFailures;
 use super::{PrometheusTable, samples};
 use crate::app::App;
 use crate::body::{self, BodyLimits};
-use crate::extract::{Query, content_type};
+use crate::extract::{Query, content_type, content_type_parameter};
 use crate::failure::{Failure, Result};
 
+/// The media type of metric families as messages, and the message; its parameters `proto` and `encoding` name both.
+const FAMILIES: (&str, &str) = (
+    "application/vnd.google.protobuf",
+    "io.prometheus.client.MetricFamily",
+);
 /// Labels that a request may give to all its series.
 const EXTRA_LABELS_MAX: usize = 64;
 
@@ -37,14 +45,17 @@ struct ImportQuery {
     timestamp: Option<i64>,
 }
 
-/// Import a page of metrics (text exposition)
+/// Import a page of metrics
 ///
 /// What targets show to a scraper: the classic text format, or OpenMetrics with `Content-Type:
 /// application/openmetrics-text`. Times are milliseconds in the first and seconds in the second; OpenMetrics ends with
 /// `# EOF`, its exemplars are kept, and its `_created` lines become the start time of their metric. Help, type and
 /// unit are kept as metadata.
 ///
-/// A wrong line is refused by its number, the others are stored.
+/// Metric families as messages are read with `Content-Type: application/vnd.google.protobuf;
+/// proto=io.prometheus.client.MetricFamily; encoding=delimited`; they hold native histograms besides.
+///
+/// A wrong line or metric is refused by itself, the others are stored.
 #[utoipa::path(
     post, path = "/api/v1/import/prometheus", tag = "prometheus",
     params(ImportQuery),
@@ -54,12 +65,7 @@ struct ImportQuery {
     ),
     responses(
         (status = 204, description = "All stored"),
-        (status = 400, description = "Some or all lines were wrong; the rest was stored", body = String, content_type = "text/plain", example = json!("1 stored, 1 refused\nline 2: up{: a quote is not closed\n")),
-        (status = 401, description = "The token is missing or wrong", body = String, content_type = "text/plain", example = json!("the token is missing or wrong\n")),
-        (status = 404, description = "There is no such table", body = String, content_type = "text/plain", example = json!("no table \"x\"\n")),
-        (status = 413, description = "The body is too large", body = String, content_type = "text/plain", example = json!("body of 40000000 bytes is over the limit of 33554432\n")),
-        (status = 415, description = "Content type or encoding is not read here", body = String, content_type = "text/plain", example = json!("content encoding \"br\" is not read here\n")),
-        (status = 503, description = "Too much at once, or the disk is nearly full: send it again after `Retry-After`", body = String, content_type = "text/plain", example = json!("too many bytes of requests in flight\n"))
+        ImportFailures
     )
 )]
 async fn import_text(
@@ -88,11 +94,7 @@ async fn import_text(
     ),
     responses(
         (status = 204, description = "All stored"),
-        (status = 400, description = "Some or all lines were wrong; the rest was stored", body = String, content_type = "text/plain", example = json!("0 stored, 1 refused\nline 1: {}: missing field `metric` at line 1 column 2\n")),
-        (status = 404, description = "There is no such table", body = String, content_type = "text/plain", example = json!("no table \"x\"\n")),
-        (status = 413, description = "The body is too large", body = String, content_type = "text/plain", example = json!("body of 40000000 bytes is over the limit of 33554432\n")),
-        (status = 415, description = "The encoding is not read here", body = String, content_type = "text/plain", example = json!("content encoding \"br\" is not read here\n")),
-        (status = 503, description = "Too much at once, or the disk is nearly full: send it again after `Retry-After`", body = String, content_type = "text/plain", example = json!("too many bytes of requests in flight\n"))
+        ImportFailures
     )
 )]
 async fn import_json_lines(
@@ -113,7 +115,15 @@ async fn import_json_lines(
     stored.await?.refusal().map_or(Ok(StatusCode::NO_CONTENT), Err)
 }
 
-/// Stores a page of either format. A failure unless all of it was stored.
+/// What a page is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PageFormat {
+    Text(TextFormat),
+    /// Metric families as messages, each behind its length.
+    Families,
+}
+
+/// Stores a page of any format. A failure unless all of it was stored.
 pub(super) async fn store_text(
     app: &App,
     protocol: &'static str,
@@ -121,7 +131,7 @@ pub(super) async fn store_text(
     import: ImportOptions,
     request: Request,
 ) -> Result<()> {
-    let format = match text_format(request.headers()) {
+    let format = match PageFormat::of(request.headers()) {
         Ok(format) => format,
         Err(failure) => {
             body::discard(request, app).await;
@@ -134,23 +144,39 @@ pub(super) async fn store_text(
         protocol,
         table,
         received,
-        move |body, options, resolver, _| Ok(decode_text(body, format, &import, options, resolver)),
+        move |body, options, resolver, _| match format {
+            PageFormat::Text(format) => Ok(decode_text(body, format, &import, options, resolver)),
+            PageFormat::Families => {
+                decode_metric_families(body, &import, options, resolver).map_err(Failure::invalid)
+            }
+        },
     );
     stored.await?.refusal().map_or(Ok(()), Err)
 }
 
-/// The format that a content type names. Whatever is not known to be something else is taken for the classic one:
-/// scripts seldom say what they send.
-fn text_format(headers: &HeaderMap) -> Result<TextFormat> {
-    match content_type(headers).as_str() {
-        "application/openmetrics-text" => Ok(TextFormat::OpenMetrics),
-        binary @ ("application/vnd.google.protobuf" | "application/x-protobuf") => Err(Failure::new(
-            ErrorCode::UnsupportedMediaType,
-            format!(
-                "content type {binary:?} is not read here; send text/plain or application/openmetrics-text"
-            ),
-        )),
-        _ => Ok(TextFormat::Classic),
+impl PageFormat {
+    /// The format that a content type names. Whatever is not known to be something else is taken for the classic one:
+    /// scripts seldom say what they send.
+    fn of(headers: &HeaderMap) -> Result<Self> {
+        let (media_type, message) = FAMILIES;
+        let sent = content_type(headers);
+        let is = |name: &str, value: &str| {
+            content_type_parameter(headers, name).is_none_or(|sent| sent.eq_ignore_ascii_case(value))
+        };
+        if sent == media_type && is("proto", message) && is("encoding", "delimited") {
+            return Ok(Self::Families);
+        }
+        match sent.as_str() {
+            "application/openmetrics-text" => Ok(Self::Text(TextFormat::OpenMetrics)),
+            "application/vnd.google.protobuf" | "application/x-protobuf" => Err(Failure::new(
+                ErrorCode::UnsupportedMediaType,
+                format!(
+                    "content type {sent:?} is not read here in this form; send text/plain, \
+                     application/openmetrics-text or {media_type}; proto={message}; encoding=delimited"
+                ),
+            )),
+            _ => Ok(Self::Text(TextFormat::Classic)),
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 mod answer;
 mod each;
 mod encode;
+mod escaping;
 mod exemplars;
 mod export;
 mod federate;
@@ -26,9 +27,8 @@ mod targets;
 mod tsdb;
 mod write;
 
-use std::convert::Infallible;
-
-use axum::extract::{FromRequestParts, RawPathParams, State};
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::response::Redirect;
 use axum::routing::get;
@@ -38,7 +38,7 @@ use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
-use crate::failure;
+use crate::failure::{self, Failure};
 use crate::resources::TablePath;
 
 /// Where the routes of one table begin.
@@ -76,9 +76,8 @@ fn routes() -> OpenApiRouter<App> {
 }
 
 /// Leads people who follow the address of a table to what is told of it.
-async fn home(State(app): State<App>, PrometheusTable(table): PrometheusTable) -> failure::Result<Redirect> {
-    app.engine.table(&table)?;
-    Ok(Redirect::temporary("/guide/prometheus"))
+async fn home(_: KnownTable) -> Redirect {
+    Redirect::temporary("/guide/prometheus")
 }
 
 /// The operations of a path, whatever their method.
@@ -102,14 +101,34 @@ fn name_table(operation: &mut Operation) {
 pub(crate) struct PrometheusTable(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for PrometheusTable {
-    type Rejection = Infallible;
+    type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
-        let parameters = RawPathParams::from_request_parts(parts, state).await;
-        let named = parameters.ok().and_then(|parameters| {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> failure::Result<Self> {
+        let parameters = match RawPathParams::from_request_parts(parts, state).await {
+            Ok(parameters) => Some(parameters),
+            Err(RawPathParamsRejection::MissingPathParams(_)) => None,
+            // A name that cannot be read is not the name of the default table.
+            Err(other) => return Err(Failure::invalid(other.body_text())),
+        };
+        let named = parameters.as_ref().and_then(|parameters| {
             let mut named = parameters.iter().filter(|(key, _)| *key == "table");
             named.next().map(|(_, table)| table.to_owned())
         });
         Ok(Self(named.unwrap_or_else(|| TableName::DEFAULT.to_owned())))
+    }
+}
+
+/// The same for handlers that ask nothing of the table: one that is not there is refused all the same, for an address
+/// that is wrong should not look right because its answer is empty.
+#[derive(Debug)]
+pub(crate) struct KnownTable;
+
+impl FromRequestParts<App> for KnownTable {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> failure::Result<Self> {
+        let PrometheusTable(table) = PrometheusTable::from_request_parts(parts, app).await?;
+        app.engine.table(&table)?;
+        Ok(Self)
     }
 }

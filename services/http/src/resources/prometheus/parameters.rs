@@ -6,6 +6,7 @@
 
 use axum::extract::{FromRequest, Request};
 use axum::http::Method;
+use tideline_openapi::ErrorCode;
 use tideline_promql::Matcher;
 
 use crate::app::App;
@@ -22,6 +23,9 @@ const TIME_MIN_TEXT: &str = "-292273086-05-16T16:47:06Z";
 /// The last one.
 const TIME_MAX_TEXT: &str = "292277025-08-18T07:12:54.999999999Z";
 
+/// The content type of a form.
+const FORM: &str = "application/x-www-form-urlencoded";
+
 /// Parameters by name; one name may stand several times. Those of the form come before those of the address.
 #[derive(Debug, Default)]
 pub(crate) struct Parameters(Vec<(String, String)>);
@@ -31,16 +35,25 @@ impl FromRequest<App> for Parameters {
 
     async fn from_request(request: Request, app: &App) -> Result<Self> {
         let address = read_form(request.uri().query().unwrap_or_default().as_bytes());
-        let is_form = content_type(request.headers()) == "application/x-www-form-urlencoded";
         if request.method() != Method::POST {
             return Ok(Self(address.collect()));
         }
-        if !is_form {
-            let address = address.collect();
-            body::discard(request, app).await;
-            return Ok(Self(address));
-        }
         let address: Vec<_> = address.collect();
+        match content_type(request.headers()).as_str() {
+            FORM => {}
+            // What it holds is asked for: it must not be passed over.
+            sent @ "multipart/form-data" => {
+                body::discard(request, app).await;
+                return Err(Failure::new(
+                    ErrorCode::UnsupportedMediaType,
+                    format!("content type {sent:?} is not read here; send {FORM}"),
+                ));
+            }
+            _ => {
+                body::discard(request, app).await;
+                return Ok(Self(address));
+            }
+        }
         let received = body::receive(request, app, BodyLimits::requests(&app.settings)).await?;
         let form = received.decode_small().await?;
         Ok(Self(read_form(form.trim_ascii_end()).chain(address).collect()))

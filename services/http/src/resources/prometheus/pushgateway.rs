@@ -18,7 +18,7 @@ use roaring::RoaringBitmap;
 use serde::Deserialize;
 use tideline_engine::{Engine, Table, TimelineSelector, WriteOptions};
 use tideline_histogram::STALE_NAN_BITS;
-use tideline_ingest_protocols::prometheus::{ImportOptions, VALUE_FIELD};
+use tideline_ingest_protocols::prometheus::{HISTOGRAM_FIELD, ImportOptions, VALUE_FIELD};
 use tideline_model::{ColumnData, Ordinal, PointBatch, PointGroup, ValueType};
 use tideline_openapi::ErrorCode;
 use tideline_search_index::{Condition, Subject, Test};
@@ -27,6 +27,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::samples::ImportFailures;
 use super::{PrometheusTable, import};
 use crate::app::App;
 use crate::body;
@@ -70,7 +71,7 @@ struct JobPath {
 /// in place of its own. A value that holds a slash is written in base64: `/metrics/job@base64/YS9i`.
 ///
 /// The samples are stored at their arrival, with `push_time_seconds` beside them. Nothing is shown again later, so PUT
-/// and POST are the same here. The text formats of `/api/v1/import/prometheus` are read.
+/// and POST are the same here. The formats of `/api/v1/import/prometheus` are read.
 #[utoipa::path(
     put, path = "/metrics/job/{job}", tag = "prometheus",
     params(JobPath),
@@ -80,9 +81,7 @@ struct JobPath {
     ),
     responses(
         (status = 200, description = "All stored"),
-        (status = 400, description = "Some or all lines were wrong, or the group is", body = String, content_type = "text/plain", example = json!("1 stored, 1 refused\nline 2: up{: a quote is not closed\n")),
-        (status = 413, description = "The body is too large", body = String, content_type = "text/plain", example = json!("body of 40000000 bytes is over the limit of 33554432\n")),
-        (status = 503, description = "Send it again after `Retry-After`", body = String, content_type = "text/plain", example = json!("too many bytes of requests in flight\n"))
+        ImportFailures
     )
 )]
 async fn replace_group(
@@ -105,8 +104,7 @@ async fn replace_group(
     ),
     responses(
         (status = 200, description = "All stored"),
-        (status = 400, description = "Some or all lines were wrong, or the group is", body = String, content_type = "text/plain", example = json!("1 stored, 1 refused\nline 2: up{: a quote is not closed\n")),
-        (status = 503, description = "Send it again after `Retry-After`", body = String, content_type = "text/plain", example = json!("too many bytes of requests in flight\n"))
+        ImportFailures
     )
 )]
 async fn add_to_group(
@@ -251,11 +249,13 @@ fn end(engine: &Engine, table: &Table, group: &Group) -> Result<()> {
             selected.len(),
         ));
     }
-    let numbers = engine.fields(table).into_iter();
-    let numbers =
-        numbers.filter(|field| field.field == VALUE_FIELD && field.types.contains(&ValueType::Float));
-    let numbers: HashSet<String> = numbers.map(|field| field.measurement).collect();
-    let groups = ended(table, group, &selected, &numbers, engine.clock().now().nanos());
+    // A marker that is a number ends a series of native histograms as well.
+    let samples = engine.fields(table).into_iter().filter(|field| {
+        let has = |name, kind| field.field == name && field.types.contains(&kind);
+        has(VALUE_FIELD, ValueType::Float) || has(HISTOGRAM_FIELD, ValueType::Histogram)
+    });
+    let pushed: HashSet<String> = samples.map(|field| field.measurement).collect();
+    let groups = ended(table, group, &selected, &pushed, engine.clock().now().nanos());
     let batch = PointBatch {
         groups,
         rejects: Vec::new(),
@@ -269,7 +269,7 @@ fn ended(
     table: &Table,
     group: &Group,
     selected: &RoaringBitmap,
-    numbers: &HashSet<String>,
+    pushed: &HashSet<String>,
     now: i64,
 ) -> Vec<PointGroup> {
     let reader = table.catalog().reader();
@@ -287,7 +287,7 @@ fn ended(
         }
     }
     let mut series: BTreeMap<&str, Vec<Ordinal>> = BTreeMap::new();
-    for entry in entries().filter(|entry| is_pushed && numbers.contains(entry.measurement())) {
+    for entry in entries().filter(|entry| is_pushed && pushed.contains(entry.measurement())) {
         let bears = |(name, value): (&str, &str)| entry.tag(name) == Some(value);
         if !special.iter().any(|special| special.tags().all(bears)) {
             series
@@ -306,7 +306,7 @@ fn ended(
 fn stale(measurement: &str, timelines: Vec<Ordinal>, now: i64) -> PointGroup {
     let rows = timelines.len();
     PointGroup {
-        measurement: measurement.into(),
+        measurements: measurement.into(),
         fields: vec![VALUE_FIELD.into()],
         columns: vec![ColumnData::Float(vec![f64::from_bits(STALE_NAN_BITS); rows])],
         timelines,

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use tideline_openapi::ErrorCode;
 use tideline_openapi::prometheus::{Answer, QueryData, QuerySamples, QueryStatistics, QueryTimings};
+use tideline_prometheus::NANOS_PER_MILLI;
 use tideline_promql::ast::Expr;
 use tideline_promql::{QueryValue, Question, Settings, Stats};
 use utoipa::IntoParams;
@@ -26,12 +27,8 @@ use crate::stream::{self, AnswerWriter};
 
 /// Most steps between start and end: a minute's steps of a week, or an hour's of a year.
 const STEPS_MAX: i64 = 11_000;
-/// Bytes of an answer that are handed on together.
-const PART_BYTES: usize = 32 << 10;
 /// Most warnings of an evaluation, and most infos.
 const NOTES_MAX: usize = 10;
-/// Nanoseconds in a millisecond.
-const NANOS_PER_MILLI: i64 = 1_000_000;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -358,12 +355,8 @@ impl Query {
             answer.warnings.push(TRUNCATED.to_owned());
         }
         answer.warnings.extend(self.options.warning.clone());
-        let mut text = Vec::with_capacity(PART_BYTES * 2);
-        text.extend_from_slice(b"{\"status\":\"success\",\"data\":{");
-        put_result(&answer.value, &mut text, &mut |text| match text.len() {
-            ..PART_BYTES => Ok(()),
-            _ => hand_on(writer, text),
-        })?;
+        let mut text = b"{\"status\":\"success\",\"data\":{".to_vec();
+        put_result(&answer.value, &mut text, &mut |text| hand_on(writer, text))?;
         if self.options.statistics != Statistics::Nothing {
             let statistics = self.statistics(&answer.stats, evaluation, running.waited);
             text.extend_from_slice(b",\"stats\":");

@@ -1,11 +1,13 @@
-//! `/api/v1/read`: remote read. Another Prometheus, Thanos or `vmctl` pulls samples out, raw or in chunks.
+//! `/api/v1/read`: remote read. Another Prometheus or `vmctl` pulls samples out, raw or in chunks.
 
 mod bits;
 mod chunk;
 mod message;
+mod varint;
+mod whole;
 
 use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
@@ -13,24 +15,23 @@ use axum::response::Response;
 use tideline_ingest_protocols::prometheus::{
     ReadMatcher, ReadMatcherKind, ReadQuery, ReadRequest, ReadResponseType, decode_read,
 };
+use tideline_prometheus::Piece;
 use tideline_promql::{Labels, MatchOp, Matcher, PromqlError, Samples};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::message::{put_chunked_series, put_result, put_series};
+use self::message::{put_chunked_series, put_samples};
+use self::whole::WholeAnswer;
 use super::PrometheusTable;
 use super::answer::PrometheusFailures;
-use super::each::each_series;
 use super::parameters::{TIME_MAX, TIME_MIN};
-use super::run::{Asked, Running, run};
+use super::run::{Asked, Running, run_transfer};
 use crate::app::App;
 use crate::body::{self, BodyLimits};
 use crate::context::RequestId;
 use crate::failure::{Failure, Result};
-use crate::stream::{self, AnswerWriter};
+use crate::stream::AnswerWriter;
 
-/// Bytes of an answer that may be held at once: series are sorted before they go out.
-const HELD_BYTES_MAX: usize = 256 << 20;
 /// Queries of a request.
 const QUERIES_MAX: usize = 1_000;
 
@@ -47,7 +48,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     post, path = "/api/v1/read", tag = "prometheus",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf", description = "A snappy block of a ReadRequest",
-        example = json!("")
+        example = json!("\u{0}")
     ),
     responses(
         (status = 200, description = "Samples", content(
@@ -93,8 +94,10 @@ async fn read(
     };
     match response_type {
         ReadResponseType::Samples => {
-            let answer = run(&app, asked, "application/x-protobuf", move |running, writer| {
-                write_samples(running, &queries, writer)
+            let whole = WholeAnswer::new(Arc::clone(&app.read_kibibytes));
+            let content_type = "application/x-protobuf";
+            let answer = run_transfer(&app.reads, &app, asked, content_type, move |running, writer| {
+                write_samples(running, &queries, whole, writer)
             });
             let mut answer = answer.await?;
             answer
@@ -104,7 +107,7 @@ async fn read(
         }
         ReadResponseType::StreamedXorChunks => {
             let content_type = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
-            run(&app, asked, content_type, move |running, writer| {
+            run_transfer(&app.reads, &app, asked, content_type, move |running, writer| {
                 write_chunks(running, &queries, writer)
             })
             .await
@@ -152,70 +155,43 @@ impl Question {
     }
 }
 
-/// The encoded series of a query, sorted by labels.
-fn sorted(
+/// Answers with samples: a block whose length stands in front, so it is sent whole.
+fn write_samples(
     running: &Running<'_>,
-    question: &Question,
-    held: &mut usize,
-    encode: &(dyn Fn(&Labels, Samples<'_>, &mut Vec<u8>) + Sync),
-) -> Result<Vec<(Labels, Vec<u8>)>> {
-    let found = Mutex::new((Vec::new(), *held));
-    each_series(
-        running,
-        std::slice::from_ref(&question.selector),
-        question.range,
-        &|labels, samples| {
-            let mut bytes = Vec::new();
-            encode(labels, samples, &mut bytes);
-            // Whoever panicked with the lock has left a whole list.
-            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-            found.1 += bytes.len();
-            if found.1 > HELD_BYTES_MAX {
-                return Err(PromqlError::Invalid(format!(
-                    "exceeded sample limit: the answer is larger than {HELD_BYTES_MAX} bytes; read a shorter range or fewer series"
-                )));
-            }
-            found.0.push((labels.clone(), bytes));
-            Ok(())
-        },
-    )?;
-    let (mut series, bytes) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    *held = bytes;
-    series.sort_unstable_by(|one: &(Labels, Vec<u8>), other| one.0.cmp(&other.0));
-    Ok(series)
-}
-
-fn write_samples(running: &Running<'_>, questions: &[Question], writer: &mut AnswerWriter) -> Result<()> {
-    let mut message = Vec::new();
-    let mut held = 0;
+    questions: &[Question],
+    mut answer: WholeAnswer,
+    writer: &mut AnswerWriter,
+) -> Result<()> {
+    let encode = |_: &Labels, samples: Samples<'_>, out: &mut Vec<u8>| {
+        put_samples(&samples, out);
+        Ok(())
+    };
     for question in questions {
-        let series = sorted(running, question, &mut held, &|labels, samples, out| {
-            put_series(labels, &samples, out);
-        })?;
-        put_result(series.iter().map(|(_, series)| series.as_slice()), &mut message);
+        answer.begin()?;
+        let Question { selector, range, .. } = question;
+        let mut take = |piece: Piece<'_>| answer.take(piece);
+        running
+            .view
+            .transfer_sorted(selector, *range, &encode, &mut take)?;
     }
-    let packed = snap::raw::Encoder::new()
-        .compress_vec(&message)
-        .map_err(|error| {
-            Failure::new(
-                tideline_openapi::ErrorCode::Internal,
-                format!("the answer could not be packed: {error}"),
-            )
-        })?;
-    drop(message);
-    writer.write_all(&packed).map_err(stream::client_left)
+    Ok(answer.write(writer)?)
 }
 
+/// Answers with chunks, as they are read.
 fn write_chunks(running: &Running<'_>, questions: &[Question], writer: &mut AnswerWriter) -> Result<()> {
-    let mut held = 0;
     for (index, question) in questions.iter().enumerate() {
-        let series = sorted(running, question, &mut held, &|labels, samples, out| {
+        let encode = |labels: &Labels, samples: Samples<'_>, out: &mut Vec<u8>| {
             put_chunked_series(labels, &samples, index as u64, out);
-        })?;
-        for (_, frames) in &series {
-            writer.write_all(frames).map_err(stream::client_left)?;
-        }
-        held = 0;
+            Ok(())
+        };
+        let Question { selector, range, .. } = question;
+        let mut write = |piece: Piece<'_>| {
+            let written = writer.write_all(piece.bytes);
+            written.map_err(|_| PromqlError::Canceled("remote read"))
+        };
+        running
+            .view
+            .transfer_sorted(selector, *range, &encode, &mut write)?;
     }
     Ok(())
 }

@@ -4,18 +4,19 @@ use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use tideline_model::TimeRange;
-use tideline_prometheus::SeriesView;
+use tideline_prometheus::{NANOS_PER_MILLI, SeriesView};
+use tideline_promql::PromqlError;
 use tideline_query::{Budget, Cancel};
 
-use crate::app::App;
+use crate::app::{App, Turns};
 use crate::context::RequestId;
 use crate::failure::Result;
 use crate::resources::query::Waiting;
 use crate::running::Description;
 use crate::stream::{self, AnswerWriter};
 
-/// Nanoseconds in a millisecond.
-const NANOS_PER_MILLI: i64 = 1_000_000;
+/// Bytes of a sample: its instant and its value.
+const SAMPLE_BYTES: u64 = 16;
 
 /// A question before it runs.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(super) struct Asked {
     pub(super) question: String,
     /// The instants that it reads, in milliseconds; `None` where it reads no samples.
     pub(super) reach: Option<(i64, i64)>,
-    /// How long it may take.
+    /// How long it may take, waiting for its turn included.
     pub(super) time_max: Duration,
 }
 
@@ -39,20 +40,60 @@ pub(super) struct Running<'a> {
     pub(super) waited: Duration,
 }
 
-/// Runs `work` on a blocking thread when its turn comes, and streams what it writes. It is told to stop when the client
+/// Runs `work` on a blocking thread when its turn among queries comes, and streams what it writes. It is told to stop when the client
 /// leaves.
 pub(super) async fn run<F>(app: &App, asked: Asked, content_type: &'static str, work: F) -> Result<Response>
 where
     F: FnOnce(&Running<'_>, &mut AnswerWriter) -> Result<()> + Send + 'static,
 {
-    let began = Instant::now();
     let is_cold = asked
         .reach
         .zip(app.engine.table(&asked.table).ok())
         .is_some_and(|(reach, table)| app.querier.reaches_cold(&table, to_range(reach), None));
     let turns = if is_cold { &app.cold_queries } else { &app.queries };
-    let turn = turns.take().await?;
+    run_among(turns, budget(app), app, asked, content_type, work).await
+}
+
+/// The same of what moves many samples: among its like, for it may take as long as its reader does, and without limits of
+/// timelines, points and values, for what it holds does not grow with them.
+pub(super) async fn run_transfer<F>(
+    turns: &Turns,
+    app: &App,
+    asked: Asked,
+    content_type: &'static str,
+    work: F,
+) -> Result<Response>
+where
+    F: FnOnce(&Running<'_>, &mut AnswerWriter) -> Result<()> + Send + 'static,
+{
+    let budget = Budget {
+        timelines_max: u64::MAX,
+        points_max: u64::MAX,
+        values_max: u64::MAX,
+        ..Budget::default()
+    };
+    run_among(turns, budget, app, asked, content_type, work).await
+}
+
+async fn run_among<F>(
+    turns: &Turns,
+    budget: Budget,
+    app: &App,
+    asked: Asked,
+    content_type: &'static str,
+    work: F,
+) -> Result<Response>
+where
+    F: FnOnce(&Running<'_>, &mut AnswerWriter) -> Result<()> + Send + 'static,
+{
+    let began = Instant::now();
+    let turn = tokio::time::timeout(asked.time_max, turns.take()).await;
+    let turn = turn.map_err(|_| PromqlError::Timeout("query queue"))??;
     let waited = began.elapsed();
+    let budget = Budget {
+        time_max: asked.time_max.saturating_sub(waited),
+        ..budget
+    };
     let cancel = Cancel::new();
     let mut waiting = Waiting(Some(cancel.clone()));
     let app = app.clone();
@@ -66,10 +107,6 @@ where
             question: asked.question,
         };
         let _listed = app.running.list(&app.engine, description, cancel.clone());
-        let budget = Budget {
-            time_max: asked.time_max,
-            ..Budget::default()
-        };
         let view = SeriesView::new(&app.querier, &table, budget, &cancel);
         work(&Running { view, waited }, writer)
     })
@@ -77,6 +114,17 @@ where
     // From now on a client that leaves closes the stream, and the writer meets that.
     waiting.0 = None;
     response
+}
+
+/// What a question may cost. The samples that it gathers may take as much as those that it may hold: few series of many
+/// samples are gathered before they are evaluated.
+fn budget(app: &App) -> Budget {
+    let usual = Budget::default();
+    let samples_max = app.settings.prometheus.samples_max as u64;
+    Budget {
+        held_bytes_max: samples_max.saturating_mul(SAMPLE_BYTES).max(usual.held_bytes_max),
+        ..usual
+    }
 }
 
 /// Instants in milliseconds, both inclusive, as a range of stored points.

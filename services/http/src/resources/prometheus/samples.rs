@@ -1,5 +1,6 @@
 //! What every route that takes samples shares: from a body to what was stored, and the words for what was not.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,10 @@ use tideline_engine::growth::is_growth_refusal;
 use tideline_engine::{BatchResolver, MetricKind, MetricMetadata, Table, WriteOptions, WriteOutcome};
 use tideline_ingest_protocols::DecodeOptions;
 use tideline_ingest_protocols::prometheus::{self, DecodedSamples, SampleCounts};
+use tideline_model::LineReject;
 use tideline_openapi::ErrorCode;
+use utoipa::IntoResponses;
+use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, Response, ResponseBuilder, Type};
 
 use crate::app::{App, blocking};
 use crate::body::Received;
@@ -17,6 +21,66 @@ use crate::failure::{Failure, Result};
 const REJECTS_SHOWN_MAX: usize = 10;
 /// When series that a table does not take just now are worth sending again.
 const GROWTH_RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// The failures of every route that takes samples, for the document: texts.
+const FAILURES: [(&str, &str, &str); 5] = [
+    (
+        "400",
+        "Something could not be stored and never will be, and is named by its line or series; the rest was stored",
+        "1 stored, 1 refused\nline 2: up{: a quote is not closed\n",
+    ),
+    (
+        "401",
+        "The token is missing or wrong",
+        "the token is missing or wrong\n",
+    ),
+    ("404", "There is no such table", "no table \"x\"\n"),
+    (
+        "415",
+        "The content type or encoding is not read here",
+        "content encoding \"br\" is not read here\n",
+    ),
+    (
+        "503",
+        "Too much at once, or the disk is nearly full: send it again after `Retry-After`",
+        "too many bytes of requests in flight\n",
+    ),
+];
+/// What remote write answers 400 to: its senders repeat what is answered 413 for ever.
+const TOO_LARGE: (&str, &str, &str) = (
+    "413",
+    "The body is too large",
+    "body of 40000000 bytes is over the limit of 33554432\n",
+);
+
+/// The failures of remote write.
+pub(super) struct WriteFailures;
+
+/// The failures of the other routes that take samples.
+pub(super) struct ImportFailures;
+
+impl IntoResponses for WriteFailures {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        FAILURES.iter().map(described).collect()
+    }
+}
+
+impl IntoResponses for ImportFailures {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        FAILURES.iter().chain([&TOO_LARGE]).map(described).collect()
+    }
+}
+
+fn described((status, what, example): &(&str, &str, &str)) -> (String, RefOr<Response>) {
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    let content = ContentBuilder::new()
+        .schema(Some(text))
+        .example(Some((*example).into()))
+        .build();
+    let response = ResponseBuilder::new().description(*what);
+    let response = response.content("text/plain", content).build();
+    ((*status).to_owned(), response.into())
+}
 
 /// What became of a body.
 #[derive(Debug)]
@@ -50,7 +114,7 @@ where
         let options = DecodeOptions::new(engine.clock().now());
         let mut resolver = engine.resolver(&table);
         let mut decoded = decode(&body, &options, &mut resolver, &table)?;
-        drop(resolver);
+        drop((resolver, body));
         let batch = std::mem::take(&mut decoded.batch);
         let unreadable: Vec<u32> = batch.rejects.iter().map(|reject| reject.line).collect();
         let outcome = engine.write(&table, batch, &WriteOptions::default())?;
@@ -109,13 +173,27 @@ impl StoredSamples {
     fn words(&self) -> String {
         let outcome = &self.outcome;
         let mut text = format!("{} stored, {} refused", outcome.points, outcome.rejected);
-        for reject in outcome.rejects.iter().take(REJECTS_SHOWN_MAX) {
-            write!(text, "\n{}: {}", reject.excerpt, reject.reason).expect("writing to a string cannot fail");
-        }
+        let (shown, rest) = outcome
+            .rejects
+            .split_at(outcome.rejects.len().min(REJECTS_SHOWN_MAX));
+        shown.iter().for_each(|reject| put_reject(reject, &mut text));
         let hidden = outcome.rejected.saturating_sub(REJECTS_SHOWN_MAX as u64);
         if hidden > 0 {
             write!(text, "\nand {hidden} more").expect("writing to a string cannot fail");
         }
+        // It may say that what follows was not read.
+        if let Some(last) = rest.last() {
+            text.push_str(", the last of them:");
+            put_reject(last, &mut text);
+        }
         text
     }
+}
+
+fn put_reject(reject: &LineReject, text: &mut String) {
+    text.push('\n');
+    if !reject.excerpt.is_empty() {
+        write!(text, "{}: ", reject.excerpt).expect("writing to a string cannot fail");
+    }
+    text.push_str(&reject.reason);
 }

@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 use super::PrometheusTable;
 use super::answer::{PrometheusFailures, TRUNCATED, put_notes};
 use super::encode::{put_comma, put_labels};
+use super::escaping::unescape;
 use super::parameters::{Parameters, wrong};
 use super::run::{Asked, Running, run};
 use crate::app::App;
@@ -23,9 +24,6 @@ use crate::extract::Path;
 use crate::failure::{Failure, Result};
 use crate::resources::query::put_json_text;
 use crate::stream;
-
-/// Bytes of an answer that are handed on together.
-const PART_BYTES: usize = 32 << 10;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -261,10 +259,8 @@ where
         for (at, item) in items.iter().enumerate() {
             put_comma(at, &mut text);
             item.put(&mut text);
-            if text.len() >= PART_BYTES {
-                writer.write_all(&text).map_err(stream::client_left)?;
-                text.clear();
-            }
+            writer.write_all(&text).map_err(stream::client_left)?;
+            text.clear();
         }
         text.push(b']');
         let warnings = is_cut.then(|| TRUNCATED.to_owned());
@@ -272,49 +268,4 @@ where
         writer.write_all(&text).map_err(stream::client_left)
     })
     .await
-}
-
-/// A name that was escaped so that it is a plain word: `U__`, then `__` for `_` and `_HEX_` for what is no letter or
-/// digit. `None` where it is none.
-fn unescape(name: &str) -> Option<String> {
-    let mut rest = name.strip_prefix("U__")?;
-    let mut plain = String::with_capacity(rest.len());
-    while let Some((before, after)) = rest.split_once('_') {
-        plain.push_str(before);
-        let (code, after) = after.split_once('_')?;
-        if code.is_empty() {
-            plain.push('_');
-        } else if code.len() > 6 || !code.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        } else {
-            plain.push(char::from_u32(u32::from_str_radix(code, 16).ok()?)?);
-        }
-        rest = after;
-    }
-    plain.push_str(rest);
-    Some(plain)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unescaped_as_prometheus_escapes_them() {
-        for (escaped, plain) in [
-            ("U__http_2e_status", Some("http.status")),
-            ("U__a__b", Some("a_b")),
-            ("U____leading", Some("_leading")),
-            ("U__caf_e9_", Some("café")),
-            ("U___1f600_x", Some("😀x")),
-            ("U__plain", Some("plain")),
-            ("region", None),
-            ("U__open_2e", None),
-            ("U__bad_xyz_", None),
-            ("U__long_0000001_", None),
-            ("U__surrogate_d800_", None),
-        ] {
-            assert_eq!(unescape(escaped).as_deref(), plain, "{escaped}");
-        }
-    }
 }

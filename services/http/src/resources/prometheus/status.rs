@@ -10,8 +10,8 @@ use tideline_openapi::prometheus::{Answer, BuildInfo, ConfigText, RuntimeInfo, W
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::PrometheusTable;
 use super::answer::{PrometheusFailures, success};
+use super::{KnownTable, PrometheusTable};
 use crate::app::{App, blocking};
 use crate::failure::Result;
 
@@ -38,7 +38,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     get, path = "/api/v1/status/config", tag = "prometheus",
     responses((status = 200, description = "YAML", body = Answer<ConfigText>), PrometheusFailures)
 )]
-async fn config() -> Response {
+async fn config(_: KnownTable) -> Response {
     success(ConfigText { yaml: CONFIG.into() })
 }
 
@@ -51,7 +51,7 @@ async fn config() -> Response {
         (status = 200, description = "Flags by name", body = Answer<BTreeMap<String, String>>), PrometheusFailures
     )
 )]
-async fn flags(State(app): State<App>) -> Response {
+async fn flags(_: KnownTable, State(app): State<App>) -> Response {
     let settings = &app.settings.prometheus;
     let text = |duration: std::time::Duration| {
         let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
@@ -117,7 +117,7 @@ async fn runtime_info(State(app): State<App>, PrometheusTable(table): Prometheus
     get, path = "/api/v1/status/buildinfo", tag = "prometheus",
     responses((status = 200, description = "The version", body = Answer<BuildInfo>), PrometheusFailures)
 )]
-async fn build_info() -> Response {
+async fn build_info(_: KnownTable) -> Response {
     success(BuildInfo {
         version: VERSION.into(),
         revision: concat!("tideline-", env!("CARGO_PKG_VERSION")).into(),
@@ -135,7 +135,7 @@ async fn build_info() -> Response {
     get, path = "/api/v1/status/walreplay", tag = "prometheus",
     responses((status = 200, description = "Done", body = Answer<WalReplay>), PrometheusFailures)
 )]
-async fn wal_replay() -> Response {
+async fn wal_replay(_: KnownTable) -> Response {
     success(WalReplay::default())
 }
 

@@ -1,7 +1,6 @@
 //! What a Prometheus tells of its scraping, rules and alerts. Tideline does none of it: the answers are well formed and
 //! empty, so that whoever asks goes on.
 
-use axum::extract::State;
 use axum::response::Response;
 use serde_json::json;
 use tideline_openapi::prometheus::{
@@ -11,11 +10,11 @@ use tideline_openapi::prometheus::{
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::PrometheusTable;
+use super::KnownTable;
 use super::answer::{PrometheusFailures, success};
 use super::parameters::{Parameters, wrong};
 use crate::app::App;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -28,11 +27,6 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(notifications))
 }
 
-/// Refuses a table that is not there: an address that is wrong should not look right because its answer is empty.
-async fn check_table(app: &App, PrometheusTable(table): PrometheusTable) -> Result<()> {
-    app.engine.table(&table).map(drop).map_err(Failure::from)
-}
-
 /// Scrape targets
 ///
 /// None: Tideline is written to.
@@ -40,9 +34,8 @@ async fn check_table(app: &App, PrometheusTable(table): PrometheusTable) -> Resu
     get, path = "/api/v1/targets", tag = "prometheus",
     responses((status = 200, description = "No targets", body = Answer<TargetDiscovery>), PrometheusFailures)
 )]
-async fn targets(State(app): State<App>, table: PrometheusTable) -> Result<Response> {
-    check_table(&app, table).await?;
-    Ok(success(TargetDiscovery::default()))
+async fn targets(_: KnownTable) -> Response {
+    success(TargetDiscovery::default())
 }
 
 /// Metadata of scrape targets
@@ -52,12 +45,7 @@ async fn targets(State(app): State<App>, table: PrometheusTable) -> Result<Respo
     get, path = "/api/v1/targets/metadata", tag = "prometheus",
     responses((status = 200, description = "No targets", body = Answer<Vec<Anything>>), PrometheusFailures)
 )]
-async fn target_metadata(
-    State(app): State<App>,
-    table: PrometheusTable,
-    parameters: Parameters,
-) -> Result<Response> {
-    check_table(&app, table).await?;
+async fn target_metadata(_: KnownTable, parameters: Parameters) -> Result<Response> {
     parameters.count("limit")?;
     let selector = parameters.text("match_target");
     if !selector.is_empty() {
@@ -71,9 +59,8 @@ async fn target_metadata(
     get, path = "/api/v1/scrape_pools", tag = "prometheus",
     responses((status = 200, description = "No pools", body = Answer<ScrapePoolDiscovery>), PrometheusFailures)
 )]
-async fn scrape_pools(State(app): State<App>, table: PrometheusTable) -> Result<Response> {
-    check_table(&app, table).await?;
-    Ok(success(ScrapePoolDiscovery::default()))
+async fn scrape_pools(_: KnownTable) -> Response {
+    success(ScrapePoolDiscovery::default())
 }
 
 /// Rules
@@ -83,8 +70,7 @@ async fn scrape_pools(State(app): State<App>, table: PrometheusTable) -> Result<
     get, path = "/api/v1/rules", tag = "prometheus",
     responses((status = 200, description = "No rules", body = Answer<RuleDiscovery>), PrometheusFailures)
 )]
-async fn rules(State(app): State<App>, table: PrometheusTable, parameters: Parameters) -> Result<Response> {
-    check_table(&app, table).await?;
+async fn rules(_: KnownTable, parameters: Parameters) -> Result<Response> {
     parameters.selectors()?;
     let kind = parameters.text("type").to_ascii_lowercase();
     if !matches!(kind.as_str(), "" | "alert" | "record") {
@@ -129,9 +115,8 @@ fn check_page(parameters: &Parameters) -> Result<()> {
     get, path = "/api/v1/alerts", tag = "prometheus",
     responses((status = 200, description = "No alerts", body = Answer<AlertDiscovery>), PrometheusFailures)
 )]
-async fn alerts(State(app): State<App>, table: PrometheusTable) -> Result<Response> {
-    check_table(&app, table).await?;
-    Ok(success(AlertDiscovery::default()))
+async fn alerts(_: KnownTable) -> Response {
+    success(AlertDiscovery::default())
 }
 
 /// Alertmanagers
@@ -141,9 +126,8 @@ async fn alerts(State(app): State<App>, table: PrometheusTable) -> Result<Respon
         (status = 200, description = "No Alertmanagers", body = Answer<AlertmanagerDiscovery>), PrometheusFailures
     )
 )]
-async fn alertmanagers(State(app): State<App>, table: PrometheusTable) -> Result<Response> {
-    check_table(&app, table).await?;
-    Ok(success(AlertmanagerDiscovery::default()))
+async fn alertmanagers(_: KnownTable) -> Response {
+    success(AlertmanagerDiscovery::default())
 }
 
 /// Notifications of Prometheus' own page
@@ -153,7 +137,6 @@ async fn alertmanagers(State(app): State<App>, table: PrometheusTable) -> Result
         (status = 200, description = "No notifications", body = Answer<Vec<Anything>>), PrometheusFailures
     )
 )]
-async fn notifications(State(app): State<App>, table: PrometheusTable) -> Result<Response> {
-    check_table(&app, table).await?;
-    Ok(success(json!([])))
+async fn notifications(_: KnownTable) -> Response {
+    success(json!([]))
 }

@@ -9,15 +9,18 @@ use tideline_openapi::ErrorCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::samples::{StoredSamples, WriteFailures};
 use super::{PrometheusTable, samples};
 use crate::app::App;
 use crate::body;
+use crate::extract::{content_type, content_type_parameter};
 use crate::failure::{Failure, Result};
 
 /// The media type of both versions; its parameter `proto` tells them apart.
 const MEDIA_TYPE: &str = "application/x-protobuf";
 
 /// A sender of version 2.0 that misses these in an answer takes its receiver for one of version 1.0 that stored nothing.
+/// So every answer has them once the message is known to be one that is read here, those of failures too.
 const SAMPLES_WRITTEN: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
 const HISTOGRAMS_WRITTEN: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-histograms-written");
@@ -39,7 +42,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     post, path = "/api/v1/write", tag = "prometheus",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf",
-        description = "A message, compressed; the parameter `proto` of the content type names it", example = json!("")
+        description = "A message, compressed; the parameter `proto` of the content type names it", example = json!("\u{0}")
     ),
     responses(
         (
@@ -50,11 +53,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
                 ("X-Prometheus-Remote-Write-Exemplars-Written" = u64, description = "Exemplars stored")
             )
         ),
-        (status = 400, description = "Something could not be stored and never will be; the rest was. Also a body that is too large", body = String, content_type = "text/plain", example = json!("1 stored, 1 refused\n{job=\"a\"}: the metric has no name (label \"__name__\")\n")),
-        (status = 401, description = "The token is missing or wrong", body = String, content_type = "text/plain", example = json!("the token is missing or wrong\n")),
-        (status = 404, description = "There is no such table", body = String, content_type = "text/plain", example = json!("no table \"x\"\n")),
-        (status = 415, description = "Not a message or an encoding that is read here", body = String, content_type = "text/plain", example = json!("content encoding \"gzip\" is not read here; send snappy or zstd\n")),
-        (status = 503, description = "Too much at once, or the disk is nearly full: send it again after `Retry-After`", body = String, content_type = "text/plain", example = json!("too many bytes of requests in flight\n"))
+        WriteFailures
     )
 )]
 async fn write(
@@ -72,13 +71,11 @@ async fn write(
     post, path = "/api/v1/push", tag = "prometheus",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf",
-        description = "A message, compressed; the parameter `proto` of the content type names it", example = json!("")
+        description = "A message, compressed; the parameter `proto` of the content type names it", example = json!("\u{0}")
     ),
     responses(
         (status = 204, description = "All stored; the same headers"),
-        (status = 400, description = "Something could not be stored and never will be; the rest was", body = String, content_type = "text/plain", example = json!("1 stored, 1 refused\n")),
-        (status = 415, description = "Not a message or an encoding that is read here", body = String, content_type = "text/plain", example = json!("content encoding \"gzip\" is not read here; send snappy or zstd\n")),
-        (status = 503, description = "Send it again after `Retry-After`", body = String, content_type = "text/plain", example = json!("too many bytes of requests in flight\n"))
+        WriteFailures
     )
 )]
 async fn push(
@@ -106,8 +103,21 @@ async fn receive(app: &App, table: String, request: Request) -> Result<Response>
             return Err(failure);
         }
     };
+    let (counts, failure) = match store(app, message, table, request).await {
+        Ok(stored) => (stored.counts, stored.refusal()),
+        Err(failure) => (SampleCounts::default(), Some(failure)),
+    };
+    let mut response = match failure {
+        None => StatusCode::NO_CONTENT.into_response(),
+        Some(failure) => failure.into_response(),
+    };
+    put_written(response.headers_mut(), counts);
+    Ok(response)
+}
+
+async fn store(app: &App, message: Message, table: String, request: Request) -> Result<StoredSamples> {
     let received = body::receive_remote_write(request, app).await?;
-    let stored = samples::store(
+    samples::store(
         app,
         message.protocol(),
         table,
@@ -123,14 +133,8 @@ async fn receive(app: &App, table: String, request: Request) -> Result<Response>
             };
             decoded.map_err(Failure::invalid)
         },
-    );
-    let stored = stored.await?;
-    let mut response = match stored.refusal() {
-        None => StatusCode::NO_CONTENT.into_response(),
-        Some(failure) => failure.into_response(),
-    };
-    put_written(response.headers_mut(), stored.counts);
-    Ok(response)
+    )
+    .await
 }
 
 fn put_written(headers: &mut HeaderMap, counts: SampleCounts) {
@@ -154,18 +158,11 @@ impl Message {
         let sent = headers.get(header::CONTENT_TYPE).map(HeaderValue::to_str);
         let Some(sent) = sent else { return Ok(Self::V1) };
         let sent = sent.map_err(|_| refuse("?"))?;
-        let mut parts = sent.split(';').map(str::trim);
-        let essence = parts.next().unwrap_or_default();
-        if !essence.eq_ignore_ascii_case(MEDIA_TYPE) && !essence.is_empty() {
+        let essence = content_type(headers);
+        if essence != MEDIA_TYPE && !essence.is_empty() {
             return Err(refuse(sent));
         }
-        let proto = parts.find_map(|part| {
-            let (name, value) = part.split_once('=')?;
-            name.trim()
-                .eq_ignore_ascii_case("proto")
-                .then_some(value.trim().trim_matches('"'))
-        });
-        match proto {
+        match content_type_parameter(headers, "proto") {
             None | Some("prometheus.WriteRequest") => Ok(Self::V1),
             Some("io.prometheus.write.v2.Request") => Ok(Self::V2),
             Some(_) => Err(refuse(sent)),

@@ -37,14 +37,13 @@ impl Scope<'_> {
         };
         // Equal values of series that belong together are counted in one place.
         let bases: Vec<Labels> = columns.iter().map(|column| column.labels.clone()).collect();
-        let mut result = ColumnsByLabels::default();
+        let mut result = ColumnsByLabels::of(self, columns.len());
         let mut known: Vec<Option<(String, usize)>> = vec![None; columns.len()];
         for step in 0..self.grid.steps {
-            if step % 16 == 0 {
-                self.check()?;
-            }
+            self.check()?;
             let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
             for (at, column) in columns.iter().enumerate() {
+                self.check_now_and_then(at)?;
                 let Some(cell) = column.cell(step) else { continue };
                 let value = match cell {
                     Cell::Float(value) => number::plain(value),
@@ -54,7 +53,7 @@ impl Scope<'_> {
                     Some((before, place)) if *before == value => *place,
                     _ => {
                         let labels = with_label(&bases[at], label, &value).filtered(keeps);
-                        let place = result.place(&labels, false, self.grid.steps);
+                        let place = result.place(&labels, false)?;
                         known[at] = Some((value, place));
                         place
                     }

@@ -1,18 +1,21 @@
 //! Aggregations: which series belong together is found once, then each column is added to its group.
 
 mod count_values;
+mod heap;
 mod histograms;
 mod numbers;
+mod parameter;
 mod pick;
 
 use std::collections::HashMap;
 
+use super::budget::Making;
 use super::column::Column;
 use super::matching::push_text;
 use super::{Scalar, Scope, cost};
 use crate::annotations::Annotation;
 use crate::ast::{AggregateOp, TextRange};
-use crate::error::{PromqlError, Result};
+use crate::error::Result;
 use crate::labels::{Labels, METRIC_NAME};
 use crate::plan::Aggregate;
 
@@ -90,9 +93,14 @@ impl Scope<'_> {
         make: impl Fn(&Group<'a>) -> Result<Option<Column>>,
     ) -> Result<Vec<Column>> {
         let mut result = Vec::with_capacity(groups.len());
+        // Members that lie far apart make a column that is longer than all of them.
+        let mut making = Making::of(self.budget(), groups.len());
         for group in groups {
             self.check()?;
-            result.extend(make(group)?);
+            if let Some(column) = make(group)? {
+                making.take(column.cost())?;
+                result.push(column);
+            }
         }
         Ok(result)
     }
@@ -112,75 +120,6 @@ impl Scope<'_> {
         if group.has_histograms() {
             self.annotate(&Annotation::HistogramIgnoredInAggregation { aggregation }, at);
         }
-    }
-
-    fn check_parameter(&self, aggregate: &Aggregate<'_>, parameter: &Scalar) -> Result<()> {
-        let Some(node) = &aggregate.parameter else {
-            return Ok(());
-        };
-        let steps = match parameter {
-            Scalar::Constant(_) => 1,
-            Scalar::Steps(values) => values.len(),
-        };
-        let values = || (0..steps).map(|step| parameter.at(step));
-        let has_nan = values().any(f64::is_nan);
-        let (min, max) = values().fold((f64::MAX, -f64::MAX), |(min, max), value| {
-            (crate::math::min(min, value), crate::math::max(max, value))
-        });
-        let fail = |message: String| Err(PromqlError::Execution(message));
-        match aggregate.op {
-            AggregateOp::TopK | AggregateOp::BottomK | AggregateOp::LimitK => {
-                if max < 1.0 {
-                    return Ok(());
-                }
-                if has_nan {
-                    return fail("Parameter value is NaN".to_owned());
-                }
-                if min <= i64::MIN as f64 {
-                    return fail(format!(
-                        "Scalar value {} underflows int64",
-                        crate::number::general(min)
-                    ));
-                }
-                if max >= i64::MAX as f64 {
-                    return fail(format!(
-                        "Scalar value {} overflows int64",
-                        crate::number::general(max)
-                    ));
-                }
-            }
-            AggregateOp::LimitRatio => {
-                if has_nan {
-                    return fail("Ratio value is NaN".to_owned());
-                }
-                if max > 1.0 {
-                    self.annotate(
-                        &Annotation::InvalidRatio {
-                            given: max,
-                            used: 1.0,
-                        },
-                        node.at,
-                    );
-                }
-                if min < -1.0 {
-                    self.annotate(
-                        &Annotation::InvalidRatio {
-                            given: min,
-                            used: -1.0,
-                        },
-                        node.at,
-                    );
-                }
-            }
-            AggregateOp::Quantile => {
-                let wrong = [(has_nan, f64::NAN), (max > 1.0, max), (min < 0.0, min)];
-                for (_, value) in wrong.into_iter().filter(|(is_wrong, _)| *is_wrong) {
-                    self.annotate(&Annotation::InvalidQuantile(value), node.at);
-                }
-            }
-            _ => {}
-        }
-        Ok(())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Aggregations of numbers, a whole column at a time.
 
+use std::ops::Range;
+
 use tideline_histogram::KahanSum;
 
 use super::super::column::{Column, ColumnBuilder, is_absent};
@@ -9,10 +11,21 @@ use crate::ast::{AggregateOp, TextRange};
 use crate::error::Result;
 use crate::histogram_functions;
 
+/// So many steps are aggregated at once: their states, of up to 40 bytes, stay near the processor, and are few beside a
+/// long column.
+const BLOCK: usize = 1 << 12;
+
+/// The steps in blocks.
+fn blocks(steps: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = steps.end;
+    steps
+        .step_by(BLOCK)
+        .map(move |start| start..end.min(start + BLOCK))
+}
+
 impl Scope<'_> {
     /// Aggregates the numbers of a group, and of those aggregations that only count, its histograms.
     pub(super) fn numbers(&self, op: AggregateOp, group: &Group<'_>) -> Result<Option<Column>> {
-        let steps = group.steps();
         match op {
             AggregateOp::Sum => self.folded(group, Sum::new, Sum::add, |sum| sum.0.total()),
             AggregateOp::Avg => self.folded(group, Mean::new, Mean::add, Mean::value),
@@ -40,26 +53,33 @@ impl Scope<'_> {
                 self.folded(group, Spread::new, Spread::add, |spread| spread.variance().sqrt())
             }
             AggregateOp::Stdvar => self.folded(group, Spread::new, Spread::add, Spread::variance),
-            _ => {
-                let mut counts = vec![0_u64; steps.len()];
-                for (place, column) in group.members.iter().enumerate() {
-                    self.check_now_and_then(place)?;
-                    for (step, _) in column.cells() {
-                        counts[step - steps.start] += 1;
-                    }
+            _ => self.counted(op, group),
+        }
+    }
+
+    /// `count` and `group`.
+    fn counted(&self, op: AggregateOp, group: &Group<'_>) -> Result<Option<Column>> {
+        let mut builder = ColumnBuilder::new(self.grid.steps);
+        let mut counts = Vec::new();
+        for block in blocks(group.steps()) {
+            counts.clear();
+            counts.resize(block.len(), 0_u64);
+            for (place, column) in group.members.iter().enumerate() {
+                self.check_now_and_then(place)?;
+                for step in column.first.max(block.start)..column.end().min(block.end) {
+                    counts[step - block.start] += u64::from(column.cell(step).is_some());
                 }
-                let mut builder = ColumnBuilder::new(self.grid.steps);
-                for (at, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
-                    let value = if op == AggregateOp::Count {
-                        count as f64
-                    } else {
-                        1.0
-                    };
-                    builder.push_float(steps.start + at, value);
-                }
-                Ok(builder.finish(group.labels.clone(), group.drops_name()))
+            }
+            for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                let value = if op == AggregateOp::Count {
+                    *count as f64
+                } else {
+                    1.0
+                };
+                builder.push_float(block.start + at, value);
             }
         }
+        Ok(builder.finish(group.labels.clone(), group.drops_name()))
     }
 
     /// One state for each step, made of the first number and changed by all others.
@@ -70,25 +90,32 @@ impl Scope<'_> {
         add: impl Fn(&mut S, f64),
         result: impl Fn(&S) -> f64,
     ) -> Result<Option<Column>> {
-        let steps = group.steps();
-        let mut states: Vec<Option<S>> = vec![None; steps.len()];
-        for (place, column) in group.members.iter().enumerate() {
-            self.check_now_and_then(place)?;
-            let states = &mut states[column.first - steps.start..];
-            for (state, &value) in states.iter_mut().zip(&column.values) {
-                if is_absent(value) {
+        let mut builder = ColumnBuilder::new(self.grid.steps);
+        let mut states: Vec<Option<S>> = Vec::new();
+        for block in blocks(group.steps()) {
+            states.clear();
+            states.resize(block.len(), None);
+            for (place, column) in group.members.iter().enumerate() {
+                self.check_now_and_then(place)?;
+                let steps = column.first.max(block.start)..column.end().min(block.end);
+                if steps.is_empty() {
                     continue;
                 }
-                match state {
-                    Some(state) => add(state, value),
-                    None => *state = Some(make(value)),
+                let states = &mut states[steps.start - block.start..];
+                for (state, &value) in states.iter_mut().zip(column.floats(steps)) {
+                    if is_absent(value) {
+                        continue;
+                    }
+                    match state {
+                        Some(state) => add(state, value),
+                        None => *state = Some(make(value)),
+                    }
                 }
             }
-        }
-        let mut builder = ColumnBuilder::new(self.grid.steps);
-        for (at, state) in states.iter().enumerate() {
-            if let Some(state) = state {
-                builder.push_float(steps.start + at, result(state));
+            for (at, state) in states.iter().enumerate() {
+                if let Some(state) = state {
+                    builder.push_float(block.start + at, result(state));
+                }
             }
         }
         Ok(builder.finish(group.labels.clone(), group.drops_name()))

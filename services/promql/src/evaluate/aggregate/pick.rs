@@ -1,9 +1,9 @@
 //! Aggregations that pick series: `topk`, `bottomk`, `limitk`, `limit_ratio`.
 
 use super::super::column::{Cell, Column, ColumnBuilder};
-use super::super::sort::by_falling_value;
 use super::super::{Scalar, Scope};
 use super::Group;
+use super::heap::Heap;
 use crate::ast::{AggregateOp, TextRange};
 use crate::error::Result;
 use crate::hash;
@@ -26,39 +26,14 @@ impl Scope<'_> {
             {
                 self.remark_histograms(op, group, at);
             }
-            let mut builders: Vec<ColumnBuilder> = group
-                .members
-                .iter()
-                .map(|_| ColumnBuilder::new(self.grid.steps))
-                .collect();
-            let offsets: Vec<f64> = match op {
-                AggregateOp::LimitRatio => group.members.iter().map(|column| offset(column)).collect(),
-                _ => Vec::new(),
-            };
-            let mut picked = Vec::new();
+            // They grow beside each other, none further than what it is picked from.
+            let builder_of = |column: &&Column| ColumnBuilder::new(column.end());
+            let mut builders: Vec<ColumnBuilder> = group.members.iter().map(builder_of).collect();
+            let mut picker = Picker::of(op, group, series);
             for step in group.steps() {
                 self.check()?;
-                picked.clear();
-                let parameter = parameter.at(step);
-                match op {
-                    AggregateOp::TopK => {
-                        pick_greatest(group, step, wanted(parameter, series), &mut picked, 1.0);
-                    }
-                    AggregateOp::BottomK => {
-                        pick_greatest(group, step, wanted(parameter, series), &mut picked, -1.0);
-                    }
-                    AggregateOp::LimitK => {
-                        let there =
-                            (0..group.members.len()).filter(|at| group.members[*at].cell(step).is_some());
-                        picked.extend(there.take(wanted(parameter, series)));
-                    }
-                    _ => {
-                        let there =
-                            (0..group.members.len()).filter(|at| group.members[*at].cell(step).is_some());
-                        picked.extend(there.filter(|at| is_in_ratio(offsets[*at], parameter)));
-                    }
-                }
-                for at in &picked {
+                picker.pick(group, step, parameter.at(step));
+                for at in &picker.picked {
                     if let Some(cell) = group.members[*at].cell(step) {
                         builders[*at].push_cell(step, cell);
                     }
@@ -66,7 +41,7 @@ impl Scope<'_> {
             }
             // Of an instant the last picks are all picks, in their order.
             if self.grid.is_instant() {
-                for at in &picked {
+                for at in &picker.picked {
                     let builder = std::mem::replace(&mut builders[*at], ColumnBuilder::new(0));
                     let column = group.members[*at];
                     result.extend(builder.finish(column.labels.clone(), column.drops_name));
@@ -81,28 +56,67 @@ impl Scope<'_> {
     }
 }
 
+/// Picks members of a group, step by step.
+struct Picker {
+    op: AggregateOp,
+    /// How many series the aggregation is given, in all groups.
+    series: usize,
+    /// Where each member lies between 0 and 1; empty unless a ratio is asked for.
+    offsets: Vec<f64>,
+    heap: Heap,
+    /// Places of the members that were picked last, in their order.
+    picked: Vec<usize>,
+}
+
+impl Picker {
+    fn of(op: AggregateOp, group: &Group<'_>, series: usize) -> Self {
+        let offsets = match op {
+            AggregateOp::LimitRatio => group.members.iter().map(|column| offset(column)).collect(),
+            _ => Vec::new(),
+        };
+        Self {
+            op,
+            series,
+            offsets,
+            heap: Heap::default(),
+            picked: Vec::new(),
+        }
+    }
+
+    fn pick(&mut self, group: &Group<'_>, step: usize, parameter: f64) {
+        self.picked.clear();
+        let count = wanted(parameter, self.series);
+        let there = (0..group.members.len()).filter(|at| group.members[*at].cell(step).is_some());
+        match self.op {
+            AggregateOp::TopK => self.pick_greatest(group, step, count, 1.0),
+            AggregateOp::BottomK => self.pick_greatest(group, step, count, -1.0),
+            AggregateOp::LimitK => self.picked.extend(there.take(count)),
+            _ => {
+                let offsets = &self.offsets;
+                self.picked
+                    .extend(there.filter(|at| is_in_ratio(offsets[*at], parameter)));
+            }
+        }
+    }
+
+    /// The members with the greatest numbers times `sign`, the greatest first, NaN last.
+    fn pick_greatest(&mut self, group: &Group<'_>, step: usize, count: usize, sign: f64) {
+        if count == 0 {
+            return;
+        }
+        self.heap.clear();
+        for (place, column) in group.members.iter().enumerate() {
+            if let Some(Cell::Float(value)) = column.cell(step) {
+                self.heap.offer(value * sign, place, count);
+            }
+        }
+        self.picked.extend(self.heap.sorted());
+    }
+}
+
 /// How many are wanted; no more than there are.
 fn wanted(parameter: f64, series: usize) -> usize {
     (parameter as i64).clamp(0, series as i64) as usize
-}
-
-/// The members with the greatest numbers times `sign`, the greatest first, NaN last; of equal ones the first come.
-fn pick_greatest(group: &Group<'_>, step: usize, count: usize, picked: &mut Vec<usize>, sign: f64) {
-    if count == 0 {
-        return;
-    }
-    let value = |at: usize| match group.members[at].cell(step) {
-        Some(Cell::Float(value)) => Some(value * sign),
-        _ => None,
-    };
-    picked.extend((0..group.members.len()).filter(|at| value(*at).is_some()));
-    let key = |at: usize| value(at).unwrap_or(f64::NAN);
-    let order = |a: &usize, b: &usize| by_falling_value(key(*a), key(*b)).then(a.cmp(b));
-    if count < picked.len() {
-        picked.select_nth_unstable_by(count - 1, order);
-        picked.truncate(count);
-    }
-    picked.sort_unstable_by(order);
 }
 
 /// Where a series lies between 0 and 1, the same in every question.

@@ -1,10 +1,12 @@
 //! Operators between numbers and vectors.
 
+mod marks;
 mod operate;
 mod pairing;
 
 use self::operate::{Outcome, operate};
 use self::pairing::Pairing;
+use super::budget::Making;
 use super::column::{Cell, Column, ColumnBuilder};
 use super::matching::match_groups;
 use super::{Scalar, Scope, Value, cost};
@@ -12,6 +14,7 @@ use crate::ast::{BinaryOp, Cardinality, TextRange, VectorMatching};
 use crate::error::{PromqlError, Result};
 use crate::math;
 use crate::plan::Binary;
+use crate::quote::quote;
 
 /// An operator with what changes its result.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +42,7 @@ impl Scope<'_> {
         let (left, right) = (self.value(&binary.left)?, self.value(&binary.right)?);
         match (left, right) {
             (Value::Scalar(left), Value::Scalar(right)) => {
-                let scalar = self.scalars(operation, &left, &right);
+                let scalar = scalars(operation.op, self.grid.steps, &left, &right)?;
                 self.exchange(2, 2 * self.grid.steps, self.grid.steps)?;
                 Ok(Value::Scalar(scalar))
             }
@@ -69,24 +72,6 @@ impl Scope<'_> {
         }
     }
 
-    fn scalars(&self, operation: Operation, left: &Scalar, right: &Scalar) -> Scalar {
-        let result = |left: f64, right: f64| {
-            math::arithmetic(operation.op, left, right)
-                .or_else(|| {
-                    math::comparison(operation.op, left, right).map(|holds| f64::from(u8::from(holds)))
-                })
-                .unwrap_or(f64::NAN)
-        };
-        match (left, right) {
-            (Scalar::Constant(left), Scalar::Constant(right)) => Scalar::Constant(result(*left, *right)),
-            _ => Scalar::Steps(
-                (0..self.grid.steps)
-                    .map(|step| result(left.at(step), right.at(step)))
-                    .collect(),
-            ),
-        }
-    }
-
     fn with_scalar(
         &self,
         operation: Operation,
@@ -99,7 +84,8 @@ impl Scope<'_> {
         for (place, column) in columns.iter().enumerate() {
             self.check_now_and_then(place)?;
             let mut builder = ColumnBuilder::new(self.grid.steps);
-            for (step, cell) in column.cells() {
+            for (number, (step, cell)) in column.cells().enumerate() {
+                self.check_now_and_then(number)?;
                 let number = Cell::Float(scalar.at(step));
                 let outcome = match is_scalar_left {
                     true => operate(operation.op, number, cell),
@@ -174,6 +160,8 @@ impl Scope<'_> {
             swaps,
             shared_steps: (has_rivals && !has_fill).then(|| self.steps_with_both(left, right)),
             result: Vec::with_capacity(groups.len()),
+            making: Making::of(self.budget(), left.len() + right.len()),
+            unchecked: 0,
         };
         for group in groups.iter().filter(|_| has_rivals) {
             pairing.check_rivals(if swaps { &group.left } else { &group.right })?;
@@ -193,19 +181,30 @@ impl Scope<'_> {
 
     /// At which steps both sides have any series: nowhere else do duplicates matter.
     fn steps_with_both(&self, left: &[Column], right: &[Column]) -> Vec<bool> {
-        let steps = |columns: &[Column]| {
-            let mut there = vec![false; self.grid.steps];
-            for column in columns {
-                for (step, _) in column.cells() {
-                    there[step] = true;
-                }
-            }
-            there
-        };
-        let (left, right) = (steps(left), steps(right));
+        let (left, right) = (self.steps_with_any(left), self.steps_with_any(right));
         left.into_iter()
             .zip(right)
             .map(|(left, right)| left && right)
             .collect()
     }
+}
+
+/// An operator between two numbers at each step.
+fn scalars(op: BinaryOp, steps: usize, left: &Scalar, right: &Scalar) -> Result<Scalar> {
+    let result = |left: f64, right: f64| {
+        let value = math::arithmetic(op, left, right);
+        let value =
+            value.or_else(|| math::comparison(op, left, right).map(|holds| f64::from(u8::from(holds))));
+        value.ok_or_else(|| {
+            let operator = quote(op.name());
+            PromqlError::Execution(format!("operator {operator} not allowed for Scalar operations"))
+        })
+    };
+    Ok(match (left, right) {
+        (Scalar::Constant(left), Scalar::Constant(right)) => Scalar::Constant(result(*left, *right)?),
+        _ => {
+            let values = (0..steps).map(|step| result(left.at(step), right.at(step)));
+            Scalar::Steps(values.collect::<Result<_>>()?)
+        }
+    })
 }

@@ -2,17 +2,26 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use super::super::Scope;
+use super::super::budget::Making;
 use super::super::column::{Cell, Column, ColumnBuilder, is_absent, without_metadata};
 use super::super::labels_call::with_label;
 use super::super::matching::matching_labels;
 use super::Operation;
+use super::marks::Marks;
 use super::operate::{Outcome, operate};
 use crate::ast::{Cardinality, VectorMatching};
 use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
 use crate::math;
+
+/// Of so many pairs of a group the labels are found once and kept.
+const PAIRS_KEPT: usize = 1 << 16;
+
+/// After so many places that were looked at it is asked whether the evaluation should go on.
+const UNCHECKED_MAX: usize = 1 << 16;
 
 /// Pairs the series of two vectors. One to one, the left side is that of many.
 pub(super) struct Pairing<'a> {
@@ -27,113 +36,167 @@ pub(super) struct Pairing<'a> {
     pub(super) shared_steps: Option<Vec<bool>>,
     /// Columns behind the place of their series of the side of many.
     pub(super) result: Vec<(usize, Column)>,
+    /// What the result takes: of many series on both sides there may be as many as pairs.
+    pub(super) making: Making<'a>,
+    /// Places looked at since it was last asked whether the evaluation should go on.
+    pub(super) unchecked: usize,
 }
 
-/// Two series that meet.
-struct Pair {
-    many: usize,
-    /// `None` = what is filled in.
-    one: Option<usize>,
-    labels: Labels,
+/// The series of a group, by their places.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    many: &'a [usize],
+    one: &'a [usize],
+    /// Whether a series of the side of many is paired with what is filled in as well.
+    fills: bool,
+}
+
+impl Group<'_> {
+    /// The places of two series that meet; the second `None` = what is filled in.
+    fn pairs(&self) -> impl Iterator<Item = (usize, Option<usize>)> {
+        self.many.iter().flat_map(|&many| {
+            let ones = self.one.iter().map(|one| Some(*one));
+            ones.chain(self.fills.then_some(None)).map(move |one| (many, one))
+        })
+    }
+
+    fn pair_count(&self) -> usize {
+        self.many
+            .len()
+            .saturating_mul(self.one.len() + usize::from(self.fills))
+    }
 }
 
 /// What two series come to.
+#[derive(Debug)]
 struct Paired {
     builder: ColumnBuilder,
-    /// Steps at which they met, whether or not anything is kept; empty = nobody asks.
-    met: Vec<bool>,
+    /// Steps at which they met, whether or not anything is kept; `None` = nobody asks.
+    met: Option<Marks>,
 }
 
 /// What has been met so far in a group.
-struct Meetings {
-    any: Vec<bool>,
-    by_labels: HashMap<Labels, Vec<bool>>,
+struct Meetings<'a> {
+    any: Marks,
+    by_labels: HashMap<Labels, Marks>,
+    making: Making<'a>,
 }
 
-impl Pairing<'_> {
+impl<'a> Pairing<'a> {
     /// Pairs the series of a group, given by their places.
     pub(super) fn group(&mut self, many: &[usize], one: &[usize]) -> Result<()> {
         let (fill_one, fill_many) = (self.matching.fill_right, self.matching.fill_left);
-        let pairs = self.pairs(many, one, fill_one.is_some());
         let fill_many = fill_many.filter(|_| !one.is_empty());
-        let are_watched = fill_many.is_some() || self.may_collide(many, &pairs);
-        let steps = if are_watched { self.scope.grid.steps } else { 0 };
-        let mut meetings = Meetings {
-            any: vec![false; steps],
-            by_labels: HashMap::new(),
+        let group = Group {
+            many,
+            one,
+            fills: fill_one.is_some(),
         };
-        for pair in pairs {
-            let many = &self.many[pair.many];
-            let paired = match (pair.one, fill_one) {
-                (Some(one), _) => self.met(many, &self.one[one], steps),
-                (None, Some(fill)) => self.filled_one(many, one, fill, steps),
+        let (labels, may_collide) = self.labels_of(group)?;
+        let is_watched = fill_many.is_some() || may_collide;
+        let mut meetings = Meetings {
+            any: Marks::default(),
+            by_labels: HashMap::new(),
+            making: Making::of(self.scope.budget(), many.len() + one.len()),
+        };
+        // At the steps of the side of one, nothing is filled in there.
+        let there = match group.fills {
+            true => self
+                .scope
+                .steps_with_any(one.iter().map(|place| &self.one[*place])),
+            false => Vec::new(),
+        };
+        for (number, (place, one)) in group.pairs().enumerate() {
+            let many = &self.many[place];
+            let paired = match (one, fill_one) {
+                (Some(one), _) => self.met(many, &self.one[one], is_watched)?,
+                (None, Some(fill)) => self.filled_one(many, &there, fill, is_watched)?,
                 (None, None) => continue,
             };
-            self.watch(&paired, &pair.labels, &mut meetings)?;
-            self.finish(pair.many, pair.labels, paired);
+            if paired.is_empty() {
+                continue;
+            }
+            let labels = match labels.get(number) {
+                Some(labels) => labels.clone(),
+                None => self.labels_of_pair(place, one),
+            };
+            self.watch(&paired, &labels, &mut meetings)?;
+            self.finish(place, labels, paired)?;
         }
         let Some(fill) = fill_many else { return Ok(()) };
         let met = meetings.any.clone();
         for &place in one {
             let series = &self.one[place];
             let labels = self.result_labels(&matching_labels(&series.labels, self.matching), &series.labels);
-            let paired = self.filled_many(series, fill, &met);
+            let paired = self.filled_many(series, fill, &met)?;
             self.watch(&paired, &labels, &mut meetings)?;
-            self.finish(self.many.len() + place, labels, paired);
+            self.finish(self.many.len() + place, labels, paired)?;
         }
         Ok(())
     }
 
-    fn pairs(&self, many: &[usize], one: &[usize], has_fill: bool) -> Vec<Pair> {
-        let mut pairs = Vec::with_capacity(many.len() * one.len());
-        for &many in many {
-            let labels = &self.many[many].labels;
-            pairs.extend(one.iter().map(|&one| Pair {
-                many,
-                one: Some(one),
-                labels: self.result_labels(labels, &self.one[one].labels),
-            }));
-            if has_fill {
-                pairs.push(Pair {
-                    many,
-                    one: None,
-                    labels: self.result_labels(labels, &matching_labels(labels, self.matching)),
-                });
-            }
+    /// The labels of all pairs if they are not too many, and whether results of different series may stand beside each
+    /// other where they must not.
+    fn labels_of(&self, group: Group<'_>) -> Result<(Vec<Labels>, bool)> {
+        if group.pair_count() > PAIRS_KEPT {
+            return Ok((Vec::new(), true));
         }
-        pairs
-    }
-
-    /// Whether results of different series may stand beside each other where they must not.
-    fn may_collide(&self, many: &[usize], pairs: &[Pair]) -> bool {
-        if self.matching.cardinality == Cardinality::OneToOne || many.len() <= 1 {
-            return many.len() > 1;
+        let mut labels = Vec::with_capacity(group.pair_count());
+        for (number, (many, one)) in group.pairs().enumerate() {
+            self.scope.check_now_and_then(number)?;
+            labels.push(self.labels_of_pair(many, one));
         }
-        let mut owners: HashMap<&Labels, usize> = HashMap::with_capacity(pairs.len());
-        pairs.iter().any(|pair| match owners.entry(&pair.labels) {
-            Entry::Occupied(owner) => *owner.get() != pair.many,
+        if self.matching.cardinality == Cardinality::OneToOne || group.many.len() <= 1 {
+            return Ok((labels, group.many.len() > 1));
+        }
+        let mut owners: HashMap<&Labels, usize> = HashMap::with_capacity(labels.len());
+        let mut owned = group.pairs().zip(&labels);
+        let may_collide = owned.any(|((many, _), labels)| match owners.entry(labels) {
+            Entry::Occupied(owner) => *owner.get() != many,
             Entry::Vacant(entry) => {
-                entry.insert(pair.many);
+                entry.insert(many);
                 false
             }
-        })
+        });
+        Ok((labels, may_collide))
     }
 
-    fn finish(&mut self, place: usize, labels: Labels, paired: Paired) {
-        let column = paired.builder.finish(labels, self.operation.return_bool);
-        self.result.extend(column.map(|column| (place, column)));
+    fn labels_of_pair(&self, many: usize, one: Option<usize>) -> Labels {
+        let many = &self.many[many].labels;
+        match one {
+            Some(one) => self.result_labels(many, &self.one[one].labels),
+            None => self.result_labels(many, &matching_labels(many, self.matching)),
+        }
+    }
+
+    fn finish(&mut self, place: usize, labels: Labels, paired: Paired) -> Result<()> {
+        if let Some(column) = paired.builder.finish(labels, self.operation.return_bool) {
+            self.making.take_series(&column.labels)?;
+            self.making.take(column.cost())?;
+            self.result.push((place, column));
+        }
+        Ok(())
     }
 
     /// Several series of the side of one may follow each other in time, but not stand beside each other.
     pub(super) fn check_rivals(&self, one: &[usize]) -> Result<()> {
-        let mut owner: Vec<Option<usize>> = vec![None; self.scope.grid.steps];
-        for &place in one {
-            for (step, _) in self.one[place].cells() {
+        if one.len() <= 1 {
+            return Ok(());
+        }
+        let columns = || one.iter().map(|place| &self.one[*place]);
+        let first = columns().map(|column| column.first).min().unwrap_or(0);
+        let end = columns().map(Column::end).max().unwrap_or(0);
+        // One more than the place in the group, zero = nobody.
+        let mut owners = vec![0_u32; end - first];
+        for (number, column) in (1_u32..).zip(columns()) {
+            self.scope.check_now_and_then(number as usize)?;
+            for (step, _) in column.cells() {
                 if self.shared_steps.as_ref().is_some_and(|shared| !shared[step]) {
                     continue;
                 }
-                if let Some(other) = owner[step].replace(place) {
-                    return Err(self.rivals(&self.one[place].labels, &self.one[other].labels));
+                let other = std::mem::replace(&mut owners[step - first], number) as usize;
+                if other > 0 {
+                    return Err(self.rivals(&column.labels, &self.one[one[other - 1]].labels));
                 }
             }
         }
@@ -153,40 +216,37 @@ impl Pairing<'_> {
         ))
     }
 
-    fn met(&self, many: &Column, one: &Column, watched: usize) -> Paired {
-        let mut paired = self.paired(watched);
+    fn met(&mut self, many: &Column, one: &Column, is_watched: bool) -> Result<Paired> {
         let steps = many.first.max(one.first)..many.end().min(one.end());
+        self.check_after(steps.len())?;
         if steps.is_empty() {
-            return paired;
+            return Ok(Paired::of(0, is_watched));
         }
-        if watched == 0 && !many.has_histograms() && !one.has_histograms() {
-            self.met_numbers(many, one, steps, &mut paired.builder);
-            return paired;
+        let mut paired = Paired::of(steps.end, is_watched);
+        if !is_watched && !many.has_histograms() && !one.has_histograms() {
+            self.met_numbers(many, one, steps, &mut paired.builder)?;
+            return Ok(paired);
         }
         for step in steps {
             if let (Some(many), Some(one)) = (many.cell(step), one.cell(step)) {
-                self.meet(step, many, one, &mut paired);
+                self.meet(step, many, one, &mut paired)?;
             }
         }
-        paired
+        Ok(paired)
     }
 
     /// Numbers only, and nobody asks where they met.
     fn met_numbers(
-        &self,
+        &mut self,
         many: &Column,
         one: &Column,
-        steps: std::ops::Range<usize>,
+        steps: Range<usize>,
         builder: &mut ColumnBuilder,
-    ) {
-        let values =
-            |column: &'_ Column| column.values[steps.start - column.first..steps.end - column.first].to_vec();
-        let (left, right) = match self.swaps {
-            true => (values(one), values(many)),
-            false => (values(many), values(one)),
-        };
+    ) -> Result<()> {
+        let (many, one) = (many.floats(steps.clone()), one.floats(steps.clone()));
+        let (left, right) = if self.swaps { (one, many) } else { (many, one) };
         let Operation { op, return_bool, .. } = self.operation;
-        for (at, (&left, &right)) in left.iter().zip(&right).enumerate() {
+        for (at, (&left, &right)) in left.iter().zip(right).enumerate() {
             if is_absent(left) || is_absent(right) {
                 continue;
             }
@@ -200,48 +260,52 @@ impl Pairing<'_> {
                     builder.push_float(step, left);
                 }
             } else {
+                self.check_after(0)?;
                 let outcome = operate(op, Cell::Float(left), Cell::Float(right));
                 self.scope.remark(self.operation, &outcome);
             }
         }
+        Ok(())
     }
 
-    /// A series of the side of many where it meets none of the side of one.
-    fn filled_one(&self, many: &Column, one: &[usize], fill: f64, watched: usize) -> Paired {
-        let mut paired = self.paired(watched);
-        for (step, cell) in many.cells() {
-            if one.iter().all(|place| self.one[*place].cell(step).is_none()) {
-                self.meet(step, cell, Cell::Float(fill), &mut paired);
-            }
+    /// A series of the side of many where it meets none of the side of one, which is at the steps of `there`.
+    fn filled_one(&mut self, many: &Column, there: &[bool], fill: f64, is_watched: bool) -> Result<Paired> {
+        let mut paired = Paired::of(many.end(), is_watched);
+        for (step, cell) in many.cells().filter(|(step, _)| !there[*step]) {
+            self.meet(step, cell, Cell::Float(fill), &mut paired)?;
         }
-        paired
+        Ok(paired)
     }
 
     /// A series of the side of one where nothing has met it.
-    fn filled_many(&self, one: &Column, fill: f64, met: &[bool]) -> Paired {
-        let mut paired = self.paired(met.len());
-        for (step, cell) in one.cells().filter(|(step, _)| !met[*step]) {
-            self.meet(step, Cell::Float(fill), cell, &mut paired);
+    fn filled_many(&mut self, one: &Column, fill: f64, met: &Marks) -> Result<Paired> {
+        let mut paired = Paired::of(one.end(), true);
+        for (step, cell) in one.cells().filter(|(step, _)| !met.has(*step)) {
+            self.meet(step, Cell::Float(fill), cell, &mut paired)?;
         }
-        paired
+        Ok(paired)
     }
 
-    fn paired(&self, watched: usize) -> Paired {
-        Paired {
-            builder: ColumnBuilder::new(self.scope.grid.steps),
-            met: vec![false; watched],
+    /// Asks whether the evaluation should go on, once for many places; a pair is one more.
+    fn check_after(&mut self, places: usize) -> Result<()> {
+        self.unchecked += places + 1;
+        if self.unchecked < UNCHECKED_MAX {
+            return Ok(());
         }
+        self.unchecked = 0;
+        self.scope.check()
     }
 
-    fn meet(&self, step: usize, many: Cell<'_>, one: Cell<'_>, paired: &mut Paired) {
+    fn meet(&mut self, step: usize, many: Cell<'_>, one: Cell<'_>, paired: &mut Paired) -> Result<()> {
+        self.check_after(0)?;
         let (left, right) = if self.swaps { (one, many) } else { (many, one) };
         let outcome = operate(self.operation.op, left, right);
         self.scope.remark(self.operation, &outcome);
         if matches!(outcome, Outcome::Refused(_)) {
-            return;
+            return Ok(());
         }
-        if let Some(met) = paired.met.get_mut(step) {
-            *met = true;
+        if let Some(met) = &mut paired.met {
+            met.push(step);
         }
         match outcome {
             Outcome::Value(point) | Outcome::Noted(point, _) => paired.builder.push(step, point),
@@ -251,39 +315,38 @@ impl Pairing<'_> {
             Outcome::Holds(true) => paired.builder.push_cell(step, left),
             Outcome::Holds(false) | Outcome::Refused(_) => {}
         }
+        Ok(())
     }
 
     /// Within a group results may not stand beside each other under equal labels; one to one, not at all.
-    fn watch(&self, paired: &Paired, labels: &Labels, meetings: &mut Meetings) -> Result<()> {
-        if paired.met.is_empty() {
+    fn watch(&self, paired: &Paired, labels: &Labels, meetings: &mut Meetings<'_>) -> Result<()> {
+        let Some(met) = &paired.met else {
             return Ok(());
-        }
+        };
         let (known, message) = match self.matching.cardinality {
             Cardinality::OneToOne => (
                 &mut meetings.any,
                 "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)",
             ),
             _ => {
-                for (any, now) in meetings.any.iter_mut().zip(&paired.met) {
-                    *any |= now;
+                meetings.any.add(met);
+                if !meetings.by_labels.contains_key(labels) {
+                    meetings.making.take_series(labels)?;
                 }
-                let steps = paired.met.len();
                 (
-                    meetings
-                        .by_labels
-                        .entry(labels.clone())
-                        .or_insert_with(|| vec![false; steps]),
+                    meetings.by_labels.entry(labels.clone()).or_default(),
                     "multiple matches for labels: grouping labels must ensure unique matches",
                 )
             }
         };
-        for (known, now) in known.iter_mut().zip(&paired.met) {
-            if *known && *now {
-                return Err(PromqlError::Execution(message.to_owned()));
-            }
-            *known |= now;
+        if known.meets(met) {
+            return Err(PromqlError::Execution(message.to_owned()));
         }
-        Ok(())
+        let before = known.size();
+        known.add(met);
+        meetings
+            .making
+            .take((known.size() - before).div_ceil(size_of::<f64>()))
     }
 
     /// The labels of what two series come to: those of the side of many, with what is taken over from the side of one.
@@ -304,5 +367,20 @@ impl Pairing<'_> {
             labels = with_label(&labels, name, one.get(name).unwrap_or_default());
         }
         labels
+    }
+}
+
+impl Paired {
+    /// Of steps up to an end.
+    fn of(end: usize, is_watched: bool) -> Self {
+        Self {
+            builder: ColumnBuilder::new(end),
+            met: is_watched.then(Marks::default),
+        }
+    }
+
+    /// Whether they met nowhere, as far as anybody asks.
+    fn is_empty(&self) -> bool {
+        self.builder.is_empty() && self.met.as_ref().is_none_or(|met| met.size() == 0)
     }
 }

@@ -1,5 +1,7 @@
 //! Bits, one after another, and the numbers that Prometheus' chunks make of them.
 
+use super::varint::varint;
+
 /// Sizes of the payloads that a number of variable size may have, each behind one more bit that is set.
 const SIZES: [u32; 7] = [3, 6, 9, 12, 18, 25, 56];
 
@@ -77,12 +79,8 @@ impl Bits {
     }
 
     /// A varint of Protocol Buffers.
-    pub(super) fn put_varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.put(value & 0x7f | 0x80, 8);
-            value >>= 7;
-        }
-        self.put(value, 8);
+    pub(super) fn put_varint(&mut self, value: u64) {
+        varint(value, |byte| self.put(u64::from(byte), 8));
     }
 }
 

@@ -7,6 +7,7 @@
 use tideline_histogram::{Histogram, ResetHint, is_stale};
 
 use super::bits::{Bits, Xor, is_within};
+use super::varint::zigzag;
 
 /// Samples of a chunk, as Prometheus fills its own.
 const SAMPLES_MAX: usize = 120;
@@ -84,10 +85,6 @@ fn put_change(change: i64, bits: &mut Bits) {
             bits.put(change as u64, 64);
         }
     }
-}
-
-fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
 }
 
 /// Histograms by rising instants as chunks. What is known of resets survives: only what is known to follow its

@@ -4,6 +4,7 @@ use tideline_histogram::{Histogram, Span};
 use tideline_promql::{Labels, Samples};
 
 use super::chunk::{Chunk, of_histograms, of_numbers};
+use super::varint::{varint, zigzag};
 
 /// Bytes of a message of chunks, as Prometheus cuts them; a chunk more may be in it.
 const FRAME_BYTES: usize = 1 << 20;
@@ -13,22 +14,8 @@ const VARINT: u64 = 0;
 const WORD: u64 = 1;
 const BYTES: u64 = 2;
 
-/// A `QueryResult` of encoded `TimeSeries`, as a field of a `ReadResponse`.
-pub(super) fn put_result<'a>(series: impl Iterator<Item = &'a [u8]> + Clone, out: &mut Vec<u8>) {
-    let length: usize = series
-        .clone()
-        .map(|series| 1 + varint_length(series.len() as u64) + series.len())
-        .sum();
-    put_tag(1, BYTES, out);
-    put_varint(length as u64, out);
-    for series in series {
-        put_bytes(1, series, out);
-    }
-}
-
-/// A `TimeSeries`.
-pub(super) fn put_series(labels: &Labels, samples: &Samples<'_>, out: &mut Vec<u8>) {
-    put_labels(labels, out);
+/// The samples of a `TimeSeries`.
+pub(super) fn put_samples(samples: &Samples<'_>, out: &mut Vec<u8>) {
     let mut message = Vec::with_capacity(32);
     for (time, value) in samples.times.iter().zip(samples.values) {
         message.clear();
@@ -84,7 +71,8 @@ fn put_chunk(chunk: &Chunk, out: &mut Vec<u8>) {
     put_bytes(2, &message, out);
 }
 
-fn put_labels(labels: &Labels, out: &mut Vec<u8>) {
+/// The labels of a `TimeSeries` or a `ChunkedSeries`.
+pub(super) fn put_labels(labels: &Labels, out: &mut Vec<u8>) {
     let mut message = Vec::new();
     for (name, value) in labels.iter() {
         message.clear();
@@ -133,10 +121,6 @@ fn put_doubles(field: u64, numbers: &[f64], out: &mut Vec<u8>) {
         .for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
 }
 
-fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
-}
-
 fn put_tag(field: u64, wire_type: u64, out: &mut Vec<u8>) {
     put_varint(field << 3 | wire_type, out);
 }
@@ -157,20 +141,17 @@ fn put_double(field: u64, value: f64, out: &mut Vec<u8>) {
     }
 }
 
-fn put_bytes(field: u64, bytes: &[u8], out: &mut Vec<u8>) {
+/// What stands in front of so many bytes of a field.
+pub(super) fn put_bytes_head(field: u64, bytes: usize, out: &mut Vec<u8>) {
     put_tag(field, BYTES, out);
-    put_varint(bytes.len() as u64, out);
+    put_varint(bytes as u64, out);
+}
+
+fn put_bytes(field: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    put_bytes_head(field, bytes.len(), out);
     out.extend_from_slice(bytes);
 }
 
-fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn varint_length(value: u64) -> usize {
-    (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
+fn put_varint(value: u64, out: &mut Vec<u8>) {
+    varint(value, |byte| out.push(byte));
 }

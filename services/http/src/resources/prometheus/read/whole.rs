@@ -1,0 +1,266 @@
+//! An answer of remote read that is sent whole: a snappy block tells its length first, and each message in it too.
+//!
+//! It is packed while it grows, so that what is held is the packed form, and all such answers together hold no more than a
+//! budget. A block is a sequence of pieces that are packed each by itself; only the length in front of it is of all.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use tideline_prometheus::Piece;
+use tideline_promql::{PromqlError, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::message::{put_bytes_head, put_labels};
+use super::varint::{varint, varint_length};
+
+/// Bytes that an answer may hold.
+const HELD_BYTES_MAX: usize = 256 << 20;
+/// Bytes that are packed together.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// An answer while it grows.
+pub(super) struct WholeAnswer {
+    encoder: snap::raw::Encoder,
+    /// A buffer for what is packed next.
+    space: Vec<u8>,
+    results: Vec<Packed>,
+    /// The series at hand, without its labels.
+    series: Vec<u8>,
+    /// Bytes of the pieces.
+    packed_bytes: usize,
+    share: Share,
+}
+
+/// A message in packed pieces.
+#[derive(Default)]
+struct Packed {
+    pieces: Vec<Box<[u8]>>,
+    /// What is not packed yet.
+    rest: Vec<u8>,
+    /// Bytes before they were packed.
+    bytes: usize,
+}
+
+/// What an answer takes of what all may hold.
+struct Share {
+    kibibytes: Arc<Semaphore>,
+    taken: Option<OwnedSemaphorePermit>,
+}
+
+impl WholeAnswer {
+    /// An empty one; `kibibytes` are what all together may still hold.
+    pub(super) fn new(kibibytes: Arc<Semaphore>) -> Self {
+        Self {
+            encoder: snap::raw::Encoder::new(),
+            space: vec![0; snap::raw::max_compress_len(PIECE_BYTES)],
+            results: Vec::new(),
+            series: Vec::new(),
+            packed_bytes: 0,
+            share: Share {
+                kibibytes,
+                taken: None,
+            },
+        }
+    }
+
+    /// Begins with the result of a query.
+    pub(super) fn begin(&mut self) -> Result<()> {
+        self.pack_rest()?;
+        self.results.push(Packed::default());
+        Ok(())
+    }
+
+    /// Takes encoded samples of a series.
+    pub(super) fn take(&mut self, piece: Piece<'_>) -> Result<()> {
+        self.series.extend_from_slice(piece.bytes);
+        self.hold()?;
+        if !piece.is_last || self.series.is_empty() {
+            return Ok(());
+        }
+        let mut head = Vec::new();
+        put_labels(piece.labels, &mut head);
+        let mut frame = Vec::new();
+        put_bytes_head(1, head.len() + self.series.len(), &mut frame);
+        let series = std::mem::take(&mut self.series);
+        for part in [&frame, &head, &series] {
+            self.put(part)?;
+        }
+        // One that is large is not kept for the next.
+        if series.capacity() <= PIECE_BYTES {
+            self.series = series;
+            self.series.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes it.
+    pub(super) fn write(mut self, writer: &mut impl Write) -> Result<()> {
+        self.pack_rest()?;
+        let mut heads = Vec::with_capacity(self.results.len());
+        let mut bytes = 0;
+        for result in &self.results {
+            let mut head = Vec::new();
+            put_bytes_head(1, result.bytes, &mut head);
+            bytes += head.len() + result.bytes;
+            heads.push(head);
+        }
+        let mut length = Vec::new();
+        varint(bytes as u64, |byte| length.push(byte));
+        writer.write_all(&length).map_err(left)?;
+        for (result, head) in std::mem::take(&mut self.results).into_iter().zip(heads) {
+            let head = self.pack(&head)?;
+            writer.write_all(&head).map_err(left)?;
+            for piece in result.pieces {
+                writer.write_all(&piece).map_err(left)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts bytes behind those of the result at hand.
+    fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let Some(result) = self.results.last_mut() else {
+                return Ok(());
+            };
+            let room = PIECE_BYTES - result.rest.len();
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            result.rest.extend_from_slice(now);
+            result.bytes += now.len();
+            bytes = later;
+            if result.rest.len() == PIECE_BYTES {
+                self.pack_rest()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs what is not packed yet.
+    fn pack_rest(&mut self) -> Result<()> {
+        let Some(result) = self.results.last_mut() else {
+            return Ok(());
+        };
+        let mut rest = std::mem::take(&mut result.rest);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let piece = self.pack(&rest)?;
+        self.packed_bytes += piece.len();
+        rest.clear();
+        if let Some(result) = self.results.last_mut() {
+            result.pieces.push(piece);
+            result.rest = rest;
+        }
+        self.hold()
+    }
+
+    /// Packs at most a piece, without the length in front.
+    fn pack(&mut self, bytes: &[u8]) -> Result<Box<[u8]>> {
+        let packed = self.encoder.compress(bytes, &mut self.space);
+        let packed = packed.map_err(|error| PromqlError::Storage {
+            message: format!("the answer could not be packed: {error}"),
+            is_overloaded: false,
+        })?;
+        Ok(self.space[varint_length(bytes.len() as u64)..packed].into())
+    }
+
+    fn hold(&mut self) -> Result<()> {
+        let bytes = self.packed_bytes + self.series.capacity();
+        if bytes > HELD_BYTES_MAX {
+            return Err(PromqlError::Invalid(format!(
+                "exceeded sample limit: the answer holds more than {HELD_BYTES_MAX} bytes; read a shorter range or fewer series, \
+                 or accept streamed chunks"
+            )));
+        }
+        self.share.grow_to(bytes)
+    }
+}
+
+impl Share {
+    fn grow_to(&mut self, bytes: usize) -> Result<()> {
+        let taken = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = bytes.div_ceil(1 << 10).saturating_sub(taken);
+        let Some(more) = u32::try_from(more).ok().filter(|more| *more > 0) else {
+            return Ok(());
+        };
+        let permit = Arc::clone(&self.kibibytes).try_acquire_many_owned(more);
+        let permit = permit.map_err(|_| PromqlError::Storage {
+            message: "remote reads hold as many bytes of answers as they may; ask again later, or accept streamed chunks"
+                .to_owned(),
+            is_overloaded: true,
+        })?;
+        match &mut self.taken {
+            Some(taken) => taken.merge(permit),
+            None => self.taken = Some(permit),
+        }
+        Ok(())
+    }
+}
+
+fn left(_: io::Error) -> PromqlError {
+    PromqlError::Canceled("remote read")
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_promql::Labels;
+
+    use super::*;
+
+    /// The block of an answer with one series of so many bytes in each result, in pieces.
+    fn block(results: &[usize], kibibytes: usize) -> Result<Vec<u8>> {
+        let mut answer = WholeAnswer::new(Arc::new(Semaphore::new(kibibytes)));
+        let labels = Labels::from_sorted([("__name__", "up")]);
+        for bytes in results {
+            answer.begin()?;
+            let samples: Vec<u8> = (0..*bytes).map(|at| (at / 7 * at % 251) as u8).collect();
+            let mut pieces = samples.chunks(50_000).peekable();
+            while let Some(bytes) = pieces.next() {
+                answer.take(Piece {
+                    labels: &labels,
+                    bytes,
+                    is_last: pieces.peek().is_none(),
+                })?;
+            }
+        }
+        let mut block = Vec::new();
+        answer.write(&mut block)?;
+        Ok(block)
+    }
+
+    #[test]
+    fn pieces_are_one_block() {
+        let block = block(&[10, 0, 70_000, 300_000], 10_000).expect("it fits");
+        let message = snap::raw::Decoder::new().decompress_vec(&block).expect("a block");
+        let mut expected = Vec::new();
+        for bytes in [10, 0, 70_000, 300_000_usize] {
+            let samples: Vec<u8> = (0..bytes).map(|at| (at / 7 * at % 251) as u8).collect();
+            let mut series = Vec::new();
+            if bytes > 0 {
+                let mut labels = Vec::new();
+                put_labels(&Labels::from_sorted([("__name__", "up")]), &mut labels);
+                put_bytes_head(1, labels.len() + bytes, &mut series);
+                series.extend(labels);
+                series.extend(samples);
+            }
+            put_bytes_head(1, series.len(), &mut expected);
+            expected.extend(series);
+        }
+        assert!(message == expected, "{} of {}", message.len(), expected.len());
+    }
+
+    #[test]
+    fn all_answers_share_what_they_hold() {
+        let refused = block(&[300_000], 100);
+        assert!(
+            matches!(
+                refused,
+                Err(PromqlError::Storage {
+                    is_overloaded: true,
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
+    }
+}

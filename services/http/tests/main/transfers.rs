@@ -1,0 +1,116 @@
+//! Exports: their turns, their limits, and what they hold.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tideline_http::HttpSettings;
+
+use crate::client::{Answer, Server};
+
+const ALL: &str = "match%5B%5D=%7Bhost%3D~%22.%2B%22%7D";
+
+fn export(server: &Server, more: &str) -> Answer {
+    server.get(&format!("/api/v1/export?{ALL}{more}"))
+}
+
+/// Samples of each line: labels in short, instants.
+fn lines(answer: &Answer) -> Vec<(String, Vec<i64>)> {
+    let line = |line: &str| {
+        let line: Value = serde_json::from_str(line).expect("a line of JSON");
+        let times = line["timestamps"].as_array().expect("instants").iter();
+        let times = times
+            .map(|time| time.as_i64().expect("a number"))
+            .collect::<Vec<_>>();
+        assert_eq!(line["values"].as_array().expect("values").len(), times.len());
+        (line["metric"].to_string(), times)
+    };
+    answer.text().lines().map(line).collect()
+}
+
+#[test]
+fn exports_have_turns_of_their_own() {
+    let server = Server::with(HttpSettings {
+        queries_in_flight_max: 0,
+        turn_timeout: Duration::from_millis(50),
+        ..HttpSettings::default()
+    });
+    assert_eq!(
+        server
+            .post(
+                "/write?precision=s",
+                "text/plain",
+                "up,host=a value=1 1700000000\n"
+            )
+            .status,
+        204
+    );
+    assert_eq!(server.get("/api/v1/query?query=up").status, 503);
+    let answer = export(&server, "");
+    assert_eq!(
+        (answer.status, lines(&answer).len()),
+        (200, 1),
+        "{}",
+        answer.text()
+    );
+}
+
+#[test]
+fn the_wait_for_a_turn_is_time_of_a_question() {
+    let server = Server::with(HttpSettings {
+        queries_in_flight_max: 0,
+        turn_timeout: Duration::from_secs(10),
+        ..HttpSettings::default()
+    });
+    let began = Instant::now();
+    let answer = server.get("/api/v1/query?query=up&timeout=100ms");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(answer.status, 503);
+    assert!(
+        answer.text().contains("\"errorType\":\"timeout\""),
+        "{}",
+        answer.text()
+    );
+}
+
+#[test]
+fn lines_have_as_many_rows_as_are_asked_for_and_importers_read() {
+    let server = Server::start();
+    let text: String = (0..5_000)
+        .map(|at| format!("m,host=a value={at},busy=2 {}\n", 1_700_000_000_000_i64 + at))
+        .collect();
+    assert_eq!(
+        server.post("/write?precision=ms", "text/plain", &text).status,
+        204
+    );
+    for (rows, count) in [("0", 2), ("5000", 2), ("4999", 4), ("1000", 10), ("200000", 2)] {
+        let answer = export(&server, &format!("&max_rows_per_line={rows}"));
+        let lines = lines(&answer);
+        assert_eq!(lines.len(), count, "{rows}");
+        for metric in ["\"m\"", "\"m_busy\""] {
+            let of_it = lines.iter().filter(|(labels, _)| labels.contains(metric));
+            let times: Vec<i64> = of_it.flat_map(|(_, times)| times.clone()).collect();
+            let expected: Vec<i64> = (0..5_000).map(|at| 1_700_000_000_000 + at).collect();
+            assert!(times == expected, "{rows} {metric}");
+        }
+    }
+    for rows in ["200001", "-1", "many", "1.5"] {
+        let answer = export(&server, &format!("&max_rows_per_line={rows}"));
+        assert_eq!(answer.status, 400, "{rows}");
+        assert!(answer.text().contains("max_rows_per_line"), "{}", answer.text());
+    }
+}
+
+#[test]
+fn an_expression_that_is_too_large_for_the_index_is_answered() {
+    let server = Server::start();
+    let name = "p".repeat(50);
+    let text = format!("up,job={name} value=1 1700000000\nup,job=b value=1 1700000000\n");
+    assert_eq!(server.post("/write?precision=s", "text/plain", &text).status, 204);
+    let answer = server.get("/api/v1/query?query=up%7Bjob%3D~%22%5C%5CpL%7B50%7D%22%7D&time=1700000010");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(
+        answer.text().contains(&name) && !answer.text().contains("\"b\""),
+        "{}",
+        answer.text()
+    );
+}

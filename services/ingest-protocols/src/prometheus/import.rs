@@ -1,0 +1,109 @@
+//! What a request says about all samples of the page or lines that it brings, and what every way to import shares.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use tideline_histogram::Shortest;
+use tideline_model::SeriesResolver;
+
+use super::labels::{self, METRIC_NAME};
+use super::samples::SampleWriter;
+use crate::options::DecodeOptions;
+use crate::reject::Reason;
+
+/// What a request says about all samples of a body of text, metric families or JSON lines.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ImportOptions {
+    /// The time of samples that have none, in milliseconds since the epoch; `None` = the default time of the options.
+    pub millis: Option<i64>,
+    /// Labels that every series gets, in place of its own of the same name. An empty value only takes that away.
+    pub extra_labels: Vec<(String, String)>,
+    /// Samples besides those of a page, by name, at the time of those that have none, with the extra labels alone.
+    pub extra_samples: Vec<(String, f64)>,
+}
+
+impl ImportOptions {
+    /// The time of samples that have none, in milliseconds.
+    pub(crate) fn default_millis(&self, options: &DecodeOptions) -> i64 {
+        self.millis
+            .unwrap_or(options.default_time.nanos().div_euclid(1_000_000))
+    }
+
+    /// Writes the samples that come besides those of the body.
+    pub(crate) fn write_extra_samples<R: SeriesResolver>(
+        &self,
+        default_millis: i64,
+        writer: &mut SampleWriter<'_, R>,
+        key: &mut Vec<u8>,
+    ) {
+        for (name, value) in &self.extra_samples {
+            let name = std::iter::once((METRIC_NAME, Cow::Borrowed(name.as_bytes())));
+            let written = spell_key(name, &self.extra_labels, key)
+                .and_then(|()| writer.series(key))
+                .and_then(|series| writer.number(series, default_millis, *value, None));
+            if let Err(reason) = written {
+                writer.reject(reason, key);
+            }
+        }
+    }
+}
+
+/// Spells a key of labels, extra ones in place of others of their names. Labels without a value are none.
+pub(crate) fn spell_key<'a>(
+    own: impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)>,
+    extra: &[(String, String)],
+    key: &mut Vec<u8>,
+) -> Result<(), Reason> {
+    key.clear();
+    for (name, value) in own {
+        let is_replaced = extra.iter().any(|(replaced, _)| replaced.as_bytes() == name);
+        if !value.is_empty() && !is_replaced {
+            labels::push(name, &value, key);
+        }
+    }
+    for (name, value) in extra.iter().filter(|(_, value)| !value.is_empty()) {
+        labels::push(name.as_bytes(), value.as_bytes(), key);
+    }
+    match key.is_empty() {
+        true => Err("the series has no labels".into()),
+        false => Ok(()),
+    }
+}
+
+/// Spells the bound of a bucket or a quantile as Prometheus does, so that `1` and `1.0` are one. What `text` held before
+/// is gone.
+pub(crate) fn spell_bound(bound: f64, text: &mut String) {
+    text.clear();
+    if bound == 0.0 {
+        text.push_str("0.0");
+        return;
+    }
+    write!(text, "{}", Shortest(bound)).expect("writing to a string cannot fail");
+    if bound.is_finite() && !text.contains(['.', 'e']) {
+        text.push_str(".0");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_spelt_as_prometheus_spells_them() {
+        let mut text = String::new();
+        for (bound, spelt) in [
+            (1.0, "1.0"),
+            (0.0, "0.0"),
+            (-0.0, "0.0"),
+            (0.25, "0.25"),
+            (-2.0, "-2.0"),
+            (1e21, "1e+21"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            spell_bound(bound, &mut text);
+            assert_eq!(text, spelt);
+        }
+    }
+}

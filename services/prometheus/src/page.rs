@@ -1,0 +1,303 @@
+//! A page of a transfer: some series, or a part of one, read at once and encoded where they are read.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tideline_model::{FieldId, Ordinal};
+use tideline_promql::{Labels, PromqlError, Result, Samples};
+use tideline_query::{PointReader, QueryError};
+
+use crate::failure;
+use crate::held::Held;
+use crate::labels;
+use crate::samples::{Gathered, Layout, SampleBuffer, between};
+use crate::scope::Found;
+use crate::source::{BEFORE_HISTOGRAMS, GATHERED};
+use crate::time::Span;
+use crate::transfer::{Transfer, Unit, Write};
+use crate::union::united;
+
+/// Units of a transfer that were read together.
+pub(crate) struct Page<'p> {
+    transfer: &'p Transfer<'p>,
+    units: &'p [Unit<'p>],
+    /// The first wanted millisecond.
+    from: i64,
+    /// By measurement.
+    layouts: BTreeMap<u32, Layout>,
+    bytes: AtomicU64,
+    outcomes: Vec<Mutex<Outcome<'p>>>,
+    /// What ended it, if a query's error cannot say it.
+    failure: Mutex<Option<PromqlError>>,
+}
+
+/// What was read of a unit.
+struct Outcome<'p> {
+    encoded: Vec<u8>,
+    /// Samples of a series that several timelines have, until all of them are read.
+    samples: Vec<(Ordinal, SampleBuffer)>,
+    /// How many of its parts were read.
+    parts: usize,
+    /// The first millisecond that was not read.
+    cut: Option<i64>,
+    held: Held<'p>,
+}
+
+/// A part of a unit, by which timeline it is read from.
+#[derive(Debug, Clone, Copy)]
+struct Want {
+    found: Found,
+    /// Position among the units.
+    unit: usize,
+    /// Position of its metric; `None` for all that the timeline has alone.
+    metric: Option<usize>,
+}
+
+impl<'p> Page<'p> {
+    /// Reads units from a millisecond on, until they end or the page is full: then some are cut or left out, but never all.
+    pub(crate) fn read(transfer: &'p Transfer<'p>, units: &'p [Unit<'p>], from: i64) -> Result<Self> {
+        let wants = wants(units);
+        let (layouts, fields, has_histograms) = layouts(transfer, &wants);
+        let outcome = |_| {
+            Mutex::new(Outcome {
+                encoded: Vec::new(),
+                samples: Vec::new(),
+                parts: 0,
+                cut: None,
+                held: Held::new(&transfer.view.watch, GATHERED),
+            })
+        };
+        let page = Self {
+            transfer,
+            units,
+            from,
+            layouts,
+            bytes: AtomicU64::new(0),
+            outcomes: units.iter().map(outcome).collect(),
+            failure: Mutex::default(),
+        };
+        let first = match has_histograms {
+            true => from.saturating_sub(BEFORE_HISTOGRAMS),
+            false => from,
+        };
+        let range = Span::of_millis((first, transfer.range.1)).range();
+        let view = transfer.view;
+        let timelines: Vec<&[Want]> = wants.chunk_by(|a, b| a.found.id == b.found.id).collect();
+        let swept = view.querier.sweep(view.table, range, &view.watch, |sweep| {
+            let id = |wants: &&[Want]| wants[0].found.id;
+            sweep.shares(&timelines, id, &fields, |share, reader| {
+                let mut gathered = Gathered::default();
+                let mut held = Held::new(&view.watch, GATHERED);
+                share
+                    .iter()
+                    .try_for_each(|wants| page.timeline(wants, reader, &mut gathered, &mut held))
+            })
+        });
+        if let Some(failure) = page.failure.lock().take() {
+            return Err(failure);
+        }
+        swept.map_err(|error| failure::of_query(&error))?;
+        Ok(page)
+    }
+
+    /// How large it is.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Hands its units to `write` up to the first that is not whole; how many were whole, and the millisecond at which the
+    /// next one goes on, if it was begun.
+    pub(crate) fn write(self, write: &mut Write<'_>) -> Result<(usize, Option<i64>)> {
+        let mut done = 0;
+        for (unit, outcome) in self.units.iter().zip(self.outcomes) {
+            let mut outcome = outcome.into_inner();
+            if outcome.parts < unit.parts() {
+                break;
+            }
+            if let Some(labels) = unit.labels().filter(|_| !outcome.samples.is_empty()) {
+                // At one instant, what was registered later wins.
+                outcome.samples.sort_by_key(|(ordinal, _)| *ordinal);
+                let mut united = united(outcome.samples.into_iter().map(|(_, samples)| samples));
+                if let Some(samples) = between(united.samples(), self.from, outcome.cut) {
+                    (self.transfer.encode)(labels, samples, &mut outcome.encoded)?;
+                }
+            }
+            write(unit.labels(), &outcome.encoded, outcome.cut.is_none())?;
+            if outcome.cut.is_some() {
+                return Ok((done, outcome.cut));
+            }
+            done += 1;
+        }
+        Ok((done, None))
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes() > self.transfer.page_bytes
+    }
+
+    /// Reads a timeline for all that want it.
+    fn timeline(
+        &self,
+        wants: &[Want],
+        reader: &mut PointReader<'_>,
+        gathered: &mut Gathered,
+        held: &mut Held<'_>,
+    ) -> std::result::Result<(), QueryError> {
+        // The timelines of a unit that is alone are read even so: it has to come further.
+        if self.is_full() && self.units.len() > 1 {
+            return Ok(());
+        }
+        let found = wants[0].found;
+        let layout = &self.layouts[&found.measurement];
+        gathered.begin(layout.metrics);
+        let (kept, mut grown, mut cut) = (gathered.bytes(), 0, None);
+        reader.timeline(found.id, &mut |run| {
+            gathered.take(run, layout).map_err(|error| self.fail(error))?;
+            if self.is_full() && gathered.last() < Some(self.from) {
+                gathered.keep_last();
+            }
+            let bytes = gathered.bytes();
+            held.set(bytes)?;
+            self.bytes.fetch_sub(grown, Ordering::Relaxed);
+            grown = bytes.saturating_sub(kept);
+            self.bytes.fetch_add(grown, Ordering::Relaxed);
+            // More may come in its last millisecond.
+            cut = gathered.last().filter(|last| self.is_full() && *last > self.from);
+            Ok(match cut {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            })
+        })?;
+        for want in wants {
+            self.take(want, gathered, cut)?;
+        }
+        self.bytes.fetch_sub(grown, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes what a unit wants of what was gathered.
+    fn take(
+        &self,
+        want: &Want,
+        gathered: &mut Gathered,
+        cut: Option<i64>,
+    ) -> std::result::Result<(), QueryError> {
+        let mut outcome = self.outcomes[want.unit].lock();
+        let outcome = &mut *outcome;
+        let series = &mut gathered.series;
+        match &self.units[want.unit] {
+            Unit::Timeline(found) => {
+                let measurement = found.measurement as usize;
+                let metrics = self.transfer.measurements[measurement].metrics.iter();
+                let shared = &self.transfer.shared[measurement];
+                for (at, metric) in metrics.enumerate().filter(|(at, _)| !shared[*at]) {
+                    if series[at].is_empty() {
+                        continue;
+                    }
+                    // One that has gone meanwhile has no labels any more.
+                    if let Some(labels) = self.labels(found, &metric.name) {
+                        self.encode(&labels, series[at].samples(), cut, &mut outcome.encoded)?;
+                    }
+                }
+            }
+            Unit::Series([one]) => {
+                let samples = series[one.metric].samples();
+                self.encode(&one.labels, samples, cut, &mut outcome.encoded)?;
+            }
+            Unit::Series(_) => {
+                let samples = want.metric.map(|metric| series[metric].clone());
+                let found = samples.map(|samples| (want.found.ordinal, samples));
+                outcome.samples.extend(found);
+            }
+        }
+        outcome.parts += 1;
+        outcome.cut = outcome.cut.into_iter().chain(cut).min();
+        let samples: u64 = outcome.samples.iter().map(|(_, samples)| samples.bytes()).sum();
+        let bytes = outcome.encoded.capacity() as u64 + samples;
+        self.bytes
+            .fetch_add(bytes - outcome.held.bytes(), Ordering::Relaxed);
+        outcome.held.set(bytes)
+    }
+
+    fn labels(&self, found: &Found, name: &str) -> Option<Labels> {
+        let reader = self.transfer.view.table.catalog().reader();
+        let labels = labels::of_entry(&reader.entry(found.ordinal)?, name);
+        Some(labels).filter(|labels| !self.transfer.is_written(labels))
+    }
+
+    fn encode(
+        &self,
+        labels: &Labels,
+        samples: Samples<'_>,
+        cut: Option<i64>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), QueryError> {
+        let Some(samples) = between(samples, self.from, cut) else {
+            return Ok(());
+        };
+        (self.transfer.encode)(labels, samples, out).map_err(|error| self.fail(error))
+    }
+
+    /// Remembers what ended the page; the query itself is told to stop.
+    fn fail(&self, error: PromqlError) -> QueryError {
+        self.failure.lock().get_or_insert(error);
+        QueryError::Cancelled
+    }
+}
+
+/// What units want, by rising ids of timelines.
+fn wants(units: &[Unit<'_>]) -> Vec<Want> {
+    let mut wants = Vec::with_capacity(units.len());
+    for (at, unit) in units.iter().enumerate() {
+        match unit {
+            Unit::Timeline(found) => wants.push(Want {
+                found: *found,
+                unit: at,
+                metric: None,
+            }),
+            Unit::Series(parts) => wants.extend(parts.iter().map(|part| Want {
+                found: part.found,
+                unit: at,
+                metric: Some(part.metric),
+            })),
+        }
+    }
+    wants.sort_unstable_by_key(|want| want.found.id);
+    wants
+}
+
+/// How the wanted metrics are read, by measurement; their fields; whether some have histograms.
+fn layouts(transfer: &Transfer<'_>, wants: &[Want]) -> (BTreeMap<u32, Layout>, Vec<FieldId>, bool) {
+    let mut wanted: BTreeMap<u32, Vec<bool>> = BTreeMap::new();
+    for want in wants {
+        let shared = &transfer.shared[want.found.measurement as usize];
+        let metrics = || match want.metric {
+            Some(_) => vec![false; shared.len()],
+            None => shared.iter().map(|shared| !shared).collect(),
+        };
+        let metrics = wanted.entry(want.found.measurement).or_insert_with(metrics);
+        if let Some(metric) = want.metric {
+            metrics[metric] = true;
+        }
+    }
+    let (mut fields, mut has_histograms) = (Vec::new(), false);
+    let mut layouts = BTreeMap::new();
+    for (at, wanted) in wanted {
+        let measurement = &transfer.measurements[at as usize];
+        for (metric, _) in measurement
+            .metrics
+            .iter()
+            .zip(&wanted)
+            .filter(|(_, wanted)| **wanted)
+        {
+            fields.extend(metric.fields());
+            has_histograms |= metric.histogram.is_some();
+        }
+        layouts.insert(at, Layout::of_some(measurement, None, |metric| wanted[metric]));
+    }
+    fields.sort_unstable();
+    fields.dedup();
+    (layouts, fields, has_histograms)
+}

@@ -1,0 +1,136 @@
+//! What a question may hold: samples, exemplars, lists. What was held is given back.
+
+use tideline_model::Value;
+use tideline_prometheus::SeriesView;
+use tideline_promql::source::{Select, Source};
+use tideline_promql::{Matcher, PromqlError, Result};
+use tideline_query::{Budget, Cancel};
+
+use crate::support::{Fields, MILLI, World, eq, float};
+
+fn view(world: &World, held_bytes_max: u64) -> SeriesView<'_> {
+    let budget = Budget {
+        held_bytes_max,
+        ..Budget::default()
+    };
+    SeriesView::new(&world.querier, &world.table, budget, &Cancel::new())
+}
+
+fn select(view: &SeriesView<'_>, matchers: &[Matcher]) -> Result<()> {
+    let select = Select {
+        matchers,
+        start: 0,
+        end: 10_000_000,
+        over_time: None,
+        with_starts: false,
+    };
+    view.source().select(&select, &|_, _| Ok(()))
+}
+
+fn refused(outcome: Result<()>, what: &str) {
+    let Err(PromqlError::TooMany(message)) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(message.contains(what), "{message}");
+}
+
+#[test]
+fn samples_that_are_gathered_count_and_are_given_back() {
+    let world = World::new();
+    let points = |key: &'static str| (0..4_000).map(move |at| (key, at * MILLI, at as f64));
+    // The last two spell one series.
+    for key in ["m,host=a", "m,host=b"] {
+        world.write_nanos(&points(key).collect::<Vec<_>>());
+    }
+    let each = (0..4_000).map(|at| ("m_busy,host=a".to_owned(), at * MILLI, float(1.5)));
+    world.write_at(&each.collect::<Vec<_>>());
+    let each = (0..4_000).map(|at| -> (String, i64, Fields) {
+        (
+            "m,host=a".to_owned(),
+            at * MILLI,
+            vec![("busy", Value::Float(2.5))],
+        )
+    });
+    world.write_at(&each.collect::<Vec<_>>());
+    refused(
+        select(&view(&world, 30_000), &[eq("__name__", "m")]),
+        "bytes of samples gathered",
+    );
+    let view_of_all = view(&world, 1 << 20);
+    for _ in 0..20 {
+        select(&view_of_all, &[eq("__name__", "m")]).expect("selected");
+        select(&view_of_all, &[eq("__name__", "m_busy")]).expect("selected");
+    }
+    // There is room for what is read, and none for what waits to be joined.
+    refused(
+        select(&view(&world, 200_000), &[eq("__name__", "m_busy")]),
+        "bytes of series that several measurements have",
+    );
+}
+
+#[test]
+fn histograms_count_as_large_as_they_are() {
+    let world = World::new();
+    let buckets = "1 ".repeat(300);
+    let text = format!(
+        "{{{{schema:3 count:300 sum:5 buckets:[{}]}}}}",
+        buckets.trim_end()
+    );
+    let histogram = tideline_histogram::Histogram::parse(&text).expect("a histogram");
+    let mut stored = Vec::new();
+    histogram.to_bytes(&mut stored);
+    let stored = Value::Histogram(stored.into());
+    let each = (0..200).map(|at| ("lag".to_owned(), at * MILLI, vec![("histogram", stored.clone())]));
+    world.write_at(&each.collect::<Vec<_>>());
+    // 200 of 300 buckets of eight bytes.
+    refused(
+        select(&view(&world, 450_000), &[eq("__name__", "lag")]),
+        "samples",
+    );
+    select(&view(&world, 900_000), &[eq("__name__", "lag")]).expect("selected");
+}
+
+#[test]
+fn exemplars_and_lists_count() {
+    let world = World::new();
+    let text = r#"{"labels":{"trace_id":"0123456789abcdef"},"value":1}"#;
+    let fields = || {
+        vec![
+            ("value", Value::Float(1.0)),
+            ("_exemplar", Value::String(text.into())),
+        ]
+    };
+    let each = (0..1_000).map(|at| (format!("m,host=h{at:04}"), at * MILLI, fields()));
+    world.write_at(&each.collect::<Vec<_>>());
+    let all = [vec![eq("__name__", "m")]];
+    let found = world.view().exemplars(&all, (0, 10_000)).expect("found");
+    assert_eq!(found.len(), 1_000);
+    let refusal = view(&world, 20_000).exemplars(&all, (0, 10_000));
+    refused(refusal.map(|_| ()), "bytes of exemplars");
+    let refusal = view(&world, 20_000).series(&all, None, None);
+    refused(refusal.map(|_| ()), "bytes of a list");
+    let refusal = view(&world, 20_000).label_values("host", &all, None, None);
+    refused(refusal.map(|_| ()), "bytes of a list");
+}
+
+#[test]
+fn a_list_of_series_with_a_limit_looks_no_further_than_that() {
+    let world = World::new();
+    let each = (0..5_000).map(|at| (format!("m,host=h{at:04}"), 5 * MILLI, float(1.0)));
+    world.write_at(&each.collect::<Vec<_>>());
+    let budget = Budget {
+        timelines_max: 100,
+        held_bytes_max: 20_000,
+        ..Budget::default()
+    };
+    let view = SeriesView::new(&world.querier, &world.table, budget, &Cancel::new());
+    let all = [vec![eq("__name__", "m")]];
+    for range in [None, Some((0, 10))] {
+        let listed = view.series(&all, range, Some(120)).expect("listed");
+        assert_eq!((listed.items.len(), listed.is_cut), (120, true));
+        let refusal = view.series(&all, range, None).map(|_| ());
+        refused(refusal, "timelines selected");
+    }
+    let listed = view.series(&all, Some((6, 10)), Some(120)).expect("listed");
+    assert_eq!((listed.items.len(), listed.is_cut), (0, false));
+}

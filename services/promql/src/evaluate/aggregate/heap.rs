@@ -1,0 +1,85 @@
+//! The heap by which `topk` and `bottomk` pick: which of several equal values stay at the cut follows from how it is
+//! built, so it is built as Prometheus' is (Go's `container/heap`).
+
+use super::super::sort::by_falling_value;
+
+/// Up to this many values Go sorts by insertion.
+const INSERTION_MAX: usize = 12;
+
+/// Keeps the greatest values with their places; the least of them, NaN below all, is on top.
+#[derive(Debug, Default)]
+pub(super) struct Heap(Vec<(f64, usize)>);
+
+impl Heap {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Takes a value in if it is one of the `count` greatest so far, of which there is at least one: then the top goes.
+    pub(super) fn offer(&mut self, value: f64, place: usize, count: usize) {
+        if self.0.len() < count {
+            self.0.push((value, place));
+            self.rise();
+            return;
+        }
+        let top = &mut self.0[0];
+        if top.0 < value || (top.0.is_nan() && !value.is_nan()) {
+            *top = (value, place);
+            self.sink();
+        }
+    }
+
+    /// The places, that of the greatest value first, NaN last.
+    pub(super) fn sorted(&mut self) -> impl Iterator<Item = usize> {
+        let values = &mut self.0;
+        if values.len() <= INSERTION_MAX {
+            for end in 1..values.len() {
+                let mut at = end;
+                while at > 0 && is_less(values[at - 1].0, values[at].0) {
+                    values.swap(at - 1, at);
+                    at -= 1;
+                }
+            }
+        } else {
+            values.sort_by(|a, b| by_falling_value(a.0, b.0));
+        }
+        values.iter().map(|(_, place)| *place)
+    }
+
+    fn is_less(&self, left: usize, right: usize) -> bool {
+        is_less(self.0[left].0, self.0[right].0)
+    }
+
+    /// The last finds its place.
+    fn rise(&mut self) {
+        let mut at = self.0.len() - 1;
+        while at > 0 && self.is_less(at, (at - 1) / 2) {
+            self.0.swap(at, (at - 1) / 2);
+            at = (at - 1) / 2;
+        }
+    }
+
+    /// The top finds its place.
+    fn sink(&mut self) {
+        let mut at = 0;
+        loop {
+            let mut below = 2 * at + 1;
+            if below >= self.0.len() {
+                return;
+            }
+            if below + 1 < self.0.len() && self.is_less(below + 1, below) {
+                below += 1;
+            }
+            if !self.is_less(below, at) {
+                return;
+            }
+            self.0.swap(at, below);
+            at = below;
+        }
+    }
+}
+
+/// As in Prometheus, NaN is below everything, another NaN too.
+fn is_less(left: f64, right: f64) -> bool {
+    left.is_nan() || left < right
+}

@@ -1,0 +1,137 @@
+//! One question takes no more memory and time than it may, however few samples it begins with.
+
+use std::fmt::Write;
+
+use tideline_promql::{Answer, Point, PromqlError, QueryValue, Result, Settings};
+
+use super::memory::{Memory, settings};
+
+const MINUTE: i64 = 60_000;
+
+/// What is asked at an instant, of at most so many samples.
+fn ask(memory: &Memory, query: &str, max_samples: usize) -> Result<Answer> {
+    let settings = Settings {
+        max_samples,
+        ..settings()
+    };
+    memory.ask(query, (10 * MINUTE, 10 * MINUTE, 0), &settings)
+}
+
+fn loaded(series: &str) -> Memory {
+    let mut memory = Memory::default();
+    memory.load_script(&format!("load 1m\n{series}"));
+    memory
+}
+
+/// The numbers of an instant.
+fn numbers(answer: Answer) -> Vec<f64> {
+    let QueryValue::Vector(samples) = answer.value else {
+        panic!()
+    };
+    let number = |point: &Point| match point {
+        Point::Float(value) => *value,
+        Point::Histogram(_) => panic!(),
+    };
+    samples.iter().map(|sample| number(&sample.value)).collect()
+}
+
+fn is_too_many(result: &Result<Answer>) -> bool {
+    matches!(result, Err(PromqlError::TooMany(_)))
+}
+
+#[test]
+fn a_series_for_each_step_is_too_many() {
+    let buckets = " h_bucket{le=\"1\"} 1x20\n h_bucket{le=\"+Inf\"} 2x20\n";
+    let memory = loaded(buckets);
+    for (query, max) in [
+        // 100,000 steps fit, 100,000 series do not.
+        (
+            "last_over_time(count_values(\"v\", vector(time()))[100s:1ms])",
+            400_000,
+        ),
+        (
+            "sum_over_time(histogram_quantiles(h_bucket, \"q\", time() / 1e9)[100s:1ms])",
+            800_000,
+        ),
+    ] {
+        assert!(is_too_many(&ask(&memory, query, max)), "{query}");
+    }
+    let few = "count(last_over_time(count_values(\"v\", vector(time()))[1s:1ms]))";
+    assert_eq!(numbers(ask(&memory, few, 100_000).unwrap()), [1_000.0]);
+    let few = "count(last_over_time(histogram_quantiles(h_bucket, \"q\", time() / 1e9)[1s:1ms]))";
+    assert_eq!(numbers(ask(&memory, few, 100_000).unwrap()), [1_000.0]);
+    // As many as go in are no more than they.
+    let many: String = (0..1_000)
+        .map(|at| format!(" x{{i=\"{at}\"}} {at}x20\n"))
+        .collect();
+    let query = "count(count_values(\"v\", x))";
+    assert_eq!(numbers(ask(&loaded(&many), query, 4_000).unwrap()), [1_000.0]);
+}
+
+#[test]
+fn quantiles_that_vary_are_remarked_on_by_their_ends() {
+    let memory = loaded(" x 1x20\n");
+    let query = "sum_over_time(histogram_quantile(time() - 595, nosuch)[10s:1s])";
+    let answer = ask(&memory, query, 100_000).unwrap();
+    let wrong =
+        |value: &str| format!("PromQL warning: quantile value should be between 0 and 1, got {value} (1:34)");
+    assert_eq!(answer.warnings, [wrong("-4"), wrong("5")]);
+}
+
+#[test]
+fn threads_wait_for_room_instead_of_failing() {
+    let mut memory = loaded(" x{i=\"a\"} 1x20\n x{i=\"b\"} 1x20\n x{i=\"c\"} 1x20\n x{i=\"d\"} 1x20\n");
+    memory.is_shuffled = true;
+    let settings = Settings {
+        max_samples: 4 * 11,
+        ..settings()
+    };
+    for _ in 0..100 {
+        memory.ask("x", (0, 10 * MINUTE, MINUTE), &settings).unwrap();
+    }
+}
+
+#[test]
+fn series_of_both_sides_that_follow_each_other_are_paired_one_by_one() {
+    let mut series = String::new();
+    for at in 0..1_200 {
+        writeln!(series, " many{{i=\"{at}\"}} {at}x59").unwrap();
+    }
+    for at in 0..60 {
+        writeln!(series, " one{{j=\"{at}\"}} _x{at} 1 stale").unwrap();
+    }
+    let memory = loaded(&series.replace(" _x0 ", " "));
+    let query = "many * on () group_left (j) one";
+    let answer = memory
+        .ask(query, (MINUTE, 59 * MINUTE, MINUTE), &settings())
+        .unwrap();
+    let QueryValue::Matrix(found) = answer.value else {
+        panic!()
+    };
+    assert_eq!(found.len(), 1_200 * 59);
+    assert!(found.iter().all(|series| series.floats.len() == 1));
+}
+
+#[test]
+fn long_columns_are_aggregated_whole() {
+    let memory = Memory::default();
+    let count = "sum_over_time(count(vector(time()))[10s:1ms])".to_owned();
+    let equal =
+        |operator| format!("count_over_time(({operator}(vector(time())) == vector(time()))[10s:1ms])");
+    for query in ["sum", "avg", "min", "max"].map(equal).into_iter().chain([count]) {
+        assert_eq!(
+            numbers(ask(&memory, &query, 1_000_000).unwrap()),
+            [10_000.0],
+            "{query}"
+        );
+    }
+}
+
+#[test]
+fn lines_from_the_ends_of_time_do_no_harm() {
+    let memory = loaded(" x 1+1x20\n");
+    for at in ["-9223372036000000", "9223372036000000"] {
+        let query = format!("predict_linear(vector(time())[10m:1m] @ {at}, 1)");
+        assert_eq!(numbers(ask(&memory, &query, 1_000).unwrap()).len(), 1, "{query}");
+    }
+}
