@@ -29,10 +29,10 @@ impl CatalogReader<'_> {
         self.state.raw_keys.get(raw, last)
     }
 
-    /// The timeline whose raw key probably comes after the `last` one, and the length of that key, where `bytes` begin
-    /// with it. `last` becomes this key then.
-    pub fn guess(&self, bytes: &[u8], last: &mut LastKey) -> Option<(Ordinal, usize)> {
-        self.state.raw_keys.guess(bytes, last)
+    /// The timeline whose raw key probably comes after the `last` one, where `is_it` says of that key that it does. `last`
+    /// becomes this key then.
+    pub fn guess(&self, is_it: impl FnOnce(&[u8]) -> bool, last: &mut LastKey) -> Option<Ordinal> {
+        self.state.raw_keys.guess(is_it, last)
     }
 
     /// The id of a timeline, visible or not.

@@ -68,7 +68,7 @@ impl SeriesResolver for BatchResolver<'_> {
         self.register(&identity, key)
     }
 
-    fn guess(&mut self, bytes: &[u8]) -> Option<(Ordinal, usize)> {
-        self.reader.as_ref()?.guess(bytes, &mut self.last)
+    fn guess(&mut self, is_it: impl FnOnce(&[u8]) -> bool) -> Option<Ordinal> {
+        self.reader.as_ref()?.guess(is_it, &mut self.last)
     }
 }

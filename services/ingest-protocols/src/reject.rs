@@ -59,7 +59,10 @@ impl Rejects {
 
     /// The same for another cause.
     pub(crate) fn push_unread_for(&mut self, cause: &str, line: u32, unread: usize) {
-        let reason = format!("{cause}: {unread} more from here on were not read");
+        let reason = match unread {
+            0 => format!("{cause}: the rest was not read"),
+            _ => format!("{cause}: {unread} more from here on were not read"),
+        };
         self.push(line, reason.into(), b"");
     }
 }

@@ -19,10 +19,9 @@ pub trait SeriesResolver {
     /// seen before; an unknown key is parsed and registered.
     fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError>;
 
-    /// A timeline whose key `bytes` begin with, and the length of that key, where the one that came after the last one
-    /// before is such. So a decoder need not find out first where a known key ends; it has to see for itself that the
-    /// key ends there.
-    fn guess(&mut self, _bytes: &[u8]) -> Option<(Ordinal, usize)> {
+    /// The timeline that came after the last one before, where `is_it` says of its key that it is the one that is wanted.
+    /// So a decoder need not find out where a known key ends, nor put one together, before it is compared.
+    fn guess(&mut self, _is_it: impl FnOnce(&[u8]) -> bool) -> Option<Ordinal> {
         None
     }
 }

@@ -46,6 +46,9 @@ const ROWS_AHEAD: usize = 1_024;
 /// Room for texts and histograms that a lane keeps beyond twice of what it needs.
 const BYTES_KEPT: usize = 256;
 
+/// Values beyond the first that lie beside what else a timeline has: those of a usual row of agents that send many.
+const WORDS_INLINE: usize = 9;
+
 /// One table's latest values.
 #[derive(Debug)]
 pub(crate) struct TableLatest {
@@ -61,18 +64,31 @@ struct Shard {
     timelines: Pages<TimelineLatest>,
 }
 
-/// Kept small: there may be millions.
-#[derive(Debug, Default)]
+/// There may be millions, and a write alters each that it has a row of: what a row of one number needs is one line of
+/// the processor's cache.
+#[derive(Debug)]
+#[repr(align(64))]
 struct TimelineLatest {
-    /// Nearly every timeline has one shape for all its life, so the first lies here.
-    lanes: SmallVec<[Lane; 1]>,
-    /// What was found in chunks, for fields that no lane is newer in.
-    stored: Box<[LatestField]>,
-    seen: Option<Seen>,
+    /// Nearly every timeline has one shape for all its life: that one.
+    lane: Option<Lane>,
+    /// Its oldest and newest point; the other way round while there is none.
+    seen: Seen,
+    /// What timelines of one number a row have no use for.
+    more: Option<Box<More>>,
     /// Whether `seen` counts the chunks as well.
     spanned: bool,
     /// Whether nothing in the chunks is missing here.
     complete: bool,
+}
+
+#[derive(Debug, Default)]
+struct More {
+    /// What belongs to the lane.
+    tail: Tail,
+    /// Those of further shapes.
+    others: Vec<(Lane, Tail)>,
+    /// What was found in chunks, for fields that no lane is newer in.
+    stored: Box<[LatestField]>,
 }
 
 /// The newest row of one shape.
@@ -83,8 +99,13 @@ struct Lane {
     sequence: SequenceNumber,
     /// The value of the first field; most shapes of agents that send one value a row have no other.
     first: u64,
-    /// Those of the others.
-    rest: Box<[u64]>,
+}
+
+/// The rest of that row.
+#[derive(Debug, Default)]
+struct Tail {
+    /// The values of the other fields.
+    rest: SmallVec<[u64; WORDS_INLINE]>,
     /// Texts and histograms, one behind another; their words say where each ends.
     bytes: Vec<u8>,
 }
@@ -161,7 +182,7 @@ impl TableLatest {
         self.shard(id)
             .get(id)
             .filter(|latest| latest.spanned)
-            .map(|latest| latest.seen)
+            .map(TimelineLatest::seen)
     }
 
     /// Adds the span of what chunks held at a generation.
@@ -179,7 +200,9 @@ impl TableLatest {
             return;
         }
         let latest = shard.entry(id);
-        latest.stored = stored.into();
+        if !stored.is_empty() || latest.more.is_some() {
+            latest.more.get_or_insert_default().stored = stored.into();
+        }
         latest.complete = true;
     }
 
@@ -247,56 +270,47 @@ impl Shard {
     }
 }
 
+impl Default for TimelineLatest {
+    fn default() -> Self {
+        Self {
+            lane: None,
+            seen: Seen {
+                first: i64::MAX,
+                last: i64::MIN,
+            },
+            more: None,
+            spanned: false,
+            complete: false,
+        }
+    }
+}
+
 impl TimelineLatest {
     fn take(&mut self, row: DeltaRow<'_>, sequence: SequenceNumber) {
-        let DeltaRow { group, shape, row } = row;
-        let timestamp = group.timestamps[row];
-        self.widen(timestamp);
-        let lane = match self.lanes.iter().position(|lane| Arc::ptr_eq(&lane.shape, shape)) {
-            Some(at) if self.lanes[at].timestamp > timestamp => return,
-            Some(at) => &mut self.lanes[at],
-            None => {
-                let rest = vec![0; shape.fields.len().saturating_sub(1)].into();
-                self.lanes.push(Lane {
-                    shape: Arc::clone(shape),
-                    timestamp,
-                    sequence,
-                    first: 0,
-                    rest,
-                    bytes: Vec::new(),
-                });
-                self.lanes.last_mut().expect("just pushed")
-            }
-        };
-        lane.timestamp = timestamp;
-        lane.sequence = sequence;
-        lane.bytes.clear();
-        let words = std::iter::once(&mut lane.first).chain(&mut lane.rest);
-        for (word, column) in words.zip(&group.columns) {
-            *word = match column {
-                ColumnData::Float(values) => values[row].to_bits(),
-                ColumnData::Signed(values) => values[row] as u64,
-                ColumnData::Unsigned(values) => values[row],
-                ColumnData::Boolean(values) => u64::from(values[row]),
-                ColumnData::String(values) => {
-                    lane.bytes.extend_from_slice(values.get(row).as_bytes());
-                    lane.bytes.len() as u64
-                }
-                ColumnData::Histogram(values) => {
-                    lane.bytes.extend_from_slice(values.get(row));
-                    lane.bytes.len() as u64
-                }
-            };
+        self.widen(row.group.timestamps[row.row]);
+        let lane = self.lane.get_or_insert_with(|| Lane::new(row.shape));
+        if Arc::ptr_eq(&lane.shape, row.shape) {
+            return lane.take(row, sequence, || &mut self.more.get_or_insert_default().tail);
         }
-        // One long text must not hold its room for ever.
-        if lane.bytes.capacity() > 2 * lane.bytes.len() + BYTES_KEPT {
-            lane.bytes.shrink_to_fit();
-        }
+        let others = &mut self.more.get_or_insert_default().others;
+        let known = others
+            .iter()
+            .position(|(lane, _)| Arc::ptr_eq(&lane.shape, row.shape));
+        let at = known.unwrap_or_else(|| {
+            others.push((Lane::new(row.shape), Tail::default()));
+            others.len() - 1
+        });
+        let (lane, tail) = &mut others[at];
+        lane.take(row, sequence, || tail);
     }
 
     /// The value that the next row probably takes the place of.
     fn last_word(&self) -> u64 {
-        self.lanes.first().map_or(0, |lane| lane.first)
+        self.lane.as_ref().map_or(0, |lane| lane.first)
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        (self.seen.first <= self.seen.last).then_some(self.seen)
     }
 
     fn span(&mut self, stored: Option<Seen>) {
@@ -308,19 +322,24 @@ impl TimelineLatest {
     }
 
     fn widen(&mut self, timestamp: i64) {
-        let seen = self.seen.get_or_insert(Seen {
-            first: timestamp,
-            last: timestamp,
-        });
-        seen.first = seen.first.min(timestamp);
-        seen.last = seen.last.max(timestamp);
+        self.seen.first = self.seen.first.min(timestamp);
+        self.seen.last = self.seen.last.max(timestamp);
     }
 
     /// The newest value of each field: latest time first, then latest write.
     fn row(&self) -> LatestRow {
+        let (nothing, more) = (Tail::default(), self.more.as_deref());
+        let first = self
+            .lane
+            .iter()
+            .map(|lane| (lane, more.map_or(&nothing, |more| &more.tail)));
+        let others = more.into_iter().flat_map(|more| &more.others);
+        let lanes = first.chain(others.map(|(lane, tail)| (lane, tail)));
+        let of_lanes = lanes.flat_map(|(lane, tail)| lane.fields(tail));
+        let stored = more.into_iter().flat_map(|more| &more.stored);
+        let stored = stored.map(|field| (field.clone(), SequenceNumber(0)));
         let mut newest: Vec<(LatestField, SequenceNumber)> = Vec::new();
-        let stored = self.stored.iter().map(|field| (field.clone(), SequenceNumber(0)));
-        for (candidate, sequence) in stored.chain(self.lanes.iter().flat_map(Lane::fields)) {
+        for (candidate, sequence) in stored.chain(of_lanes) {
             match newest.iter_mut().find(|(have, _)| have.field == candidate.field) {
                 Some((have, written)) => {
                     if (candidate.timestamp, sequence) > (have.timestamp, *written) {
@@ -336,13 +355,57 @@ impl TimelineLatest {
 }
 
 impl Lane {
-    fn fields(&self) -> impl Iterator<Item = (LatestField, SequenceNumber)> {
+    fn new(shape: &Arc<Shape>) -> Self {
+        Self {
+            shape: Arc::clone(shape),
+            timestamp: i64::MIN,
+            sequence: SequenceNumber(0),
+            first: 0,
+        }
+    }
+
+    /// Takes a row of its shape, unless it has a newer one. `tail` is asked for where the row has more than a number.
+    fn take<'a>(&mut self, row: DeltaRow<'_>, sequence: SequenceNumber, tail: impl FnOnce() -> &'a mut Tail) {
+        let DeltaRow { group, row, .. } = row;
+        let timestamp = group.timestamps[row];
+        if self.timestamp > timestamp {
+            return;
+        }
+        self.timestamp = timestamp;
+        self.sequence = sequence;
+        if let [column] = &*group.columns
+            && let Some(word) = number(column, row)
+        {
+            self.first = word;
+            return;
+        }
+        let Tail { rest, bytes } = tail();
+        bytes.clear();
+        rest.resize(group.columns.len().saturating_sub(1), 0);
+        let words = std::iter::once(&mut self.first).chain(rest);
+        for (word, column) in words.zip(&group.columns) {
+            *word = number(column, row).unwrap_or_else(|| {
+                match column {
+                    ColumnData::String(values) => bytes.extend_from_slice(values.get(row).as_bytes()),
+                    ColumnData::Histogram(values) => bytes.extend_from_slice(values.get(row)),
+                    _ => {}
+                }
+                bytes.len() as u64
+            });
+        }
+        // One long text must not hold its room for ever.
+        if bytes.capacity() > 2 * bytes.len() + BYTES_KEPT {
+            bytes.shrink_to_fit();
+        }
+    }
+
+    fn fields<'a>(&'a self, tail: &'a Tail) -> impl Iterator<Item = (LatestField, SequenceNumber)> {
         let mut start = 0;
-        let mut next = move |end: u64| &self.bytes[std::mem::replace(&mut start, end as usize)..end as usize];
+        let mut next = move |end: u64| &tail.bytes[std::mem::replace(&mut start, end as usize)..end as usize];
         self.shape
             .fields
             .iter()
-            .zip(std::iter::once(&self.first).chain(&self.rest))
+            .zip(std::iter::once(&self.first).chain(&tail.rest))
             .map(move |((field, value_type), &word)| {
                 let value = match value_type {
                     ValueType::Float => Value::Float(f64::from_bits(word)),
@@ -364,6 +427,18 @@ impl Lane {
                     self.sequence,
                 )
             })
+    }
+}
+
+/// A number or truth as a word; `None` for what has no fixed length.
+#[inline]
+fn number(column: &ColumnData, row: usize) -> Option<u64> {
+    match column {
+        ColumnData::Float(values) => Some(values[row].to_bits()),
+        ColumnData::Signed(values) => Some(values[row] as u64),
+        ColumnData::Unsigned(values) => Some(values[row]),
+        ColumnData::Boolean(values) => Some(u64::from(values[row])),
+        ColumnData::String(_) | ColumnData::Histogram(_) => None,
     }
 }
 

@@ -51,6 +51,21 @@ pub(crate) fn push_spelt(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
+/// What of a key follows a label whose texts have their lengths before them, where it begins with that. Very long labels
+/// are not looked at.
+#[inline]
+pub(crate) fn strip_spelt<'a>(key: &'a [u8], name: &[u8], value: &[u8]) -> Option<&'a [u8]> {
+    let rest = key.strip_prefix(&[LABEL])?;
+    let length = 2 + name.len() + value.len();
+    let rest = match length {
+        0..0x80 => rest.strip_prefix(&[length as u8])?,
+        0x80..0x4000 => rest.strip_prefix(&[length as u8 | 0x80, (length >> 7) as u8])?,
+        _ => return None,
+    };
+    let rest = rest.strip_prefix(&[LABEL])?.strip_prefix(name)?;
+    rest.strip_prefix(&[VALUE])?.strip_prefix(value)
+}
+
 fn varint_len(value: u64) -> u64 {
     let mut length = 1;
     let mut rest = value >> 7;
@@ -189,6 +204,30 @@ mod tests {
             push(name.as_bytes(), value.as_bytes(), &mut key);
         }
         key
+    }
+
+    #[test]
+    fn a_label_is_told_from_others_without_spelling_it() {
+        let spelt = |text: &str| {
+            let mut out = Vec::new();
+            put_varint(text.len() as u64, &mut out);
+            out.extend_from_slice(text.as_bytes());
+            out
+        };
+        for length in [0, 1, 119, 120, 121, 127, 128, 300, 16_000] {
+            let (name, value) = (spelt("host"), spelt(&"x".repeat(length)));
+            let mut key = Vec::new();
+            push_spelt(&name, &value, &mut key);
+            key.push(LABEL);
+            assert_eq!(strip_spelt(&key, &name, &value), Some(&[LABEL][..]), "{length}");
+            assert_eq!(strip_spelt(&key, &name, &spelt(&"x".repeat(length + 1))), None);
+            assert_eq!(strip_spelt(&key, &spelt("rack"), &value), None);
+            assert_eq!(strip_spelt(&key[..key.len() - 2], &name, &value), None);
+        }
+        let long = spelt(&"x".repeat(20_000));
+        let mut key = Vec::new();
+        push_spelt(&spelt("host"), &long, &mut key);
+        assert_eq!(strip_spelt(&key, &spelt("host"), &long), None);
     }
 
     #[test]

@@ -240,7 +240,11 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
 
     /// The series whose labels `message` begins with, and their length, where it is the one that is expected now.
     pub(crate) fn expected(&mut self, message: &[u8]) -> Option<(Series, usize)> {
-        let (timeline, length) = self.resolver.guess(message)?;
+        let mut length = 0;
+        let timeline = self.resolver.guess(|key| {
+            length = key.len();
+            message.starts_with(key)
+        })?;
         if message.get(length) == Some(&labels::LABEL) {
             return None;
         }
@@ -248,17 +252,27 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         Some((series, length))
     }
 
+    /// The series of a metric that is expected now, where `is_it` says so of its key.
+    pub(crate) fn expected_of(&mut self, metric: &[u8], is_it: impl FnOnce(&[u8]) -> bool) -> Option<Series> {
+        let timeline = self.resolver.guess(is_it)?;
+        self.of_metric(timeline, metric).ok()
+    }
+
     fn named(&mut self, timeline: Ordinal, key: &[u8]) -> Result<Series, Reason> {
-        let name = labels::metric_name(key).ok_or("the metric has no name (label \"__name__\")")?;
+        let metric = labels::metric_name(key).ok_or("the metric has no name (label \"__name__\")")?;
+        self.of_metric(timeline, metric)
+    }
+
+    fn of_metric(&mut self, timeline: Ordinal, metric: &[u8]) -> Result<Series, Reason> {
         let last = self.names.get(self.last_name as usize);
-        if last.is_none_or(|last| last.text.as_bytes() != name) {
-            let hash = self.hasher.hash_one(name);
-            let known = self
-                .by_name
-                .find(hash, |place| self.names[*place as usize].text.as_bytes() == name);
+        if last.is_none_or(|last| last.text.as_bytes() != metric) {
+            let hash = self.hasher.hash_one(metric);
+            let known = self.by_name.find(hash, |place| {
+                self.names[*place as usize].text.as_bytes() == metric
+            });
             self.last_name = match known {
                 Some(known) => *known,
-                None => self.add_name(name, hash)?,
+                None => self.add_name(metric, hash)?,
             };
         }
         Ok(Series {
@@ -460,13 +474,18 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         self.rejects.is_full() || self.rows_left() == 0
     }
 
-    /// Notes that `unread` series were not looked at.
+    /// Notes that `unread` series were not looked at: the body is full, or spells more labels than one may.
     pub(crate) fn reject_unread(&mut self, unread: usize) {
         let line = self.next_line();
-        match self.rejects.is_full() {
-            true => self.rejects.push_unread(line, unread),
-            false => self.rejects.push_unread_for(TOO_MANY_ITEMS, line, unread),
+        if self.rejects.is_full() {
+            self.rejects.push_unread(line, unread);
+            return;
         }
+        let cause = match self.rows_left() {
+            0 => TOO_MANY_ITEMS,
+            _ => "the labels of all series are too large for one request",
+        };
+        self.rejects.push_unread_for(cause, line, unread);
     }
 }
 

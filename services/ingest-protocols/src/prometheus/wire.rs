@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next field and its number; `None` at the end.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Read<Option<(u32, Payload<'a>)>> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -106,7 +106,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A varint; bits beyond the 64th are dropped, as every reader does.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn varint(&mut self) -> Read<u64> {
         let (&first, rest) = self.rest.split_first().ok_or(CUT_OFF)?;
         if first < 0x80 {
@@ -117,7 +117,23 @@ impl<'a> Fields<'a> {
     }
 
     /// A varint of more than one byte.
+    #[inline]
     fn long_varint(&mut self, first: u8) -> Read<u64> {
+        if let Some(bytes) = self.rest.first_chunk::<8>() {
+            let word = u64::from_le_bytes(*bytes);
+            let ends = !word & CONTINUES;
+            if ends != 0 {
+                let bits = ends.trailing_zeros() + 1;
+                self.rest = &self.rest[bits as usize / 8..];
+                return Ok(squeeze(word & (u64::MAX >> (64 - bits))));
+            }
+        }
+        self.any_varint(first)
+    }
+
+    /// A varint of any length, wherever it lies.
+    #[cold]
+    fn any_varint(&mut self, first: u8) -> Read<u64> {
         let mut value = u64::from(first & 0x7f);
         for place in 1..VARINT_BYTES_MAX {
             let byte = *self.rest.get(place as usize).ok_or(CUT_OFF)?;
@@ -137,7 +153,7 @@ impl<'a> Fields<'a> {
         Ok(u64::from_le_bytes(*word))
     }
 
-    #[inline]
+    #[inline(always)]
     fn bytes(&mut self) -> Read<&'a [u8]> {
         let length = usize::try_from(self.varint()?).map_err(|_| CUT_OFF)?;
         let (bytes, rest) = self.rest.split_at_checked(length).ok_or(CUT_OFF)?;
@@ -222,6 +238,18 @@ impl<'a> Payload<'a> {
     }
 }
 
+/// The bits that say of each byte that the varint goes on.
+const CONTINUES: u64 = 0x8080_8080_8080_8080;
+
+/// The lower seven bits of each of eight bytes, one behind another.
+#[inline]
+const fn squeeze(word: u64) -> u64 {
+    let sevens = word & !CONTINUES;
+    let fourteens = (sevens & 0x7f00_7f00_7f00_7f00) >> 1 | sevens & 0x007f_007f_007f_007f;
+    let halves = (fourteens & 0x3fff_0000_3fff_0000) >> 2 | fourteens & 0x0000_3fff_0000_3fff;
+    (halves & 0x0fff_ffff_0000_0000) >> 4 | halves & 0x0fff_ffff
+}
+
 /// The number behind a zigzag code.
 fn unzigzag(code: u64) -> i64 {
     (code >> 1).cast_signed() ^ -(code & 1).cast_signed()
@@ -242,10 +270,18 @@ mod tests {
 
     #[test]
     fn numbers_read_back_and_cut_ones_do_not() {
-        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
+        let near = |value: u64| [value - 1, value, value + 1];
+        let steps = (7..64).step_by(7).flat_map(|bits| near(1 << bits));
+        for value in steps.chain([0, 1, 300, 0x0123_4567_89ab_cdef, u64::MAX]) {
             let mut out = Vec::new();
             put_varint(value, &mut out);
             assert_eq!(Fields::new(&out).varint(), Ok(value));
+            // The same where more follows, whatever that is.
+            for more in [[0; 8], [0xff; 8]] {
+                let longer = [&out[..], &more].concat();
+                let mut fields = Fields::new(&longer);
+                assert_eq!((fields.varint(), fields.rest()), (Ok(value), &more[..]));
+            }
             for end in 0..out.len() {
                 assert_eq!(Fields::new(&out[..end]).varint(), Err(CUT_OFF));
             }

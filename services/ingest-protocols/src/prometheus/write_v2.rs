@@ -65,6 +65,7 @@ fn read(
         symbols,
         writer: SampleWriter::new(body.len(), series, options, resolver),
         refs: Vec::new(),
+        exemplar_refs: Vec::new(),
         key: Vec::new(),
         starts: Vec::new(),
         last: LastKey::default(),
@@ -120,6 +121,9 @@ fn symbols(body: &[u8]) -> Read<Vec<&[u8]>> {
 /// The tag of a symbol: field 4, a run of bytes.
 const SYMBOL: u8 = 0x22;
 
+/// The symbol of the label that holds the name of the metric.
+const METRIC_NAME_SPELT: &[u8] = b"\x08__name__";
+
 /// The bytes of a symbol without its length.
 fn text_of(symbol: &[u8]) -> &[u8] {
     let mut fields = Fields::new(symbol);
@@ -145,7 +149,9 @@ struct SeriesReader<'a, 'r, R> {
     writer: SampleWriter<'r, R>,
     /// The references of the labels at hand.
     refs: Vec<u64>,
-    /// The key of the series at hand.
+    /// Those of an exemplar.
+    exemplar_refs: Vec<u64>,
+    /// The key of the series at hand, or where that needed none of the last one that did.
     key: Vec<u8>,
     /// Where each label begins in it.
     starts: Vec<usize>,
@@ -176,21 +182,59 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         let series = self.resolve(has_samples, description);
         match series {
             Ok(series) => self.items(message, series),
-            Err(reason) => Ok(self.writer.reject(reason, &self.key)),
+            Err(reason) => Ok(self.reject(reason)),
         }
     }
 
+    /// Notes that something of the series at hand is not stored; `false` when nothing more may be read.
+    #[cold]
+    fn reject(&mut self, reason: Reason) -> bool {
+        // What is wrong with the labels themselves leaves a part of the key, which is shown.
+        let _ = self.spell_key();
+        self.writer.reject(reason, &self.key)
+    }
+
     fn resolve(&mut self, has_samples: bool, description: Option<Description>) -> Result<Series, Reason> {
-        self.spell_key()?;
-        self.key_bytes += self.key.len();
-        if !has_samples {
-            return Err("a series must have at least one sample or histogram".into());
-        }
-        let series = self.writer.series(&self.key)?;
+        let expected = if has_samples { self.expected() } else { None };
+        let series = match expected {
+            Some(series) => series,
+            None => {
+                self.spell_key()?;
+                self.key_bytes += self.key.len();
+                if !has_samples {
+                    return Err("a series must have at least one sample or histogram".into());
+                }
+                self.writer.series(&self.key)?
+            }
+        };
         if let Some(description) = description {
             self.describe(series, description)?;
         }
         Ok(series)
+    }
+
+    /// The series at hand where it is the one that is expected now: its labels are compared with that one's key as they
+    /// are, and nothing is spelt.
+    fn expected(&mut self) -> Option<Series> {
+        let (pairs, odd) = self.refs.as_chunks::<2>();
+        let symbols = self.symbols.as_slice();
+        let symbol = |reference: u64| symbols.get(reference as usize).copied();
+        let is_name = |pair: &&[u64; 2]| symbol(pair[0]) == Some(METRIC_NAME_SPELT);
+        let metric = text_of(symbol(pairs.iter().find(is_name)?[1])?);
+        if !odd.is_empty() {
+            return None;
+        }
+        let mut compared = 0;
+        let is_it = |key: &[u8]| {
+            compared = key.len();
+            let rest = pairs.iter().try_fold(key, |rest, [name, value]| {
+                labels::strip_spelt(rest, symbol(*name)?, symbol(*value)?)
+            });
+            rest.is_some_and(<[u8]>::is_empty)
+        };
+        let series = self.writer.expected_of(metric, is_it)?;
+        self.key_bytes += compared;
+        Some(series)
     }
 
     /// Takes in what is said of a series' metric, unless the body has said the same of that name before.
@@ -272,7 +316,7 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
                 _ => continue,
             };
             if let Err(reason) = written
-                && !self.writer.reject(reason, &self.key)
+                && !self.reject(reason)
             {
                 return Ok(false);
             }
@@ -288,11 +332,11 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         series: Series,
     ) -> Read<Result<(), Reason>> {
         let (mut value, mut millis) = (0.0, 0);
-        self.refs.clear();
+        self.exemplar_refs.clear();
         let mut fields = Fields::new(message);
         while let Some((number, payload)) = fields.next()? {
             match number {
-                1 => read_refs(payload, &mut self.refs)?,
+                1 => read_refs(payload, &mut self.exemplar_refs)?,
                 2 => value = payload.double()?,
                 3 => millis = payload.int64()?,
                 _ => {}
@@ -305,7 +349,7 @@ impl<R: SeriesResolver> SeriesReader<'_, '_, R> {
         };
         let text = &mut self.exemplar;
         text.start();
-        let labels = each_pair(&self.refs, &self.symbols, |name, value| {
+        let labels = each_pair(&self.exemplar_refs, &self.symbols, |name, value| {
             text.label(text_of(name), text_of(value));
             true
         });
