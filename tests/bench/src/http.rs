@@ -7,10 +7,14 @@ use std::time::Duration;
 
 use crate::error::{BenchError, Result};
 
-/// A kept-alive connection. One question at a time; after an error it is useless.
+/// A kept-alive connection, opened again where the server has said that it closes it. One question at a time; after an
+/// error it is useless.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    address: SocketAddr,
     stream: TcpStream,
+    /// Whether the server closes it behind the last answer.
+    is_closing: bool,
     /// What was read and not yet used begins at `used`.
     received: Vec<u8>,
     used: usize,
@@ -39,7 +43,9 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
         Ok(Self {
+            address,
             stream,
+            is_closing: false,
             received: Vec::new(),
             used: 0,
         })
@@ -69,6 +75,9 @@ impl Connection {
              Accept: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
+        if self.is_closing {
+            *self = Self::open(self.address)?;
+        }
         write_both(&mut self.stream, head.as_bytes(), body)?;
         self.read_answer()
     }
@@ -114,6 +123,8 @@ impl Connection {
                 chunked = value.eq_ignore_ascii_case("chunked");
             } else if name.eq_ignore_ascii_case("retry-after") {
                 retry_after = value.parse().ok();
+            } else if name.eq_ignore_ascii_case("connection") {
+                self.is_closing = value.eq_ignore_ascii_case("close");
             }
         }
         let body = if chunked {
@@ -239,17 +250,19 @@ mod tests {
 
     use super::*;
 
-    /// Answers one connection with these pieces, one for each request.
+    /// Answers with these pieces, one for each request; behind one that says so comes a new connection.
     fn serve(answers: &'static [&'static [u8]]) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("a bound socket has an address");
         thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("the test connects");
-            for answer in answers {
-                let mut request = [0; 4_096];
-                let _ = stream.read(&mut request).expect("the test asks");
-                for byte in *answer {
-                    stream.write_all(&[*byte]).expect("the test reads");
+            for answers in answers.split_inclusive(|answer| find(answer, b"close").is_some()) {
+                let (mut stream, _) = listener.accept().expect("the test connects");
+                for answer in answers {
+                    let mut request = [0; 4_096];
+                    let _ = stream.read(&mut request).expect("the test asks");
+                    for byte in *answer {
+                        stream.write_all(&[*byte]).expect("the test reads");
+                    }
                 }
             }
         });
@@ -261,12 +274,14 @@ mod tests {
         let address = serve(&[
             b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;x=y\r\n!\r\n0\r\n\r\n",
+            b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
             b"HTTP/1.1 503 Busy\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n",
         ]);
         let mut connection = Connection::open(address).expect("the server listens");
         let mut ask = || connection.ask("GET", "/", "text/plain", b"").expect("it answers");
         assert_eq!(ask().body, b"hello");
         assert_eq!(ask().body, b"hello!");
+        assert_eq!(ask().status, 204);
         let busy = ask();
         assert_eq!((busy.status, busy.retry_after), (503, Some(2)));
     }
