@@ -19,7 +19,7 @@ use crate::http::Connection;
 use crate::latency::{Latencies, answer_time};
 use crate::load::{Loaded, load_bodies};
 use crate::process;
-use crate::prometheus::{Requests, Version};
+use crate::prometheus::{Requests, Version, add_load};
 use crate::promql::{self, Counters};
 use crate::question::Ask;
 use crate::report::{Report, Unit, Wanted};
@@ -123,20 +123,8 @@ impl Benchmark {
             ));
             return Ok(());
         }
-        if let (Some(before), Some(after)) = (before, after) {
-            report.add(
-                format!("{name}, until the last acknowledgement"),
-                samples / (after - before).as_secs_f64() / 1e6,
-                Unit::MillionValuesPerCpuSecond,
-                Wanted::Nothing,
-            );
-        }
-        report.add(
-            format!("{name}, by the clock"),
-            samples / loaded.wall.as_secs_f64() / 1e6,
-            Unit::MillionValuesPerSecond,
-            Wanted::Nothing,
-        );
+        let cpu = after.zip(before).map(|(after, before)| after - before);
+        add_load(report, &name, samples, cpu, loaded.wall);
         Ok(())
     }
 

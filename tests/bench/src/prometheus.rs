@@ -5,6 +5,8 @@
 //! labels. They come in the order of a scrape, so that a request has many names and few series of each. Half of them
 //! count up, a quarter stands still, a quarter is noise with two decimals.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tideline_fleet::Random;
 use tideline_fleet::remote_write::{Metadata, Series, Template};
@@ -93,18 +95,7 @@ impl Benchmark {
             Unit::MillionValuesPerCpuSecond,
             wanted::REMOTE_WRITE,
         );
-        report.add(
-            format!("{name}, until the last acknowledgement"),
-            samples / after_load.as_secs_f64() / 1e6,
-            Unit::MillionValuesPerCpuSecond,
-            Wanted::Nothing,
-        );
-        report.add(
-            format!("{name}, by the clock"),
-            samples / loaded.wall.as_secs_f64() / 1e6,
-            Unit::MillionValuesPerSecond,
-            Wanted::Nothing,
-        );
+        add_load(report, name, samples, Some(after_load), loaded.wall);
         let peak = server.peak_resident_bytes()? as f64 / MEBIBYTE;
         report.add(
             format!("peak memory of {name}"),
@@ -277,6 +268,24 @@ impl Requests {
             body.truncate(length);
         }
     }
+}
+
+/// What a load of so many samples cost until the last acknowledgement; the CPU time where it is known.
+pub(crate) fn add_load(report: &mut Report, name: &str, samples: f64, cpu: Option<Duration>, wall: Duration) {
+    if let Some(cpu) = cpu {
+        report.add(
+            format!("{name}, until the last acknowledgement"),
+            samples / cpu.as_secs_f64() / 1e6,
+            Unit::MillionValuesPerCpuSecond,
+            Wanted::Nothing,
+        );
+    }
+    report.add(
+        format!("{name}, by the clock"),
+        samples / wall.as_secs_f64() / 1e6,
+        Unit::MillionValuesPerSecond,
+        Wanted::Nothing,
+    );
 }
 
 fn one(host: usize, subsystem: &str, name: usize, device: &str) -> Series {

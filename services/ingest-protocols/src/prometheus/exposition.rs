@@ -8,12 +8,13 @@ use std::borrow::Cow;
 use hashbrown::HashMap;
 use tideline_model::SeriesResolver;
 
+use super::decoded::DecodedSamples;
 use super::exemplar::ExemplarText;
 use super::import::{ImportOptions, spell_bound, spell_key};
 use super::labels::{self, METRIC_NAME};
 use super::metadata::{KINDS, kind_of_word};
 use super::sample_line::{ExemplarPart, SampleLine, unescape};
-use super::samples::{DecodedSamples, SampleWriter, Series};
+use super::samples::{SampleWriter, Series};
 use crate::options::DecodeOptions;
 use crate::reject::{Reason, quote, too_large};
 

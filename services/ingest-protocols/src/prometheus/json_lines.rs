@@ -15,8 +15,9 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tideline_model::SeriesResolver;
 
+use super::decoded::DecodedSamples;
 use super::import::{ImportOptions, spell_key};
-use super::samples::{DecodedSamples, SampleWriter};
+use super::samples::SampleWriter;
 use crate::options::DecodeOptions;
 use crate::reject::{Reason, too_large};
 

@@ -13,12 +13,13 @@ use std::borrow::Cow;
 
 use tideline_model::SeriesResolver;
 
+use super::decoded::DecodedSamples;
 use super::exemplar::ExemplarText;
 use super::histogram;
 use super::import::{ImportOptions, spell_bound, spell_key};
 use super::labels::{self, METRIC_NAME};
 use super::metadata::KINDS;
-use super::samples::{DecodedSamples, SampleWriter, Series};
+use super::samples::{SampleWriter, Series};
 use super::wire::{Fields, Malformed, Payload, Read};
 use crate::error::IngestError;
 use crate::options::DecodeOptions;

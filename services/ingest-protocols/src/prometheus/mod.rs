@@ -14,12 +14,15 @@
 //! | `read` | requests of remote read, decompressed |
 //! | `wire` | Protocol Buffers, in place |
 //! | `labels` | the labels of a series as the raw key of its timeline |
-//! | `samples` | gathers what they read into a batch |
+//! | `samples`, `group` | gather what they read into groups of rows |
+//! | `decoded` | what a body held |
 //! | `histogram` | native histograms |
 //! | `exemplar`, `metadata` | what is said beside the samples |
 
+mod decoded;
 mod exemplar;
 mod exposition;
+mod group;
 mod histogram;
 mod import;
 mod json_lines;
@@ -33,15 +36,14 @@ mod wire;
 mod write_v1;
 mod write_v2;
 
+pub use decoded::{DecodedSamples, SampleCounts, SampleKind};
 pub use exposition::{TextFormat, decode_text};
+pub use group::{EXEMPLAR_FIELD, HISTOGRAM_FIELD, START_FIELD, VALUE_FIELD};
 pub use import::ImportOptions;
 pub use json_lines::decode_json_lines;
 pub use metadata::{KnownMetadata, MetricMetadata};
 pub use metric_family::decode_metric_families;
 pub use read::{ReadMatcher, ReadMatcherKind, ReadQuery, ReadRequest, ReadResponseType, decode_read};
-pub use samples::{
-    DecodedSamples, EXEMPLAR_FIELD, HISTOGRAM_FIELD, START_FIELD, SampleCounts, SampleKind, VALUE_FIELD,
-};
 pub use write_v1::decode_write;
 pub use write_v2::decode_write_v2;
 

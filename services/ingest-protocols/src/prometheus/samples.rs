@@ -11,23 +11,14 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use tideline_histogram::Histogram;
-use tideline_model::{
-    ColumnData, Measurements, Ordinal, PointBatch, PointGroup, SeriesResolver, Timestamp, ValueType,
-};
+use tideline_model::{ColumnData, Ordinal, PointBatch, PointGroup, SeriesResolver, Timestamp};
 
+use super::decoded::{DecodedSamples, SampleCounts, SampleKind};
+use super::group::{NONE, OpenGroup, SHAPES, Shape, push_start};
 use super::labels;
-use super::metadata::{KnownMetadata, MetadataList, MetricMetadata, family};
+use super::metadata::{KnownMetadata, MetadataList, family};
 use crate::options::DecodeOptions;
 use crate::reject::{Reason, Rejects};
-
-/// The field of a number.
-pub const VALUE_FIELD: &str = "value";
-/// The field of a native histogram.
-pub const HISTOGRAM_FIELD: &str = "histogram";
-/// The field of the time at which a counter or histogram started to count, in milliseconds since the epoch.
-pub const START_FIELD: &str = "_start";
-/// The field of an exemplar: `{"labels":{…},"value":…}` at the exemplar's own time.
-pub const EXEMPLAR_FIELD: &str = "_exemplar";
 
 const NANOS_PER_MILLISECOND: i64 = 1_000_000;
 
@@ -43,105 +34,11 @@ const HISTOGRAM_BYTES_MAX: usize = 2;
 /// Stored bytes of histograms that a body may have however short it is.
 const HISTOGRAM_BYTES_FREE: usize = 64 << 10;
 
-/// Rows of a large body, and how many more it gets room for at once.
-const ROWS_MANY: usize = 1 << 16;
-const ROWS_AT_ONCE: usize = 1 << 20;
-
 /// Why an item beyond those that the body may have is not stored.
 const TOO_MANY_ITEMS: &str = "too many samples for the size of the request";
 
 /// Bytes of a line of text that a reject shows.
 const EXCERPT_BYTES: usize = 100;
-
-/// What is written at one instant of a series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SampleKind {
-    /// A number.
-    Sample,
-    /// A native histogram.
-    Histogram,
-    /// An exemplar.
-    Exemplar,
-}
-
-/// How many of each kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SampleCounts {
-    /// Numbers.
-    pub samples: u64,
-    /// Native histograms.
-    pub histograms: u64,
-    /// Exemplars.
-    pub exemplars: u64,
-}
-
-impl SampleCounts {
-    fn of(&mut self, kind: SampleKind) -> &mut u64 {
-        match kind {
-            SampleKind::Sample => &mut self.samples,
-            SampleKind::Histogram => &mut self.histograms,
-            SampleKind::Exemplar => &mut self.exemplars,
-        }
-    }
-}
-
-/// What a body held.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct DecodedSamples {
-    /// The rows and rejects. The line of a row counts everything in the body: samples, histograms and exemplars.
-    pub batch: PointBatch,
-    /// What is said about metrics, each name once.
-    pub metadata: Vec<MetricMetadata>,
-    /// How many rows of each kind the batch has.
-    pub counts: SampleCounts,
-    /// Where runs of one kind begin, as the line of their first row.
-    kinds: Vec<(u32, SampleKind)>,
-}
-
-impl DecodedSamples {
-    /// Of what kind a row is, by its line.
-    pub fn kind_of(&self, line: u32) -> SampleKind {
-        let after = self.kinds.partition_point(|(first, _)| *first <= line);
-        after
-            .checked_sub(1)
-            .map_or(SampleKind::Sample, |run| self.kinds[run].1)
-    }
-
-    /// How many of each kind are stored, where of the rows of the batch those of `refused` lines were not.
-    pub fn stored(&self, refused: impl IntoIterator<Item = u32>) -> SampleCounts {
-        let mut counts = self.counts;
-        for line in refused {
-            let count = counts.of(self.kind_of(line));
-            *count = count.saturating_sub(1);
-        }
-        counts
-    }
-}
-
-/// The shapes that rows can have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    Number = 0,
-    NumberStart = 1,
-    Exemplar = 2,
-    Histogram = 3,
-    HistogramStart = 4,
-}
-
-const SHAPES: usize = 5;
-/// The place of a group that was not opened, or of a name in a group without it.
-const NONE: u32 = u32::MAX;
-
-/// A group that is being filled.
-#[derive(Debug)]
-struct OpenGroup {
-    /// Its measurements are still to be set.
-    rows: PointGroup,
-    /// The names of its metrics.
-    names: Vec<Box<str>>,
-    /// For each row the place of its name; empty while there is only one.
-    name_of_row: Vec<u32>,
-}
 
 /// A name, and its place among those of each group.
 #[derive(Debug)]
@@ -428,19 +325,8 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
         if group.rows.timelines.len() == group.rows.timelines.capacity() {
             group.make_room(self.items_expected, rows_left);
         }
-        let name = &mut self.names[series.name as usize];
-        let place = &mut name.places[shape as usize];
-        if *place == NONE {
-            *place = group.names.len() as u32;
-            group.names.push(name.text.clone());
-            // While there is one name, all rows have it.
-            if group.names.len() == 2 {
-                group.name_of_row.resize(group.rows.rows(), 0);
-            }
-        }
-        if group.names.len() > 1 {
-            group.name_of_row.push(*place);
-        }
+        let Name { text, places } = &mut self.names[series.name as usize];
+        group.name_row(text, &mut places[shape as usize]);
         let rows = &mut group.rows;
         rows.timelines.push(series.timeline);
         rows.timestamps.push(nanos);
@@ -486,60 +372,5 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
             _ => "the labels of all series are too large for one request",
         };
         self.rejects.push_unread_for(cause, line, unread);
-    }
-}
-
-/// The start time of a row, in the second column where its shape has one.
-#[inline]
-fn push_start(group: &mut PointGroup, start: Option<i64>) {
-    if let (Some(start), Some(ColumnData::Signed(starts))) = (start, group.columns.get_mut(1)) {
-        starts.push(start);
-    }
-}
-
-impl OpenGroup {
-    fn new(shape: Shape) -> Self {
-        let fields: &[(&str, ValueType)] = match shape {
-            Shape::Number => &[(VALUE_FIELD, ValueType::Float)],
-            Shape::NumberStart => &[(VALUE_FIELD, ValueType::Float), (START_FIELD, ValueType::Signed)],
-            Shape::Histogram => &[(HISTOGRAM_FIELD, ValueType::Histogram)],
-            Shape::HistogramStart => &[
-                (HISTOGRAM_FIELD, ValueType::Histogram),
-                (START_FIELD, ValueType::Signed),
-            ],
-            Shape::Exemplar => &[(EXEMPLAR_FIELD, ValueType::String)],
-        };
-        let rows = PointGroup {
-            measurements: "".into(),
-            fields: fields.iter().map(|(field, _)| (*field).into()).collect(),
-            columns: fields.iter().map(|(_, kind)| ColumnData::new(*kind)).collect(),
-            timelines: Vec::new(),
-            timestamps: Vec::new(),
-            lines: Vec::new(),
-        };
-        Self {
-            rows,
-            names: Vec::new(),
-            name_of_row: Vec::new(),
-        }
-    }
-
-    /// Makes room for rows where there is none. The columns of a large body would leave as much again behind where they
-    /// grew by doubling: they take at once what `rows_left` may need.
-    fn make_room(&mut self, items_expected: usize, rows_left: usize) {
-        let rows = self.rows.rows();
-        let more = match rows {
-            0 => items_expected,
-            ROWS_MANY.. => rows.max(ROWS_AT_ONCE),
-            _ => rows,
-        };
-        self.rows.reserve(more.min(rows_left));
-    }
-
-    fn close(self) -> PointGroup {
-        PointGroup {
-            measurements: Measurements::of_rows(self.names, self.name_of_row),
-            ..self.rows
-        }
     }
 }

@@ -98,11 +98,14 @@ impl<'a> Fields<'a> {
         let [DOUBLE_1, bits @ .., VARINT_2] = *head else {
             return None;
         };
-        let mut rest = Self { rest };
-        let number = rest.varint().ok()?;
-        rest.rest
-            .is_empty()
-            .then_some((f64::from_bits(u64::from_le_bytes(bits)), number))
+        // The varint ends where the message does, so the word that ends there has it whole.
+        let unused = 64
+            - 8 * u32::try_from(rest.len())
+                .ok()
+                .filter(|bytes| (1..=8).contains(bytes))?;
+        let word = u64::from_le_bytes(*message.last_chunk()?) >> unused;
+        let ends = !word & (CONTINUES >> unused);
+        (ends == LAST_ENDS >> unused).then(|| (f64::from_bits(u64::from_le_bytes(bits)), squeeze(word)))
     }
 
     /// A varint; bits beyond the 64th are dropped, as every reader does.
@@ -241,6 +244,9 @@ impl<'a> Payload<'a> {
 /// The bits that say of each byte that the varint goes on.
 const CONTINUES: u64 = 0x8080_8080_8080_8080;
 
+/// The bit that says it of the last of eight bytes.
+const LAST_ENDS: u64 = 1 << 63;
+
 /// The lower seven bits of each of eight bytes, one behind another.
 #[inline]
 const fn squeeze(word: u64) -> u64 {
@@ -313,6 +319,15 @@ mod tests {
             Fields::double_and_varint(&[&sample[..], &[0x18, 1]].concat()),
             None
         );
+        // Whatever is longer or ends elsewhere is left to the reader of fields.
+        for value in (0..56).step_by(7).map(|bits| 1u64 << bits) {
+            let mut message = sample[..10].to_vec();
+            put_varint(value, &mut message);
+            assert_eq!(Fields::double_and_varint(&message), Some((1.5, value)), "{value}");
+            message.push(0);
+            assert_eq!(Fields::double_and_varint(&message), None, "{value}");
+        }
+        assert_eq!(Fields::double_and_varint(&sample[..10]), None);
         assert_eq!(Payload::Varint(1).double(), Err(WRONG_TYPE));
         let mut sum = 0;
         assert!(

@@ -10,11 +10,12 @@
 
 use tideline_model::SeriesResolver;
 
+use super::decoded::DecodedSamples;
 use super::exemplar::ExemplarText;
 use super::histogram;
 use super::labels;
 use super::metadata::{KINDS, KnownMetadata, kind_of_number};
-use super::samples::{DecodedSamples, SampleWriter, Series};
+use super::samples::{SampleWriter, Series};
 use super::wire::{Fields, Malformed, Payload, Read};
 use crate::error::IngestError;
 use crate::options::DecodeOptions;

@@ -114,6 +114,7 @@ where
         let options = DecodeOptions::new(engine.clock().now());
         let mut resolver = engine.resolver(&table);
         let mut decoded = decode(&body, &options, &mut resolver, &table)?;
+        // The rows hold all of the body; together they would be what a write takes at most.
         drop((resolver, body));
         let batch = std::mem::take(&mut decoded.batch);
         let unreadable: Vec<u32> = batch.rejects.iter().map(|reject| reject.line).collect();
