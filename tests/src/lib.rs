@@ -1,5 +1,5 @@
 //! What whole-process tests need: the real binary, started and ended as an operator would, and a client that
-//! speaks to it over HTTP.
+//! speaks to it over HTTP. Seeds, sizes and outside data come from `tideline_testkit`.
 //!
 //! Nothing here links the server. A test sees what an agent or a dashboard sees, so it can neither reach around
 //! the protocol nor keep a state alive that a killed process would lose.
@@ -19,7 +19,7 @@
 //! | [`reading`] | points of a table as the query route gives them, page by page |
 //! | [`ledger`] | what was sent and what was acknowledged, kept outside of the server |
 //! | [`load`] | writers that keep the ledger |
-//! | [`corpora`] | where the outside data lies |
+//! //! | [`corpora`] | the folder of outside data, the root of the workspace |
 //! | [`yaml`] | YAML as JSON |
 //! | [`schema`] | whether an answer is what an OpenAPI document says |
 //! | [`wait`] | waiting for something that tells nobody |
@@ -45,32 +45,4 @@ pub mod yaml;
 pub use client::{Client, Response};
 pub use ledger::Ledger;
 pub use server::{Launch, Server};
-
-/// The seed of a run: `TIDELINE_SEED` when it is set, else one drawn from the clock. Printed, so that a failure can
-/// be run again.
-pub fn seed(test: &str) -> u64 {
-    let drawn = || {
-        use tideline_model::Clock as _;
-        tideline_model::SystemClock.now().nanos().unsigned_abs()
-    };
-    let set = std::env::var("TIDELINE_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let seed = set.unwrap_or_else(drawn);
-    println!("{test}: TIDELINE_SEED={seed}");
-    seed
-}
-
-/// How often a test repeats its work: the environment variable when it is set, else `default`.
-///
-/// # Panics
-///
-/// When the variable is set to something that is no count.
-pub fn rounds(variable: &str, default: usize) -> usize {
-    match std::env::var(variable) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{variable}={text} is no count")),
-        Err(_) => default,
-    }
-}
+pub use tideline_testkit::{is_slow, not_run, rounds, seed, seeds, skip};

@@ -16,7 +16,7 @@ use tideline_model::{Clock as _, SystemClock};
 use tideline_tests::client::escaped;
 use tideline_tests::program::{Program, free_address};
 use tideline_tests::server::DataFolder;
-use tideline_tests::{Client, Launch, rounds, wait};
+use tideline_tests::{Client, Launch, not_run, rounds, wait};
 
 /// Kills of a run that is not told how many.
 const KILLS: usize = 5;
@@ -35,7 +35,7 @@ type Samples = BTreeMap<BTreeMap<String, String>, Vec<(i64, String)>>;
 #[test]
 fn agents_lose_nothing_over_kills() {
     let Some(programs) = std::env::var_os("TIDELINE_AGENTS") else {
-        println!("skipped: TIDELINE_AGENTS names no folder with agents");
+        not_run("TIDELINE_AGENTS names no folder with agents");
         return;
     };
     let programs = Path::new(&programs);
@@ -88,7 +88,7 @@ fn agents_lose_nothing_over_kills() {
         .argument(format!("-remoteWrite.url=http://{reference}/api/v1/write"))
         .start();
 
-    let kills = rounds("TIDELINE_ROUNDS", KILLS);
+    let kills = rounds("TIDELINE_ROUNDS", KILLS, 5 * KILLS);
     for _ in 0..kills {
         wait::pause(LIFE);
         server.kill();

@@ -28,7 +28,7 @@ const FLOODERS: usize = 6;
 #[test]
 fn hot_questions_are_answered_beside_a_flood_of_cold_ones() {
     let seed = seed("cold_flood");
-    let span = Duration::from_millis(rounds("TIDELINE_FLOOD_MS", 1_500) as u64);
+    let span = Duration::from_millis(rounds("TIDELINE_FLOOD_MS", 1_500, 10_000) as u64);
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());
     let client = server.client();

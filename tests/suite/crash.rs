@@ -19,7 +19,7 @@ const WRITERS: u64 = 4;
 #[test]
 fn no_acknowledged_point_is_lost_when_the_process_is_killed() {
     let seed = seed("crash");
-    let rounds = rounds("TIDELINE_ROUNDS", 5);
+    let rounds = rounds("TIDELINE_ROUNDS", 5, 50);
     let mut random = Random::new(seed);
     let folder = DataFolder::new();
     kill_first_boots(&folder, &mut random);

@@ -64,7 +64,7 @@ const WORKERS: usize = 2;
 #[test]
 fn every_point_is_there_once_whatever_step_of_a_move_fails() {
     let seed = seed("crash_matrix");
-    let seeds = rounds("TIDELINE_SEEDS", 0);
+    let seeds = rounds("TIDELINE_SEEDS", 0, 3);
     let picked = std::env::var("TIDELINE_CASES").ok();
     let started = Instant::now();
     let mut count = 0;

@@ -14,7 +14,7 @@ use tideline_tests::{Launch, reading, rounds, seed, wait};
 #[test]
 fn a_stop_under_load_loses_nothing_and_is_quick() {
     let seed = seed("drain");
-    let rounds = rounds("TIDELINE_DRAINS", 3);
+    let rounds = rounds("TIDELINE_DRAINS", 3, 100);
     let mut random = Random::new(seed);
     let folder = DataFolder::new();
     let load = Load::new(seed);

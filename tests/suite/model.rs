@@ -50,7 +50,7 @@ enum Step {
 #[test]
 fn the_service_answers_as_a_naive_model_does() {
     let seed = seed("model");
-    let steps = rounds("TIDELINE_STEPS", 600);
+    let steps = rounds("TIDELINE_STEPS", 600, 20_000);
     let mut random = Random::new(seed);
     let mut model = Model::default();
     let folder = DataFolder::new();

@@ -28,8 +28,8 @@ fn scripts_of_prometheus_pass() {
     assert_eq!(scripts.len(), SCRIPTS, "scripts of the corpus");
     let options = Options {
         // What the language itself makes of a query is proved in its own crate.
-        is_fixed_too: rounds("TIDELINE_ALL_WAYS", 0) > 0,
-        as_range_too: rounds("TIDELINE_ALL_WAYS", 0) > 0,
+        is_fixed_too: rounds("TIDELINE_ALL_WAYS", 0, 1) > 0,
+        as_range_too: rounds("TIDELINE_ALL_WAYS", 0, 1) > 0,
         has_listed_histograms: true,
     };
     let folder = DataFolder::new();

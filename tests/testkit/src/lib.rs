@@ -1,0 +1,55 @@
+//! Rules that the tests of every crate share: how a random test gets its seed, how large a slow test is, what happens
+//! when something from outside is missing.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `TIDELINE_SEED` | replays random tests; without it each run draws a fresh seed |
+//! | `TIDELINE_SLOW` | with `1`, every test with a slow form takes it |
+//! | `TIDELINE_CORPORA` | folder of outside data |
+//! | `CI` | with `true`, a missing prerequisite fails its test |
+
+mod missing;
+mod size;
+
+use std::hash::{BuildHasher as _, RandomState};
+
+pub use missing::{corpus, is_ci, not_run, skip, workspace};
+use proptest::test_runner::{Config, RngSeed};
+pub use size::{is_slow, rounds};
+
+/// Factor by which the slow run multiplies the cases of property tests.
+const SLOW_CASES: u32 = 8;
+
+/// Returns the seed of a run: `TIDELINE_SEED` if set, else a fresh one. Prints it, so that a failure shows it.
+///
+/// # Panics
+///
+/// If the variable is not a number.
+pub fn seed(test: &str) -> u64 {
+    let seed = replayed_seed().unwrap_or_else(|| RandomState::new().hash_one(test) >> 1);
+    println!("{test}: TIDELINE_SEED={seed}");
+    seed
+}
+
+/// Returns the seeds of a test that runs several times: `count` in a row, the first from [`seed`].
+pub fn seeds(test: &str, count: u64) -> impl Iterator<Item = u64> {
+    let first = seed(test);
+    (0..count).map(move |number| first.wrapping_add(number))
+}
+
+/// Returns the configuration of a property test: `cases` cases (8 times as many in the slow run), drawn from the
+/// seed of [`seed`] and printed under the name of the test.
+pub fn proptest_config(cases: u32) -> Config {
+    let thread = std::thread::current();
+    Config {
+        cases: if is_slow() { cases * SLOW_CASES } else { cases },
+        rng_seed: RngSeed::Fixed(seed(thread.name().unwrap_or("property test"))),
+        ..Config::default()
+    }
+}
+
+fn replayed_seed() -> Option<u64> {
+    let text = std::env::var("TIDELINE_SEED").ok()?;
+    let seed = text.parse();
+    Some(seed.unwrap_or_else(|_| panic!("TIDELINE_SEED={text} is not a number from 0 to {}", u64::MAX)))
+}

@@ -1,0 +1,71 @@
+//! Tests that cannot run here: reported on the terminal, or failed under `CI=true`.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// True if `CI=true`, as `.ci/run` sets it: a missing prerequisite fails its test.
+pub fn is_ci() -> bool {
+    std::env::var("CI").as_deref() == Ok("true")
+}
+
+/// Reports on the terminal that a test is skipped because of a missing prerequisite.
+///
+/// # Panics
+///
+/// Under `CI=true`.
+#[track_caller]
+pub fn skip(reason: &str) {
+    assert!(
+        !is_ci(),
+        "{reason}; with CI=true this fails the test, without it the test is skipped"
+    );
+    report("skipped", reason);
+}
+
+/// Reports on the terminal that an optional test is not run, also under `CI=true`; `reason` names the variable that
+/// turns it on.
+pub fn not_run(reason: &str) {
+    report("not run", reason);
+}
+
+/// Writes a line to the process' standard error. The test harness captures `println!` and `eprintln!` of tests that
+/// pass; it does not capture this.
+fn report(what: &str, reason: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("test");
+    // One write, so that lines of parallel tests do not mix. A closed terminal is not a reason to fail.
+    let _ = std::io::stderr().write_all(format!("\n{what}: {test}: {reason}\n").as_bytes());
+}
+
+/// Returns the root of the workspace.
+///
+/// # Panics
+///
+/// If the crate is not two folders below it.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the crate is two folders below the root of the workspace")
+}
+
+/// Returns the folder of outside data of this name, or `None` after [`skip`]. None of it is part of the repository:
+/// `TIDELINE_CORPORA` names its folder, by default `../shared/data` next to the workspace.
+///
+/// # Panics
+///
+/// If it is missing under `CI=true`.
+#[track_caller]
+pub fn corpus(name: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("TIDELINE_CORPORA")
+        .map_or_else(|| workspace().join("../shared/data"), PathBuf::from);
+    let folder = root.join(name);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    let shown = folder.display();
+    skip(&format!(
+        "corpus {shown} is missing; TIDELINE_CORPORA names the folder of outside data"
+    ));
+    None
+}
