@@ -26,7 +26,7 @@ use crate::engine::{Change, Engine, Table};
 use crate::highwater::HighWater;
 use crate::journal::Journals;
 use crate::keys::{ManifestKey, manifest_key, partition_prefix, prefixed, shard_prefix};
-use crate::ledger::{Ledger, ShardHead, commits_change, head_change};
+use crate::ledger::{Ledger, ShardHead, head_change};
 use crate::lock::FolderLock;
 use crate::options::FjallOptions;
 use crate::store::{EngineGuard, Store, Takes, closed};
@@ -101,11 +101,9 @@ impl Inner {
 
     /// Commits changes and counts the commit. A failure poisons the store, since its outcome is unknown.
     fn commit(&self, engine: &Engine, ledger: &mut Ledger, mut changes: Vec<Change>) -> Result<()> {
-        let commits = ledger.commits + 1;
-        changes.push(commits_change(commits));
+        changes.extend(ledger.next_commit());
         engine.commit(changes).map_err(|error| self.hot.failed(error))?;
-        ledger.commits = commits;
-        self.high_water.note_commit(commits);
+        self.high_water.note_commit(ledger.committed());
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use crate::error::at;
 use crate::format::{FolderId, Format, read_owner, write_owner};
 use crate::highwater::HighWater;
 use crate::keyspace_list::KeyspaceList;
-use crate::ledger::{Ledger, commits_change};
+use crate::ledger::{Ledger, loads_change};
 use crate::lock::FolderLock;
 use crate::options::{FjallOptions, Setup};
 use crate::store::{Place, STORE, Store};
@@ -144,7 +144,7 @@ impl Cold {
         let engine = self.store.opened()?;
         let mut loads = self.loads.lock();
         engine
-            .commit(vec![commits_change(*loads + 1)])
+            .commit(vec![loads_change(*loads + 1)])
             .map_err(|error| self.store.failed(error))?;
         *loads += 1;
         Ok(*loads)

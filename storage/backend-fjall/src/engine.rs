@@ -22,7 +22,9 @@ use tideline_model::{GroupId, Tier, background};
 
 use crate::error::{During, from_fjall};
 use crate::files::list;
-use crate::keys::{Bounds, MANIFEST, ROWS, bounds, group_name, group_of, partition_prefix, prefixed};
+use crate::keys::{
+    Bounds, COMMITS, MANIFEST, ROWS, bounds, group_name, group_of, partition_prefix, prefixed,
+};
 use crate::options::Setup;
 
 /// Data blocks of hot chunks: a few chunks each, so that an index entry pays.
@@ -189,6 +191,12 @@ impl Engine {
                 Ok((Bytes::copy_from_slice(&key), Bytes::copy_from_slice(&value)))
             })
             .collect()
+    }
+
+    /// The number of commits that the keyspace of rows holds; `None` if none was ever counted there.
+    pub(crate) fn counted_in_rows(&self) -> Result<Option<Bytes>> {
+        let value = self.database.snapshot().get(&self.rows, COMMITS);
+        Ok(value.map_err(read_error)?.map(into_bytes))
     }
 
     /// Commits changes as one batch: all or nothing, never seen in part, synced on return.

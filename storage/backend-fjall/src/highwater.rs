@@ -118,6 +118,11 @@ impl HighWater {
         Ok((high_water, remembered))
     }
 
+    /// Commits that were acknowledged.
+    pub(crate) fn commits(&self) -> u64 {
+        self.noted.lock().marks.commits
+    }
+
     /// Notes a durable commit.
     pub(crate) fn note_commit(&self, commits: u64) {
         let mut noted = self.noted.lock();

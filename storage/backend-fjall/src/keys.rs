@@ -13,7 +13,7 @@ pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 pub(crate) const ROWS: &str = "rows";
 /// The keyspace of manifests, owners and ends of closed epochs.
 pub(crate) const MANIFEST: &str = "manifest";
-/// The row in [`MANIFEST`] that counts commits. One byte, so no shard's prefix covers it.
+/// The row in [`MANIFEST`] and in [`ROWS`] that counts commits. One byte, so no shard's or partition's prefix covers it.
 pub(crate) const COMMITS: &[u8] = b"c";
 
 const OWNER_TAG: u8 = 0;

@@ -1,6 +1,9 @@
 //! Who owns which shard, at which version its manifest is, and how many commits there were.
 //!
 //! Kept in memory so that a fence costs nothing, and written in the same batch as what it fences.
+//!
+//! fjall flushes each keyspace on its own, so a log that has lost its end may leave one keyspace complete and the other
+//! without its last rows. Each batch therefore counts itself in both: two different counts mean that rows are missing.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +12,22 @@ use tideline_backend::{BackendError, Epoch, Result, Shard};
 use tideline_model::SequenceNumber;
 
 use crate::engine::{Change, Engine, Table};
-use crate::keys::{COMMITS, ManifestKey, closed_key, owner_key};
+use crate::keys::{COMMITS, MANIFEST, ManifestKey, ROWS, closed_key, owner_key};
+
+/// Bytes of a number of commits.
+const COUNT_BYTES: usize = 8;
 
 /// The owners, versions, ends and commits, as of the last commit.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
+    /// The highest number of commits that a keyspace holds.
     pub(crate) commits: u64,
+    /// The first commit that was counted in both keyspaces; `None` if the last one was not.
+    counted_since: Option<u64>,
+    /// What one keyspace lacks, in words.
+    lacking: Option<String>,
+    /// The lowest number of commits that a keyspace holds.
+    complete: u64,
     shards: BTreeMap<Shard, ShardHead>,
     closed: BTreeMap<(Shard, Epoch), SequenceNumber>,
 }
@@ -32,7 +45,12 @@ impl Ledger {
         let mut ledger = Self::default();
         for (key, value) in engine.manifest_rows(&[])? {
             match ManifestKey::parse(&key) {
-                Some(ManifestKey::Commits) => ledger.commits = number(&value, 0)?,
+                Some(ManifestKey::Commits) => {
+                    ledger.commits = number(&value, 0)?;
+                    ledger.complete = ledger.commits;
+                    let is_counted = value.len() > COUNT_BYTES;
+                    ledger.counted_since = is_counted.then(|| number(&value, COUNT_BYTES)).transpose()?;
+                }
                 Some(ManifestKey::Owner(shard)) => {
                     let head = ShardHead {
                         epoch: Epoch(number(&value, 0)?),
@@ -50,7 +68,67 @@ impl Ledger {
                 }
             }
         }
+        ledger.compare_rows(engine)?;
         Ok(ledger)
+    }
+
+    /// Compares the counts of both keyspaces, where the last commit was counted in both.
+    fn compare_rows(&mut self, engine: &Engine) -> Result<()> {
+        let counted = engine.counted_in_rows()?;
+        let in_rows = counted.map_or(Ok(0), |value| number(&value, 0))?;
+        let in_manifest = self.commits;
+        // An older build counts in the manifest only, and leaves the count in the rows as it was. Where the manifest has
+        // lost all its rows, any count in the rows is more than it has.
+        if in_rows == in_manifest || (self.counted_since.is_none() && in_rows < in_manifest) {
+            return Ok(());
+        }
+        let (keyspace, has) = match in_rows < in_manifest {
+            true => (ROWS, in_rows),
+            false => (MANIFEST, in_manifest),
+        };
+        self.commits = in_rows.max(in_manifest);
+        self.complete = in_rows.min(in_manifest);
+        self.lacking = Some(format!(
+            "commits {} to {} in the keyspace {keyspace}",
+            has + 1,
+            self.commits
+        ));
+        Ok(())
+    }
+
+    /// The number of commits that all keyspaces hold.
+    pub(crate) fn complete(&self) -> u64 {
+        self.complete
+    }
+
+    /// What one keyspace lacks although another has it, in words.
+    pub(crate) fn lacking(&self) -> Option<&str> {
+        self.lacking.as_deref()
+    }
+
+    /// The changes that count the next commit. They go into its batch, so that a lost one is noticed.
+    pub(crate) fn next_commit(&self) -> [Change; 2] {
+        let commits = self.commits + 1;
+        let since = self.counted_since.unwrap_or(commits);
+        let in_manifest = [commits.to_be_bytes(), since.to_be_bytes()].concat();
+        let in_rows = Change {
+            table: Table::Rows,
+            key: COMMITS.to_vec(),
+            value: Some(Bytes::copy_from_slice(&commits.to_be_bytes())),
+        };
+        [
+            manifest_change(COMMITS.to_vec(), Some(in_manifest.into())),
+            in_rows,
+        ]
+    }
+
+    /// Notes that the batch of [`next_commit`](Self::next_commit) has been committed; the number of commits now.
+    pub(crate) fn committed(&mut self) -> u64 {
+        self.commits += 1;
+        self.complete = self.commits;
+        self.lacking = None;
+        self.counted_since.get_or_insert(self.commits);
+        self.commits
     }
 
     pub(crate) fn head(&self, shard: Shard) -> ShardHead {
@@ -109,8 +187,8 @@ pub(crate) fn closed_change(shard: Shard, epoch: Epoch, end: Option<SequenceNumb
     manifest_change(closed_key(shard, epoch), value)
 }
 
-/// The change that counts a commit. It goes into every batch, so that a lost one is noticed.
-pub(crate) fn commits_change(commits: u64) -> Change {
+/// The change that counts a load of the cold store, whose manifest has nothing else.
+pub(crate) fn loads_change(commits: u64) -> Change {
     let value = Bytes::copy_from_slice(&commits.to_be_bytes());
     manifest_change(COMMITS.to_vec(), Some(value))
 }

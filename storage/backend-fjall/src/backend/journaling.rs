@@ -21,6 +21,13 @@ impl Inner {
         }
     }
 
+    /// Notes all entries of a journal as durable.
+    pub(super) fn note_entries(&self, journal: &ShardJournal) {
+        for ((shard, epoch), last) in journal.marks() {
+            self.high_water.note_entry(shard, epoch, last);
+        }
+    }
+
     pub(super) fn take(&self, shard: Shard) -> Result<Epoch> {
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();

@@ -76,10 +76,25 @@ impl Inner {
         }
         self.heal_journals();
         self.hot.tend(|engine| {
-            *self.ledger.lock() = Ledger::read(engine)?;
+            let ledger = Ledger::read(engine)?;
+            self.note_lacking(&ledger);
+            *self.ledger.lock() = ledger;
             Ok(())
         });
         self.cold.store.tend(|_| Ok(()));
+    }
+
+    /// Refuses writes for good if a reopened store has less than was acknowledged.
+    fn note_lacking(&self, ledger: &Ledger) {
+        let acknowledged = self.high_water.commits();
+        let lost = (ledger.complete() < acknowledged).then(|| {
+            let lost = acknowledged - ledger.complete();
+            format!("{lost} of {acknowledged} commits of rows and manifests")
+        });
+        if let Some(missing) = ledger.lacking().map(str::to_owned).or(lost) {
+            tracing::error!(missing, "something acknowledged is missing: read-only");
+            *self.loss.lock() = Some(missing);
+        }
     }
 
     fn heal_journals(&self) {
@@ -106,7 +121,13 @@ impl Inner {
         }
         let mut failures: Vec<BackendError> = Vec::new();
         for journal in self.journals.all() {
-            failures.extend(journal.lock().sync().err());
+            let mut journal = journal.lock();
+            match journal.sync() {
+                // After a clean stop the mark is exact: nothing that was there may be missing.
+                Ok(()) if self.loss.lock().is_none() => self.note_entries(&journal),
+                Ok(()) => {}
+                Err(error) => failures.push(error),
+            }
         }
         failures.extend(self.cold.close().err());
         failures.extend(self.hot.close().err());

@@ -11,7 +11,7 @@ use tideline_model::Tier;
 
 use super::{FjallBackend, Inner, Keeper};
 use crate::cold::Cold;
-use crate::error::{During, at, from_io};
+use crate::error::{During, at, from_fjall, from_io};
 use crate::files::list;
 use crate::format::{FORMAT_FILE, Format};
 use crate::highwater::{HighWater, Marks, Remembered};
@@ -42,8 +42,8 @@ impl FjallBackend {
         let cold = Cold::open(folder, format, &options)?;
         let journals = Journals::open(&folder.join(JOURNAL))?;
         hot.open()?;
-        let ledger = Ledger::read(&*hot.opened()?)?;
-        let (high_water, loss) = compare(folder, &ledger, &cold, &journals, &options)?;
+        let mut ledger = Ledger::read(&*hot.opened()?)?;
+        let (high_water, loss) = compare(folder, &hot, &mut ledger, &cold, &journals, &options)?;
         let inner = Arc::new(Inner {
             capabilities: capabilities(),
             lock: Mutex::new(Some(lock)),
@@ -114,7 +114,8 @@ fn make_store(folder: &Path, hot: &Store) -> Result<Format> {
 /// Compares what is there with what had been acknowledged. Returns what is missing.
 fn compare(
     folder: &Path,
-    ledger: &Ledger,
+    hot: &Store,
+    ledger: &mut Ledger,
     cold: &Cold,
     journals: &Journals,
     options: &FjallOptions,
@@ -128,7 +129,7 @@ fn compare(
     let found_loads = cold.found_loads()?;
     cold.count_from(remembered_loads)?;
     let mut found = Marks {
-        commits: ledger.commits,
+        commits: ledger.complete(),
         cold_loads: found_loads.unwrap_or(remembered_loads),
         ..Marks::default()
     };
@@ -144,12 +145,17 @@ fn compare(
         Remembered::Missing => Some("the high-water mark itself".to_owned()),
         Remembered::Damaged => Some("the high-water mark, which is damaged".to_owned()),
     };
+    let missing = ledger.lacking().map(str::to_owned).or(missing);
     match missing {
         Some(missing) if options.accept_loss => {
             tracing::error!(
                 missing,
                 "an operator accepts that something acknowledged is missing"
             );
+            // Counts what is there in both keyspaces again.
+            let counted = hot.opened()?.commit(ledger.next_commit().into());
+            counted.map_err(|error| from_fjall(error, During::Write))?;
+            found.commits = ledger.committed();
             high_water.reset(folder, found).map_err(failed)?;
             Ok((high_water, None))
         }

@@ -1,11 +1,12 @@
 //! Damaged files: a refusal or a loud degradation, never a silent loss.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use tideline_backend::{Backend, Epoch, ErrorKind, Health, Partition};
+use tideline_backend::{Backend, Epoch, ErrorKind, Health, Partition, SegmentRef};
 use tideline_backend_fjall::{FjallOptions, verify};
-use tideline_model::Durability;
+use tideline_model::{Durability, SegmentId};
 
 use crate::place::*;
 
@@ -280,4 +281,113 @@ fn an_intact_folder_verifies() {
         verify(nowhere.path(), None).expect_err("no data folder").kind(),
         ErrorKind::Misconfigured
     );
+}
+
+/// Stops cleanly after fjall has flushed the manifest's keyspace of each tier, but not the rows.
+fn stopped_after_a_flush() -> Place {
+    let place = Place::new();
+    let options = FjallOptions {
+        high_water_interval: Duration::from_millis(2),
+        ..options()
+    };
+    let backend = place.open_with(options).expect("open");
+    for n in 1..=ENTRIES {
+        write(&backend, n).expect("write");
+    }
+    for kept in [SEGMENT, COLD] {
+        // Freeing the tables of a segment whose group stays is what flushes the manifest.
+        let freed = SegmentRef {
+            segment: SegmentId(kept.segment.0 + 100),
+            ..kept
+        };
+        load(&backend, kept);
+        load(&backend, freed);
+        backend.reclaim(freed).expect("reclaim");
+    }
+    for (list, store) in ["KEYSPACES", "COLD_KEYSPACES"].into_iter().zip(STORES) {
+        let list = fs::read_to_string(place.path().join(list)).expect("a list");
+        let number = list.lines().find_map(|line| line.strip_suffix(" manifest"));
+        let keyspace = place
+            .path()
+            .join(store)
+            .join("keyspaces")
+            .join(number.expect("listed"));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while files(&keyspace.join("tables")).is_empty() {
+            assert!(Instant::now() < deadline, "{} is not flushed", keyspace.display());
+            std::thread::yield_now();
+        }
+    }
+    backend.close().expect("close");
+    place
+}
+
+fn log_of(place: &Place, store: &str) -> PathBuf {
+    let logs = files(&place.path().join(store)).into_iter();
+    let mut logs = logs.filter(|path| path.extension().is_some_and(|name| name == "jnl"));
+    logs.next().expect("a log")
+}
+
+#[test]
+fn a_truncated_log_is_noticed_although_one_keyspace_was_flushed() {
+    let place = stopped_after_a_flush();
+    for store in STORES {
+        let log = log_of(&place, store);
+        let content = fs::read(&log).expect("read");
+        let end = content
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1);
+        let inside = log.strip_prefix(place.path()).expect("inside");
+        for n in 0..=24 {
+            let at = end * n / 24;
+            let clone = place.clone_as_after_a_crash();
+            fs::write(clone.path().join(inside), &content[..at]).expect("truncate");
+            let what = format!("{store}: log of {end} bytes ends at {at}");
+            let backend = clone.open().expect("a log without damage opens");
+            if backend.health() == Health::Ready {
+                assert_eq!(count(&backend, ROWS).expect("scan"), ENTRIES as usize, "{what}");
+                for segment in [SEGMENT, COLD] {
+                    let rows = count(&backend, Partition::segment(segment, 0)).expect("scan");
+                    assert_eq!(rows, 100, "{what}");
+                }
+            } else {
+                assert!(n < 24, "{what}: nothing is missing");
+                assert!(matches!(backend.health(), Health::ReadOnly { .. }), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_accepted_loss_of_one_keyspace_is_not_reported_again() {
+    let place = stopped_after_a_flush();
+    fs::write(log_of(&place, STORES[0]), b"").expect("truncate");
+    let refused = write(&place.open().expect("open"), 1).expect_err("read-only");
+    assert!(refused.to_string().contains("keyspace rows"), "{refused}");
+    let accepting = FjallOptions {
+        accept_loss: true,
+        ..options()
+    };
+    drop(place.open_with(accepting).expect("an operator accepts"));
+    let backend = place.open().expect("open");
+    assert_eq!(backend.health(), Health::Ready);
+    write(&backend, 1).expect("write");
+    backend.close().expect("close");
+    assert_eq!(place.open().expect("open").health(), Health::Ready);
+}
+
+#[test]
+fn after_a_clean_stop_the_loss_of_a_buffered_entry_is_noticed() {
+    let place = Place::new();
+    let backend = place.open().expect("open");
+    let epoch = backend.take(SHARD).expect("take");
+    for n in 1..=5 {
+        append(&backend, epoch, n, Durability::Buffered);
+    }
+    backend.close().expect("close");
+    let whole = fs::read(place.journal()).expect("read");
+    fs::write(place.journal(), &whole[..whole.len() - 1]).expect("lose the last entry");
+    let health = place.open().expect("open").health();
+    assert!(matches!(health, Health::ReadOnly { .. }), "{health:?}");
 }
