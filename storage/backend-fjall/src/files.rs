@@ -1,7 +1,8 @@
 //! Small durable file operations, and the free space of a disk.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
 
 /// Replaces files as a whole, in order: of each the old content or the new one is there, never a part.
 pub(crate) fn replace(folder: &Path, names: &[&str], content: &[u8]) -> io::Result<()> {
-    let fresh = |name: &str| folder.join(format!("{name}.new"));
+    let fresh = |name: &str| with_suffix(&folder.join(name), NEW);
     for name in names {
         let mut file = File::create(fresh(name))?;
         file.write_all(content)?;
@@ -26,6 +27,89 @@ pub(crate) fn replace(folder: &Path, names: &[&str], content: &[u8]) -> io::Resu
         fs::rename(fresh(name), folder.join(name))?;
     }
     sync_folder(folder)
+}
+
+/// Suffix of a file that is complete and durable before it replaces the file of that name.
+pub(crate) const NEW: &str = ".new";
+/// Bytes copied at once.
+const COPY_BYTES: usize = 256 << 10;
+
+/// A copy of a file, made while the file is read, that replaces it.
+///
+/// After a failed write-back Linux marks pages clean: they stay readable and are not on the disk, and no sync of that
+/// file writes them. A copy in a new file is written whole, with its metadata and its entry in the folder. The bytes
+/// pass through memory, since `copy_file_range` may share the blocks on the disk instead, which are the doubtful ones.
+///
+/// Dropped before [`finish`](Self::finish), it removes the copy, so that a full disk gets back its room.
+#[derive(Debug)]
+pub(crate) struct Renewal<R> {
+    reader: R,
+    fresh: PathBuf,
+    /// `None` once it is finished.
+    copy: Option<BufWriter<File>>,
+}
+
+impl<R: Read> Renewal<R> {
+    /// Starts the copy of the file at `path`. `reader` yields the part of it that is kept.
+    pub(crate) fn start(path: &Path, reader: R) -> io::Result<Self> {
+        let fresh = with_suffix(path, NEW);
+        remove_file(&fresh)?;
+        let copy = BufWriter::with_capacity(COPY_BYTES, File::create_new(&fresh)?);
+        Ok(Self {
+            reader,
+            fresh,
+            copy: Some(copy),
+        })
+    }
+
+    /// Syncs the copy of the first `length` bytes, all of which have been read. [`put_in_place`] does the rest.
+    pub(crate) fn finish(mut self, length: u64) -> io::Result<()> {
+        if let Some(copy) = &mut self.copy {
+            copy.flush()?;
+            copy.get_ref().set_len(length)?;
+            copy.get_ref().sync_all()?;
+        }
+        self.copy = None;
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Renewal<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.reader.read(buffer)?;
+        if let Some(copy) = &mut self.copy {
+            copy.write_all(&buffer[..length])?;
+        }
+        Ok(length)
+    }
+}
+
+impl<R> Drop for Renewal<R> {
+    fn drop(&mut self) {
+        if self.copy.take().is_some() {
+            let _ = fs::remove_file(&self.fresh);
+        }
+    }
+}
+
+/// Renames a finished copy to the file that it replaces. The caller syncs the folder.
+pub(crate) fn put_in_place(path: &Path) -> io::Result<()> {
+    fs::rename(with_suffix(path, NEW), path)
+}
+
+/// A path with a suffix after its name.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Removes a file if it is there.
+pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Removes a folder if it is there.

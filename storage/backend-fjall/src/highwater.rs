@@ -5,16 +5,16 @@
 //! is written at most once an interval, so the last second is its blind spot. `FORMAT.md` draws it.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use tideline_backend::{Epoch, Shard};
 use tideline_model::SequenceNumber;
 
-use crate::files::sync_folder;
+use crate::files::{replace, sync_folder};
 
 const FILE_NAME: &str = "highwater";
 const MAGIC: [u8; 8] = *b"TLHIGHW1";
@@ -52,7 +52,12 @@ struct Noted {
 
 #[derive(Debug)]
 struct Slots {
-    file: File,
+    folder: PathBuf,
+    /// `None` until the first write.
+    file: Option<File>,
+    /// Whether the file holds a slot. If not, the first write creates it as a whole: an empty file could not be
+    /// distinguished from a lost one.
+    is_made: bool,
     counter: u64,
 }
 
@@ -61,7 +66,8 @@ struct Slots {
 pub(crate) enum Remembered {
     /// This much had been acknowledged, and perhaps a little more.
     Marks(Marks),
-    /// The file was not there.
+    /// The file was not there, or holds only zeros: builds before this one created it empty and wrote the first mark
+    /// after that.
     Missing,
     /// Neither slot can be read.
     Damaged,
@@ -85,27 +91,20 @@ pub(crate) fn damaged_slots(folder: &Path) -> io::Result<Vec<usize>> {
 }
 
 impl HighWater {
-    /// Opens the sidecar of a data folder, creating an empty one if it is missing.
+    /// Reads the sidecar of a data folder. Nothing is written before the first mark.
     pub(crate) fn open(folder: &Path) -> io::Result<(Self, Remembered)> {
-        let path = folder.join(FILE_NAME);
-        let is_there = path.try_exists()?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)?;
-        let mut slots = Vec::new();
-        for at in [0, SLOT_BYTES as u64] {
-            let mut slot = [0; SLOT_BYTES];
-            if file.read_exact_at(&mut slot, at).is_ok() {
-                slots.extend(decode(&slot));
-            }
-        }
-        let newest = slots.into_iter().max_by_key(|(counter, _)| *counter);
+        let content = match fs::read(folder.join(FILE_NAME)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read?,
+        };
+        let is_made = content.iter().any(|byte| *byte != 0);
+        let slots = content.chunks(SLOT_BYTES).take(2);
+        let newest = slots
+            .filter_map(|slot| decode(slot.try_into().ok()?))
+            .max_by_key(|(counter, _)| *counter);
         let (counter, marks, remembered) = match newest {
             Some((counter, marks)) => (counter, marks.clone(), Remembered::Marks(marks)),
-            None if is_there => (0, Marks::default(), Remembered::Damaged),
+            None if is_made => (0, Marks::default(), Remembered::Damaged),
             None => (0, Marks::default(), Remembered::Missing),
         };
         let high_water = Self {
@@ -113,7 +112,12 @@ impl HighWater {
                 marks,
                 is_dirty: false,
             }),
-            slots: Mutex::new(Slots { file, counter }),
+            slots: Mutex::new(Slots {
+                folder: folder.to_owned(),
+                file: None,
+                is_made,
+                counter,
+            }),
         };
         Ok((high_water, remembered))
     }
@@ -190,11 +194,28 @@ impl HighWater {
 impl Slots {
     fn write(&mut self, marks: &Marks) -> io::Result<()> {
         let counter = self.counter + 1;
-        let at = (counter % 2) * SLOT_BYTES as u64;
-        self.file.write_all_at(&encode(counter, marks), at)?;
-        self.file.sync_data()?;
+        let at = (counter % 2) as usize * SLOT_BYTES;
+        let slot = encode(counter, marks);
+        if self.is_made {
+            let file = self.file()?;
+            file.write_all_at(&slot, at as u64)?;
+            file.sync_data()?;
+        } else {
+            let mut content = [0; 2 * SLOT_BYTES];
+            content[at..at + SLOT_BYTES].copy_from_slice(&slot);
+            replace(&self.folder, &[FILE_NAME], &content)?;
+            self.is_made = true;
+        }
         self.counter = counter;
         Ok(())
+    }
+
+    fn file(&mut self) -> io::Result<&File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => File::options().write(true).open(self.folder.join(FILE_NAME))?,
+        };
+        Ok(self.file.insert(file))
     }
 }
 
@@ -322,12 +343,9 @@ mod tests {
             high_water.save().expect("save");
         }
         // The fourth write went to the first slot.
-        high_water
-            .slots
-            .lock()
-            .file
-            .write_all_at(&[0xff; 100], 50)
-            .expect("tear");
+        let file = File::options().write(true).open(folder.path().join(FILE_NAME));
+        let file = file.expect("open");
+        file.write_all_at(&[0xff; 100], 50).expect("tear");
         let (_, remembered) = HighWater::open(folder.path()).expect("open");
         assert_eq!(
             remembered,
@@ -336,9 +354,35 @@ mod tests {
                 ..Marks::default()
             })
         );
-        high_water.slots.lock().file.set_len(10).expect("truncate");
+        file.set_len(10).expect("truncate");
         let (_, remembered) = HighWater::open(folder.path()).expect("open");
         assert_eq!(remembered, Remembered::Damaged);
+    }
+
+    #[test]
+    fn the_first_mark_is_there_as_a_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE_NAME);
+        let (high_water, _) = HighWater::open(folder.path()).expect("open");
+        assert!(!path.exists(), "an open writes nothing");
+        // Left by builds that created the file before they wrote to it.
+        for length in [0, SLOT_BYTES, 2 * SLOT_BYTES] {
+            fs::write(&path, vec![0; length]).expect("write");
+            let (_, remembered) = HighWater::open(folder.path()).expect("open");
+            assert_eq!(remembered, Remembered::Missing, "{length} zeros");
+        }
+        high_water.note_commit(1);
+        high_water.save().expect("save");
+        let content = fs::read(&path).expect("read");
+        assert_eq!(content.len(), 2 * SLOT_BYTES);
+        let (_, remembered) = HighWater::open(folder.path()).expect("open");
+        assert_eq!(
+            remembered,
+            Remembered::Marks(Marks {
+                commits: 1,
+                ..Marks::default()
+            })
+        );
     }
 
     #[test]

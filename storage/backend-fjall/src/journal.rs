@@ -6,10 +6,11 @@
 //! 1. Every frame says how much of its file was durable when it was written. So a bad frame before an intact one is
 //!    either *damage* (it had been durable) or a *torn write* (it had not), and the two are never mixed up.
 //! 2. After a failed write or sync nothing is appended to that file any more. A failed sync leaves pages that look
-//!    written and are not; `settle` writes the doubtful end again before it is trusted.
+//!    written and are not; `settle` puts a durable copy of the file in its place before it is trusted.
 //! 3. Only the newest file may have a torn end; it is settled at each open, so each later file begins after sound
 //!    ones.
 
+mod ending;
 mod frame;
 mod reader;
 mod recovery;
@@ -33,8 +34,8 @@ use crate::files::sync_folder;
 pub(crate) use frame::FileId;
 use frame::encode;
 use reader::{Walk, walk};
-pub(crate) use recovery::verify;
-use recovery::{check_end, check_generations, file_ids, settle};
+pub(crate) use recovery::survey;
+use recovery::{settle, settle_end, sweep};
 
 /// The journals of all shards.
 #[derive(Debug)]
@@ -44,27 +45,26 @@ pub(crate) struct Journals {
 }
 
 impl Journals {
-    /// Opens the journals in a folder: every frame is checked, a torn newest end is cut.
-    pub(crate) fn open(folder: &Path) -> Result<Self> {
+    /// Opens the journals in a folder: every frame is checked, a torn newest end is cut. Damage is refused; if an operator
+    /// accepts the loss, an epoch ends at it, and what is cut is kept in `root`.
+    pub(crate) fn open(folder: &Path, root: &Path, accept_loss: bool) -> Result<Self> {
         fs::create_dir_all(folder).map_err(at(folder))?;
-        let mut shards: BTreeMap<Shard, ShardJournal> = BTreeMap::new();
-        for id in file_ids(folder)? {
-            shards
-                .entry(id.shard)
-                .or_insert_with(|| ShardJournal::new(folder, id.shard))
-                .files
-                .push(JournalFile {
-                    id,
-                    last: SequenceNumber(0),
-                    bytes: 0,
-                });
+        let mut found = survey(folder)?;
+        found.cut(folder, root, accept_loss)?;
+        sweep(folder).map_err(at(folder))?;
+        let mut shards: BTreeMap<Shard, (ShardJournal, FileId)> = BTreeMap::new();
+        for (id, walk) in found.kept {
+            let fresh = || (ShardJournal::new(folder, id.shard), id);
+            let (journal, newest) = shards.entry(id.shard).or_insert_with(fresh);
+            journal.files.extend(JournalFile::of(id, &walk));
+            *newest = id;
         }
-        for journal in shards.values_mut() {
-            journal.recover()?;
+        for (journal, newest) in shards.values_mut() {
+            journal.recover(*newest)?;
         }
         let shards = shards
             .into_iter()
-            .map(|(shard, journal)| (shard, Arc::new(Mutex::new(journal))));
+            .map(|(shard, (journal, _))| (shard, Arc::new(Mutex::new(journal))));
         Ok(Self {
             folder: folder.to_owned(),
             shards: Mutex::new(shards.collect()),
@@ -140,26 +140,12 @@ impl ShardJournal {
         }
     }
 
-    /// Checks the files that the folder had, and settles the newest.
-    fn recover(&mut self) -> Result<()> {
-        let newest = self.files.last().map(|file| file.id);
-        let mut sound = Vec::new();
-        for id in self.files.iter().map(|file| file.id) {
-            let recovered = if Some(id) == newest {
-                settle(&self.folder, id)?
-            } else {
-                let path = self.folder.join(id.name());
-                let file = File::open(&path).map_err(at(&path))?;
-                let length = file.metadata().map_err(at(&path))?.len();
-                let walked = walk(id, &file, length, &mut |_, _| Ok(()))?;
-                check_end(id, walked, false)?;
-                Some(walked)
-            };
-            sound.extend(recovered.and_then(|walk| JournalFile::of(id, walk)));
-        }
-        self.files = sound;
-        let ids: Vec<_> = self.files.iter().map(|file| file.id).collect();
-        check_generations(&ids)?;
+    /// Settles the newest of the files that the folder had.
+    fn recover(&mut self, newest: FileId) -> Result<()> {
+        let settled = settle_end(&self.folder, newest)?;
+        self.files.retain(|file| file.id != newest);
+        self.files
+            .extend(settled.and_then(|walk| JournalFile::of(newest, &walk)));
         self.acknowledged = self.files.last().map(|file| (file.id.epoch, file.last));
         Ok(())
     }
@@ -348,16 +334,16 @@ impl ShardJournal {
         self.broken.as_ref().map(|broken| broken.reason.as_str())
     }
 
-    /// Tries to make a broken journal sound again, by settling its last file.
+    /// Tries to make a broken journal sound again, by settling its last file. A failure leaves it broken.
     pub(crate) fn heal(&mut self) -> Result<()> {
         let Some(broken) = &self.broken else {
             return Ok(());
         };
         let id = broken.id;
-        let settled = settle(&self.folder, id)?;
+        let settled = settle(&self.folder, id, u64::MAX)?;
         self.files.retain(|file| file.id != id);
         self.files
-            .extend(settled.and_then(|walk| JournalFile::of(id, walk)));
+            .extend(settled.and_then(|walk| JournalFile::of(id, &walk)));
         self.broken = None;
         Ok(())
     }
@@ -388,7 +374,7 @@ impl ShardJournal {
 
 impl JournalFile {
     /// A file with entries.
-    fn of(id: FileId, walk: Walk) -> Option<Self> {
+    fn of(id: FileId, walk: &Walk) -> Option<Self> {
         Some(Self {
             id,
             last: walk.last?,
@@ -433,14 +419,15 @@ impl Replay {
     ) -> Result<()> {
         let mut next = Some(self.from);
         for (id, file, length) in self.files {
-            let walked = walk(id, &file, length, &mut |sequence, payload| {
+            let walked = walk(id, file, length, &mut |sequence, payload| {
                 let is_inside = end.is_none_or(|end| sequence < end);
                 if is_inside && next.is_some_and(|next| sequence >= next) {
                     next = sequence.0.checked_add(1).map(SequenceNumber);
                     return visit(sequence, Bytes::from(std::mem::take(payload)));
                 }
                 Ok(())
-            })?;
+            })?
+            .undamaged()?;
             if walked.intact_bytes < length {
                 return Err(BackendError::corrupt(format!(
                     "{} ends at byte {} of {length}",

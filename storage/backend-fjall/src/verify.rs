@@ -29,7 +29,7 @@ pub use inspect::Inspection;
 /// fjall's folder of keyspaces.
 pub(crate) const KEYSPACES: &str = "keyspaces";
 /// The file that names a keyspace's version file: number, xxh3-128 of it, kind of checksum.
-const CURRENT: &str = "current";
+pub(crate) const CURRENT: &str = "current";
 const CURRENT_BYTES: usize = 25;
 /// fjall's own keyspace, which names all others.
 const META: u64 = 0;
@@ -91,10 +91,11 @@ fn verify_locked(folder: &Path, cold_dir: Option<&Path>) -> Result<Verified> {
         report.store(&root, list, Tier::Cold);
         cold = Some(root);
     }
-    match journal::verify(&folder.join(JOURNAL)) {
-        Ok((entries, bytes)) => {
-            report.journal_entries = entries;
-            report.journal_bytes = bytes;
+    match journal::survey(&folder.join(JOURNAL)) {
+        Ok(survey) => {
+            report.journal_entries = survey.entries;
+            report.journal_bytes = survey.bytes;
+            report.findings.extend(survey.findings());
         }
         Err(error) => report.findings.push(error.to_string()),
     }
@@ -136,6 +137,8 @@ impl VerifyReport {
                 self.keyspaces += checked.keyspaces;
                 self.log_batches += checked.log.batches;
                 self.torn_ends.extend(checked.log.torn_end());
+                self.findings
+                    .extend(checked.log.damage().map(ToString::to_string));
             }
             Err(error) => self.findings.push(error.to_string()),
         }

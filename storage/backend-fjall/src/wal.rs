@@ -1,12 +1,19 @@
-//! Reads fjall's own write-ahead log, only to tell damage from a torn end.
+//! Reads fjall's own write-ahead log: to distinguish damage from a torn end, and to write it anew.
 //!
 //! fjall cuts its log at the first record that it cannot read, whatever comes after. All our batches are synced one
 //! by one, so an intact batch after a bad one means that synced writes are about to be dropped silently. A torn end is
 //! cut here and not left to fjall, which for some of them refuses to open for ever. The layout is that of fjall 3
 //! (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
+//!
+//! What is read may be in memory only: Linux marks pages clean after a failed write-back. fjall would append to such a
+//! file, and the next power cut would leave a hole before the appended batches. So a log is never used again as it is
+//! found: each is copied to a new file, synced and renamed into place, at every start and after every failure. Logs are
+//! bounded, and an open reads them anyway.
 
-use std::fs::File;
+use std::fmt;
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::SeekFrom;
@@ -14,7 +21,8 @@ use tideline_backend::{BackendError, KEY_BYTES_MAX, Result, VALUE_BYTES_MAX};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::at;
-use crate::files::list;
+use crate::files::{NEW, Renewal, list, put_in_place, remove_file, sync_folder};
+use crate::lost::LostFolder;
 
 const START: u8 = 1;
 const ITEM: u8 = 2;
@@ -25,19 +33,62 @@ const ITEM_HEADER_BYTES: usize = 20;
 /// fjall numbers batches, loads and versions from one counter, so two neighbours are near each other. The number is
 /// not part of the checksum.
 const SEQUENCE_STEP_MAX: u64 = 1 << 32;
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
 
-/// The logs of a fjall folder, in which nothing is damaged.
+/// The logs of a fjall folder.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// How many batches there are.
+    /// How many batches there are, up to the damage.
     pub(crate) batches: u64,
     /// The sequence of the last batch.
     sequence: Option<u64>,
-    /// The file that has a torn end, and where it begins.
-    torn: Option<(PathBuf, u64)>,
+    /// The logs, oldest first, up to the damage.
+    files: Vec<LogFile>,
+    /// The first place that is not what was written, if there is one.
+    damage: Option<Damage>,
 }
 
-/// Checks every log file of a fjall folder.
+/// A log and how much of it is used.
+#[derive(Debug)]
+struct LogFile {
+    path: PathBuf,
+    intact_bytes: u64,
+    /// Whether a part of a batch follows that nobody was promised.
+    is_torn: bool,
+}
+
+/// Where a log is not what was written, and what follows.
+#[derive(Debug)]
+pub(crate) struct Damage {
+    reason: String,
+    /// The sequence of the last batch before it.
+    after: Option<u64>,
+    /// The rest of the damaged log, then the logs after it.
+    lost: Vec<LostPart>,
+}
+
+/// A part of a log that an open would have to do without.
+#[derive(Debug)]
+struct LostPart {
+    path: PathBuf,
+    bytes: Range<u64>,
+    found: Found,
+}
+
+/// What can be read behind a damaged place.
+#[derive(Debug, Default)]
+struct Found {
+    batches: u64,
+    /// First and last sequence of those batches.
+    sequences: Option<(u64, u64)>,
+    /// Byte ranges that hold no intact batch.
+    unreadable: Vec<Range<u64>>,
+    /// Where it ends. Zeros after it are the room that fjall makes.
+    end: u64,
+}
+
+/// Reads every log file of a fjall folder.
 pub(crate) fn check(store: &Path) -> Result<Log> {
     let mut files: Vec<(u64, PathBuf)> = Vec::new();
     for path in list(store).map_err(at(store))? {
@@ -50,70 +101,229 @@ pub(crate) fn check(store: &Path) -> Result<Log> {
     let newest = files.last().map(|(number, _)| *number);
     let mut log = Log::default();
     for (number, path) in files {
-        log.check_file(&path, Some(number) == newest)?;
+        let file = File::open(&path).map_err(at(&path))?;
+        let length = data_end(&file).map_err(at(&path))?;
+        if log.damage.is_some() {
+            log.lose(&file, &path, 0..length)?;
+        } else {
+            log.read_file(&file, &path, length, Some(number) == newest)?;
+        }
     }
     Ok(log)
 }
 
 impl Log {
-    /// What its torn end is, in words, if there is one.
+    /// Describes the torn end, if there is one.
     pub(crate) fn torn_end(&self) -> Option<String> {
-        let (path, end) = self.torn.as_ref()?;
-        Some(format!("{} has a torn end from byte {end} on", path.display()))
+        let torn = self.files.iter().find(|file| file.is_torn)?;
+        Some(format!(
+            "{} has a torn end from byte {} on",
+            torn.path.display(),
+            torn.intact_bytes
+        ))
     }
 
-    /// Cuts the torn end, if there is one: a part of a batch that nobody was promised.
-    pub(crate) fn cut(&self) -> Result<()> {
-        let Some((path, end)) = &self.torn else {
+    /// The damage, if there is any.
+    pub(crate) fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+
+    /// Drops everything from the damage on, of which a copy and a report are kept in `root`.
+    pub(crate) fn cut(&mut self, root: &Path, store: &Path) -> Result<()> {
+        let Some(damage) = self.damage.take() else {
             return Ok(());
         };
-        tracing::warn!(path = %path.display(), end, "fjall's log had a torn end, which is cut");
-        let cut = || {
-            let file = File::options().write(true).open(path)?;
-            file.set_len(*end)?;
-            file.sync_all()
+        let cut = || -> io::Result<()> {
+            let lost = LostFolder::create(root, &damage.report())?;
+            let paths: Vec<&Path> = damage.lost.iter().map(|part| part.path.as_path()).collect();
+            for path in &paths {
+                lost.keep(path)?;
+            }
+            // The newest goes first: a gap between two logs could not be noticed. The damaged one is cut by `renew`.
+            for path in paths.iter().skip(1).rev() {
+                fs::remove_file(path)?;
+                sync_folder(store)?;
+            }
+            Ok(())
         };
-        cut().map_err(at(path))
+        cut().map_err(at(store))
     }
 
-    fn check_file(&mut self, path: &Path, is_newest: bool) -> Result<()> {
+    /// Puts a durable copy of the intact part of each log in its place. A torn end goes with it.
+    pub(crate) fn renew(&self, store: &Path) -> Result<()> {
+        for path in list(store).map_err(at(store))? {
+            if path.to_string_lossy().ends_with(&format!(".jnl{NEW}")) {
+                remove_file(&path).map_err(at(&path))?;
+            }
+        }
+        // One after the other: a nearly full disk needs room for one of them.
+        for file in &self.files {
+            file.copy()?;
+            put_in_place(&file.path)
+                .and_then(|()| sync_folder(store))
+                .map_err(at(&file.path))?;
+        }
+        Ok(())
+    }
+
+    fn read_file(&mut self, file: &File, path: &Path, length: u64, is_newest: bool) -> Result<()> {
         let failed = at(path);
-        let file = File::open(path).map_err(&failed)?;
-        let length = data_end(&file).map_err(&failed)?;
-        let mut reader = BufReader::with_capacity(64 << 10, (&file).take(length));
+        let mut reader = BufReader::with_capacity(READ_BYTES, file.take(length));
         let mut position = 0;
         let mut scratch = Vec::new();
+        let mut damage = None;
+        let mut is_torn = false;
         while position < length {
-            match read_batch(&mut reader, &mut scratch).map_err(&failed)? {
-                Some(batch) => {
-                    self.check_sequence(batch.sequence, path, position)?;
-                    position += batch.bytes;
-                    self.batches += 1;
+            let Some(batch) = read_batch(&mut reader, &mut scratch).map_err(&failed)? else {
+                let found = search(file, position..length).map_err(&failed)?;
+                is_torn = !found.is_zero();
+                if found.batches > 0 {
+                    damage = Some(format!(
+                        "{} is damaged at byte {position}, before intact batches",
+                        path.display()
+                    ));
+                } else if is_torn && !is_newest {
+                    damage = Some(format!(
+                        "{} is damaged at byte {position} and is not the newest log",
+                        path.display()
+                    ));
                 }
+                break;
+            };
+            if !self.is_next(batch.sequence) {
+                damage = Some(format!(
+                    "the batch at byte {position} of {} has sequence {} after {:?}",
+                    path.display(),
+                    batch.sequence,
+                    self.sequence
+                ));
+                break;
+            }
+            self.sequence = Some(batch.sequence);
+            position += batch.bytes;
+            self.batches += 1;
+        }
+        self.files.push(LogFile {
+            path: path.to_owned(),
+            intact_bytes: position,
+            is_torn: is_torn && damage.is_none(),
+        });
+        if let Some(reason) = damage {
+            self.damage = Some(Damage {
+                reason,
+                after: self.sequence,
+                lost: Vec::new(),
+            });
+            self.lose(file, path, position..length)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a part that an open would have to do without.
+    fn lose(&mut self, file: &File, path: &Path, bytes: Range<u64>) -> Result<()> {
+        let found = search(file, bytes.clone()).map_err(at(path))?;
+        if let Some(damage) = &mut self.damage {
+            let bytes = bytes.start..found.end;
+            damage.lost.push(LostPart {
+                path: path.to_owned(),
+                bytes,
+                found,
+            });
+        }
+        Ok(())
+    }
+
+    fn is_next(&self, sequence: u64) -> bool {
+        let is_after = |last| sequence > last && sequence - last < SEQUENCE_STEP_MAX;
+        sequence >> 56 == 0 && self.sequence.is_none_or(is_after)
+    }
+}
+
+impl LogFile {
+    /// Writes and syncs the copy, batch by batch: pages may have left the memory since they were checked.
+    fn copy(&self) -> Result<()> {
+        let failed = at(&self.path);
+        if self.is_torn {
+            tracing::warn!(path = %self.path.display(), end = self.intact_bytes, "fjall's log had a torn end, which is cut");
+        }
+        let file = File::open(&self.path).map_err(&failed)?;
+        let reader = BufReader::with_capacity(READ_BYTES, file.take(self.intact_bytes));
+        let mut renewal = Renewal::start(&self.path, reader).map_err(&failed)?;
+        let mut position = 0;
+        let mut scratch = Vec::new();
+        while position < self.intact_bytes {
+            match read_batch(&mut renewal, &mut scratch).map_err(&failed)? {
+                Some(batch) => position += batch.bytes,
                 None => {
-                    if check_rest(&file, path, position, length, is_newest)? {
-                        self.torn = Some((path.to_owned(), position));
-                    }
-                    return Ok(());
+                    return Err(BackendError::corrupt(format!(
+                        "{} has changed at byte {position} while it was copied",
+                        self.path.display()
+                    )));
                 }
             }
         }
-        Ok(())
+        renewal.finish(self.intact_bytes).map_err(&failed)
+    }
+}
+
+impl Damage {
+    /// The error of an open that must not lose anything.
+    pub(crate) fn error(&self) -> BackendError {
+        BackendError::corrupt(format!(
+            "{self}. Restore the folder, or start once with accept_loss, which goes on without these bytes"
+        ))
     }
 
-    fn check_sequence(&mut self, sequence: u64, path: &Path, position: u64) -> Result<()> {
-        let is_next = self
-            .sequence
-            .is_none_or(|last| sequence > last && sequence - last < SEQUENCE_STEP_MAX);
-        if !is_next || sequence >> 56 != 0 {
-            return Err(BackendError::corrupt(format!(
-                "the batch at byte {position} of {} has sequence {sequence} after {:?}",
-                path.display(),
-                self.sequence
-            )));
+    /// What an open loses that goes by the part before the damage, one line for each file.
+    fn report(&self) -> Vec<String> {
+        let mut report = vec![match self.after {
+            Some(after) => format!("{}; batches after sequence {after} are lost", self.reason),
+            None => format!("{}; all batches are lost", self.reason),
+        }];
+        report.extend(self.lost.iter().map(ToString::to_string));
+        report
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        for part in &self.lost {
+            write!(f, "; {part}")?;
         }
-        self.sequence = Some(sequence);
         Ok(())
+    }
+}
+
+impl fmt::Display for LostPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { start, end } = self.bytes;
+        write!(f, "{}: bytes {start} to {end} hold", self.path.display())?;
+        match (self.found.batches, self.found.sequences) {
+            (batches, Some((first, last))) => {
+                write!(f, " {batches} intact batches, sequences {first} to {last}")?;
+            }
+            _ => f.write_str(" no intact batch")?,
+        }
+        for (n, Range { start, end }) in self.found.unreadable.iter().enumerate() {
+            let before = if n == 0 { ", unreadable bytes " } else { ", " };
+            write!(f, "{before}{start} to {end}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    /// Whether there is nothing, so that the log just ends.
+    fn is_zero(&self) -> bool {
+        self.batches == 0 && self.unreadable.is_empty()
+    }
+
+    fn skip(&mut self, range: Range<usize>, start: u64) {
+        if !range.is_empty() {
+            self.unreadable
+                .push(start + range.start as u64..start + range.end as u64);
+        }
     }
 }
 
@@ -131,30 +341,39 @@ fn data_end(file: &File) -> io::Result<u64> {
     Ok(end)
 }
 
-/// Judges what comes after the last intact batch. Returns whether there is anything.
-fn check_rest(file: &File, path: &Path, position: u64, length: u64, is_newest: bool) -> Result<bool> {
-    let mut rest = Vec::new();
-    let failed = at(path);
-    rustix::fs::seek(file, SeekFrom::Start(position))
-        .map_err(io::Error::from)
-        .and_then(|_| file.take(length - position).read_to_end(&mut rest))
-        .map_err(&failed)?;
-    if rest.iter().all(|byte| *byte == 0) {
-        return Ok(false);
-    }
+/// Searches a part of a log for intact batches.
+fn search(file: &File, part: Range<u64>) -> io::Result<Found> {
+    let mut bytes = Vec::new();
+    rustix::fs::seek(file, SeekFrom::Start(part.start))?;
+    file.take(part.end - part.start).read_to_end(&mut bytes)?;
+    let end = bytes
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
+    let mut found = Found {
+        end: part.start + end as u64,
+        ..Found::default()
+    };
     let mut scratch = Vec::new();
-    let mut starts = rest.iter().enumerate().filter(|(_, byte)| **byte == START);
-    let has_intact = starts.any(|(at, _)| {
-        let mut rest = &rest[at..];
-        matches!(read_batch(&mut rest, &mut scratch), Ok(Some(_)))
-    });
-    if has_intact || !is_newest {
-        return Err(BackendError::corrupt(format!(
-            "{} is damaged at byte {position}, before intact batches",
-            path.display()
-        )));
+    let (mut at, mut unreadable_from) = (0, 0);
+    while at < end {
+        let batch = match bytes[at] {
+            START => read_batch(&mut &bytes[at..], &mut scratch)?,
+            _ => None,
+        };
+        let Some(batch) = batch else {
+            at += 1;
+            continue;
+        };
+        found.skip(unreadable_from..at, part.start);
+        found.batches += 1;
+        let first = found.sequences.map_or(batch.sequence, |(first, _)| first);
+        found.sequences = Some((first, batch.sequence));
+        at += batch.bytes as usize;
+        unreadable_from = at;
     }
-    Ok(true)
+    found.skip(unreadable_from..end.max(unreadable_from), part.start);
+    Ok(found)
 }
 
 /// An intact batch.

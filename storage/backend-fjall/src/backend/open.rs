@@ -40,7 +40,7 @@ impl FjallBackend {
         let hot = Store::unmade(place, Setup::of(Tier::Hot, &options), &options, folder);
         let format = make_store(folder, &hot)?;
         let cold = Cold::open(folder, format, &options)?;
-        let journals = Journals::open(&folder.join(JOURNAL))?;
+        let journals = Journals::open(&folder.join(JOURNAL), folder, options.accept_loss)?;
         hot.open()?;
         let mut ledger = Ledger::read(&*hot.opened()?)?;
         let (high_water, loss) = compare(folder, &hot, &mut ledger, &cold, &journals, &options)?;

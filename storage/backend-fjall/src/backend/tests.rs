@@ -51,6 +51,75 @@ fn a_poisoned_store_refuses_writes_and_reopens_by_itself() {
     assert!(reopened.get(ROWS, b"after").expect("get").is_some());
 }
 
+/// The numbers of the files in a folder, by name.
+fn numbers(folder: &std::path::Path) -> BTreeMap<String, u64> {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let number = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().into_string().expect("text");
+        (name, entry.metadata().expect("metadata").ino())
+    };
+    entries.map(number).collect()
+}
+
+#[test]
+fn a_log_that_failed_is_used_again_as_a_new_file_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = open(&folder);
+    write(&backend, "before").expect("write");
+    load(&backend, COLD).expect("load");
+    for (tier, store) in [(Tier::Hot, "store"), (Tier::Cold, "cold/store")] {
+        let store = folder.path().join(store);
+        let before = numbers(&store)["0.jnl"];
+        // A copy that cannot be made: the store stays poisoned, and a later round tries again.
+        let obstacle = store.join("0.jnl.new");
+        std::fs::create_dir(&obstacle).expect("a folder");
+        backend.inner.store(tier).poison("a failed sync");
+        backend.inner.tick();
+        assert!(matches!(backend.tier_health(tier), Health::Poisoned { .. }));
+        assert_eq!(numbers(&store)["0.jnl"], before);
+        std::fs::remove_dir(&obstacle).expect("remove");
+        backend.inner.store(tier).try_now();
+        backend.inner.tick();
+        assert_eq!(backend.tier_health(tier), Health::Ready);
+        assert_ne!(numbers(&store)["0.jnl"], before, "the doubtful file is used");
+    }
+    assert!(backend.get(ROWS, b"before").expect("get").is_some());
+    assert_eq!(backend.segments().expect("segments"), [COLD]);
+}
+
+#[test]
+fn a_journal_that_failed_is_a_new_file_before_it_is_used_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = open(&folder);
+    let epoch = backend.take(SHARD).expect("take");
+    let append = |sequence| {
+        let entry = JournalEntry {
+            sequence: SequenceNumber(sequence),
+            value: Bytes::from_static(b"delta"),
+        };
+        backend.append(SHARD, epoch, &[entry], Durability::Synced)
+    };
+    append(1).expect("append");
+    let journal = folder.path().join(JOURNAL);
+    let before = numbers(&journal);
+    let (name, _) = before.first_key_value().expect("a file");
+    backend.inner.journals.shard(SHARD).lock().fail_next_write();
+    append(2).expect_err("failed");
+    let obstacle = format!("{name}.new");
+    std::fs::create_dir(journal.join(&obstacle)).expect("a folder");
+    backend.inner.tick();
+    assert!(matches!(backend.health(), Health::Poisoned { .. }));
+    assert_eq!(append(3).expect_err("broken").kind(), ErrorKind::Unavailable);
+    std::fs::remove_dir(journal.join(&obstacle)).expect("remove");
+    backend.inner.tick();
+    assert_eq!(backend.health(), Health::Ready);
+    assert_ne!(numbers(&journal)[name], before[name], "the doubtful file is used");
+    append(4).expect("append");
+    assert_eq!(numbers(&journal).len(), 2, "and nothing is appended to it");
+}
+
 #[test]
 fn a_store_that_cannot_be_reopened_is_given_up_after_some_tries() {
     let folder = tempfile::tempdir().expect("a folder");

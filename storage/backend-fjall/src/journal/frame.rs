@@ -1,5 +1,6 @@
 //! The bytes of a journal file: a header, then frames. `FORMAT.md` draws them.
 
+use std::fmt;
 use std::ops::Range;
 
 use tideline_backend::{Epoch, Shard, VALUE_BYTES_MAX};
@@ -168,28 +169,76 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(number)
 }
 
-/// The highest `synced` of the intact frames in `rest`, which begins at `start` in the file; `None` if there is none.
-///
-/// This is what tells damage from a torn write: a frame written later knows what was durable before it.
-pub(crate) fn synced_after(rest: &[u8], start: u64, seed: u64, last: Option<SequenceNumber>) -> Option<u64> {
-    let mut synced = None;
-    let mut at = 0;
-    while let Some(header) = rest.get(at..).and_then(|rest| rest.first_chunk()) {
-        let frame = FrameHeader::parse(header);
-        let payload_at = at + FRAME_HEADER_BYTES;
-        let payload = frame
-            .is_plausible(start + at as u64, last)
-            .then(|| rest.get(payload_at..payload_at + frame.length as usize))
-            .flatten();
-        match payload {
-            Some(payload) if frame.is_intact(seed, payload) => {
-                synced = synced.max(Some(frame.synced));
-                at = payload_at + payload.len();
+/// The intact frames in a part of a file, behind a place that holds none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rest {
+    /// How many there are.
+    pub(crate) entries: u64,
+    /// First and last sequence of them.
+    pub(crate) sequences: Option<(SequenceNumber, SequenceNumber)>,
+    /// The highest `synced` of them. It tells damage from a torn write: a frame written later holds how much was durable
+    /// before it.
+    pub(crate) synced: Option<u64>,
+    /// Byte ranges of the file that hold no intact frame.
+    pub(crate) unreadable: Vec<Range<u64>>,
+}
+
+impl Rest {
+    /// Searches `rest`, which begins at `start` in the file, for frames after the one of sequence `last`.
+    pub(crate) fn search(rest: &[u8], start: u64, seed: u64, last: Option<SequenceNumber>) -> Self {
+        let mut found = Self::default();
+        let (mut at, mut unreadable_from) = (0, 0);
+        while let Some(header) = rest.get(at..).and_then(|rest| rest.first_chunk()) {
+            let frame = FrameHeader::parse(header);
+            let payload_at = at + FRAME_HEADER_BYTES;
+            let payload = frame
+                .is_plausible(start + at as u64, last)
+                .then(|| rest.get(payload_at..payload_at + frame.length as usize))
+                .flatten();
+            match payload {
+                Some(payload) if frame.is_intact(seed, payload) => {
+                    found.skip(unreadable_from..at, start);
+                    found.add(&frame);
+                    at = payload_at + payload.len();
+                    unreadable_from = at;
+                }
+                _ => at += 1,
             }
-            _ => at += 1,
+        }
+        found.skip(unreadable_from..rest.len(), start);
+        found
+    }
+
+    /// Counts an intact frame.
+    pub(crate) fn add(&mut self, frame: &FrameHeader) {
+        self.entries += 1;
+        self.synced = self.synced.max(Some(frame.synced));
+        let first = self.sequences.map_or(frame.sequence, |(first, _)| first);
+        self.sequences = Some((first, frame.sequence));
+    }
+
+    fn skip(&mut self, range: Range<usize>, start: u64) {
+        if !range.is_empty() {
+            self.unreadable
+                .push(start + range.start as u64..start + range.end as u64);
         }
     }
-    synced
+}
+
+impl fmt::Display for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sequences {
+            Some((first, last)) => {
+                write!(f, "{} intact entries, sequences {first} to {last}", self.entries)?;
+            }
+            None => f.write_str("no intact entry")?,
+        }
+        for (n, Range { start, end }) in self.unreadable.iter().enumerate() {
+            let before = if n == 0 { ", unreadable bytes " } else { ", " };
+            write!(f, "{before}{start} to {end}")?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -220,13 +269,14 @@ mod tests {
         }
         let mut frame = Vec::new();
         encode(&mut frame, ID.seed(), SequenceNumber(7), 48, b"payload");
-        assert_eq!(synced_after(&frame, 48, ID.seed(), None), Some(48));
+        assert_eq!(Rest::search(&frame, 48, ID.seed(), None).synced, Some(48));
         for bit in 0..frame.len() * 8 {
             let mut flipped = frame.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(synced_after(&flipped, 48, ID.seed(), None), None, "bit {bit}");
+            let found = Rest::search(&flipped, 48, ID.seed(), None);
+            assert_eq!((found.entries, found.synced), (0, None), "bit {bit}");
         }
         let other = FileId { generation: 4, ..ID };
-        assert_eq!(synced_after(&frame, 48, other.seed(), None), None);
+        assert_eq!(Rest::search(&frame, 48, other.seed(), None).entries, 0);
     }
 }

@@ -1,52 +1,59 @@
 //! Walks the frames of one journal file, and tells a torn end from damage.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 
 use tideline_backend::{BackendError, Result};
 use tideline_model::SequenceNumber;
 
-use super::frame::{FRAME_HEADER_BYTES, FileId, FrameHeader, HEADER_BYTES, HeaderCheck, synced_after};
+use super::frame::{FRAME_HEADER_BYTES, FileId, FrameHeader, HEADER_BYTES, HeaderCheck, Rest};
 use crate::error::{During, from_io};
 
 /// Read from the file at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// What a walk found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Walk {
     /// Bytes up to the end of the last intact frame; `0` if not even the header is intact.
     pub(crate) intact_bytes: u64,
-    /// Bytes that the last intact frame knew to be durable.
+    /// How many intact frames there are.
+    pub(crate) entries: u64,
+    /// Bytes of the file that were durable before the last intact frame was written.
     pub(crate) synced_bytes: u64,
     /// Sequence of the last intact frame.
     pub(crate) last: Option<SequenceNumber>,
     /// Whether there is something after the last intact frame that a write left half done.
     pub(crate) is_torn: bool,
+    /// Describes the damage after the last intact frame that no torn write explains, if there is any.
+    pub(crate) damage: Option<String>,
 }
 
-/// Hands every intact frame of the first `length` bytes to `visit`, which may take the payload.
-///
-/// Damage that no torn write explains is `Corrupt`. Memory: one buffer and one payload.
+impl Walk {
+    /// Refuses a damaged file.
+    pub(crate) fn undamaged(self) -> Result<Self> {
+        match self.damage {
+            Some(reason) => Err(BackendError::corrupt(reason)),
+            None => Ok(self),
+        }
+    }
+}
+
+/// Hands every intact frame of the first `length` bytes to `visit`, which may take the payload. Reads all of those
+/// bytes. Memory: one buffer and one payload, and everything behind a place that is not intact.
 pub(crate) fn walk(
     id: FileId,
-    file: &File,
+    file: impl Read,
     length: u64,
     visit: &mut dyn FnMut(SequenceNumber, &mut Vec<u8>) -> Result<()>,
 ) -> Result<Walk> {
     let failed = |error| from_io(&error, &id.name(), During::Read);
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, file.take(length));
     let seed = id.seed();
-    let mut walk = Walk {
-        intact_bytes: 0,
-        synced_bytes: 0,
-        last: None,
-        is_torn: false,
-    };
-    if !read_header(id, &mut reader)? {
+    let mut walk = Walk::default();
+    if let Some(reason) = read_header(id, &mut reader)? {
         let mut rest = Vec::new();
         reader.read_to_end(&mut rest).map_err(failed)?;
-        return without_header(id, walk, &rest);
+        return Ok(without_header(id, walk, reason, &rest));
     }
     walk.intact_bytes = HEADER_BYTES as u64;
     let mut payload = Vec::new();
@@ -66,6 +73,7 @@ pub(crate) fn walk(
                 if frame.is_intact(seed, &payload) {
                     visit(frame.sequence, &mut payload)?;
                     walk.intact_bytes += frame_bytes;
+                    walk.entries += 1;
                     walk.synced_bytes = frame.synced;
                     walk.last = Some(frame.sequence);
                     continue;
@@ -74,54 +82,59 @@ pub(crate) fn walk(
         }
         let mut rest = [&head[..read], &payload].concat();
         reader.read_to_end(&mut rest).map_err(failed)?;
-        let known = synced_after(&rest, walk.intact_bytes, seed, walk.last);
-        if known.is_some_and(|synced| synced > walk.intact_bytes) {
-            return Err(BackendError::corrupt(format!(
+        let rest = Rest::search(&rest, walk.intact_bytes, seed, walk.last);
+        if rest.synced.is_some_and(|synced| synced > walk.intact_bytes) {
+            walk.damage = Some(format!(
                 "{} is damaged at byte {}, before intact entries",
                 id.name(),
                 walk.intact_bytes
-            )));
+            ));
+        } else {
+            walk.is_torn = true;
         }
-        walk.is_torn = true;
         break;
     }
     Ok(walk)
 }
 
-/// Reads and checks the header; `false` if it is not intact.
-fn read_header(id: FileId, reader: &mut impl Read) -> Result<bool> {
+/// Reads and checks the header; what is wrong with it, if anything is.
+fn read_header(id: FileId, reader: &mut impl Read) -> Result<Option<BadHeader>> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     reader
         .take(HEADER_BYTES as u64)
         .read_to_end(&mut header)
         .map_err(|error| from_io(&error, &id.name(), During::Read))?;
     match id.check_header(&header) {
-        HeaderCheck::Intact => Ok(true),
-        HeaderCheck::Damaged => Ok(false),
+        HeaderCheck::Intact => Ok(None),
+        HeaderCheck::Damaged => Ok(Some(BadHeader::Damaged)),
         HeaderCheck::Version(version) => Err(BackendError::Misconfigured {
             reason: format!("{} has format {version}, which this build cannot read", id.name()),
         }),
-        HeaderCheck::Misnamed => Err(BackendError::corrupt(format!("{} is another file", id.name()))),
+        HeaderCheck::Misnamed => Ok(Some(BadHeader::Misnamed)),
     }
+}
+
+/// Why a file has no header of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BadHeader {
+    Damaged,
+    Misnamed,
 }
 
 /// Judges a file whose header is not intact by what comes after it. The first write puts the header and the first
 /// frame's beginning into one sector, so an intact first frame had an intact header.
-fn without_header(id: FileId, walk: Walk, rest: &[u8]) -> Result<Walk> {
+fn without_header(id: FileId, mut walk: Walk, header: BadHeader, rest: &[u8]) -> Walk {
     let start = HEADER_BYTES as u64;
-    let is_first_intact = rest.first_chunk().is_some_and(|header| {
-        let frame = FrameHeader::parse(header);
-        let payload = rest.get(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + frame.length as usize);
-        payload.is_some_and(|payload| frame.is_intact(id.seed(), payload))
-    });
-    if is_first_intact || synced_after(rest, start, id.seed(), None).is_some_and(|synced| synced > 0) {
-        return Err(BackendError::corrupt(format!(
-            "the header of {} is damaged",
-            id.name()
-        )));
-    }
-    Ok(Walk {
-        is_torn: true,
-        ..walk
-    })
+    let found = Rest::search(rest, start, id.seed(), None);
+    let is_first_intact =
+        found.entries > 0 && found.unreadable.first().is_none_or(|range| range.start > start);
+    walk.damage = match header {
+        BadHeader::Misnamed => Some(format!("{} is another file", id.name())),
+        BadHeader::Damaged if is_first_intact || found.synced.is_some_and(|synced| synced > 0) => {
+            Some(format!("the header of {} is damaged", id.name()))
+        }
+        BadHeader::Damaged => None,
+    };
+    walk.is_torn = walk.damage.is_none();
+    walk
 }

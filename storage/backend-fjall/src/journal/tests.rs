@@ -53,7 +53,7 @@ fn the_golden_file_is_written_and_read() {
 
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join(name), GOLDEN).expect("write");
-    let journals = Journals::open(folder.path()).expect("open");
+    let journals = Journals::open(folder.path(), folder.path(), false).expect("open");
     let seen = entries(&journals.shard(SHARD).lock());
     let wanted = [
         (7, Bytes::from_static(b"first")),
@@ -114,10 +114,72 @@ fn damage_in_an_older_file_and_a_missing_file_are_corrupt() {
     assert_eq!(paths.len(), 3);
     let middle = fs::read(&paths[1]).expect("read");
     fs::write(&paths[1], &middle[..middle.len() - 1]).expect("damage");
-    let opened = Journals::open(folder.path());
+    let opened = Journals::open(folder.path(), folder.path(), false);
     assert_eq!(opened.expect_err("damaged").kind(), ErrorKind::Corrupt);
-    assert!(verify(folder.path()).is_err());
+    let found = survey(folder.path()).expect("read").findings();
+    assert_eq!(found.len(), 2, "{found:?}");
     fs::remove_file(&paths[1]).expect("remove");
-    let opened = Journals::open(folder.path());
+    let opened = Journals::open(folder.path(), folder.path(), false);
     assert_eq!(opened.expect_err("missing").kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_kill_while_the_end_is_written_again_loses_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut journal = ShardJournal::new(folder.path(), SHARD);
+    for sequence in 1..=9 {
+        let durability = match sequence {
+            1..=6 => Durability::Synced,
+            _ => Durability::Buffered,
+        };
+        journal
+            .append(EPOCH, &[entry(sequence, b"some value")], durability)
+            .expect("append");
+    }
+    let name = journal.files[0].id.name();
+    let path = folder.path().join(&name);
+    let whole = fs::read(&path).expect("read");
+    let (frame, synced) = (28 + 10, 48 + 6 * (28 + 10));
+    assert_eq!(whole.len(), synced + 3 * frame);
+    let end = [
+        b"TLJRNEND".as_slice(),
+        &(synced as u64).to_le_bytes(),
+        // The checksum.
+        &[0; 8],
+        &whole[synced..],
+    ]
+    .concat();
+    let end_path = folder.path().join(format!("{name}.end"));
+    ending::Ending::write(
+        folder.path(),
+        journal.files[0].id,
+        synced as u64,
+        &whole[synced..],
+    )
+    .expect("write");
+    let written = fs::read(&end_path).expect("read");
+    assert_eq!(written[..16], end[..16]);
+    assert_eq!(written[24..], end[24..]);
+    let halves = [&whole[..synced], &whole[..synced + 7], &whole];
+    for (n, half) in halves.into_iter().enumerate() {
+        fs::write(&path, half).expect("cut");
+        fs::write(&end_path, &written).expect("write");
+        fs::write(folder.path().join(format!("{name}.end.new")), b"half").expect("write");
+        fs::write(
+            folder.path().join("0009-0000000000000003-00000000.journal.end"),
+            b"of none",
+        )
+        .expect("write");
+        let found = survey(folder.path()).expect("read");
+        assert_eq!((found.entries, found.findings()), (9, Vec::new()), "{n}");
+        let journals = Journals::open(folder.path(), folder.path(), false).expect("open");
+        assert_eq!(entries(&journals.shard(SHARD).lock()).len(), 9, "{n}");
+        assert_eq!(fs::read(&path).expect("read"), whole);
+        assert_eq!(fs::read_dir(folder.path()).expect("read").count(), 1, "{n}");
+    }
+    // A copy that is not whole is none.
+    fs::write(&path, &whole[..synced + frame]).expect("cut");
+    fs::write(&end_path, &written[..written.len() - 1]).expect("write");
+    let journals = Journals::open(folder.path(), folder.path(), false).expect("open");
+    assert_eq!(entries(&journals.shard(SHARD).lock()).len(), 7);
 }

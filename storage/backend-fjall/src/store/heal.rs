@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use tideline_backend::{BackendError, Result};
 
-use super::open::open_engine;
+use super::open::{Opening, open_engine};
 use super::{EngineGuard, Slot, Store};
 use crate::engine::Engine;
 use crate::error::{During, from_fjall};
+use crate::renew::note_failure;
 use crate::safety;
 
 /// Longest pause between two tries to reopen.
@@ -29,6 +30,9 @@ impl Store {
         if poison.is_none() {
             let tier = self.setup.tier;
             tracing::error!(%tier, reason, "the store failed and will be reopened");
+            if let Err(error) = note_failure(&self.place.root, reason) {
+                tracing::warn!(%error, "the failure cannot be noted for a start after a kill");
+            }
             *poison = Some(Poison {
                 reason: reason.to_owned(),
                 tries: 0,
@@ -92,7 +96,7 @@ impl Store {
             return Ok(());
         }
         *slot = Slot::Failed;
-        let (engine, keyspaces) = open_engine(&self.place, &self.setup)?;
+        let (engine, keyspaces) = open_engine(&self.place, &self.setup, Opening::AfterFailure)?;
         reopened(&engine)?;
         self.install(&mut slot, engine, keyspaces);
         Ok(())

@@ -1,7 +1,6 @@
 //! Makes a store, and opens it between two checks.
 
 use std::fs;
-use std::io;
 use std::sync::atomic::Ordering;
 
 use tideline_backend::{BackendError, Result};
@@ -9,9 +8,10 @@ use tideline_backend::{BackendError, Result};
 use super::{Place, Slot, Store, closed};
 use crate::engine::Engine;
 use crate::error::{During, at, from_fjall};
-use crate::files::{remove_folder, replace, sync_folder};
+use crate::files::{remove_file, remove_folder, replace, sync_folder};
 use crate::keyspace_list::KeyspaceList;
 use crate::options::Setup;
+use crate::renew::{has_failed, renew_pointers};
 use crate::safety::{self, SAFETY};
 use crate::verify::check_store;
 
@@ -22,6 +22,15 @@ const STORE_CREATING: &str = "store.creating";
 /// A file that is there while no keyspace has been dropped since an open has passed the sequence numbers of earlier
 /// drops ([`Engine::pass_dropped_sequences`]). It is empty.
 const NO_DROPS: &str = "NO_DROPS";
+
+/// Why a store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// The process starts, or the store has just been made.
+    AtStart,
+    /// It failed in this process.
+    AfterFailure,
+}
 
 impl Store {
     /// Removes what a making that was killed has left.
@@ -54,10 +63,12 @@ impl Store {
         let mut has_drops = self.has_drops.lock();
         if !*has_drops {
             let root = &self.place.root;
-            let removed = match fs::remove_file(root.join(NO_DROPS)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => sync_folder(root),
-            };
+            let note = root.join(NO_DROPS);
+            let removed = remove_file(&note).and_then(|()| sync_folder(root));
+            if removed.is_err() {
+                // The removal may be in memory only. The next attempt must remove something, or its sync writes nothing.
+                let _ = fs::write(&note, b"");
+            }
             removed.map_err(at(root))?;
             *has_drops = true;
         }
@@ -66,7 +77,7 @@ impl Store {
 
     /// Opens a store that has been made.
     pub(crate) fn open(&self) -> Result<()> {
-        let (engine, keyspaces) = open_engine(&self.place, &self.setup)?;
+        let (engine, keyspaces) = open_engine(&self.place, &self.setup, Opening::AtStart)?;
         let mut slot = self.slot.write();
         if matches!(*slot, Slot::Closed) {
             return Err(closed());
@@ -84,9 +95,10 @@ impl Store {
     }
 }
 
-/// Opens fjall between two checks: its files before, its keyspaces after. Meanwhile a copy lies aside; the keeper
-/// removes it, since that takes longer than the rest where there are many groups.
-pub(super) fn open_engine(place: &Place, setup: &Setup) -> Result<(Engine, KeyspaceList)> {
+/// Opens fjall between two checks: its files before, its keyspaces after. What an earlier failure may have left in
+/// memory only is written anew before. Meanwhile a copy lies aside; the keeper removes it, since that takes longer than
+/// the rest where there are many groups.
+pub(super) fn open_engine(place: &Place, setup: &Setup, opening: Opening) -> Result<(Engine, KeyspaceList)> {
     let Place { root, lists } = place;
     let tier = setup.tier;
     let store = root.join(STORE);
@@ -97,7 +109,15 @@ pub(super) fn open_engine(place: &Place, setup: &Setup) -> Result<(Engine, Keysp
         )));
     }
     let mut list = list.unwrap_or_else(|| KeyspaceList::of(tier, Vec::new()));
-    check_store(root, &list)?.log.cut()?;
+    let mut log = check_store(root, &list)?.log;
+    match log.damage() {
+        Some(damage) if !setup.accept_loss => return Err(damage.error()),
+        _ => log.cut(root, &store)?,
+    }
+    log.renew(&store)?;
+    if opening == Opening::AfterFailure || has_failed(root).map_err(at(root))? {
+        renew_pointers(root, &store).map_err(at(&store))?;
+    }
     safety::make(root, &store).map_err(at(&store))?;
     let engine = Engine::open(&store, setup).map_err(|error| from_fjall(error, During::Read))?;
     if !root.join(NO_DROPS).try_exists().map_err(at(root))? {

@@ -20,6 +20,7 @@ use crate::error::at;
 use crate::files::list;
 use crate::highwater::damaged_slots;
 use crate::keyspace_list::KeyspaceList;
+use crate::lost::LOST;
 use crate::options::FjallOptions;
 use crate::safety::{SAFETY, TABLES};
 use crate::store::STORE;
@@ -173,7 +174,7 @@ fn copy_root(from: &Path, to: &Path) -> io::Result<()> {
     for path in list(from)? {
         let name = path.file_name().unwrap_or_default();
         match name.to_str() {
-            Some("LOCK" | SAFETY) => {}
+            Some("LOCK" | SAFETY | LOST) => {}
             Some(folder @ (STORE | JOURNAL)) => copy_folder(&path, &to.join(folder))?,
             _ if path.is_file() => drop(fs::copy(&path, to.join(name))?),
             // The index of searches, the cold folder.

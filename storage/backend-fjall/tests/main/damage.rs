@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tideline_backend::{Backend, Epoch, ErrorKind, Health, Partition, SegmentRef};
 use tideline_backend_fjall::{FjallOptions, verify};
-use tideline_model::{Durability, SegmentId};
+use tideline_model::{Durability, SegmentId, SequenceNumber};
 
 use crate::place::*;
 
@@ -165,6 +165,196 @@ fn a_damaged_log_of_fjall_is_noticed() {
         let (noticed, trials) = damage_everywhere(&place, epoch, log.expect("a log"), 12);
         assert!(trials > 30, "{trials} trials in {store}");
         assert_eq!(noticed, trials, "everything in it had been acknowledged");
+    }
+}
+
+/// Options of a start at which an operator accepts a loss.
+fn accepting() -> FjallOptions {
+    FjallOptions {
+        accept_loss: true,
+        ..options()
+    }
+}
+
+/// The number that follows `before` in `text`.
+fn number_after(text: &str, before: &str) -> u64 {
+    let at = text
+        .find(before)
+        .unwrap_or_else(|| panic!("no {before:?} in {text}"));
+    let digits: String = text[at + before.len()..]
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    digits
+        .parse()
+        .unwrap_or_else(|_| panic!("no number after {before:?} in {text}"))
+}
+
+/// Zeroes bytes in the middle of a file, as a write-back that failed leaves them.
+fn make_hole(path: &Path) -> (u64, u64) {
+    let mut content = fs::read(path).expect("read");
+    let end = content.iter().rposition(|byte| *byte != 0).expect("no hole") + 1;
+    let hole = end / 2..end / 2 + (end / 4).min(200);
+    content[hole.clone()].fill(0);
+    fs::write(path, content).expect("damage");
+    (hole.start as u64, hole.end as u64)
+}
+
+/// Checks that the range of unreadable bytes in a report holds the hole and no more than the records that it cut.
+fn assert_reports_hole(report: &str, (start, end): (u64, u64)) {
+    let from = number_after(report, "unreadable bytes ");
+    let to = number_after(report, &format!("unreadable bytes {from} to "));
+    assert!(from <= start && start - from < 400, "{start} in {report}");
+    assert!(to >= end && to - end < 400, "{end} in {report}");
+}
+
+#[test]
+fn a_hole_in_a_log_of_fjall_is_cut_when_the_loss_is_accepted() {
+    let (place, _) = filled(true);
+    for (store, root) in [("store", ""), ("cold/store", "cold")] {
+        let clone = place.clone_as_after_a_crash();
+        let whole = verify(clone.path(), None).expect("verify");
+        let log = clone.path().join(store).join("0.jnl");
+        let hole = make_hole(&log);
+        let damaged = fs::read(&log).expect("read");
+        let report = verify(clone.path(), None).expect("verify");
+        assert_eq!(report.findings.len(), 1, "{report:?}");
+        assert_reports_hole(&report.findings[0], hole);
+
+        let refused = clone.open().expect_err("damaged");
+        assert_eq!(refused.kind(), ErrorKind::Corrupt);
+        assert!(refused.to_string().contains("accept_loss"), "{refused}");
+        assert_eq!(
+            fs::read(&log).expect("read"),
+            damaged,
+            "a refusal changes nothing"
+        );
+
+        let accepted = clone.open_with(accepting()).expect("an operator accepts");
+        assert_eq!(accepted.health(), Health::Ready);
+        let rows = count(&accepted, ROWS).expect("scan");
+        if store == "store" {
+            assert!(
+                (1..ENTRIES as usize).contains(&rows),
+                "{rows} rows before the hole"
+            );
+            for n in 1..=ENTRIES {
+                let row = accepted.get(ROWS, &n.to_be_bytes()).expect("get");
+                assert_eq!(row.is_some(), n <= rows as u64, "row {n}, of {rows}");
+            }
+        } else {
+            assert_eq!(rows, ENTRIES as usize);
+        }
+        accepted.close().expect("close");
+        assert_eq!(clone.open().expect("open").health(), Health::Ready);
+
+        let aside = clone.path().join(root).join("lost/1");
+        assert_eq!(
+            fs::read(aside.join("0.jnl")).expect("read"),
+            damaged,
+            "kept aside"
+        );
+        let text = fs::read_to_string(aside.join("REPORT")).expect("read");
+        assert_reports_hole(&text, hole);
+        let intact = number_after(&text, " hold ");
+        let hit = whole.log_batches - report.log_batches - intact;
+        assert!((1..=4).contains(&hit), "{hit} batches in the hole: {text}");
+        let last_before = number_after(&text, "batches after sequence ");
+        let first_after = number_after(&text, "intact batches, sequences ");
+        assert!(last_before + hit < first_after, "{text}");
+    }
+}
+
+#[test]
+fn logs_after_a_hole_are_set_aside_too() {
+    let (place, _) = filled(true);
+    let clone = place.clone_as_after_a_crash();
+    let store = clone.path().join("store");
+    let log = fs::read(store.join("0.jnl")).expect("read");
+    // The second half of the log becomes a log of its own, and the first one gets a hole at its end.
+    let total = verify(clone.path(), None).expect("verify").log_batches;
+    let half = (log.len() / 2..log.len())
+        .find(|&at| {
+            fs::write(store.join("0.jnl"), &log[..at]).expect("write");
+            fs::write(store.join("1.jnl"), &log[at..]).expect("write");
+            let report = verify(clone.path(), None).expect("verify");
+            report.findings.is_empty() && report.log_batches == total
+        })
+        .expect("a batch ends");
+    let mut first = log[..half].to_vec();
+    first[half - 40..half - 20].fill(0);
+    fs::write(store.join("0.jnl"), &first).expect("damage");
+    assert_eq!(clone.open().expect_err("damaged").kind(), ErrorKind::Corrupt);
+    let accepted = clone.open_with(accepting()).expect("an operator accepts");
+    let rows = count(&accepted, ROWS).expect("scan");
+    assert!((1..ENTRIES as usize).contains(&rows), "{rows} rows");
+    accepted.close().expect("close");
+    let aside = clone.path().join("lost/1");
+    assert_eq!(fs::read(aside.join("0.jnl")).expect("read"), first);
+    assert_eq!(fs::read(aside.join("1.jnl")).expect("read"), &log[half..]);
+    let text = fs::read_to_string(aside.join("REPORT")).expect("read");
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert_eq!(clone.open().expect("open").health(), Health::Ready);
+}
+
+#[test]
+fn a_hole_in_a_journal_is_cut_when_the_loss_is_accepted() {
+    let place = Place::new();
+    let backend = place.open().expect("open");
+    let epoch = backend.take(SHARD).expect("take");
+    // Three files of ten entries each, then one of another epoch.
+    for n in 1..=ENTRIES {
+        if n % 10 == 1 {
+            backend.cut(SHARD, epoch, SequenceNumber(n)).expect("cut");
+        }
+        append(&backend, epoch, n, Durability::Synced);
+    }
+    let next = backend.take(SHARD).expect("take");
+    append(&backend, next, 100, Durability::Synced);
+    backend.close().expect("close");
+    let mut names = files(&place.path().join("journal"));
+    names.sort();
+    assert_eq!(names.len(), 4);
+
+    let second = names[1].strip_prefix(place.path()).expect("inside");
+    let third = names[2].strip_prefix(place.path()).expect("inside");
+    for is_missing in [false, true] {
+        let clone = place.clone_as_after_a_crash();
+        let path = clone.path().join(second);
+        let hole = make_hole(&path);
+        if is_missing {
+            fs::remove_file(&path).expect("remove");
+        }
+        let report = verify(clone.path(), None).expect("verify");
+        assert!(!report.findings.is_empty());
+        let refused = clone.open().expect_err("damaged");
+        assert_eq!(refused.kind(), ErrorKind::Corrupt);
+        assert!(refused.to_string().contains("accept_loss"), "{refused}");
+
+        let accepted = clone.open_with(accepting()).expect("an operator accepts");
+        assert_eq!(accepted.health(), Health::Ready);
+        let left = replay(&accepted, epoch);
+        assert_eq!(left, (1..=left.len() as u64).collect::<Vec<_>>());
+        assert_eq!(replay(&accepted, next), [100], "another epoch is another log");
+        let aside = clone.path().join("lost/1");
+        let text = fs::read_to_string(aside.join("REPORT")).expect("read");
+        let kept = fs::read(aside.join(third.file_name().expect("a name"))).expect("read");
+        assert_eq!(kept, fs::read(&names[2]).expect("read"), "kept aside");
+        if is_missing {
+            assert_eq!(left.len(), 10);
+            assert!(text.contains("missing between"), "{text}");
+        } else {
+            assert!((11..20).contains(&left.len()), "{left:?}");
+            assert_reports_hole(&text, hole);
+            let intact = number_after(&text, " hold ");
+            let hit = 20 - left.len() as u64 - intact;
+            assert!((1..=4).contains(&hit), "{hit} entries in the hole: {text}");
+        }
+        assert!(text.contains("10 intact entries, sequences 21 to 30"), "{text}");
+        accepted.close().expect("close");
+        let again = clone.open().expect("open");
+        assert_eq!(again.health(), Health::Ready);
+        assert_eq!(replay(&again, epoch), left);
     }
 }
 

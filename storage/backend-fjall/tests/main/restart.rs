@@ -2,6 +2,8 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use tideline_backend::{
@@ -66,6 +68,123 @@ fn a_crash_in_the_first_boot_leaves_a_folder_that_opens() {
     assert!(!creating.exists());
     backend.close().expect("close");
     assert!(!place.path().join("safety").exists());
+}
+
+#[test]
+fn a_first_boot_killed_before_the_first_mark_opens() {
+    // What builds up to 295faeb left: they created the file, then wrote to it.
+    for content in [Vec::new(), vec![0; 4_096], vec![0; 8_192]] {
+        let place = Place::new();
+        drop(place.open().expect("open"));
+        fs::write(place.path().join("highwater"), &content).expect("write");
+        let backend = place.open().expect("open");
+        assert_eq!(backend.health(), Health::Ready, "{} zeros", content.len());
+        write(&backend, 1).expect("write");
+        backend.close().expect("close");
+        // Where something had been acknowledged, the same file is a loss.
+        fs::write(place.path().join("highwater"), &content).expect("write");
+        let degraded = place.open().expect("open");
+        assert!(matches!(degraded.health(), Health::ReadOnly { .. }));
+    }
+}
+
+/// Path, number and content of each log, journal file and pointer.
+fn found_files(place: &Place) -> Vec<(PathBuf, u64, Vec<u8>)> {
+    let mut found = files(place.path());
+    found.retain(|path| {
+        let is_log = path
+            .extension()
+            .is_some_and(|end| end == "jnl" || end == "journal");
+        is_log || path.ends_with("current")
+    });
+    found.sort();
+    let read = |path: PathBuf| {
+        let number = fs::metadata(&path).expect("metadata").ino();
+        let mut content = fs::read(&path).expect("read");
+        let end = content.iter().rposition(|byte| *byte != 0);
+        content.truncate(end.map_or(0, |last| last + 1));
+        (path, number, content)
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// Files that a renewal makes on its way.
+fn unfinished(place: &Place) -> Vec<PathBuf> {
+    let mut found = files(place.path());
+    found.retain(|path| {
+        let name = path.to_string_lossy();
+        name.ends_with(".new") || name.ends_with(".end") || path.ends_with("._renewed")
+    });
+    found
+}
+
+#[test]
+fn logs_that_are_found_are_copied_before_they_are_used() {
+    let place = Place::new();
+    let backend = place.open().expect("open");
+    let epoch = backend.take(SHARD).expect("take");
+    load(&backend, SEGMENT);
+    load(&backend, COLD);
+    for n in 1..=20 {
+        append(&backend, epoch, n, Durability::Synced);
+        write(&backend, n).expect("write");
+    }
+    for has_failed in [false, true] {
+        let clone = place.clone_as_after_a_crash();
+        if has_failed {
+            // A store that failed and was killed before it was opened again.
+            for root in ["", "cold"] {
+                fs::write(clone.path().join(root).join("FAILED"), "a failed sync").expect("write");
+            }
+        }
+        let before = found_files(&clone);
+        assert_eq!(before.len(), 2 + 1 + 2 * 4, "logs, a journal file, pointers");
+        let restarted = clone.open().expect("open");
+        let after = found_files(&clone);
+        assert_eq!(before.len(), after.len());
+        for (before, after) in before.iter().zip(&after) {
+            let name = before.0.display();
+            assert_eq!(
+                (&before.0, &before.2),
+                (&after.0, &after.2),
+                "{name} holds the same"
+            );
+            let is_renewed = match before.0.extension() {
+                Some(end) => end == "jnl",
+                None => has_failed,
+            };
+            assert_eq!(before.1 != after.1, is_renewed, "whether {name} is a new file");
+        }
+        assert_eq!(replay(&restarted, epoch), (1..=20).collect::<Vec<_>>());
+        assert_eq!(count(&restarted, ROWS).expect("scan"), 20);
+        restarted.close().expect("close");
+        assert_eq!(unfinished(&clone), Vec::<PathBuf>::new());
+        assert!(!clone.path().join("FAILED").exists());
+    }
+}
+
+#[test]
+fn a_kill_while_files_are_renewed_leaves_a_folder_that_opens() {
+    let place = Place::new();
+    let backend = place.open().expect("open");
+    let epoch = backend.take(SHARD).expect("take");
+    append(&backend, epoch, 1, Durability::Synced);
+    write(&backend, 1).expect("write");
+    let clone = place.clone_as_after_a_crash();
+    for (path, _, _) in found_files(&clone) {
+        let mut name = path.into_os_string();
+        name.push(".new");
+        fs::write(name, b"half a copy").expect("write");
+    }
+    fs::write(clone.path().join("FAILED"), b"a failed sync").expect("write");
+    fs::write(clone.path().join("store/77.jnl.new"), b"a log that is gone").expect("write");
+    fs::write(clone.path().join("store/keyspaces/1/tables/._renewed"), b"").expect("write");
+    let restarted = clone.open().expect("open");
+    assert_eq!(restarted.health(), Health::Ready);
+    assert_eq!(replay(&restarted, epoch), [1]);
+    assert_eq!(count(&restarted, ROWS).expect("scan"), 1);
+    restarted.close().expect("close");
+    assert_eq!(unfinished(&clone), Vec::<PathBuf>::new());
 }
 
 #[test]
