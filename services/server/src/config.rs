@@ -61,9 +61,9 @@ pub struct ArchiveConfig {
     pub target: Option<String>,
     /// A file with `name = value` lines: options of that target, its credentials among them.
     pub options_file: Option<PathBuf>,
-    /// Memory for footers of files that were read lately.
+    /// Memory for footers and pages of files that were read lately.
     pub cache_bytes: usize,
-    /// Disk for them, inside the data folder.
+    /// Disk for footers, inside the data folder.
     pub disk_cache_bytes: u64,
 }
 
@@ -135,7 +135,8 @@ impl Config {
             disk_cache_bytes,
         } = &self.archive;
         let mut settings = ArchiveSettings::new(folder.join("temporary"));
-        settings.footers_bytes_max = *cache_bytes;
+        settings.footers_bytes_max = *cache_bytes / 2;
+        settings.pages_bytes_max = *cache_bytes - settings.footers_bytes_max;
         settings.disk_cache = (*disk_cache_bytes > 0).then(|| (folder.join("footers"), *disk_cache_bytes));
         if let Some(target) = target {
             let options = options_file.as_deref().map(TargetOptions::read).transpose()?;

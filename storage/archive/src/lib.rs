@@ -58,6 +58,7 @@ pub use target::{CheckStep, Listed, Target, TargetCheck, TargetOptions, TargetTr
 pub use write::{ArchiveWriter, WrittenSegment};
 
 use crate::read::footers::Footers;
+use crate::read::pages::Pages;
 use crate::target::Requests;
 
 /// The format of files and of what describes them.
@@ -78,6 +79,8 @@ pub struct ArchiveSettings {
     pub disk_cache: Option<(PathBuf, u64)>,
     /// Bytes of decoded footers in memory.
     pub footers_bytes_max: usize,
+    /// Bytes of blocks of rows in memory, for queries that read them again.
+    pub pages_bytes_max: usize,
     /// Rows with which a measurement of a day gets a file of its own; smaller ones share files.
     pub own_file_rows: usize,
     /// Targets by name, each with its address and options. Addresses need no name.
@@ -90,7 +93,8 @@ impl ArchiveSettings {
         Self {
             temporary,
             disk_cache: None,
-            footers_bytes_max: 64 << 20,
+            footers_bytes_max: 32 << 20,
+            pages_bytes_max: 32 << 20,
             own_file_rows: OWN_FILE_ROWS,
             targets: HashMap::new(),
         }
@@ -130,7 +134,8 @@ impl Archive {
     /// Where a local directory that is there cannot be used.
     pub fn open(settings: ArchiveSettings) -> Result<Self> {
         sweep_temporary(&settings.temporary);
-        let footers = Footers::new(settings.footers_bytes_max, settings.disk_cache.clone())?;
+        let pages = Arc::new(Pages::new(settings.pages_bytes_max));
+        let footers = Footers::new(settings.footers_bytes_max, settings.disk_cache.clone(), pages)?;
         Ok(Self {
             settings,
             requests: Arc::new(Requests::new()),
@@ -271,6 +276,11 @@ impl Archive {
         ))
     }
 
+    /// Bytes of blocks of rows that are in memory, at most as the settings say.
+    pub fn cached_bytes(&self) -> usize {
+        self.footers.pages().bytes()
+    }
+
     /// Reads every file of a segment and compares it with what was stored about it.
     ///
     /// # Errors
@@ -327,6 +337,9 @@ impl Archive {
             let copy = content.and_then(|content| {
                 let described =
                     description::parse(&content).map_err(|reason| opened.damaged(&key, reason))?;
+                if !layout::file_name(&key).contains(&digest::sha256_hex(&content)[..layout::DIGITS]) {
+                    return Err(opened.damaged(&key, "its checksum is another one"));
+                }
                 Ok(ArchiveCopy {
                     target: target.to_owned(),
                     sidecar: key.clone(),

@@ -20,6 +20,12 @@ pub(crate) fn send(
 ) -> Result<ArchiveFile> {
     let content = std::fs::read(file.file.path()).map_err(ArchiveError::local("reading"))?;
     let content = Bytes::from(content);
+    let summed = content.get(..file.sums.end() as usize);
+    if summed.is_none_or(|summed| file.sums.first_wrong(0, summed).is_some()) {
+        // Sent with a checksum of their own, they would be taken for what was written.
+        let changed = std::io::Error::other("the disk has given back other bytes than were written");
+        return Err(ArchiveError::local("reading")(changed));
+    }
     let sha256 = sha256_hex(&content);
     let index_from = file.index_from();
     let index = content.get(index_from as usize..).unwrap_or_default();

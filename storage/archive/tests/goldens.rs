@@ -26,7 +26,7 @@ use crate::kit::{FlatPoint, Known, Points, flat, floats, histograms, read, write
 const OWN_FILE_ROWS: usize = 200;
 
 /// A measurement of histograms with a file of its own, another that shares one with floats, and days of floats alone.
-fn story() -> (Known, Points) {
+pub(crate) fn story() -> (Known, Points) {
     let mut known = Known::default();
     known.field("request_seconds", 1, "histogram", ValueType::Histogram);
     known.field("request_seconds", 2, "value", ValueType::Float);
@@ -53,6 +53,24 @@ fn story() -> (Known, Points) {
         points.insert(id, vec![up(0), up(1)]);
     }
     (known, points)
+}
+
+/// Copies the golden files, which a build wrote that had no checksums for parts of files.
+pub(crate) fn unpack(to: &Path) {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/histograms-v1");
+    copy_tree(&golden, to);
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("made");
+    for entry in fs::read_dir(from).expect("it is there") {
+        let entry = entry.expect("listed");
+        let to = to.join(entry.file_name());
+        match entry.file_type().expect("listed").is_dir() {
+            true => copy_tree(&entry.path(), &to),
+            false => fs::copy(entry.path(), to).map(drop).expect("copied"),
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //! damaged, and read by tools that nobody here wrote.
 
 mod attach;
+mod cache;
 mod damage;
+mod flips;
 mod goldens;
 mod kit;
 mod other_readers;

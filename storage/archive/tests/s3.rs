@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
-use tideline_archive::{Archive, ArchiveCopy, ArchiveError, Extent, TargetOptions};
+use tideline_archive::{Archive, ArchiveCopy, ArchiveError, ArchiveSettings, Extent, TargetOptions};
 use tideline_chunk::Run;
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{TimelineId, ValueType};
@@ -326,14 +326,19 @@ fn stored() -> Stored {
     let faults = Faults::default();
     let (server, address) = server_with(&directory.path().join("server"), &faults);
     let address = ("s3://bucket".to_owned(), options(address, SECRET));
-    let archive = archive_with(
-        directory.path(),
-        HashMap::from([("s3".to_owned(), address.clone())]),
-    );
+    // What was read once is asked for again.
+    let archive = Archive::open(ArchiveSettings {
+        pages_bytes_max: 0,
+        targets: HashMap::from([("s3".to_owned(), address.clone())]),
+        ..ArchiveSettings::new(directory.path().join("temporary"))
+    })
+    .expect("it opens");
     let mut known = Known::default();
     known.field("cpu", 1, "value", ValueType::Float);
     let id = known.timeline(1, "cpu", &[("host", "a")]);
-    let points = Points::from([(id, vec![floats(0, NANOS_PER_SECOND, 9_000, 1, |row| row as f64)])]);
+    // A smaller file would come whole with its footer.
+    let run = floats(0, NANOS_PER_SECOND, 30_000, 1, |row| (row as f64).sin());
+    let points = Points::from([(id, vec![run])]);
     let (copy, extents) = write(&archive, "s3", &known, &points);
     Stored {
         archive,
@@ -368,6 +373,7 @@ fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
         &[Fault::Busy, Fault::TooMany, Fault::Busy][..],
         &[Fault::Reset, Fault::Truncated],
         &[Fault::Short, Fault::Short],
+        &[Fault::Corrupt],
     ] {
         stored.plan(faults);
         let run = stored
@@ -386,13 +392,22 @@ fn what_comes_back_short_or_changed_is_never_taken_for_the_points() {
         elsewhere.path(),
         HashMap::from([("s3".to_owned(), stored.address.clone())]),
     );
-    stored.plan(&[Fault::Corrupt]);
+    stored.plan(&[Fault::Corrupt, Fault::Corrupt]);
     let mut reader = fresh.reader(&stored.copy, None, 0).expect("it opens");
     let error = reader
         .read(&stored.extents[0].1, &|name: &str| stored.known.id_of(name))
         .expect_err("a byte of the footer is another one");
     assert!(
         !error.is_retryable() && error.to_string().contains("footer"),
+        "{error}"
+    );
+    // The same of rows. What is changed once was changed on its way.
+    stored.plan(&[Fault::Corrupt]);
+    assert!(stored.read().is_ok());
+    stored.plan(&[Fault::Corrupt, Fault::Corrupt]);
+    let error = stored.read().expect_err("a byte of a page is another one");
+    assert!(
+        !error.is_retryable() && error.to_string().contains("checksum of bytes"),
         "{error}"
     );
     // A burst that outlasts all tries is no damage.

@@ -371,13 +371,14 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "archive.cache_bytes",
-        "Memory for page indexes and footers of archived files.",
+        "Memory for what was read lately of archived files: half for page indexes and footers, half for pages.",
         |config| Slot::Bytes(&mut config.archive.cache_bytes),
     )
     .within(MIB, u64::MAX),
     Key::new(
         "archive.disk_cache_bytes",
-        "Disk for them, in server.data_dir, so that a restart need not ask for them again. 0: none.",
+        "Disk for page indexes, footers and checksums of archived files, in server.data_dir, so that a restart need not ask\n\
+         for them again. 0: none.",
         |config| Slot::Bytes64(&mut config.archive.disk_cache_bytes),
     ),
     Key::new(

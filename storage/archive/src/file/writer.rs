@@ -13,6 +13,7 @@ use parquet::schema::types::{ColumnPath, SchemaDescriptor, TypePtr};
 use tempfile::NamedTempFile;
 
 use super::buffer::Buffer;
+use super::sums::{BlockSums, NOTE_SUMS, Summed};
 use crate::error::{ArchiveError, Result};
 
 /// Rows of a group at most.
@@ -32,7 +33,7 @@ const ZSTD: i32 = 3;
 
 /// A Parquet file in the making.
 pub(crate) struct FileWriter {
-    writer: SerializedFileWriter<BufWriter<File>>,
+    writer: SerializedFileWriter<Summed<BufWriter<File>>>,
     file: NamedTempFile,
     buffers: Vec<Buffer>,
     /// Rows that wait in the buffers.
@@ -47,6 +48,8 @@ pub(crate) struct FinishedFile {
     pub(crate) file: NamedTempFile,
     pub(crate) metadata: ParquetMetaData,
     pub(crate) rows: u64,
+    /// Of its rows.
+    pub(crate) sums: BlockSums,
 }
 
 impl FileWriter {
@@ -67,7 +70,11 @@ impl FileWriter {
             .map_err(ArchiveError::local("making"))?;
         let handle = file.reopen().map_err(ArchiveError::local("opening"))?;
         let properties = Arc::new(properties(schema, sorted, varied, notes));
-        let writer = SerializedFileWriter::new(BufWriter::new(handle), Arc::clone(schema), properties);
+        let writer = SerializedFileWriter::new(
+            Summed::new(BufWriter::new(handle)),
+            Arc::clone(schema),
+            properties,
+        );
         Ok(Self {
             writer: writer.map_err(failed)?,
             file,
@@ -127,6 +134,10 @@ impl FileWriter {
     /// Ends the file.
     pub(crate) fn finish(mut self) -> Result<FinishedFile> {
         self.flush()?;
+        self.writer.flush().map_err(ArchiveError::local("writing"))?;
+        let sums = self.writer.inner_mut().take_sums();
+        let note = KeyValue::new(NOTE_SUMS.to_owned(), sums.to_note());
+        self.writer.append_key_value_metadata(note);
         let metadata = self.writer.finish().map_err(failed)?;
         self.writer
             .inner_mut()
@@ -138,6 +149,7 @@ impl FileWriter {
             file: self.file,
             metadata,
             rows: self.rows,
+            sums,
         })
     }
 }

@@ -1,4 +1,7 @@
 //! The bytes of a file that were fetched before the decoder asks for them.
+//!
+//! They are fetched as whole blocks and compared with the checksums of these: the decoder sees no byte that was not
+//! compared. Blocks that were read lately are taken from memory.
 
 use std::io::Read;
 use std::ops::Range;
@@ -9,7 +12,9 @@ use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
-use crate::error::Result;
+use super::footers::OpenFile;
+use super::pages::Pages;
+use crate::error::{ArchiveError, Result};
 use crate::target::Target;
 
 /// Gaps that are fetched along: a request costs more than as many bytes.
@@ -17,30 +22,60 @@ const GAP_SMALL: u64 = 256 << 10;
 /// Requests that a fetch is brought down to where the gaps between are not larger than [`GAP_LARGE`].
 const REQUESTS_FEW: usize = 2;
 const GAP_LARGE: u64 = 4 << 20;
+/// Tries of a part whose checksum differs: a bit may have been flipped on the way.
+pub(super) const TRIES: usize = 2;
+
+/// Blocks in memory, and whether a reader adds those that it fetches.
+#[derive(Debug, Clone)]
+pub(crate) struct PageCache {
+    pub(crate) pages: Arc<Pages>,
+    /// False for rewrites: what they read is soon replaced.
+    pub(crate) keeps: bool,
+}
 
 /// Fetched parts of one file.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     target: Arc<Target>,
     key: String,
-    bytes: u64,
+    file: Arc<OpenFile>,
+    cache: PageCache,
     parts: Mutex<Vec<(u64, Bytes)>>,
 }
 
 impl Fetched {
-    pub(crate) fn new(target: Arc<Target>, key: String, bytes: u64) -> Self {
+    pub(crate) fn new(target: Arc<Target>, key: String, file: Arc<OpenFile>, cache: PageCache) -> Self {
         Self {
             target,
             key,
-            bytes,
+            file,
+            cache,
             parts: Mutex::default(),
         }
+    }
+
+    /// Takes the first part of the file, up to the first block whose checksum differs.
+    pub(crate) fn take(&self, content: &Bytes) {
+        let sums = &self.file.sums;
+        let end = sums.end().min(content.len() as u64);
+        let mut sound = 0..0;
+        for block in sums.blocks(&(0..end)).unwrap_or_default() {
+            let range = sums.range(&(block..block + 1));
+            let part = content.get(range.start as usize..range.end as usize);
+            let Some(part) = part.filter(|part| sums.first_wrong(range.start, part).is_none()) else {
+                break;
+            };
+            sound.end = part.len() + range.start as usize;
+            if self.cache.keeps {
+                self.cache.pages.put(self.file.content, block, part);
+            }
+        }
+        self.parts.lock().push((0, content.slice(sound)));
     }
 
     /// Has these ranges at hand from now on, and lets go of everything else.
     pub(crate) fn fetch(&self, mut ranges: Vec<Range<u64>>) -> Result<()> {
         ranges.retain(|range| !range.is_empty());
-        ranges.sort_unstable_by_key(|range| (range.start, range.end));
         let mut parts = self.parts.lock();
         parts.retain(|part| {
             ranges
@@ -55,9 +90,7 @@ impl Fetched {
         if ranges.is_empty() {
             return Ok(());
         }
-        let ranges = joined(ranges);
-        let got = self.target.get_ranges(&self.key, &ranges)?;
-        parts.extend(ranges.iter().map(|range| range.start).zip(got));
+        parts.extend(self.load(&ranges)?);
         Ok(())
     }
 
@@ -69,17 +102,118 @@ impl Fetched {
 
     fn held(&self, start: u64, length: usize) -> Option<Bytes> {
         let parts = self.parts.lock();
-        let wanted = start..start.checked_add(length as u64)?;
-        let part = parts
-            .iter()
-            .find(|part| part.0 <= wanted.start && wanted.end <= end(part))?;
-        let at = usize::try_from(start - part.0).ok()?;
-        Some(part.1.slice(at..at + length))
+        parts.iter().find_map(|part| cut(part, start, length))
+    }
+
+    /// The blocks of ranges, as parts that each hold some of the ranges whole.
+    fn load(&self, ranges: &[Range<u64>]) -> Result<Vec<(u64, Bytes)>> {
+        let wanted = self.blocks_of(ranges)?;
+        let sums = &self.file.sums;
+        let mut found = Vec::with_capacity(wanted.len());
+        let mut missing = Vec::new();
+        for blocks in &wanted {
+            let here = self.cache.pages.get(self.file.content, blocks.clone());
+            for (block, _) in blocks.clone().zip(&here).filter(|(_, here)| here.is_none()) {
+                missing.push(sums.range(&(block..block + 1)));
+            }
+            found.push(here);
+        }
+        let missing = joined(missing);
+        let got = self.get_verified(&missing)?;
+        let got: Vec<(u64, Bytes)> = missing.iter().map(|range| range.start).zip(got).collect();
+        let slice_of = |range: Range<u64>| {
+            let length = usize::try_from(range.end - range.start).ok()?;
+            got.iter().find_map(|part| cut(part, range.start, length))
+        };
+        let mut parts = Vec::with_capacity(wanted.len());
+        for (blocks, found) in wanted.into_iter().zip(found) {
+            let range = sums.range(&blocks);
+            let lost = || ArchiveError::format(self.key.clone(), "a block was not fetched");
+            let mut content = Vec::new();
+            let length = range.end - range.start;
+            // A small slice would keep all of a large buffer in memory.
+            let is_most = got.iter().any(|part| {
+                part.0 <= range.start && range.end <= end(part) && part.1.len() as u64 <= 2 * length
+            });
+            let whole = if is_most { slice_of(range.clone()) } else { None };
+            for (block, found) in blocks.zip(found) {
+                let bytes = match (&found, &whole) {
+                    (Some(bytes), _) => bytes.clone(),
+                    (None, _) => {
+                        let bytes = slice_of(sums.range(&(block..block + 1))).ok_or_else(lost)?;
+                        if self.cache.keeps {
+                            self.cache.pages.put(self.file.content, block, &bytes);
+                        }
+                        bytes
+                    }
+                };
+                if whole.is_none() {
+                    content.extend_from_slice(&bytes);
+                }
+            }
+            parts.push((range.start, whole.unwrap_or_else(|| Bytes::from(content))));
+        }
+        Ok(parts)
+    }
+
+    /// The blocks that hold ranges, in order, joined where they touch.
+    fn blocks_of(&self, ranges: &[Range<u64>]) -> Result<Vec<Range<usize>>> {
+        let blocks = ranges.iter().map(|range| {
+            let blocks = self.file.sums.blocks(range);
+            blocks.ok_or_else(|| {
+                let Range { start, end } = range;
+                let covered = self.file.sums.end();
+                let reason = format!("its footer names bytes {start}..{end}, and its rows end at {covered}");
+                self.target.damaged(&self.key, reason)
+            })
+        });
+        let mut blocks = blocks.collect::<Result<Vec<_>>>()?;
+        blocks.sort_unstable_by_key(|blocks| (blocks.start, blocks.end));
+        let mut joined: Vec<Range<usize>> = Vec::with_capacity(blocks.len());
+        for next in blocks {
+            match joined.last_mut() {
+                Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
+                _ => joined.push(next),
+            }
+        }
+        Ok(joined)
+    }
+
+    /// Fetches ranges of whole blocks, and compares them with their checksums.
+    fn get_verified(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        if ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut tries = 1;
+        loop {
+            let got = self.target.get_ranges(&self.key, ranges)?;
+            let mut parts = ranges.iter().zip(&got);
+            let wrong = parts.find_map(|(range, part)| self.file.sums.first_wrong(range.start, part));
+            let Some((range, stored, found)) = wrong else {
+                return Ok(got);
+            };
+            if tries == TRIES {
+                let Range { start, end } = range;
+                let reason = format!(
+                    "the checksum of bytes {start}..{end} is {found:08x} instead of {stored:08x}; \
+                     put the file back from a copy"
+                );
+                return Err(self.target.damaged(&self.key, reason));
+            }
+            tries += 1;
+        }
     }
 }
 
 fn end(part: &(u64, Bytes)) -> u64 {
     part.0 + part.1.len() as u64
+}
+
+/// A range of a part, if it holds all of it.
+fn cut(part: &(u64, Bytes), start: u64, length: usize) -> Option<Bytes> {
+    let at = usize::try_from(start.checked_sub(part.0)?).ok()?;
+    let last = at.checked_add(length)?;
+    (last <= part.1.len()).then(|| part.1.slice(at..last))
 }
 
 /// Sorted ranges, joined over small gaps, and over larger ones while there are many.
@@ -109,7 +243,7 @@ fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 
 impl Length for Fetched {
     fn len(&self) -> u64 {
-        self.bytes
+        self.file.bytes
     }
 }
 
@@ -117,7 +251,8 @@ impl ChunkReader for Fetched {
     type T = Box<dyn Read>;
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        let length = usize::try_from(self.bytes.saturating_sub(start).min(GAP_SMALL)).unwrap_or(0);
+        let covered = self.file.sums.end();
+        let length = usize::try_from(covered.saturating_sub(start).min(GAP_SMALL)).unwrap_or(0);
         Ok(Box::new(self.get_bytes(start, length)?.reader()))
     }
 
@@ -126,9 +261,10 @@ impl ChunkReader for Fetched {
             return Ok(held);
         }
         let range = start..start.saturating_add(length as u64);
-        let got = self.target.get_ranges(&self.key, std::slice::from_ref(&range));
-        let got = got.map_err(|error| ParquetError::External(Box::new(error)))?;
-        Ok(got.into_iter().next().unwrap_or_default())
+        let loaded = self.load(std::slice::from_ref(&range));
+        let loaded = loaded.map_err(|error| ParquetError::External(Box::new(error)))?;
+        let part = loaded.iter().find_map(|part| cut(part, start, length));
+        Ok(part.unwrap_or_default())
     }
 }
 

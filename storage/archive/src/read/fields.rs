@@ -51,7 +51,7 @@ pub(crate) fn of(
             shared(target, file, directory, &mut fields)?;
             continue;
         }
-        let open = footers.open(target, file)?;
+        let open = footers.open(target, file)?.file;
         let notes = open.metadata.file_metadata().key_value_metadata();
         let measurement = notes
             .into_iter()

@@ -12,8 +12,8 @@ use tideline_chunk::{Run, RunColumn};
 use tideline_model::{ColumnData, FieldId, ValueType};
 
 use super::columns::{ColumnReader, Kind, page_locations, presence};
-use super::fetch::Fetched;
-use super::footers::OpenFile;
+use super::fetch::{Fetched, PageCache};
+use super::footers::{OpenFile, Opened};
 use super::segment::FieldNames;
 use crate::error::{ArchiveError, Result, guarded};
 use crate::file::columns::TIME_AT;
@@ -54,11 +54,13 @@ impl FileReader {
     pub(super) fn new(
         target: Arc<Target>,
         key: &str,
-        file: Arc<OpenFile>,
+        opened: Opened,
         names: &dyn FieldNames,
         fields: Option<&[FieldId]>,
         share: u64,
+        cache: PageCache,
     ) -> Result<Self> {
+        let Opened { file, rows } = opened;
         let mut wanted = Vec::new();
         if !file.is_shared {
             for (column, name, of) in &file.fields {
@@ -81,7 +83,10 @@ impl FileReader {
             leaves.extend(wanted.iter().map(|(column, _, of)| (*column, Kind::Values(*of))));
         }
         let ahead = share.saturating_sub(leaves.len() as u64 * PAGE_MEMORY);
-        let fetched = Fetched::new(Arc::clone(&target), key.to_owned(), file.bytes);
+        let fetched = Fetched::new(Arc::clone(&target), key.to_owned(), Arc::clone(&file), cache);
+        if let Some(rows) = rows {
+            fetched.take(&rows);
+        }
         Ok(Self {
             fetched: Arc::new(fetched),
             target,
@@ -100,7 +105,9 @@ impl FileReader {
             .group
             .as_ref()
             .map_or(0, |group| group.readers.len() as u64 * PAGE_MEMORY);
-        self.fetched.bytes_held() + decoded + self.file.metadata.memory_size() as u64
+        self.fetched.bytes_held()
+            + decoded
+            + (self.file.metadata.memory_size() + self.file.sums.bytes()) as u64
     }
 
     /// Reads rows of the file as a run of one timeline. Columns without a value in them are left out.

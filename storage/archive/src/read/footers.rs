@@ -1,7 +1,10 @@
-//! What must be known of a file before its rows are read: page indexes and footer.
+//! What must be known of a file before its rows are read: page indexes, footer, and the checksums of its blocks.
 //!
 //! One request brings them, since where they begin is stored. They are kept decoded in memory and as bytes on disk, each
 //! within a budget, oldest used first to go.
+//!
+//! A file of a build that wrote no checksums is read once from begin to end and compared with its SHA-256. The checksums of
+//! its blocks are computed on the way and kept in memory and on disk, so that later reads of parts are compared as well.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -12,15 +15,23 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use ring::digest::{Context, SHA256};
 
 use super::checked::{ValueColumn, checked};
+use super::fetch::TRIES;
+use super::pages::{ContentId, Pages};
 use crate::copy::ArchiveFile;
-use crate::digest::{sha256, sha256_hex};
+use crate::digest::{hex, sha256, sha256_hex};
 use crate::error::{ArchiveError, Result, guarded};
+use crate::file::sums::{BlockSums, NOTE_SUMS, Summer};
 use crate::target::Target;
 
-/// Bytes before a footer on disk: the SHA-256 of it.
+/// Bytes before what is kept on disk: the SHA-256 of it.
 const DIGEST: usize = 32;
+/// Files up to this size are fetched whole with their footer: two requests cost more than these bytes.
+const WHOLE_BYTES: u64 = 64 << 10;
+/// Bytes that are fetched at once of a file that is read from begin to end.
+const PART_BYTES: u64 = 4 << 20;
 
 /// A file whose footer was read. Its name is not part of it: several files may have the same content.
 #[derive(Debug)]
@@ -32,19 +43,26 @@ pub(crate) struct OpenFile {
     pub(crate) is_shared: bool,
     /// First row of each row group, and behind the last one all rows.
     pub(crate) group_starts: Vec<u64>,
+    /// What its blocks are compared with.
+    pub(crate) sums: BlockSums,
+    /// What its blocks are kept under.
+    pub(crate) content: ContentId,
 }
 
-/// Footers of files that were read lately.
+/// Footers of files that were read lately, and blocks of their rows.
 #[derive(Debug)]
 pub(crate) struct Footers {
     memory: Mutex<Memory>,
     memory_max: usize,
     disk: Option<Disk>,
+    pages: Arc<Pages>,
+    /// Files that are being read from begin to end, each by one caller at a time.
+    proving: Mutex<HashMap<String, Arc<Mutex<()>>>>,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// By checksum: the file, its size here, and when it was last used.
+    /// By its checksums: the file, its size here, and when it was last used.
     files: HashMap<String, (Arc<OpenFile>, usize, u64)>,
     bytes: usize,
     uses: u64,
@@ -58,22 +76,54 @@ struct Disk {
     known: Mutex<std::collections::VecDeque<(String, u64)>>,
 }
 
+/// Checksums of a file that stores none, computed while it was compared with its SHA-256.
+#[derive(Debug, Clone)]
+struct Proof {
+    /// SHA-256 from `index_from` on.
+    index_sha256: String,
+    sums: BlockSums,
+}
+
+/// A file, and what of its rows came along with its footer, to be compared with their checksums.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) file: Arc<OpenFile>,
+    pub(crate) rows: Option<Bytes>,
+}
+
+/// The last part of a file, and all before it where that came along.
+struct Tail {
+    bytes: Bytes,
+    before: Option<Bytes>,
+}
+
 impl Footers {
     /// Empty ones; on disk what an earlier process has left.
-    pub(crate) fn new(memory_max: usize, disk: Option<(PathBuf, u64)>) -> Result<Self> {
+    pub(crate) fn new(memory_max: usize, disk: Option<(PathBuf, u64)>, pages: Arc<Pages>) -> Result<Self> {
         let disk = disk.map(|(directory, bytes_max)| Disk::open(directory, bytes_max));
         let disk = disk.transpose()?;
         Ok(Self {
             memory: Mutex::default(),
             memory_max,
             disk,
+            pages,
+            proving: Mutex::default(),
         })
     }
 
+    /// The blocks of rows that go with these footers.
+    pub(crate) fn pages(&self) -> &Arc<Pages> {
+        &self.pages
+    }
+
     /// The file, opened if need be.
-    pub(crate) fn open(&self, target: &Target, file: &ArchiveFile) -> Result<Arc<OpenFile>> {
-        if let Some(open) = self.memory.lock().get(&file.sha256) {
-            return Ok(open);
+    pub(crate) fn open(&self, target: &Target, file: &ArchiveFile) -> Result<Opened> {
+        let name = format!("{}{}", file.sha256, file.index_sha256);
+        if let Some(open) = self.memory.lock().get(&name) {
+            return Ok(Opened {
+                file: open,
+                rows: None,
+            });
         }
         if file.index_from >= file.bytes {
             return Err(target.damaged(
@@ -81,46 +131,199 @@ impl Footers {
                 "its footer begins behind its end, by what is stored about it",
             ));
         }
-        let kept = self.disk.as_ref().and_then(|disk| disk.get(file));
-        let opened = kept.and_then(|tail| open(target, file, &tail).ok());
-        let opened = match opened {
-            Some(opened) => opened,
-            None => {
-                let range = file.index_from..file.bytes;
-                let tail = target.get_ranges(&file.key, std::slice::from_ref(&range))?;
-                let tail = tail.into_iter().next().unwrap_or_default();
-                let opened = open(target, file, &tail)?;
-                if let Some(disk) = &self.disk {
-                    disk.put(file, &tail);
+        match self.read(target, file)? {
+            Some((opened, rows)) => Ok(self.remember(&name, opened, rows)),
+            None => self.prove(target, file, &name),
+        }
+    }
+
+    fn remember(&self, name: &str, opened: OpenFile, rows: Option<Bytes>) -> Opened {
+        let file = Arc::new(opened);
+        self.memory.lock().put(name, &file, self.memory_max);
+        Opened { file, rows }
+    }
+
+    /// Opens a file that has checksums of its own; `None` of one that has none.
+    fn read(&self, target: &Target, file: &ArchiveFile) -> Result<Option<(OpenFile, Option<Bytes>)>> {
+        if file.index_sha256.is_empty() {
+            return Ok(None);
+        }
+        let (metadata, before) = self.footer(target, file, &file.index_sha256)?;
+        let notes = metadata.file_metadata().key_value_metadata();
+        let note = notes.into_iter().flatten().find(|note| note.key == NOTE_SUMS);
+        let sums = note.and_then(|note| BlockSums::from_note(note.value.as_deref()?));
+        let Some(sums) = sums.filter(|sums| sums.end() <= file.index_from) else {
+            return Ok(None);
+        };
+        let opened = opened(target, file, metadata, sums, &file.index_sha256)?;
+        Ok(Some((opened, before)))
+    }
+
+    /// Opens a file that has no checksums of its own, which takes all of it once. Each file is read by one caller at a
+    /// time; others wait and find it in memory.
+    fn prove(&self, target: &Target, file: &ArchiveFile, name: &str) -> Result<Opened> {
+        let turn = Arc::clone(self.proving.lock().entry(name.to_owned()).or_default());
+        let proven = {
+            let _held = turn.lock();
+            let known = self.memory.lock().get(name);
+            match known {
+                Some(file) => Ok(Opened { file, rows: None }),
+                None => {
+                    let proven = self.proven(target, file);
+                    proven.map(|(opened, rows)| self.remember(name, opened, rows))
                 }
-                opened
             }
         };
-        let opened = Arc::new(opened);
-        self.memory.lock().put(&file.sha256, &opened, self.memory_max);
-        Ok(opened)
+        let mut proving = self.proving.lock();
+        // Callers that wait have a count as well.
+        if Arc::strong_count(&turn) == 2 {
+            proving.remove(name);
+        }
+        proven
+    }
+
+    fn proven(&self, target: &Target, file: &ArchiveFile) -> Result<(OpenFile, Option<Bytes>)> {
+        let name = format!("{}.sums", file.sha256);
+        let kept = self.disk.as_ref().and_then(|disk| disk.get(&name));
+        let proof = match kept.and_then(|kept| Proof::parse(&kept)) {
+            Some(proof) => proof,
+            None => {
+                let proof = Proof::of(target, file)?;
+                if let Some(disk) = &self.disk {
+                    disk.put(&name, proof.to_text().as_bytes());
+                }
+                proof
+            }
+        };
+        let (metadata, before) = self.footer(target, file, &proof.index_sha256)?;
+        let opened = opened(target, file, metadata, proof.sums, &file.sha256)?;
+        Ok((opened, before))
+    }
+
+    /// The footer of a file, from disk or from the target; with what came before it in the same request.
+    fn footer(
+        &self,
+        target: &Target,
+        file: &ArchiveFile,
+        index_sha256: &str,
+    ) -> Result<(ParquetMetaData, Option<Bytes>)> {
+        let name = tail_name(file);
+        let kept = self.disk.as_ref().and_then(|disk| disk.get(&name));
+        if let Some(kept) = kept.filter(|kept| sha256_hex(kept) == index_sha256)
+            && let Ok(metadata) = decoded(target, file, &kept)
+        {
+            return Ok((metadata, None));
+        }
+        let mut tries = 1;
+        let Tail { bytes, before } = loop {
+            let tail = fetch_tail(target, file)?;
+            if sha256_hex(&tail.bytes) == index_sha256 {
+                break tail;
+            }
+            if tries == TRIES {
+                let reason = "the checksum of its footer is another one; put the file back from a copy";
+                return Err(target.damaged(&file.key, reason));
+            }
+            tries += 1;
+        };
+        let metadata = decoded(target, file, &bytes)?;
+        if let Some(disk) = &self.disk {
+            disk.put(&name, &bytes);
+        }
+        Ok((metadata, before))
     }
 }
 
-fn open(target: &Target, file: &ArchiveFile, tail: &Bytes) -> Result<OpenFile> {
-    let damaged = |reason: String| target.damaged(&file.key, reason);
-    if !file.index_sha256.is_empty() && sha256_hex(tail) != file.index_sha256 {
-        return Err(damaged("the checksum of its footer is another one".into()));
+impl Proof {
+    /// Reads all of a file and compares it with its SHA-256. Holds one part of it at a time.
+    fn of(target: &Target, file: &ArchiveFile) -> Result<Self> {
+        let (mut whole, mut index) = (Context::new(&SHA256), Context::new(&SHA256));
+        let mut summer = Summer::default();
+        let mut at = 0;
+        while at < file.bytes {
+            let range = at..file.bytes.min(at + PART_BYTES);
+            for part in target.get_ranges(&file.key, std::slice::from_ref(&range))? {
+                whole.update(&part);
+                summer.update(&part);
+                let behind = usize::try_from(file.index_from.saturating_sub(at)).unwrap_or(usize::MAX);
+                index.update(part.get(behind..).unwrap_or_default());
+            }
+            at = range.end;
+        }
+        if hex(whole.finish().as_ref()) != file.sha256 {
+            return Err(target.damaged(
+                &file.key,
+                "its checksum is another one, and it has none for its parts; put the file back from a copy",
+            ));
+        }
+        Ok(Self {
+            index_sha256: hex(index.finish().as_ref()),
+            sums: summer.sums(),
+        })
     }
+
+    /// The form on disk.
+    fn to_text(&self) -> String {
+        format!("{} {}", self.index_sha256, self.sums.to_note())
+    }
+
+    fn parse(text: &Bytes) -> Option<Self> {
+        let (index_sha256, note) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+        Some(Self {
+            index_sha256: index_sha256.to_owned(),
+            sums: BlockSums::from_note(note)?,
+        })
+    }
+}
+
+/// Fetches the last part of a file, and of a small one all.
+fn fetch_tail(target: &Target, file: &ArchiveFile) -> Result<Tail> {
+    let begin = if file.bytes <= WHOLE_BYTES {
+        0
+    } else {
+        file.index_from
+    };
+    let range = begin..file.bytes;
+    let got = target.get_ranges(&file.key, std::slice::from_ref(&range))?;
+    let got = got.into_iter().next().unwrap_or_default();
+    let before = usize::try_from(file.index_from - begin).unwrap_or(usize::MAX);
+    let before = before.min(got.len());
+    Ok(Tail {
+        before: (before > 0).then(|| got.slice(..before)),
+        bytes: got.slice(before..),
+    })
+}
+
+/// Decodes the last part of a file.
+fn decoded(target: &Target, file: &ArchiveFile, tail: &Bytes) -> Result<ParquetMetaData> {
+    let damaged = |reason: String| target.damaged(&file.key, reason);
     let mut reader = ParquetMetaDataReader::new()
         .with_column_index_policy(PageIndexPolicy::Skip)
         .with_offset_index_policy(PageIndexPolicy::Required);
     guarded(|| reader.try_parse_sized(tail, file.bytes))
         .map_err(damaged)?
         .map_err(|error| damaged(error.to_string()))?;
-    let metadata = reader.finish().map_err(|error| damaged(error.to_string()))?;
-    let (fields, group_starts) = checked(&metadata, file).map_err(damaged)?;
+    reader.finish().map_err(|error| damaged(error.to_string()))
+}
+
+/// A file whose footer was decoded; `sha256` is one that stands for all of its content.
+fn opened(
+    target: &Target,
+    file: &ArchiveFile,
+    metadata: ParquetMetaData,
+    sums: BlockSums,
+    sha256: &str,
+) -> Result<OpenFile> {
+    let checked = checked(&metadata, file);
+    let (fields, group_starts) = checked.map_err(|reason| target.damaged(&file.key, reason))?;
     Ok(OpenFile {
         bytes: file.bytes,
         metadata,
         fields,
         is_shared: file.shared,
         group_starts,
+        sums,
+        content: ContentId::of(sha256),
     })
 }
 
@@ -134,7 +337,7 @@ impl Memory {
     }
 
     fn put(&mut self, sha256: &str, file: &Arc<OpenFile>, bytes_max: usize) {
-        let bytes = file.metadata.memory_size() + sha256.len() + 256;
+        let bytes = file.metadata.memory_size() + file.sums.bytes() + sha256.len() + 256;
         self.uses += 1;
         if let Some((_, before, _)) = self
             .files
@@ -184,24 +387,22 @@ impl Disk {
     }
 
     /// The bytes, if they are there and those that were put: a disk may lose the end of a file that was not synced.
-    fn get(&self, file: &ArchiveFile) -> Option<Bytes> {
-        let kept = Bytes::from(fs::read(self.directory.join(name(file))).ok()?);
-        let (digest, tail) = kept.split_at_checked(DIGEST)?;
-        let is_whole = tail.len() as u64 == file.bytes - file.index_from && sha256(tail) == digest;
-        is_whole.then(|| kept.slice(DIGEST..))
+    fn get(&self, name: &str) -> Option<Bytes> {
+        let kept = Bytes::from(fs::read(self.directory.join(name)).ok()?);
+        let (digest, content) = kept.split_at_checked(DIGEST)?;
+        (sha256(content) == digest).then(|| kept.slice(DIGEST..))
     }
 
     /// Keeps bytes if it can: a cache that fails is a slower one, and nothing else. Each writer has a file of its own
     /// until it is whole.
-    fn put(&self, file: &ArchiveFile, tail: &Bytes) {
-        let name = name(file);
+    fn put(&self, name: &str, content: &[u8]) {
         let made = fs::create_dir_all(&self.directory);
         let begun = made.and_then(|()| tempfile::NamedTempFile::new_in(&self.directory));
         let written = begun.and_then(|mut begun| {
-            begun.write_all(&sha256(tail))?;
-            begun.write_all(tail)?;
+            begun.write_all(&sha256(content))?;
+            begun.write_all(content)?;
             begun
-                .persist(self.directory.join(&name))
+                .persist(self.directory.join(name))
                 .map_err(|error| error.error)
         });
         if let Err(error) = written {
@@ -210,7 +411,7 @@ impl Disk {
         }
         let mut known = self.known.lock();
         known.retain(|(other, _)| *other != name);
-        known.push_back((name, (DIGEST + tail.len()) as u64));
+        known.push_back((name.to_owned(), (DIGEST + content.len()) as u64));
         let mut total: u64 = known.iter().map(|(_, bytes)| bytes).sum();
         while total > self.bytes_max {
             let Some((oldest, bytes)) = known.pop_front() else {
@@ -224,6 +425,7 @@ impl Disk {
     }
 }
 
-fn name(file: &ArchiveFile) -> String {
+/// The last part of a file on disk.
+fn tail_name(file: &ArchiveFile) -> String {
     format!("{}.tail", file.sha256)
 }

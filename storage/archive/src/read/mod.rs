@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`footers`] | what is known of open files, in memory and on disk within budgets |
 //! | [`checked`] | what a footer says, checked |
-//! | [`fetch`] | the bytes of a file that were fetched ahead of decoding |
+//! | [`fetch`] | the bytes of a file that were fetched ahead of decoding, compared with their checksums |
+//! | [`pages`] | blocks of files that were read lately, in memory within a budget |
 //! | [`columns`] | one column of a row group, read forwards |
 //! | [`file`] | runs of one file |
 //! | [`segment`] | runs of all files of a segment |
@@ -14,11 +15,12 @@
 
 mod checked;
 mod columns;
-mod fetch;
+pub(crate) mod fetch;
 pub(crate) mod fields;
 mod file;
 pub(crate) mod footers;
 mod local;
+pub(crate) mod pages;
 mod segment;
 pub(crate) mod timelines;
 

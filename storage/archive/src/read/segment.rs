@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
 use tideline_model::{ColumnData, FieldId, ValueType};
 
+use super::fetch::PageCache;
 use super::file::FileReader;
 use super::footers::Footers;
 use crate::copy::ArchiveCopy;
@@ -37,6 +38,8 @@ pub struct SegmentReader {
     fields: Option<Vec<FieldId>>,
     /// Bytes that all files together fetch ahead; zero where single timelines are wanted.
     ahead: u64,
+    /// Whether blocks that it fetches are kept for others.
+    keeps: bool,
     files: HashMap<u32, OpenReader>,
     memory: Arc<ReadMemory>,
     /// What of it is taken by these files.
@@ -104,6 +107,7 @@ impl SegmentReader {
             copy,
             fields,
             ahead,
+            keeps: true,
             files: HashMap::new(),
             memory: Arc::new(ReadMemory::new(MEMORY_MAX)),
             taken: 0,
@@ -115,6 +119,13 @@ impl SegmentReader {
     #[must_use]
     pub fn within(mut self, memory: &Arc<ReadMemory>) -> Self {
         self.memory = Arc::clone(memory);
+        self
+    }
+
+    /// Keeps nothing of what it fetches for other readers: right for a rewrite, after which the files go.
+    #[must_use]
+    pub fn passing(mut self) -> Self {
+        self.keeps = false;
         self
     }
 
@@ -152,8 +163,12 @@ impl SegmentReader {
                 let open = self.footers.open(&self.target, file)?;
                 let share = self.ahead / self.copy.files.len().max(1) as u64;
                 let target = Arc::clone(&self.target);
+                let cache = PageCache {
+                    pages: Arc::clone(self.footers.pages()),
+                    keeps: self.keeps,
+                };
                 vacant.insert(OpenReader {
-                    reader: FileReader::new(target, &file.key, open, names, fields, share)?,
+                    reader: FileReader::new(target, &file.key, open, names, fields, share, cache)?,
                     taken: 0,
                     used: 0,
                 })

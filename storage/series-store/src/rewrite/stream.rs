@@ -76,7 +76,7 @@ impl<'a> Stream<'a> {
     ) -> Self {
         let inputs = load.inputs;
         let backend = shared.backend.as_ref();
-        let allowance = Allowance::new(inputs.iter());
+        let allowance = Allowance::new(inputs.iter()).passing();
         let advice = backend.capabilities().page_advice;
         let bytes =
             (PAGES_BYTES / inputs.len().max(1)).clamp(PAGE_BYTES_MIN, advice.bytes_max.max(PAGE_BYTES_MIN));

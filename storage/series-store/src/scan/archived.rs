@@ -29,6 +29,8 @@ pub(crate) struct Allowance {
     /// Archived segments of the read.
     segments: usize,
     memory: Arc<ReadMemory>,
+    /// Whether what it fetches is kept for later reads.
+    keeps: bool,
 }
 
 impl Allowance {
@@ -37,7 +39,15 @@ impl Allowance {
         Self {
             segments: segments.filter(|segment| segment.tier == Tier::Archive).count(),
             memory: Arc::new(ReadMemory::new(MEMORY_BYTES)),
+            keeps: true,
         }
+    }
+
+    /// The same for a rewrite: what it reads is replaced, and takes no room from queries.
+    #[must_use]
+    pub(crate) fn passing(mut self) -> Self {
+        self.keeps = false;
+        self
     }
 
     /// Bytes that one of the segments may fetch ahead.
@@ -76,6 +86,10 @@ impl FilesReader {
         let opened = match &shared.settings.archive {
             Some(archive) => archive
                 .reader(copy, fields, ahead)
+                .map(|reader| match allowance.keeps {
+                    true => reader,
+                    false => reader.passing(),
+                })
                 .map(|reader| reader.within(&allowance.memory))
                 .map_err(StoreError::from),
             None => Err(StoreError::NoArchive(segment.id)),

@@ -2,6 +2,7 @@
 
 mod archived;
 mod copies;
+mod damaged_files;
 mod faults;
 mod fixture;
 mod model;
