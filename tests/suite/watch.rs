@@ -106,6 +106,45 @@ fn whoever_comes_back_misses_nothing_and_is_told_nothing_twice() {
 }
 
 #[test]
+fn a_dropped_table_and_a_kill_hide_nothing_from_a_watcher() {
+    let folder = DataFolder::new();
+    let mut server = folder.start(&Launch::default());
+    let mut client = server.client();
+    let mut written = 0i64;
+    let mut seen = BTreeMap::new();
+    let write = |client: &Client, path: &str, from: i64, to: i64| {
+        for n in from..to {
+            let line = format!("m,host=a n={n}i {n}\n");
+            let answer = client.post_lines(path, &line);
+            assert!(answer.is_success(), "{}", answer.text());
+        }
+    };
+    for round in 0..3 {
+        let table = json!({"name": "doomed"});
+        client.post_json("/v1/tables", &table).expect_status(201);
+        write(&client, "/write", written, written + 3);
+        write(&client, "/v1/tables/doomed/points", 0, 20);
+        let (told, cursor) = poll(&client, None);
+        assert!(told.is_empty());
+        client
+            .send("DELETE", "/v1/tables/doomed", &[], b"")
+            .expect("an answer")
+            .expect_status(204);
+        server.kill();
+        server = folder.start(&Launch::default());
+        client = server.client();
+        write(&client, "/write", written + 3, written + 43);
+        let (told, _) = poll(&client, Some(&cursor));
+        count(&told, &mut seen);
+        let expected: Vec<i64> = (written + 3..written + 43).collect();
+        let found: Vec<i64> = seen.keys().copied().collect();
+        assert_eq!(found, expected, "round {round}");
+        seen.clear();
+        written += 43;
+    }
+}
+
+#[test]
 fn deletes_are_told_also_after_a_kill() {
     let folder = DataFolder::new();
     let mut server = folder.start(&Launch::default());

@@ -90,6 +90,16 @@ impl Catalogs {
         self.by_table.write().remove(&table)
     }
 
+    /// Puts a table back whose rows could not be removed.
+    pub(crate) fn put_back(&self, table: TableId, member: Member) {
+        self.by_table.write().insert(table, member);
+    }
+
+    /// All tables of which something is kept.
+    pub(crate) fn tables(&self) -> Vec<TableId> {
+        self.by_table.read().keys().copied().collect()
+    }
+
     pub(crate) fn stamps(&self) -> &Stamps {
         &self.stamps
     }

@@ -124,7 +124,10 @@ impl Engine {
             replayed,
         };
         for table in engine.store.tables() {
-            engine.index.attach(engine.member(&table).catalog);
+            match engine.catalogs.get(table.id()) {
+                Some(member) => engine.index.attach(member.catalog),
+                None => drop(engine.member(&table)),
+            }
         }
         // A table dropped just before a crash may still be in the index.
         engine.index.detach_others();
@@ -218,12 +221,18 @@ impl Engine {
         Ok(self.store.close()?)
     }
 
-    /// What is kept of a table; made when the table is new.
+    /// What is kept of a table; made, and indexed from then on, when the table is new.
     pub(crate) fn member(&self, table: &tideline_series_store::Table) -> Member {
-        self.catalogs.get_or_insert(table.id(), || {
+        let mut is_new = false;
+        let member = self.catalogs.get_or_insert(table.id(), || {
+            is_new = true;
             let options = catalog_options(&self.settings, table.spec().source_tags.clone());
             Catalog::new(table.id(), options)
-        })
+        });
+        if is_new {
+            self.index.attach(Arc::clone(&member.catalog));
+        }
+        member
     }
 }
 

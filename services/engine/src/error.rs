@@ -118,6 +118,7 @@ impl EngineError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Store(StoreError::Append { retry_after, .. }) => *retry_after,
+            Self::Store(StoreError::OpenEdit { retry_after, .. }) => Some(*retry_after),
             Self::Store(StoreError::Backend(BackendError::Unavailable { retry_after, .. })) => {
                 Some(*retry_after)
             }
@@ -166,7 +167,9 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         StoreError::NoTarget(_) => ErrorKind::Conflict,
         StoreError::TypeConflict { .. } | StoreError::BadDelta(_) => ErrorKind::Invalid,
         StoreError::DeltaTooLarge(_) => ErrorKind::OverLimit,
-        StoreError::Closed => ErrorKind::Unavailable,
+        StoreError::Closed | StoreError::OpenEdit { .. } | StoreError::TableInDoubt(_) => {
+            ErrorKind::Unavailable
+        }
         StoreError::Archive(_)
         | StoreError::Chunk { .. }
         | StoreError::Delta { .. }

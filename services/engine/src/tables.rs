@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use parking_lot::RwLockReadGuard;
 use tideline_model::time::format_duration;
-use tideline_model::{Policy, TableName, TableSpec, Tier};
+use tideline_model::{Policy, TableId, TableName, TableSpec, Tier};
 use tideline_series_store::{HeadSurvey, SegmentSurvey, StoreError, TableSurvey};
 use tideline_timeline_catalog::{Catalog, SavedSearches};
 
@@ -129,9 +129,8 @@ impl Engine {
     pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
         check_policy(&spec.policy)?;
         self.check_archive(None, &spec.policy)?;
-        let table = self.joined(self.store.create_table(name, spec)?);
-        self.index.attach(Arc::clone(&table.catalog));
-        Ok(table)
+        self.forget_dropped_tables()?;
+        Ok(self.joined(self.store.create_table(name, spec)?))
     }
 
     /// Changes a table's settings; source tags are fixed by the first write.
@@ -160,13 +159,38 @@ impl Engine {
 
     /// Drops a table with its points, timelines and attributes. Invisible at once; bytes go soon after.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        let id = self.store.drop_table(name)?;
-        let member = self.catalogs.remove(id);
-        self.index.detach(id);
-        // Whoever edits timelines of it now would leave rows behind; whoever comes later finds no table.
-        let _nobody_edits = member.as_ref().map(|member| member.activity.writers.write());
-        let stamps = self.catalogs.stamps();
-        Catalog::remove_all(self.store.backend().as_ref(), id, &mut || stamps.next())?;
+        let dropped = self.store.drop_table(name);
+        // Also after an error: it may be dropped all the same.
+        if let Err(error) = self.forget_dropped_tables() {
+            tracing::warn!(%error, "rows of a dropped table could not be removed; the scheduler tries it again");
+        }
+        dropped?;
+        Ok(())
+    }
+
+    /// Removes the timelines of tables that the store has no more. After a failure it is done by the next call; the
+    /// scheduler makes one whenever it plans.
+    pub fn forget_dropped_tables(&self) -> Result<()> {
+        let mut ids = self.catalogs.tables();
+        if !ids.is_empty() {
+            let kept: HashSet<TableId> = self.store.tables().iter().map(|table| table.id()).collect();
+            ids.retain(|id| !kept.contains(id));
+        }
+        for id in ids {
+            self.index.detach(id);
+            let Some(member) = self.catalogs.remove(id) else {
+                continue;
+            };
+            // An edit of timelines that runs now would leave rows behind; a later one finds no table.
+            let no_edits = member.activity.writers.write();
+            let stamps = self.catalogs.stamps();
+            let removed = Catalog::remove_all(self.store.backend().as_ref(), id, &mut || stamps.next());
+            drop(no_edits);
+            if let Err(error) = removed {
+                self.catalogs.put_back(id, member);
+                return Err(error.into());
+            }
+        }
         Ok(())
     }
 

@@ -12,6 +12,9 @@ use crate::work::{Work, WorkError};
 
 impl Work for Engine {
     fn facts(&self) -> Facts {
+        if let Err(error) = self.forget_dropped_tables() {
+            tracing::warn!(%error, "rows of dropped tables could not be removed; it is tried again");
+        }
         Facts::from(&self.store().survey())
     }
 

@@ -126,6 +126,8 @@ impl Inner {
     }
 
     fn manifest(&self, shard: Shard) -> Result<Manifest> {
+        // What a failed write has left in the log is read when the store is opened again, and may be an edit.
+        self.hot.check(Takes::Little)?;
         let engine = self.engine()?;
         // The ledger's lock makes head and rows of one moment.
         let ledger = self.ledger.lock();

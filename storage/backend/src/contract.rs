@@ -495,7 +495,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     // --- manifest --------------------------------------------------------------------------------------
 
-    /// The manifest of a shard, as of the last edit.
+    /// The manifest of a shard, as of the last edit. Final: an edit of unknown outcome that is not in it never will be. As
+    /// long as that cannot be said, the call fails as `Unavailable`.
     fn manifest(&self, shard: Shard) -> Result<Manifest>;
 
     /// Applies changes if the caller owns the shard and has seen its current version. Linearizable, durable.

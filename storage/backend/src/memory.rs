@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
@@ -74,6 +75,7 @@ struct State {
     shards: BTreeMap<Shard, ShardState>,
     append_faults: VecDeque<AppendFault>,
     edit_faults: VecDeque<EditFault>,
+    is_manifest_hidden: bool,
     chance: Option<Chance>,
 }
 
@@ -134,6 +136,16 @@ impl MemoryDisk {
             "an embedded edit has an outcome"
         );
         self.state.lock().edit_faults.push_back(fault);
+    }
+
+    /// Makes the manifest unreadable, or readable again: as while a cluster is cut off.
+    pub fn hide_manifest(&self, is_hidden: bool) {
+        assert_eq!(
+            self.character,
+            Character::Distributed,
+            "an embedded manifest is readable"
+        );
+        self.state.lock().is_manifest_hidden = is_hidden;
     }
 
     /// Makes appends and edits fail by chance, `fault_per_mille` of a thousand, in an order that the seed fixes.
@@ -404,6 +416,12 @@ impl Backend for MemoryBackend {
     }
 
     fn manifest(&self, shard: Shard) -> Result<Manifest> {
+        if self.state()?.is_manifest_hidden {
+            return Err(BackendError::Unavailable {
+                reason: "the manifest was planned to be unreadable".to_owned(),
+                retry_after: Duration::from_secs(1),
+            });
+        }
         let shard = self.shard(shard)?;
         let rows = shard.manifest.iter().map(|((kind, name), detail)| ManifestRow {
             kind: *kind,

@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use parking_lot::Mutex;
-use tideline_backend::{BackendError, JournalEntry, VALUE_BYTES_MAX};
+use tideline_backend::{BackendError, Epoch, ErrorKind, JournalEntry, VALUE_BYTES_MAX};
 use tideline_chunk::{DeleteRecord, Delta, DeltaError};
 use tideline_model::{Durability, SequenceNumber, TableId};
 
 use crate::error::{Result, StoreError};
 use crate::fail_points::{When, around, pass};
 use crate::head::Head;
+use crate::manifest::put_cursor;
 use crate::schema::Shape;
 use crate::sharding::ShardedDelta;
 use crate::shared::{SHARD, Shared};
@@ -35,6 +36,13 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 const HEADS_MAX: usize = 2;
 /// Part of its budget that the active head may take however large the others are, as one from a long journal is.
 const ACTIVE_SHARE: usize = 2;
+
+/// Sequences that a run passes over before its first write: more than the run before can have given to entries that are
+/// lost since, as buffered ones in a power cut. A watcher that has seen those has a cursor after them, and would miss what
+/// came next in their place.
+const START_LEAP: u64 = 1 << 24;
+/// The epoch of the first run.
+const FIRST_EPOCH: Epoch = Epoch(1);
 
 /// The handle of the committer thread.
 #[derive(Debug)]
@@ -76,6 +84,8 @@ struct Worker {
     receiver: Receiver<Message>,
     pending_bytes: Arc<AtomicUsize>,
     next: SequenceNumber,
+    /// Whether `next` is above everything that earlier runs may have given.
+    has_leapt: bool,
     unsynced: bool,
 }
 
@@ -85,12 +95,14 @@ impl Committer {
         let (sender, receiver) = unbounded();
         let pending_bytes = Arc::new(AtomicUsize::new(0));
         let pending_bytes_max = shared.settings.pending_bytes_max;
-        let next = shared.state.read().active.end();
+        let next = shared.tail.end().max(shared.state.read().active.end());
+        let has_leapt = shared.epoch == FIRST_EPOCH;
         let worker = Worker {
             shared,
             receiver,
             pending_bytes: Arc::clone(&pending_bytes),
             next,
+            has_leapt,
             unsynced: false,
         };
         let thread = std::thread::Builder::new()
@@ -244,12 +256,16 @@ impl Worker {
         let bytes: usize = group.iter().map(|write| write.encoded.len()).sum();
         let (alive, dropped): (Vec<_>, Vec<_>) = {
             let tables = self.shared.tables.read();
+            let is_there = |table: &Table| tables.by_id.contains_key(&table.id());
             group
                 .into_iter()
-                .partition(|write| tables.by_id.contains_key(&write.table.id()))
+                .partition(|write| is_there(&write.table) && !write.table.is_in_doubt())
         };
         for write in dropped {
-            let _ = write.reply.send(Err(StoreError::TableDropped(write.table.id())));
+            let refused = self.shared.check_table(&write.table).err();
+            // The doubt may have ended meanwhile.
+            let in_doubt = || StoreError::TableInDoubt(write.table.name().clone());
+            let _ = write.reply.send(Err(refused.unwrap_or_else(in_doubt)));
         }
         let (alive, outdated): (Vec<_>, Vec<_>) = alive
             .into_iter()
@@ -264,7 +280,32 @@ impl Worker {
         self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// Begins above every sequence that an earlier run may have given, durably: a run of which no entry is left is counted too.
+    fn leap(&mut self) -> Result<()> {
+        if self.has_leapt {
+            return Ok(());
+        }
+        let mut first = self.next;
+        self.shared.edit(|manifest| {
+            let begun = manifest.cursor.sequences_from.unwrap_or_default();
+            first = SequenceNumber(first.0.max(begun) + START_LEAP);
+            manifest.cursor.sequences_from = Some(first.0);
+            vec![put_cursor(&manifest.cursor)]
+        })?;
+        self.next = first;
+        self.shared.tail.pass_over(first);
+        self.has_leapt = true;
+        Ok(())
+    }
+
     fn append_and_apply(&mut self, group: Vec<Write>) {
+        if let Err(error) = self.leap() {
+            tracing::warn!(%error, writes = group.len(), "the first sequence of this run could not be stored");
+            for write in group {
+                let _ = write.reply.send(Err(leap_error(&error)));
+            }
+            return;
+        }
         let first = self.next;
         let entry = |(sequence, write): (u64, &Write)| JournalEntry {
             sequence: SequenceNumber(sequence),
@@ -340,9 +381,8 @@ impl Worker {
             ..
         } = deletion;
         let shared = Arc::clone(&self.shared);
-        if !shared.tables.read().by_id.contains_key(&table.id()) {
-            return Err(StoreError::TableDropped(table.id()));
-        }
+        shared.check_table(table)?;
+        self.leap()?;
         let sequence = self.next;
         let entry = JournalEntry {
             sequence,
@@ -391,6 +431,7 @@ impl Worker {
 
     /// Passes over sequences with an empty entry behind them: so a restart begins behind them as well.
     fn raise(&mut self, table: TableId, to: SequenceNumber) -> Result<SequenceNumber> {
+        self.leap()?;
         if self.next >= to {
             return Ok(self.next);
         }
@@ -489,6 +530,19 @@ impl Worker {
         }
         self.shared.notify_sealer();
         Ok(self.next)
+    }
+}
+
+/// Each writer gets the failure as its own; nothing was appended.
+fn leap_error(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Backend(error) => append_error(error),
+        StoreError::OpenEdit { retry_after, .. } => StoreError::Append {
+            kind: ErrorKind::Unavailable,
+            reason: error.to_string(),
+            retry_after: Some(*retry_after),
+        },
+        _ => StoreError::Closed,
     }
 }
 

@@ -49,6 +49,21 @@ pub enum StoreError {
     /// The table was dropped while the call ran.
     #[error("table {0} was dropped")]
     TableDropped(TableId),
+    /// It is not known whether an earlier edit of the manifest was made, such as one that makes or drops a table.
+    #[error(
+        "it is not known yet whether an earlier change of tables was made ({reason}), and the manifest cannot be read: {cause}"
+    )]
+    OpenEdit {
+        /// Why the backend could not say.
+        reason: String,
+        /// Why it cannot be found out now.
+        cause: String,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// A table may have been dropped. Nothing was written.
+    #[error("it is not known yet whether table {0} was dropped; the write was not done")]
+    TableInDoubt(TableName),
     /// The name is taken.
     #[error("table {0} exists")]
     TableExists(TableName),
@@ -158,7 +173,10 @@ impl StoreError {
             Self::Backend(error) => error.kind(),
             Self::Append { kind, .. } => *kind,
             Self::Archive(error) => return error.is_retryable(),
-            Self::Overloaded { .. } | Self::TimelinesRemoved(_) => return true,
+            Self::Overloaded { .. }
+            | Self::TimelinesRemoved(_)
+            | Self::OpenEdit { .. }
+            | Self::TableInDoubt(_) => return true,
             _ => return false,
         };
         matches!(

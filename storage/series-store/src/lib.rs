@@ -28,6 +28,7 @@ mod attach;
 pub mod check;
 pub mod committer;
 mod deletes;
+mod edits;
 pub mod error;
 pub mod fail_points;
 pub mod head;

@@ -320,6 +320,9 @@ pub struct Cursor {
     /// What tells this database from others that keep files in the same target; made with the first archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<u64>,
+    /// The first sequence that the last run with a write gave: the next begins above it although all of them are lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequences_from: Option<u64>,
 }
 
 impl Default for Cursor {
@@ -332,6 +335,7 @@ impl Default for Cursor {
             trusted_now: None,
             trusted_settled: None,
             origin: None,
+            sequences_from: None,
         }
     }
 }

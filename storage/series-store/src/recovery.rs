@@ -3,7 +3,8 @@
 //! 1. Take the shard: a new epoch, so nothing an older process still sends can land.
 //! 2. Read the manifest, the tables' schemas and the remembered requests; make the default table if missing.
 //! 3. The caller loads what it keeps about timelines (it needs to know the tables for that).
-//! 4. Replay the journals of older epochs from the published cursor on into a new head, and close them.
+//! 4. Replay the journals of older epochs from the published cursor on into a new head, and close them. Sequences go on
+//!    after the highest that was found, whatever became of its table.
 //! 5. Start the threads. The sealer frees the segments that no manifest named in step 2: loads that a crash cut off.
 
 use std::collections::BTreeMap;
@@ -113,7 +114,7 @@ impl Recovery {
             recovery: &self,
             directory: directory.as_ref(),
             found: Replayed::default(),
-            last: None,
+            highest: None,
             deletes: self.deletes.clone(),
             waiting_rows: BTreeMap::new(),
             newest: None,
@@ -131,7 +132,9 @@ impl Recovery {
                     replay.apply(&head, sequence, &entry).map_err(as_backend_error)
                 })?;
             if journal.end.is_none() {
-                let end = replay.last.map_or(from, |last| SequenceNumber(last.0 + 1));
+                let end = replay
+                    .highest
+                    .map_or(from, |highest| SequenceNumber(highest.0 + 1));
                 self.backend.close_epoch(SHARD, journal.epoch, end)?;
             }
         }
@@ -182,7 +185,8 @@ struct Replay<'a> {
     recovery: &'a Recovery,
     directory: &'a dyn TimelineDirectory,
     found: Replayed,
-    last: Option<SequenceNumber>,
+    /// The highest sequence of all entries, whatever their tables.
+    highest: Option<SequenceNumber>,
     deletes: Deletes,
     waiting_rows: BTreeMap<SequenceNumber, (TableId, Bytes)>,
     /// The newest instant that was met.
@@ -192,7 +196,7 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     fn apply(&mut self, head: &Head, sequence: SequenceNumber, entry: &[u8]) -> Result<()> {
-        self.last = Some(sequence);
+        self.highest = self.highest.max(Some(sequence));
         let delta = Delta::decode(entry).map_err(|cause| StoreError::Delta {
             sequence: sequence.0,
             cause,
@@ -205,7 +209,9 @@ impl Replay<'_> {
             encoded: encoded.clone(),
         });
         let Some(table) = self.recovery.tables.by_id.get(&delta.table) else {
-            // The table was dropped after this entry was written.
+            // The table was dropped after this entry was written. Its sequence is used up all the same: a watcher of
+            // another table has a cursor after it.
+            head.pass(sequence);
             return Ok(());
         };
         for timeline in &delta.new_timelines {

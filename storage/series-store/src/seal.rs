@@ -125,8 +125,9 @@ fn run(shared: &Shared) {
         if let Err(error) = shared.forget_done_deletes() {
             tracing::warn!(%error, "rows of applied deletes could not be removed; it is tried again");
         }
+        let settled = settle(shared);
         let oldest = shared.state.read().frozen.first().cloned();
-        let failed = oldest.is_some_and(|head| seal_and_report(shared, &head).is_err());
+        let failed = !settled || oldest.is_some_and(|head| seal_and_report(shared, &head).is_err());
         let mut progress = shared.sealing.lock();
         if progress.stopping {
             return;
@@ -137,6 +138,26 @@ fn run(shared: &Shared) {
             shared.sealing_changed.wait_for(&mut progress, RETRY_INTERVAL);
         }
     }
+}
+
+/// Finds out about an edit of open outcome, which may be that of the last seal; whether none is left.
+fn settle(shared: &Shared) -> bool {
+    let settled = shared.settle();
+    if matches!(settled, Ok(true)) {
+        let sealed_to = shared.state.read().manifest.cursor.sealed_to;
+        if let Err(error) = shared.backend.forget(SHARD, shared.epoch, sealed_to) {
+            tracing::warn!(%error, "the sealed journal could not be forgotten; the next seal does it");
+        }
+    }
+    let mut progress = shared.sealing.lock();
+    match &settled {
+        Ok(true) => progress.error = None,
+        Ok(false) => return true,
+        Err(error) if !shared.state.read().frozen.is_empty() => progress.error = Some(error.to_string()),
+        Err(_) => return false,
+    }
+    shared.sealing_changed.notify_all();
+    settled.is_ok()
 }
 
 fn seal_and_report(shared: &Shared, head: &Arc<Head>) -> Result<()> {

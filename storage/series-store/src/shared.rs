@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::{Condvar, Mutex, RwLock};
-use tideline_backend::{
-    Backend, BackendError, EditOutcome, Epoch, ErrorKind, ManifestChange, SegmentRef, Shard, Stamp,
-};
+use tideline_backend::{Backend, Epoch, SegmentRef, Shard, Stamp};
 use tideline_chunk::Delta;
 use tideline_model::{
     Clock, GroupId, SegmentId, SequenceNumber, StoredClock, TableId, TableName, TableSpec, Tier, Timestamp,
@@ -18,6 +15,7 @@ use tideline_model::{
 };
 
 use crate::deletes::{self, Deletes, TableDeletes};
+use crate::edits::OpenEdit;
 use crate::error::{Result, StoreError};
 use crate::head::Head;
 use crate::manifest::{Cursor, ManifestState, TableRow, put_cursor, put_table, remove_segment, remove_table};
@@ -68,8 +66,10 @@ pub(crate) struct Shared {
     pub(crate) moving: Mutex<HashSet<SegmentId>>,
     trusted: Mutex<TrustedClock>,
     clock_turns: AtomicU64,
-    /// Held while a manifest edit is made and taken into `state`.
-    edit: Mutex<()>,
+    /// Held while a manifest edit is made and taken into `state`; the edit whose outcome is open.
+    pub(crate) edit: Mutex<Option<OpenEdit>>,
+    /// Whether there is one.
+    pub(crate) has_open_edit: AtomicBool,
     next_id: AtomicU64,
     /// Segments out of the manifest, until nobody reads them.
     pub(crate) retired: Retired,
@@ -188,39 +188,13 @@ impl Shared {
             trusted: Mutex::new(trusted),
             clock_turns: AtomicU64::new(0),
             edit: Mutex::default(),
+            has_open_edit: AtomicBool::new(false),
             next_id,
             retired: Retired::new(orphans),
             files_to_remove: FilesToRemove::default(),
             tail,
             sealing_changed: Condvar::new(),
         }
-    }
-
-    /// Changes the manifest: `change` alters a copy and says the same as rows. Readers that hold the old one
-    /// keep it.
-    pub(crate) fn edit(&self, change: impl FnOnce(&mut ManifestState) -> Vec<ManifestChange>) -> Result<()> {
-        self.edit_and(|manifest| Ok(change(manifest)), |_| {})?;
-        Ok(())
-    }
-
-    /// As [`edit`](Self::edit), where `change` may find that it cannot be made; `follow` alters the rest of the
-    /// state in the same instant for readers. Returns the version of the manifest after the edit.
-    pub(crate) fn edit_and(
-        &self,
-        change: impl FnOnce(&mut ManifestState) -> Result<Vec<ManifestChange>>,
-        follow: impl FnOnce(&mut State),
-    ) -> Result<u64> {
-        let _one_at_a_time = self.edit.lock();
-        let current = Arc::clone(&self.state.read().manifest);
-        let mut next = ManifestState::clone(&current);
-        let changes = change(&mut next)?;
-        next.version = self.applied_version(&current, &changes)?;
-        let version = next.version;
-        let mut state = self.state.write();
-        state.manifest = Arc::new(next);
-        follow(&mut state);
-        self.retired.replaced(&current);
-        Ok(version)
     }
 
     /// Counts what a seal or a rewrite has loaded.
@@ -335,41 +309,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Submits an edit and finds out what became of it; the version after it.
-    ///
-    /// Only this owner can have moved the version, so a read tells whether an edit of unknown outcome is in.
-    /// Where even that fails, the next edit is refused at our own epoch: then the manifest is read anew, and
-    /// the caller does its work again on what it says.
-    fn applied_version(&self, current: &Arc<ManifestState>, changes: &[ManifestChange]) -> Result<u64> {
-        match self.backend.edit(SHARD, self.epoch, current.version, changes) {
-            Ok(EditOutcome::Applied { version }) => Ok(version),
-            Ok(EditOutcome::Refused { epoch, version }) if epoch == self.epoch => {
-                let manifest = ManifestState::read(&self.backend.manifest(SHARD)?)?;
-                self.state.write().manifest = Arc::new(manifest);
-                self.retired.replaced(current);
-                let reason = format!("an earlier edit had moved the manifest to version {version}");
-                Err(BackendError::Unavailable {
-                    reason,
-                    retry_after: Duration::ZERO,
-                }
-                .into())
-            }
-            Ok(EditOutcome::Refused { epoch, .. }) => {
-                tracing::error!(?epoch, ours = ?self.epoch, "manifest edit refused: the shard has another owner");
-                Err(StoreError::Closed)
-            }
-            Err(error) if matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Timeout) => {
-                let manifest = self.backend.manifest(SHARD)?;
-                if manifest.epoch == self.epoch && manifest.version == current.version + 1 {
-                    return Ok(manifest.version);
-                }
-                Err(error.into())
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
     pub(crate) fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Arc<Table>> {
+        self.settle()?;
         if self.tables.read().by_name.contains_key(&name) {
             return Err(StoreError::TableExists(name));
         }
@@ -408,21 +349,11 @@ impl Shared {
                 let removals = segments.keys().map(|segment| remove_segment(*segment));
                 Ok(removals.chain([remove_table(id)]).collect())
             },
-            |state| {
-                state
-                    .frozen
-                    .iter()
-                    .chain([&state.active])
-                    .for_each(|head| head.drop_table(id));
-                state.deletes.drop_table(id);
-            },
+            |state| state.drop_table(id),
         )?;
-        self.tables.write().remove(table);
         self.retired.add(version, gone);
-        self.waiting_rows.lock().retain(|_, (of, _)| *of != id);
-        let rows = deletes.into_iter().flatten();
-        let rows: Vec<_> = rows.map(|sequence| deletes::row(id, sequence, None)).collect();
-        deletes::write_rows(self.backend.as_ref(), &self.stamps, &rows)
+        self.forget_table(id, deletes.unwrap_or_default());
+        Ok(())
     }
 
     /// Reclaims segments that nobody can be reading any more.
@@ -492,9 +423,16 @@ impl Tables {
         self.by_id.insert(table.id(), table);
     }
 
-    fn remove(&mut self, table: &Table) {
-        self.by_name.remove(table.name());
-        self.by_id.remove(&table.id());
+    pub(crate) fn named(&self, name: &TableName) -> Option<Arc<Table>> {
+        self.by_id.get(self.by_name.get(name)?).cloned()
+    }
+
+    pub(crate) fn remove(&mut self, table: TableId) {
+        if let Some(table) = self.by_id.remove(&table)
+            && self.by_name.get(table.name()) == Some(&table.id())
+        {
+            self.by_name.remove(table.name());
+        }
     }
 }
 

@@ -117,13 +117,15 @@ impl SeriesStore {
 
     // --- tables ----------------------------------------------------------------------------------------
 
-    /// A table by name.
+    /// A table by name. Retryable where it is not known yet whether it was made.
     pub fn table(&self, name: &str) -> Result<Arc<Table>> {
         let missing = || StoreError::NoSuchTable(name.chars().take(80).collect());
         let name = TableName::new(name).map_err(|_| missing())?;
-        let tables = self.shared.tables.read();
-        let id = tables.by_name.get(&name).ok_or_else(missing)?;
-        tables.by_id.get(id).cloned().ok_or_else(missing)
+        if let Some(table) = self.shared.tables.read().named(&name) {
+            return Ok(table);
+        }
+        self.shared.settle_name(&name)?;
+        self.shared.tables.read().named(&name).ok_or_else(missing)
     }
 
     /// All tables, by name.
@@ -140,6 +142,7 @@ impl SeriesStore {
 
     /// Changes a table's settings. Source tags are fixed once the table has a point.
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Arc<Table>> {
+        self.shared.settle()?;
         let table = self.table(name)?;
         if table.spec().source_tags != spec.source_tags && self.has_points(table.id()) {
             return Err(StoreError::SourceTagsFixed(table.name().clone()));
@@ -162,7 +165,10 @@ impl SeriesStore {
     /// Drops a table with all its points: invisible at once, bytes freed when its last reader is done.
     ///
     /// Catalog rows and index entries are the caller's to remove.
+    ///
+    /// After a retryable error it may be dropped or not. Until that is known its writes are refused as retryable.
     pub fn drop_table(&self, name: &str) -> Result<TableId> {
+        self.shared.settle()?;
         let table = self.table(name)?;
         if name == TableName::DEFAULT {
             return Err(StoreError::DefaultTable(table.name().clone()));
@@ -207,6 +213,9 @@ impl SeriesStore {
         durability: Durability,
         generation: u64,
     ) -> Result<Committed> {
+        if table.is_in_doubt() {
+            self.shared.settle()?;
+        }
         self.committer
             .commit(Arc::clone(table), delta, shapes, durability, generation)
     }
@@ -216,6 +225,9 @@ impl SeriesStore {
     /// After `Ok` it is on stable storage, and no later read sees them. Their bytes go when the segments that hold
     /// them are rewritten. A point written afterwards is visible; the same delete again harms nothing.
     pub fn delete(&self, table: &Arc<Table>, delete: DeleteRecord) -> Result<Committed> {
+        if table.is_in_doubt() {
+            self.shared.settle()?;
+        }
         self.committer.delete(Arc::clone(table), delete)
     }
 

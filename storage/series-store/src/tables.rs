@@ -1,7 +1,7 @@
 //! A table as the running store sees it: settings, schema, latest values.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use tideline_model::{TableId, TableName, TableSpec};
@@ -20,6 +20,7 @@ pub struct Table {
     policy_changed: AtomicI64,
     adopted: RwLock<Vec<Adopted>>,
     timeline_generation: AtomicU64,
+    is_in_doubt: AtomicBool,
     loaded_bytes: AtomicU64,
     schema: TableSchema,
     latest: TableLatest,
@@ -35,6 +36,7 @@ impl Table {
             policy_changed: AtomicI64::new(row.policy_changed),
             adopted: RwLock::new(row.adopted.clone()),
             timeline_generation: AtomicU64::new(0),
+            is_in_doubt: AtomicBool::new(false),
             loaded_bytes: AtomicU64::new(0),
             schema,
             latest: TableLatest::default(),
@@ -69,6 +71,15 @@ impl Table {
     /// Counts removals of timelines: a write that took timelines for known at another count has to look again.
     pub fn timeline_generation(&self) -> u64 {
         self.timeline_generation.load(Ordering::SeqCst)
+    }
+
+    /// Whether it may have been dropped: an edit that drops it has an open outcome.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_in_doubt(&self, is_in_doubt: bool) {
+        self.is_in_doubt.store(is_in_doubt, Ordering::Release);
     }
 
     /// Bytes that seals and rewrites have loaded since the start.

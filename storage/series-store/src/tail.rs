@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -33,6 +34,8 @@ struct Entries {
     from: SequenceNumber,
     /// The sequence after the newest entry.
     end: SequenceNumber,
+    /// Sequences that the start passed over. The run before may have given some of them to writes that were lost unsynced.
+    passed_over: Range<u64>,
 }
 
 /// A delta as the journal has it.
@@ -86,6 +89,12 @@ impl Tail {
         self.entries.lock().push(entry, self.bytes_max);
     }
 
+    /// Takes note that the sequences from the end up to `next` are given to no entry.
+    pub(crate) fn pass_over(&self, next: SequenceNumber) {
+        let mut entries = self.entries.lock();
+        entries.passed_over = entries.end.0 + 1..next.0;
+    }
+
     /// Calls everybody who wants to be told.
     pub(crate) fn wake(&self) {
         self.wakers.read().iter().for_each(|wake| wake());
@@ -111,7 +120,7 @@ impl Tail {
         if from < state.from {
             return Err(TailError::TooOld);
         }
-        if from > state.end {
+        if from > state.end || state.passed_over.contains(&from.0) {
             return Err(TailError::NotReached);
         }
         let first = state.kept.partition_point(|entry| entry.sequence < from);
@@ -140,6 +149,10 @@ impl TailEntry {
 
 impl Entries {
     fn push(&mut self, entry: TailEntry, bytes_max: usize) {
+        if entry.sequence < self.end {
+            self.skip_reused();
+            return;
+        }
         self.end = SequenceNumber(entry.sequence.0 + 1);
         self.bytes += entry.bytes();
         self.kept.push_back(entry);
@@ -149,6 +162,17 @@ impl Entries {
             };
             self.bytes -= oldest.bytes();
             self.from = SequenceNumber(oldest.sequence.0 + 1);
+        }
+    }
+
+    /// Drops everything kept because a sequence was given twice, as builds before this one did after a table was dropped and
+    /// a crash. A cursor from before cannot be served, not even one right after the newest entry.
+    fn skip_reused(&mut self) {
+        self.kept.clear();
+        self.bytes = 0;
+        if self.from < self.end {
+            self.end = SequenceNumber(self.end.0 + 1);
+            self.from = self.end;
         }
     }
 }
@@ -189,6 +213,30 @@ mod tests {
         assert_eq!(read(&tail, 3, 7, 10), Ok((vec![], 10)));
         assert_eq!(read(&tail, 1, 4, 10), Err(TailError::TooOld));
         assert_eq!(read(&tail, 1, 11, 10), Err(TailError::NotReached));
+    }
+
+    #[test]
+    fn cursors_of_reused_sequences_and_of_lost_entries_are_refused() {
+        let tail = Tail::new(SequenceNumber(0), 10_000);
+        for sequence in [0, 1, 7, 8] {
+            tail.push(entry(sequence, 1, 1));
+        }
+        assert_eq!(read(&tail, 1, 8, 10), Ok((vec![8], 9)));
+        // A build that began again too low.
+        for sequence in [2, 3] {
+            tail.push(entry(sequence, 1, 1));
+        }
+        for cursor in [0, 2, 4, 8, 9] {
+            assert_eq!(read(&tail, 1, cursor, 10), Err(TailError::TooOld), "{cursor}");
+        }
+        assert_eq!(read(&tail, 1, 10, 10), Ok((vec![], 10)));
+        tail.pass_over(SequenceNumber(100));
+        tail.push(entry(100, 1, 1));
+        assert_eq!(read(&tail, 1, 10, 10), Ok((vec![100], 101)));
+        for cursor in [11, 99] {
+            assert_eq!(read(&tail, 1, cursor, 10), Err(TailError::NotReached), "{cursor}");
+        }
+        assert_eq!(read(&tail, 1, 100, 10), Ok((vec![100], 101)));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod copying;
 mod deletes;
 mod growth;
 mod heat;
+mod open_edits;
 mod settings;
 mod support;
 mod watch;

@@ -21,15 +21,24 @@ pub(crate) const DAY: i64 = 24 * HOUR;
 pub(crate) const START: i64 = 1_800_000_000 * SECOND;
 
 pub(crate) struct Fixture {
-    disk: Arc<MemoryDisk>,
+    pub(crate) disk: Arc<MemoryDisk>,
     pub(crate) clock: ManualClock,
     index: tempfile::TempDir,
 }
 
 impl Fixture {
     pub(crate) fn new() -> Self {
+        Self::on(Character::Embedded)
+    }
+
+    /// On a backend whose edits may have an unknown outcome.
+    pub(crate) fn distributed() -> Self {
+        Self::on(Character::Distributed)
+    }
+
+    fn on(character: Character) -> Self {
         Self {
-            disk: MemoryDisk::new(Character::Embedded),
+            disk: MemoryDisk::new(character),
             clock: ManualClock::new(Timestamp::from_nanos_clamped(START)),
             index: tempfile::tempdir().expect("a temporary folder"),
         }

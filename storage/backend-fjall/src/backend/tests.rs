@@ -40,7 +40,11 @@ fn a_poisoned_store_refuses_writes_and_reopens_by_itself() {
         ErrorKind::Unavailable
     );
     assert!(backend.get(ROWS, b"before").expect("reads work").is_some());
+    // The failed write may have been an edit: only the reopened store can say.
+    let manifest = backend.manifest(SHARD);
+    assert_eq!(manifest.expect_err("open").kind(), ErrorKind::Unavailable);
     backend.inner.tick();
+    assert_eq!(backend.manifest(SHARD).expect("known again").epoch, epoch);
     assert_eq!(backend.health(), Health::Ready);
     write(&backend, "after").expect("write");
     let outcome = backend.edit(SHARD, epoch, 0, &[]).expect("still the owner");

@@ -80,7 +80,7 @@ impl Head {
                 .sum(),
             Ordering::Relaxed,
         );
-        self.end.store(sequence.0 + 1, Ordering::Release);
+        self.pass(sequence);
         let open_rows = self.open_rows.load(Ordering::Relaxed);
         if self.open_bytes.load(Ordering::Relaxed) > budget / OPEN_SHARE
             && open_rows >= self.timelines.load(Ordering::Relaxed) * BLOCK_ROWS_MIN
@@ -110,8 +110,13 @@ impl Head {
         if let Some(table) = self.table(table) {
             self.grow(table.delete(ids, range)?);
         }
-        self.end.store(sequence.0 + 1, Ordering::Release);
+        self.pass(sequence);
         Ok(())
+    }
+
+    /// Passes over an entry that has nothing for this head, such as one of a dropped table.
+    pub(crate) fn pass(&self, sequence: SequenceNumber) {
+        self.end.fetch_max(sequence.0 + 1, Ordering::AcqRel);
     }
 
     /// Encodes all open rows and gives their memory back.

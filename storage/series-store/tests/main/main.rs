@@ -7,3 +7,4 @@ mod faults;
 mod fixture;
 mod model;
 mod moves;
+mod sequences;

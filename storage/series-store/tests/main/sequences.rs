@@ -1,0 +1,67 @@
+//! Sequences never go back: what was written after a cursor is found after it, whatever a crash took.
+
+use std::path::Path;
+
+use tideline_model::{SequenceNumber, Value};
+use tideline_series_store::{SeriesStore, Settings, TailError};
+
+use crate::fixture::{Place, timeline, write};
+
+fn write_one(store: &SeriesStore, at: i64) {
+    let table = store.table("default").expect("the default table");
+    let point = (timeline(1), at, vec![("value", Value::Signed(at))]);
+    write(store, &table, &[point], &[timeline(1)]).expect("a write");
+}
+
+fn entries_from(store: &SeriesStore, cursor: SequenceNumber) -> Result<usize, TailError> {
+    let table = store.table("default").expect("the default table");
+    store
+        .tail(&table, cursor, usize::MAX)
+        .map(|part| part.entries.len())
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        match entry.file_type().expect("a type").is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).expect("a copy")),
+        }
+    }
+}
+
+/// A power cut takes entries that were not synced: here, all of one run. Their sequences are not given again.
+#[test]
+fn what_a_power_cut_took_does_not_hide_what_is_written_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (before, place) = (folder.path().join("before"), Place::Fjall(folder));
+    let Place::Fjall(folder) = &place else {
+        unreachable!()
+    };
+    let data = folder.path().join("data");
+    {
+        let (store, _) = place.open(&Settings::default());
+        write_one(&store, 0);
+        store.close().expect("a clean close");
+    }
+    copy(&data, &before);
+    let seen = {
+        let (store, _) = place.open(&Settings::default());
+        let begun = store.tail_end();
+        (1..10).for_each(|at| write_one(&store, at));
+        assert_eq!(entries_from(&store, begun), Ok(9));
+        store.close().expect("a clean close");
+        [begun, store.tail_end()]
+    };
+    // The journal is as it was, and so is the mark of what was synced; the manifest, which is always synced, is not.
+    std::fs::remove_dir_all(data.join("journal")).expect("removed");
+    copy(&before.join("journal"), &data.join("journal"));
+    std::fs::copy(before.join("highwater"), data.join("highwater")).expect("a copy");
+    let (store, _) = place.open(&Settings::default());
+    (100..130).for_each(|at| write_one(&store, at));
+    assert_eq!(entries_from(&store, seen[0]), Ok(30));
+    // This watcher has seen what is lost, and is told so rather than served from somewhere behind.
+    assert_eq!(entries_from(&store, seen[1]), Err(TailError::NotReached));
+}
