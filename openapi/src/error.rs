@@ -66,6 +66,8 @@ pub enum ErrorCode {
     MethodNotAllowed,
     /// It contradicts what is there.
     Conflict,
+    /// The `Idempotency-Key` was used before, with another body. Nothing was stored.
+    IdempotencyKeyReused,
     /// Too much at once. Nothing was done.
     Overloaded,
     /// The disk is nearly full. Nothing was done.

@@ -1,9 +1,11 @@
 //! Which instants a table takes: those that its owner allows, and that have not expired already.
 
+use tideline_ingest_protocols::CLOCK_REMEDY;
 use tideline_model::time::format_duration;
 use tideline_model::{LineReject, PointGroup, TableSpec, TimeRange, Timestamp};
 
 use crate::line_order::keep_rows;
+use crate::time::WriteClock;
 
 /// The instants that a table takes at one moment.
 #[derive(Debug)]
@@ -14,17 +16,21 @@ pub(crate) struct Bounds {
     visible_from: i64,
     /// The age at which points expire.
     visible_age: Option<i64>,
+    /// Whether it is unknown what time it is, so that points outside may be within.
+    is_in_doubt: bool,
 }
 
 impl Bounds {
-    /// The bounds at `now`, when points before `visible_from` have expired.
-    pub(crate) fn new(spec: &TableSpec, now: i64, visible_from: i64) -> Self {
-        let past = spec.write_past.map_or(i64::MIN, |past| now.saturating_sub(past));
-        let end = |future: i64| now.saturating_add(future).saturating_add(1);
+    /// The bounds by a clock, when points before `visible_from` have expired.
+    pub(crate) fn new(spec: &TableSpec, clock: WriteClock, visible_from: i64) -> Self {
+        let past = |past: i64| clock.earliest.saturating_sub(past);
+        let past = spec.write_past.map_or(i64::MIN, past);
+        let end = |future: i64| clock.latest.saturating_add(future).saturating_add(1);
         Self {
             accepted: TimeRange::new(past, spec.write_future.map_or(i64::MAX, end)),
             visible_from,
             visible_age: spec.policy.visible_age(),
+            is_in_doubt: clock.is_in_doubt,
         }
     }
 
@@ -55,8 +61,18 @@ impl Bounds {
                 let age = format_duration(age);
                 format!("time {shown} is past the table's retention of {age}")
             }
-            _ if at < self.accepted.start => format!("time {shown} is before write_past of the table"),
-            _ => format!("time {shown} is after write_future of the table"),
+            _ => {
+                let bound = match at < self.accepted.start {
+                    true => "before write_past",
+                    false => "after write_future",
+                };
+                match self.is_in_doubt {
+                    true => format!(
+                        "time {shown} is {bound} of the table by a clock of the server that is in doubt: {CLOCK_REMEDY}"
+                    ),
+                    false => format!("time {shown} is {bound} of the table"),
+                }
+            }
         }
     }
 }

@@ -7,6 +7,9 @@ use tideline_search_index::SearchError;
 use tideline_series_store::{StoreError, TailError};
 use tideline_timeline_catalog::CatalogError;
 
+/// Pause before a request that waits for the clock is sent again: the clock is mended by hand or by its time server.
+pub const CLOCK_WAIT: Duration = Duration::from_secs(30);
+
 /// The result of an engine call.
 pub type Result<T> = std::result::Result<T, EngineError>;
 
@@ -23,6 +26,8 @@ pub enum ErrorKind {
     Gone,
     /// It contradicts what is there: a taken name, a fixed setting, the same request still running.
     Conflict,
+    /// The idempotency key belongs to another request: choose a new one.
+    KeyReused,
     /// Too much at once. Nothing was done; send it again later.
     Overloaded,
     /// The disk is (nearly) full. Nothing was done; send it again later.
@@ -67,6 +72,17 @@ pub enum EngineError {
     /// A request with this idempotency key is still running.
     #[error("a request with the same idempotency key is still running")]
     RequestRunning,
+    /// The request needs to know what time it is.
+    #[error(
+        "the clock of the server is in doubt; nothing was done: {}",
+        tideline_ingest_protocols::CLOCK_REMEDY
+    )]
+    ClockInDoubt,
+    /// An idempotency key was used before, for another request.
+    #[error(
+        "idempotency key {0:?} was used before with another body; nothing of this one is stored: send it with a key of its own"
+    )]
+    KeyReused(String),
     /// Another request attaches an archive.
     #[error("an archive is being attached by another request; send this one again when that has ended")]
     AttachRunning,
@@ -101,6 +117,8 @@ impl EngineError {
             Self::WatchLost(_) => ErrorKind::Gone,
             Self::NoArchive(_) => ErrorKind::NotFound,
             Self::RequestRunning | Self::AttachRunning | Self::Attached(_) => ErrorKind::Conflict,
+            Self::KeyReused(_) => ErrorKind::KeyReused,
+            Self::ClockInDoubt => ErrorKind::Unavailable,
             Self::DiskFull { .. } => ErrorKind::DiskFull,
         }
     }
@@ -123,6 +141,7 @@ impl EngineError {
                 Some(*retry_after)
             }
             Self::DiskFull { .. } => Some(Duration::from_secs(5)),
+            Self::ClockInDoubt => Some(CLOCK_WAIT),
             _ => self.is_retryable().then_some(Duration::from_secs(1)),
         }
     }

@@ -179,7 +179,7 @@ impl Engine {
         Ok(table
             .catalog
             .metadata()
-            .put(backend.as_ref(), metrics, self.clock.now(), &mut stamp)?)
+            .put(backend.as_ref(), metrics, self.now(), &mut stamp)?)
     }
 
     /// Type, help and unit of all metrics that something is known of, by name.

@@ -14,6 +14,7 @@
 //! | [`resolve`] | raw series key → timeline |
 //! | [`write`] | batch → acknowledged points and rejects |
 //! | `bounds` | which instants a table takes |
+//! | [`time`] | the time that requests go by, as far as the clock can be trusted |
 //! | `line_order` | which line of one request wins |
 //! | [`growth`] | new timelines a minute, and which tag brings them |
 //! | [`find`] | timelines by conditions, names, attributes |
@@ -51,6 +52,7 @@ pub mod partitions;
 pub mod resolve;
 pub mod suggest;
 pub mod tables;
+pub mod time;
 mod warm;
 pub mod watch;
 pub mod write;
@@ -71,4 +73,4 @@ pub use suggest::{NameKind, Suggestion};
 pub use tables::{Table, TableStats, TierStats};
 pub use tideline_series_store::HeadSurvey;
 pub use tideline_timeline_catalog::{MetricKind, MetricMetadata};
-pub use write::{WriteOptions, WriteOutcome};
+pub use write::{IdempotentRequest, WriteOptions, WriteOutcome};

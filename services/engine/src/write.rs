@@ -1,6 +1,6 @@
 //! From a decoded batch to acknowledged points.
 //!
-//! 1. Answer a repeated idempotency key from memory.
+//! 1. Answer a repeated idempotency key from memory; refuse it with another body.
 //! 2. Drop rows outside the table's bounds of past and future or past its retention, and groups whose types contradict the schema;
 //!    each becomes a reject with its line.
 //! 3. Turn the rest into a delta ([`crate::line_order`] says when into several): timelines by id, new ones with
@@ -18,7 +18,7 @@ use tideline_chunk::{Delta, DeltaGroup, NewTimeline, RequestRecord};
 use tideline_model::{Durability, LineReject, Ordinal, PointBatch, PointGroup};
 use tideline_series_store::{Shape, StoreError, TableSchema};
 use tideline_timeline_catalog::CatalogReader;
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::bounds::Bounds;
 use crate::engine::Engine;
@@ -27,6 +27,7 @@ use crate::growth::is_growth_refusal;
 use crate::heat::Kind;
 use crate::line_order::{ShapedGroup, in_line_order, keep_rows};
 use crate::tables::Table;
+use crate::time::is_clock_refusal;
 
 /// Longest idempotency key, in bytes.
 pub const REQUEST_KEY_BYTES_MAX: usize = 255;
@@ -41,7 +42,29 @@ pub struct WriteOptions {
     /// What the acknowledgement promises; `None` = the table's setting.
     pub durability: Option<Durability>,
     /// The client's idempotency key: the same key again is answered with the first outcome and stores nothing.
-    pub request_key: Option<String>,
+    pub request: Option<IdempotentRequest>,
+}
+
+/// An idempotency key and the digest of the request that bears it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotentRequest {
+    key: String,
+    digest: u128,
+}
+
+impl IdempotentRequest {
+    /// Digests a request: its decompressed body, and whatever else decides what the body says, such as its format.
+    pub fn new(key: String, body: &[u8], terms: &[&[u8]]) -> Self {
+        let mut hasher = Xxh3::new();
+        for part in terms.iter().chain([&body]) {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        Self {
+            key,
+            digest: hasher.digest128(),
+        }
+    }
 }
 
 /// What became of a batch.
@@ -54,7 +77,7 @@ pub struct WriteOutcome {
     /// Lines rejected, in all.
     pub rejected: u64,
     /// Lines among them that may be stored when they are sent again later: their table takes only so many new
-    /// timelines a minute.
+    /// timelines a minute, or the clock is in doubt.
     pub retryable: u64,
     /// The rejects, in line order; a remembered outcome keeps the first hundred.
     pub rejects: Vec<LineReject>,
@@ -71,6 +94,9 @@ struct Remembered {
     #[serde(default)]
     retryable: u64,
     rejects: Vec<(u32, String, String)>,
+    /// The digest of the request, in hexadecimal. Absent in outcomes of earlier builds, which any body repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
 }
 
 impl Engine {
@@ -79,30 +105,39 @@ impl Engine {
     /// `Ok` means durable as asked. An error of kind `Unavailable` means unknown: sending the same batch again
     /// is safe where its points carry timestamps or the request a key. Blocks for a group commit.
     pub fn write(&self, table: &Table, batch: PointBatch, options: &WriteOptions) -> Result<WriteOutcome> {
-        let key = options.request_key.as_deref().map(request_key).transpose()?;
-        let Some(key) = key else {
+        let Some(request) = &options.request else {
             return self.write_once(table, batch, options, None);
         };
-        if let Some(outcome) = self.store.request_outcome(&table.points, key) {
-            return remembered(&outcome);
+        if let Some(outcome) = self.earlier_outcome(table, request)? {
+            return Ok(outcome);
         }
+        let key = request_key(&request.key)?;
         let running = (table.points.id(), key);
         if !self.running_requests.lock().insert(running) {
             return Err(EngineError::RequestRunning);
         }
-        let outcome = match self.store.request_outcome(&table.points, key) {
-            Some(outcome) => remembered(&outcome),
-            None => self.write_once(table, batch, options, Some(key)),
+        let outcome = match self.earlier_outcome(table, request) {
+            Ok(Some(outcome)) => Ok(outcome),
+            Ok(None) => self.write_once(table, batch, options, Some(key)),
+            Err(error) => Err(error),
         };
         self.running_requests.lock().remove(&running);
         outcome
     }
 
     /// The remembered outcome of an earlier request with this key, so that its body need not be decoded again.
-    pub fn earlier_outcome(&self, table: &Table, key: &str) -> Result<Option<WriteOutcome>> {
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::KeyReused`] where the earlier request was another one.
+    pub fn earlier_outcome(
+        &self,
+        table: &Table,
+        request: &IdempotentRequest,
+    ) -> Result<Option<WriteOutcome>> {
         self.store
-            .request_outcome(&table.points, request_key(key)?)
-            .map(|outcome| remembered(&outcome))
+            .request_outcome(&table.points, request_key(&request.key)?)
+            .map(|outcome| remembered(&outcome, request))
             .transpose()
     }
 
@@ -116,7 +151,7 @@ impl Engine {
         self.check_writable()?;
         let spec = table.spec();
         let mut rejects = batch.rejects;
-        let bounds = Bounds::new(&spec, self.clock.now().nanos(), self.refused_before(table));
+        let bounds = Bounds::new(&spec, self.write_clock(), self.refused_before(table));
         let mut groups = Vec::with_capacity(batch.groups.len());
         for mut group in batch.groups {
             bounds.reject_outside(&mut group, &mut rejects);
@@ -144,9 +179,14 @@ impl Engine {
         if points == 0 && (key.is_none() || outcome.retryable > 0) {
             return Ok(outcome);
         }
-        let mut request = key.map(|key| RequestRecord {
+        // Nor is it done where lines wait for the clock: the others bear a time, so they may be stored twice.
+        let waits_for_clock = outcome
+            .rejects
+            .iter()
+            .any(|reject| is_clock_refusal(&reject.reason));
+        let mut request = key.filter(|_| !waits_for_clock).map(|key| RequestRecord {
             key,
-            outcome: outcome.remember(),
+            outcome: outcome.remember(options.request.as_ref()),
         });
         let durability = options.durability.unwrap_or(spec.durability);
         let mut parts = parts.into_iter().peekable();
@@ -281,7 +321,7 @@ impl Engine {
 }
 
 impl WriteOutcome {
-    fn remember(&self) -> Vec<u8> {
+    fn remember(&self, request: Option<&IdempotentRequest>) -> Vec<u8> {
         let kept = self.rejects.iter().take(REMEMBERED_REJECTS_MAX);
         let remembered = Remembered {
             points: self.points,
@@ -291,16 +331,22 @@ impl WriteOutcome {
             rejects: kept
                 .map(|reject| (reject.line, reject.reason.clone(), reject.excerpt.clone()))
                 .collect(),
+            digest: request.map(|request| format!("{:032x}", request.digest)),
         };
         serde_json::to_vec(&remembered).expect("plain structures always serialise")
     }
 }
 
-fn remembered(outcome: &[u8]) -> Result<WriteOutcome> {
+/// The outcome that is remembered for a request.
+fn remembered(outcome: &[u8], request: &IdempotentRequest) -> Result<WriteOutcome> {
     let stored: Remembered = serde_json::from_slice(outcome).map_err(|error| StoreError::StoredRow {
         what: "outcome of an earlier request",
         reason: error.to_string(),
     })?;
+    let digest = format!("{:032x}", request.digest);
+    if stored.digest.is_some_and(|stored| stored != digest) {
+        return Err(EngineError::KeyReused(request.key.clone()));
+    }
     let rejects = stored
         .rejects
         .into_iter()
@@ -336,8 +382,13 @@ fn request_key(key: &str) -> Result<[u8; 16]> {
 
 /// Rejects that are only for now.
 fn retryable(rejects: &[LineReject]) -> u64 {
-    let for_now = rejects.iter().filter(|reject| is_growth_refusal(&reject.reason));
+    let for_now = rejects.iter().filter(|reject| is_for_now(&reject.reason));
     for_now.count() as u64
+}
+
+/// Whether a line was rejected only for now: sent again later, it may be stored.
+pub fn is_for_now(reason: &str) -> bool {
+    is_growth_refusal(reason) || is_clock_refusal(reason)
 }
 
 /// The shape of a group, whose rows that contradict the schema become rejects; `None` where no row is left.

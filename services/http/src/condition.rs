@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use tideline_engine::TimelineSelector;
+use tideline_engine::{Engine, EngineError, TimelineSelector};
 use tideline_model::{TimeRange, TimelineId, Timestamp};
 use tideline_openapi::condition::{Condition, Property, Subject, Test, TimeSpan};
 use tideline_openapi::geo::{Circle, GeoBox, Place};
@@ -110,6 +110,18 @@ pub(crate) fn to_selector(
             "timelines are named by exactly one of where and ids",
         )),
     }
+}
+
+/// Resolves the times of a request that deletes. Where they are relative to a now that is in doubt, nothing is deleted.
+pub(crate) fn resolve_surely<T: PartialEq>(
+    engine: &Engine,
+    resolve: impl Fn(Timestamp) -> Result<T>,
+) -> Result<T> {
+    let resolved = resolve(engine.now())?;
+    if engine.arrival_time().is_none() && resolve(Timestamp::EPOCH)? != resolved {
+        return Err(EngineError::ClockInDoubt.into());
+    }
+    Ok(resolved)
 }
 
 /// The value of an attribute; relative times count from `now`.

@@ -24,6 +24,11 @@ impl DatabaseTag {
             .map_err(|error| Failure::invalid(format!("database name: {error}")))?;
         Ok(Self(key.split_off(1)))
     }
+
+    /// The tag as it is appended.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// Appends the tag to every series key that has none.

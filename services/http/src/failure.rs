@@ -6,7 +6,10 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use tideline_engine::{EngineError, ErrorKind};
+use tideline_engine::error::CLOCK_WAIT;
+use tideline_engine::growth::is_growth_refusal;
+use tideline_engine::time::is_clock_refusal;
+use tideline_engine::{EngineError, ErrorKind, WriteOutcome};
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::points::Reject;
 use tideline_openapi::prometheus::PrometheusError;
@@ -19,6 +22,8 @@ use crate::context::{Dialect, RequestContext, RequestId};
 const HEADER_TEXT_BYTES_MAX: usize = 1_024;
 /// When to send lines again whose timelines a table does not take just now: room comes in slots of ten seconds.
 const GROWTH_WAIT: Duration = Duration::from_secs(5);
+/// The same for a request that is sent again as a whole: some of a minute's timelines have been forgotten by then.
+const GROWTH_RETRY_AFTER: Duration = Duration::from_secs(10);
 const INFLUX_ERROR: HeaderName = HeaderName::from_static("x-influxdb-error");
 
 /// The result of a handler.
@@ -115,14 +120,36 @@ impl Failure {
 
     /// No point of a write was stored. Of the `rejected` lines so many may be stored later.
     pub(crate) fn none_stored(message: String, rejects: Vec<Reject>, retryable: u64, rejected: u64) -> Self {
-        let code = match retryable == rejected {
-            true => ErrorCode::TooManyTimelines,
-            false => ErrorCode::AllRejected,
+        let waits_for_clock = rejects.iter().any(|reject| is_clock_refusal(&reject.reason));
+        let (code, wait) = match retryable == rejected {
+            _ if waits_for_clock => (ErrorCode::Unavailable, CLOCK_WAIT),
+            true => (ErrorCode::TooManyTimelines, GROWTH_WAIT),
+            false => (ErrorCode::AllRejected, GROWTH_WAIT),
         };
         Self {
             rejects,
-            retry_after: (retryable > 0).then_some(GROWTH_WAIT),
+            retry_after: (retryable > 0).then_some(wait),
             ..Self::new(code, message)
+        }
+    }
+
+    /// Some lines may be stored later, in the words of protocols that answer for a request as a whole.
+    pub(crate) fn later(outcome: &WriteOutcome, what: &str) -> Self {
+        let reasons = || outcome.rejects.iter().map(|reject| reject.reason.as_str());
+        let (code, wait, reason) = match reasons().find(|reason| is_clock_refusal(reason)) {
+            Some(reason) => (ErrorCode::Unavailable, CLOCK_WAIT, reason),
+            None => {
+                let reason = reasons().find(|reason| is_growth_refusal(reason));
+                let reason = reason.unwrap_or("too many new timelines");
+                (ErrorCode::TooManyTimelines, GROWTH_RETRY_AFTER, reason)
+            }
+        };
+        Self {
+            retry_after: Some(wait),
+            ..Self::new(
+                code,
+                format!("{} {what} are refused for now: {reason}", outcome.retryable),
+            )
         }
     }
 
@@ -171,7 +198,7 @@ fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::Overloaded | ErrorCode::Unavailable, _) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::DiskFull, Native) => StatusCode::INSUFFICIENT_STORAGE,
         (ErrorCode::DiskFull, _) => StatusCode::SERVICE_UNAVAILABLE,
-        (ErrorCode::OverBudget, _) => StatusCode::UNPROCESSABLE_ENTITY,
+        (ErrorCode::IdempotencyKeyReused | ErrorCode::OverBudget, _) => StatusCode::UNPROCESSABLE_ENTITY,
         (ErrorCode::Internal | ErrorCode::JobFailed, _) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -188,7 +215,7 @@ fn influx_v2_code(code: ErrorCode) -> &'static str {
         ErrorCode::Forbidden => "forbidden",
         ErrorCode::NotFound | ErrorCode::Gone => "not found",
         ErrorCode::MethodNotAllowed => "method not allowed",
-        ErrorCode::OverBudget => "unprocessable entity",
+        ErrorCode::IdempotencyKeyReused | ErrorCode::OverBudget => "unprocessable entity",
         ErrorCode::TooManyTimelines => "too many requests",
         ErrorCode::Conflict
         | ErrorCode::BodyTooSlow
@@ -207,6 +234,7 @@ fn prometheus_error_type(code: ErrorCode) -> &'static str {
         | ErrorCode::OverLimit
         | ErrorCode::BodyTooLarge
         | ErrorCode::BodyTooSlow
+        | ErrorCode::IdempotencyKeyReused
         | ErrorCode::UnsupportedMediaType
         | ErrorCode::Unauthenticated
         | ErrorCode::Forbidden
@@ -291,6 +319,7 @@ impl From<EngineError> for Failure {
             ErrorKind::NotFound => ErrorCode::NotFound,
             ErrorKind::Gone => ErrorCode::Gone,
             ErrorKind::Conflict => ErrorCode::Conflict,
+            ErrorKind::KeyReused => ErrorCode::IdempotencyKeyReused,
             ErrorKind::Overloaded => ErrorCode::Overloaded,
             ErrorKind::DiskFull => ErrorCode::DiskFull,
             ErrorKind::Unavailable => ErrorCode::Unavailable,

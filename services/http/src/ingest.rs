@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use axum::http::HeaderMap;
-use tideline_engine::{Engine, ErrorKind, Table, WriteOptions, WriteOutcome};
+use tideline_engine::{Engine, ErrorKind, IdempotentRequest, Table, WriteOptions, WriteOutcome};
 use tideline_ingest_protocols::{DecodeOptions, json, line_protocol, ndjson};
-use tideline_model::{PointBatch, Precision, SeriesResolver, Timestamp};
+use tideline_model::{Durability, PointBatch, Precision, SeriesResolver, Timestamp};
 
 use crate::app::{App, blocking};
 use crate::body::Received;
@@ -20,6 +20,17 @@ pub(crate) enum Format {
     Lines,
 }
 
+impl Format {
+    /// Its name in the digest of a request.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Ndjson => "ndjson",
+            Self::Lines => "lines",
+        }
+    }
+}
+
 /// A write that is to be decoded and committed.
 #[derive(Debug)]
 pub(crate) struct Write {
@@ -30,7 +41,10 @@ pub(crate) struct Write {
     /// The time of points that have none; `None` = that of the decoding.
     pub(crate) default_time: Option<Timestamp>,
     pub(crate) target: Target,
-    pub(crate) options: WriteOptions,
+    /// What the acknowledgement promises; `None` = the table's setting.
+    pub(crate) durability: Option<Durability>,
+    /// The client's idempotency key.
+    pub(crate) request_key: Option<String>,
 }
 
 /// Where points go.
@@ -68,8 +82,13 @@ pub(crate) async fn write(app: &App, body: Received, write: Write) -> Result<Wri
 
 fn commit(engine: &Engine, body: &[u8], write: &Write) -> Result<Written> {
     let (table, tag) = resolve_target(engine, &write.target)?;
-    if let Some(key) = &write.options.request_key
-        && let Some(outcome) = engine.earlier_outcome(&table, key)?
+    let request = write.request_key.clone().map(|key| {
+        let (format, unit) = (write.format.name(), write.precision.nanos().to_le_bytes());
+        let tag = tag.as_ref().map_or(&[][..], DatabaseTag::as_bytes);
+        IdempotentRequest::new(key, body, &[format.as_bytes(), &unit, tag])
+    });
+    if let Some(request) = &request
+        && let Some(outcome) = engine.earlier_outcome(&table, request)?
     {
         return Ok(Written {
             outcome,
@@ -78,7 +97,7 @@ fn commit(engine: &Engine, body: &[u8], write: &Write) -> Result<Written> {
     }
     let options = DecodeOptions {
         precision: write.precision,
-        ..DecodeOptions::new(write.default_time.unwrap_or_else(|| engine.clock().now()))
+        ..DecodeOptions::new(write.default_time.or_else(|| engine.arrival_time()))
     };
     let resolver = engine.resolver(&table);
     let batch = match &tag {
@@ -86,7 +105,11 @@ fn commit(engine: &Engine, body: &[u8], write: &Write) -> Result<Written> {
         Some(tag) => decode(body, options, write.format, TaggingResolver::new(tag, resolver)),
     }?;
     let unreadable = batch.rejects.iter().map(|reject| reject.line).collect();
-    let outcome = engine.write(&table, batch, &write.options)?;
+    let options = WriteOptions {
+        durability: write.durability,
+        request,
+    };
+    let outcome = engine.write(&table, batch, &options)?;
     Ok(Written { outcome, unreadable })
 }
 

@@ -2,33 +2,47 @@
 
 use tideline_model::{Precision, Timestamp};
 
+use crate::reject::Reason;
+
+/// The end of the reason of every reject that is only for as long as the clock of the server is in doubt.
+pub const CLOCK_REMEDY: &str = "send it again later, or confirm the clock";
+/// Reason of the reject of a point without a time.
+const NO_ARRIVAL_TIME: &str = "the point has no time, and the clock of the server is in doubt: \
+                               send it again later, or confirm the clock";
+
 /// What a decoder must know beside the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeOptions {
     /// The unit of integer timestamps.
     pub precision: Precision,
-    /// The time of points that have none, usually the arrival; it is cut down to whole units of `precision`.
-    pub default_time: Timestamp,
+    /// The time of points that have none, usually the arrival; it is cut down to whole units of `precision`. `None` where the
+    /// clock is in doubt: such points are rejected then, with a reason that ends in [`CLOCK_REMEDY`].
+    pub default_time: Option<Timestamp>,
     /// How large the parts of the body may be.
     pub limits: Limits,
 }
 
 impl DecodeOptions {
     /// Nanoseconds, `default_time` for points without a time, and the default limits.
-    pub fn new(default_time: Timestamp) -> Self {
+    pub fn new(default_time: impl Into<Option<Timestamp>>) -> Self {
         Self {
             precision: Precision::default(),
-            default_time,
+            default_time: default_time.into(),
             limits: Limits::default(),
         }
     }
 
     /// The default time in whole units of the precision, as InfluxDB stores it.
-    pub(crate) fn default_nanos(&self) -> i64 {
-        let nanos = self.default_time.nanos();
+    pub(crate) fn default_nanos(&self) -> Option<i64> {
+        let nanos = self.default_time?.nanos();
         let whole = nanos.saturating_sub(nanos.rem_euclid(self.precision.nanos()));
-        Timestamp::from_nanos_clamped(whole).nanos()
+        Some(Timestamp::from_nanos_clamped(whole).nanos())
     }
+}
+
+/// The time of a point that has none.
+pub(crate) fn or_unknown(default: Option<i64>) -> Result<i64, Reason> {
+    default.ok_or(Reason::Borrowed(NO_ARRIVAL_TIME))
 }
 
 /// How large the parts of a body may be. What is larger rejects its own line or element and nothing else.

@@ -184,7 +184,7 @@ fn load(engine: &Engine, table: &Table, hosts: usize, steps: usize) {
     let mut seed = 1u64;
     let options = WriteOptions {
         durability: Some(Durability::Buffered),
-        request_key: None,
+        request: None,
     };
     let steps_per_batch = (10_000 / hosts).max(1);
     let started = Instant::now();

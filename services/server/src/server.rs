@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tideline_archive::Archive;
 use tideline_backend_fjall::FjallBackend;
 use tideline_engine::Engine;
-use tideline_model::Clock;
+use tideline_model::{Clock, Timestamp};
 use tideline_scheduler::Scheduler;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -182,6 +182,10 @@ impl Stop {
     }
 }
 
+/// 2026-01-01T00:00:00Z, before this program was made: a machine whose battery is empty starts in 1970 or 2000. Where that is
+/// a first start, nothing else shows that its clock is wrong.
+const CLOCK_FLOOR: i64 = 1_767_225_600_000_000_000;
+
 fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine> {
     let data_dir = &config.data_dir;
     make_private(data_dir).map_err(|source| ServerError::DataDir {
@@ -198,6 +202,7 @@ fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine> {
     let archive = archive.map_err(ServerError::Archive)?;
     let mut settings = config.engine_settings();
     settings.store.archive = Some(Arc::new(archive));
+    settings.store.clock_floor = Timestamp::from_nanos_clamped(CLOCK_FLOOR);
     Engine::open(Arc::new(backend), clock, settings).map_err(|source| ServerError::Engine {
         data_dir: data_dir.clone(),
         source,

@@ -14,8 +14,16 @@
 //! At a start within the tolerance after the stored value the wall clock is taken at once: the time between was spent
 //! stopped. Beyond it a start is a reading like any other, so a machine that was off for a weekend is in doubt until
 //! it settles or somebody confirms. The very first start has nothing to compare with and believes the wall
-//! clock. Doubt itself is not stored: a start within it begins to settle anew. That a clock was believed only for
-//! being steady is stored.
+//! clock, unless it shows a time before the *floor*, which no right clock does: then the clock is in doubt until it shows
+//! a later one, and never settles. Doubt itself is not stored: a start within it begins to settle anew. That a clock was
+//! believed only for being steady is stored.
+//!
+//! # What is written meanwhile
+//!
+//! New points need a clock as well: for the time of those that have none, and for what is too old or too new. A point that is
+//! refused or given a wrong time is lost, so they do not wait for a day. A wall clock that is ahead by at most
+//! [`SLEPT_MAX`] is used: a machine that was off or suspended looks like that, and a wrong clock seldom does. Any other is
+//! not, and what depends on it has to be sent again ([`TrustedNow::trusts_wall`]).
 //!
 //! # How far it can be ahead
 //!
@@ -47,7 +55,12 @@ pub const SETTLE: Duration = Duration::from_secs(24 * 3_600);
 /// The trusted time gains at most one part in this many on monotonic time.
 pub const SLEW_PARTS: i64 = 100;
 
+/// Longest time for which a machine is taken to have been off or suspended, where the wall clock is ahead by it: a weekend
+/// and some holidays. Clocks that go wrong mostly go back to an epoch, or far ahead.
+pub const SLEPT_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+
 const TOLERANCE_NANOS: i64 = TOLERANCE.as_nanos() as i64;
+const SLEPT_NANOS: i64 = SLEPT_MAX.as_nanos() as i64;
 
 /// Turns readings of a wall clock that may jump into a time that data may expire by. See the module.
 #[derive(Debug, Clone)]
@@ -56,6 +69,10 @@ pub struct TrustedClock {
     now: i64,
     /// The latest reading of monotonic time.
     monotonic: Duration,
+    /// No right clock shows a time before it.
+    floor: i64,
+    /// Whether `now` comes from a clock that was believed once, and not from the floor.
+    is_set: bool,
     /// The newest stored instant.
     newest_stored: Option<i64>,
     doubt: Option<Doubt>,
@@ -95,6 +112,8 @@ pub struct TrustedNow {
     pub expire_now: Option<Timestamp>,
     /// Why the wall clock is not believed.
     pub doubt: Option<ClockDoubt>,
+    /// Whether any clock was ever believed. Where none was, `now` is only what the time is at least, and is not stored.
+    pub is_set: bool,
     /// When a jumped wall clock was last believed only because it was steady, in trusted time; `None` if that never
     /// happened, or if an operator has confirmed the clock since. Points that became invisible by it should be kept
     /// a while, in case the clock was wrong after all.
@@ -107,6 +126,20 @@ impl TrustedNow {
         let since = |settled: Timestamp| self.now.nanos().saturating_sub(settled.nanos());
         self.settled
             .map(|settled| Duration::from_nanos(u64::try_from(since(settled)).unwrap_or(0)))
+    }
+
+    /// Whether the wall clock may decide about new points: it is not in doubt, or ahead by no more than [`SLEPT_MAX`].
+    pub fn trusts_wall(&self) -> bool {
+        let slept = |doubt: ClockDoubt| self.is_set && (0..=SLEPT_NANOS).contains(&doubt.off_by);
+        self.doubt.is_none_or(slept)
+    }
+
+    /// What is stored for the next start to compare the wall clock with.
+    pub fn stored(&self) -> StoredClock {
+        StoredClock {
+            now: self.is_set.then_some(self.now.nanos()),
+            settled: self.settled.map(Timestamp::nanos),
+        }
     }
 
     /// Whether points that are hidden now may show again because the clock was wrong: it is in doubt, or was believed
@@ -128,16 +161,21 @@ pub struct ClockDoubt {
 }
 
 impl TrustedClock {
-    /// A clock at a start.
-    pub fn new(stored: StoredClock, wall: Timestamp, monotonic: Duration) -> Self {
+    /// A clock at a start. No right clock shows a time before `floor`; [`Timestamp::MIN`] where nothing is known.
+    pub fn new(stored: StoredClock, floor: Timestamp, wall: Timestamp, monotonic: Duration) -> Self {
         let stopped = |stored: &i64| (0..=TOLERANCE_NANOS).contains(&wall.nanos().saturating_sub(*stored));
-        let now = stored
-            .now
+        // One from before the floor was wrong, so a wall clock after it is better.
+        let is_right = |stored: &i64| Timestamp::from_nanos_clamped(*stored) >= floor || wall < floor;
+        let compared = stored.now.filter(is_right);
+        let now = compared
             .filter(|stored| !stopped(stored))
             .map_or(wall, Timestamp::from_nanos_clamped);
+        let is_set = compared.is_some() || wall >= floor;
         let mut clock = Self {
-            now: now.nanos(),
+            now: if is_set { now.nanos() } else { floor.nanos() },
             monotonic,
+            floor: floor.nanos(),
+            is_set,
             newest_stored: None,
             doubt: None,
             settled: stored.settled,
@@ -154,8 +192,11 @@ impl TrustedClock {
     /// Takes a reading of both clocks. Cheap; any number of times, at least every few minutes.
     pub fn observe(&mut self, wall: Timestamp, monotonic: Duration) -> TrustedNow {
         let passed = self.pass(monotonic);
+        if !self.is_set && wall.nanos() >= self.floor {
+            self.believe(wall);
+        }
         let distance = wall.nanos().saturating_sub(self.now);
-        if is_near(distance, 0) {
+        if self.is_set && is_near(distance, 0) {
             self.doubt = None;
             let step = distance.clamp(-passed / 2, passed / SLEW_PARTS);
             self.now = self.now.saturating_add(step);
@@ -173,9 +214,14 @@ impl TrustedClock {
     /// Believes the wall clock: an operator says that it is right. Ends doubt, and expiry goes on at once.
     pub fn confirm(&mut self, wall: Timestamp, monotonic: Duration) {
         self.pass(monotonic);
-        self.now = wall.nanos();
-        self.doubt = None;
+        self.believe(wall);
         self.settled = None;
+    }
+
+    fn believe(&mut self, wall: Timestamp) {
+        self.now = wall.nanos();
+        self.is_set = true;
+        self.doubt = None;
     }
 
     /// Lets monotonic time pass; how much, in nanoseconds. Readings of racing threads may come in any order.
@@ -201,9 +247,9 @@ impl TrustedClock {
             };
         }
         self.doubt = Some(doubt);
-        if self.monotonic.saturating_sub(doubt.steady_since) >= SETTLE {
-            self.now = wall.nanos();
-            self.doubt = None;
+        let is_steady = self.monotonic.saturating_sub(doubt.steady_since) >= SETTLE;
+        if is_steady && wall.nanos() >= self.floor {
+            self.believe(wall);
             self.settled = Some(self.now);
         }
     }
@@ -222,6 +268,7 @@ impl TrustedClock {
                 off_by: wall.nanos().saturating_sub(self.now),
                 steady_for: passed_since(doubt.steady_since),
             }),
+            is_set: self.is_set,
             settled: self.settled.map(Timestamp::from_nanos_clamped),
         }
     }
@@ -298,7 +345,12 @@ mod tests {
 
         fn start(&self, now: Option<i64>) -> TrustedClock {
             let (wall, monotonic) = self.reading();
-            TrustedClock::new(StoredClock { now, settled: None }, wall, monotonic)
+            TrustedClock::new(
+                StoredClock { now, settled: None },
+                Timestamp::MIN,
+                wall,
+                monotonic,
+            )
         }
 
         /// The process ends after a reading was stored, and starts again after `nanos`.
@@ -310,7 +362,7 @@ mod tests {
                 settled: shown.settled.map(Timestamp::nanos),
             };
             let (wall, monotonic) = self.reading();
-            TrustedClock::new(stored, wall, monotonic)
+            TrustedClock::new(stored, Timestamp::MIN, wall, monotonic)
         }
 
         /// Lets time pass in steps of at most five minutes; what the clock shows at the end.
@@ -512,12 +564,73 @@ mod tests {
     }
 
     #[test]
+    fn a_first_start_before_the_floor_believes_no_clock_until_it_is_after_it() {
+        let floor = Timestamp::from_nanos_clamped(START - YEAR);
+        let start = |machine: &Machine, now: Option<i64>| {
+            let (wall, monotonic) = machine.reading();
+            TrustedClock::new(StoredClock { now, settled: None }, floor, wall, monotonic)
+        };
+        let mut machine = Machine::at(START);
+        // Near the floor is as wrong as far from it.
+        for wall in [0, floor.nanos() - MINUTE] {
+            machine.wall = Wall::Stuck(wall);
+            let mut clock = start(&machine, None);
+            let shown = machine.run(&mut clock, 3 * NANOS_PER_DAY);
+            assert!(shown.doubt.is_some() && !shown.trusts_wall(), "{wall}");
+            assert!(shown.now >= floor && shown.expire_now.is_none());
+            assert_eq!(shown.stored().now, None, "nothing to compare with");
+        }
+        machine.wall = Wall::OffBy(-20 * YEAR);
+        let mut clock = start(&machine, None);
+        machine.run(&mut clock, 2 * NANOS_PER_DAY);
+        machine.wall = Wall::OffBy(0);
+        let shown = machine.observe(&mut clock);
+        assert_eq!((shown.doubt, shown.now), (None, machine.reading().0));
+        assert_eq!(shown.stored().now, Some(machine.truth));
+        // An earlier build has stored what a wrong clock showed.
+        let mut clock = start(&machine, Some(NANOS_PER_DAY));
+        assert_eq!(machine.observe(&mut clock).doubt, None);
+        // An operator may say so all the same.
+        machine.wall = Wall::Stuck(0);
+        let mut clock = start(&machine, None);
+        let (wall, monotonic) = machine.reading();
+        clock.confirm(wall, monotonic);
+        let shown = machine.observe(&mut clock);
+        assert_eq!((shown.doubt, shown.now), (None, wall));
+        let mut clock = start(&machine, shown.stored().now);
+        assert_eq!(machine.observe(&mut clock).doubt, None);
+    }
+
+    #[test]
+    fn new_points_follow_a_machine_that_slept_but_no_clock_that_is_wrong() {
+        let week = 7 * NANOS_PER_DAY;
+        for (off_by, is_trusted) in [
+            (0, true),
+            (HOUR, true),
+            (-HOUR, true),
+            (2 * HOUR, true),
+            (week, true),
+            (week + NANOS_PER_SECOND, false),
+            (YEAR, false),
+            (-2 * HOUR, false),
+            (-YEAR, false),
+        ] {
+            let mut machine = Machine::at(START);
+            let mut clock = machine.start(None);
+            machine.wall = Wall::OffBy(off_by);
+            assert_eq!(machine.observe(&mut clock).trusts_wall(), is_trusted, "{off_by}");
+            let mut clock = machine.start(Some(START));
+            assert_eq!(machine.observe(&mut clock).trusts_wall(), is_trusted, "{off_by}");
+        }
+    }
+
+    #[test]
     fn readings_out_of_order_and_at_the_ends_of_time_are_taken() {
         let stored = StoredClock {
             now: Some(START),
             settled: Some(i64::MIN),
         };
-        let mut clock = TrustedClock::new(stored, Timestamp::MAX, Duration::from_secs(10));
+        let mut clock = TrustedClock::new(stored, Timestamp::MIN, Timestamp::MAX, Duration::from_secs(10));
         for (wall, monotonic) in [
             (Timestamp::MIN, Duration::from_secs(5)),
             (Timestamp::MAX, Duration::MAX),

@@ -361,7 +361,8 @@ impl Worker {
             .directory
             .announced(write.delta.table, &write.delta.new_timelines);
         if let Some(request) = &write.delta.request {
-            let (now, settings) = (self.shared.clock.now(), &self.shared.settings);
+            // By the trusted time: a wrong clock would forget all outcomes, and do repeated requests again.
+            let (now, settings) = (self.shared.trusted_now().now, &self.shared.settings);
             self.shared
                 .requests
                 .remember(write.table.id(), request, now, settings);

@@ -26,7 +26,7 @@ use crate::schema::TableSchema;
 use crate::shared::{SHARD, Shared, State};
 use crate::tables::Table;
 
-/// When to ask again whether an edit was made.
+/// Pause before the manifest is read again.
 const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 
 /// An edit whose outcome is open.

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use tideline_archive::ArchiveCopy;
 use tideline_backend::{Manifest, ManifestChange, ManifestKind, ManifestRow, SegmentRef};
 use tideline_key_codec::{segment_name, table_name};
-use tideline_model::{GroupId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier, TimeRange};
+use tideline_model::{
+    GroupId, SegmentId, SequenceNumber, StoredClock, TableId, TableName, TableSpec, Tier, TimeRange,
+};
 
 use crate::error::{Result, StoreError};
 use crate::window::{LEVEL_MAX, Window};
@@ -323,6 +325,16 @@ pub struct Cursor {
     /// The first sequence that the last run with a write gave: the next begins above it although all of them are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequences_from: Option<u64>,
+}
+
+impl Cursor {
+    /// What a start compares the wall clock with.
+    pub fn stored_clock(&self) -> StoredClock {
+        StoredClock {
+            now: self.trusted_now,
+            settled: self.trusted_settled,
+        }
+    }
 }
 
 impl Default for Cursor {

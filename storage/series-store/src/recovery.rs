@@ -14,7 +14,9 @@ use bytes::Bytes;
 use hashbrown::HashSet;
 use tideline_backend::{Backend, Epoch, SegmentRef};
 use tideline_chunk::Delta;
-use tideline_model::{Clock, SegmentId, SequenceNumber, TableId, TableName, TableSpec};
+use tideline_model::{
+    Clock, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Timestamp, TrustedClock,
+};
 
 use crate::deletes::Deletes;
 use crate::error::{Result, StoreError};
@@ -107,6 +109,13 @@ impl Recovery {
         &self.backend
     }
 
+    /// The time, as far as it can be trusted.
+    fn trusted_now(&self) -> Timestamp {
+        let stored = self.manifest.cursor.stored_clock();
+        let (floor, clock) = (self.settings.clock_floor, &self.clock);
+        TrustedClock::new(stored, floor, clock.now(), clock.monotonic()).now()
+    }
+
     /// Steps 4 and 5.
     pub fn finish(self, directory: Arc<dyn TimelineDirectory>) -> Result<(SeriesStore, Replayed)> {
         let from = self.manifest.cursor.sealed_to;
@@ -119,6 +128,7 @@ impl Recovery {
             waiting_rows: BTreeMap::new(),
             newest: None,
             tail: Tail::new(from, self.settings.tail_bytes_max),
+            now: self.trusted_now(),
         };
         let head = Head::new(from);
         let older = self
@@ -192,6 +202,8 @@ struct Replay<'a> {
     /// The newest instant that was met.
     newest: Option<i64>,
     tail: Tail,
+    /// The trusted time of the start.
+    now: Timestamp,
 }
 
 impl Replay<'_> {
@@ -248,7 +260,7 @@ impl Replay<'_> {
         if let Some(request) = &delta.request {
             self.recovery
                 .requests
-                .remember(delta.table, request, self.recovery.clock.now(), settings);
+                .remember(delta.table, request, self.now, settings);
         }
         self.found.deltas += 1;
         self.found.points += delta

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_archive::Archive;
+use tideline_model::Timestamp;
 use tideline_model::time::NANOS_PER_SECOND;
 
 /// Settings of a [`SeriesStore`](crate::SeriesStore).
@@ -29,6 +30,9 @@ pub struct Settings {
     pub request_ttl: Duration,
     /// Bytes of the newest journal entries that are kept in memory for those who watch.
     pub tail_bytes_max: usize,
+    /// No right clock shows a time before it: a first start, which has nothing to compare the clock with, believes none that
+    /// does.
+    pub clock_floor: Timestamp,
     /// Where archived points are; without it none can be read or written.
     pub archive: Option<Arc<Archive>>,
 }
@@ -45,6 +49,7 @@ impl Default for Settings {
             requests_max: 100_000,
             request_ttl: Duration::from_secs(24 * 3_600),
             tail_bytes_max: 16 << 20,
+            clock_floor: Timestamp::MIN,
             archive: None,
         }
     }

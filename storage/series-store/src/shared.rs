@@ -161,11 +161,8 @@ impl Shared {
         orphans: Vec<SegmentRef>,
         tail: Tail,
     ) -> Self {
-        let stored = StoredClock {
-            now: state.manifest.cursor.trusted_now,
-            settled: state.manifest.cursor.trusted_settled,
-        };
-        let mut trusted = TrustedClock::new(stored, clock.now(), clock.monotonic());
+        let stored = state.manifest.cursor.stored_clock();
+        let mut trusted = TrustedClock::new(stored, settings.clock_floor, clock.now(), clock.monotonic());
         let segments = state.manifest.segments.values().flat_map(BTreeMap::values);
         if let Some(newest) = segments.map(|segment| segment.last).max() {
             trusted.note_stored(newest);
@@ -377,9 +374,9 @@ impl Shared {
         let mut cursor = current;
         cursor.sealed_to = sealed_to;
         cursor.next_segment = self.next_id.load(Ordering::Relaxed);
-        let trusted = self.trusted_now();
-        cursor.trusted_now = Some(trusted.now.nanos());
-        cursor.trusted_settled = trusted.settled.map(|settled| settled.nanos());
+        let StoredClock { now, settled } = self.trusted_now().stored();
+        cursor.trusted_now = now;
+        cursor.trusted_settled = settled;
         cursor
     }
 

@@ -1,6 +1,6 @@
 //! Writing, finding and describing, over restarts.
 
-use tideline_engine::{ErrorKind, MetricKind, MetricMetadata, WriteOptions};
+use tideline_engine::{ErrorKind, IdempotentRequest, MetricKind, MetricMetadata, WriteOptions};
 use tideline_model::{PointBatch, TableName, TableSpec, Value};
 use tideline_search_index::{Condition, FindRequest};
 
@@ -121,10 +121,11 @@ fn a_table_takes_points_within_its_bounds_only() {
 #[test]
 fn a_repeated_request_is_answered_and_not_done() {
     let fixture = Fixture::new();
-    let options = WriteOptions {
-        request_key: Some("order-7".into()),
+    let request = |body: &str| WriteOptions {
+        request: Some(IdempotentRequest::new("order-7".into(), body.as_bytes(), &[])),
         ..WriteOptions::default()
     };
+    let options = request("first");
     let first = {
         let engine = fixture.open();
         let table = engine.default_table().expect("the default table");
@@ -140,9 +141,68 @@ fn a_repeated_request_is_answered_and_not_done() {
             again.repeated && again.points == first.points && again.rejects == first.rejects,
             "{sealed}"
         );
+        let batch = decode(&engine, &table, "m,host=other f=2 1\n");
+        let refused = engine.write(&table, batch, &request("second"));
+        let refused = refused.expect_err("the key of another request");
+        assert_eq!(refused.kind(), ErrorKind::KeyReused, "{sealed}: {refused}");
+        assert!(!refused.is_retryable());
         assert_eq!(hosts(&engine, &table, Condition::All), ["a"]);
         engine.seal().expect("a seal");
     }
+}
+
+#[test]
+fn of_requests_that_share_a_key_at_once_one_body_wins() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    let send = |host: &str| {
+        let lines = format!("m,host={host} f=1 1\n");
+        let request = IdempotentRequest::new("order-7".into(), lines.as_bytes(), &[]);
+        let options = WriteOptions {
+            request: Some(request),
+            ..WriteOptions::default()
+        };
+        loop {
+            match engine.write(&table, decode(&engine, &table, &lines), &options) {
+                Err(error) if error.is_retryable() => std::thread::yield_now(),
+                answer => return answer.map(|outcome| outcome.repeated),
+            }
+        }
+    };
+    let answers: Vec<(&str, Result<bool, ErrorKind>)> = std::thread::scope(|scope| {
+        let hosts = ["a", "b", "a", "b", "a", "b", "a", "b"];
+        let running = hosts.map(|host| {
+            (
+                host,
+                scope.spawn(move || send(host).map_err(|error| error.kind())),
+            )
+        });
+        running
+            .into_iter()
+            .map(|(host, thread)| (host, thread.join().expect("no panic")))
+            .collect()
+    });
+    let (winner, _) = answers
+        .iter()
+        .find(|(_, answer)| *answer == Ok(false))
+        .expect("one is stored");
+    let stored = |(_, answer): &&(&str, Result<bool, ErrorKind>)| *answer == Ok(false);
+    assert_eq!(answers.iter().filter(stored).count(), 1, "{answers:?}");
+    for (host, answer) in &answers {
+        match host == winner {
+            true => assert!(answer.is_ok(), "{answers:?}"),
+            false => assert_eq!(*answer, Err(ErrorKind::KeyReused), "{answers:?}"),
+        }
+    }
+    // Names of refused bodies may be known; no point of theirs is.
+    let found = found(&engine, &table, Condition::All);
+    let with_points: Vec<&String> = found
+        .iter()
+        .filter(|(_, timeline)| timeline.seen.is_some())
+        .map(|(host, _)| host)
+        .collect();
+    assert_eq!(with_points, [winner]);
 }
 
 #[test]

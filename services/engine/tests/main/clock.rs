@@ -1,6 +1,7 @@
 //! A clock that goes wrong and right again: what it hides comes back, and nothing is lost by it meanwhile.
 
-use tideline_engine::{Engine, Table};
+use tideline_engine::{Engine, IdempotentRequest, Table, WriteOptions};
+use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::{Clock, Policy, Timestamp};
 use tideline_search_index::Condition;
 
@@ -116,4 +117,102 @@ fn timelines_that_a_wrong_clock_hid_are_there_again() {
     let cleaned = engine.clean_catalog(&table, engine.store().trusted_now());
     assert_eq!(cleaned.expect("a clean-up").removed, 0);
     assert_eq!(hosts(&engine, &table, Condition::All), ["a", "b", "c"]);
+}
+
+/// Has the trusted time stored, as each edit does.
+fn store_time(fixture: &Fixture, engine: &Engine) {
+    let table = engine.default_table().expect("the default table");
+    write(engine, &table, &line("a", fixture.now()));
+    engine.seal().expect("a seal");
+}
+
+/// The clock of a machine without a battery, at the very first start: there is no earlier time to compare it with.
+#[test]
+fn a_first_start_in_1971_takes_points_with_a_time_and_no_others() {
+    let fixture = Fixture::new();
+    let truth = fixture.now();
+    let year_1971 = Timestamp::from_nanos_clamped(365 * DAY);
+    let floor = Timestamp::from_nanos_clamped(truth - 100 * DAY);
+    let open = || fixture.open_with(|settings| settings.store.clock_floor = floor);
+    fixture.clock.set(year_1971);
+    for _ in 0..2 {
+        let engine = open();
+        let table = engine.default_table().expect("the default table");
+        assert_eq!(engine.arrival_time(), None);
+        assert!(engine.now() >= floor);
+        assert_eq!(write(&engine, &table, &line("a", truth)).points, 1);
+        let options = DecodeOptions::new(engine.arrival_time());
+        let batch = line_protocol::decode(b"m,host=b f=1\n", options, &mut engine.resolver(&table));
+        let outcome = engine
+            .write(&table, batch, &WriteOptions::default())
+            .expect("an answer");
+        assert_eq!((outcome.points, outcome.rejected, outcome.retryable), (0, 1, 1));
+        engine.seal().expect("a seal, which stores the clock");
+        fixture.clock.advance(HOUR);
+    }
+    // Its time server answers: no day of doubt, neither now nor after a restart.
+    let engine = open();
+    fixture.clock.set(Timestamp::from_nanos_clamped(truth));
+    assert_eq!(engine.arrival_time(), Some(Timestamp::from_nanos_clamped(truth)));
+    assert_eq!(engine.store().trusted_now().doubt, None);
+    store_time(&fixture, &engine);
+    drop(engine);
+    let engine = open();
+    assert_eq!(engine.store().trusted_now().doubt, None);
+    assert!(engine.arrival_time().is_some());
+}
+
+#[test]
+fn a_machine_that_was_off_over_a_weekend_stamps_points_at_once() {
+    let fixture = Fixture::new();
+    store_time(&fixture, &fixture.open());
+    fixture.clock.advance(3 * DAY);
+    let engine = fixture.open();
+    assert!(
+        engine.store().trusted_now().doubt.is_some(),
+        "nothing expires yet"
+    );
+    assert_eq!(engine.arrival_time(), Some(fixture.clock.now()));
+    engine.store().confirm_clock();
+    drop(engine);
+    // Back by as much, no machine was off.
+    fixture
+        .clock
+        .set(Timestamp::from_nanos_clamped(fixture.now() - 6 * DAY));
+    let engine = fixture.open();
+    assert_eq!(engine.arrival_time(), None);
+}
+
+#[test]
+fn a_wrong_clock_forgets_no_idempotency_key() {
+    let fixture = Fixture::new();
+    let options = WriteOptions {
+        request: Some(IdempotentRequest::new("once".into(), b"body", &[])),
+        ..WriteOptions::default()
+    };
+    let right = fixture.clock.now();
+    let send = |engine: &Engine, lines: &str, options: &WriteOptions| {
+        let table = engine.default_table().expect("the default table");
+        let batch = line_protocol::decode(
+            lines.as_bytes(),
+            DecodeOptions::new(right),
+            &mut engine.resolver(&table),
+        );
+        engine.write(&table, batch, options).expect("an answer").repeated
+    };
+    let engine = fixture.open();
+    assert!(!send(&engine, "m f=1\n", &options));
+    fixture.clock.set(right.saturating_add(20_000 * DAY));
+    let other = WriteOptions {
+        request: Some(IdempotentRequest::new("other".into(), b"body", &[])),
+        ..WriteOptions::default()
+    };
+    // Outcomes leave by their age when another one comes.
+    assert!(!send(&engine, "m f=2\n", &other));
+    assert!(send(&engine, "m f=1\n", &options));
+    engine.seal().expect("a seal");
+    drop(engine);
+    let engine = fixture.open();
+    assert!(send(&engine, "m f=1\n", &options));
+    assert!(send(&engine, "m f=2\n", &other));
 }

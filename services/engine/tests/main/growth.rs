@@ -1,7 +1,7 @@
 //! A table takes so many new timelines a minute, and says which tag brings them.
 
 use tideline_engine::growth::is_growth_refusal;
-use tideline_engine::{Table, WriteOptions};
+use tideline_engine::{IdempotentRequest, Table, WriteOptions};
 use tideline_model::Policy;
 
 use crate::support::{Fixture, SECOND, decode, table_with, write};
@@ -80,7 +80,7 @@ fn a_request_that_stored_nothing_for_now_may_be_repeated_under_its_key() {
     let table = limited(&engine, 1);
     write(&engine, &table, &pods(0..1));
     let options = WriteOptions {
-        request_key: Some("order-7".into()),
+        request: Some(IdempotentRequest::new("order-7".into(), b"body", &[])),
         ..WriteOptions::default()
     };
     let send = || {

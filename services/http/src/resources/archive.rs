@@ -184,7 +184,7 @@ async fn restore(
         wait,
     }): JsonBody<RestoreArchived>,
 ) -> Result<(StatusCode, Json<RestoredArchive>)> {
-    let range = to_range(range, app.engine.clock().now());
+    let range = to_range(range, app.engine.now());
     if range.is_empty() {
         return Err(Failure::invalid("range is empty: end is not after start"));
     }

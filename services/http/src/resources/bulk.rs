@@ -58,7 +58,7 @@ async fn change(
         wait,
     }): Json<ChangeAttributes>,
 ) -> Result<Response> {
-    let now = app.engine.clock().now();
+    let now = app.engine.now();
     let changes = changes_of(set, remove, now)?;
     let selector = to_selector(expand_selector(&app, &table, timelines)?, now)?;
     let turn = app.errands.take().await?;

@@ -51,7 +51,7 @@ async fn cardinality(
     if width <= 0 {
         return Err(Failure::invalid("a window is longer than 0s"));
     }
-    let now = app.engine.clock().now().nanos();
+    let now = app.engine.now().nanos();
     let last = now.div_euclid(width).saturating_mul(width);
     let start = last.saturating_sub(width.saturating_mul(count as i64 - 1));
     let counted = app.read_table(table, move |engine, table| {

@@ -40,7 +40,7 @@ async fn facets(
     Path(TablePath { table }): Path<TablePath>,
     JsonBody(search): JsonBody<FacetSearch>,
 ) -> Result<Json<FacetList>> {
-    let now = app.engine.clock().now();
+    let now = app.engine.now();
     let condition = search
         .condition
         .map(|condition| to_index(expand(&app, &table, condition)?, now));

@@ -1,10 +1,6 @@
 //! What the writes of both InfluxDB protocols share.
 
-use std::time::Duration;
-
 use axum::extract::Request;
-use tideline_engine::growth::is_growth_refusal;
-use tideline_engine::{WriteOptions, WriteOutcome};
 use tideline_ingest_protocols::line_protocol::{partial_write, unable_to_parse};
 use tideline_model::Precision;
 use tideline_openapi::ErrorCode;
@@ -16,8 +12,6 @@ use crate::ingest::{self, Format, Target, Write, Written};
 
 /// Rejects that an error text names.
 const REJECTS_SHOWN_MAX: usize = 100;
-/// When lines of new timelines are worth sending again: some of a minute's have been forgotten by then.
-const GROWTH_RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Stores the lines of a request where a `db` or `bucket` of this name leads. A failure unless all were stored; good
 /// lines are stored either way.
@@ -35,29 +29,12 @@ pub(super) async fn write(
         precision: precision.map(parse_precision).transpose()?.unwrap_or_default(),
         default_time: None,
         target: Target::Database(database),
-        options: WriteOptions {
-            durability: None,
-            request_key: ingest::request_key(request.headers())?,
-        },
+        durability: None,
+        request_key: ingest::request_key(request.headers())?,
     };
     let received = body::receive(request, app, BodyLimits::writes(&app.settings)).await?;
     let written = ingest::write(app, received, write).await?;
     refusal(&written).map_or(Ok(()), Err)
-}
-
-/// The refusal of lines that may be stored later. It says nothing of what is wrong for good: agents that read
-/// `partial write` drop the batch.
-fn later(outcome: &WriteOutcome) -> Failure {
-    let for_now = outcome
-        .rejects
-        .iter()
-        .find(|reject| is_growth_refusal(&reject.reason));
-    let reason = for_now.map_or("too many new timelines", |reject| &reject.reason);
-    let message = format!("{} lines are refused for now: {reason}", outcome.retryable);
-    Failure {
-        retry_after: Some(GROWTH_RETRY_AFTER),
-        ..Failure::new(ErrorCode::TooManyTimelines, message)
-    }
 }
 
 fn parse_precision(name: &str) -> Result<Precision> {
@@ -73,7 +50,8 @@ fn refusal(written: &Written) -> Option<Failure> {
         return None;
     }
     if outcome.retryable > 0 {
-        return Some(later(outcome));
+        // It says nothing of what is wrong for good: agents that read `partial write` drop the batch.
+        return Some(Failure::later(outcome, "lines"));
     }
     let is_unreadable = |line: u32| written.unreadable.binary_search(&line).is_ok();
     let shown = outcome.rejects.iter().take(REJECTS_SHOWN_MAX);

@@ -63,6 +63,7 @@ struct WriteQuery {
         (status = 401, description = "The token is missing or wrong", body = InfluxV1Error),
         (status = 413, description = "The body is too large", body = InfluxV1Error),
         (status = 415, description = "The encoding is not read here", body = InfluxV1Error),
+        (status = 422, description = "The `Idempotency-Key` was used before with another body", body = InfluxV1Error),
         (status = 503, description = "Too much at once, or the disk is nearly full: send it again", body = InfluxV1Error)
     )
 )]

@@ -2,8 +2,8 @@
 
 use axum::extract::{Request, State};
 use serde::Deserialize;
-use tideline_engine::growth::is_growth_refusal;
-use tideline_engine::{WriteOptions, WriteOutcome};
+use tideline_engine::WriteOutcome;
+use tideline_engine::write::is_for_now;
 use tideline_model::{Precision, Timestamp};
 use tideline_openapi::delete::{DeletePoints, DeleteReport};
 use tideline_openapi::points::{PointsBody, Reject, WriteReport};
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::body::{self, BodyLimits};
-use crate::condition::{to_range, to_selector};
+use crate::condition::{resolve_surely, to_range, to_selector};
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query, content_type};
 use crate::failure::{Failure, Result};
@@ -58,8 +58,11 @@ struct WriteQuery {
 /// for requests without one (also `application/x-www-form-urlencoded`, which curl sends by itself).
 /// `Content-Encoding` may be `gzip`, `deflate` or `zstd`.
 ///
+/// While the clock of the server is in doubt (`/v1/clock`), points without a time are refused as retryable, and so are those
+/// that are out of the table's bounds by it; a request of which nothing is stored is answered 503.
+///
 /// Sending again is safe where points carry their time. Where they do not, send an `Idempotency-Key`: the same key
-/// within a day is answered with the first outcome and stores nothing.
+/// within a day is answered with the first outcome and stores nothing. The key with another body is 422.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/points", tag = "points",
     params(
@@ -79,7 +82,7 @@ struct WriteQuery {
         (status = 200, description = "Stored; `rejected` counts what was not", body = WriteReport),
         (status = 413, description = "The body is too large", body = ErrorBody),
         (status = 415, description = "Content type or encoding is not read here", body = ErrorBody),
-        (status = 422, description = "Every point was bad", body = ErrorBody),
+        (status = 422, description = "Every point was bad, or the `Idempotency-Key` was used before with another body", body = ErrorBody),
         (status = 429, description = "Every point is of a new timeline, of which the table takes no more just now", body = ErrorBody),
         (status = 507, description = "The disk is nearly full", body = ErrorBody),
         Failures
@@ -114,10 +117,8 @@ async fn write(
         precision: precision.unwrap_or_default(),
         default_time,
         target: Target::Table(table),
-        options: WriteOptions {
-            durability: query.durability.map(Into::into),
-            request_key,
-        },
+        durability: query.durability.map(Into::into),
+        request_key,
     };
     let written = ingest::write(&app, received, write).await?;
     report(written.outcome, id).map(axum::Json)
@@ -142,9 +143,10 @@ async fn delete(
     Path(TablePath { table }): Path<TablePath>,
     Json(DeletePoints { timelines, range }): Json<DeletePoints>,
 ) -> Result<axum::Json<DeleteReport>> {
-    let now = app.engine.clock().now();
     let timelines = expand_selector(&app, &table, timelines)?;
-    let (selector, range) = (to_selector(timelines, now)?, to_range(range.into(), now));
+    let (selector, range) = resolve_surely(&app.engine, |now| {
+        Ok((to_selector(timelines.clone(), now)?, to_range(range.into(), now)))
+    })?;
     let deleted = app.change(move |engine| {
         let table = engine.table(&table)?;
         Ok(engine.delete_points(&table, &selector, range)?)
@@ -181,7 +183,7 @@ fn report(outcome: WriteOutcome, id: RequestId) -> Result<WriteReport> {
     let rejects: Vec<Reject> = shown
         .map(|reject| Reject {
             line: reject.line,
-            retryable: is_growth_refusal(&reject.reason),
+            retryable: is_for_now(&reject.reason),
             reason: reject.reason,
             excerpt: reject.excerpt,
         })

@@ -101,7 +101,7 @@ async fn query(
     .limited(question.limit.is_some() || question.sort.is_some());
     let description = describe(request_id, &table, "query", &question);
     question.timelines = saved::expand_optional(&app, &table, question.timelines)?;
-    let question = question::to_question(question, app.engine.clock().now())?;
+    let question = question::to_question(question, app.engine.now())?;
     let reach = Some((question.range, question.tier));
     answer(
         &app,

@@ -102,7 +102,7 @@ async fn save(
     let saved = app.change(move |engine| {
         let table = engine.table(&table)?;
         let condition = saved::expand_new(&table, &name, &search.condition)?;
-        let condition = to_index(condition, engine.clock().now())?;
+        let condition = to_index(condition, engine.now())?;
         Matcher::new(&condition).map_err(Failure::invalid)?;
         let text = serde_json::to_string(&search).map_err(Failure::invalid)?;
         engine.save_search(&table, &name, &text)?;

@@ -19,7 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::condition::{from_attribute, to_attribute, to_index, to_selector, to_sort};
+use crate::condition::{from_attribute, resolve_surely, to_attribute, to_index, to_selector, to_sort};
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
@@ -107,7 +107,7 @@ async fn delete(
     JsonBody(DeleteTimelines { timelines }): JsonBody<DeleteTimelines>,
 ) -> Result<Json<DeleteReport>> {
     let timelines = expand_selector(&app, &table, timelines)?;
-    let selector = to_selector(timelines, app.engine.clock().now())?;
+    let selector = resolve_surely(&app.engine, |now| to_selector(timelines.clone(), now))?;
     Ok(Json(DeleteReport {
         timelines: delete_selected(&app, table, selector).await?.timelines,
         request_id: id.into(),
@@ -173,7 +173,7 @@ async fn set_attributes(
     JsonBody(AttributeChanges(changes)): JsonBody<AttributeChanges>,
 ) -> Result<Json<TimelineDetail>> {
     let id = parse_id(&id)?;
-    let changes = to_changes(changes, app.engine.clock().now())?;
+    let changes = to_changes(changes, app.engine.now())?;
     let timeline = app.change(move |engine| {
         let table = engine.table(&table)?;
         Ok(engine.set_attributes(&table, id, &changes)?)
@@ -194,7 +194,7 @@ fn to_changes(
 }
 
 async fn find(app: &App, table: String, search: TimelineSearch, id: RequestId) -> Result<Json<TimelineList>> {
-    let now = app.engine.clock().now();
+    let now = app.engine.now();
     let condition = search
         .condition
         .map(|condition| to_index(expand(app, &table, condition)?, now));

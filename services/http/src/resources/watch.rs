@@ -194,7 +194,7 @@ fn to_time(time: DurationText) -> Result<Duration> {
 fn to_engine(app: &App, request: WatchRequest, last_event: Option<&str>) -> Result<EngineRequest> {
     let selector = request
         .timelines
-        .map(|selector| to_selector(selector, app.engine.clock().now()));
+        .map(|selector| to_selector(selector, app.engine.now()));
     let everything = TimelineSelector::Condition(index::Condition::All);
     let from = last_event
         .or(request.from.as_deref())

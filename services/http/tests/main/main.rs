@@ -17,3 +17,4 @@ mod service;
 mod statistics;
 mod transfers;
 mod writing;
+mod wrong_clock;

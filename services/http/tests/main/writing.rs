@@ -115,13 +115,27 @@ fn a_repeated_request_is_answered_and_not_done_again() {
     let server = Server::start();
     let headers = [("idempotency-key", "batch-7"), ("content-type", "text/plain")];
     let first = server.send("POST", POINTS, &headers, b"m f=1\nbad\n").expect(200);
-    let again = server.send("POST", POINTS, &headers, b"other f=1\n").expect(200);
+    let again = server.send("POST", POINTS, &headers, b"m f=1\nbad\n").expect(200);
     assert_eq!(
         (&first["repeated"], &again["repeated"]),
         (&json!(false), &json!(true))
     );
     for member in ["points", "rejected", "rejects"] {
         assert_eq!(first[member], again[member], "{member}");
+    }
+    assert_eq!(
+        server.get("/v1/tables/default").expect(200)["statistics"]["timelines"],
+        1
+    );
+    let precise = format!("{POINTS}?precision=s");
+    for (path, body) in [
+        (POINTS, "other f=1\n"),
+        (POINTS, "m f=1\nbad"),
+        (&precise, "m f=1\nbad\n"),
+    ] {
+        let refused = server.send("POST", path, &headers, body.as_bytes()).expect(422);
+        assert_eq!(refused["code"], "idempotency_key_reused", "{path} {body:?}");
+        assert_eq!(refused["retryable"], false);
     }
     assert_eq!(
         server.get("/v1/tables/default").expect(200)["statistics"]["timelines"],

@@ -4,14 +4,14 @@ use tideline_model::{PointBatch, SeriesResolver};
 
 use super::point::{self, Parsed, Point};
 use crate::grouping::{Groups, ShapeKey, finish_row, last_of_each_name};
-use crate::options::DecodeOptions;
+use crate::options::{DecodeOptions, or_unknown};
 use crate::reject::{Reason, Rejects, quote, too_large};
 use crate::series_key::{self, KEY_BYTES_MAX, Name};
 
 /// Takes elements one by one and ends in a batch.
 pub(crate) struct PointWriter<'r, R> {
     options: DecodeOptions,
-    default_nanos: i64,
+    default_nanos: Option<i64>,
     resolver: &'r mut R,
     groups: Groups,
     rejects: Rejects,
@@ -69,7 +69,10 @@ impl<'r, R: SeriesResolver> PointWriter<'r, R> {
             return Err("a point must be an object".into());
         }
         let point: Point<'_> = serde_json::from_str(element).map_err(|error| super::reason_of(&error))?;
-        let nanos = point::time(point.time, self.options.precision)?.unwrap_or(self.default_nanos);
+        let nanos = match point::time(point.time, self.options.precision)? {
+            Some(nanos) => nanos,
+            None => or_unknown(self.default_nanos)?,
+        };
         let values = self.read_fields(&point)?;
         self.write_key(&point)?;
         let group = self.find_group(&point, &values)?;

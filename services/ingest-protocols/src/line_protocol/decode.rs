@@ -18,7 +18,7 @@ use tideline_model::{ColumnData, PointBatch, SeriesResolver};
 use super::scan::{self, Fault, RawValue};
 use crate::grouping::{FieldValue, Groups, ShapeKey, finish_row, last_of_each_name, take_back};
 use crate::number;
-use crate::options::DecodeOptions;
+use crate::options::{DecodeOptions, or_unknown};
 use crate::reject::{Rejects, quote, too_large};
 use crate::series_key::{self, KEY_BYTES_MAX, Name};
 
@@ -88,7 +88,7 @@ struct Guess<'a> {
 struct Decoder<'a, 'r, R> {
     body: &'a [u8],
     options: DecodeOptions,
-    default_nanos: i64,
+    default_nanos: Option<i64>,
     resolver: &'r mut R,
     groups: Groups,
     /// One for each group, in the same order.
@@ -225,7 +225,8 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         let body = self.body;
         let at = scan::skip_spaces(body, fields_end);
         if let Some(next) = scan::line_end(body, at) {
-            return Ok((self.default_nanos, next));
+            let nanos = or_unknown(self.default_nanos).map_err(|reason| Fault::new(reason, at))?;
+            return Ok((nanos, next));
         }
         let rest = &body[at..];
         let token = &rest[..scan::token_len(rest)];

@@ -15,7 +15,7 @@ use super::labels::{self, METRIC_NAME};
 use super::metadata::{KINDS, kind_of_word};
 use super::sample_line::{ExemplarPart, SampleLine, unescape};
 use super::samples::{SampleWriter, Series};
-use crate::options::DecodeOptions;
+use crate::options::{DecodeOptions, or_unknown};
 use crate::reject::{Reason, quote, too_large};
 
 /// Which text format a body has.
@@ -74,7 +74,7 @@ fn lines(body: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
 struct TextReader<'b, 'r, R> {
     format: TextFormat,
     import: &'b ImportOptions,
-    default_millis: i64,
+    default_millis: Option<i64>,
     writer: SampleWriter<'r, R>,
     /// What the last comments are about.
     family: Family,
@@ -147,7 +147,7 @@ impl<R: SeriesResolver> TextReader<'_, '_, R> {
             return Ok(());
         }
         let millis = match sample.time {
-            None => self.default_millis,
+            None => or_unknown(self.default_millis)?,
             Some(text) => self.time(text)?,
         };
         let start = self.start_of(&sample);

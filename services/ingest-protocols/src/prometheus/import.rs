@@ -8,7 +8,7 @@ use tideline_model::SeriesResolver;
 
 use super::labels::{self, METRIC_NAME};
 use super::samples::SampleWriter;
-use crate::options::DecodeOptions;
+use crate::options::{DecodeOptions, or_unknown};
 use crate::reject::Reason;
 
 /// What a request says about all samples of a body of text, metric families or JSON lines.
@@ -24,15 +24,17 @@ pub struct ImportOptions {
 
 impl ImportOptions {
     /// The time of samples that have none, in milliseconds.
-    pub(crate) fn default_millis(&self, options: &DecodeOptions) -> i64 {
-        self.millis
-            .unwrap_or(options.default_time.nanos().div_euclid(1_000_000))
+    pub(crate) fn default_millis(&self, options: &DecodeOptions) -> Option<i64> {
+        let arrival = options
+            .default_time
+            .map(|time| time.nanos().div_euclid(1_000_000));
+        self.millis.or(arrival)
     }
 
     /// Writes the samples that come besides those of the body.
     pub(crate) fn write_extra_samples<R: SeriesResolver>(
         &self,
-        default_millis: i64,
+        default_millis: Option<i64>,
         writer: &mut SampleWriter<'_, R>,
         key: &mut Vec<u8>,
     ) {
@@ -40,7 +42,7 @@ impl ImportOptions {
             let name = std::iter::once((METRIC_NAME, Cow::Borrowed(name.as_bytes())));
             let written = spell_key(name, &self.extra_labels, key)
                 .and_then(|()| writer.series(key))
-                .and_then(|series| writer.number(series, default_millis, *value, None));
+                .and_then(|series| writer.number(series, or_unknown(default_millis)?, *value, None));
             if let Err(reason) = written {
                 writer.reject(reason, key);
             }

@@ -22,7 +22,7 @@ use super::metadata::KINDS;
 use super::samples::{SampleWriter, Series};
 use super::wire::{Fields, Malformed, Payload, Read};
 use crate::error::IngestError;
-use crate::options::DecodeOptions;
+use crate::options::{DecodeOptions, or_unknown};
 use crate::reject::Reason;
 
 /// A part of a summary or histogram may be two bytes that say nothing, and a real one, which has a number, becomes up
@@ -196,7 +196,7 @@ type PartLabel = Option<(&'static [u8], f64)>;
 
 struct FamilyReader<'b, 'r, R> {
     import: &'b ImportOptions,
-    default_millis: i64,
+    default_millis: Option<i64>,
     writer: SampleWriter<'r, R>,
     /// Metrics that are still to be read.
     unread: usize,
@@ -251,9 +251,16 @@ impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
                 _ => {}
             }
         }
-        let times = Times {
-            millis: if millis == 0 { self.default_millis } else { millis },
-            start: None,
+        let millis = match millis {
+            0 => or_unknown(self.default_millis),
+            millis => Ok(millis),
+        };
+        let times = match millis {
+            Ok(millis) => Times { millis, start: None },
+            Err(reason) => {
+                let _ = self.spell(family, "", None);
+                return Ok(self.writer.reject(reason, &self.key));
+            }
         };
         let Some(value) = value else {
             let reason = format!("a metric of type {} has no such value", kind.name());

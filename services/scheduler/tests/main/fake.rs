@@ -69,7 +69,12 @@ impl FakeWork {
             hand: hand.clone(),
             passes: AtomicI64::new(0),
         };
-        let mut trusted = TrustedClock::new(StoredClock::default(), hand.now(), hand.monotonic());
+        let mut trusted = TrustedClock::new(
+            StoredClock::default(),
+            Timestamp::MIN,
+            hand.now(),
+            hand.monotonic(),
+        );
         trusted.note_stored(START + 10_000 * DAY);
         Arc::new(Self {
             clock: Arc::new(clock),

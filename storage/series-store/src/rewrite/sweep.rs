@@ -28,6 +28,11 @@ impl Shared {
         let Some(archive) = &self.settings.archive else {
             return Ok(0);
         };
+        let now = self.trusted_now();
+        if now.doubt.is_some() {
+            // How old an object is cannot be said: one that is being written may look like an orphan.
+            return Ok(0);
+        }
         let state = self.state.read().clone();
         let tables = self.tables.read().by_id.clone();
         let found = tables.get(&table).ok_or(StoreError::TableDropped(table))?;
@@ -38,7 +43,7 @@ impl Shared {
         let mut sweep = Sweep {
             archive,
             names: keys.map(file_name).collect(),
-            before: self.clock.now().nanos().saturating_sub(age),
+            before: now.now.nanos().saturating_sub(age),
             swept: 0,
             failure: None,
         };

@@ -64,7 +64,7 @@ async fn federate(
 ) -> Result<Response> {
     let escaping = Escaping::asked_for(&headers);
     let selectors = parameters.any_selectors()?;
-    let now = app.engine.clock().now().nanos().div_euclid(NANOS_PER_MILLI);
+    let now = app.engine.now().nanos().div_euclid(NANOS_PER_MILLI);
     let settings = &app.settings.prometheus;
     let lookback = i64::try_from(settings.lookback_delta.as_millis()).unwrap_or(i64::MAX);
     let range = (now.saturating_sub(lookback), now);

@@ -150,7 +150,14 @@ async fn push(app: &App, table: String, request: Request) -> Result<StatusCode> 
             return Err(failure);
         }
     };
-    let seconds = app.engine.clock().now().nanos() as f64 / 1e9;
+    let now = match app.engine.need_arrival_time() {
+        Ok(now) => now,
+        Err(error) => {
+            body::discard(request, app).await;
+            return Err(error.into());
+        }
+    };
+    let seconds = now.nanos() as f64 / 1e9;
     let import = ImportOptions {
         millis: None,
         extra_labels: group.0.into_iter().collect(),
@@ -255,7 +262,8 @@ fn end(engine: &Engine, table: &Table, group: &Group) -> Result<()> {
         has(VALUE_FIELD, ValueType::Float) || has(HISTOGRAM_FIELD, ValueType::Histogram)
     });
     let pushed: HashSet<String> = samples.map(|field| field.measurement).collect();
-    let groups = ended(table, group, &selected, &pushed, engine.clock().now().nanos());
+    let now = engine.need_arrival_time()?;
+    let groups = ended(table, group, &selected, &pushed, now.nanos());
     let batch = PointBatch {
         groups,
         rejects: Vec::new(),

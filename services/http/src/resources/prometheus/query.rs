@@ -172,7 +172,7 @@ async fn instant(
     parameters: &Parameters,
 ) -> Result<Response> {
     let limit = parameters.limit()?;
-    let now = app.engine.clock().now().nanos().div_euclid(NANOS_PER_MILLI);
+    let now = app.engine.now().nanos().div_euclid(NANOS_PER_MILLI);
     let time = parameters.optional_time("time")?.unwrap_or(now);
     let (start, end, step) = (time, time, 0);
     let options = Options::of(app, parameters, limit)?;

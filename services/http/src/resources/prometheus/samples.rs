@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tideline_engine::growth::is_growth_refusal;
 use tideline_engine::{BatchResolver, MetricKind, MetricMetadata, Table, WriteOptions, WriteOutcome};
 use tideline_ingest_protocols::DecodeOptions;
 use tideline_ingest_protocols::prometheus::{self, DecodedSamples, SampleCounts};
@@ -19,8 +18,6 @@ use crate::failure::{Failure, Result};
 
 /// Rejects that a text names.
 const REJECTS_SHOWN_MAX: usize = 10;
-/// When series that a table does not take just now are worth sending again.
-const GROWTH_RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// The failures of every route that takes samples, for the document: texts.
 const FAILURES: [(&str, &str, &str); 5] = [
@@ -111,7 +108,7 @@ where
         let body = body.decode()?;
         let engine = &app.engine;
         let table = engine.table(&table)?;
-        let options = DecodeOptions::new(engine.clock().now());
+        let options = DecodeOptions::new(engine.arrival_time());
         let mut resolver = engine.resolver(&table);
         let mut decoded = decode(&body, &options, &mut resolver, &table)?;
         // The rows hold all of the body; together they would be what a write takes at most.
@@ -151,18 +148,7 @@ impl StoredSamples {
             return None;
         }
         if outcome.retryable > 0 {
-            let for_now = outcome
-                .rejects
-                .iter()
-                .find(|reject| is_growth_refusal(&reject.reason));
-            let reason = for_now.map_or("too many new timelines", |reject| &reject.reason);
-            return Some(Failure {
-                retry_after: Some(GROWTH_RETRY_AFTER),
-                ..Failure::new(
-                    ErrorCode::TooManyTimelines,
-                    format!("{} samples are refused for now: {reason}", outcome.retryable),
-                )
-            });
+            return Some(Failure::later(outcome, "samples"));
         }
         let code = match outcome.points {
             0 => ErrorCode::AllRejected,

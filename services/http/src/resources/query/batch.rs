@@ -57,7 +57,7 @@ pub(super) async fn batch(
     }
     let budget = question::to_budget(&asked.budget)?;
     let description = describe(request_id.clone(), &table, "batch", &asked);
-    let now = app.engine.clock().now();
+    let now = app.engine.now();
     // Queries of cold points wait in their lane; here they only must not take the turns of the others.
     let is_cold = app.engine.table(&table).is_ok_and(|table| {
         let ranges = asked.queries.values().map(|query| question::reach(query, now));

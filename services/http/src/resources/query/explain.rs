@@ -31,7 +31,7 @@ pub(super) async fn explain(
     Json(mut question): Json<PointQuery>,
 ) -> Result<axum::Json<Explanation>> {
     question.timelines = saved::expand_optional(&app, &table, question.timelines)?;
-    let question = question::to_question(question, app.engine.clock().now())?;
+    let question = question::to_question(question, app.engine.now())?;
     let querier = app.clone();
     let explained = app.read_table(table, move |_, table| {
         Ok(querier.querier.explain(table, &question, &Cancel::new())?)

@@ -28,6 +28,7 @@ pub(super) fn trusted(now: i64) -> TrustedNow {
         now,
         expire_now: Some(now),
         doubt: None,
+        is_set: true,
         settled: None,
     }
 }
