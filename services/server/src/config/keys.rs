@@ -277,7 +277,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "storage.accept_loss",
         "Start although writes that had been acknowledged are missing from the folder: an operator's decision,\n\
-         for one start.",
+         for one start. A damaged log is cut at the damage; `lost` in the folder keeps it, with a report.",
         |config| Slot::Switch(&mut config.backend.accept_loss),
     ),
     Key::new(
