@@ -6,6 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`disk`] | a disk on which write-backs fail and whose power is cut |
 //! | [`server`] | [`Server`]: the binary on a data folder of its own; ready, kill −9, SIGTERM, again |
 //! | [`client`] | [`Client`] and [`Response`]: one request, one answer, any status |
 //! | [`program`] | programs of others: agents, and what this service is compared with |
@@ -28,6 +29,7 @@ pub mod archive;
 pub mod client;
 pub mod compress;
 pub mod corpora;
+pub mod disk;
 pub mod ledger;
 pub mod load;
 pub mod points;

@@ -28,13 +28,17 @@ pub const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Server {
     child: Child,
+    /// Whether the child is a tracer, and the server a child of it.
+    is_traced: bool,
     log: Arc<Log>,
 }
 
 /// A data folder that outlives the servers started on it, and goes when it is dropped.
 #[derive(Debug)]
 pub struct DataFolder {
-    folder: TempDir,
+    folder: PathBuf,
+    /// Removes the folder; `None` for a folder of another owner.
+    _owned: Option<TempDir>,
 }
 
 /// How to start a server, beside where.
@@ -42,6 +46,8 @@ pub struct DataFolder {
 pub struct Launch {
     /// Where it listens; `None` = on a port that the system picks.
     listen: Option<SocketAddr>,
+    /// A program with arguments that starts the server; empty if it is started directly.
+    tracer: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
 }
@@ -71,6 +77,12 @@ impl Launch {
         self
     }
 
+    /// Lets a tracer start it, such as strace with its options. It has to end when the server does.
+    pub fn traced_by(mut self, tracer: &[String]) -> Self {
+        self.tracer = tracer.to_vec();
+        self
+    }
+
     /// Adds command-line arguments.
     pub fn arguments<const N: usize>(mut self, arguments: [&str; N]) -> Self {
         self.arguments.extend(arguments.map(str::to_owned));
@@ -95,17 +107,28 @@ impl DataFolder {
             .prefix("tideline-test-")
             .tempdir()
             .expect("the temporary folder can be written");
-        Self { folder }
+        Self {
+            folder: folder.path().to_owned(),
+            _owned: Some(folder),
+        }
+    }
+
+    /// A folder below `folder`, which stays when this is dropped.
+    pub fn within(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            _owned: None,
+        }
     }
 
     /// The data folder itself: what `--data-dir` names. It does not exist before the first start.
     pub fn path(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.folder.join("data")
     }
 
     /// A place beside the data folder for files that a test needs.
     pub fn beside(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
     /// Starts a server here and waits until it is ready.
@@ -125,7 +148,14 @@ impl DataFolder {
     ///
     /// When the binary is missing.
     pub fn spawn(&self, launch: &Launch) -> Server {
-        let mut command = Command::new(binary());
+        let mut command = match launch.tracer.split_first() {
+            Some((tracer, arguments)) => {
+                let mut command = Command::new(tracer);
+                command.args(arguments).arg(binary());
+                command
+            }
+            None => Command::new(binary()),
+        };
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("TIDELINE_") {
                 command.env_remove(name);
@@ -139,13 +169,13 @@ impl DataFolder {
             .arg(self.path())
             .args(&launch.arguments)
             .envs(launch.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir(self.folder.path())
+            .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        Server::watch(child)
+        Server::watch(child, !launch.tracer.is_empty())
     }
 }
 
@@ -156,7 +186,7 @@ impl Default for DataFolder {
 }
 
 impl Server {
-    fn watch(mut child: Child) -> Self {
+    fn watch(mut child: Child, is_traced: bool) -> Self {
         let log = Arc::new(Log::default());
         if let Some(stdout) = child.stdout.take() {
             Log::follow(&log, stdout);
@@ -164,7 +194,11 @@ impl Server {
         if let Some(stderr) = child.stderr.take() {
             Log::follow(&log, stderr);
         }
-        Self { child, log }
+        Self {
+            child,
+            is_traced,
+            log,
+        }
     }
 
     /// The address it says that it listens on; `None` when it does not say so in time.
@@ -209,8 +243,38 @@ impl Server {
     pub fn kill(mut self) {
         let ended = self.child.try_wait().expect("the server is our child");
         assert!(ended.is_none(), "it ended by itself: {ended:?}\n{}", self.log());
-        self.child.kill().expect("the server is our child");
-        self.child.wait().expect("the server is our child");
+        self.kill_now();
+    }
+
+    /// Waits until it is ready, or gone; itself in the first case.
+    ///
+    /// # Panics
+    ///
+    /// When it is neither in time; the panic quotes its log.
+    pub fn wait_ready_or_gone(mut self) -> Option<Self> {
+        let mut client = None;
+        let is_ready = wait::until(START_PATIENCE, || {
+            if self.child.try_wait().expect("the server is our child").is_some() {
+                return Some(false);
+            }
+            client = client
+                .take()
+                .or_else(|| self.address_within(Duration::ZERO).map(Client::new));
+            let answer = client.as_ref()?.send("GET", "/ready", &[], b"").ok()?;
+            (answer.status == 200).then_some(true)
+        });
+        let is_ready = is_ready.unwrap_or_else(|| panic!("neither ready nor gone; the log:\n{}", self.log()));
+        is_ready.then_some(self)
+    }
+
+    fn kill_now(&mut self) {
+        // Both fail only when it is gone already. A tracer ends with the server, and would let it run.
+        if self.is_traced {
+            let _ = kill_process(self.pid(), Signal::KILL);
+        } else {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
     }
 
     /// Waits until it has gone by itself; how it ended, or itself when it still runs after `patience`.
@@ -273,16 +337,20 @@ impl Server {
     }
 
     fn pid(&self) -> Pid {
-        let id = i32::try_from(self.child.id()).expect("process ids fit");
+        let id = self.child.id();
+        let traced = || {
+            let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+            children.split_whitespace().next()?.parse().ok()
+        };
+        let traced = self.is_traced.then(traced).flatten();
+        let id = traced.unwrap_or_else(|| i32::try_from(id).expect("process ids fit"));
         Pid::from_raw(id).expect("a child's id is not 0")
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only when it is gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill_now();
         if thread::panicking() {
             let text = self.log.text();
             let tail: Vec<&str> = text.lines().rev().take(20).collect();

@@ -1,0 +1,202 @@
+//! A disk that runs out of room below the file system, and whose power can be cut.
+//!
+//! [`ThinDisk`] is ext4 on a loop device. The file behind the device is sparse and lies on a small tmpfs. While the tmpfs
+//! is full, a block that was written before can be written again and a new one fails with ENOSPC: what a full thin volume
+//! does. The file holds what has reached the disk and nothing of the page cache, so a copy of it is what a power cut
+//! leaves.
+//!
+//! It needs root, loop devices and ext4; [`ThinDisk::make`] returns what is missing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// Size of the tmpfs.
+const POOL_BYTES: u64 = 192 << 20;
+/// Size of the file system on it, which takes only what has been written.
+const DISK_BYTES: u64 = 1 << 30;
+
+/// Whether the file system has a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ext4 {
+    /// Metadata is consistent at every moment, in the mode `ordered`.
+    Journaled,
+    /// Metadata reaches the disk in any order. A power cut is one after it has, and before data has: else the check of
+    /// the file system finds its own damage first.
+    Plain,
+}
+
+/// A disk with a file system, mounted until it is dropped.
+#[derive(Debug)]
+pub struct ThinDisk {
+    kind: Ext4,
+    /// Mounted last, so unmounted first.
+    disk: Mount,
+    pool: Mount,
+    _folder: TempDir,
+}
+
+/// A mounted file system, unmounted when it is dropped.
+#[derive(Debug)]
+struct Mount(PathBuf);
+
+impl ThinDisk {
+    /// Makes an empty disk.
+    ///
+    /// # Errors
+    ///
+    /// What this machine lacks.
+    pub fn make(kind: Ext4) -> Result<Self, String> {
+        Self::make_with(kind, |image| {
+            let file = fs::File::create(image).map_err(|error| error.to_string())?;
+            file.set_len(DISK_BYTES).map_err(|error| error.to_string())?;
+            let feature = match kind {
+                Ext4::Journaled => "has_journal",
+                Ext4::Plain => "^has_journal",
+            };
+            // Few inodes and a small journal, written at once: later writes of them need no room.
+            let now = "lazy_itable_init=0,lazy_journal_init=0";
+            let options = [
+                "-q", "-F", "-O", feature, "-N", "8192", "-J", "size=16", "-E", now,
+            ];
+            match kind {
+                Ext4::Journaled => run("mkfs.ext4", options, image),
+                Ext4::Plain => run(
+                    "mkfs.ext4",
+                    ["-q", "-F", "-O", feature, "-N", "8192", "-E", now],
+                    image,
+                ),
+            }
+        })
+    }
+
+    /// The folder at which it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.disk.0
+    }
+
+    /// Takes all room below the file system: from now on writes of new blocks fail.
+    ///
+    /// # Panics
+    ///
+    /// If the tmpfs cannot be filled.
+    pub fn exhaust(&self) {
+        let filler = fs::File::create(self.filler()).expect("the tmpfs can be written");
+        let mut left = POOL_BYTES;
+        // Pages that the disk took meanwhile are no longer free, so the last ones are taken in small steps.
+        while left >= 4_096 {
+            let length = filler.metadata().expect("metadata").len();
+            match rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), length, left) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::NOSPC) => left /= 2,
+                Err(error) => panic!("the tmpfs cannot be filled: {error}"),
+            }
+        }
+    }
+
+    /// Gives the room back.
+    ///
+    /// # Panics
+    ///
+    /// If the tmpfs was not exhausted.
+    pub fn relieve(&self) {
+        fs::remove_file(self.filler()).expect("the disk is exhausted");
+    }
+
+    /// Whether the file system has turned read-only, as one with a journal does when it cannot write its metadata. Only
+    /// mounting it again helps.
+    pub fn is_read_only(&self) -> bool {
+        // The flags of the mount do not show it.
+        let probe = self.path().join("probe");
+        let made = fs::File::create(&probe);
+        let _ = fs::remove_file(&probe);
+        made.is_err_and(|error| error.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
+    }
+
+    /// Cuts the power and returns a disk with what had reached this one. The server on this one must have ended.
+    ///
+    /// # Panics
+    ///
+    /// If the copy cannot be made or mounted.
+    pub fn cut_power(self) -> Self {
+        if self.kind == Ext4::Plain {
+            run("sync", [], &self.device()).expect("the device can be synced");
+        }
+        let cut = Self::make_with(self.kind, |image| {
+            let from = self.pool.0.join("image");
+            run("cp", ["--sparse=always", &from.to_string_lossy()], image)?;
+            // Status 1: errors were corrected, as at the boot of a machine.
+            let checked = Command::new("e2fsck").args(["-fy"]).arg(image).output();
+            let checked = checked.map_err(|error| format!("e2fsck: {error}"))?;
+            match checked.status.code() {
+                Some(0 | 1) => Ok(()),
+                _ => Err(format!("e2fsck: {checked:?}")),
+            }
+        });
+        cut.expect("what was left can be mounted")
+    }
+
+    /// The loop device.
+    fn device(&self) -> PathBuf {
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("the mounts can be read");
+        let words = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mut mounted = words.filter(|words| words.get(1).is_some_and(|at| Path::new(at) == self.disk.0));
+        let words = mounted.next().expect("the disk is mounted");
+        PathBuf::from(words[0])
+    }
+
+    fn make_with(kind: Ext4, fill: impl FnOnce(&Path) -> Result<(), String>) -> Result<Self, String> {
+        let folder = tempfile::Builder::new().prefix("tideline-disk-").tempdir();
+        let folder = folder.map_err(|error| error.to_string())?;
+        let [pool, disk] = ["pool", "disk"].map(|name| folder.path().join(name));
+        for path in [&pool, &disk] {
+            fs::create_dir(path).map_err(|error| error.to_string())?;
+        }
+        let size = format!("size={POOL_BYTES}");
+        let pool = Mount::make(["-t", "tmpfs", "-o", &size, "tmpfs"], pool)?;
+        let image = pool.0.join("image");
+        fill(&image)?;
+        let image = image.to_string_lossy();
+        let disk = Mount::make(["-o", "loop", "-t", "ext4", &image], disk)?;
+        Ok(Self {
+            kind,
+            disk,
+            pool,
+            _folder: folder,
+        })
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.pool.0.join("filler")
+    }
+}
+
+impl Mount {
+    fn make<const N: usize>(arguments: [&str; N], at: PathBuf) -> Result<Self, String> {
+        run("mount", arguments, &at)?;
+        Ok(Self(at))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: a server that is about to end may hold files.
+        let _ = run("umount", ["-l"], &self.0);
+    }
+}
+
+fn run<const N: usize>(program: &str, arguments: [&str; N], path: &Path) -> Result<(), String> {
+    let output = Command::new(program).args(arguments).arg(path).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(format!(
+        "{program} {arguments:?} {}: {}",
+        path.display(),
+        text.trim()
+    ))
+}
