@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn names_come_in_order_whatever_is_added_and_removed_between_lists() {
-        for seed in 0..20 {
+        for seed in tideline_testkit::seeds("names", 20) {
             let mut numbers = Numbers(seed);
             let (mut symbols, mut counts) = (SymbolTable::new(), Counts::default());
             let mut naive: BTreeMap<String, u32> = BTreeMap::new();

@@ -217,6 +217,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(tideline_testkit::proptest_config(256))]
+
         #[test]
         fn rows_read_back(
             ordinal in any::<u32>(),

@@ -71,11 +71,7 @@ fn python(target: &Path) -> Option<PathBuf> {
 fn duckdb_and_pyarrow_read_the_same() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let Some(python) = python(target) else {
-        assert!(
-            std::env::var("CI").as_deref() != Ok("true"),
-            "DuckDB and pyarrow could not be installed from PyPI"
-        );
-        println!("SKIPPED: DuckDB and pyarrow could not be installed from PyPI");
+        tideline_testkit::skip("DuckDB and pyarrow could not be installed from PyPI");
         return;
     };
     let mut known = Known::default();

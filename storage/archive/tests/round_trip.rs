@@ -105,7 +105,7 @@ fn known(measurements: &[&str]) -> Known {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(tideline_testkit::proptest_config(24))]
 
     #[test]
     fn anything_reads_back_bit_for_bit(

@@ -31,7 +31,7 @@ fn options() -> impl Strategy<Value = ChunkOptions> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(tideline_testkit::proptest_config(200))]
 
     #[test]
     fn a_run_reads_back_whole(run in run(), options in options()) {

@@ -67,7 +67,7 @@ fn edits() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(tideline_testkit::proptest_config(600))]
 
     #[test]
     fn a_damaged_chunk_with_its_checksum_made_right_never_panics(

@@ -8,7 +8,7 @@ use crate::samples::delta;
 use crate::workload::{cpu_delta, encoded_delta};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(tideline_testkit::proptest_config(150))]
 
     #[test]
     fn a_delta_reads_back(delta in delta()) {

@@ -188,7 +188,7 @@ fn gathered(mut run: Run, gap: i64) -> Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(tideline_testkit::proptest_config(200))]
 
     #[test]
     fn summaries_are_what_the_rows_come_to(run in run(), gap in prop::sample::select(vec![1, 60_000_000_000i64, 200_000_000_000])) {

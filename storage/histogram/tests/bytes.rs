@@ -266,6 +266,8 @@ fn use_all(mut read: Histogram, other: &Histogram) {
 }
 
 proptest! {
+    #![proptest_config(tideline_testkit::proptest_config(256))]
+
     #[test]
     fn every_double_comes_back(histogram in histogram()) {
         let read = Histogram::from_bytes(&bytes(&histogram)).expect("it was just written");

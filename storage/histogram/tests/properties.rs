@@ -51,6 +51,8 @@ fn observed(histogram: &Histogram) -> f64 {
 }
 
 proptest! {
+    #![proptest_config(tideline_testkit::proptest_config(256))]
+
     #[test]
     fn a_sum_holds_what_both_held(left in histogram(), right in histogram()) {
         let mut sum = left.clone();

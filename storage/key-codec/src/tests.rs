@@ -13,6 +13,8 @@ fn timeline_id_of(identity: &Identity, source_tags: &[String], salt: u32) -> Tim
 }
 
 proptest! {
+    #![proptest_config(tideline_testkit::proptest_config(256))]
+
     #[test]
     fn the_order_of_chunk_keys_is_the_order_of_timeline_and_time(
         a in any::<([u8; 16], i64)>(),

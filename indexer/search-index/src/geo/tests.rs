@@ -174,6 +174,8 @@ fn areas() -> impl Strategy<Value = Area> {
 }
 
 proptest! {
+    #![proptest_config(tideline_testkit::proptest_config(256))]
+
     #[test]
     fn what_is_inside_is_within_the_ranges_of_the_curve(
         area in areas(),

@@ -225,7 +225,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..tideline_testkit::proptest_config(24) })]
 
     #[test]
     fn a_search_is_the_naive_filter(steps in prop::collection::vec(step(), 50..300)) {

@@ -117,7 +117,7 @@ fn request() -> impl Strategy<Value = FacetRequest> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(tideline_testkit::proptest_config(48))]
 
     #[test]
     fn facets_are_the_naive_counts(

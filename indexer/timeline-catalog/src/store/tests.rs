@@ -176,7 +176,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(tideline_testkit::proptest_config(64))]
 
     #[test]
     fn a_restart_changes_nothing_that_was_announced(

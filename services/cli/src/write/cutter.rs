@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn plain_lines_are_cut_as_if_each_were_looked_at() {
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = tideline_testkit::seed("cutter").max(1);
         let mut below = |bound: u64| {
             random ^= random << 13;
             random ^= random >> 7;

@@ -1,9 +1,6 @@
 //! The published line-protocol corpus: 6,615 bodies to decode and 115 points to encode.
 //!
-//! It is found through `TIDELINE_CORPORA`, by default the folder `shared/data` beside the workspace. Without it the
-//! test fails under `CI=true` and otherwise says that it skipped.
-
-use std::path::PathBuf;
+//! `tideline_testkit::corpus` finds it.
 
 use serde_json::Value as Json;
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
@@ -90,21 +87,9 @@ fn every_point_of_the_corpus_encodes_as_published() {
 }
 
 fn corpus() -> Option<Json> {
-    let folder = std::env::var_os("TIDELINE_CORPORA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    let path = folder.join("line-protocol-corpus/corpus.json");
-    match std::fs::read(&path) {
-        Ok(bytes) => Some(serde_json::from_slice(&bytes).expect("the corpus is JSON")),
-        Err(error) if std::env::var("CI").is_ok_and(|ci| ci == "true") => {
-            panic!("no corpus at {}: {error}", path.display())
-        }
-        Err(_) => {
-            println!("skipped: no corpus at {}", path.display());
-            None
-        }
-    }
+    let path = tideline_testkit::corpus("line-protocol-corpus")?.join("corpus.json");
+    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    Some(serde_json::from_slice(&bytes).expect("the corpus is JSON"))
 }
 
 /// Decodes one body; says how the outcome differs from the published one.

@@ -298,7 +298,7 @@ fn a_time_out_of_range_rejects_its_sample_alone() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(tideline_testkit::proptest_config(512))]
 
     /// Any text is read or refused, and any sample that is written is read as it was.
     #[test]

@@ -121,7 +121,7 @@ fn body_of_pieces() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..tideline_testkit::proptest_config(256) })]
 
     #[test]
     fn written_points_read_back(points in prop::collection::vec(point(), 1..20), picks in prop::collection::vec(any::<prop::sample::Index>(), 1..60)) {

@@ -375,7 +375,7 @@ fn rows_and_keys_stay_within_the_size_of_the_body() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(tideline_testkit::proptest_config(512))]
 
     /// Any bytes are read or refused; families of which some bytes are changed as well.
     #[test]

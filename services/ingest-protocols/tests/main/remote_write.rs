@@ -433,7 +433,7 @@ fn rows_stay_within_the_size_of_the_body() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(tideline_testkit::proptest_config(512))]
 
     /// Any bytes are read or refused; a request of which some are changed as well.
     #[test]

@@ -1,7 +1,6 @@
 //! The test scripts of Prometheus, where they are at hand: never part of the repository.
 //!
-//! `TIDELINE_CORPORA` names the folder of all such data; without it, it is `../shared/data` beside the workspace. Under
-//! `CI=true` missing scripts fail the tests, elsewhere they say that they skipped.
+//! `tideline_testkit::corpus` finds them.
 
 use std::path::{Path, PathBuf};
 
@@ -18,17 +17,7 @@ pub(crate) struct Query {
 
 /// The folder of the scripts; `None` when they are not here.
 pub(crate) fn folder() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let data =
-        std::env::var_os("TIDELINE_CORPORA").map_or_else(|| root.join("../shared/data"), PathBuf::from);
-    let folder = data.join("promqltest");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    let is_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!is_ci, "{} is missing and CI=true", folder.display());
-    println!("skipped: {} is not here", folder.display());
-    None
+    tideline_testkit::corpus("promqltest")
 }
 
 /// All queries of all scripts; none when the scripts are not here.

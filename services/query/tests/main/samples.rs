@@ -60,7 +60,8 @@ fn samples_agree_with_the_naive_evaluator() {
         for at in 0..700 {
             let mut fields = vec![("s", Value::String("text".into()))];
             for name in ["f", "n"] {
-                if dice.one_in(4) {
+                // The first point has both, so that the order of the fields is known.
+                if at > 0 && dice.one_in(4) {
                     continue;
                 }
                 // Numbers of two types in one field; integers keep their type.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use tempfile::TempDir;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
@@ -306,16 +306,18 @@ pub(crate) fn aggregate_query(
     }
 }
 
-/// Chance that can be had again.
+/// The seed of this run of the tests.
+static SEED: LazyLock<u64> = LazyLock::new(|| tideline_testkit::seed("query"));
+
+/// Random numbers that a seed repeats.
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// From the environment's `TIDELINE_SEED`, or the one given; printed, so that a failure can be replayed.
-    pub(crate) fn new(seed: u64) -> Self {
-        let replay = std::env::var("TIDELINE_SEED").ok();
-        let seed = replay.and_then(|text| text.parse().ok()).unwrap_or(seed);
-        println!("TIDELINE_SEED={seed}");
-        Self(seed)
+    /// Returns one of the sequences of the run's seed: the same number, the same sequence. Prints the seed, so that a
+    /// failure can be replayed with `TIDELINE_SEED`.
+    pub(crate) fn new(sequence: u64) -> Self {
+        println!("sequence {sequence} of TIDELINE_SEED={}", *SEED);
+        Self(Self(SEED.wrapping_add(sequence)).next())
     }
 
     pub(crate) fn next(&mut self) -> u64 {

@@ -18,11 +18,11 @@ use tideline_scheduler::{Scheduler, Settings};
 use tideline_search_index::{Condition, FindRequest};
 use tideline_series_store::{Order, Selection};
 
-use crate::chance::{Chance, number, seed};
+use crate::chance::Chance;
 use crate::fake::{DAY, HOUR, START};
 
 /// Jumps of one run.
-const JUMPS: u64 = 500;
+const JUMPS: usize = 500;
 const SECOND: i64 = NANOS_PER_SECOND;
 const MINUTE: i64 = 60 * SECOND;
 const YEAR: i64 = 365 * DAY;
@@ -61,8 +61,8 @@ struct Machine {
 
 #[test]
 fn nothing_expires_early_however_the_clock_jumps() {
-    let mut chance = Chance(seed("clock_jumps"));
-    let jumps = number("TIDELINE_JUMPS").unwrap_or(JUMPS);
+    let mut chance = Chance(tideline_testkit::seed("clock_jumps").max(1));
+    let jumps = tideline_testkit::rounds("TIDELINE_JUMPS", JUMPS, 10 * JUMPS) as u64;
     let mut machine = Machine::start();
     // Points of the future: what is newest in the store holds back no expiry.
     for days in [1, 40, 400, 4_000, 60_000] {

@@ -399,7 +399,7 @@ fn random_grid(dice: &mut Dice) -> Grid {
 #[test]
 fn summaries_and_rows_come_to_the_same_as_rows() {
     let mut summarized = 0;
-    for seed in 0..400 {
+    for seed in tideline_testkit::seeds("summaries", 400) {
         println!("seed {seed}");
         let mut dice = Dice(seed);
         let pieces = random_pieces(&mut dice);
@@ -452,7 +452,7 @@ fn summaries_and_rows_come_to_the_same_as_rows() {
             summarized += cost.summaries;
         }
     }
-    assert!(summarized > 5_000, "{summarized}");
+    assert!(summarized > 1_000, "{summarized}");
 }
 
 #[test]

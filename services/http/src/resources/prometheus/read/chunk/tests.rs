@@ -183,7 +183,7 @@ fn noise(seed: &mut u64) -> u64 {
 
 #[test]
 fn numbers_read_back_bit_for_bit() {
-    let mut seed = 5;
+    let mut seed = tideline_testkit::seed("chunks of numbers");
     for round in 0..60_u64 {
         let count = 1 + noise(&mut seed) as usize % 400;
         let mut time = noise(&mut seed) as i64 % 4_000_000_000_000 - 2_000_000_000_000;
