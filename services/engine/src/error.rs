@@ -178,6 +178,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         | StoreError::Interleaved { .. }
         | StoreError::Clash { .. }
         | StoreError::NoCommonWindow
+        | StoreError::Cut { .. }
         | StoreError::SegmentGone(_)
         | StoreError::NoCopy(_)
         | StoreError::Cancelled => ErrorKind::Conflict,

@@ -9,7 +9,25 @@ use crate::runner::Shared;
 use crate::work::WorkError;
 
 impl Shared {
-    /// All inputs become one segment; what came of it.
+    /// Cold segments are cut, so that those of their days that are old enough can be archived; what came of it.
+    fn cut(
+        &self,
+        work: &Planned,
+        (table, at): (TableId, i64),
+        pace: &mut JobPace<'_>,
+    ) -> Result<String, WorkError> {
+        let inputs = work.inputs.clone();
+        let cut = self.part(work, (table, inputs, Tier::Cold, RewriteCause::Cut(at)), pace)?;
+        Ok(format!(
+            "{} cold segments became {}, so that those before {} can be archived: {}",
+            work.inputs.len(),
+            cut.outputs.len(),
+            Timestamp::from_nanos_clamped(at),
+            read_and_written(&cut.cost)
+        ))
+    }
+
+    /// All inputs become one segment, or several where they are cut; what came of it.
     pub(crate) fn rewrite(
         &self,
         work: &Planned,
@@ -17,16 +35,20 @@ impl Shared {
         cause: RewriteCause,
         pace: &mut JobPace<'_>,
     ) -> Result<String, WorkError> {
+        let cause = match work.manner {
+            Manner::Cut(at) => RewriteCause::Cut(at),
+            _ => cause,
+        };
         let rewritten = self.part(work, (table, work.inputs.clone(), work.tier, cause), pace)?;
         let inputs = work.inputs.len();
         let cost = rewritten.cost;
         if cost == RewriteCost::default() {
             return Ok(format!("{inputs} segments needed no change"));
         }
-        let left = if cost.points_written == 0 {
-            "nothing"
-        } else {
-            "one"
+        let left = match rewritten.outputs.len() {
+            _ if cost.points_written == 0 => "nothing".to_owned(),
+            0 | 1 => "one".to_owned(),
+            several => several.to_string(),
         };
         Ok(format!(
             "{inputs} segments became {left}: {}",
@@ -41,15 +63,17 @@ impl Shared {
         table: TableId,
         pace: &mut JobPace<'_>,
     ) -> Result<String, WorkError> {
-        let Manner::Copied { folded } = work.manner else {
-            return self.rewrite(work, table, RewriteCause::Archive, pace);
+        let folded = match work.manner {
+            Manner::Copied { folded } => folded,
+            Manner::Cut(at) => return self.cut(work, (table, at), pace),
+            _ => return self.rewrite(work, table, RewriteCause::Archive, pace),
         };
         let mut inputs = work.inputs.clone();
         if folded {
             let made = self.part(work, (table, inputs, Tier::Cold, RewriteCause::Fold), pace)?;
-            match made.output {
-                Some(output) => inputs = vec![output.id],
-                None => return Ok("nothing was left to archive".into()),
+            match made.outputs.as_slice() {
+                [output] => inputs = vec![output.id],
+                _ => return Ok("nothing was left to archive".into()),
             }
         }
         self.part(work, (table, inputs, Tier::Archive, RewriteCause::Copy), pace)?;

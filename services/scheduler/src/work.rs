@@ -68,6 +68,7 @@ impl From<StoreError> for WorkError {
         match error {
             StoreError::Cancelled => Self::GivenUp,
             StoreError::Interleaved { .. }
+            | StoreError::Cut { .. }
             | StoreError::NoCopy(_)
             | StoreError::SegmentGone(_)
             | StoreError::TableDropped(_)

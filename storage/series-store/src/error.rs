@@ -5,7 +5,7 @@ use std::time::Duration;
 use tideline_archive::ArchiveError;
 use tideline_backend::{BackendError, ErrorKind};
 use tideline_chunk::{ChunkError, Delta, DeltaError};
-use tideline_model::{SegmentId, TableId, TableName, TimelineId, ValueType};
+use tideline_model::{SegmentId, TableId, TableName, TimeRange, TimelineId, Timestamp, ValueType};
 
 /// The result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -126,6 +126,16 @@ pub enum StoreError {
     Interleaved {
         /// The one between.
         segment: SegmentId,
+    },
+    /// A cut does not fall on a bound of days inside the window of its segments.
+    #[error("segments of {} to {} cannot be cut at {}: it is not the start of a day window among them",
+        Timestamp::from_nanos_clamped(.around.start), Timestamp::from_nanos_clamped(.around.end),
+        Timestamp::from_nanos_clamped(*.at))]
+    Cut {
+        /// The instant, nanoseconds since the epoch.
+        at: i64,
+        /// The window that holds the segments.
+        around: TimeRange,
     },
     /// What is to be attached would change places with what the table has.
     #[error(

@@ -32,7 +32,7 @@ use crate::manifest::{Segment, WriteRank, WriteSpan, put_cursor, put_segment};
 use crate::merge::{Part, Priority, concat, merge, slice};
 use crate::segment_writer::SegmentWriter;
 use crate::shared::{SHARD, Shared, group_window};
-use crate::window::{Window, choose_tiers};
+use crate::window::{Window, choose_tiers, cold_boundary};
 
 /// How often the trusted time is stored while nothing else is: what passes between storing it and a crash looks like
 /// a jump of the clock to the next start.
@@ -250,13 +250,10 @@ fn load_table(
     let base = shared.settings.window_nanos;
     let occupied = occupied_windows(points, base)?;
     let policy = state.manifest.tables.get(&table).map(|row| &row.spec.policy);
-    let cold_to = cold_to(policy, shared.trusted_now().now.nanos());
-    let windows = choose_tiers(
-        occupied.into_iter().collect(),
-        base,
-        cold_to,
-        shared.settings.windows_per_seal_max,
-    );
+    let cuts = cuts(policy, shared.trusted_now().now.nanos(), base);
+    let occupied: Vec<Window> = occupied.into_iter().collect();
+    let windows = choose_tiers(&occupied, base, &cuts, shared.settings.windows_per_seal_max);
+    let cold_to = cuts.last().copied().unwrap_or(i64::MIN);
     let mut drafts: Vec<Draft> = windows
         .into_iter()
         .map(|window| Draft::new(window, base, cold_to))
@@ -307,10 +304,21 @@ fn load_table(
     Ok(segments)
 }
 
-/// Windows that end by this instant are cold already.
-fn cold_to(policy: Option<&Policy>, now: i64) -> i64 {
-    let hot_ttl = policy.and_then(|policy| policy.hot_ttl);
-    hot_ttl.map_or(i64::MIN, |age| now.saturating_sub(age))
+/// The instants that no window of a seal spans, rising: before the last one all is old enough for the cold tier, before
+/// others also for the archive, or hidden. So no segment keeps points in a tier because others of it are younger.
+fn cuts(policy: Option<&Policy>, now: i64, base: i64) -> Vec<i64> {
+    let Some((policy, hot_ttl)) = policy.and_then(|policy| Some((policy, policy.hot_ttl?))) else {
+        return Vec::new();
+    };
+    let after = policy.archive.as_ref().map(|archive| archive.after);
+    let ages = [Some(hot_ttl), after, policy.visible_age()];
+    let ages = ages.into_iter().flatten().filter(|age| *age >= hot_ttl);
+    let mut cuts: Vec<i64> = ages
+        .map(|age| cold_boundary(now.saturating_sub(age), base))
+        .collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
 }
 
 /// The base windows that the points lie in.

@@ -55,21 +55,40 @@ impl Window {
     }
 }
 
-/// Chooses at most `count_max` windows that hold all `occupied` base windows.
+/// The start of the cold window of the narrowest level that holds an instant: whole cold windows end there or before.
+pub fn cold_boundary(nanos: i64, base: i64) -> i64 {
+    Window::of(nanos, base, COLD_LEVEL).range(base).start
+}
+
+/// Chooses windows inside `bounds` that hold all `occupied` ones, which lie there as well: at most `count_max`, and a few
+/// more where a wider one would cross the bounds (two for each level at most).
 ///
 /// 1. Start with the occupied windows themselves, in order.
-/// 2. While there are too many, find the lowest level among them whose parents save a window, and replace all
-///    windows older than the newest `count_max / 2` by their parents; when that no longer helps, all of them.
+/// 2. While there are too many, replace all windows older than the newest `count_max / 2` by their parents, except
+///    those whose parents cross the bounds.
 ///
 /// The newest stay narrow because live data is read most. The result is sorted and its windows are apart.
-pub fn choose(mut occupied: Vec<Window>, count_max: usize) -> Vec<Window> {
-    occupied.sort_unstable_by_key(|window| window.index);
+pub fn choose(mut occupied: Vec<Window>, base: i64, bounds: TimeRange, count_max: usize) -> Vec<Window> {
+    occupied.sort_unstable_by_key(|window| i128::from(window.index) << window.level);
     occupied.dedup();
     let mut old = occupied;
     let keep_narrow = (count_max / 2).max(1);
     let narrow = old.split_off(old.len().saturating_sub(keep_narrow));
-    while old.len() + narrow.len() > count_max && old.first().is_some_and(|window| window.level < LEVEL_MAX) {
-        old = old.into_iter().map(Window::parent).collect();
+    let widened = |window: Window| {
+        let range = window.parent().range(base);
+        (window.level < LEVEL_MAX && bounds.start <= range.start && range.end <= bounds.end)
+            .then(|| window.parent())
+    };
+    while old.len() + narrow.len() > count_max {
+        // One that is kept narrow by the bounds never lies in one that was widened: its own parent would.
+        let wider: Vec<Window> = old
+            .iter()
+            .map(|window| widened(*window).unwrap_or(*window))
+            .collect();
+        if wider == old {
+            break;
+        }
+        old = wider;
         old.dedup();
     }
     // A widened window may have grown over its narrow neighbours: they go into it.
@@ -81,34 +100,54 @@ pub fn choose(mut occupied: Vec<Window>, count_max: usize) -> Vec<Window> {
     chosen
 }
 
-/// The windows that a seal writes where some of them are cold already: those that end by `cold_to`.
+/// Chooses the windows that a seal writes. `cuts` are instants that no window spans, rising, each a
+/// [`cold_boundary`]: what lies before the last of them is cold at once, and the others separate what is to leave the
+/// cold tier at different times.
 ///
-/// Cold windows are a day at least, as those that migrations write; of hot and cold ones there are at most
-/// `count_max` each.
-pub fn choose_tiers(occupied: Vec<Window>, base: i64, cold_to: i64, count_max: usize) -> Vec<Window> {
-    let (mut cold, mut hot) = (Vec::new(), Vec::new());
-    for window in occupied {
-        let mut day = window;
-        while day.level < COLD_LEVEL {
-            day = day.parent();
-        }
-        if day.range(base).end <= cold_to {
-            cold.push(day);
-        } else {
-            hot.push(window);
-        }
+/// Cold windows are a day at least, as those that migrations write; between two cuts there are about `count_max` at
+/// most ([`choose`]).
+pub fn choose_tiers(occupied: &[Window], base: i64, cuts: &[i64], count_max: usize) -> Vec<Window> {
+    let starts = std::iter::once(i64::MIN).chain(cuts.iter().copied());
+    let ends = cuts.iter().copied().chain([i64::MAX]);
+    let mut chosen = Vec::new();
+    for (number, (start, end)) in starts.zip(ends).enumerate() {
+        let bounds = TimeRange::new(start, end);
+        let is_cold = number < cuts.len();
+        let inside = occupied.iter().filter(|window| {
+            let range = window.range(base);
+            // The last window of all time ends where time does.
+            bounds.start <= range.start && range.start < bounds.end
+        });
+        let widened = inside.map(|window| {
+            let mut wide = *window;
+            while is_cold && wide.level < COLD_LEVEL {
+                wide = wide.parent();
+            }
+            wide
+        });
+        chosen.extend(choose(widened.collect(), base, bounds, count_max));
     }
-    let mut cold = choose(cold, count_max);
-    // One that was widened may hold its neighbours of the other tier.
-    hot.retain(|window| !cold.iter().any(|wide| wide.holds(*window)));
-    let hot = choose(hot, count_max);
-    cold.retain(|window| {
-        !hot.iter()
-            .any(|wide| wide.level >= window.level && wide.holds(*window))
-    });
-    let mut chosen: Vec<Window> = cold.into_iter().chain(hot).collect();
-    chosen.sort_unstable_by_key(|window| i128::from(window.index) << window.level);
     chosen
+}
+
+/// The widest windows that together are `range`, whose ends are bounds of windows of `level`, in order.
+pub fn tiles(range: TimeRange, base: i64, level: u8) -> Vec<Window> {
+    let mut found = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let mut window = Window::of(at, base, level);
+        loop {
+            let wider = window.parent();
+            let around = wider.range(base);
+            if wider.level > LEVEL_MAX || around.start != at || around.end > range.end {
+                break;
+            }
+            window = wider;
+        }
+        found.push(window);
+        at = window.range(base).end;
+    }
+    found
 }
 
 #[cfg(test)]
@@ -116,34 +155,78 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cold_at_the_seal_goes_to_whole_days() {
+    fn no_window_spans_the_boundary_of_the_cold_tier() {
         let base = 3 * HOUR;
-        let occupied: Vec<_> = (0..80).map(|index| Window { level: 0, index }).collect();
-        // Seven days and a part are cold; the part's day is not.
-        let cold_to = 7 * 24 * HOUR + 5 * HOUR;
-        let chosen = choose_tiers(occupied.clone(), base, cold_to, 24);
-        let cold = chosen.iter().filter(|window| window.range(base).end <= cold_to);
-        assert_eq!(
-            cold.clone().count(),
-            7 + 1,
-            "seven days, and the hot window of the eighth that is old too"
-        );
-        assert_eq!(cold.filter(|window| window.level == COLD_LEVEL).count(), 7);
-        for seed in 0..200i64 {
-            let spread: Vec<_> = (0..60)
-                .map(|at| Window {
-                    level: 0,
-                    index: at * (seed % 17 + 1) - seed * 3,
-                })
+        let day = 24 * HOUR;
+        for seed in tideline_testkit::seeds("windows of a seal", 200) {
+            let (now, step) = ((seed % 5_000) as i64 * 7 * HOUR, 1 + (seed / 5_000 % 40) as i64);
+            let spread: Vec<_> = (0..600)
+                .map(|at| Window::of(now, base, 0).index - at * step)
+                .map(|index| Window { level: 0, index })
                 .collect();
-            let chosen = choose_tiers(spread.clone(), base, seed * 40 * HOUR, 8);
-            assert!(chosen.len() <= 16);
-            for window in spread {
-                let holding = chosen
-                    .iter()
-                    .filter(|wide| wide.level >= window.level && wide.holds(window));
-                assert_eq!(holding.count(), 1, "{seed} {window:?}");
+            let cuts = [
+                cold_boundary(now - 20 * day, base),
+                cold_boundary(now - 5 * day, base),
+            ];
+            let chosen = choose_tiers(&spread, base, &cuts, 24);
+            assert!(chosen.len() <= 3 * 24 + 30, "seed {seed}: {}", chosen.len());
+            assert!(
+                chosen
+                    .windows(2)
+                    .all(|pair| pair[0].range(base).end <= pair[1].range(base).start),
+                "seed {seed}: apart and in order"
+            );
+            for window in &chosen {
+                let range = window.range(base);
+                let is_cut = |cut: &i64| range.start < *cut && *cut < range.end;
+                assert!(!cuts.iter().any(is_cut), "seed {seed}: {window:?}");
+                assert!(
+                    range.end > cuts[1] || window.level >= COLD_LEVEL,
+                    "seed {seed}: {window:?}"
+                );
             }
+            for window in spread {
+                let holding = chosen.iter().filter(|wide| wide.holds(window));
+                assert_eq!(holding.count(), 1, "seed {seed}: {window:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_boundary_all_is_as_wide_as_it_has_to_be() {
+        let base = 3 * HOUR;
+        let spread: Vec<_> = (0..600)
+            .map(|at| Window {
+                level: 0,
+                index: at * 8,
+            })
+            .collect();
+        assert!(choose_tiers(&spread, base, &[], 24).len() <= 24);
+        let ends = [i64::MIN, -1, 0, i64::MAX - 1].map(|at| Window::of(at, base, 0));
+        assert_eq!(choose_tiers(&ends, base, &[0], 24).len(), 4);
+    }
+
+    #[test]
+    fn tiles_are_the_widest_windows_of_a_range() {
+        let base = 3 * HOUR;
+        let day = 24 * HOUR;
+        for (from, to, expected) in [
+            (0, 1, vec![1]),
+            (1, 64, vec![1, 2, 4, 8, 16, 32]),
+            (0, 63, vec![32, 16, 8, 4, 2, 1]),
+            (-3, 5, vec![1, 2, 4, 1]),
+            (7, 7, vec![]),
+        ] {
+            let range = TimeRange::new(from * day, to * day);
+            let found = tiles(range, base, COLD_LEVEL);
+            let widths: Vec<i64> = found.iter().map(|tile| 1 << (tile.level - COLD_LEVEL)).collect();
+            assert_eq!(widths, expected, "{from}..{to}");
+            let ends = found.iter().map(|tile| tile.range(base));
+            let all = ends.reduce(|one, other| {
+                assert_eq!(one.end, other.start);
+                TimeRange::new(one.start, other.end)
+            });
+            assert_eq!(all.unwrap_or(range), range);
         }
     }
 
@@ -163,7 +246,7 @@ mod tests {
     #[test]
     fn live_data_keeps_narrow_windows() {
         let occupied: Vec<_> = (100..108).map(|index| Window { level: 0, index }).collect();
-        assert_eq!(choose(occupied.clone(), 24), occupied);
+        assert_eq!(choose(occupied.clone(), HOUR, TimeRange::ALL, 24), occupied);
     }
 
     #[test]
@@ -174,7 +257,7 @@ mod tests {
                 index: index * 3 - 7,
             })
             .collect();
-        let chosen = choose(occupied.clone(), 24);
+        let chosen = choose(occupied.clone(), HOUR, TimeRange::ALL, 24);
         assert!(chosen.len() <= 24, "{}", chosen.len());
         for window in occupied {
             assert_eq!(

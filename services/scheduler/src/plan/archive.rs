@@ -4,12 +4,17 @@
 //! does not have a window written again and again, late ones lie beside it as cold segments until they are a good part of
 //! it, or until a while has passed since it was written.
 //!
+//! A cold window of many days, made by a backfill or by joining, is cut once whole days of it are old enough, and these
+//! are archived then: no point stays in the cold tier for longer than a day beyond the policy.
+//!
 //! Where points stay in the cold tier for a while after that, they are one cold segment with a copy in files, and evicting
 //! it later only puts the copy in its place.
 
+use std::collections::BTreeMap;
+
 use tideline_model::time::{NANOS_PER_DAY, format_duration};
 use tideline_model::{Tier, TimeRange};
-use tideline_series_store::window::Window;
+use tideline_series_store::window::{COLD_LEVEL, Window, cold_boundary};
 
 use super::facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
 use super::moves::{Move, Moving, Waits};
@@ -44,6 +49,7 @@ pub(super) fn plan(
     // Their files are part of what lies there from then on.
     moving.retain(|moving| !moving.inputs.segments.iter().any(is_evicted));
     plan_eviction(facts, table, &evicted, taken, planned);
+    moving.extend(cutting(facts, table, taken));
     let moved = Move {
         chore: Chore::Archive,
         tier: Tier::Archive,
@@ -51,6 +57,33 @@ pub(super) fn plan(
         name: "segments",
     };
     moved.plan(facts, table, past, moving.into_iter(), (taken, planned));
+}
+
+/// The cold segments of windows of many days of which only some are old enough.
+fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Moving<'a>> {
+    let base = facts.window_nanos;
+    let Some(before) = before(facts, table) else {
+        return Vec::new();
+    };
+    let (now, at) = (facts.now(), cold_boundary(before, base));
+    let mut groups: BTreeMap<Window, Vec<&SegmentFacts>> = BTreeMap::new();
+    for segment in &table.segments {
+        let window = segment.cold_window();
+        let is_cut = segment.tier == Tier::Cold && segment.first < at && window.range(base).end > at;
+        if is_cut && !segment.is_copied && !segment.is_held(now) && !taken.holds(segment) {
+            groups.entry(window).or_default().push(segment);
+        }
+    }
+    let runs = groups.into_iter().flat_map(|(window, segments)| {
+        let runs = writes::runs(segments, &table.segments);
+        runs.into_iter().map(move |inputs| Moving {
+            window,
+            inputs,
+            waits: None,
+            manner: Manner::Cut(at),
+        })
+    });
+    runs.collect()
 }
 
 /// The cold segments with a copy whose time in the cold tier is over, oldest first.
@@ -158,20 +191,25 @@ fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
     })
 }
 
-/// What leaves the tiers before the archive by its policy, hot segments that are old enough for both moves included.
-pub(super) fn leaving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<&'a SegmentFacts> {
+/// What leaves the tiers before the archive by its policy, hot segments that are old enough for both moves included. Of a
+/// segment that is cut, the part that leaves, estimated.
+pub(super) fn leaving(facts: &Facts, table: &TableFacts, taken: &Taken) -> Vec<SegmentFacts> {
     let moving = moving(facts, table, taken);
     let moving = moving.into_iter().filter(|moving| moving.waits.is_none());
     let cold = moving
         .flat_map(|moving| moving.inputs.segments)
         .filter(|segment| !is_there(segment));
-    let before = before(facts, table).unwrap_or(i64::MIN);
-    let is_old = |segment: &&SegmentFacts| {
-        segment.tier == Tier::Hot
-            && !taken.holds(segment)
-            && segment.cold_window().range(facts.window_nanos).end <= before
+    let at = before(facts, table).map_or(i64::MIN, |before| cold_boundary(before, facts.window_nanos));
+    let is_old =
+        |segment: &&SegmentFacts| segment.tier == Tier::Hot && !taken.holds(segment) && segment.first < at;
+    let cut = cutting(facts, table, taken);
+    let cut = cut.into_iter().flat_map(|moving| moving.inputs.segments);
+    let cut = cut.chain(table.segments.iter().filter(is_old));
+    let part = |segment: &SegmentFacts| match segment.cold_window().range(facts.window_nanos).end <= at {
+        true => segment.clone(),
+        false => segment.before(at),
     };
-    cold.chain(table.segments.iter().filter(is_old)).collect()
+    cold.cloned().chain(cut.map(part)).collect()
 }
 
 /// How far the archive of a table has come.
@@ -194,8 +232,9 @@ pub(crate) fn standing(facts: &Facts, table: &TableFacts) -> Standing {
     let nothing = Taken::expired(facts.now(), table);
     let waiting = leaving(facts, table, &nothing);
     let after = table.policy.archive.as_ref().map(|policy| policy.after);
-    let became_old = |segment: &&SegmentFacts| {
-        let end = segment.cold_window().range(facts.window_nanos).end;
+    let became_old = |segment: &SegmentFacts| {
+        let day = Window::of(segment.first, facts.window_nanos, COLD_LEVEL);
+        let end = day.range(facts.window_nanos).end;
         after.map(|after| end.saturating_add(after))
     };
     let late = moving(facts, table, &nothing)
@@ -211,7 +250,7 @@ pub(crate) fn standing(facts: &Facts, table: &TableFacts) -> Standing {
         archived: of(|segment| segment.tier == Tier::Archive),
         copied: of(|segment| segment.is_copied),
         waiting_since: waiting.iter().filter_map(became_old).min(),
-        waiting: Amount::of(waiting),
+        waiting: Amount::of(&waiting),
         late: Amount::of(late),
     }
 }

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use tideline_model::{Policy, Schedule, SegmentId, TableId, Tier, TimeRange, TrustedNow};
 use tideline_series_store::manifest::WriteSpan;
-use tideline_series_store::window::Window;
+use tideline_series_store::window::{Window, cold_boundary};
 
 use crate::chore::Chore;
 
@@ -148,10 +148,19 @@ impl TableFacts {
         segment.last >= self.visible_from(now)
     }
 
-    /// The instant at which the hot points of a cold window become old enough for it; `None` = never.
-    pub(super) fn cold_at(&self, window: Window, base: i64) -> Option<i64> {
+    /// The instant before which all points are old enough for the cold tier, the start of a day; `None` = no point ever
+    /// is.
+    pub(super) fn cold_before(&self, facts: &Facts) -> Option<i64> {
         let age = self.policy.hot_ttl?;
-        Some(window.range(base).end.saturating_add(age))
+        Some(cold_boundary(facts.now().saturating_sub(age), facts.window_nanos))
+    }
+
+    /// The instant at which the first points of a hot segment become old enough for the cold tier: those of the day of
+    /// its first point; `None` = never.
+    pub(super) fn cold_at(&self, segment: &SegmentFacts, base: i64) -> Option<i64> {
+        let age = self.policy.hot_ttl?;
+        let day = Window::of(segment.first, base, COLD_LEVEL);
+        Some(day.range(base).end.saturating_add(age))
     }
 
     /// The schedule that a chore keeps.
@@ -185,6 +194,19 @@ impl SegmentFacts {
     /// Whether somebody asked for it to stay in its tier for now.
     pub(super) fn is_held(&self, now: i64) -> bool {
         self.stays_until.is_some_and(|until| until > now)
+    }
+
+    /// The part of it before an instant, its counts estimated as if its points were spread evenly.
+    pub(super) fn before(&self, at: i64) -> Self {
+        let span = i128::from(self.last) - i128::from(self.first) + 1;
+        let part = (i128::from(at) - i128::from(self.first)).clamp(0, span);
+        let of = |count: u64| u64::try_from(i128::from(count) * part / span).unwrap_or(0);
+        Self {
+            points: of(self.points),
+            values: of(self.values),
+            bytes: of(self.bytes),
+            ..self.clone()
+        }
     }
 
     /// The window that it is cold in: at least a day.

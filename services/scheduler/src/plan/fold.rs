@@ -236,8 +236,12 @@ fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Taken)
 fn may_be_joined(facts: &Facts, table: &TableFacts, tier: Tier, window: Window) -> bool {
     let span = window.range(facts.window_nanos);
     let width = span.end.saturating_sub(span.start);
-    let hot_ttl = table.policy.hot_ttl.filter(|_| tier == Tier::Hot);
-    let ages = [table.policy.visible_age(), hot_ttl].into_iter().flatten();
+    let leaves = match tier {
+        Tier::Hot => table.policy.hot_ttl,
+        // A window that is archived may not be cut again at once.
+        Tier::Cold | Tier::Archive => table.policy.archive.as_ref().map(|archive| archive.after),
+    };
+    let ages = [table.policy.visible_age(), leaves].into_iter().flatten();
     let width_max = ages
         .min()
         .map_or(i64::MAX, |age| (age / JOIN_AGE_PARTS).max(facts.day()));
@@ -302,7 +306,7 @@ fn members<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, taken: &Taken) 
 }
 
 fn migrates_within(facts: &Facts, table: &TableFacts, segment: &SegmentFacts, nanos: i64) -> bool {
-    let at = table.cold_at(segment.cold_window(), facts.window_nanos);
+    let at = table.cold_at(segment, facts.window_nanos);
     at.is_some_and(|at| at <= facts.now().saturating_add(nanos))
 }
 

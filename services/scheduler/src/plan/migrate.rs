@@ -1,10 +1,14 @@
-//! Migrate: the hot segments of a window become cold once the whole window is old enough.
+//! Migrate: hot segments become cold once all of their day is old enough.
 //!
 //! A cold window is a day at least; the hot windows inside it go together, in one rewrite, so that a point is written
 //! to the cold tier once. Where another segment was written between them they go in several, in the order of writes.
+//!
+//! A backfill makes hot windows of many days. Once a whole day of such a window is old enough, it is cut: its old days
+//! become cold, the others hot windows that double in width from the cut on, so that later cuts touch few of them again.
+//! No point stays hot for longer than a day beyond `hot_ttl`.
 
 use hashbrown::HashMap;
-use tideline_model::Tier;
+use tideline_model::{Tier, TimeRange};
 use tideline_series_store::window::Window;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
@@ -30,34 +34,53 @@ pub(super) fn plan(
         age,
         name: "hot segments",
     };
-    let moving = groups.into_iter().flat_map(|(window, segments)| {
-        let runs = writes::runs(segments, &table.segments);
+    let moving = groups.into_iter().flat_map(|group| {
+        let runs = writes::runs(group.segments, &table.segments);
+        let manner = group.cut.map_or(Manner::Plain, Manner::Cut);
         runs.into_iter().map(move |inputs| Moving {
-            window,
+            window: group.window,
             inputs,
             waits: None,
-            manner: Manner::Plain,
+            manner,
         })
     });
     moved.plan(facts, table, past, moving, (taken, planned));
 }
 
-/// The hot segments of each cold window that is older than `hot_ttl`, oldest window first.
-pub(super) fn old_enough<'a>(
-    facts: &Facts,
-    table: &'a TableFacts,
-    taken: &Taken,
-) -> Vec<(Window, Vec<&'a SegmentFacts>)> {
-    let (now, base) = (facts.now(), facts.window_nanos);
+/// Hot segments of one cold window.
+pub(super) struct Group<'a> {
+    pub(super) window: Window,
+    pub(super) segments: Vec<&'a SegmentFacts>,
+    /// Only points before this instant are old enough; `None` = all are.
+    pub(super) cut: Option<i64>,
+}
+
+impl Group<'_> {
+    /// The time whose points move.
+    pub(super) fn range(&self, base: i64) -> TimeRange {
+        let range = self.window.range(base);
+        TimeRange::new(range.start, self.cut.unwrap_or(range.end))
+    }
+}
+
+/// The hot segments that have points of days that are older than `hot_ttl`, by their cold windows, oldest first.
+pub(super) fn old_enough<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Group<'a>> {
+    let base = facts.window_nanos;
+    let Some(before) = table.cold_before(facts) else {
+        return Vec::new();
+    };
     let mut groups: HashMap<Window, Vec<&SegmentFacts>> = HashMap::new();
     for segment in &table.segments {
-        let window = segment.cold_window();
-        let is_old = table.cold_at(window, base).is_some_and(|at| at <= now);
-        if segment.tier == Tier::Hot && is_old && !taken.holds(segment) {
-            groups.entry(window).or_default().push(segment);
+        if segment.tier == Tier::Hot && segment.first < before && !taken.holds(segment) {
+            groups.entry(segment.cold_window()).or_default().push(segment);
         }
     }
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_unstable_by_key(|(window, _)| (window.range(base).start, window.level));
+    let groups = groups.into_iter().map(|(window, segments)| Group {
+        window,
+        segments,
+        cut: (window.range(base).end > before).then_some(before),
+    });
+    let mut groups: Vec<Group<'_>> = groups.collect();
+    groups.sort_unstable_by_key(|group| (group.window.range(base).start, group.window.level));
     groups
 }

@@ -76,6 +76,8 @@ pub enum Manner {
     },
     /// The points stay in the tier that they come to until this trusted instant, nanoseconds since the epoch.
     Held(i64),
+    /// Points before this instant, nanoseconds since the epoch, go their way; the others stay in their tier.
+    Cut(i64),
 }
 
 /// The order in which work that may begin is done.

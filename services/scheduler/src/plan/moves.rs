@@ -60,13 +60,16 @@ impl Move {
             let ready = waits.as_ref().map_or(facts.now(), |waits| waits.until);
             let at = begins(facts, table, past, self.chore, ready);
             let why = waits.map_or_else(String::new, |waits| format!("; {}", waits.why));
+            let (count, name) = (inputs.segments.len(), self.name);
+            let reason = match manner {
+                Manner::Cut(_) => {
+                    format!("{count} {name} hold whole days that ended more than {age} ago{why}")
+                }
+                _ => format!("{count} {name} lie in a window that ended more than {age} ago{why}"),
+            };
             let work = Planned {
                 tier: self.tier,
-                reason: format!(
-                    "{} {} lie in a window that ended more than {age} ago{why}",
-                    inputs.segments.len(),
-                    self.name
-                ),
+                reason,
                 at,
                 urgency: Urgency::Moves,
                 manner,

@@ -11,7 +11,7 @@ use crate::chore::Chore;
 /// What a policy would move, hide and free, seen from now.
 ///
 /// Amounts are exact for segments that are moved or freed whole. Of a segment that a boundary cuts, the part that is
-/// hidden is estimated as if its points were spread evenly. Points that are not sealed yet are not counted.
+/// moved or hidden is estimated as if its points were spread evenly. Points that are not sealed yet are not counted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preview {
     /// Trusted time of the preview, nanoseconds since the epoch.
@@ -69,7 +69,7 @@ pub fn preview(
         table.policy = policy;
         table.policy_changed = now;
     }
-    let moving: Vec<_> = migrate::old_enough(facts, &table, &Taken::new(facts, [&table]));
+    let moving = migrate::old_enough(facts, &table, &Taken::new(facts, [&table]));
     let ready = (!moving.is_empty()).then_some(now);
     let visible_from = table.visible_from(now);
     let hidden = table
@@ -82,13 +82,22 @@ pub fn preview(
         .filter(|segment| !table.is_visible(segment, now))
         .collect();
     let migrates_at = ready.and_then(|ready| begins(facts, &table, past, Chore::Migrate, ready));
-    let segments_moving = moving.iter().flat_map(|(_, segments)| segments.iter().copied());
+    let segments_moving: Vec<SegmentFacts> = moving
+        .iter()
+        .flat_map(|group| {
+            let part = |segment: &&SegmentFacts| match group.cut {
+                Some(cut) => segment.before(cut),
+                None => SegmentFacts::clone(segment),
+            };
+            group.segments.iter().map(part)
+        })
+        .collect();
     Preview {
         now,
-        migrates: Amount::of(segments_moving),
+        migrates: Amount::of(&segments_moving),
         migrating: moving
             .iter()
-            .map(|(window, _)| window.range(facts.window_nanos))
+            .map(|group| group.range(facts.window_nanos))
             .take(WINDOWS_MAX)
             .collect(),
         migrates_at,
@@ -96,7 +105,7 @@ pub fn preview(
         visible_from: (visible_from > i64::MIN).then_some(visible_from),
         hides: hides(hidden, visible_from),
         drops: Amount::of(dropped.iter().copied()),
-        dropping: windows(facts, &dropped, |segment| segment.window),
+        dropping: windows(facts, dropped.iter().copied(), |segment| segment.window),
         drops_at: drops_at(facts, &table, &dropped, past, settings),
         expiry_paused: paused(facts, settings),
         policy: table.policy,
@@ -114,33 +123,23 @@ fn archives(facts: &Facts, table: &TableFacts, past: &Past, migrates_at: Option<
             .filter(|_| !moving.is_empty())
             .and_then(|ready| begins(facts, table, past, Chore::Archive, ready)),
         windows: windows(facts, &moving, SegmentFacts::cold_window),
-        amount: Amount::of(moving),
+        amount: Amount::of(&moving),
     })
 }
 
 /// The hidden part of segments.
 fn hides<'a>(segments: impl Iterator<Item = &'a SegmentFacts>, visible_from: i64) -> Amount {
-    let part = |segment: &SegmentFacts| {
-        let span = i128::from(segment.last) - i128::from(segment.first) + 1;
-        let hidden = (i128::from(visible_from) - i128::from(segment.first)).min(span);
-        let of = |count: u64| u64::try_from(i128::from(count) * hidden / span).unwrap_or(0);
-        SegmentFacts {
-            points: of(segment.points),
-            values: of(segment.values),
-            bytes: of(segment.bytes),
-            ..segment.clone()
-        }
-    };
-    Amount::of(segments.map(part).collect::<Vec<_>>().iter())
+    let parts: Vec<SegmentFacts> = segments.map(|segment| segment.before(visible_from)).collect();
+    Amount::of(&parts)
 }
 
-fn windows(
+fn windows<'a>(
     facts: &Facts,
-    segments: &[&SegmentFacts],
+    segments: impl IntoIterator<Item = &'a SegmentFacts>,
     window: impl Fn(&SegmentFacts) -> Window,
 ) -> Vec<TimeRange> {
     let mut windows: Vec<_> = segments
-        .iter()
+        .into_iter()
         .map(|segment| window(segment).range(facts.window_nanos))
         .collect();
     windows.sort_unstable_by_key(|window| (window.start, window.end));

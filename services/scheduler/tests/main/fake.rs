@@ -213,7 +213,7 @@ impl Work for FakeWork {
         let output = self.replace(rewrite)?;
         self.log.lock().push(format!("{:?} {inputs:?}", rewrite.cause));
         Ok(Rewritten {
-            output: Some(Arc::new(output)),
+            outputs: vec![Arc::new(output)],
             cost,
         })
     }

@@ -242,15 +242,18 @@ fn new_policy(chance: &mut Chance, has_archive: bool) -> Policy {
 
 #[test]
 fn moves_change_no_answer() {
-    let mut archived = BTreeSet::new();
-    for seed in 1..=6 {
-        let mut chance = Chance(seed);
+    let (mut done_kinds, runs) = (
+        BTreeSet::new(),
+        tideline_testkit::rounds("TIDELINE_RUNS", 6, 60) as u64,
+    );
+    for (run, seed) in (1..).zip(tideline_testkit::seeds("moves", runs)) {
+        let mut chance = Chance(seed.max(1));
         let disk = MemoryDisk::new(Character::Embedded);
         let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
         let mut work = open(&disk, &clock);
         let mut scheduler = Scheduler::without_thread(work.clone() as _, Settings::default());
         let mut model = Model::new();
-        for step in 0..if seed % 3 == 0 { 200 } else { 250 } {
+        for step in 0..if run % 3 == 0 { 200 } else { 250 } {
             let now = clock.now().nanos();
             let table = work.store.table("default").expect("the default table");
             match chance.below(12) {
@@ -279,7 +282,7 @@ fn moves_change_no_answer() {
                 9 => {
                     let hidden_before = work.store.visible_from(&table);
                     let mut spec = (*table.spec()).clone();
-                    spec.policy = new_policy(&mut chance, seed % 3 == 0);
+                    spec.policy = new_policy(&mut chance, run % 3 == 0);
                     work.store.alter_table("default", spec).expect("a policy");
                     // A longer policy shows again what was hidden and is not freed yet: only the store knows.
                     let (now_from, found) = (work.store.visible_from(&table), read(&work.store, &table));
@@ -331,18 +334,20 @@ fn moves_change_no_answer() {
             jobs.iter()
                 .any(|job| job.kind == kind && job.state == JobState::Done)
         };
-        assert!(done(Chore::Migrate) && done(Chore::Purge), "seed {seed}");
-        archived.extend(
-            [Chore::Archive, Chore::Evict, Chore::Restore]
-                .into_iter()
-                .filter(|kind| done(*kind)),
-        );
+        let kinds = [
+            Chore::Migrate,
+            Chore::Purge,
+            Chore::Archive,
+            Chore::Evict,
+            Chore::Restore,
+        ];
+        done_kinds.extend(kinds.into_iter().filter(|kind| done(*kind)));
         assert!(work.facts().tables[0].segments.len() < 300, "seed {seed}");
     }
     assert_eq!(
-        archived.len(),
-        3,
-        "some seeds see all of the archive: {archived:?}"
+        done_kinds.len(),
+        5,
+        "the runs do every kind of move: {done_kinds:?}"
     );
 }
 
@@ -382,4 +387,75 @@ fn in_the_end_everything_old_is_cold_and_everything_expired_is_gone() {
         assert!(segment.tier == Tier::Hot || segment.last < now - 3 * DAY);
     }
     assert_eq!(read(&work.store, &table).len() as u64, 30 * 24 * TIMELINES);
+}
+
+/// One point a timeline and day.
+fn daily(days: i64, now: i64) -> Vec<(u64, i64, i64)> {
+    let points = (0..days).flat_map(|back| (0..TIMELINES).map(move |id| (id, now - back * DAY, back)));
+    points.collect()
+}
+
+#[test]
+fn hot_ttl_holds_to_a_day_after_a_sparse_backfill_and_after_a_late_change() {
+    // hot_ttl is set before the backfill, after it, or shortened after it; with an archive and without.
+    for (case, days) in (0..4).zip([300, 700, 1_100, 1_500]) {
+        let disk = MemoryDisk::new(Character::Embedded);
+        let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+        let work = open(&disk, &clock);
+        let scheduler = Scheduler::without_thread(work.clone() as _, Settings::default());
+        let table = work.store.table("default").expect("the default table");
+        let set_policy = |hot_days: Option<i64>, after_days: Option<i64>| {
+            let mut spec = (*table.spec()).clone();
+            spec.policy = Policy {
+                hot_ttl: hot_days.map(|days| days * DAY),
+                archive: after_days.map(|days| ArchivePolicy {
+                    target: "memory:///".into(),
+                    after: days * DAY,
+                    schedule: Schedule::Continuous,
+                    keep_cold: None,
+                    keep: None,
+                }),
+                ..Policy::default()
+            };
+            work.store.alter_table("default", spec).expect("a policy");
+        };
+        let after = (case == 3).then_some(20);
+        match case {
+            0 => set_policy(Some(5), None),
+            1 => set_policy(None, None),
+            _ => set_policy(Some(200), None),
+        }
+        write(&work.store, &table, &daily(days, START));
+        work.store.seal().expect("a seal");
+        let expected = read(&work.store, &table);
+        assert_eq!(expected.len() as i64, days * TIMELINES as i64);
+        set_policy(Some(5), after);
+        let old = |clock: &ManualClock, tier: Tier, age: i64| {
+            let before = clock.now().nanos() - age;
+            let facts = work.facts();
+            let segments = facts.tables[0].segments.clone();
+            let of_tier = segments.into_iter().filter(|segment| segment.tier == tier);
+            of_tier.filter(|segment| segment.first < before).count()
+        };
+        if case > 0 {
+            let preview = scheduler.preview("default", None).expect("a preview");
+            let moves =
+                preview.migrates.points + preview.archives.map_or(0, |archives| archives.amount.points);
+            assert!(moves > 0, "case {case}: there is something to move");
+        }
+        // Over weeks, with nothing new written: each day the windows that the backfill left are cut further.
+        for day in 0..30 {
+            scheduler.run_due();
+            assert_eq!(old(&clock, Tier::Hot, 6 * DAY), 0, "case {case}, day {day}");
+            if after.is_some() {
+                assert_eq!(old(&clock, Tier::Cold, 21 * DAY), 0, "case {case}, day {day}");
+            }
+            assert_eq!(read(&work.store, &table), expected, "case {case}, day {day}");
+            let preview = scheduler.preview("default", None).expect("a preview");
+            assert_eq!(preview.migrates.points, 0, "case {case}, day {day}");
+            clock.advance(DAY);
+        }
+        let count = work.facts().tables[0].segments.len();
+        assert!(count <= 100, "case {case}: {count} segments");
+    }
 }

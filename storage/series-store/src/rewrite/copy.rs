@@ -107,7 +107,7 @@ impl Shared {
         let held = Segment::clone(input).staying_until(until);
         self.replace(inputs, std::slice::from_ref(&held))?;
         Ok(Some(Rewritten {
-            output: Some(Arc::new(held)),
+            outputs: vec![Arc::new(held)],
             cost: RewriteCost::default(),
         }))
     }

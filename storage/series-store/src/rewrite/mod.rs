@@ -1,4 +1,4 @@
-//! Rewriting: several segments become one, in the same tier or another.
+//! Rewriting: several segments become one, in the same tier or another; or they are cut at an instant.
 //!
 //! Fold (many of a window into one), migrate (hot into cold), archive (cold into files), restore (from files into cold) and
 //! purge (take deleted points out) are one shape:
@@ -14,6 +14,9 @@
 //!
 //! [`stream`] does 1 while 2 asks for it; [`archive`] does 2 where the output is files; [`copy`] is for points that are in
 //! files and in the cold tier at once; [`sweep`] removes objects that nothing names; the rest is here.
+//!
+//! A cut ([`RewriteCause::Cut`]) does 1 and 2 once for each of its outputs, each time for another span of time, and
+//! publishes all of them with one edit.
 //!
 //! The output takes the place of its inputs among all writes of the table. That is only possible where no other
 //! segment of the same time was written between the oldest and the newest of them.
@@ -37,8 +40,8 @@ use crate::manifest::{
 };
 use crate::retired::Gone;
 use crate::segment_writer::SegmentWriter;
-use crate::shared::Shared;
-use crate::window::{COLD_LEVEL, LEVEL_MAX, Window};
+use crate::shared::{Shared, group_window};
+use crate::window::{COLD_LEVEL, LEVEL_MAX, Window, cold_boundary, tiles};
 pub use copy::Evicted;
 use stream::{Output, Stream};
 
@@ -62,6 +65,9 @@ pub enum RewriteCause {
     Fold,
     /// Their points are old enough for the next tier.
     Migrate,
+    /// Only points before this instant, the start of a cold window, are old enough to leave. They become segments of the
+    /// tier of the rewrite, the others segments of the tier that they are in (the last of several), none of which spans the instant.
+    Cut(i64),
     /// Deletes are to be applied to them.
     Purge,
     /// Their points are old enough to leave for files.
@@ -115,8 +121,9 @@ impl std::ops::AddAssign for RewriteCost {
 /// What became of a rewrite.
 #[derive(Debug, Clone)]
 pub struct Rewritten {
-    /// What the inputs became; `None` where no point was left, or no point had to go.
-    pub output: Option<Arc<Segment>>,
+    /// The segments that the inputs became, in order of time: one, except after a cut; none where no point was left, or
+    /// no point had to go.
+    pub outputs: Vec<Arc<Segment>>,
     /// What it cost.
     pub cost: RewriteCost,
 }
@@ -132,7 +139,7 @@ impl RewriteCause {
     fn name(self) -> &'static str {
         match self {
             Self::Fold => "fold",
-            Self::Migrate => "mig",
+            Self::Migrate | Self::Cut(_) => "mig",
             Self::Purge => "purge",
             Self::Archive | Self::Copy => "arc",
             Self::Restore(_) => "restore",
@@ -145,7 +152,29 @@ struct Load<'a> {
     rewrite: &'a Rewrite,
     inputs: &'a [Arc<Segment>],
     deletes: Option<&'a TableDeletes>,
+    part: Part,
     describe: &'a dyn Fn(SegmentTotals) -> Segment,
+}
+
+/// One output of a rewrite.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    window: Window,
+    tier: Tier,
+    /// The points of the inputs that it takes.
+    range: TimeRange,
+}
+
+/// The pace of a rewrite with several outputs: adds the cost of those before.
+struct PartPace<'a> {
+    pace: &'a mut dyn Pace,
+    before: RewriteCost,
+}
+
+impl Pace for PartPace<'_> {
+    fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()> {
+        self.pace.step(&(self.before + *cost))
+    }
 }
 
 /// Inputs of running rewrites are not taken by another.
@@ -191,79 +220,140 @@ impl Shared {
             return Ok(held);
         }
         let name = rewrite.cause.name();
-        let window = target_window(&inputs, rewrite.tier).ok_or(StoreError::NoCommonWindow)?;
+        let parts = parts_of(&inputs, rewrite, self.settings.window_nanos)?;
+        let mut places = Vec::with_capacity(parts.len());
+        let (mut published, mut cost) = (Vec::with_capacity(parts.len()), RewriteCost::default());
+        for part in parts {
+            let place = self.place_part(&state.manifest, rewrite, &inputs, part, &places);
+            places.push((part, place));
+            let mut pace = PartPace { pace, before: cost };
+            let loaded = self.load_part(rewrite, &inputs, deletes, (part, place), &mut pace);
+            match loaded {
+                Ok((output, part_cost)) => {
+                    cost += part_cost;
+                    published.extend(output);
+                }
+                Err(error) => {
+                    self.give_up_parts(&places, &published);
+                    return Err(error);
+                }
+            }
+        }
+        let edited = around(name, "edit", || self.replace(&inputs, &published));
+        if let Err(error) = edited {
+            // After an unknown outcome the outputs may be in the manifest: only a start can tell orphans then.
+            let manifest = Arc::clone(&self.state.read().manifest);
+            let mut parts = manifest
+                .of_table(rewrite.table)
+                .flat_map(|segment| segment.parts());
+            let is_published = parts.any(|part| places.iter().any(|(_, place)| place.segment == part.id));
+            if !is_published && matches!(error, StoreError::SegmentGone(_) | StoreError::TableDropped(_)) {
+                self.give_up_parts(&places, &published);
+            }
+            return Err(error);
+        }
+        for output in &published {
+            let bytes = match published.len() {
+                1 => cost.bytes_written,
+                _ => output.bytes,
+            };
+            self.count_loaded(&self.counters.rewritten_bytes, rewrite.table, output.tier, bytes);
+        }
+        // Else this would be the reader that the inputs wait for.
+        drop(state);
+        around(name, "drop", || self.free())?;
+        Ok(Rewritten {
+            outputs: published.into_iter().map(Arc::new).collect(),
+            cost,
+        })
+    }
+
+    /// The place of a part: parts of one group share it, also where the group is new.
+    fn place_part(
+        &self,
+        manifest: &ManifestState,
+        rewrite: &Rewrite,
+        inputs: &[Arc<Segment>],
+        part: Part,
+        before: &[(Part, SegmentRef)],
+    ) -> SegmentRef {
         let bytes = inputs.iter().map(|segment| segment.bytes).sum();
-        let place = self.place(&state.manifest, rewrite.table, rewrite.tier, window, bytes);
+        let mut place = self.place(manifest, rewrite.table, part.tier, part.window, bytes);
+        let wide = group_window(part.tier, part.window);
+        let sibling = before
+            .iter()
+            .find(|(other, _)| other.tier == part.tier && group_window(other.tier, other.window) == wide);
+        if let Some((_, sibling)) = sibling {
+            place.group = sibling.group;
+        }
+        place
+    }
+
+    /// Loads one part; what the manifest is to say of it, if anything is left. After a failure nothing of it is.
+    fn load_part(
+        &self,
+        rewrite: &Rewrite,
+        inputs: &[Arc<Segment>],
+        deletes: Option<&TableDeletes>,
+        (part, place): (Part, SegmentRef),
+        pace: &mut dyn Pace,
+    ) -> Result<(Option<Segment>, RewriteCost)> {
         let written = inputs
             .iter()
             .map(|segment| segment.written)
             .reduce(WriteSpan::union)
             .unwrap_or_default();
-        let deletes_applied = deletes_applied(&inputs, deletes);
+        let deletes_applied = deletes_applied(inputs, deletes);
         let load = Load {
             rewrite,
-            inputs: &inputs,
+            inputs,
             deletes,
+            part,
             describe: &|totals| {
-                Segment::new(place, rewrite.table, window, written, deletes_applied, totals)
-                    .replacing(replaced(&inputs))
+                Segment::new(
+                    place,
+                    rewrite.table,
+                    part.window,
+                    written,
+                    deletes_applied,
+                    totals,
+                )
+                .replacing(replaced(inputs))
             },
         };
-        let made = match rewrite.tier {
-            Tier::Archive => self.load_files(&load, pace),
-            _ => self.load_chunks(&load, pace),
-        };
-        let (output, cost) = match made {
-            Ok(made) => made,
-            Err(error) => {
-                self.give_up(place, None);
-                return Err(error);
-            }
+        let (output, cost) = match part.tier {
+            Tier::Archive => self.load_files(&load, pace)?,
+            _ => self.load_chunks(&load, pace)?,
         };
         if output.is_none() {
             self.give_up(place, None);
         }
-        let published = match load.published(output.clone()) {
-            Ok(published) => published,
+        match load.published(output.clone()) {
+            Ok(published) => Ok((published, cost)),
             Err(error) => {
                 self.give_up(place, output.as_ref());
-                return Err(error);
+                Err(error)
             }
-        };
-        let edited = around(name, "edit", || self.replace(&inputs, published.as_slice()));
-        if let Err(error) = edited {
-            // After an unknown outcome the output may be in the manifest: only a start can tell orphans then.
-            let manifest = Arc::clone(&self.state.read().manifest);
-            let mut parts = manifest
-                .of_table(rewrite.table)
-                .flat_map(|segment| segment.parts());
-            let is_published = parts.any(|part| part.id == place.segment);
-            if !is_published && matches!(error, StoreError::SegmentGone(_) | StoreError::TableDropped(_)) {
-                self.give_up(place, output.as_ref());
-            }
-            return Err(error);
         }
-        self.count_loaded(
-            &self.counters.rewritten_bytes,
-            rewrite.table,
-            rewrite.tier,
-            cost.bytes_written,
-        );
-        // Else this would be the reader that the inputs wait for.
-        drop(state);
-        around(name, "drop", || self.free())?;
-        Ok(Rewritten {
-            output: published.map(Arc::new),
-            cost,
-        })
+    }
+
+    /// Frees what the loads of parts left behind.
+    fn give_up_parts(&self, places: &[(Part, SegmentRef)], outputs: &[Segment]) {
+        for (_, place) in places {
+            let loaded = parts(outputs).find(|output| output.id == place.segment);
+            self.give_up(*place, loaded);
+        }
     }
 
     /// Loads what the inputs come to as chunks; the output, if anything is left.
     fn load_chunks(&self, load: &Load<'_>, pace: &mut dyn Pace) -> Result<(Option<Segment>, RewriteCost)> {
         let Load {
-            rewrite, describe, ..
+            rewrite,
+            part,
+            describe,
+            ..
         } = load;
-        let writer = SegmentWriter::new(rewrite.tier);
+        let writer = SegmentWriter::new(part.tier);
         let mut stream = Stream::new(self, load, pace, Output::Chunks(Box::new(writer)));
         let place = describe(SegmentTotals::default()).reference();
         around(rewrite.cause.name(), "load", || {
@@ -361,7 +451,7 @@ impl Shared {
         )?;
         self.free()?;
         Ok(Some(Rewritten {
-            output: None,
+            outputs: Vec::new(),
             cost: RewriteCost::default(),
         }))
     }
@@ -450,6 +540,46 @@ fn target_window(inputs: &[Arc<Segment>], tier: Tier) -> Option<Window> {
         target = target.parent();
     }
     Some(target)
+}
+
+/// The outputs of a rewrite, in order of time.
+fn parts_of(inputs: &[Arc<Segment>], rewrite: &Rewrite, base: i64) -> Result<Vec<Part>> {
+    let target = |tier| target_window(inputs, tier).ok_or(StoreError::NoCommonWindow);
+    let RewriteCause::Cut(at) = rewrite.cause else {
+        return Ok(vec![Part {
+            window: target(rewrite.tier)?,
+            tier: rewrite.tier,
+            range: TimeRange::ALL,
+        }]);
+    };
+    // No point goes back to a tier that it has left.
+    let stays = inputs
+        .iter()
+        .map(|input| input.tier)
+        .max()
+        .unwrap_or(rewrite.tier);
+    let window = target(stays)?;
+    let around = window.range(base);
+    if at <= around.start || at >= around.end || cold_boundary(at, base) != at {
+        return Err(StoreError::Cut { at, around });
+    }
+    let sides = [
+        (TimeRange::new(around.start, at), rewrite.tier),
+        (TimeRange::new(at, around.end), stays),
+    ];
+    let points = inputs
+        .iter()
+        .map(|input| input.range())
+        .reduce(|one, other| TimeRange::new(one.start.min(other.start), one.end.max(other.end)));
+    let has_points = |range: &TimeRange| points.is_some_and(|points| points.overlaps(range));
+    let parts = sides.into_iter().flat_map(|(side, tier)| {
+        tiles(side, base, COLD_LEVEL).into_iter().map(move |window| Part {
+            window,
+            tier,
+            range: window.range(base),
+        })
+    });
+    Ok(parts.filter(|part| has_points(&part.range)).collect())
 }
 
 /// Up to where all inputs together have deletes behind them afterwards.

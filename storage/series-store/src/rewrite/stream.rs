@@ -40,6 +40,8 @@ pub(super) struct Stream<'a> {
     sources: Vec<Input>,
     deletes: Option<&'a TableDeletes>,
     tier: Tier,
+    /// The points that are wanted.
+    range: TimeRange,
     pub(super) pace: &'a mut dyn Pace,
     pub(super) output: Output<'a>,
     ready: VecDeque<Row>,
@@ -96,7 +98,8 @@ impl<'a> Stream<'a> {
             backend,
             sources: sources.collect(),
             deletes: load.deletes,
-            tier: load.rewrite.tier,
+            tier: load.part.tier,
+            range: load.part.range,
             pace,
             output,
             ready: VecDeque::new(),
@@ -149,6 +152,7 @@ impl<'a> Stream<'a> {
                         .map_err(|cause| StoreError::chunk(id, cause)),
                 };
                 match found {
+                    Ok(found) if !found.overlaps(&self.range) => {}
                     Ok(found) => {
                         self.cost.bytes_read += found.bytes;
                         self.cost.points_read += found.rows as u64;
@@ -198,7 +202,11 @@ impl<'a> Stream<'a> {
         for cluster in clusters(&pieces) {
             background::give_way();
             let in_cluster: usize = lengths[cluster.clone()].iter().sum();
-            for range in slices(&pieces[cluster.clone()], in_cluster.div_ceil(slice_rows)) {
+            for slice in slices(&pieces[cluster.clone()], in_cluster.div_ceil(slice_rows)) {
+                let range = slice.intersect(&self.range);
+                if range.is_empty() {
+                    continue;
+                }
                 self.have(&mut pieces[cluster.clone()], range)?;
                 let wanted = Wanted {
                     range,
@@ -259,6 +267,11 @@ struct Found {
 }
 
 impl Found {
+    /// True if it has points in a range, as far as its first and last tell.
+    fn overlaps(&self, range: &TimeRange) -> bool {
+        self.piece.first < range.end && self.piece.last >= range.start
+    }
+
     fn chunk(
         bytes: &Bytes,
         rank: u64,

@@ -81,7 +81,11 @@ impl Kept {
 
     fn restore(&self, until: i64) -> Arc<Segment> {
         let restored = self.rewrite(Tier::Cold, RewriteCause::Restore(until));
-        restored.expect("it comes back").output.expect("it has points")
+        restored
+            .expect("it comes back")
+            .outputs
+            .pop()
+            .expect("it has points")
     }
 
     fn evict(&self) -> Evicted {

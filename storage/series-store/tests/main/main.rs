@@ -8,3 +8,4 @@ mod fixture;
 mod model;
 mod moves;
 mod sequences;
+mod sparse;

@@ -12,6 +12,7 @@ use tideline_model::{
     Value,
 };
 use tideline_series_store::manifest::Segment;
+use tideline_series_store::window::{COLD_LEVEL, cold_boundary};
 use tideline_series_store::{
     Delete, Order, Pace, Rewrite, RewriteCause, RewriteCost, Seen, SeriesStore, StoreError, Table,
 };
@@ -33,16 +34,12 @@ const FIELDS: [&str; 7] = [
 
 #[test]
 fn a_store_answers_as_a_plain_map_would() {
-    let seed = number("TIDELINE_SEED").unwrap_or(0x5EED_0001);
-    let steps = number("TIDELINE_STEPS").map_or(STEPS, |steps| steps as usize);
+    let seed = tideline_testkit::seed("model");
+    let steps = tideline_testkit::rounds("TIDELINE_STEPS", STEPS, 20 * STEPS);
     for (name, place) in Place::all() {
-        println!("model: {name}, TIDELINE_SEED={seed} TIDELINE_STEPS={steps}");
+        println!("model: {name}, {steps} steps");
         Run::new(seed, &place).steps(steps);
     }
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
 
 /// A small generator (splitmix64), so that a seed says everything.
@@ -112,6 +109,7 @@ impl<'a> Run<'a> {
                 82..=85 => self.evict(),
                 86..=89 => self.restore(),
                 90..=92 => self.purge(),
+                180..=205 => self.cut(),
                 93..=96 => self.change_policy(),
                 97..=179 => self.check_one(),
                 _ => self.write(),
@@ -171,6 +169,34 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Segments are cut where a cold window begins among them. Where their order forbids it nothing changes.
+    fn cut(&mut self) {
+        let tier = [Tier::Hot, Tier::Cold][self.chance.below(2) as usize];
+        let wide = self.with(|segment| segment.tier == tier && segment.window.level > COLD_LEVEL);
+        if wide.is_empty() {
+            return;
+        }
+        let first = self.chance.below(wide.len() as u64) as usize;
+        let inputs = &wide[first..(first + 1 + self.chance.below(3) as usize).min(wide.len())];
+        let survey = self.store.survey();
+        let all = survey.tables.iter().flat_map(|table| &table.segments);
+        let of = all.filter(|have| inputs.contains(&have.segment.id));
+        let of: Vec<_> = of.map(|have| Arc::clone(&have.segment)).collect();
+        let (first, last) = (of[0].first, of[0].last);
+        let at = first + self.chance.below((last - first + 1) as u64) as i64;
+        let rewrite = Rewrite {
+            table: self.table.id(),
+            inputs: inputs.to_vec(),
+            tier: Tier::Cold,
+            cause: RewriteCause::Cut(cold_boundary(at, tiny().window_nanos)),
+        };
+        match self.store.rewrite(&rewrite, &mut Unhurried) {
+            Ok(_)
+            | Err(StoreError::Interleaved { .. } | StoreError::NoCommonWindow | StoreError::Cut { .. }) => {}
+            Err(error) => panic!("{rewrite:?}: {error}"),
+        }
+    }
+
     /// A segment into files while it stays in the cold tier. Only a clean cold one can.
     fn copy(&mut self) {
         let segments = self.segments();
@@ -184,7 +210,7 @@ impl<'a> Run<'a> {
             cause: RewriteCause::Copy,
         };
         match self.store.rewrite(&rewrite, &mut Unhurried) {
-            Ok(made) => assert!(made.output.is_some_and(|output| output.copy.is_some())),
+            Ok(made) => assert!(made.outputs.iter().any(|output| output.copy.is_some())),
             Err(StoreError::NoCopy(_)) => {}
             Err(error) => panic!("{rewrite:?}: {error}"),
         }
@@ -215,7 +241,7 @@ impl<'a> Run<'a> {
             .store
             .rewrite(&rewrite, &mut Unhurried)
             .expect("it comes back");
-        if let Some(output) = made.output {
+        for output in made.outputs {
             assert_eq!(
                 (output.tier, output.stays_until),
                 (Tier::Cold, Some(self.now + 1_000))

@@ -30,6 +30,13 @@ impl Pace for Steps {
     }
 }
 
+impl Steps {
+    /// Ends it after so many.
+    pub(crate) fn of(count: usize) -> Self {
+        Self(count)
+    }
+}
+
 /// Does something at each step of a rewrite.
 struct Meanwhile<F>(F);
 

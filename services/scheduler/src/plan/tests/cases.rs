@@ -1,13 +1,13 @@
 //! What the planner chooses, case by case.
 
-use tideline_model::{Policy, Schedule, SegmentId, TableId, Tier, Timestamp};
+use tideline_model::{Policy, Schedule, SegmentId, TableId, Tier, TimeRange, Timestamp};
 
 use super::simulated::written;
 use super::{BASE, DAY, HOUR, SETTINGS, START, facts, hour_of_doubt, segment, table, trusted, window};
 use crate::chore::Chore;
 use crate::plan::catalog::CATALOG_EVERY;
 use crate::plan::purge::PURGE_AFTER;
-use crate::plan::{Facts, Past, Planned, SegmentFacts, plan, preview};
+use crate::plan::{Facts, Manner, Past, Planned, SegmentFacts, plan, preview};
 
 /// Plans of one kind for one table.
 fn plans(chore: Chore, facts: &Facts, past: &Past) -> Vec<Planned> {
@@ -62,16 +62,66 @@ fn a_day_migrates_as_a_whole_and_not_before_all_of_it_is_old() {
 }
 
 #[test]
-fn a_wide_hot_window_migrates_by_itself_when_its_end_is_old() {
-    let wide = segment(1, Tier::Hot, window(5, 0), 1, 100);
+fn a_wide_hot_window_is_cut_as_soon_as_a_day_of_it_is_old() {
+    let wide = segment(1, Tier::Hot, window(6, 0), 1, 800);
     let span = wide.window.range(BASE);
     let at = |now| of(Policy::default(), now, vec![wide.clone()]);
+    let first_day = span.start + DAY;
     assert_eq!(
-        plans(Chore::Migrate, &at(span.end + 7 * DAY - 1), &Past::default()),
+        plans(Chore::Migrate, &at(first_day + 7 * DAY - 1), &Past::default()),
         []
     );
+    for days in 1..8 {
+        let facts = at(span.start + days * DAY + 7 * DAY);
+        let planned = plans(Chore::Migrate, &facts, &Past::default());
+        assert_eq!(planned[0].window, Some(wide.window));
+        assert_eq!(planned[0].manner, Manner::Cut(span.start + days * DAY));
+        assert_eq!(
+            planned[0].reason,
+            "1 hot segments hold whole days that ended more than 7d ago"
+        );
+        let preview = preview(&facts, &facts.tables[0], None, &Past::default(), &SETTINGS);
+        assert_eq!(preview.migrates.points, 100 * days as u64, "estimated");
+        assert_eq!(
+            preview.migrating,
+            [TimeRange::new(span.start, span.start + days * DAY)]
+        );
+    }
     let planned = plans(Chore::Migrate, &at(span.end + 7 * DAY), &Past::default());
+    assert_eq!(planned[0].manner, Manner::Plain);
     assert_eq!(planned[0].window, Some(wide.window));
+}
+
+#[test]
+fn a_wide_cold_window_is_cut_as_soon_as_a_day_of_it_is_old_enough_for_files() {
+    let wide = segment(1, Tier::Cold, window(6, 0), 1, 800);
+    let span = wide.window.range(BASE);
+    let policy = Policy {
+        archive: Some(tideline_model::ArchivePolicy {
+            target: "memory:///".into(),
+            after: 20 * DAY,
+            schedule: Schedule::Continuous,
+            keep_cold: None,
+            keep: None,
+        }),
+        ..Policy::default()
+    };
+    let at = |now| of(policy.clone(), now, vec![wide.clone()]);
+    assert_eq!(
+        plans(Chore::Archive, &at(span.start + 21 * DAY - 1), &Past::default()),
+        []
+    );
+    let facts = at(span.start + 23 * DAY);
+    let planned = plans(Chore::Archive, &facts, &Past::default());
+    assert_eq!(planned[0].manner, Manner::Cut(span.start + 3 * DAY));
+    let preview = preview(&facts, &facts.tables[0], None, &Past::default(), &SETTINGS);
+    assert_eq!(
+        preview.archives.expect("an archive").amount.points,
+        300,
+        "estimated"
+    );
+    let planned = plans(Chore::Archive, &at(span.end + 20 * DAY), &Past::default());
+    assert_eq!(planned[0].manner, Manner::Plain);
 }
 
 #[test]

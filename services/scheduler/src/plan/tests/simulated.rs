@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use tideline_model::{Policy, SegmentId, Tier, TimeRange};
 use tideline_series_store::manifest::{WriteRank, WriteSpan};
-use tideline_series_store::window::{Window, choose};
+use tideline_series_store::window::{Window, choose_tiers, cold_boundary, tiles};
 
 use super::{BASE, SETTINGS, facts, segment, table, trusted};
 use crate::chore::Chore;
 use crate::plan::facts::{COLD_LEVEL, widened};
-use crate::plan::{Facts, Past, Planned, plan};
+use crate::plan::{Facts, Manner, Past, Planned, plan};
 
 /// Windows that a seal may write, as the store has it.
 const WINDOWS_PER_SEAL: usize = 24;
@@ -57,9 +57,13 @@ impl SimulatedStore {
             level: 0,
             index: *index,
         });
-        let windows = choose(narrow.collect(), WINDOWS_PER_SEAL);
         let policy = &self.facts.tables[0].policy;
-        let cold_to = policy.hot_ttl.map_or(i64::MIN, |age| self.facts.now() - age);
+        let cuts = policy
+            .hot_ttl
+            .map(|age| cold_boundary(self.facts.now() - age, BASE));
+        let narrow: Vec<Window> = narrow.collect();
+        let windows = choose_tiers(&narrow, BASE, cuts.as_slice(), WINDOWS_PER_SEAL);
+        let cold_to = cuts.unwrap_or(i64::MIN);
         for window in windows {
             let inside = occupied.iter().filter(|(index, _)| {
                 window.holds(Window {
@@ -98,6 +102,7 @@ impl SimulatedStore {
             let due: Vec<_> = due.cloned().collect();
             if due.is_empty() {
                 self.segments_peak = self.segments_peak.max(self.segments().len());
+                self.check_ages();
                 return;
             }
             // What the first piece of work makes may lie between the inputs of a later one: that waits for a new plan.
@@ -121,6 +126,20 @@ impl SimulatedStore {
         let of_tier = || self.segments().iter().filter(|segment| segment.tier == tier);
         let height = |at: i64| of_tier().filter(|segment| segment.range().contains(at)).count();
         of_tier().map(|segment| height(segment.first)).max().unwrap_or(0)
+    }
+
+    /// At rest, nothing is hot for longer than a day beyond `hot_ttl`, except what the order of writes holds back.
+    fn check_ages(&self) {
+        let table = &self.facts.tables[0];
+        let Some(before) = table.cold_before(&self.facts) else {
+            return;
+        };
+        for segment in self.segments().iter().filter(|segment| segment.tier == Tier::Hot) {
+            assert!(
+                segment.first >= before,
+                "{segment:?} is hot since before {before}"
+            );
+        }
     }
 
     /// No segment is in two plans.
@@ -168,6 +187,20 @@ impl SimulatedStore {
         if work.tier == Tier::Cold {
             window = widened(window, COLD_LEVEL);
         }
+        if let Manner::Cut(at) = work.manner {
+            let inputs: Vec<_> = inputs;
+            let range = window.range(BASE);
+            let sides = [
+                (TimeRange::new(range.start, at), Tier::Cold),
+                (TimeRange::new(at, range.end), inputs[0].tier),
+            ];
+            for (side, tier) in sides {
+                for tile in tiles(side, BASE, COLD_LEVEL) {
+                    self.cut(&inputs, (tile, tier, written), work.chore);
+                }
+            }
+            return true;
+        }
         let of_tier = |input: &super::SegmentFacts| match (input.tier, work.tier) {
             (Tier::Hot, Tier::Cold) => input.bytes * self.cold_percent / 100,
             _ => input.bytes,
@@ -179,6 +212,37 @@ impl SimulatedStore {
         *self.rewritten.entry(work.chore).or_default() += bytes;
         self.facts.tables[0].segments.push(output);
         true
+    }
+
+    /// Makes the segment of a part of the inputs.
+    fn cut(
+        &mut self,
+        inputs: &[super::SegmentFacts],
+        (tile, tier, written): (Window, Tier, WriteSpan),
+        chore: Chore,
+    ) {
+        let range = tile.range(BASE);
+        let inside = inputs.iter().filter(|input| input.range().overlaps(&range));
+        let inside: Vec<_> = inside.collect();
+        let (Some(first), Some(last)) = (
+            inside.iter().map(|input| input.first.max(range.start)).min(),
+            inside.iter().map(|input| input.last.min(range.end - 1)).max(),
+        ) else {
+            return;
+        };
+        let part = |input: &&super::SegmentFacts| {
+            let bytes = input.before(range.end).bytes - input.before(range.start).bytes;
+            match (input.tier, tier) {
+                (Tier::Hot, Tier::Cold) => bytes * self.cold_percent / 100,
+                _ => bytes,
+            }
+        };
+        let bytes = inside.iter().map(part).sum();
+        let mut output = segment(self.next_id, tier, tile, 0, bytes);
+        (output.first, output.last, output.written) = (first, last, written);
+        self.next_id += 1;
+        *self.rewritten.entry(chore).or_default() += bytes;
+        self.facts.tables[0].segments.push(output);
     }
 
     /// All bytes written, in percent of those that are cold in the end.
