@@ -18,7 +18,8 @@ pub struct PreviewPolicy {
     pub policy: Option<PolicyChanges>,
 }
 
-/// What a policy would move, hide and free if it held from now on. Unsealed points are not counted.
+/// What a policy would move, hide and free if it held from now on. Points, values and timelines include what is not sealed yet;
+/// windows, segments and bytes are those of sealed points.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "now": "2026-11-20T12:00:00Z",
@@ -40,6 +41,7 @@ pub struct PreviewPolicy {
         "begins": "2026-11-21T12:00:00Z",
         "first_windows": [{"start": "2026-08-21T00:00:00Z", "end": "2026-08-22T00:00:00Z"}]
     },
+    "unsealed": {"migrate": 0, "archive": 0, "hide": 1200, "free": 0},
     "visible_from": "2026-08-22T12:00:00Z",
     "paused": null,
     "request_id": "01jd3k5w8v-000002a1"
@@ -60,12 +62,27 @@ pub struct PolicyPreview {
     /// What of that lies in segments that hold nothing else, whose bytes are freed. Until then a longer policy shows its
     /// points again.
     pub free: PlannedMove,
+    /// How many of these points are not sealed yet. They move with the seal, which writes them where they belong.
+    pub unsealed: UnsealedPoints,
     /// The first instant that is visible, RFC 3339; `null` = everything is.
     pub visible_from: Option<String>,
     /// Why nothing is freed just now, where that is so.
     pub paused: Option<String>,
     /// Names the request in the log.
     pub request_id: String,
+}
+
+/// Points that are not sealed yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnsealedPoints {
+    /// Those that are old enough for the cold tier.
+    pub migrate: u64,
+    /// Those that are old enough for files.
+    pub archive: u64,
+    /// Those that are hidden.
+    pub hide: u64,
+    /// Those that are hidden and freed with what they are sealed into.
+    pub free: u64,
 }
 
 /// How much is moved, hidden or freed.

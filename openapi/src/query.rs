@@ -20,7 +20,7 @@ pub use self::aggregate::{Aggregate, Fill, Function, GroupBy, GroupWord, Rank, R
 pub use self::answer::{PointAnswer, QueryCost, Series};
 pub use self::batch::{BatchAnswer, BatchPart, BatchQuery};
 pub use self::compute::Computation;
-pub use self::explain::{Explanation, QueryPlan, TierEstimate, TierEstimates};
+pub use self::explain::{Explanation, QueryPlan, TierEstimate, TierEstimates, UnsealedEstimate};
 pub use self::running::{CancelledQuery, QueryBudget, RunningQueries, RunningQuery};
 pub use self::window::{CalendarUnit, WindowWidth};
 

@@ -1,5 +1,6 @@
 //! Every example of the guide in `docs/` works: its commands run in order against a server of the page's own, and what
-//! a page shows as an answer is what came, as far as it shows it (`…` stands for anything).
+//! a page shows as an answer is what came, as far as it shows it (`…` stands for anything). So does the first example of
+//! the README.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,9 +42,28 @@ fn every_example_of_the_guide_works() {
     );
 }
 
+#[test]
+fn the_first_example_of_the_readme_works() {
+    let text = fs::read_to_string(workspace().join("README.md")).expect("the README is there");
+    let title = "\n## Write and read by hand\n";
+    let (_, section) = text.split_once(title).expect("the README has the section");
+    let mut blocks = blocks(section);
+    let answer = blocks.iter().position(|block| block.language == "json");
+    blocks.truncate(answer.expect("it shows an answer") + 1);
+    for block in &mut blocks {
+        // The server of the test runs already.
+        let lines = block.text.lines().filter(|line| !line.contains(" serve &"));
+        block.text = lines.map(|line| format!("{line}\n")).collect();
+    }
+    assert_eq!(check_blocks("README.md", &blocks), 3);
+}
+
 fn check(page: &Path) -> usize {
     let name = page.file_name().expect("a file").to_string_lossy().into_owned();
-    let blocks = blocks(&fs::read_to_string(page).expect("it is text"));
+    check_blocks(&name, &blocks(&fs::read_to_string(page).expect("it is text")))
+}
+
+fn check_blocks(name: &str, blocks: &[Block]) -> usize {
     if !blocks.iter().any(|block| block.language == "sh") {
         return 0;
     }
@@ -59,7 +79,7 @@ fn check(page: &Path) -> usize {
     .expect("a file");
     let mut commands = 0;
     let mut last: Option<Response> = None;
-    for block in &blocks {
+    for block in blocks {
         let place = format!("{name}:{}", block.line);
         match block.language.as_str() {
             "sh" => {
@@ -78,7 +98,7 @@ fn check(page: &Path) -> usize {
             _ => {}
         }
     }
-    settle(last, None, &name);
+    settle(last, None, name);
     commands
 }
 

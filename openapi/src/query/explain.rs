@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::statistics::Span;
 use crate::tier::Tier;
 
 /// What a query would do, told before it reads a point.
@@ -17,7 +18,11 @@ use crate::tier::Tier;
     "estimate": {
         "hot": {"segments": 4, "chunks": 4000, "points": 4320000, "bytes": 24000000},
         "cold": {"segments": 0, "chunks": 0, "points": 0, "bytes": 0},
-        "archive": {"segments": 0, "chunks": 0, "points": 0, "bytes": 0}
+        "archive": {"segments": 0, "chunks": 0, "points": 0, "bytes": 0},
+        "unsealed": {
+            "heads": 1, "points": 90000, "bytes": 410000,
+            "span": {"start": "2026-11-20T11:45:00Z", "end": "2026-11-20T12:00:00.000000001Z"}
+        }
     }
 }))]
 pub struct Explanation {
@@ -58,12 +63,27 @@ pub struct QueryPlan {
 /// Estimates of each tier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TierEstimates {
-    /// Young points that are sealed; others are not counted.
+    /// Young points that are sealed.
     pub hot: TierEstimate,
     /// Old points.
     pub cold: TierEstimate,
     /// The oldest points, in files; `bytes` are about their share of those.
     pub archive: TierEstimate,
+    /// Points in memory that are not sealed yet, which count as hot.
+    pub unsealed: UnsealedEstimate,
+}
+
+/// Unsealed points that would be read; exact for at most 1,000 timelines, of more a sample is looked at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct UnsealedEstimate {
+    /// Parts of the memory with points in the range, of whichever timelines: one grows, others wait to be sealed.
+    pub heads: u64,
+    /// Points in the range.
+    pub points: u64,
+    /// Bytes of memory that they take.
+    pub bytes: u64,
+    /// The time that they span; `null` = there are none.
+    pub span: Option<Span>,
 }
 
 /// What a tier would be asked for: as if the points of a segment were spread evenly over its time and timelines, and no

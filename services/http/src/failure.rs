@@ -340,6 +340,7 @@ impl From<SchedulerError> for Failure {
             SchedulerError::Ended { .. } | SchedulerError::NotPaused(_) | SchedulerError::Errand(_) => {
                 ErrorCode::Conflict
             }
+            SchedulerError::Unsealed(_) => ErrorCode::Internal,
         };
         Self::new(code, error.to_string())
     }

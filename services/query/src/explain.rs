@@ -1,6 +1,7 @@
 //! What a query would do, told before it reads a point; and what one has done.
 
 use tideline_model::{Tier, TimeRange};
+use tideline_series_store::UnsealedEstimate;
 use tideline_series_store::manifest::Segment;
 
 use crate::aggregate;
@@ -38,10 +39,12 @@ pub struct Explanation {
     /// The columns of the answer.
     pub columns: Vec<String>,
     tiers: [Estimate; 3],
+    /// The unsealed points that would be read, which are hot; exact where the query is about at most 1,000 timelines.
+    pub unsealed: UnsealedEstimate,
 }
 
 /// What a tier would be asked for. Estimates: as if the points of a segment were spread evenly over its time and timelines,
-/// and no summaries were used. What is not sealed yet is not counted.
+/// and no summaries were used. What is not sealed yet is counted apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Estimate {
     /// Segments with points in the range, of whichever timelines; exact.
@@ -63,16 +66,30 @@ impl Explanation {
 
 /// Plans a query, and refuses what would be refused.
 pub(crate) fn run(context: &Context<'_>, query: &PointQuery) -> Result<Explanation> {
-    let (mut plan, columns) = match &query.shape {
+    let (mut plan, columns, timelines) = match &query.shape {
         Shape::Rows(shape) => {
             let prepared = rows::Prepared::new(context, query, shape)?;
-            (prepared.plan(context), prepared.columns.names)
+            let ids = prepared.scope.ids();
+            (prepared.plan(context), prepared.columns.names, ids)
         }
         Shape::Aggregate(shape) => aggregate::explain(context, query, shape)?,
     };
     plan.is_cold = context.is_cold();
     let tiers = Tier::ALL.map(|tier| estimate(context, query, tier, plan.timelines));
-    Ok(Explanation { plan, columns, tiers })
+    let unsealed = match query.tier {
+        None | Some(Tier::Hot) => {
+            let table = context.table.points().id();
+            let range = context.snapshot.visible(table, query.range);
+            context.snapshot.unsealed(table, &timelines, range)?
+        }
+        Some(Tier::Cold | Tier::Archive) => UnsealedEstimate::default(),
+    };
+    Ok(Explanation {
+        plan,
+        columns,
+        tiers,
+        unsealed,
+    })
 }
 
 fn estimate(context: &Context<'_>, query: &PointQuery, tier: Tier, timelines: u64) -> Estimate {

@@ -58,6 +58,11 @@ pub(crate) struct Columns<C> {
 }
 
 impl Scope {
+    /// The ids of its timelines, rising.
+    pub(crate) fn ids(&self) -> Vec<TimelineId> {
+        self.timelines.iter().map(|timeline| timeline.id).collect()
+    }
+
     /// Selects the timelines.
     pub(crate) fn select(engine: &Engine, table: &Table, selector: &Selector, watch: &Watch) -> Result<Self> {
         let limit = |count: u64| within("timelines selected", watch.budget().timelines_max, count);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_engine::{Engine, EngineError};
 use tideline_model::{Clock, SegmentId, TableId, TrustedNow};
-use tideline_series_store::{Evicted, Pace, Rewrite, Rewritten};
+use tideline_series_store::{Evicted, Pace, Rewrite, Rewritten, Survey, Unsealed};
 
 use crate::plan::Facts;
 use crate::work::{Work, WorkError};
@@ -16,6 +16,16 @@ impl Work for Engine {
             tracing::warn!(%error, "rows of dropped tables could not be removed; it is tried again");
         }
         Facts::from(&self.store().survey())
+    }
+
+    fn facts_and_unsealed(
+        &self,
+        table: TableId,
+        before: &dyn Fn(&Facts) -> [i64; 4],
+    ) -> Result<(Facts, [Unsealed; 4]), WorkError> {
+        let bounds = |survey: &Survey| before(&Facts::from(survey));
+        let (survey, unsealed) = self.store().survey_unsealed(table, bounds)?;
+        Ok((Facts::from(&survey), unsealed))
     }
 
     fn trusted_now(&self) -> TrustedNow {

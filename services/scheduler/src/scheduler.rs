@@ -11,9 +11,9 @@ use crate::job::{Job, JobFilter, JobState};
 use crate::journal::Edit;
 use crate::metrics::Metrics;
 use crate::pace::Wish;
-use crate::plan::{Facts, Preview, TableFacts, preview, restore};
+use crate::plan::{Boundaries, Facts, Preview, TableFacts, UnsealedBefore, preview, restore};
 use crate::runner::{Shared, State};
-use crate::work::Work;
+use crate::work::{Work, WorkError};
 
 /// What can be set about the scheduler.
 #[derive(Debug, Clone)]
@@ -62,6 +62,9 @@ pub enum SchedulerError {
     /// No such table.
     #[error("table {0} does not exist")]
     NoSuchTable(String),
+    /// The unsealed points of a table could not be read.
+    #[error("unsealed points could not be counted: {0}")]
+    Unsealed(#[from] WorkError),
 }
 
 /// For so long a stop waits for errands; a step of theirs takes a fraction of a second.
@@ -267,7 +270,13 @@ impl Scheduler {
 
     /// What the policy of a table would do now, or with `policy` what that one would do.
     pub fn preview(&self, table: &str, policy: Option<Policy>) -> Result<Preview, SchedulerError> {
-        let facts = self.shared.work.facts();
+        let id = find_table(&self.shared.work.facts(), table)?.id;
+        let of_table = |facts: &Facts| facts.tables.iter().position(|table| table.id == id);
+        let boundaries = |facts: &Facts| match of_table(facts) {
+            Some(at) => Boundaries::of(facts, &facts.tables[at], policy.as_ref()).all(),
+            None => [i64::MIN; 4],
+        };
+        let (facts, unsealed) = self.shared.work.facts_and_unsealed(id, &boundaries)?;
         let table = find_table(&facts, table)?;
         let past = {
             let State { agenda, journal, .. } = &mut *self.shared.state.lock();
@@ -277,6 +286,7 @@ impl Scheduler {
             &facts,
             table,
             policy,
+            &UnsealedBefore::new(unsealed),
             &past,
             &self.shared.plan_settings(),
         ))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_model::{Clock, SegmentId, TableId, TrustedNow};
-use tideline_series_store::{Evicted, Pace, Rewrite, Rewritten, StoreError};
+use tideline_series_store::{Evicted, Pace, Rewrite, Rewritten, StoreError, Unsealed};
 
 use crate::plan::Facts;
 
@@ -12,6 +12,14 @@ use crate::plan::Facts;
 pub trait Work: Send + Sync + 'static {
     /// What there is now.
     fn facts(&self) -> Facts;
+
+    /// What there is now, with the unsealed points of a table before each of the instants that `before` returns for
+    /// it, all of one moment.
+    fn facts_and_unsealed(
+        &self,
+        table: TableId,
+        before: &dyn Fn(&Facts) -> [i64; 4],
+    ) -> Result<(Facts, [Unsealed; 4]), WorkError>;
 
     /// What time it is, as far as it can be trusted.
     fn trusted_now(&self) -> TrustedNow;

@@ -52,6 +52,7 @@ pub mod store;
 pub mod survey;
 pub mod tables;
 mod tail;
+pub mod unsealed;
 pub mod window;
 
 pub use attach::Places;
@@ -69,3 +70,4 @@ pub use survey::{HeadSurvey, SegmentSurvey, Survey, TableSurvey};
 pub use tables::Table;
 pub use tail::{TailEntry, TailError, TailPart};
 pub use tideline_chunk::{DELETE_TIMELINES_MAX, DeleteRecord as Delete};
+pub use unsealed::{Unsealed, UnsealedEstimate};

@@ -354,7 +354,7 @@ fn occupied_windows(points: &TableHead, base: i64) -> Result<BTreeSet<Window>> {
 }
 
 /// Everything that the head has of a timeline, as one run.
-fn merged(id: TimelineId, pieces: &HeadPieces) -> Result<(Run, SequenceSpan)> {
+pub(crate) fn merged(id: TimelineId, pieces: &HeadPieces) -> Result<(Run, SequenceSpan)> {
     let mut sequences: Option<SequenceSpan> = None;
     let mut runs = Vec::with_capacity(pieces.blocks.len() + 1);
     for block in &pieces.blocks {

@@ -24,6 +24,7 @@ use crate::shared::{Shared, Stamps};
 use crate::survey::Survey;
 use crate::tables::Table;
 use crate::tail::{TailError, TailPart};
+use crate::unsealed::Unsealed;
 
 /// Keeps what the store must not know: the identities behind timeline ids.
 pub trait TimelineDirectory: Send + Sync {
@@ -252,6 +253,16 @@ impl SeriesStore {
     /// What there is to move: every table with its segments and deletes, and the time to go by.
     pub fn survey(&self) -> Survey {
         self.shared.survey()
+    }
+
+    /// The same, with the unsealed points of a table before each of the instants that `before` returns for it, all of one
+    /// moment. It takes about half as long as a seal of the table where points are old enough to be counted.
+    pub fn survey_unsealed<const COUNT: usize>(
+        &self,
+        table: TableId,
+        before: impl FnOnce(&Survey) -> [i64; COUNT],
+    ) -> Result<(Survey, [Unsealed; COUNT])> {
+        self.shared.survey_unsealed(table, before)
     }
 
     /// Makes one segment of several, in one tier: fold, migrate or purge. Readers see the same points before, during

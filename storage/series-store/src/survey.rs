@@ -80,7 +80,11 @@ impl HeadSurvey {
 impl Shared {
     /// The facts of this moment.
     pub(crate) fn survey(&self) -> Survey {
-        let state = self.state.read().clone();
+        self.survey_of(&self.state.read().clone())
+    }
+
+    /// The facts of the moment of a state.
+    pub(crate) fn survey_of(&self, state: &State) -> Survey {
         let moving = self.moving.lock().clone();
         let mut tables: Vec<Arc<Table>> = self.tables.read().by_id.values().cloned().collect();
         tables.sort_unstable_by_key(|table| table.id());
@@ -93,7 +97,7 @@ impl Shared {
             });
             TableSurvey {
                 segments: segments.collect(),
-                head: HeadSurvey::of(&state, table.id()),
+                head: HeadSurvey::of(state, table.id()),
                 loaded_bytes: table.loaded_bytes(),
                 deletes: deletes.map_or(0, |deletes| deletes.len()),
                 table,

@@ -301,7 +301,9 @@ fn described(table: &Value) -> String {
 
 fn previewed(preview: &Value) -> String {
     let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
-    let mut grid = Grid::new(["what", "windows", "segments", "points", "bytes", "begins"]);
+    let mut grid = Grid::new([
+        "what", "windows", "segments", "points", "unsealed", "bytes", "begins",
+    ]);
     for (name, what) in [
         ("migrate", "moves to cold"),
         ("archive", "moves to files"),
@@ -317,6 +319,7 @@ fn previewed(preview: &Value) -> String {
             number(&amount["windows"]),
             number(&amount["segments"]),
             number(&amount["points"]),
+            number(&preview["unsealed"][name]),
             amount["bytes"].as_u64().map(output::bytes).unwrap_or_default(),
             output::member(amount, "begins"),
         ]);

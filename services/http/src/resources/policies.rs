@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use tideline_model::Policy;
 use tideline_openapi::policy;
-use tideline_openapi::preview::{Amount, PlannedMove, PolicyPreview, PreviewPolicy};
+use tideline_openapi::preview::{Amount, PlannedMove, PolicyPreview, PreviewPolicy, UnsealedPoints};
 use tideline_scheduler::Preview;
 use tideline_scheduler::plan;
 use utoipa_axum::router::OpenApiRouter;
@@ -62,6 +62,12 @@ fn view(preview: Preview, id: RequestId) -> PolicyPreview {
             .map(|archives| planned(archives.amount, archives.at, archives.windows)),
         hide: amount(preview.hides),
         free: planned(preview.drops, preview.drops_at, preview.dropping),
+        unsealed: UnsealedPoints {
+            migrate: preview.unsealed.migrates,
+            archive: preview.unsealed.archives,
+            hide: preview.unsealed.hides,
+            free: preview.unsealed.drops,
+        },
         visible_from: preview.visible_from.map(instant),
         paused: preview.expiry_paused,
         request_id: id.into(),

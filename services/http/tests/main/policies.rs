@@ -182,6 +182,54 @@ fn a_preview_says_what_a_policy_would_do_and_does_nothing() {
 }
 
 #[test]
+fn a_preview_counts_points_that_are_not_sealed_yet() {
+    let server = aged(&json!({"hot_ttl": null}), &[45, 9]);
+    // Of the unsealed ones two are overwritten, one is deleted, one lies within the day that is cut.
+    let line = |days: i64| format!("age,host=a days={days}i {}\n", NOW - days * DAY);
+    let hidden_today = format!("age,host=a days=30i {}\n", NOW - 30 * DAY - 60);
+    let lines: String = [40, 35, 35, 20, 20, 10, 5, 1].map(line).concat();
+    crate::ages::write(&server, &format!("{lines}{hidden_today}"));
+    let delete = json!({
+        "timelines": {"where": {"tag": "host", "equals": "a"}},
+        "range": {"start": "now-10d", "end": "now-9d"}
+    });
+    server
+        .json("POST", &format!("{TABLE}/points/delete"), &delete.to_string())
+        .expect(200);
+    let policy = json!({"hot_ttl": "7d", "retention": "30d"});
+    let shown = server
+        .json(
+            "POST",
+            "/v1/policies/preview",
+            &json!({"table": "ages", "policy": policy}).to_string(),
+        )
+        .expect(200);
+    // Sealed: 45 is hidden and freed, 9 migrates. Unsealed: 40, 35 and the one of 30 days are hidden, the first two in
+    // whole days; the one of 30 days and 20 migrate.
+    assert_eq!(
+        shown["unsealed"],
+        json!({"migrate": 2, "archive": 0, "hide": 3, "free": 2}),
+        "{shown}"
+    );
+    let points = |kind: &str| shown[kind]["points"].as_u64().expect("a number");
+    assert_eq!(
+        (points("migrate"), points("hide"), points("free")),
+        (3, 4, 3),
+        "{shown}"
+    );
+    assert_eq!(shown["hide"]["values"], 4);
+    let before = ages(&server);
+    alter(&server, &policy);
+    let after = ages(&server);
+    assert_eq!(
+        (before.len() - after.len()) as u64,
+        points("hide"),
+        "as many are hidden as was told: {before:?} {after:?}"
+    );
+    assert_eq!(after, [1, 5, 9, 20]);
+}
+
+#[test]
 fn new_timelines_beyond_the_limit_are_refused_for_now() {
     let server = aged(&json!({"timelines_per_minute": 3}), &[1]);
     let lines = |from: i64, to: i64| -> String {

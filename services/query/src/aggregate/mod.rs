@@ -201,7 +201,7 @@ pub(crate) fn explain(
     context: &Context<'_>,
     query: &PointQuery,
     shape: &Aggregate,
-) -> Result<(Plan, Vec<String>)> {
+) -> Result<(Plan, Vec<String>, Vec<TimelineId>)> {
     let prepared = Prepared::new(context, query, shape)?;
     let Prepared {
         windows,
@@ -223,7 +223,7 @@ pub(crate) fn explain(
     check_cells(context, &sizes)?;
     let mut plan = plan(scope, stages, columns, windows);
     (plan.groups, plan.cells) = (groups.groups.len() as u64, sizes.iter().sum());
-    Ok((plan, arithmetic.columns(columns)))
+    Ok((plan, arithmetic.columns(columns), scope.ids()))
 }
 
 /// What a plan says whatever the groups.

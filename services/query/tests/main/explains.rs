@@ -155,3 +155,42 @@ fn a_rank_is_told_with_the_cells_of_its_winners() {
     let error = world.querier.explain(&world.table, &unknown, &Cancel::new());
     assert!(error.expect_err("unknown").to_string().contains("nothing"));
 }
+
+#[test]
+fn unsealed_points_are_estimated_from_the_heads() {
+    let world = World::new();
+    // Most points are of one second, and one is years older: an even spread would be far off.
+    for host in 0..10 {
+        let key = format!("cpu,host=h{host}");
+        let points: Vec<_> = (0..200)
+            .map(|at| (key.as_str(), at * SECOND / 200, vec![("a", Value::Signed(at))]))
+            .collect();
+        world.write(&points);
+        world.write(&[(&key, -3_000_000 * SECOND, vec![("a", Value::Signed(0))])]);
+    }
+    // Overwritten, and so not counted twice.
+    world.write(&[("cpu,host=h0", 0, vec![("a", Value::Signed(7))])]);
+    let told = |range: TimeRange, tier: Option<Tier>| {
+        let query = PointQuery {
+            range,
+            tier,
+            ..rows_query()
+        };
+        let told = world.querier.explain(&world.table, &query, &Cancel::new());
+        told.expect("planned").unsealed
+    };
+    let second = TimeRange::new(0, SECOND);
+    let unsealed = told(second, None);
+    assert_eq!((unsealed.heads, unsealed.points), (1, 2_000));
+    assert_eq!(unsealed.span, Some((0, 199 * SECOND / 200)));
+    assert!(unsealed.bytes > 0);
+    assert_eq!(told(second, Some(Tier::Hot)), unsealed);
+    assert_eq!(told(second, Some(Tier::Cold)), Default::default());
+    let half = told(TimeRange::new(-SECOND, SECOND / 2), None);
+    assert_eq!((half.heads, half.points), (1, 1_000));
+    assert!(half.bytes < unsealed.bytes);
+    assert_eq!(told(TimeRange::new(SECOND, 2 * SECOND), None), Default::default());
+    world.seal();
+    let sealed = told(second, None);
+    assert_eq!(sealed, Default::default(), "then they are in a segment");
+}

@@ -24,7 +24,7 @@ use tideline_model::{SegmentId, TableId, Tier, TimeRange};
 use tideline_series_store::window::Window;
 
 pub use facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
-pub use preview::{Preview, preview};
+pub use preview::{Boundaries, Preview, UnsealedBefore, preview};
 
 use crate::chore::Chore;
 use crate::schedule::Timetable;

@@ -1,7 +1,8 @@
 //! What a policy would do now, without doing it.
 
 use tideline_model::{Policy, Tier, TimeRange};
-use tideline_series_store::window::Window;
+use tideline_series_store::Unsealed;
+use tideline_series_store::window::{Window, cold_boundary};
 
 use super::expire::{freed_before, paused};
 use super::facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
@@ -11,7 +12,8 @@ use crate::chore::Chore;
 /// What a policy would move, hide and free, seen from now.
 ///
 /// Amounts are exact for segments that are moved or freed whole. Of a segment that a boundary cuts, the part that is
-/// moved or hidden is estimated as if its points were spread evenly. Points that are not sealed yet are not counted.
+/// moved or hidden is estimated as if its points were spread evenly. Unsealed points are counted one by one; they have
+/// no windows, segments and bytes yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preview {
     /// Trusted time of the preview, nanoseconds since the epoch.
@@ -39,6 +41,87 @@ pub struct Preview {
     pub drops_at: Option<i64>,
     /// Why nothing expires just now, where that is so.
     pub expiry_paused: Option<String>,
+    /// How many of all these points are not sealed yet.
+    pub unsealed: UnsealedPoints,
+}
+
+/// Points of a preview that are not sealed yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UnsealedPoints {
+    /// Those that go to the cold tier when they are sealed.
+    pub migrates: u64,
+    /// Those that are old enough for files.
+    pub archives: u64,
+    /// Those that are hidden.
+    pub hides: u64,
+    /// Hidden ones of whole days that are hidden, which are freed with what they are sealed into.
+    pub drops: u64,
+}
+
+/// The instants before which unsealed points are counted for a preview.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Boundaries {
+    migrates: i64,
+    archives: i64,
+    hides: i64,
+    drops: i64,
+}
+
+/// The unsealed points before each of the [`Boundaries`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UnsealedBefore {
+    migrates: Unsealed,
+    archives: Unsealed,
+    hides: Unsealed,
+    drops: Unsealed,
+}
+
+impl Boundaries {
+    /// The boundaries of a table's policy, or with `policy` of that one.
+    pub fn of(facts: &Facts, table: &TableFacts, policy: Option<&Policy>) -> Self {
+        let policy = policy.unwrap_or(&table.policy);
+        let (now, base) = (facts.now(), facts.window_nanos);
+        let day = |age: Option<i64>| age.map_or(i64::MIN, |age| cold_boundary(now.saturating_sub(age), base));
+        let visible_from = policy
+            .visible_age()
+            .map_or(i64::MIN, |age| now.saturating_sub(age));
+        // A point that is not cold yet is not archived.
+        let archive = policy.archive.as_ref().zip(policy.hot_ttl);
+        Self {
+            migrates: day(policy.hot_ttl),
+            archives: day(archive.map(|(archive, hot_ttl)| archive.after.max(hot_ttl))),
+            hides: visible_from,
+            drops: day(policy.visible_age()),
+        }
+    }
+
+    /// All of them, in the order in which [`UnsealedBefore::new`] takes the counts.
+    pub fn all(&self) -> [i64; 4] {
+        [self.migrates, self.archives, self.hides, self.drops]
+    }
+}
+
+impl UnsealedBefore {
+    /// The counts before [`Boundaries::all`]. As with segments, what is dropped is not moved.
+    pub fn new([migrates, archives, hides, drops]: [Unsealed; 4]) -> Self {
+        Self {
+            migrates: without(migrates, drops),
+            archives: without(archives, drops),
+            hides,
+            drops,
+        }
+    }
+}
+
+/// The points of `all` that are not among the oldest of them.
+fn without(all: Unsealed, oldest: Unsealed) -> Unsealed {
+    let points = all.points.saturating_sub(oldest.points);
+    Unsealed {
+        timelines: if points == 0 { 0 } else { all.timelines },
+        points,
+        values: all.values.saturating_sub(oldest.values),
+        span: all.span.filter(|_| points > 0),
+    }
 }
 
 /// What a policy would archive.
@@ -60,6 +143,7 @@ pub fn preview(
     facts: &Facts,
     table: &TableFacts,
     policy: Option<Policy>,
+    unsealed: &UnsealedBefore,
     past: &Past,
     settings: &PlanSettings,
 ) -> Preview {
@@ -94,26 +178,46 @@ pub fn preview(
         .collect();
     Preview {
         now,
-        migrates: Amount::of(&segments_moving),
+        migrates: with(Amount::of(&segments_moving), &unsealed.migrates),
         migrating: moving
             .iter()
             .map(|group| group.range(facts.window_nanos))
             .take(WINDOWS_MAX)
             .collect(),
         migrates_at,
-        archives: archives(facts, &table, past, migrates_at),
+        archives: archives(facts, &table, &unsealed.archives, past, migrates_at),
         visible_from: (visible_from > i64::MIN).then_some(visible_from),
-        hides: hides(hidden, visible_from),
-        drops: Amount::of(dropped.iter().copied()),
+        hides: with(hides(hidden, visible_from), &unsealed.hides),
+        drops: with(Amount::of(dropped.iter().copied()), &unsealed.drops),
         dropping: windows(facts, dropped.iter().copied(), |segment| segment.window),
-        drops_at: drops_at(facts, &table, &dropped, past, settings),
+        drops_at: drops_at(facts, &table, (&dropped, &unsealed.drops), past, settings),
         expiry_paused: paused(facts, settings),
+        unsealed: UnsealedPoints {
+            migrates: unsealed.migrates.points,
+            archives: unsealed.archives.points,
+            hides: unsealed.hides.points,
+            drops: unsealed.drops.points,
+        },
         policy: table.policy,
     }
 }
 
+/// An amount with unsealed points.
+fn with(mut amount: Amount, unsealed: &Unsealed) -> Amount {
+    amount.timelines = amount.timelines.max(unsealed.timelines);
+    amount.points += unsealed.points;
+    amount.values += unsealed.values;
+    amount
+}
+
 /// What moves into files: cold windows, and hot ones that are old enough for both moves.
-fn archives(facts: &Facts, table: &TableFacts, past: &Past, migrates_at: Option<i64>) -> Option<Archives> {
+fn archives(
+    facts: &Facts,
+    table: &TableFacts,
+    unsealed: &Unsealed,
+    past: &Past,
+    migrates_at: Option<i64>,
+) -> Option<Archives> {
     table.policy.archive.as_ref()?;
     let moving = archive::leaving(facts, table, &Taken::new(facts, [table]));
     let is_cold = moving.iter().any(|segment| segment.tier == Tier::Cold);
@@ -123,7 +227,7 @@ fn archives(facts: &Facts, table: &TableFacts, past: &Past, migrates_at: Option<
             .filter(|_| !moving.is_empty())
             .and_then(|ready| begins(facts, table, past, Chore::Archive, ready)),
         windows: windows(facts, &moving, SegmentFacts::cold_window),
-        amount: Amount::of(&moving),
+        amount: with(Amount::of(&moving), unsealed),
     })
 }
 
@@ -152,11 +256,13 @@ fn windows<'a>(
 fn drops_at(
     facts: &Facts,
     table: &TableFacts,
-    dropped: &[&SegmentFacts],
+    (dropped, unsealed): (&[&SegmentFacts], &Unsealed),
     past: &Past,
     settings: &PlanSettings,
 ) -> Option<i64> {
-    let oldest = dropped.iter().map(|segment| segment.last).min()?;
+    let sealed = dropped.iter().map(|segment| segment.last);
+    let unsealed = unsealed.span.map(|(_, last)| last);
+    let oldest = sealed.chain(unsealed).min()?;
     let age = table.policy.visible_age()?;
     let hidden_at = oldest.saturating_add(age);
     let kept_until = hidden_at

@@ -17,7 +17,7 @@ use tideline_scheduler::plan::{Facts, SegmentFacts, TableFacts};
 use tideline_scheduler::{Job, JobFilter, JobState, Scheduler, Settings, Work, WorkError};
 use tideline_series_store::manifest::{Segment, SegmentTotals, WriteRank, WriteSpan};
 use tideline_series_store::window::Window;
-use tideline_series_store::{Evicted, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten};
+use tideline_series_store::{Evicted, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten, Unsealed};
 
 pub(crate) const HOUR: i64 = 3_600 * NANOS_PER_SECOND;
 pub(crate) const DAY: i64 = NANOS_PER_DAY;
@@ -186,6 +186,14 @@ impl Work for FakeWork {
             retired_segments: 3,
             tables: self.tables.lock().clone(),
         }
+    }
+
+    fn facts_and_unsealed(
+        &self,
+        _table: TableId,
+        _before: &dyn Fn(&Facts) -> [i64; 4],
+    ) -> Result<(Facts, [Unsealed; 4]), WorkError> {
+        Ok((self.facts(), [Unsealed::default(); 4]))
     }
 
     fn trusted_now(&self) -> TrustedNow {

@@ -129,6 +129,11 @@ impl Snapshot {
         &self.state.manifest
     }
 
+    /// The state of this moment.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
     fn backend(&self) -> &dyn Backend {
         self.shared.backend.as_ref()
     }

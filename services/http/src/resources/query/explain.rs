@@ -2,7 +2,9 @@
 
 use axum::extract::State;
 use tideline_model::Tier;
-use tideline_openapi::query::{Explanation, PointQuery, QueryPlan, TierEstimate, TierEstimates};
+use tideline_openapi::query::{
+    Explanation, PointQuery, QueryPlan, TierEstimate, TierEstimates, UnsealedEstimate,
+};
 use tideline_query::{Cancel, Plan};
 
 use super::question;
@@ -10,7 +12,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
-use crate::resources::{QueryFailures, TablePath};
+use crate::resources::{QueryFailures, TablePath, span};
 use crate::saved;
 
 /// Explain a query
@@ -50,6 +52,15 @@ pub(super) async fn explain(
         hot: estimate(Tier::Hot),
         cold: estimate(Tier::Cold),
         archive: estimate(Tier::Archive),
+        unsealed: UnsealedEstimate {
+            heads: explained.unsealed.heads,
+            points: explained.unsealed.points,
+            bytes: explained.unsealed.bytes,
+            span: explained
+                .unsealed
+                .span
+                .map(|(first, last)| span((first, last.saturating_add(1)))),
+        },
     };
     Ok(axum::Json(Explanation {
         request_id: request_id.into(),

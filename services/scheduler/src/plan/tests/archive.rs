@@ -4,7 +4,7 @@ use tideline_model::{ArchivePolicy, Policy, Schedule, Tier};
 
 use super::{DAY, SETTINGS, START, facts, segment, table, window};
 use crate::chore::Chore;
-use crate::plan::{Facts, Past, Planned, SegmentFacts, plan, preview};
+use crate::plan::{Facts, Past, Planned, SegmentFacts, UnsealedBefore, plan, preview};
 
 fn policy(schedule: Schedule) -> Policy {
     Policy {
@@ -114,7 +114,16 @@ fn a_preview_says_what_would_become_files_and_when() {
     ];
     let now = START + 90 * DAY;
     let facts = facts(now, vec![table(Policy::default(), days)]);
-    let shown = |policy| preview(&facts, &facts.tables[0], policy, &Past::default(), &SETTINGS);
+    let shown = |policy| {
+        preview(
+            &facts,
+            &facts.tables[0],
+            policy,
+            &UnsealedBefore::default(),
+            &Past::default(),
+            &SETTINGS,
+        )
+    };
     assert_eq!(shown(None).archives, None, "it has no archive");
     let then = shown(Some(policy(Schedule::Continuous))).archives.expect("one");
     assert_eq!(

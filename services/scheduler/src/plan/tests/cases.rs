@@ -7,7 +7,7 @@ use super::{BASE, DAY, HOUR, SETTINGS, START, facts, hour_of_doubt, segment, tab
 use crate::chore::Chore;
 use crate::plan::catalog::CATALOG_EVERY;
 use crate::plan::purge::PURGE_AFTER;
-use crate::plan::{Facts, Manner, Past, Planned, SegmentFacts, plan, preview};
+use crate::plan::{Facts, Manner, Past, Planned, SegmentFacts, UnsealedBefore, plan, preview};
 
 /// Plans of one kind for one table.
 fn plans(chore: Chore, facts: &Facts, past: &Past) -> Vec<Planned> {
@@ -80,7 +80,14 @@ fn a_wide_hot_window_is_cut_as_soon_as_a_day_of_it_is_old() {
             planned[0].reason,
             "1 hot segments hold whole days that ended more than 7d ago"
         );
-        let preview = preview(&facts, &facts.tables[0], None, &Past::default(), &SETTINGS);
+        let preview = preview(
+            &facts,
+            &facts.tables[0],
+            None,
+            &UnsealedBefore::default(),
+            &Past::default(),
+            &SETTINGS,
+        );
         assert_eq!(preview.migrates.points, 100 * days as u64, "estimated");
         assert_eq!(
             preview.migrating,
@@ -114,7 +121,14 @@ fn a_wide_cold_window_is_cut_as_soon_as_a_day_of_it_is_old_enough_for_files() {
     let facts = at(span.start + 23 * DAY);
     let planned = plans(Chore::Archive, &facts, &Past::default());
     assert_eq!(planned[0].manner, Manner::Cut(span.start + 3 * DAY));
-    let preview = preview(&facts, &facts.tables[0], None, &Past::default(), &SETTINGS);
+    let preview = preview(
+        &facts,
+        &facts.tables[0],
+        None,
+        &UnsealedBefore::default(),
+        &Past::default(),
+        &SETTINGS,
+    );
     assert_eq!(
         preview.archives.expect("an archive").amount.points,
         300,
@@ -514,7 +528,16 @@ fn a_preview_says_what_would_move_hide_and_go() {
     segments.extend((10..20).map(|id| segment(id, Tier::Cold, window(3, -(id as i64) * DAY), 1, 1_000)));
     let now = START + 2 * DAY;
     let facts = of(Policy::default(), now, segments);
-    let shown = |policy| preview(&facts, &facts.tables[0], policy, &Past::default(), &SETTINGS);
+    let shown = |policy| {
+        preview(
+            &facts,
+            &facts.tables[0],
+            policy,
+            &UnsealedBefore::default(),
+            &Past::default(),
+            &SETTINGS,
+        )
+    };
 
     let today = shown(None);
     assert_eq!(
@@ -556,7 +579,14 @@ fn a_preview_says_why_nothing_goes() {
     let mut facts = kept_for_thirty_days(START + 100 * DAY);
     facts.clock.expire_now = None;
     facts.clock.doubt = Some(hour_of_doubt());
-    let shown = preview(&facts, &facts.tables[0], None, &Past::default(), &SETTINGS);
+    let shown = preview(
+        &facts,
+        &facts.tables[0],
+        None,
+        &UnsealedBefore::default(),
+        &Past::default(),
+        &SETTINGS,
+    );
     assert_eq!((shown.drops.segments, shown.drops_at), (2, None));
     assert!(
         shown
