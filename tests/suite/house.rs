@@ -182,6 +182,48 @@ fn the_map_is_true_and_complete() {
 }
 
 #[test]
+fn variables_that_size_tests_are_documented() {
+    let readme = fs::read_to_string(workspace().join("tests/README.md")).expect("tests/README.md is there");
+    let mut missing = Vec::new();
+    for path in files_below(workspace()) {
+        if path.extension().is_none_or(|end| end != "rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        for call in text.split("rounds(").skip(1) {
+            let Some(argument) = call.trim_start().strip_prefix('"') else {
+                continue;
+            };
+            let variable = argument.split('"').next().unwrap_or_default();
+            if variable.starts_with("TIDELINE_") && !readme.contains(&format!("| `{variable}` |")) {
+                missing.push(format!("{}: {variable}", shown(&path)));
+            }
+        }
+    }
+    assert_none(
+        &missing,
+        "tests/README.md lists each variable that says how much a test does",
+    );
+}
+
+#[test]
+fn random_tests_take_their_seed_from_the_testkit() {
+    // Property tests without this draw a seed that nothing prints.
+    let draws_alone = |text: &str| {
+        let blocks = text.split("proptest! {").skip(1);
+        let mut openings = blocks.map(|block| block.trim_start().lines().next().unwrap_or_default());
+        openings.any(|line| !line.contains("tideline_testkit::proptest_config("))
+    };
+    let is_source = |path: &Path| path.extension().is_some_and(|end| end == "rs");
+    let is_other = |path: &Path| is_source(path) && !path.ends_with("tests/suite/house.rs");
+    let alone = files_where(is_other, draws_alone);
+    assert_none(
+        &alone,
+        "a property test begins with `#![proptest_config(tideline_testkit::proptest_config(cases))]`",
+    );
+}
+
+#[test]
 fn no_outside_data_is_inside() {
     // Long enough that no two files share it by chance, short enough to be found in a part of a copy.
     const SAMPLE_BYTES: usize = 160;

@@ -18,12 +18,12 @@ fn groups_that_come_and_go_over_many_starts_never_take_another_with_them() {
     let place = Place::new();
     let mut held: Vec<SegmentRef> = Vec::new();
     let mut next = 1;
-    for round in 0..6u64 {
+    for (round, seed) in (0..).zip(tideline_testkit::seeds("groups", 6)) {
         let backend = place.open().expect("open");
         let mut found = backend.segments().expect("segments");
         found.sort_unstable_by_key(|held| held.segment);
         assert_eq!(found, held, "start {round}");
-        let mut state = round * 7 + 3;
+        let mut state = seed;
         for _ in 0..4 {
             for tier in Tier::KEPT {
                 let segment = SegmentRef {
