@@ -19,7 +19,7 @@ use tideline_backend::{
     KeyRange, Manifest, ManifestChange, ManifestRow, Page, PageLimit, Partition, Result, Row, RowChange,
     SegmentRef, Shard, Stamp, Unit, Usage,
 };
-use tideline_model::{Durability, SequenceNumber, Tier};
+use tideline_model::{Durability, GroupId, SequenceNumber, Tier};
 
 use crate::cold::Cold;
 use crate::engine::{Change, Engine, Table};
@@ -289,6 +289,10 @@ impl Backend for FjallBackend {
     fn reclaim(&self, segment: SegmentRef) -> Result<()> {
         self.inner.check_writable(segment.tier, Takes::Little)?;
         self.inner.store(segment.tier).reclaim(segment)
+    }
+
+    fn spare_group(&self, tier: Tier) -> Option<GroupId> {
+        self.inner.store(tier).spare_group()
     }
 
     fn segments(&self) -> Result<Vec<SegmentRef>> {

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::ops::Bound;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -56,8 +57,6 @@ pub(crate) struct Engine {
     rows: Keyspace,
     manifest: Keyspace,
     groups: RwLock<HashMap<GroupId, Keyspace>>,
-    /// What was counted for groups that have been dropped.
-    dropped: Mutex<Misses>,
     /// Groups of which tables were dropped whose files are still there.
     unfreed: Mutex<HashSet<GroupId>>,
 }
@@ -109,12 +108,11 @@ impl Engine {
             rows,
             manifest,
             groups: RwLock::new(groups),
-            dropped: Mutex::default(),
             unfreed: Mutex::default(),
         })
     }
 
-    /// Takes sequence numbers until they are above those of keyspaces dropped at the end of the last run.
+    /// Takes sequence numbers until they are above those of keyspaces that an earlier build dropped in the last run.
     ///
     /// fjall 3.1.13 gives the folder number of a dropped keyspace to a later one, finds out its next sequence number
     /// without looking at where it noted the drop, and lets the higher one win. So a new keyspace may count as dropped,
@@ -240,7 +238,7 @@ impl Engine {
 
     /// What the block cache holds, and what has been read past it since the database was opened.
     pub(crate) fn cache(&self) -> CacheUsage {
-        let mut misses = *self.dropped.lock();
+        let mut misses = Misses::default();
         let groups = self.groups.read();
         for keyspace in [&self.rows, &self.manifest].into_iter().chain(groups.values()) {
             misses.add(keyspace);
@@ -275,13 +273,15 @@ impl Engine {
         Ok(keyspace)
     }
 
-    /// Drops the keyspace of a group; its folder goes when the last reader has finished.
-    pub(crate) fn drop_group(&self, group: GroupId) -> fjall::Result<()> {
-        let Some(keyspace) = self.groups.write().remove(&group) else {
-            return Ok(());
-        };
-        self.dropped.lock().add(&keyspace);
-        self.database.delete_keyspace(keyspace)
+    /// Groups whose keyspaces hold no row, lowest first. One that cannot be read counts as filled.
+    pub(crate) fn empty_groups(&self) -> Vec<GroupId> {
+        let everything = || (Bound::Unbounded, Bound::Unbounded);
+        let is_empty = |keyspace| matches!(self.first_key(keyspace, everything()), Ok(None));
+        let groups = self.groups.read();
+        let empty = groups.iter().filter(|(_, keyspace)| is_empty(keyspace));
+        let mut empty: Vec<GroupId> = empty.map(|(group, _)| *group).collect();
+        empty.sort_unstable();
+        empty
     }
 
     /// The first key of a range of a keyspace.
@@ -309,8 +309,8 @@ impl Engine {
             if batch.is_empty() {
                 return Ok(());
             }
-            // fjall finds out its next sequence number from the keyspaces that are there. This group may be dropped while
-            // its log has this batch, after which later batches would get lower numbers than this one.
+            // fjall derives its next sequence number from the keyspaces that exist. An earlier build may drop this one
+            // while its log has this batch, after which later batches would get lower numbers than this one.
             batch.remove(&self.manifest, NO_ROW);
             batch.commit()?;
         }

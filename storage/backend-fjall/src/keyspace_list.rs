@@ -3,7 +3,7 @@
 //! fjall deletes every keyspace folder that its meta keyspace does not name, so one flipped bit there can delete
 //! everything and report success. The list is compared with the folders before fjall is opened, and with what fjall
 //! has opened after. It never names more than there is: a keyspace is listed after it has been created and before
-//! anything is in it, and taken off the list before it is dropped.
+//! anything is in it, and taken off the list when nothing is left in it.
 //!
 //! Both lists lie in the data folder, that of the cold store too: so a cold folder that is not there is missed.
 
@@ -112,6 +112,17 @@ impl KeyspaceList {
         replace(folder, &self.files.names, self.render().as_bytes())
     }
 
+    /// Takes back changes that could not be written. The next generation is still higher than any that was tried.
+    pub(crate) fn restore(&mut self, before: Self) {
+        self.names = before.names;
+    }
+
+    /// Names these keyspaces instead. Returns whether that is a change.
+    pub(crate) fn set(&mut self, keyspaces: impl Iterator<Item = (u64, String)>) -> bool {
+        let before = std::mem::replace(&mut self.names, keyspaces.collect());
+        before != self.names
+    }
+
     /// Lists a keyspace.
     pub(crate) fn add(&mut self, number: u64, name: &str) {
         self.names.insert(number, name.to_owned());
@@ -120,6 +131,11 @@ impl KeyspaceList {
     /// Takes a keyspace off the list.
     pub(crate) fn remove(&mut self, number: u64) {
         self.names.remove(&number);
+    }
+
+    /// Whether a keyspace is listed.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.names.contains_key(&number)
     }
 
     /// Every folder number.
@@ -133,14 +149,6 @@ impl KeyspaceList {
             .values()
             .filter(|name| group_of(name).is_some())
             .count()
-    }
-
-    /// Every folder number and name.
-    pub(crate) fn entries(&self) -> Vec<(u64, String)> {
-        self.names
-            .iter()
-            .map(|(number, name)| (*number, name.clone()))
-            .collect()
     }
 
     /// The first listed keyspace that is not among `opened`.

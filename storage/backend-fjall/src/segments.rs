@@ -2,9 +2,9 @@
 //!
 //! A load is an ingestion: sorted rows become tables of 64 MiB, one after the other, past memtable and write-ahead
 //! log. Ingestions of one keyspace take turns. Only the end of the last table is written while fjall's log is locked,
-//! so commits to the same store wait for that long, and those to the other store not at all. When no row of a group is
-//! left its keyspace is dropped whole, else the segment's own tables are, which is nearly always everything it has.
-//! The files of such tables go with the keeper's next round.
+//! so commits to the same store wait for that long, and those to the other store not at all. A segment that is freed
+//! loses its tables, which is nearly always everything it has; their files go with the next round of maintenance. A
+//! keyspace without any row left is used again for another group's segments.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -99,8 +99,13 @@ pub(crate) fn remove_bucket(
     engine.remove_range(keyspace, &range, RECLAIM_BATCH_ROWS)
 }
 
-/// Frees a segment. The caller holds the group's lock. Returns whether the group's keyspace was emptied and is to
-/// be dropped.
+/// Removes everything from the keyspace of a group. The caller holds the group's lock.
+pub(crate) fn remove_all(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<()> {
+    engine.remove_range(keyspace, &(Bound::Unbounded, Bound::Unbounded), RECLAIM_BATCH_ROWS)
+}
+
+/// Frees a segment unless the group has no other; then returns true, and the whole keyspace is to be emptied. The
+/// caller holds the group's lock.
 pub(crate) fn reclaim(engine: &Engine, keyspace: &Keyspace, segment: SegmentId) -> fjall::Result<bool> {
     let range = segment_bounds(segment);
     let before = (

@@ -6,6 +6,7 @@
 mod heal;
 mod open;
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,8 +49,8 @@ pub(crate) struct Store {
     poison: Mutex<Option<Poison>>,
     /// Whether the copy that was made for the open is still there.
     has_safety: AtomicBool,
-    /// Whether a keyspace was dropped since the open. Locked while that is noted, so no drop comes before the note.
-    has_drops: Mutex<bool>,
+    /// Groups whose keyspaces are empty and unlisted, the next to be offered first.
+    spares: Mutex<VecDeque<GroupId>>,
     /// Set before the slot, so that a long load ends and makes way.
     is_closing: AtomicBool,
 }
@@ -89,7 +90,7 @@ impl Store {
             groups: GroupLocks::default(),
             poison: Mutex::new(None),
             has_safety: AtomicBool::new(false),
-            has_drops: Mutex::new(false),
+            spares: Mutex::default(),
             is_closing: AtomicBool::new(false),
         }
     }
@@ -141,10 +142,7 @@ impl Store {
         let turn = self.groups.of(segment.group);
         let _turn = turn.lock();
         let engine = self.opened()?;
-        let (keyspace, is_new) = match engine.group(segment.group) {
-            Some(keyspace) => (keyspace, false),
-            None => (self.create_group(&engine, segment.group)?, true),
-        };
+        let (keyspace, was_empty) = self.begin_group(&engine, segment.group)?;
         let mut unchecked_bytes = 0;
         let mut rows = rows.map(|row| {
             let row = row?;
@@ -158,11 +156,11 @@ impl Store {
         let Err(failure) = segments::load(&keyspace, segment, bucket, &mut rows) else {
             return Ok(());
         };
-        // What is left of a group that is new goes with it. While the store is closing, a sweep will find the rest.
-        let cleaned = if is_new {
-            self.drop_group(&engine, segment.group, keyspace)
-        } else if self.is_closing.load(Ordering::Acquire) || matches!(failure, LoadError::Store(_)) {
+        // While the store is closing, the next open finds what is left.
+        let cleaned = if self.is_closing.load(Ordering::Acquire) || matches!(failure, LoadError::Store(_)) {
             Ok(())
+        } else if was_empty {
+            self.empty_group(&engine, segment.group, &keyspace)
         } else {
             segments::remove_bucket(&engine, &keyspace, segment, bucket).map_err(|error| self.failed(error))
         };
@@ -190,12 +188,24 @@ impl Store {
         let Some(keyspace) = engine.group(segment.group) else {
             return Ok(());
         };
-        let is_empty =
+        if !self.keyspaces.lock().has(keyspace.id()) {
+            return Ok(());
+        }
+        let is_last =
             segments::reclaim(&engine, &keyspace, segment.segment).map_err(|error| self.failed(error))?;
-        if is_empty {
-            self.drop_group(&engine, segment.group, keyspace)?;
+        if is_last {
+            self.empty_group(&engine, segment.group, &keyspace)?;
         }
         Ok(())
+    }
+
+    /// A group whose keyspace is there and empty. Successive calls return different ones while there are several; a
+    /// group is offered until a load takes it.
+    pub(crate) fn spare_group(&self) -> Option<GroupId> {
+        let mut spares = self.spares.lock();
+        let next = spares.pop_front()?;
+        spares.push_back(next);
+        Some(next)
     }
 
     /// Every segment that holds rows, by group, then segment.
@@ -242,30 +252,42 @@ impl Store {
         from_fjall(error, During::Write)
     }
 
-    /// Creates a group's keyspace and lists it before anything is in it.
-    fn create_group(&self, engine: &Engine, group: GroupId) -> Result<Keyspace> {
-        let keyspace = engine
-            .create_group(group)
-            .map_err(|error| from_fjall(error, During::Write))?;
-        self.list_keyspaces(|list| list.add(keyspace.id(), keyspace.name()))?;
-        Ok(keyspace)
+    /// The keyspace of a group, created if missing and listed before anything is in it; and whether it is empty.
+    fn begin_group(&self, engine: &Engine, group: GroupId) -> Result<(Keyspace, bool)> {
+        let keyspace = match engine.group(group) {
+            Some(keyspace) => keyspace,
+            None => engine
+                .create_group(group)
+                .map_err(|error| from_fjall(error, During::Write))?,
+        };
+        let is_listed = self.keyspaces.lock().has(keyspace.id());
+        if !is_listed {
+            self.spares.lock().retain(|spare| *spare != group);
+            self.list_keyspaces(|list| list.add(keyspace.id(), keyspace.name()))?;
+        }
+        Ok((keyspace, !is_listed))
     }
 
-    /// Takes a group's keyspace off the list and drops it.
-    fn drop_group(&self, engine: &Engine, group: GroupId, keyspace: Keyspace) -> Result<()> {
-        self.note_drop()?;
+    /// Removes everything from a group's keyspace, takes it off the list and keeps it for another load.
+    ///
+    /// The keyspace is not deleted. fjall 3.1.13 keeps every version of its own keyspace, with the tables and open
+    /// files of each, until the database is closed, and every row of a deleted keyspace for ever: each keyspace that is
+    /// created or deleted costs one or two files more, and the next one more time.
+    fn empty_group(&self, engine: &Engine, group: GroupId, keyspace: &Keyspace) -> Result<()> {
+        segments::remove_all(engine, keyspace).map_err(|error| self.failed(error))?;
         self.list_keyspaces(|list| list.remove(keyspace.id()))?;
-        drop(keyspace);
-        engine
-            .drop_group(group)
-            .map_err(|error| from_fjall(error, During::Write))
+        self.spares.lock().push_back(group);
+        Ok(())
     }
 
     fn list_keyspaces(&self, change: impl FnOnce(&mut KeyspaceList)) -> Result<()> {
         let mut list = self.keyspaces.lock();
+        let before = list.clone();
         change(&mut list);
-        list.write(&self.place.lists)
-            .map_err(|error| from_io(&error, "the list of keyspaces", During::Write))
+        list.write(&self.place.lists).map_err(|error| {
+            list.restore(before);
+            from_io(&error, "the list of keyspaces", During::Write)
+        })
     }
 }
 

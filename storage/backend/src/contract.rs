@@ -444,6 +444,13 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// The caller has removed it from the manifest and waited for its readers.
     fn reclaim(&self, segment: SegmentRef) -> Result<()>;
 
+    /// A group of a tier that held segments once and holds none now, to load the next new group's segments into; `None`
+    /// if there is none, and where a group costs nothing. A hint: using it or not changes no answer. It may be returned
+    /// again until something is loaded into it.
+    fn spare_group(&self, _tier: Tier) -> Option<GroupId> {
+        None
+    }
+
     /// The segments that hold bytes here, published or not: what a sweep compares with the manifest.
     fn segments(&self) -> Result<Vec<SegmentRef>>;
 

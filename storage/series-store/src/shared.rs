@@ -396,7 +396,11 @@ impl Shared {
             segment.tier == tier && is_small(segment.bytes) && group_window(tier, segment.window) == wide
         });
         let known = known.filter(|_| is_small(bytes));
-        let group = known.map_or_else(|| GroupId(self.next_id()), |segment| segment.group);
+        let new_group = || {
+            let spare = self.backend.spare_group(tier.kept_in());
+            spare.unwrap_or_else(|| GroupId(self.next_id()))
+        };
+        let group = known.map_or_else(new_group, |segment| segment.group);
         SegmentRef {
             segment: SegmentId(self.next_id()),
             group,

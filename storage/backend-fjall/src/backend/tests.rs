@@ -1,5 +1,7 @@
 //! What happens by itself after a failure, which cannot be brought about from outside.
 
+use std::fs;
+
 use tideline_backend::{ErrorKind, Space};
 use tideline_model::{GroupId, SegmentId};
 
@@ -319,24 +321,68 @@ fn a_load_ends_when_its_disk_fills_up_and_leaves_nothing() {
 }
 
 #[test]
-fn drops_are_noted_again_after_a_reopening() {
+fn an_emptied_group_is_offered_until_something_is_loaded_over_reopenings_and_restarts() {
     let folder = tempfile::tempdir().expect("a folder");
-    let backend = open(&folder);
-    let notes = [
-        folder.path().join("NO_DROPS"),
-        folder.path().join("cold/NO_DROPS"),
-    ];
+    let mut backend = open(&folder);
+    let keyspaces = || {
+        let keyspaces = |store: &str| fs::read_dir(folder.path().join(store).join("keyspaces"));
+        ["store", "cold/store"].map(|store| keyspaces(store).expect("a folder").count())
+    };
     let both = [Tier::Hot, Tier::Cold].map(|tier| SegmentRef { tier, ..COLD });
-    for _ in 0..2 {
-        for segment in both {
-            load(&backend, segment).expect("load");
-        }
-        assert!(notes.iter().all(|note| note.exists()));
+    for segment in both {
+        assert_eq!(backend.spare_group(segment.tier), None);
+        load(&backend, segment).expect("load");
+        assert_eq!(backend.spare_group(segment.tier), None);
+    }
+    let before = keyspaces();
+    for round in 0..6 {
         for segment in both {
             backend.reclaim(segment).expect("reclaim");
-            backend.inner.store(segment.tier).poison("a failed sync");
+            backend.reclaim(segment).expect("reclaim again");
         }
-        assert!(!notes.iter().any(|note| note.exists()));
-        backend.inner.tick();
+        match round % 3 {
+            0 => {}
+            1 => {
+                for segment in both {
+                    backend.inner.store(segment.tier).poison("a failed sync");
+                }
+                backend.inner.tick();
+            }
+            _ => {
+                backend.close().expect("close");
+                backend = open(&folder);
+            }
+        }
+        for segment in both {
+            let store = backend.inner.store(segment.tier);
+            assert_eq!(store.groups(), 0, "round {round}");
+            let spare = backend.spare_group(segment.tier);
+            assert_eq!(spare, Some(segment.group), "round {round}");
+            assert_eq!(backend.spare_group(segment.tier), spare, "until it is used");
+            load(&backend, segment).expect("load");
+            assert_eq!(backend.spare_group(segment.tier), None, "round {round}");
+            assert_eq!(store.groups(), 1);
+            assert_eq!(store.segments().expect("segments"), [segment]);
+        }
     }
+    assert_eq!(keyspaces(), before);
+}
+
+#[test]
+fn spare_groups_are_offered_in_turn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = open(&folder);
+    let segments = [1, 2, 3].map(|group| SegmentRef {
+        group: GroupId(group),
+        ..COLD
+    });
+    for segment in segments {
+        load(&backend, segment).expect("load");
+    }
+    for segment in segments {
+        backend.reclaim(segment).expect("reclaim");
+    }
+    let mut offered: Vec<GroupId> = (0..3).filter_map(|_| backend.spare_group(COLD.tier)).collect();
+    offered.sort_unstable();
+    assert_eq!(offered, [1, 2, 3].map(GroupId));
 }

@@ -96,9 +96,9 @@ impl Store {
             return Ok(());
         }
         *slot = Slot::Failed;
-        let (engine, keyspaces) = open_engine(&self.place, &self.setup, Opening::AfterFailure)?;
-        reopened(&engine)?;
-        self.install(&mut slot, engine, keyspaces);
+        let opened = open_engine(&self.place, &self.setup, Opening::AfterFailure)?;
+        reopened(&opened.engine)?;
+        self.install(&mut slot, opened);
         Ok(())
     }
 

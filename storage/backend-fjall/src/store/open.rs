@@ -4,11 +4,13 @@ use std::fs;
 use std::sync::atomic::Ordering;
 
 use tideline_backend::{BackendError, Result};
+use tideline_model::GroupId;
 
 use super::{Place, Slot, Store, closed};
 use crate::engine::Engine;
 use crate::error::{During, at, from_fjall};
-use crate::files::{remove_file, remove_folder, replace, sync_folder};
+use crate::files::{remove_folder, replace, sync_folder};
+use crate::keys::group_of;
 use crate::keyspace_list::KeyspaceList;
 use crate::options::Setup;
 use crate::renew::{has_failed, renew_pointers};
@@ -19,8 +21,8 @@ use crate::verify::check_store;
 pub(crate) const STORE: &str = "store";
 /// Where the store is made before it is there.
 const STORE_CREATING: &str = "store.creating";
-/// A file that is there while no keyspace has been dropped since an open has passed the sequence numbers of earlier
-/// drops ([`Engine::pass_dropped_sequences`]). It is empty.
+/// An empty file that exists from the first open on that has passed the sequence numbers of dropped keyspaces
+/// ([`Engine::pass_dropped_sequences`]). Earlier builds dropped keyspaces, and removed the file before they did.
 const NO_DROPS: &str = "NO_DROPS";
 
 /// Why a store is opened.
@@ -58,47 +60,43 @@ impl Store {
             .map_err(at(root))
     }
 
-    /// Notes, before the first drop of a run, that the next open has sequence numbers to pass.
-    pub(super) fn note_drop(&self) -> Result<()> {
-        let mut has_drops = self.has_drops.lock();
-        if !*has_drops {
-            let root = &self.place.root;
-            let note = root.join(NO_DROPS);
-            let removed = remove_file(&note).and_then(|()| sync_folder(root));
-            if removed.is_err() {
-                // The removal may be in memory only. The next attempt must remove something, or its sync writes nothing.
-                let _ = fs::write(&note, b"");
-            }
-            removed.map_err(at(root))?;
-            *has_drops = true;
-        }
-        Ok(())
-    }
-
     /// Opens a store that has been made.
     pub(crate) fn open(&self) -> Result<()> {
-        let (engine, keyspaces) = open_engine(&self.place, &self.setup, Opening::AtStart)?;
+        let opened = open_engine(&self.place, &self.setup, Opening::AtStart)?;
         let mut slot = self.slot.write();
         if matches!(*slot, Slot::Closed) {
             return Err(closed());
         }
-        self.install(&mut slot, engine, keyspaces);
+        self.install(&mut slot, opened);
         Ok(())
     }
 
     /// Puts a freshly opened engine in place.
-    pub(super) fn install(&self, slot: &mut Slot, engine: Engine, keyspaces: KeyspaceList) {
+    pub(super) fn install(&self, slot: &mut Slot, opened: Opened) {
+        let Opened {
+            engine,
+            keyspaces,
+            spares,
+        } = opened;
         *self.keyspaces.lock() = keyspaces;
-        *self.has_drops.lock() = false;
+        *self.spares.lock() = spares.into();
         self.has_safety.store(true, Ordering::Release);
         *slot = Slot::Open(engine);
     }
 }
 
+/// A store that has just been opened.
+pub(super) struct Opened {
+    pub(super) engine: Engine,
+    pub(super) keyspaces: KeyspaceList,
+    /// Groups whose keyspaces are empty; they are not listed.
+    pub(super) spares: Vec<GroupId>,
+}
+
 /// Opens fjall between two checks: its files before, its keyspaces after. What an earlier failure may have left in
 /// memory only is written anew before. Meanwhile a copy lies aside; the keeper removes it, since that takes longer than
 /// the rest where there are many groups.
-pub(super) fn open_engine(place: &Place, setup: &Setup, opening: Opening) -> Result<(Engine, KeyspaceList)> {
+pub(super) fn open_engine(place: &Place, setup: &Setup, opening: Opening) -> Result<Opened> {
     let Place { root, lists } = place;
     let tier = setup.tier;
     let store = root.join(STORE);
@@ -132,10 +130,14 @@ pub(super) fn open_engine(place: &Place, setup: &Setup, opening: Opening) -> Res
             root.join(SAFETY).display()
         )));
     }
-    let found = KeyspaceList::of(tier, opened);
-    if found.missing_in(&list.entries()).is_some() {
-        list = found;
+    let spares = engine.empty_groups();
+    let is_spare = |name: &str| group_of(name).is_some_and(|group| spares.contains(&group));
+    if list.set(opened.into_iter().filter(|(_, name)| !is_spare(name))) {
         list.write(lists).map_err(at(lists))?;
     }
-    Ok((engine, list))
+    Ok(Opened {
+        engine,
+        keyspaces: list,
+        spares,
+    })
 }
