@@ -71,6 +71,6 @@ pub use partitions::Partition;
 pub use resolve::BatchResolver;
 pub use suggest::{NameKind, Suggestion};
 pub use tables::{Table, TableStats, TierStats};
-pub use tideline_series_store::HeadSurvey;
+pub use tideline_series_store::{HeadBudget, HeadSurvey};
 pub use tideline_timeline_catalog::{MetricKind, MetricMetadata};
 pub use write::{IdempotentRequest, WriteOptions, WriteOutcome};

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tideline_archive::{ArchiveSettings, DEFAULT_TARGET, TargetOptions};
 use tideline_backend_fjall::FjallOptions;
+use tideline_engine::HeadBudget;
 use tideline_http::HttpSettings;
 
 mod describe;
@@ -25,6 +26,7 @@ pub use slot::LogFormat;
 pub use sources::{Origin, Problem, Sources};
 
 use crate::error::{Result, ServerError};
+use crate::memory::MemoryLimit;
 use sources::Given;
 
 /// A checked configuration. Units and defaults are those of the keys; see [`reference`].
@@ -44,7 +46,10 @@ pub struct Config {
     pub log_filter: String,
     /// The embedded store.
     pub backend: FjallOptions,
-    /// The engine, but for the folder of its index, which follows [`Self::data_dir`].
+    /// Bytes of unsealed points at which they are sealed. `None`: as many as timelines and memory suggest.
+    pub head_bytes_max: Option<u64>,
+    /// The engine, but for the folder of its index, which follows [`Self::data_dir`], and the budget of its head, which
+    /// follows [`Self::head_bytes_max`].
     pub engine: tideline_engine::Settings,
     /// The archive.
     pub archive: ArchiveConfig,
@@ -100,6 +105,7 @@ impl Default for Config {
             log_format: LogFormat::Text,
             log_filter: "info".to_owned(),
             backend: FjallOptions::default(),
+            head_bytes_max: None,
             engine: tideline_engine::Settings::new(PathBuf::new()),
             archive: ArchiveConfig::default(),
             scheduler: tideline_scheduler::Settings::default(),
@@ -112,12 +118,23 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The engine's settings, with the index inside the data folder and the delay of background work.
+    /// The engine's settings, with the index inside the data folder, the delay of background work, and a budget of
+    /// unsealed points that fits the memory.
     pub fn engine_settings(&self) -> tideline_engine::Settings {
-        tideline_engine::Settings {
+        let mut settings = tideline_engine::Settings {
             index_dir: self.data_dir.join("index"),
             purge_delay: self.scheduler.purge_delay,
             ..self.engine.clone()
+        };
+        settings.store.head = self.head_budget(MemoryLimit::of_process());
+        settings
+    }
+
+    /// The budget of unsealed points: what is set, else what fits the memory.
+    fn head_budget(&self, memory: MemoryLimit) -> HeadBudget {
+        match self.head_bytes_max {
+            Some(bytes) => HeadBudget::fixed(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            None => HeadBudget::of_memory(memory.bytes),
         }
     }
 

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`config`] | [`Config`] and the layers it is resolved from |
 //! | [`logging`] | log lines, to standard error |
+//! | [`memory`] | [`MemoryLimit`]: what the control group or the machine grants |
 //! | [`server`] | [`Server`]: start, wait, stop |
 //! | [`check`] | a data folder that no server uses, read and compared |
 //! | [`error`] | [`ServerError`] |
@@ -17,8 +18,10 @@ pub mod check;
 pub mod config;
 pub mod error;
 pub mod logging;
+pub mod memory;
 pub mod server;
 
 pub use config::{Config, LogFormat, Origin, Problem, Resolved, Secret, Sources, reference};
 pub use error::{Result, ServerError};
+pub use memory::{MemoryLimit, MemorySource};
 pub use server::{Server, Stop};

@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::error::{Result, ServerError};
+use crate::memory::MemoryLimit;
 
 /// A server that answers. Dropping it without [`Self::wait`] ends it as a kill would: safe, but not clean.
 pub struct Server {
@@ -201,6 +202,9 @@ fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine> {
     let archive = archive.and_then(|archive| archive.default_target().map(|_| archive));
     let archive = archive.map_err(ServerError::Archive)?;
     let mut settings = config.engine_settings();
+    let memory = MemoryLimit::of_process();
+    let head_bytes_max = settings.store.head.bytes_max;
+    tracing::info!(memory_bytes = memory.bytes, source = %memory.source, head_bytes_max, "memory limit");
     settings.store.archive = Some(Arc::new(archive));
     settings.store.clock_floor = Timestamp::from_nanos_clamped(CLOCK_FLOOR);
     Engine::open(Arc::new(backend), clock, settings).map_err(|source| ServerError::Engine {

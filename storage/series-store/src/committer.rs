@@ -353,7 +353,7 @@ impl Worker {
 
     fn apply(&self, head: &Head, write: &Write, sequence: SequenceNumber) {
         let sharded = ShardedDelta::new(&write.delta, &write.shapes);
-        head.apply(&sharded, sequence, self.shared.settings.head_bytes_max);
+        head.apply(&sharded, sequence, self.shared.settings.head);
         self.shared.note_stored(&write.delta);
         write.table.latest().apply(&sharded, sequence, true);
         // Before the answer, and before this head can be sealed: its journal is what carries the identities.
@@ -456,7 +456,7 @@ impl Worker {
             .map_err(|error| append_error(&error))?;
         let head = Arc::clone(&self.shared.state.read().active);
         let sharded = ShardedDelta::new(&delta, &[]);
-        head.apply(&sharded, sequence, self.shared.settings.head_bytes_max);
+        head.apply(&sharded, sequence, self.shared.settings.head);
         self.shared.tail.push(TailEntry {
             sequence,
             table,
@@ -475,17 +475,17 @@ impl Worker {
     }
 
     fn freeze_if_due(&mut self) {
-        let max = self.shared.settings.head_bytes_max;
         let (active, frozen) = {
             let state = self.shared.state.read();
-            let frozen: usize = state.frozen.iter().map(|head| head.bytes()).sum();
-            (
-                Arc::clone(&state.active),
-                (!state.frozen.is_empty()).then_some(frozen),
-            )
+            (Arc::clone(&state.active), state.frozen.clone())
         };
-        if let Some(frozen) = frozen {
-            let room = (max * HEADS_MAX).saturating_sub(frozen);
+        let budget = |head: &Head| self.shared.settings.head.bytes(head.timelines());
+        let max = budget(&active);
+        if !frozen.is_empty() {
+            // The timelines of the frozen heads are alive as well, although the active one has not seen them yet.
+            let largest = frozen.iter().map(|head| budget(head)).fold(max, usize::max);
+            let frozen: usize = frozen.iter().map(|head| head.bytes()).sum();
+            let room = (largest * HEADS_MAX).saturating_sub(frozen);
             if active.bytes() < room.max(max / ACTIVE_SHARE) {
                 return;
             }

@@ -57,6 +57,7 @@ pub mod window;
 
 pub use attach::Places;
 pub use error::{Result, StoreError};
+pub use head::HeadBudget;
 pub use latest::{LatestField, LatestRow, Seen};
 pub use manifest::{Adopted, Segment};
 pub use recovery::{Recovery, Replayed};

@@ -243,7 +243,7 @@ impl Replay<'_> {
             .collect::<Result<Vec<Arc<Shape>>>>()?;
         let settings = &self.recovery.settings;
         let sharded = ShardedDelta::new(&delta, &shapes);
-        head.apply(&sharded, sequence, settings.head_bytes_max);
+        head.apply(&sharded, sequence, settings.head);
         let nothing_sealed = !self.recovery.manifest.segments.contains_key(&delta.table);
         table.latest().apply(&sharded, sequence, nothing_sealed);
         let instants = delta.groups.iter().flat_map(|group| &group.timestamps);

@@ -324,6 +324,14 @@ fn cuts(policy: Option<&Policy>, now: i64, base: i64) -> Vec<i64> {
 /// The base windows that the points lie in.
 fn occupied_windows(points: &TableHead, base: i64) -> Result<BTreeSet<Window>> {
     let mut occupied = BTreeSet::new();
+    if let Some((first, last)) = points.span() {
+        // Live points lie in one window or two: then there is no need to look at each timeline.
+        let (first, last) = (Window::of(first, base, 0), Window::of(last, base, 0));
+        if last.index - first.index <= 1 {
+            occupied.extend([first, last]);
+            return Ok(occupied);
+        }
+    }
     let mut latest = None;
     let mut add = |window: Window| {
         if latest.replace(window) != Some(window) {

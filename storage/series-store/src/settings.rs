@@ -7,12 +7,13 @@ use tideline_archive::Archive;
 use tideline_model::Timestamp;
 use tideline_model::time::NANOS_PER_SECOND;
 
+use crate::head::HeadBudget;
+
 /// Settings of a [`SeriesStore`](crate::SeriesStore).
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Bytes of unsealed points in memory (encoded blocks and open rows) at which the head is frozen and
-    /// sealed. While a frozen head is being sealed a second one may fill, so memory peaks near twice this.
-    pub head_bytes_max: usize,
+    /// Memory for unsealed points, at which they are sealed.
+    pub head: HeadBudget,
     /// Age of the oldest unsealed point at which the head is frozen whatever its size: bounds the journal
     /// that a restart has to replay.
     pub head_age_max: Duration,
@@ -40,7 +41,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            head_bytes_max: 80 << 20,
+            head: HeadBudget::default(),
             head_age_max: Duration::from_secs(2 * 3_600),
             pending_bytes_max: 64 << 20,
             group_bytes_max: 8 << 20,

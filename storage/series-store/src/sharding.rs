@@ -4,10 +4,8 @@
 //! timelines. The rows of a delta are sorted by shard once, so that each lock is taken once a delta, however many
 //! groups it has, and no row pays for one.
 
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use tideline_chunk::{Delta, DeltaGroup};
 use tideline_model::TimelineId;
 
@@ -15,9 +13,6 @@ use crate::schema::Shape;
 
 /// Shards of a table. More than threads, so that a reader seldom meets the committer.
 pub(crate) const SHARDS: usize = 64;
-
-/// A map by timeline.
-pub(crate) type TimelineMap<T> = HashMap<TimelineId, T, BuildHasherDefault<IdHasher>>;
 
 /// The shard of a timeline.
 pub(crate) fn shard_of(id: TimelineId) -> usize {
@@ -138,21 +133,9 @@ pub(crate) fn warm<T>(looks: impl Iterator<Item = T>) {
     });
 }
 
-/// A timeline id is a hash already: take its low half.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(low) = bytes.last_chunk::<8>() {
-            // The shard was chosen by the same bits; spread them for the map's own use.
-            self.0 = u64::from_le_bytes(*low).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        }
-    }
-
-    fn write_usize(&mut self, _length: usize) {}
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
+/// The hash of a timeline for a table of one shard. An id is a hash already: its low half is taken.
+pub(crate) fn hash_of(id: TimelineId) -> u64 {
+    let low = id.0.last_chunk::<8>().expect("an id is sixteen bytes");
+    // The shard was chosen by the same bits; the product spreads them.
+    u64::from_le_bytes(*low).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -69,6 +69,8 @@ pub struct Committed {
 pub struct StoreStats {
     /// Bytes of unsealed points in memory, frozen heads included.
     pub head_bytes: usize,
+    /// Bytes at which the unsealed points are sealed, for as many timelines as they have now.
+    pub head_budget_bytes: usize,
     /// Unsealed points in memory.
     pub head_points: u64,
     /// Heads waiting to be sealed or being sealed.
@@ -474,6 +476,7 @@ impl SeriesStore {
         };
         StoreStats {
             head_bytes: heads().map(|head| head.bytes()).sum(),
+            head_budget_bytes: self.shared.settings.head.bytes(state.active.timelines()),
             head_points: heads().map(|head| head.points()).sum(),
             frozen_heads: state.frozen.len(),
             segments: segments().count(),

@@ -80,6 +80,11 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
 fn head(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
     let store = &stats.store;
     figures.gauge("head_bytes", "Unsealed points in memory", store.head_bytes as f64)?;
+    figures.gauge(
+        "head_budget_bytes",
+        "Unsealed points in memory at which they are sealed, for as many timelines as they have now",
+        store.head_budget_bytes as f64,
+    )?;
     figures.gauge("head_points", "Unsealed points", store.head_points as f64)?;
     figures.gauge(
         "frozen_heads",

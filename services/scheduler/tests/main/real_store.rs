@@ -109,7 +109,7 @@ impl TimelineDirectory for NoNames {
 
 fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock) -> Arc<StoreWork> {
     let settings = tideline_series_store::Settings {
-        head_bytes_max: 64 << 10,
+        head: tideline_series_store::HeadBudget::fixed(64 << 10),
         archive: Some(archive()),
         ..tideline_series_store::Settings::default()
     };

@@ -212,8 +212,10 @@ pub(crate) const KEYS: &[Key] = &[
     .within(0, HOUR_MILLIS),
     Key::new(
         "storage.head_bytes_max",
-        "Unsealed points in memory at which they are sealed. Memory peaks near twice this.",
-        |config| Slot::Bytes(&mut config.engine.store.head_bytes_max),
+        "Unsealed points in memory at which they are sealed. Memory peaks near twice this.\n\
+         Not set: 80 MiB, or 256 bytes for each timeline among them where that is more, but at most an eighth of the\n\
+         memory that the control group or the machine grants.",
+        |config| Slot::OptionalBytes64(&mut config.head_bytes_max),
     )
     .within(MIB, u64::MAX),
     Key::new(

@@ -4,6 +4,8 @@ use std::fs;
 
 use tempfile::TempDir;
 
+use tideline_engine::HeadBudget;
+
 use super::keys::KEYS;
 use super::*;
 
@@ -67,7 +69,11 @@ fn flags_are_stronger_than_environment_than_file_than_default() {
     let resolved = Resolved::join(&sources).expect("all are right");
     assert_eq!(resolved.config.listen.port(), 3);
     assert_eq!(resolved.config.data_dir, PathBuf::from("from-environment"));
-    assert_eq!(resolved.config.engine.store.head_bytes_max, 32 << 20);
+    assert_eq!(resolved.config.head_bytes_max, Some(32 << 20));
+    assert_eq!(
+        resolved.config.engine_settings().store.head,
+        HeadBudget::fixed(32 << 20)
+    );
     assert_eq!(resolved.config.backend.free_per_mille_min, 7);
     let shown = resolved.describe();
     let origin_of = |name: &str| {

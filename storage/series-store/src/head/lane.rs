@@ -1,8 +1,8 @@
 //! Open rows of one shape of one timeline, as short numbers.
 //!
-//! A row is the differences of its instant and sequence from the row before, then its values: integers as variable
-//! bytes (a gauge takes one or two), floats as their significant bytes behind a count, strings and histograms behind
-//! their length.
+//! A row is how much more its timestamp differs from the last one than that differed from the one before (a steady
+//! cadence takes one byte), the difference of its sequence, then its values: integers as variable bytes (a gauge takes
+//! one or two), floats as their significant bytes behind a count, strings and histograms behind their length.
 //! That is about two bytes a value where words would take eight, for about the same time.
 
 use std::sync::Arc;
@@ -12,17 +12,24 @@ use tideline_model::{ColumnData, SequenceNumber};
 
 use crate::schema::Shape;
 
-/// The open rows of one shape.
+/// Least bytes that rows are given.
+const BYTES_MIN: usize = 16;
+
+/// The open rows of one shape. There is one for each live timeline, so every byte of it counts.
 #[derive(Debug)]
 pub(super) struct Lane {
     shape: Arc<Shape>,
-    bytes: Vec<u8>,
-    rows: u32,
+    /// Encoded rows, then bytes for more.
+    bytes: Box<[u8]>,
+    timestamp: i64,
+    /// From the row before the last one to the last one; zero before the third.
+    step: i64,
+    sequence: u64,
+    /// Bytes that rows take.
+    used: u32,
+    rows: u16,
     /// Whether the rows are what a run has to be: in time order, one an instant.
     is_sorted: bool,
-    timestamp: i64,
-    sequence: u64,
-    lowest: u64,
 }
 
 /// The rows of a lane, unpacked, as they came.
@@ -39,12 +46,13 @@ impl Lane {
     pub(super) fn new(shape: &Arc<Shape>) -> Self {
         Self {
             shape: Arc::clone(shape),
-            bytes: Vec::new(),
+            bytes: Box::default(),
+            timestamp: 0,
+            step: 0,
+            sequence: 0,
+            used: 0,
             rows: 0,
             is_sorted: true,
-            timestamp: 0,
-            sequence: 0,
-            lowest: 0,
         }
     }
 
@@ -57,14 +65,19 @@ impl Lane {
         self.rows == 0
     }
 
-    /// The last byte of its rows.
-    pub(super) fn last_byte(&self) -> u8 {
-        self.bytes.last().copied().unwrap_or(0)
+    /// How many rows it holds.
+    pub(super) fn rows(&self) -> usize {
+        self.rows.into()
+    }
+
+    /// The byte that the next row begins with, or one near it.
+    pub(super) fn next_byte(&self) -> u8 {
+        self.bytes.get(self.used as usize).copied().unwrap_or(0)
     }
 
     /// Bytes of memory that its rows take.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.capacity()
+        self.bytes.len()
     }
 
     /// Gives the rows and their memory back.
@@ -74,23 +87,31 @@ impl Lane {
 
     /// The lowest and highest sequence of its rows.
     pub(super) fn sequences(&self) -> Option<SequenceSpan> {
-        (self.rows > 0).then_some(SequenceSpan {
-            lowest: SequenceNumber(self.lowest),
-            highest: SequenceNumber(self.sequence),
+        (self.rows > 0).then(|| {
+            // The first row has them whole.
+            let mut reader = Reader(&self.bytes);
+            let _timestamp = reader.number();
+            SequenceSpan {
+                lowest: SequenceNumber(reader.number()),
+                highest: SequenceNumber(self.sequence),
+            }
         })
     }
 
-    /// Adds a row of a group; how many bytes of memory that took. Sequences never fall.
-    pub(super) fn append(&mut self, group: &DeltaGroup, row: usize, sequence: SequenceNumber) -> usize {
+    /// Adds a row of a group; how many bytes of memory that took. Sequences never fall. `scratch` is for any bytes.
+    pub(super) fn append(
+        &mut self,
+        group: &DeltaGroup,
+        row: usize,
+        sequence: SequenceNumber,
+        scratch: &mut Vec<u8>,
+    ) -> usize {
         let before = self.bytes();
         let timestamp = group.timestamps[row];
-        if self.rows == 0 {
-            self.lowest = sequence.0;
-        } else {
-            self.is_sorted &= timestamp > self.timestamp;
-        }
-        let out = &mut self.bytes;
-        put(zigzag(timestamp.wrapping_sub(self.timestamp)), out);
+        let step = timestamp.wrapping_sub(self.timestamp);
+        let out = scratch;
+        out.clear();
+        put(zigzag(step.wrapping_sub(self.step)), out);
         put(sequence.0.wrapping_sub(self.sequence), out);
         for column in &group.columns {
             match column {
@@ -102,22 +123,42 @@ impl Lane {
                 ColumnData::Histogram(values) => put_bytes(values.get(row), out),
             }
         }
+        if self.rows > 0 {
+            self.is_sorted &= timestamp > self.timestamp;
+            self.step = step;
+        }
         self.rows += 1;
         self.timestamp = timestamp;
         self.sequence = sequence.0;
+        self.push(out);
         self.bytes() - before
+    }
+
+    fn push(&mut self, row: &[u8]) {
+        let start = self.used as usize;
+        let end = start + row.len();
+        if end > self.bytes.len() {
+            let wanted = end.max(start + start / 2).max(BYTES_MIN);
+            let mut grown = vec![0; wanted.next_multiple_of(BYTES_MIN)].into_boxed_slice();
+            grown[..start].copy_from_slice(&self.bytes[..start]);
+            self.bytes = grown;
+        }
+        self.bytes[start..end].copy_from_slice(row);
+        self.used = u32::try_from(end).expect("the open rows of a timeline are closed long before 4 GiB");
     }
 
     /// Unpacks the rows.
     pub(super) fn to_rows(&self) -> LaneRows {
-        let rows = self.rows as usize;
+        let rows = self.rows();
         let (mut timestamps, mut sequences) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
         let types = self.shape.fields.iter().map(|(_, value_type)| *value_type);
         let mut columns: Vec<ColumnData> = types.map(ColumnData::new).collect();
-        let (mut timestamp, mut sequence) = (0i64, 0u64);
+        let (mut timestamp, mut step, mut sequence) = (0i64, 0i64, 0u64);
         let mut reader = Reader(&self.bytes);
-        for _ in 0..rows {
-            timestamp = timestamp.wrapping_add(unzigzag(reader.number()));
+        for row in 0..rows {
+            let next = step.wrapping_add(unzigzag(reader.number()));
+            step = if row > 0 { next } else { 0 };
+            timestamp = timestamp.wrapping_add(next);
             sequence = sequence.wrapping_add(reader.number());
             timestamps.push(timestamp);
             sequences.push(sequence);
@@ -266,10 +307,18 @@ mod tests {
             fields: (0..).map(FieldId).zip(types).collect(),
         });
         let mut lane = Lane::new(&shape);
-        let mut bytes = 0;
+        let (mut bytes, mut scratch) = (0, Vec::new());
         for row in 0..rows {
-            bytes += lane.append(&group, row, SequenceNumber(100 + row as u64 * 1_000));
+            let sequence = SequenceNumber(100 + row as u64 * 1_000);
+            bytes += lane.append(&group, row, sequence, &mut scratch);
         }
+        assert_eq!(
+            lane.sequences(),
+            Some(SequenceSpan {
+                lowest: SequenceNumber(100),
+                highest: SequenceNumber(6_100),
+            })
+        );
         assert_eq!(bytes, lane.bytes());
         let back = lane.to_rows();
         assert_eq!(back.run.timestamps, group.timestamps);
@@ -289,6 +338,31 @@ mod tests {
             }
         }
         lane.clear();
-        assert!(lane.is_empty() && lane.bytes() == 0);
+        assert!(lane.is_empty() && lane.bytes() == 0 && lane.sequences().is_none());
+    }
+
+    #[test]
+    fn a_number_at_a_steady_cadence_takes_three_bytes() {
+        let rows = 100;
+        let group = DeltaGroup {
+            measurements: "m".into(),
+            fields: ["value"].map(Into::into).into(),
+            columns: vec![ColumnData::Signed((0..rows).map(|row| row % 50).collect())],
+            timelines: vec![0; rows as usize],
+            timestamps: (0..rows)
+                .map(|row| 1_700_000_000_000_000_000 + row * 10_000_000_000)
+                .collect(),
+        };
+        let shape = Arc::new(Shape {
+            fields: vec![(FieldId(0), group.columns[0].value_type())].into(),
+        });
+        let (mut lane, mut scratch) = (Lane::new(&shape), Vec::new());
+        for row in 0..rows as usize {
+            lane.append(&group, row, SequenceNumber(7 + 100 * row as u64), &mut scratch);
+        }
+        // Two numbers to begin with, and the first step.
+        assert!((lane.used as usize) < 3 * group.timestamps.len() + 24, "{lane:?}");
+        assert_eq!(lane.to_rows().run.timestamps, group.timestamps);
+        assert!(size_of::<Lane>() <= 56);
     }
 }

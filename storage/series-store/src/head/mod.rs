@@ -5,10 +5,12 @@
 //! | [`table`] | one table's timelines in locked shards; where a delta is applied |
 //! | [`series`] | one timeline: open rows and the blocks that full ones were encoded into |
 //! | `lane` | the open rows of one shape, as short numbers |
+//! | `budget` | bytes at which a head is sealed |
 //!
 //! Only the committer writes; readers lock one shard for as long as it takes to copy one timeline's open rows.
 //! A head is *active* while it grows and *frozen* while it is being sealed; frozen ones never change.
 
+mod budget;
 mod lane;
 pub mod series;
 pub mod table;
@@ -23,14 +25,15 @@ use tideline_model::{SequenceNumber, TableId, TimeRange, TimelineId};
 
 use crate::error::Result;
 use crate::sharding::ShardedDelta;
+pub use budget::HeadBudget;
 use table::TableHead;
 
 /// Share of the head's budget that open rows may take before all of them are encoded, where that pays:
 /// open rows cost about two bytes a value, blocks less than one.
 const OPEN_SHARE: usize = 2;
-/// Open rows a timeline from which blocks are smaller than open rows. Below it the head is sealed as it is: its rows
-/// are then encoded once, with more of them together.
-const BLOCK_ROWS_MIN: usize = 16;
+/// Bytes of open rows per timeline from which blocks are smaller than open rows. Below it the head is sealed as it is:
+/// its rows are then encoded once, with more of them together.
+const BLOCK_OPEN_BYTES_MIN: usize = 320;
 
 /// The unsealed points of all tables since one point of the journal.
 #[derive(Debug)]
@@ -45,8 +48,6 @@ pub struct Head {
     /// Bytes of encoded blocks and of the structures around them.
     block_bytes: AtomicUsize,
     points: AtomicU64,
-    /// Rows that are open.
-    open_rows: AtomicUsize,
     /// Timelines of all tables.
     timelines: AtomicUsize,
 }
@@ -62,13 +63,12 @@ impl Head {
             open_bytes: AtomicUsize::new(0),
             block_bytes: AtomicUsize::new(0),
             points: AtomicU64::new(0),
-            open_rows: AtomicUsize::new(0),
             timelines: AtomicUsize::new(0),
         }
     }
 
     /// Adds the rows of a delta. Called by one thread, in the order of sequences.
-    pub(crate) fn apply(&self, sharded: &ShardedDelta<'_>, sequence: SequenceNumber, budget: usize) {
+    pub(crate) fn apply(&self, sharded: &ShardedDelta<'_>, sequence: SequenceNumber, budget: HeadBudget) {
         let delta = sharded.delta;
         let growth = self.table_or_new(delta.table).apply(sharded, sequence);
         self.grow(growth);
@@ -81,10 +81,8 @@ impl Head {
             Ordering::Relaxed,
         );
         self.pass(sequence);
-        let open_rows = self.open_rows.load(Ordering::Relaxed);
-        if self.open_bytes.load(Ordering::Relaxed) > budget / OPEN_SHARE
-            && open_rows >= self.timelines.load(Ordering::Relaxed) * BLOCK_ROWS_MIN
-        {
+        let (timelines, open) = (self.timelines(), self.open_bytes.load(Ordering::Relaxed));
+        if open > budget.bytes(timelines) / OPEN_SHARE && open >= timelines * BLOCK_OPEN_BYTES_MIN {
             self.close_open_rows();
         }
     }
@@ -94,8 +92,6 @@ impl Head {
         self.open_bytes.fetch_sub(growth.closed, Ordering::Relaxed);
         self.block_bytes.fetch_add(growth.blocks, Ordering::Relaxed);
         self.block_bytes.fetch_sub(growth.dropped, Ordering::Relaxed);
-        self.open_rows.fetch_add(growth.opened_rows, Ordering::Relaxed);
-        self.open_rows.fetch_sub(growth.closed_rows, Ordering::Relaxed);
         self.timelines.fetch_add(growth.timelines, Ordering::Relaxed);
     }
 
@@ -154,6 +150,11 @@ impl Head {
         self.open_bytes.load(Ordering::Relaxed) + self.block_bytes.load(Ordering::Relaxed)
     }
 
+    /// Timelines with points here, those of all tables.
+    pub fn timelines(&self) -> usize {
+        self.timelines.load(Ordering::Relaxed)
+    }
+
     /// Rows taken in, overwritten ones included.
     pub fn points(&self) -> u64 {
         self.points.load(Ordering::Relaxed)
@@ -198,10 +199,6 @@ pub(crate) struct Growth {
     pub(crate) blocks: usize,
     /// Block bytes removed.
     pub(crate) dropped: usize,
-    /// Rows added.
-    pub(crate) opened_rows: usize,
-    /// Rows that became part of a block.
-    pub(crate) closed_rows: usize,
     /// Timelines added.
     pub(crate) timelines: usize,
 }
@@ -212,8 +209,6 @@ impl Growth {
         self.closed += other.closed;
         self.blocks += other.blocks;
         self.dropped += other.dropped;
-        self.opened_rows += other.opened_rows;
-        self.closed_rows += other.closed_rows;
         self.timelines += other.timelines;
     }
 }

@@ -6,7 +6,6 @@
 //! rows after them, are in the order of their sequences, and the later of two always wins.
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 use tideline_chunk::{Chunk, ChunkError, Run, SequenceSpan, encode_chunk};
 use tideline_model::{SequenceNumber, TimeRange};
 
@@ -21,12 +20,19 @@ const BLOCK_ROWS: usize = 128;
 /// Bytes that a block costs beside its encoding.
 const BLOCK_OVERHEAD: usize = size_of::<Block>() + 32;
 
-/// The unsealed points of one timeline.
+/// The unsealed points of one timeline. There may be millions: one is a line of the processor's cache.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesHead {
-    /// Nearly every timeline has one shape for all its life, so the first lies here.
-    lanes: SmallVec<[Lane; 1]>,
-    open_rows: usize,
+    /// Nearly every timeline has one shape for all its life: the rows of that one.
+    first: Option<Lane>,
+    more: Option<Box<More>>,
+}
+
+/// Parts that a timeline of one shape and few rows has no use for.
+#[derive(Debug, Default)]
+struct More {
+    /// Rows of further shapes.
+    others: Vec<Lane>,
     blocks: Vec<Block>,
 }
 
@@ -48,31 +54,45 @@ pub(crate) struct Block {
 
 impl SeriesHead {
     /// Adds one row of a group.
-    pub(crate) fn append(&mut self, row: DeltaRow<'_>, sequence: SequenceNumber) -> Growth {
+    pub(crate) fn append(
+        &mut self,
+        row: DeltaRow<'_>,
+        sequence: SequenceNumber,
+        scratch: &mut Vec<u8>,
+    ) -> Growth {
         let DeltaRow { group, shape, row } = row;
         let mut growth = Growth::default();
-        let lane = match self.lanes.iter_mut().position(|lane| lane.is_of(shape)) {
-            Some(at) => &mut self.lanes[at],
-            None => {
-                if !self.lanes.is_empty() {
-                    growth.blocks += size_of::<Lane>();
-                }
-                self.lanes.push(Lane::new(shape));
-                self.lanes.last_mut().expect("just pushed")
-            }
-        };
-        growth.open = lane.append(group, row, sequence);
-        growth.opened_rows = 1;
-        self.open_rows += 1;
-        if self.open_rows >= BLOCK_ROWS {
+        let first = self.first.get_or_insert_with(|| Lane::new(shape));
+        if first.is_of(shape) {
+            growth.open = first.append(group, row, sequence, scratch);
+        } else {
+            let others = &mut more(&mut self.more, &mut growth).others;
+            let known = others.iter().position(|lane| lane.is_of(shape));
+            let at = known.unwrap_or_else(|| {
+                growth.blocks += size_of::<Lane>();
+                others.push(Lane::new(shape));
+                others.len() - 1
+            });
+            growth.open = others[at].append(group, row, sequence, scratch);
+        }
+        if self.open_rows() >= BLOCK_ROWS {
             growth.add(self.close());
         }
         growth
     }
 
-    /// The byte behind which the next row probably goes.
-    pub(crate) fn last_byte(&self) -> u8 {
-        self.lanes.first().map_or(0, Lane::last_byte)
+    /// The byte that the next row probably begins with.
+    pub(crate) fn next_byte(&self) -> u8 {
+        self.first.as_ref().map_or(0, Lane::next_byte)
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        let others = self.more.iter().flat_map(|more| &more.others);
+        self.first.iter().chain(others)
+    }
+
+    fn open_rows(&self) -> usize {
+        self.lanes().map(Lane::rows).sum()
     }
 
     /// Encodes the open rows into a block.
@@ -80,25 +100,26 @@ impl SeriesHead {
         let Some(run) = self.open_run() else {
             return Growth::default();
         };
-        let closed = self.lanes.iter().map(Lane::bytes).sum();
-        let block = Block::encode(&run, self.sequences());
-        let blocks = block.bytes.len() + BLOCK_OVERHEAD;
-        self.blocks.push(block);
-        self.lanes.iter_mut().for_each(Lane::clear);
-        let closed_rows = std::mem::take(&mut self.open_rows);
-        Growth {
-            closed,
-            blocks,
-            closed_rows,
+        let mut growth = Growth {
+            closed: self.lanes().map(Lane::bytes).sum(),
             ..Growth::default()
-        }
+        };
+        let block = Block::encode(&run, self.sequences());
+        growth.blocks += block.bytes.len() + BLOCK_OVERHEAD;
+        let more = more(&mut self.more, &mut growth);
+        more.blocks.push(block);
+        self.first.iter_mut().chain(&mut more.others).for_each(Lane::clear);
+        growth
     }
 
     /// Removes the points of a range. Open rows become a block first, so that a point is looked for in one form only.
     pub(crate) fn delete(&mut self, range: TimeRange) -> Result<Growth, ChunkError> {
         let mut growth = self.close();
-        let mut kept = Vec::with_capacity(self.blocks.len());
-        for block in self.blocks.drain(..) {
+        let Some(more) = &mut self.more else {
+            return Ok(growth);
+        };
+        let mut kept = Vec::with_capacity(more.blocks.len());
+        for block in more.blocks.drain(..) {
             if !TimeRange::new(block.first, block.last + 1).overlaps(&range) {
                 kept.push(block);
                 continue;
@@ -112,28 +133,30 @@ impl SeriesHead {
                 kept.push(block);
             }
         }
-        self.blocks = kept;
+        more.blocks = kept;
         Ok(growth)
     }
 
     /// Gives back the memory of empty lanes.
     pub(crate) fn shrink(&mut self) {
-        self.lanes.retain(|lane| !lane.is_empty());
-        self.lanes.shrink_to_fit();
+        if let Some(more) = &mut self.more {
+            more.others.retain(|lane| !lane.is_empty());
+            more.others.shrink_to_fit();
+        }
     }
 
     pub(crate) fn blocks(&self) -> &[Block] {
-        &self.blocks
+        self.more.as_ref().map_or(&[], |more| &more.blocks)
     }
 
     /// The instants of the open rows, in no order.
     pub(crate) fn open_timestamps(&self) -> impl Iterator<Item = i64> {
-        self.lanes.iter().flat_map(|lane| lane.to_rows().run.timestamps)
+        self.lanes().flat_map(|lane| lane.to_rows().run.timestamps)
     }
 
     pub(crate) fn pieces(&self) -> HeadPieces {
         HeadPieces {
-            blocks: self.blocks.clone(),
+            blocks: self.blocks().to_vec(),
             open: self.open_run(),
             open_sequences: self.sequences(),
         }
@@ -141,11 +164,11 @@ impl SeriesHead {
 
     /// The open rows as one run: sorted by time, one row an instant.
     fn open_run(&self) -> Option<Run> {
-        if self.open_rows == 0 {
+        let filled = self.lanes().filter(|lane| !lane.is_empty());
+        let mut rows: Vec<LaneRows> = filled.map(Lane::to_rows).collect();
+        if rows.is_empty() {
             return None;
         }
-        let filled = self.lanes.iter().filter(|lane| !lane.is_empty());
-        let mut rows: Vec<LaneRows> = filled.map(Lane::to_rows).collect();
         if let [only] = rows.as_mut_slice()
             && only.is_sorted
         {
@@ -162,7 +185,7 @@ impl SeriesHead {
     }
 
     fn sequences(&self) -> SequenceSpan {
-        let spans = self.lanes.iter().filter_map(Lane::sequences);
+        let spans = self.lanes().filter_map(Lane::sequences);
         let all = spans.reduce(|all, more| SequenceSpan {
             lowest: all.lowest.min(more.lowest),
             highest: all.highest.max(more.highest),
@@ -172,6 +195,14 @@ impl SeriesHead {
             highest: SequenceNumber(0),
         })
     }
+}
+
+/// The further parts of a timeline, made where it has none yet.
+fn more<'a>(more: &'a mut Option<Box<More>>, growth: &mut Growth) -> &'a mut More {
+    more.get_or_insert_with(|| {
+        growth.blocks += size_of::<More>();
+        Box::default()
+    })
 }
 
 impl Block {

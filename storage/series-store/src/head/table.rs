@@ -49,10 +49,10 @@ impl TableHead {
     /// Adds the rows of a delta.
     pub(crate) fn apply(&self, sharded: &ShardedDelta<'_>, sequence: SequenceNumber) -> Growth {
         let mut slots = vec![UNKNOWN; sharded.delta.timelines.len()];
-        let mut growth = Growth::default();
+        let (mut growth, mut scratch) = (Growth::default(), Vec::new());
         for (shard, rows) in sharded.shards() {
             let mut shard = self.shards[shard].lock();
-            growth.add(shard.append(sharded.delta, rows, &mut slots, sequence));
+            growth.add(shard.append(sharded.delta, rows, &mut slots, sequence, &mut scratch));
         }
         for group in &sharded.delta.groups {
             let timestamps = &group.timestamps;
@@ -155,6 +155,7 @@ impl Shard {
         rows: impl Iterator<Item = DeltaRow<'a>> + Clone,
         slots: &mut [u32],
         sequence: SequenceNumber,
+        scratch: &mut Vec<u8>,
     ) -> Growth {
         let mut growth = Growth::default();
         let mut before = NOWHERE;
@@ -166,9 +167,9 @@ impl Shard {
             before = slots[timeline];
         }
         let slots = rows.clone().map(|row| slots[row.timeline()] as usize);
-        warm(slots.clone().map(|slot| self.series[slot].last_byte()));
+        warm(slots.clone().map(|slot| self.series[slot].next_byte()));
         for (row, slot) in rows.zip(slots) {
-            growth.add(self.series[slot].append(row, sequence));
+            growth.add(self.series[slot].append(row, sequence, scratch));
         }
         growth
     }

@@ -13,7 +13,7 @@ use tideline_model::{
     TableSpec, TimeRange, TimelineId, Timestamp, Value,
 };
 use tideline_series_store::{
-    Order, Recovery, Selection, SeriesStore, Settings, StoreError, Table, TimelineDirectory,
+    HeadBudget, Order, Recovery, Selection, SeriesStore, Settings, StoreError, Table, TimelineDirectory,
 };
 
 /// Where a store lives, so that it can be opened again.
@@ -69,7 +69,7 @@ impl Place {
 /// Small budgets, so that short tests see everything that large ones would.
 pub(crate) fn tiny() -> Settings {
     Settings {
-        head_bytes_max: 96 << 10,
+        head: HeadBudget::fixed(96 << 10),
         window_nanos: 1_000,
         windows_per_seal_max: 4,
         archive: Some(archive()),

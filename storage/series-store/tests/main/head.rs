@@ -1,0 +1,122 @@
+//! When unsealed points are sealed: by memory, by timelines, by what is set.
+
+use tideline_backend::memory::{Character, MemoryDisk};
+use tideline_chunk::{Delta, DeltaGroup, NewTimeline};
+use tideline_model::{ColumnData, Durability, Ordinal, TimelineId};
+use tideline_series_store::{HeadBudget, SeriesStore, Settings};
+
+use crate::fixture::{Place, timeline};
+
+/// Timelines of one write.
+const BATCH: u64 = 10_000;
+
+fn open(head: HeadBudget) -> SeriesStore {
+    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let settings = Settings {
+        head,
+        ..Settings::default()
+    };
+    place.open(&settings).0
+}
+
+/// Writes one point of each of so many timelines at a second; returns the most bytes that heads took after a write.
+fn write_round(store: &SeriesStore, timelines: u64, second: i64) -> usize {
+    let table = store.table("default").expect("the default table");
+    let mut most = 0;
+    for from in (0..timelines).step_by(BATCH as usize) {
+        let ids: Vec<TimelineId> = (from..timelines.min(from + BATCH)).map(timeline).collect();
+        let rows = ids.len();
+        let announced = |id: &TimelineId| NewTimeline {
+            id: *id,
+            ordinal: Ordinal(0),
+            identity: id.0.to_vec(),
+        };
+        let group = DeltaGroup {
+            measurements: "m".into(),
+            fields: ["value"].map(Into::into).into(),
+            columns: vec![ColumnData::Signed(vec![second % 100; rows])],
+            timelines: (0..rows as u32).collect(),
+            timestamps: vec![1_700_000_000_000_000_000 + second * 1_000_000_000; rows],
+        };
+        let shape = table
+            .schema()
+            .shape(group.measurements.names(), &group.fields, &group.columns)
+            .expect("a shape");
+        let delta = Delta {
+            table: table.id(),
+            new_timelines: ids.iter().filter(|_| second == 0).map(announced).collect(),
+            timelines: ids,
+            groups: vec![group],
+            ..Delta::default()
+        };
+        let generation = table.timeline_generation();
+        store
+            .commit(&table, delta, vec![shape], Durability::Synced, generation)
+            .expect("a write");
+        most = most.max(store.stats().head_bytes);
+    }
+    most
+}
+
+/// Seals that a stream of points of many timelines takes, and the most bytes that heads took meanwhile.
+fn stream(store: &SeriesStore, timelines: u64, rounds: i64) -> (u64, usize) {
+    let most = (0..rounds).map(|second| write_round(store, timelines, second));
+    let most = most.max().expect("a round");
+    // What is frozen is sealed first.
+    store.seal().expect("a seal");
+    (store.stats().seals, most)
+}
+
+#[test]
+fn by_default_half_a_million_timelines_are_not_sealed_at_their_first_point() {
+    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let (store, _) = place.open(&Settings::default());
+    let timelines = 600_000;
+    write_round(&store, timelines, 0);
+    let stats = store.stats();
+    assert_eq!((stats.seals, stats.frozen_heads), (0, 0), "{stats:?}");
+    assert_eq!(stats.head_points, timelines);
+    assert!(stats.head_budget_bytes > stats.head_bytes, "{stats:?}");
+    // What finds a timeline is less than half of its budget, so points have the rest.
+    let each = stats.head_bytes as u64 / timelines;
+    assert!(each <= 128, "{each} bytes for each timeline with one point");
+}
+
+#[test]
+fn a_seal_writes_many_points_of_each_timeline() {
+    let (timelines, rounds) = (20_000, 40);
+    let per_timeline = HeadBudget {
+        bytes_min: 1 << 20,
+        bytes_per_timeline: 256,
+        bytes_max: 512 << 20,
+    };
+    let (seals, most) = stream(&open(per_timeline), timelines, rounds);
+    assert!(seals <= 3, "{seals} seals, each of {} points a timeline", rounds as u64 / seals);
+    assert!(most <= 2 * per_timeline.bytes(timelines as usize) + (1 << 20), "{most} bytes");
+    // The limit holds, whatever the timelines would need …
+    let limited = HeadBudget {
+        bytes_max: 2 << 20,
+        ..per_timeline
+    };
+    let (more_seals, most) = stream(&open(limited), timelines, rounds);
+    assert!(more_seals > 3 * seals, "{more_seals} seals");
+    assert!(most <= 2 * limited.bytes_max + (1 << 20), "{most} bytes");
+    // … and so does what is set.
+    let fixed = HeadBudget::fixed(1 << 20);
+    let (more_seals, most) = stream(&open(fixed), timelines, rounds);
+    assert!(more_seals > 3 * seals, "{more_seals} seals");
+    assert!(most <= 2 * fixed.bytes_max + (1 << 20), "{most} bytes");
+}
+
+#[test]
+fn few_timelines_are_sealed_at_the_same_size_as_ever() {
+    let budget = HeadBudget {
+        bytes_min: 256 << 10,
+        bytes_per_timeline: 256,
+        bytes_max: 512 << 20,
+    };
+    let (timelines, rounds) = (100, 3_000);
+    let (seals, _) = stream(&open(budget), timelines, rounds);
+    let (fixed, _) = stream(&open(HeadBudget::fixed(256 << 10)), timelines, rounds);
+    assert_eq!(seals, fixed);
+}
