@@ -154,7 +154,11 @@ mod tests {
             group
         );
         assert_eq!(
-            limit(&[MACHINE, ("proc/self/cgroup", "0::/\n"), ("sys/fs/cgroup/memory.max", "1073741824\n")]),
+            limit(&[
+                MACHINE,
+                ("proc/self/cgroup", "0::/\n"),
+                ("sys/fs/cgroup/memory.max", "1073741824\n")
+            ]),
             group
         );
     }
@@ -169,7 +173,10 @@ mod tests {
         let mount = "sys/fs/cgroup/memory/memory.limit_in_bytes";
         assert_eq!(limit(&[MACHINE]), machine);
         assert_eq!(limit(&[MACHINE, groups, (mount, UNLIMITED)]), machine);
-        assert_eq!(limit(&[MACHINE, groups, ("sys/fs/cgroup/memory.max", "max\n")]), machine);
+        assert_eq!(
+            limit(&[MACHINE, groups, ("sys/fs/cgroup/memory.max", "max\n")]),
+            machine
+        );
         // More than the machine has is no limit.
         assert_eq!(limit(&[MACHINE, groups, (mount, "1099511627776\n")]), machine);
         assert_eq!(

@@ -101,7 +101,11 @@ pub(crate) fn remove_bucket(
 
 /// Removes everything from the keyspace of a group. The caller holds the group's lock.
 pub(crate) fn remove_all(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<()> {
-    engine.remove_range(keyspace, &(Bound::Unbounded, Bound::Unbounded), RECLAIM_BATCH_ROWS)
+    engine.remove_range(
+        keyspace,
+        &(Bound::Unbounded, Bound::Unbounded),
+        RECLAIM_BATCH_ROWS,
+    )
 }
 
 /// Frees a segment unless the group has no other; then returns true, and the whole keyspace is to be emptied. The

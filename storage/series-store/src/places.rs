@@ -29,7 +29,9 @@ pub(crate) struct Places {
 impl Places {
     /// The place of a timeline.
     pub(crate) fn get(&self, id: TimelineId) -> Option<u32> {
-        self.by_id.find(hash_of(id), |place| self.holds(*place, id)).copied()
+        self.by_id
+            .find(hash_of(id), |place| self.holds(*place, id))
+            .copied()
     }
 
     fn holds(&self, place: u32, id: TimelineId) -> bool {

@@ -108,7 +108,10 @@ impl SeriesHead {
         growth.blocks += block.bytes.len() + BLOCK_OVERHEAD;
         let more = more(&mut self.more, &mut growth);
         more.blocks.push(block);
-        self.first.iter_mut().chain(&mut more.others).for_each(Lane::clear);
+        self.first
+            .iter_mut()
+            .chain(&mut more.others)
+            .for_each(Lane::clear);
         growth
     }
 

@@ -71,7 +71,7 @@ fn stream(store: &SeriesStore, timelines: u64, rounds: i64) -> (u64, usize) {
 fn by_default_half_a_million_timelines_are_not_sealed_at_their_first_point() {
     let place = Place::Memory(MemoryDisk::new(Character::Embedded));
     let (store, _) = place.open(&Settings::default());
-    let timelines = 600_000;
+    let timelines = 500_000;
     write_round(&store, timelines, 0);
     let stats = store.stats();
     assert_eq!((stats.seals, stats.frozen_heads), (0, 0), "{stats:?}");
@@ -84,25 +84,32 @@ fn by_default_half_a_million_timelines_are_not_sealed_at_their_first_point() {
 
 #[test]
 fn a_seal_writes_many_points_of_each_timeline() {
-    let (timelines, rounds) = (20_000, 40);
+    let (timelines, rounds) = (5_000, 40);
     let per_timeline = HeadBudget {
-        bytes_min: 1 << 20,
+        bytes_min: 256 << 10,
         bytes_per_timeline: 256,
         bytes_max: 512 << 20,
     };
     let (seals, most) = stream(&open(per_timeline), timelines, rounds);
-    assert!(seals <= 3, "{seals} seals, each of {} points a timeline", rounds as u64 / seals);
-    assert!(most <= 2 * per_timeline.bytes(timelines as usize) + (1 << 20), "{most} bytes");
+    assert!(
+        seals <= 3,
+        "{seals} seals, each of {} points a timeline",
+        rounds as u64 / seals
+    );
+    assert!(
+        most <= 2 * per_timeline.bytes(timelines as usize) + (1 << 20),
+        "{most} bytes"
+    );
     // The limit holds, whatever the timelines would need …
     let limited = HeadBudget {
-        bytes_max: 2 << 20,
+        bytes_max: 512 << 10,
         ..per_timeline
     };
     let (more_seals, most) = stream(&open(limited), timelines, rounds);
     assert!(more_seals > 3 * seals, "{more_seals} seals");
     assert!(most <= 2 * limited.bytes_max + (1 << 20), "{most} bytes");
     // … and so does what is set.
-    let fixed = HeadBudget::fixed(1 << 20);
+    let fixed = HeadBudget::fixed(256 << 10);
     let (more_seals, most) = stream(&open(fixed), timelines, rounds);
     assert!(more_seals > 3 * seals, "{more_seals} seals");
     assert!(most <= 2 * fixed.bytes_max + (1 << 20), "{most} bytes");
@@ -111,12 +118,12 @@ fn a_seal_writes_many_points_of_each_timeline() {
 #[test]
 fn few_timelines_are_sealed_at_the_same_size_as_ever() {
     let budget = HeadBudget {
-        bytes_min: 256 << 10,
+        bytes_min: 64 << 10,
         bytes_per_timeline: 256,
         bytes_max: 512 << 20,
     };
-    let (timelines, rounds) = (100, 3_000);
+    let (timelines, rounds) = (100, 1_000);
     let (seals, _) = stream(&open(budget), timelines, rounds);
-    let (fixed, _) = stream(&open(HeadBudget::fixed(256 << 10)), timelines, rounds);
+    let (fixed, _) = stream(&open(HeadBudget::fixed(64 << 10)), timelines, rounds);
     assert_eq!(seals, fixed);
 }

@@ -55,7 +55,9 @@ impl Footprint {
         while let Some(next) = folders.pop() {
             // A folder or file may go between two looks.
             for path in entries(&next) {
-                let Ok(metadata) = fs::metadata(&path) else { continue };
+                let Ok(metadata) = fs::metadata(&path) else {
+                    continue;
+                };
                 if metadata.is_dir() {
                     folders.push(path);
                     continue;
@@ -114,7 +116,9 @@ fn small_moves_and_drops_leave_files_descriptors_and_memory_flat() {
         after = Footprint::of(&data);
     }
     let grown = resident_bytes().saturating_sub(memory);
-    println!("after {warm_up} moves {before:?}, after {moves} {after:?}, resident memory grew by {grown} bytes");
+    println!(
+        "after {warm_up} moves {before:?}, after {moves} {after:?}, resident memory grew by {grown} bytes"
+    );
     assert!(
         !after.exceeds(&before),
         "after {warm_up} moves {before:?}, after {moves} {after:?}"
@@ -179,6 +183,8 @@ fn open(data: &Path) -> SeriesStore {
     };
     let clock = ManualClock::new(Timestamp::EPOCH);
     let recovery = Recovery::begin(Arc::new(backend), Arc::new(clock), settings).expect("it begins to open");
-    let (store, _) = recovery.finish(Arc::new(Names::default())).expect("the store opens");
+    let (store, _) = recovery
+        .finish(Arc::new(Names::default()))
+        .expect("the store opens");
     store
 }
