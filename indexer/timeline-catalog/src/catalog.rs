@@ -239,6 +239,12 @@ impl Catalog {
         }
     }
 
+    /// Visible timelines with a durable row, at least.
+    pub fn saved(&self) -> u64 {
+        let state = self.state.read();
+        state.visible.len() - state.visible.intersection_len(&state.unsaved)
+    }
+
     /// Timelines whose row is not yet as durable as they are: announced ones without a row, removed ones with one.
     pub fn unsaved(&self) -> u64 {
         let state = self.state.read();

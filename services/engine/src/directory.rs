@@ -144,6 +144,10 @@ impl TimelineDirectory for Catalogs {
         }
     }
 
+    fn saved(&self, table: TableId) -> Option<u64> {
+        Some(self.catalog(table)?.saved())
+    }
+
     fn people(&self, table: TableId) -> Option<Arc<dyn People>> {
         let catalog = self.catalog(table)?;
         let keys = OnceLock::new();

@@ -194,7 +194,8 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         | StoreError::Chunk { .. }
         | StoreError::Delta { .. }
         | StoreError::StoredRow { .. }
-        | StoreError::Directory(_) => ErrorKind::Internal,
+        | StoreError::Directory(_)
+        | StoreError::RowsLost { .. } => ErrorKind::Internal,
     }
 }
 

@@ -44,6 +44,10 @@ impl Work for Engine {
         Ok(self.store().drop_segments(table, segments)?)
     }
 
+    fn is_read_only(&self) -> bool {
+        self.store().is_read_only()
+    }
+
     fn seal(&self) -> Result<(), WorkError> {
         Ok(Self::seal(self)?)
     }

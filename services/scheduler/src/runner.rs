@@ -113,6 +113,9 @@ impl Shared {
     /// Looks, and does the most urgent piece of work that may begin; whether there was one.
     pub(crate) fn tick(&self) -> bool {
         let _one_at_a_time = self.turn.lock();
+        if self.work.is_read_only() {
+            return false;
+        }
         let mut look = self.look();
         let mut edit = Edit::default();
         let begun = {
@@ -178,7 +181,7 @@ impl Shared {
 
     /// Writes rows about jobs. They are only a record: work goes on without them.
     pub(crate) fn write(&self, edit: Edit) {
-        if edit.put.is_empty() && edit.remove.is_empty() {
+        if (edit.put.is_empty() && edit.remove.is_empty()) || self.work.is_read_only() {
             return;
         }
         if let Err(error) = self.work.edit_job_rows(edit.put, edit.remove) {

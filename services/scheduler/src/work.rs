@@ -34,6 +34,11 @@ pub trait Work: Send + Sync + 'static {
     /// Drops whole segments; how many there were.
     fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64, WorkError>;
 
+    /// Whether the database is kept as it is, because something acknowledged is missing: then nothing is moved.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
     /// Seals everything written so far.
     fn seal(&self) -> Result<(), WorkError>;
 

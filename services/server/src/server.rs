@@ -198,7 +198,16 @@ fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine> {
             data_dir: data_dir.clone(),
             source,
         })?;
-    let archive = config.archive_settings().and_then(Archive::open);
+    // A damaged folder is left as it is: what the process writes for itself goes elsewhere.
+    let scratch = backend.scratch().map(Path::to_owned);
+    let archive = config.archive_settings().map(|mut archive| {
+        if let Some(scratch) = &scratch {
+            archive.temporary = scratch.join("archive");
+            archive.disk_cache = None;
+        }
+        archive
+    });
+    let archive = archive.and_then(Archive::open);
     let archive = archive.and_then(|archive| archive.default_target().map(|_| archive));
     let archive = archive.map_err(ServerError::Archive)?;
     let mut settings = config.engine_settings();
@@ -207,6 +216,10 @@ fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine> {
     tracing::info!(memory_bytes = memory.bytes, source = %memory.source, head_bytes_max, "memory limit");
     settings.store.archive = Some(Arc::new(archive));
     settings.store.clock_floor = Timestamp::from_nanos_clamped(CLOCK_FLOOR);
+    settings.store.accept_loss = config.backend.accept_loss;
+    if let Some(scratch) = &scratch {
+        settings.index_dir = scratch.join("index");
+    }
     Engine::open(Arc::new(backend), clock, settings).map_err(|source| ServerError::Engine {
         data_dir: data_dir.clone(),
         source,

@@ -1,5 +1,6 @@
 //! The embedded backend: rows, segments and manifests in fjall, journals in own files.
 
+mod assess;
 mod journaling;
 mod keeper;
 mod open;
@@ -22,6 +23,7 @@ use tideline_backend::{
 use tideline_model::{Durability, GroupId, SequenceNumber, Tier};
 
 use crate::cold::Cold;
+use crate::copy::Scratch;
 use crate::engine::{Change, Engine, Table};
 use crate::highwater::HighWater;
 use crate::journal::Journals;
@@ -61,6 +63,8 @@ struct Inner {
     /// Why writes are refused for good, if they are.
     loss: Mutex<Option<String>>,
     is_closed: AtomicBool,
+    /// Where the copy is that serves reads while the data folder is left as it is. Goes after all that uses it.
+    scratch: Option<Scratch>,
 }
 
 impl Inner {

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tideline_backend::{BackendError, Result, Row, SegmentRef};
 use tideline_model::Tier;
 
+use crate::copy::Scratch;
 use crate::error::at;
 use crate::format::{FolderId, Format, read_owner, write_owner};
 use crate::highwater::HighWater;
@@ -22,6 +23,7 @@ use crate::ledger::{Ledger, loads_change};
 use crate::lock::FolderLock;
 use crate::options::{FjallOptions, Setup};
 use crate::store::{Place, STORE, Store};
+use crate::verify::Checked;
 
 /// The cold folder, unless another is named.
 const COLD: &str = "cold";
@@ -70,12 +72,10 @@ impl Cold {
         cold_dir.map_or_else(|| data_folder.join(COLD), Path::to_owned)
     }
 
-    /// Opens the store, if it has been made. Refuses a folder that is another's, and the lack of one that had
-    /// something in it.
-    pub(crate) fn open(data_folder: &Path, format: Format, options: &FjallOptions) -> Result<Self> {
+    /// The cold folder of a data folder, which is there if the settings name one.
+    pub(crate) fn checked_root(data_folder: &Path, options: &FjallOptions) -> Result<PathBuf> {
         let root = Self::root(data_folder, options.cold_dir.as_deref());
-        let is_named = options.cold_dir.is_some();
-        if is_named && !root.is_dir() {
+        if options.cold_dir.is_some() && !root.is_dir() {
             return Err(BackendError::Misconfigured {
                 reason: format!(
                     "the cold folder {} is not there: make it, or mount its disk",
@@ -83,6 +83,52 @@ impl Cold {
                 ),
             });
         }
+        Ok(root)
+    }
+
+    /// Opens a copy of the store in `scratch`, if it has been made, and keeps other processes away from `root`.
+    pub(crate) fn open_copy(
+        scratch: &Scratch,
+        root: &Path,
+        format: Format,
+        is_made: bool,
+        options: &FjallOptions,
+    ) -> Result<Self> {
+        let place = Place {
+            root: scratch.cold(),
+            lists: scratch.path().to_owned(),
+        };
+        let lock = match is_made {
+            true => FolderLock::hold(root)?,
+            false => None,
+        };
+        let disk = if root.is_dir() { root } else { scratch.path() };
+        let cold = Self {
+            store: Store::unmade(place, Setup::of(Tier::Cold, options), options, disk),
+            data_folder: scratch.path().to_owned(),
+            root: scratch.cold(),
+            made: Mutex::new(Made {
+                id: format.id(),
+                lock,
+            }),
+            loads: Mutex::new(0),
+        };
+        if is_made {
+            cold.store.open(None)?;
+        }
+        Ok(cold)
+    }
+
+    /// Opens the store, if it has been made, and whose files have perhaps been `checked` already. Refuses a folder that
+    /// is another's, and the lack of one that had something in it.
+    pub(crate) fn open(
+        data_folder: &Path,
+        format: Format,
+        checked: Option<Checked>,
+        options: &FjallOptions,
+    ) -> Result<Self> {
+        let root = Self::checked_root(data_folder, options)?;
+        let is_named = options.cold_dir.is_some();
         let mut standing = Standing::of(data_folder, &root, format)?;
         if let Standing::Missing(missing) = &standing {
             if !options.accept_loss {
@@ -101,7 +147,7 @@ impl Cold {
             lists: data_folder.to_owned(),
         };
         let lock = (is_named || is_made)
-            .then(|| FolderLock::take(&root))
+            .then(|| FolderLock::take(&root, None))
             .transpose()?;
         let cold = Self {
             store: Store::unmade(place, Setup::of(Tier::Cold, options), options, disk),
@@ -115,7 +161,7 @@ impl Cold {
         };
         if is_made {
             cold.store.sweep()?;
-            cold.store.open()?;
+            cold.store.open(checked)?;
         }
         Ok(cold)
     }
@@ -194,14 +240,14 @@ impl Cold {
             _ => {}
         }
         if made.lock.is_none() {
-            made.lock = Some(FolderLock::take(root)?);
+            made.lock = Some(FolderLock::take(root, None)?);
         }
         match read_owner(root)? {
             None => write_owner(root, id)?,
             Some(owner) => check_owner(root, owner, Some(id))?,
         }
         self.store.make()?;
-        self.store.open()?;
+        self.store.open(None)?;
         tracing::info!(folder = %root.display(), "the store of cold segments has been made");
         Ok(())
     }

@@ -197,6 +197,25 @@ impl Engine {
         Ok(value.map_err(read_error)?.map(into_bytes))
     }
 
+    /// The counts of commits that tables hold, whatever the logs have after them: of the manifest, then of the rows.
+    pub(crate) fn flushed_commits(&self) -> Result<[Option<Bytes>; 2]> {
+        let flushed = |keyspace: &Keyspace| {
+            let Some(highest) = keyspace.tree.get_highest_persisted_seqno() else {
+                return Ok(None);
+            };
+            let value = keyspace.tree.get(COMMITS, highest + 1);
+            value.map_err(|error| read_error(error.into()))
+        };
+        let counts = [flushed(&self.manifest)?, flushed(&self.rows)?];
+        Ok(counts.map(|count| count.map(into_bytes)))
+    }
+
+    /// Writes all rows and the manifest to tables, and waits for it.
+    pub(crate) fn flush_rows(&self) -> fjall::Result<()> {
+        self.rows.rotate_memtable_and_wait()?;
+        self.manifest.rotate_memtable_and_wait()
+    }
+
     /// Commits changes as one batch: all or nothing, never seen in part, synced on return.
     pub(crate) fn commit(&self, changes: Vec<Change>) -> fjall::Result<()> {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));

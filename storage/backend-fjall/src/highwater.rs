@@ -73,6 +73,16 @@ pub(crate) enum Remembered {
     Damaged,
 }
 
+impl Remembered {
+    /// The acknowledged marks, if they are known.
+    pub(crate) fn marks(&self) -> Option<&Marks> {
+        match self {
+            Self::Marks(marks) => Some(marks),
+            Self::Missing | Self::Damaged => None,
+        }
+    }
+}
+
 /// The slots that hold something and are damaged, from 0; none where there is no file.
 pub(crate) fn damaged_slots(folder: &Path) -> io::Result<Vec<usize>> {
     let content = match std::fs::read(folder.join(FILE_NAME)) {

@@ -31,11 +31,12 @@ use tideline_model::{Durability, SequenceNumber};
 
 use crate::error::{During, at, from_io, unavailable};
 use crate::files::sync_folder;
+use ending::Whole;
 pub(crate) use frame::FileId;
 use frame::encode;
 use reader::{Walk, walk};
 pub(crate) use recovery::survey;
-use recovery::{settle, settle_end, sweep};
+use recovery::{Survey, settle, settle_end, sweep};
 
 /// The journals of all shards.
 #[derive(Debug)]
@@ -45,30 +46,65 @@ pub(crate) struct Journals {
 }
 
 impl Journals {
-    /// Opens the journals in a folder: every frame is checked, a torn newest end is cut. Damage is refused; if an operator
-    /// accepts the loss, an epoch ends at it, and what is cut is kept in `root`.
-    pub(crate) fn open(folder: &Path, root: &Path, accept_loss: bool) -> Result<Self> {
-        fs::create_dir_all(folder).map_err(at(folder))?;
+    /// Reads the journals in a folder and changes nothing: every frame is checked, a torn newest end is left out. Damage is
+    /// refused.
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
+        let mut found = survey(folder)?;
+        // Refuses, as no loss is accepted.
+        found.cut(folder, folder, false)?;
+        Ok(Self::of(folder, found))
+    }
+
+    /// Reads the journals in a folder. Damage is refused; if an operator accepts the loss, an epoch ends at it, and what is
+    /// cut is kept in `root`.
+    pub(crate) fn judge(folder: &Path, root: &Path, accept_loss: bool) -> Result<Self> {
         let mut found = survey(folder)?;
         found.cut(folder, root, accept_loss)?;
-        sweep(folder).map_err(at(folder))?;
-        let mut shards: BTreeMap<Shard, (ShardJournal, FileId)> = BTreeMap::new();
+        Ok(Self::of(folder, found))
+    }
+
+    fn of(folder: &Path, found: Survey) -> Self {
+        let mut shards: BTreeMap<Shard, ShardJournal> = BTreeMap::new();
         for (id, walk) in found.kept {
-            let fresh = || (ShardJournal::new(folder, id.shard), id);
-            let (journal, newest) = shards.entry(id.shard).or_insert_with(fresh);
+            let journal = shards
+                .entry(id.shard)
+                .or_insert_with(|| ShardJournal::new(folder, id.shard));
             journal.files.extend(JournalFile::of(id, &walk));
-            *newest = id;
-        }
-        for (journal, newest) in shards.values_mut() {
-            journal.recover(*newest)?;
+            journal.unsettled = Some(id);
         }
         let shards = shards
             .into_iter()
-            .map(|(shard, (journal, _))| (shard, Arc::new(Mutex::new(journal))));
-        Ok(Self {
+            .map(|(shard, journal)| (shard, Arc::new(Mutex::new(journal))));
+        Self {
             folder: folder.to_owned(),
             shards: Mutex::new(shards.collect()),
-        })
+        }
+    }
+
+    /// Reads and settles.
+    #[cfg(test)]
+    pub(crate) fn open(folder: &Path, root: &Path, accept_loss: bool) -> Result<Self> {
+        fs::create_dir_all(folder).map_err(at(folder))?;
+        let journals = Self::judge(folder, root, accept_loss)?;
+        journals.settle()?;
+        Ok(journals)
+    }
+
+    /// Makes journals that were read fit for appends: cuts torn ends, and writes doubtful ones again.
+    pub(crate) fn settle(&self) -> Result<()> {
+        fs::create_dir_all(&self.folder)
+            .and_then(|()| sweep(&self.folder))
+            .map_err(at(&self.folder))?;
+        for journal in self.all() {
+            journal.lock().settle()?;
+        }
+        Ok(())
+    }
+
+    /// The last entry of each epoch of all shards.
+    pub(crate) fn marks(&self) -> BTreeMap<(Shard, Epoch), SequenceNumber> {
+        let all = self.all().into_iter();
+        all.flat_map(|journal| journal.lock().marks()).collect()
     }
 
     /// The journal of one shard. Hold its lock for as long as the order of appends matters.
@@ -99,6 +135,8 @@ pub(crate) struct ShardJournal {
     /// What may not be repeated any more.
     acknowledged: Option<(Epoch, SequenceNumber)>,
     broken: Option<Broken>,
+    /// The newest file that the folder had, until it is settled.
+    unsettled: Option<FileId>,
     buffer: Vec<u8>,
 }
 
@@ -136,16 +174,20 @@ impl ShardJournal {
             cut: None,
             acknowledged: None,
             broken: None,
+            unsettled: None,
             buffer: Vec::new(),
         }
     }
 
     /// Settles the newest of the files that the folder had.
-    fn recover(&mut self, newest: FileId) -> Result<()> {
-        let settled = settle_end(&self.folder, newest)?;
-        self.files.retain(|file| file.id != newest);
-        self.files
-            .extend(settled.and_then(|walk| JournalFile::of(newest, &walk)));
+    fn settle(&mut self) -> Result<()> {
+        if let Some(newest) = self.unsettled {
+            let settled = settle_end(&self.folder, newest)?;
+            self.files.retain(|file| file.id != newest);
+            self.files
+                .extend(settled.and_then(|walk| JournalFile::of(newest, &walk)));
+            self.unsettled = None;
+        }
         self.acknowledged = self.files.last().map(|file| (file.id.epoch, file.last));
         Ok(())
     }
@@ -278,7 +320,7 @@ impl ShardJournal {
             .filter(|file| file.id.epoch == epoch && file.last >= from);
         let files = files.map(|file| {
             let path = self.folder.join(file.id.name());
-            let open = File::open(&path).map_err(|error| match error.kind() {
+            let open = Whole::open(&self.folder, file.id).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => BackendError::corrupt(format!("{} is gone", file.id.name())),
                 _ => at(&path)(error),
             })?;
@@ -406,7 +448,7 @@ impl ActiveFile {
 /// The files of an epoch, open and bounded, so that appends and forgets go on meanwhile.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    files: Vec<(FileId, File, u64)>,
+    files: Vec<(FileId, Whole, u64)>,
     from: SequenceNumber,
 }
 

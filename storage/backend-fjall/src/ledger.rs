@@ -24,7 +24,7 @@ pub(crate) struct Ledger {
     pub(crate) commits: u64,
     /// The first commit that was counted in both keyspaces; `None` if the last one was not.
     counted_since: Option<u64>,
-    /// What one keyspace lacks, in words.
+    /// Description of the commits that one keyspace lacks.
     lacking: Option<String>,
     /// The lowest number of commits that a keyspace holds.
     complete: u64,
@@ -96,12 +96,33 @@ impl Ledger {
         Ok(())
     }
 
+    /// Compares what tables hold with the first commit that the logs hold: a log between them may be missing.
+    pub(crate) fn check_flushed(&mut self, engine: &Engine, first_commit: Option<u64>) -> Result<()> {
+        let Some(before) = first_commit.and_then(|first| first.checked_sub(1)) else {
+            return Ok(());
+        };
+        let flushed = |count: Option<Bytes>| count.map_or(Ok(0), |count| number(&count, 0));
+        let [in_manifest, in_rows] = engine.flushed_commits()?;
+        let is_counted = self.counted_since.is_some_and(|since| since <= before);
+        let in_rows = if is_counted { flushed(in_rows)? } else { before };
+        for (keyspace, has) in [(MANIFEST, flushed(in_manifest)?), (ROWS, in_rows)] {
+            if has < before {
+                self.complete = self.complete.min(has);
+                self.lacking = Some(format!(
+                    "commits {} to {before} in the keyspace {keyspace}, whose log is gone",
+                    has + 1
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The number of commits that all keyspaces hold.
     pub(crate) fn complete(&self) -> u64 {
         self.complete
     }
 
-    /// What one keyspace lacks although another has it, in words.
+    /// Describes the commits that one keyspace lacks and another has.
     pub(crate) fn lacking(&self) -> Option<&str> {
         self.lacking.as_deref()
     }

@@ -7,6 +7,7 @@
 
 mod backend;
 mod cold;
+mod copy;
 mod engine;
 mod error;
 mod files;

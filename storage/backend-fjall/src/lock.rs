@@ -12,13 +12,15 @@ use crate::error::at;
 /// Holds the lock of a folder until it is dropped. The system frees it when the process dies.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
-    file: File,
+    _file: File,
 }
+
+const LOCK_FILE: &str = "LOCK";
 
 impl FolderLock {
     /// Locks a folder without changing anything in it; a folder that was never opened has nothing to lock.
     pub(crate) fn hold(folder: &Path) -> Result<Option<Self>> {
-        let path = folder.join("LOCK");
+        let path = folder.join(LOCK_FILE);
         match File::open(&path) {
             Ok(file) => Self::lock(file, folder).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -26,18 +28,20 @@ impl FolderLock {
         }
     }
 
-    /// Locks the file `LOCK` in a folder and writes this process's id into it.
-    pub(crate) fn take(folder: &Path) -> Result<Self> {
-        let path = folder.join("LOCK");
-        let file = OpenOptions::new()
+    /// Locks the file `LOCK` in a folder, unless it is `held`, and writes this process's id into it.
+    pub(crate) fn take(folder: &Path, held: Option<Self>) -> Result<Self> {
+        let path = folder.join(LOCK_FILE);
+        let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(&path)
             .map_err(at(&path))?;
-        let mut lock = Self::lock(file, folder)?;
-        let file = &mut lock.file;
+        let lock = match held {
+            Some(held) => held,
+            None => Self::lock(file.try_clone().map_err(at(&path))?, folder)?,
+        };
         file.set_len(0)
             .and_then(|()| writeln!(file, "{}", std::process::id()))
             .map_err(at(&path))?;
@@ -55,6 +59,6 @@ impl FolderLock {
                 reason: format!("{holder} is using {}", folder.display()),
             });
         }
-        Ok(Self { file })
+        Ok(Self { _file: file })
     }
 }

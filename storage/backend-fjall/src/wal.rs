@@ -22,6 +22,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::at;
 use crate::files::{NEW, Renewal, list, put_in_place, remove_file, sync_folder};
+use crate::keys::COMMITS;
 use crate::lost::LostFolder;
 
 const START: u8 = 1;
@@ -30,6 +31,8 @@ const END: u8 = 3;
 const TRAILER: [u8; 4] = [b'F', b'J', b'L', 3];
 /// After its tag: value type, compression, keyspace, length of key, of value, of stored value.
 const ITEM_HEADER_BYTES: usize = 20;
+/// The compression of an item that has none.
+const UNCOMPRESSED: u8 = 0;
 /// fjall numbers batches, loads and versions from one counter, so two neighbours are near each other. The number is
 /// not part of the checksum.
 const SEQUENCE_STEP_MAX: u64 = 1 << 32;
@@ -41,6 +44,10 @@ const READ_BYTES: usize = 64 << 10;
 pub(crate) struct Log {
     /// How many batches there are, up to the damage.
     pub(crate) batches: u64,
+    /// The highest count of commits or loads in a batch; `None` where no batch has one.
+    commits: Option<u64>,
+    /// The count in the first batch that has one.
+    first_commit: Option<u64>,
     /// The sequence of the last batch.
     sequence: Option<u64>,
     /// The logs, oldest first, up to the damage.
@@ -100,7 +107,18 @@ pub(crate) fn check(store: &Path) -> Result<Log> {
     files.sort_unstable();
     let newest = files.last().map(|(number, _)| *number);
     let mut log = Log::default();
+    let mut before = None;
     for (number, path) in files {
+        // fjall numbers its logs one after the other, and removes the oldest first.
+        let is_next = before.is_none_or(|before| number == before + 1);
+        before = Some(number);
+        if log.damage.is_none() && !is_next {
+            log.damage = Some(Damage {
+                reason: format!("the log before {} is missing", path.display()),
+                after: log.sequence,
+                lost: Vec::new(),
+            });
+        }
         let file = File::open(&path).map_err(at(&path))?;
         let length = data_end(&file).map_err(at(&path))?;
         if log.damage.is_some() {
@@ -113,6 +131,16 @@ pub(crate) fn check(store: &Path) -> Result<Log> {
 }
 
 impl Log {
+    /// The highest count of commits, or of loads in the cold store, that a batch of it has.
+    pub(crate) fn commits(&self) -> Option<u64> {
+        self.commits
+    }
+
+    /// The count of commits in the first batch that has one: all before must be in tables.
+    pub(crate) fn first_commit(&self) -> Option<u64> {
+        self.first_commit
+    }
+
     /// Describes the torn end, if there is one.
     pub(crate) fn torn_end(&self) -> Option<String> {
         let torn = self.files.iter().find(|file| file.is_torn)?;
@@ -140,7 +168,8 @@ impl Log {
                 lost.keep(path)?;
             }
             // The newest goes first: a gap between two logs could not be noticed. The damaged one is cut by `renew`.
-            for path in paths.iter().skip(1).rev() {
+            let is_used = |path: &Path| self.files.iter().any(|file| file.path == path);
+            for path in paths.iter().rev().filter(|path| !is_used(path)) {
                 fs::remove_file(path)?;
                 sync_folder(store)?;
             }
@@ -202,6 +231,8 @@ impl Log {
             self.sequence = Some(batch.sequence);
             position += batch.bytes;
             self.batches += 1;
+            self.first_commit = self.first_commit.or(batch.commits);
+            self.commits = self.commits.max(batch.commits);
         }
         self.files.push(LogFile {
             path: path.to_owned(),
@@ -328,7 +359,7 @@ impl Found {
 }
 
 /// Where the last written block ends: fjall makes its files 64 MiB long, mostly a hole.
-fn data_end(file: &File) -> io::Result<u64> {
+pub(crate) fn data_end(file: &File) -> io::Result<u64> {
     let mut end = 0;
     loop {
         match rustix::fs::seek(file, SeekFrom::Data(end)) {
@@ -380,6 +411,8 @@ fn search(file: &File, part: Range<u64>) -> io::Result<Found> {
 struct Batch {
     sequence: u64,
     bytes: u64,
+    /// The count of commits in it.
+    commits: Option<u64>,
 }
 
 /// Reads a batch; `None` if there is no intact one here.
@@ -398,6 +431,7 @@ fn try_batch(reader: &mut impl Read, scratch: &mut Vec<u8>) -> io::Result<Option
     let sequence = u64::from_le_bytes(array(reader)?);
     let mut hash = Xxh3::new();
     let mut bytes = 13;
+    let mut commits = None;
     for _ in 0..count {
         if array::<1>(reader)? != [ITEM] {
             return Ok(None);
@@ -411,6 +445,11 @@ fn try_batch(reader: &mut impl Read, scratch: &mut Vec<u8>) -> io::Result<Option
         }
         scratch.resize(key_bytes + value_bytes, 0);
         reader.read_exact(scratch)?;
+        // Only keys of our own are that short, and so short a value is never compressed.
+        if scratch.starts_with(COMMITS) && key_bytes == COMMITS.len() && header[1] == UNCOMPRESSED {
+            let count = scratch[key_bytes..].first_chunk();
+            commits = commits.max(count.map(|count| u64::from_be_bytes(*count)));
+        }
         hash.update(&[ITEM]);
         hash.update(&header);
         hash.update(scratch);
@@ -424,6 +463,7 @@ fn try_batch(reader: &mut impl Read, scratch: &mut Vec<u8>) -> io::Result<Option
     Ok(is_intact.then_some(Batch {
         sequence,
         bytes: bytes + 13,
+        commits,
     }))
 }
 

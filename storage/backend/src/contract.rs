@@ -340,8 +340,8 @@ pub enum Health {
         /// What happened first.
         reason: String,
     },
-    /// What was recovered is less than what had been acknowledged: read-only until an operator decides. `take`
-    /// works, so that a shard can be opened for reading, but nothing is stored.
+    /// What was recovered is less than what had been acknowledged: read-only until an operator decides. `take` and
+    /// `close_epoch` work, so that a shard can be opened for reading, but nothing is stored.
     ReadOnly {
         /// What is missing.
         reason: String,

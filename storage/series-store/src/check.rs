@@ -85,6 +85,15 @@ fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, 
     let schema = TableSchema::load(backend, row.id);
     let schema = checked.take(&format!("table {name}"), schema);
     checked.fields += schema.as_ref().map_or(0, |schema| schema.fields().len() as u64);
+    if let (Some(schema), Some(counts)) = (&schema, row.counts)
+        && schema.saved() < counts.fields
+    {
+        checked.findings.push(format!(
+            "table {name}: the schema has {} of at least {} field numbers that segments need",
+            schema.saved(),
+            counts.fields
+        ));
+    }
     let requests = Requests::default().load(backend, row.id);
     checked.take(&format!("table {name}"), requests);
     let deletes = Deletes::default().load(backend, row.id);

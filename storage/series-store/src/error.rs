@@ -115,6 +115,22 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
+    /// Segments need rows of the catalog or the schema that are not there.
+    #[error(
+        "table {table} has {found} of at least {expected} {what} that its segments were written with: rows of its {place} are          lost. Restore a backup of the data folder, or start once with storage.accept_loss = true to go on without them"
+    )]
+    RowsLost {
+        /// The table.
+        table: TableName,
+        /// The counted rows.
+        what: &'static str,
+        /// Where the rows should be.
+        place: &'static str,
+        /// How many there are.
+        found: u64,
+        /// How many there were.
+        expected: u64,
+    },
     /// The directory of timelines refused what a replayed delta says.
     #[error("timelines of a replayed journal entry were refused: {0}")]
     Directory(String),

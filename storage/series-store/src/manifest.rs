@@ -268,6 +268,21 @@ pub struct TableRow {
     /// What other databases had written of it and is this one's now: swept as its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adopted: Vec<Adopted>,
+    /// Rows of catalog and schema that the segments of the table need; only of use where the cursor is
+    /// [`counted`](Cursor::counted).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<TableCounts>,
+}
+
+/// Rows of a table outside the manifest that were durable at a seal. A start with fewer is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TableCounts {
+    /// Timelines with a row in the catalog.
+    pub timelines: u64,
+    /// The highest field number that a schema row has, plus one.
+    pub fields: u32,
+    /// The lowest field number that may be given to a new field.
+    pub next_field: u32,
 }
 
 /// Objects of another database that are this one's now.
@@ -292,7 +307,14 @@ impl TableRow {
             created,
             policy_changed,
             adopted: Vec::new(),
+            counts: None,
         }
+    }
+
+    /// The same with counts.
+    #[must_use]
+    pub fn with_counts(self, counts: Option<TableCounts>) -> Self {
+        Self { counts, ..self }
     }
 
     /// The same with what it has adopted.
@@ -325,6 +347,9 @@ pub struct Cursor {
     /// The first sequence that the last run with a write gave: the next begins above it although all of them are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequences_from: Option<u64>,
+    /// Whether the counts of tables are of the last seal. A build that does not count them leaves this out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counted: bool,
 }
 
 impl Cursor {
@@ -348,6 +373,7 @@ impl Default for Cursor {
             trusted_settled: None,
             origin: None,
             sequences_from: None,
+            counted: false,
         }
     }
 }
@@ -391,6 +417,10 @@ impl ManifestState {
                 }
                 ManifestKind::Pin => {}
             }
+        }
+        if !state.cursor.counted {
+            // A build that does not count has sealed since.
+            state.tables.values_mut().for_each(|table| table.counts = None);
         }
         Ok(state)
     }
@@ -447,6 +477,18 @@ pub fn remove_job(name: &Bytes) -> ManifestChange {
 /// The change that adds or alters a table.
 pub fn put_table(table: &TableRow) -> ManifestChange {
     put(ManifestKind::Table, &table_name(table.id), table)
+}
+
+/// Notes the counts of tables that are there; the changes that store them.
+pub fn put_counts(manifest: &mut ManifestState, counts: &[(TableId, TableCounts)]) -> Vec<ManifestChange> {
+    let mut changes = Vec::with_capacity(counts.len());
+    for (table, counts) in counts {
+        if let Some(row) = manifest.tables.get_mut(table) {
+            row.counts = Some(*counts);
+            changes.push(put_table(row));
+        }
+    }
+    changes
 }
 
 /// The change that drops a table.

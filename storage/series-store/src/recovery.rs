@@ -12,16 +12,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashSet;
-use tideline_backend::{Backend, Epoch, SegmentRef};
+use tideline_backend::{Backend, Epoch, Health, SegmentRef};
 use tideline_chunk::Delta;
 use tideline_model::{
-    Clock, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Timestamp, TrustedClock,
+    Clock, SegmentId, SequenceNumber, TableId, TableName, TableSpec, TimelineId, Timestamp, TrustedClock,
 };
 
 use crate::deletes::Deletes;
 use crate::error::{Result, StoreError};
 use crate::head::Head;
-use crate::manifest::ManifestState;
+use crate::manifest::{ManifestState, TableCounts, TableRow, put_counts};
 use crate::requests::Requests;
 use crate::schema::{Shape, TableSchema};
 use crate::settings::Settings;
@@ -44,6 +44,7 @@ pub struct Recovery {
     requests: Requests,
     /// Segments that no manifest names: loads that a crash cut off.
     orphans: Vec<SegmentRef>,
+    guard: Guard,
 }
 
 /// What a replay found.
@@ -75,14 +76,17 @@ impl Recovery {
             .collect();
         let is_published = |at: &SegmentRef| named.contains(&at.segment);
         let orphans = held.iter().filter(|at| !is_published(at)).copied().collect();
+        let mut guard = Guard::new(backend.as_ref(), &settings);
         let mut tables = Tables::default();
         let mut deletes = Deletes::default();
         let requests = Requests::default();
         for row in manifest.tables.values() {
-            tables.insert(Arc::new(Table::new(
-                row,
-                TableSchema::load(backend.as_ref(), row.id)?,
-            )));
+            let schema = TableSchema::load(backend.as_ref(), row.id)?;
+            if let Some(counts) = row.counts {
+                guard.check_fields(row, schema.saved(), counts)?;
+                schema.reserve(counts.next_field);
+            }
+            tables.insert(Arc::new(Table::new(row, schema)));
             requests.load(backend.as_ref(), row.id)?;
             deletes.load(backend.as_ref(), row.id)?;
         }
@@ -96,6 +100,7 @@ impl Recovery {
             deletes,
             requests,
             orphans,
+            guard,
         })
     }
 
@@ -117,8 +122,13 @@ impl Recovery {
     }
 
     /// Steps 4 and 5.
-    pub fn finish(self, directory: Arc<dyn TimelineDirectory>) -> Result<(SeriesStore, Replayed)> {
+    pub fn finish(mut self, directory: Arc<dyn TimelineDirectory>) -> Result<(SeriesStore, Replayed)> {
         let from = self.manifest.cursor.sealed_to;
+        let mut guard = std::mem::take(&mut self.guard);
+        let loaded = self.manifest.tables.keys();
+        let loaded: BTreeMap<_, _> = loaded
+            .filter_map(|table| Some((*table, directory.saved(*table)?)))
+            .collect();
         let mut replay = Replay {
             recovery: &self,
             directory: directory.as_ref(),
@@ -126,6 +136,7 @@ impl Recovery {
             highest: None,
             deletes: self.deletes.clone(),
             waiting_rows: BTreeMap::new(),
+            removed: HashSet::new(),
             newest: None,
             tail: Tail::new(from, self.settings.tail_bytes_max),
             now: self.trusted_now(),
@@ -136,6 +147,7 @@ impl Recovery {
             .epochs(SHARD)?
             .into_iter()
             .filter(|epoch| epoch.epoch < self.epoch);
+        let mut ends = Vec::new();
         for journal in older {
             self.backend
                 .replay(SHARD, journal.epoch, from, &mut |sequence, entry| {
@@ -145,8 +157,18 @@ impl Recovery {
                 let end = replay
                     .highest
                     .map_or(from, |highest| SequenceNumber(highest.0 + 1));
-                self.backend.close_epoch(SHARD, journal.epoch, end)?;
+                ends.push((journal.epoch, end));
             }
+        }
+        for row in self.manifest.tables.values() {
+            if let (Some(found), Some(counts)) = (loaded.get(&row.id), row.counts) {
+                let removed = replay.removed.iter().filter(|(table, _)| *table == row.id);
+                guard.check_timelines(row, *found, removed.count() as u64, counts)?;
+            }
+        }
+        // Everything has been read: only now is something stored.
+        for (epoch, end) in ends {
+            self.backend.close_epoch(SHARD, epoch, end)?;
         }
         let Replay {
             found,
@@ -156,6 +178,7 @@ impl Recovery {
             tail,
             ..
         } = replay;
+        let lost = guard.lost;
         let state = State {
             deletes,
             manifest: Arc::new(self.manifest),
@@ -183,11 +206,96 @@ impl Recovery {
         if let Some(newest) = newest {
             shared.note_newest(newest);
         }
-        if !default_exists {
+        if !lost.is_empty() {
+            // The operator has accepted it: the next start is not to be refused.
+            shared.edit(|manifest| put_counts(manifest, &lost))?;
+        }
+        if let Err(error) = shared.check_not_read_only() {
+            tracing::error!(%error, "the store is opened for reading");
+        } else if !default_exists {
             let name = TableName::new(TableName::DEFAULT).expect("the default name follows its own rules");
             shared.create_table(name, TableSpec::default())?;
         }
         Ok((SeriesStore::start(shared), found))
+    }
+}
+
+/// Compares the rows of catalog and schema with what the segments were written with.
+#[derive(Debug, Default)]
+struct Guard {
+    /// Whether the backend is kept as it is: it has said already that something is missing.
+    is_read_only: bool,
+    accept_loss: bool,
+    /// The counts of tables of which an operator accepts that rows are lost.
+    lost: Vec<(TableId, TableCounts)>,
+}
+
+impl Guard {
+    fn new(backend: &dyn Backend, settings: &Settings) -> Self {
+        Self {
+            is_read_only: matches!(backend.health(), Health::ReadOnly { .. }),
+            accept_loss: settings.accept_loss,
+            lost: Vec::new(),
+        }
+    }
+
+    fn check_fields(&mut self, row: &TableRow, found: u32, counts: TableCounts) -> Result<()> {
+        if found >= counts.fields {
+            return Ok(());
+        }
+        let remaining = TableCounts {
+            fields: found,
+            next_field: counts.next_field.max(counts.fields),
+            ..counts
+        };
+        let error = StoreError::RowsLost {
+            table: row.name.clone(),
+            what: "field numbers",
+            place: "schema",
+            found: found.into(),
+            expected: counts.fields.into(),
+        };
+        self.lose(row.id, remaining, error)
+    }
+
+    /// `removed` timelines may have lost their rows since they were counted.
+    fn check_timelines(
+        &mut self,
+        row: &TableRow,
+        found: u64,
+        removed: u64,
+        counts: TableCounts,
+    ) -> Result<()> {
+        let expected = counts.timelines.saturating_sub(removed);
+        if found >= expected {
+            return Ok(());
+        }
+        let known = self.lost.iter().find(|(table, _)| *table == row.id);
+        let remaining = TableCounts {
+            timelines: found,
+            ..known.map_or(counts, |(_, counts)| *counts)
+        };
+        let error = StoreError::RowsLost {
+            table: row.name.clone(),
+            what: "timelines",
+            place: "catalog",
+            found,
+            expected,
+        };
+        self.lose(row.id, remaining, error)
+    }
+
+    /// Refuses a loss, unless it is known already or accepted.
+    fn lose(&mut self, table: TableId, remaining: TableCounts, error: StoreError) -> Result<()> {
+        if !self.is_read_only && !self.accept_loss {
+            return Err(error);
+        }
+        tracing::error!(%error, accepted = self.accept_loss, "rows that segments need are lost");
+        if !self.is_read_only {
+            self.lost.retain(|(known, _)| *known != table);
+            self.lost.push((table, remaining));
+        }
+        Ok(())
     }
 }
 
@@ -199,6 +307,8 @@ struct Replay<'a> {
     highest: Option<SequenceNumber>,
     deletes: Deletes,
     waiting_rows: BTreeMap<SequenceNumber, (TableId, Bytes)>,
+    /// Timelines that were removed since the last seal: their rows may be gone.
+    removed: HashSet<(TableId, TimelineId)>,
     /// The newest instant that was met.
     newest: Option<i64>,
     tail: Tail,
@@ -254,6 +364,8 @@ impl Replay<'_> {
             self.waiting_rows.insert(sequence, (delta.table, encoded));
             table.latest().forget(&record.timelines);
             if record.removes_timelines {
+                let removed = record.timelines.iter().map(|id| (delta.table, *id));
+                self.removed.extend(removed);
                 self.directory.removed(delta.table, &record.timelines);
             }
         }

@@ -49,6 +49,8 @@ pub struct FieldInfo {
 struct State {
     numbers: HashMap<Box<str>, FieldId>,
     names: Vec<Box<str>>,
+    /// The highest field number that a row has, plus one.
+    saved: u32,
     measurements: HashMap<Box<str>, Measurement>,
     /// Each with its number.
     shapes: HashMap<ShapeKey, (u32, Arc<Shape>)>,
@@ -114,6 +116,18 @@ impl TableSchema {
                 }
             }
         }
+    }
+
+    /// The highest field number that a durable row has, plus one.
+    pub(crate) fn saved(&self) -> u32 {
+        self.state.read().saved
+    }
+
+    /// Gives no number below this one to a new field.
+    pub(crate) fn reserve(&self, next_field: u32) {
+        let names = &mut self.state.write().names;
+        let length = names.len().max(next_field as usize);
+        names.resize(length, Box::default());
     }
 
     /// The shape of a group of rows of these measurements; registers unknown fields and types.
@@ -240,19 +254,26 @@ impl TableSchema {
 
     /// Writes the rows of measurements that changed since they were last written.
     pub(crate) fn save(&self, backend: &dyn Backend, stamps: &Stamps) -> Result<()> {
-        let changed: Vec<(Box<str>, RowChange)> = {
+        let changed: Vec<(Box<str>, u32, RowChange)> = {
             let state = self.state.read();
             let unsaved = state.measurements.iter().filter(|(_, known)| known.unsaved);
             unsaved
-                .map(|(name, known)| (name.clone(), state.row(self.table, name, known)))
+                .map(|(name, known)| {
+                    (
+                        name.clone(),
+                        known.numbers_end(),
+                        state.row(self.table, name, known),
+                    )
+                })
                 .collect()
         };
         let (partition, _) = table_rows(space::SCHEMAS, self.table);
         for rows in changed.chunks(WRITE_ROWS_MAX / 4) {
-            let changes: Vec<_> = rows.iter().map(|(_, change)| change.clone()).collect();
+            let changes: Vec<_> = rows.iter().map(|(_, _, change)| change.clone()).collect();
             backend.write(partition, &changes, stamps.next())?;
             let mut state = self.state.write();
-            for (name, written) in rows {
+            for (name, numbers_end, written) in rows {
+                state.saved = state.saved.max(*numbers_end);
                 let still = state
                     .measurements
                     .get(name)
@@ -291,6 +312,14 @@ impl FieldNames for TableSchema {
     }
 }
 
+impl Measurement {
+    /// The highest number of its fields, plus one.
+    fn numbers_end(&self) -> u32 {
+        let numbers = self.fields.iter().map(|(field, _)| field.0.saturating_add(1));
+        numbers.max().unwrap_or(0)
+    }
+}
+
 impl State {
     fn take_stored(&mut self, measurement: &str, row: &[u8]) -> std::result::Result<(), String> {
         let stored: StoredMeasurement = serde_json::from_slice(row).map_err(|error| error.to_string())?;
@@ -309,6 +338,7 @@ impl State {
                 self.names.resize(at + 1, Box::default());
             }
             self.names[at] = name.as_str().into();
+            self.saved = self.saved.max(number.saturating_add(1));
             self.numbers.insert(name.into(), FieldId(number));
             fields.push((FieldId(number), types));
         }

@@ -28,7 +28,7 @@ use crate::fail_points::around;
 use crate::head::Head;
 use crate::head::series::HeadPieces;
 use crate::head::table::TableHead;
-use crate::manifest::{Segment, WriteRank, WriteSpan, put_cursor, put_segment};
+use crate::manifest::{Segment, TableCounts, WriteRank, WriteSpan, put_counts, put_cursor, put_segment};
 use crate::merge::{Part, Priority, concat, merge, slice};
 use crate::segment_writer::SegmentWriter;
 use crate::shared::{SHARD, Shared, group_window};
@@ -39,6 +39,8 @@ use crate::window::{Window, choose_tiers, cold_boundary};
 const TRUSTED_INTERVAL: Duration = Duration::from_secs(60);
 /// Bytes of a segment, for the choice of its group: what comes from one head is loaded in a moment.
 const SMALL: u64 = 0;
+/// Tables whose counts are stored in one edit: their rows may have 64 KiB each.
+const COUNTS_PER_EDIT: usize = 32;
 /// Pause before a failed seal is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -122,12 +124,15 @@ fn run(shared: &Shared) {
             shared.store_trusted();
         }
         shared.reclaim_retired();
-        if let Err(error) = shared.forget_done_deletes() {
+        let is_read_only = shared.check_not_read_only().is_err();
+        if !is_read_only && let Err(error) = shared.forget_done_deletes() {
             tracing::warn!(%error, "rows of applied deletes could not be removed; it is tried again");
         }
         let settled = settle(shared);
         let oldest = shared.state.read().frozen.first().cloned();
-        let failed = !settled || oldest.is_some_and(|head| seal_and_report(shared, &head).is_err());
+        let oldest = oldest.filter(|_| !is_read_only);
+        let failed =
+            is_read_only || !settled || oldest.is_some_and(|head| seal_and_report(shared, &head).is_err());
         let mut progress = shared.sealing.lock();
         if progress.stopping {
             return;
@@ -194,7 +199,8 @@ fn seal(shared: &Shared, head: &Arc<Head>) -> Result<()> {
         }
     }
     around("seal", "save", || save_rows(shared, head))?;
-    around("seal", "edit", || publish(shared, head, &segments))?;
+    let counts = counts(shared)?;
+    around("seal", "edit", || publish(shared, head, &segments, &counts))?;
     shared.counters.seals.fetch_add(1, Ordering::Relaxed);
     around("seal", "forget", || {
         Ok(shared.backend.forget(SHARD, shared.epoch, head.end())?)
@@ -214,7 +220,35 @@ fn save_rows(shared: &Shared, head: &Head) -> Result<()> {
     shared.save_deletes(head.end())
 }
 
-fn publish(shared: &Shared, head: &Arc<Head>, segments: &[Segment]) -> Result<()> {
+/// Durable rows of the tables whose manifest row says otherwise: at most so many that the edit which publishes the
+/// segments has room for them.
+fn counts(shared: &Shared) -> Result<Vec<(TableId, TableCounts)>> {
+    let manifest = Arc::clone(&shared.state.read().manifest);
+    let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
+    let counted = tables.iter().filter_map(|table| {
+        let known = manifest.tables.get(&table.id())?.counts;
+        let fields = table.schema().saved();
+        let counts = TableCounts {
+            timelines: shared.directory.saved(table.id())?,
+            fields,
+            next_field: known.map_or(0, |known| known.next_field).max(fields),
+        };
+        (known != Some(counts)).then_some((table.id(), counts))
+    });
+    let mut counted: Vec<_> = counted.collect();
+    while counted.len() > COUNTS_PER_EDIT {
+        let part = counted.split_off(counted.len() - COUNTS_PER_EDIT);
+        shared.edit(|manifest| put_counts(manifest, &part))?;
+    }
+    Ok(counted)
+}
+
+fn publish(
+    shared: &Shared,
+    head: &Arc<Head>,
+    segments: &[Segment],
+    counts: &[(TableId, TableCounts)],
+) -> Result<()> {
     shared.edit_and(
         |manifest| {
             // A table dropped since its segment was loaded leaves an orphan for the next sweep.
@@ -224,8 +258,11 @@ fn publish(shared: &Shared, head: &Arc<Head>, segments: &[Segment]) -> Result<()
             let alive: Vec<&Segment> = alive.collect();
             manifest.cursor = shared.cursor(manifest.cursor, head.end());
             alive.iter().for_each(|segment| manifest.add((*segment).clone()));
+            let counts = put_counts(manifest, counts);
+            manifest.cursor.counted = true;
             let cursor = put_cursor(&manifest.cursor);
-            Ok(alive.into_iter().map(put_segment).chain([cursor]).collect())
+            let segments = alive.into_iter().map(put_segment);
+            Ok(segments.chain(counts).chain([cursor]).collect())
         },
         |state| state.frozen.retain(|frozen| !Arc::ptr_eq(frozen, head)),
     )?;

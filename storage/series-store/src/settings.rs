@@ -36,6 +36,8 @@ pub struct Settings {
     pub clock_floor: Timestamp,
     /// Where archived points are; without it none can be read or written.
     pub archive: Option<Arc<Archive>>,
+    /// Open although the catalog or the schema lacks rows that segments need. Their numbers are not given out again.
+    pub accept_loss: bool,
 }
 
 impl Default for Settings {
@@ -52,6 +54,7 @@ impl Default for Settings {
             tail_bytes_max: 16 << 20,
             clock_floor: Timestamp::MIN,
             archive: None,
+            accept_loss: false,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::{Condvar, Mutex, RwLock};
-use tideline_backend::{Backend, Epoch, SegmentRef, Shard, Stamp};
+use tideline_backend::{Backend, BackendError, Epoch, Health, SegmentRef, Shard, Stamp};
 use tideline_chunk::Delta;
 use tideline_model::{
     Clock, GroupId, SegmentId, SequenceNumber, StoredClock, TableId, TableName, TableSpec, Tier, Timestamp,
@@ -234,8 +234,22 @@ impl Shared {
         }
     }
 
+    /// Refuses what would change something while the backend keeps a damaged database as it is.
+    pub(crate) fn check_not_read_only(&self) -> Result<()> {
+        match self.backend.health() {
+            Health::ReadOnly { reason } => Err(BackendError::Misconfigured {
+                reason: format!("read-only, because something acknowledged is missing: {reason}"),
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Stores the trusted time, for the next start to compare the wall clock with.
     pub(crate) fn store_trusted(&self) {
+        if self.check_not_read_only().is_err() {
+            return;
+        }
         let stored = self.edit(|manifest| {
             manifest.cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
             vec![put_cursor(&manifest.cursor)]
@@ -355,6 +369,10 @@ impl Shared {
 
     /// Reclaims segments that nobody can be reading any more.
     pub(crate) fn reclaim_retired(&self) {
+        // What looks unused may have been named by what is missing.
+        if self.check_not_read_only().is_err() {
+            return;
+        }
         for Gone { place, files } in self.retired.take_free() {
             if let Err(error) = self.backend.reclaim(place) {
                 tracing::warn!(%error, ?place, "reclaiming a segment failed; the next start tries again");

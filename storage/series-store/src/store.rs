@@ -42,6 +42,12 @@ pub trait TimelineDirectory: Send + Sync {
     /// Makes everything adopted, announced or removed so far durable: the journal that carried it is about to go.
     fn save(&self) -> std::result::Result<(), StoreError>;
 
+    /// Timelines of a table that have a durable row; `None` where they are not counted.
+    fn saved(&self, table: TableId) -> Option<u64> {
+        let _of_no_table = table;
+        None
+    }
+
     /// Who the timelines of a table are, for files that others read; `None` where nobody knows.
     fn people(&self, table: TableId) -> Option<Arc<dyn People>> {
         let _of_no_table = table;
@@ -153,8 +159,11 @@ impl SeriesStore {
         // By the trusted clock: a wrong one would keep hidden points for ever, or free them at once.
         let row = table.row(spec, self.trusted_now().now.nanos());
         self.shared.edit(|manifest| {
-            manifest.tables.insert(table.id(), row.clone());
-            vec![put_table(&row)]
+            let counts = manifest.tables.get(&table.id()).and_then(|row| row.counts);
+            let row = row.clone().with_counts(counts);
+            let change = put_table(&row);
+            manifest.tables.insert(table.id(), row);
+            vec![change]
         })?;
         let policy_changes = table.spec().policy != row.spec.policy;
         table.set_spec(&row);
@@ -241,6 +250,7 @@ impl SeriesStore {
 
     /// Seals everything that was committed before the call, and waits for it.
     pub fn seal(&self) -> Result<()> {
+        self.shared.check_not_read_only()?;
         let end = self.committer.freeze()?;
         self.sealer.wait(end)
     }
@@ -456,6 +466,11 @@ impl SeriesStore {
     /// Whether promises can be kept now.
     pub fn health(&self) -> Health {
         self.shared.backend.health()
+    }
+
+    /// Whether the backend keeps everything as it is, because something acknowledged is missing.
+    pub fn is_read_only(&self) -> bool {
+        self.shared.check_not_read_only().is_err()
     }
 
     /// Why the last seal failed, until one succeeds.

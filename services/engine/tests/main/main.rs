@@ -7,6 +7,7 @@ mod copying;
 mod deletes;
 mod growth;
 mod heat;
+mod lost_rows;
 mod open_edits;
 mod settings;
 mod support;

@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
-use tideline_engine::{Engine, Settings, Table, Timeline, TimelineSelector, WriteOptions, WriteOutcome};
+use tideline_engine::{
+    Engine, EngineError, Settings, Table, Timeline, TimelineSelector, WriteOptions, WriteOutcome,
+};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::{
     ManualClock, PointBatch, Policy, TableName, TableSpec, TimeRange, TimelineId, Timestamp,
@@ -49,10 +51,18 @@ impl Fixture {
     }
 
     pub(crate) fn open_with(&self, set: impl FnOnce(&mut Settings)) -> Engine {
-        let backend = Arc::new(MemoryBackend::open(&self.disk));
+        self.try_open_with(set).expect("the engine opens")
+    }
+
+    pub(crate) fn try_open_with(&self, set: impl FnOnce(&mut Settings)) -> Result<Engine, EngineError> {
         let mut settings = Settings::new(self.index.path().join("index"));
         set(&mut settings);
-        Engine::open(backend, Arc::new(self.clock.clone()), settings).expect("the engine opens")
+        Engine::open(Arc::new(self.backend()), Arc::new(self.clock.clone()), settings)
+    }
+
+    /// The backend beside a database, to damage it.
+    pub(crate) fn backend(&self) -> MemoryBackend {
+        MemoryBackend::open(&self.disk)
     }
 
     pub(crate) fn now(&self) -> i64 {

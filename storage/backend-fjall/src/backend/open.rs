@@ -9,12 +9,14 @@ use parking_lot::Mutex;
 use tideline_backend::{BackendError, BatchScope, Capabilities, DurabilityLevel, PageLimit, Reclaim, Result};
 use tideline_model::Tier;
 
+use super::assess::{Assessment, Lacking, assess, found, mark_failed, missing};
 use super::{FjallBackend, Inner, Keeper};
 use crate::cold::Cold;
+use crate::copy::Scratch;
 use crate::error::{During, at, from_fjall, from_io};
 use crate::files::list;
 use crate::format::{FORMAT_FILE, Format};
-use crate::highwater::{HighWater, Marks, Remembered};
+use crate::highwater::{HighWater, Remembered};
 use crate::journal::Journals;
 use crate::ledger::Ledger;
 use crate::lock::FolderLock;
@@ -32,17 +34,31 @@ impl FjallBackend {
     /// see [`FjallOptions::accept_loss`].
     pub fn open(folder: &Path, options: FjallOptions) -> Result<Self> {
         fs::create_dir_all(folder).map_err(at(folder))?;
-        let lock = FolderLock::take(folder)?;
+        let held = FolderLock::hold(folder)?;
+        // An operator who accepts a loss wants the folder changed.
+        let sound = match options.accept_loss {
+            true => Box::default(),
+            false => match assess(folder, &options)? {
+                Assessment::Complete(sound) => sound,
+                Assessment::Lacking(lacking) => return Self::open_read_only(*lacking, held, options),
+            },
+        };
+        let lock = FolderLock::take(folder, held)?;
         let place = Place {
             root: folder.to_owned(),
             lists: folder.to_owned(),
         };
         let hot = Store::unmade(place, Setup::of(Tier::Hot, &options), &options, folder);
         let format = make_store(folder, &hot)?;
-        let cold = Cold::open(folder, format, &options)?;
-        let journals = Journals::open(&folder.join(JOURNAL), folder, options.accept_loss)?;
-        hot.open()?;
+        let cold = Cold::open(folder, format, sound.cold, &options)?;
+        let journals = match sound.journals {
+            Some(journals) => journals,
+            None => Journals::judge(&folder.join(JOURNAL), folder, options.accept_loss)?,
+        };
+        journals.settle()?;
+        let first_commit = hot.open(sound.hot)?;
         let mut ledger = Ledger::read(&*hot.opened()?)?;
+        ledger.check_flushed(&*hot.opened()?, first_commit)?;
         let (high_water, loss) = compare(folder, &hot, &mut ledger, &cold, &journals, &options)?;
         let inner = Arc::new(Inner {
             capabilities: capabilities(),
@@ -56,10 +72,40 @@ impl FjallBackend {
             loss: Mutex::new(loss),
             is_closed: AtomicBool::new(false),
             options,
+            scratch: None,
         });
+        Self::start(inner)
+    }
+
+    /// Serves what is left of a folder, and changes nothing in it.
+    fn open_read_only(lacking: Lacking, lock: Option<FolderLock>, options: FjallOptions) -> Result<Self> {
+        let missing = lacking.missing;
+        tracing::error!(missing, "something acknowledged is missing: read-only");
+        Self::start(Arc::new(Inner {
+            capabilities: capabilities(),
+            lock: Mutex::new(lock),
+            hot: lacking.hot,
+            cold: lacking.cold,
+            ledger: Mutex::new(lacking.ledger),
+            journals: lacking.journals,
+            high_water: lacking.high_water,
+            journal_failure: Mutex::new(None),
+            loss: Mutex::new(Some(missing)),
+            is_closed: AtomicBool::new(false),
+            options,
+            scratch: Some(lacking.scratch),
+        }))
+    }
+
+    fn start(inner: Arc<Inner>) -> Result<Self> {
         let keeper =
             Keeper::start(&inner).map_err(|error| from_io(&error, "the keeper's thread", During::Read))?;
         Ok(Self { inner, keeper })
+    }
+
+    /// The folder for what a process writes while the data folder is left as it is; `None` where it may be written to.
+    pub fn scratch(&self) -> Option<&Path> {
+        self.inner.scratch.as_ref().map(Scratch::path)
     }
 }
 
@@ -91,13 +137,10 @@ fn make_store(folder: &Path, hot: &Store) -> Result<Format> {
                 folder.join(FORMAT_FILE).display()
             )));
         }
-        None => {
-            Format::Hot.write(folder)?;
-            Format::Hot
-        }
+        None => Format::Hot,
     };
-    hot.sweep()?;
     if is_made {
+        hot.sweep()?;
         return Ok(format);
     }
     let journal = folder.join(JOURNAL);
@@ -106,6 +149,9 @@ fn make_store(folder: &Path, hot: &Store) -> Result<Format> {
             "{} is missing, but there is a journal",
             store.display()
         )));
+    }
+    if Format::read(folder)?.is_none() {
+        format.write(folder)?;
     }
     hot.make()?;
     Ok(format)
@@ -120,33 +166,11 @@ fn compare(
     journals: &Journals,
     options: &FjallOptions,
 ) -> Result<(HighWater, Option<String>)> {
-    let failed = |error| from_io(&error, "the high-water mark", During::Read);
+    let failed = |error| mark_failed(&error);
     let (high_water, remembered) = HighWater::open(folder).map_err(failed)?;
-    let remembered_loads = match &remembered {
-        Remembered::Marks(marks) => marks.cold_loads,
-        Remembered::Missing | Remembered::Damaged => 0,
-    };
-    let found_loads = cold.found_loads()?;
-    cold.count_from(remembered_loads)?;
-    let mut found = Marks {
-        commits: ledger.complete(),
-        cold_loads: found_loads.unwrap_or(remembered_loads),
-        ..Marks::default()
-    };
-    for journal in journals.all() {
-        found.journals.extend(journal.lock().marks());
-    }
-    let missing = match remembered {
-        Remembered::Marks(marks) => marks.missing_in(&found),
-        Remembered::Missing if found == Marks::default() => {
-            high_water.reset(folder, found.clone()).map_err(failed)?;
-            None
-        }
-        Remembered::Missing => Some("the high-water mark itself".to_owned()),
-        Remembered::Damaged => Some("the high-water mark, which is damaged".to_owned()),
-    };
-    let missing = ledger.lacking().map(str::to_owned).or(missing);
-    match missing {
+    let mut found = found(ledger, cold, journals, &remembered)?;
+    cold.count_from(remembered.marks().map_or(0, |marks| marks.cold_loads))?;
+    match missing(&remembered, &found, ledger) {
         Some(missing) if options.accept_loss => {
             tracing::error!(
                 missing,
@@ -156,6 +180,9 @@ fn compare(
             let counted = hot.opened()?.commit(ledger.next_commit().into());
             counted.map_err(|error| from_fjall(error, During::Write))?;
             found.commits = ledger.committed();
+            // A log that is gone is not missed where tables hold everything before the next one.
+            let flushed = hot.opened()?.flush_rows();
+            flushed.map_err(|error| from_fjall(error, During::Write))?;
             high_water.reset(folder, found).map_err(failed)?;
             Ok((high_water, None))
         }
@@ -163,6 +190,11 @@ fn compare(
             tracing::error!(missing, "something acknowledged is missing: read-only");
             Ok((high_water, Some(missing)))
         }
-        None => Ok((high_water, None)),
+        None => {
+            if remembered == Remembered::Missing {
+                high_water.reset(folder, found).map_err(failed)?;
+            }
+            Ok((high_water, None))
+        }
     }
 }

@@ -96,7 +96,7 @@ impl Store {
             return Ok(());
         }
         *slot = Slot::Failed;
-        let opened = open_engine(&self.place, &self.setup, Opening::AfterFailure)?;
+        let opened = open_engine(&self.place, &self.setup, Opening::AfterFailure, None)?;
         reopened(&opened.engine)?;
         self.install(&mut slot, opened);
         Ok(())

@@ -15,7 +15,7 @@ use crate::keyspace_list::KeyspaceList;
 use crate::options::Setup;
 use crate::renew::{has_failed, renew_pointers};
 use crate::safety::{self, SAFETY};
-use crate::verify::check_store;
+use crate::verify::{Checked, check_store};
 
 /// The folder of fjall, inside a store's root.
 pub(crate) const STORE: &str = "store";
@@ -60,15 +60,17 @@ impl Store {
             .map_err(at(root))
     }
 
-    /// Opens a store that has been made.
-    pub(crate) fn open(&self) -> Result<()> {
-        let opened = open_engine(&self.place, &self.setup, Opening::AtStart)?;
+    /// Opens a store that has been made, and whose files have perhaps been `checked` already. Returns the first commit
+    /// that its logs hold.
+    pub(crate) fn open(&self, checked: Option<Checked>) -> Result<Option<u64>> {
+        let opened = open_engine(&self.place, &self.setup, Opening::AtStart, checked)?;
+        let first_commit = opened.first_commit;
         let mut slot = self.slot.write();
         if matches!(*slot, Slot::Closed) {
             return Err(closed());
         }
         self.install(&mut slot, opened);
-        Ok(())
+        Ok(first_commit)
     }
 
     /// Puts a freshly opened engine in place.
@@ -77,6 +79,7 @@ impl Store {
             engine,
             keyspaces,
             spares,
+            first_commit: _,
         } = opened;
         *self.keyspaces.lock() = keyspaces;
         *self.spares.lock() = spares.into();
@@ -91,12 +94,19 @@ pub(super) struct Opened {
     pub(super) keyspaces: KeyspaceList,
     /// Groups whose keyspaces are empty; they are not listed.
     pub(super) spares: Vec<GroupId>,
+    /// The first commit that the logs hold.
+    pub(super) first_commit: Option<u64>,
 }
 
 /// Opens fjall between two checks: its files before, its keyspaces after. What an earlier failure may have left in
 /// memory only is written anew before. Meanwhile a copy lies aside; the keeper removes it, since that takes longer than
 /// the rest where there are many groups.
-pub(super) fn open_engine(place: &Place, setup: &Setup, opening: Opening) -> Result<Opened> {
+pub(super) fn open_engine(
+    place: &Place,
+    setup: &Setup,
+    opening: Opening,
+    checked: Option<Checked>,
+) -> Result<Opened> {
     let Place { root, lists } = place;
     let tier = setup.tier;
     let store = root.join(STORE);
@@ -107,11 +117,16 @@ pub(super) fn open_engine(place: &Place, setup: &Setup, opening: Opening) -> Res
         )));
     }
     let mut list = list.unwrap_or_else(|| KeyspaceList::of(tier, Vec::new()));
-    let mut log = check_store(root, &list)?.log;
+    let checked = match checked {
+        Some(checked) => checked,
+        None => check_store(root, &list)?,
+    };
+    let mut log = checked.log;
     match log.damage() {
         Some(damage) if !setup.accept_loss => return Err(damage.error()),
         _ => log.cut(root, &store)?,
     }
+    let first_commit = log.first_commit();
     log.renew(&store)?;
     if opening == Opening::AfterFailure || has_failed(root).map_err(at(root))? {
         renew_pointers(root, &store).map_err(at(&store))?;
@@ -139,5 +154,6 @@ pub(super) fn open_engine(place: &Place, setup: &Setup, opening: Opening) -> Res
         engine,
         keyspaces: list,
         spares,
+        first_commit,
     })
 }

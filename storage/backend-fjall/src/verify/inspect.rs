@@ -6,7 +6,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use tideline_backend::Result;
@@ -14,15 +13,15 @@ use tideline_model::Tier;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{CURRENT, KEYSPACES, Verified, VerifyReport, check_version, verify_locked};
-use crate::backend::{FjallBackend, JOURNAL};
+use crate::backend::FjallBackend;
 use crate::cold::Cold;
+use crate::copy::{Journals, copy_root};
 use crate::error::at;
 use crate::files::list;
 use crate::highwater::damaged_slots;
 use crate::keyspace_list::KeyspaceList;
-use crate::lost::LOST;
 use crate::options::FjallOptions;
-use crate::safety::{SAFETY, TABLES};
+use crate::safety::TABLES;
 use crate::store::STORE;
 
 /// Bytes read at once.
@@ -70,10 +69,10 @@ impl Inspection {
 
     /// Opens a copy of the store in `scratch`, an empty folder. It takes the room of journals and logs; tables are linked.
     pub fn open_copy(&self, scratch: &Path) -> Result<FjallBackend> {
-        copy_root(&self.folder, scratch).map_err(at(scratch))?;
+        copy_root(&self.folder, scratch, Journals::Copied).map_err(at(scratch))?;
         if let Some(cold) = &self.verified.cold {
             let to = Cold::root(scratch, None);
-            copy_root(cold, &to).map_err(at(&to))?;
+            copy_root(cold, &to, Journals::Left).map_err(at(&to))?;
         }
         let options = FjallOptions {
             free_bytes_min: 0,
@@ -166,36 +165,4 @@ fn checksum_of(path: &Path) -> io::Result<(u128, u64)> {
         bytes += length as u64;
         reader.consume(length);
     }
-}
-
-/// Copies what an open may write, and links tables.
-fn copy_root(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for path in list(from)? {
-        let name = path.file_name().unwrap_or_default();
-        match name.to_str() {
-            Some("LOCK" | SAFETY | LOST) => {}
-            Some(folder @ (STORE | JOURNAL)) => copy_folder(&path, &to.join(folder))?,
-            _ if path.is_file() => drop(fs::copy(&path, to.join(name))?),
-            // The index of searches, the cold folder.
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir(to)?;
-    let is_tables = from.file_name().is_some_and(|name| name == TABLES);
-    for path in list(from)? {
-        let target = to.join(path.file_name().unwrap_or_default());
-        if path.is_dir() {
-            copy_folder(&path, &target)?;
-        } else if is_tables {
-            symlink(path.canonicalize()?, target)?;
-        } else {
-            fs::copy(&path, target)?;
-        }
-    }
-    Ok(())
 }

@@ -44,18 +44,24 @@ fn filled(is_crashed: bool) -> (Place, Epoch) {
 /// Opens a damaged place. Whatever was damaged, either something says so or nothing is missing.
 fn assert_not_silent(place: &Place, epoch: Epoch, what: &str) -> bool {
     let verified = verify(place.path(), None).expect("verify");
+    let before = state(place.path()).expect("look");
     let backend = match place.open() {
         Err(error) => {
             assert!(
                 matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Misconfigured),
                 "{what}: {error}"
             );
+            // fjall itself finds out that a table cannot be opened.
+            let is_unchanged = state(place.path()).expect("look") == before;
+            assert!(is_unchanged || what.contains("/tables/"), "{what}");
             return true;
         }
         Ok(backend) => backend,
     };
     assert!(verified.findings.is_empty(), "{what}: {:?}", verified.findings);
     if matches!(backend.health(), Health::ReadOnly { .. }) {
+        backend.close().expect("close");
+        assert!(state(place.path()).expect("look") == before, "{what}");
         return true;
     }
     assert_eq!(backend.health(), Health::Ready, "{what}");
@@ -580,4 +586,130 @@ fn after_a_clean_stop_the_loss_of_a_buffered_entry_is_noticed() {
     fs::write(place.journal(), &whole[..whole.len() - 1]).expect("lose the last entry");
     let health = place.open().expect("open").health();
     assert!(matches!(health, Health::ReadOnly { .. }), "{health:?}");
+}
+
+#[test]
+fn a_folder_that_lacks_something_answers_from_a_copy_and_stays_as_it_is() {
+    let (place, epoch) = filled(false);
+    let journal = fs::read(place.journal()).expect("read");
+    let losses: [(&str, &dyn Fn(&Place)); 4] = [
+        ("a journal without its end", &|clone| {
+            fs::write(clone.journal(), &journal[..journal.len() - 10]).expect("truncate");
+        }),
+        ("a log without its end", &|clone| {
+            let log = fs::OpenOptions::new()
+                .write(true)
+                .open(log_of(clone, STORES[0]))
+                .expect("open");
+            log.set_len(1_000).expect("truncate");
+        }),
+        ("no high-water mark", &|clone| {
+            fs::remove_file(clone.path().join("highwater")).expect("remove");
+        }),
+        ("a damaged high-water mark", &|clone| {
+            fs::write(clone.path().join("highwater"), b"damaged").expect("damage");
+        }),
+    ];
+    for (what, lose) in losses {
+        let clone = place.clone_as_after_a_crash();
+        lose(&clone);
+        let before = state(clone.path()).expect("look");
+        let backend = clone.open().expect("open");
+        assert!(
+            matches!(backend.health(), Health::ReadOnly { .. }),
+            "{what}: {:?}",
+            backend.health()
+        );
+        let owner = backend.take(SHARD).expect("take");
+        assert!(owner > epoch);
+        let entries = replay(&backend, epoch);
+        assert!(entries.len() as u64 >= ENTRIES - 1, "{what}: {entries:?}");
+        let end = SequenceNumber(ENTRIES + 1);
+        backend
+            .close_epoch(SHARD, epoch, end)
+            .expect("without storing it");
+        backend
+            .close_epoch(SHARD, epoch, end)
+            .expect("again, with the same end");
+        for segment in [SEGMENT, COLD] {
+            let rows = count(&backend, Partition::segment(segment, 0)).expect("scan");
+            assert_eq!(rows, 100, "{what}");
+        }
+        assert_eq!(
+            write(&backend, 1).expect_err("read-only").kind(),
+            ErrorKind::Misconfigured
+        );
+        let scratch = backend.scratch().expect("a copy").to_owned();
+        assert!(scratch.is_dir() && !scratch.starts_with(clone.path()));
+        backend.close().expect("close");
+        drop(backend);
+        assert!(!scratch.exists(), "{what}");
+        assert!(state(clone.path()).expect("look") == before, "{what}");
+    }
+}
+
+#[test]
+fn a_refused_folder_without_a_format_stays_as_it_is() {
+    let (place, _) = filled(false);
+    fs::remove_file(place.path().join("FORMAT")).expect("remove");
+    fs::remove_dir_all(place.path().join("store")).expect("remove");
+    let before = state(&place.path().join("journal")).expect("look");
+    assert_eq!(place.open().expect_err("no store").kind(), ErrorKind::Corrupt);
+    assert!(state(&place.path().join("journal")).expect("look") == before);
+    assert!(!place.path().join("FORMAT").exists());
+}
+
+#[test]
+fn a_log_that_is_gone_is_noticed_although_later_ones_are_there() {
+    let place = Place::new();
+    let backend = place.open().expect("open");
+    let log = log_of(&place, STORES[0]);
+    let written = || {
+        let content = fs::read(&log).expect("read");
+        let end = content
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1);
+        content[..end].to_vec()
+    };
+    for n in 1..=10 {
+        write(&backend, n).expect("write");
+    }
+    let first = written().len();
+    for n in 11..=20 {
+        write(&backend, n).expect("write");
+    }
+    backend.close().expect("close");
+    let whole = written();
+    let split = |place: &Place, is_first_there: bool| {
+        let store = place.path().join(STORES[0]);
+        let first_file = store.join("0.jnl");
+        match is_first_there {
+            true => fs::write(first_file, &whole[..first]).expect("write"),
+            false => fs::remove_file(first_file).expect("remove"),
+        }
+        fs::write(store.join("2.jnl"), &whole[first..]).expect("write");
+    };
+    let clone = place.clone_as_after_a_crash();
+    split(&clone, true);
+    let refused = clone.open().expect_err("the log between them is gone");
+    assert_eq!(refused.kind(), ErrorKind::Corrupt);
+    assert!(refused.to_string().contains("is missing"), "{refused}");
+
+    split(&place, false);
+    let health = place.open().expect("open").health();
+    let Health::ReadOnly { reason } = health else {
+        panic!("{health:?}");
+    };
+    assert!(reason.contains("whose log is gone"), "{reason}");
+    let accepting = FjallOptions {
+        accept_loss: true,
+        ..options()
+    };
+    drop(place.open_with(accepting).expect("an operator accepts"));
+    for _ in 0..2 {
+        let backend = place.open().expect("open");
+        assert_eq!(backend.health(), Health::Ready);
+        assert_eq!(count(&backend, ROWS).expect("scan"), 10);
+    }
 }

@@ -123,7 +123,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Every file below a folder, with its size and when it was changed.
-fn state(folder: &Path) -> io::Result<Vec<(PathBuf, u64, SystemTime)>> {
+pub(crate) fn state(folder: &Path) -> io::Result<Vec<(PathBuf, u64, SystemTime)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -192,6 +192,9 @@ impl Shared {
     /// Removes files of segments that nobody reads any more. Where a target is not reached they wait, and all others with
     /// them: nobody shall wait for each of them in turn.
     pub(crate) fn remove_files(&self) {
+        if self.check_not_read_only().is_err() {
+            return;
+        }
         let Some(archive) = &self.settings.archive else {
             return;
         };

@@ -114,6 +114,7 @@ impl Shared {
 
     /// Puts copies in the place of their segments.
     pub(crate) fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted> {
+        self.check_not_read_only()?;
         let _claim = Claim::take(self, segments)?;
         let manifest = Arc::clone(&self.state.read().manifest);
         let wanted = manifest

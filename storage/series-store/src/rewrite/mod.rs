@@ -206,6 +206,7 @@ impl Drop for Claim<'_> {
 impl Shared {
     /// Does a rewrite; see the module's first page.
     pub(crate) fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten> {
+        self.check_not_read_only()?;
         let _claim = Claim::take(self, &rewrite.inputs)?;
         let state = self.state.read().clone();
         let inputs = inputs(&state.manifest, rewrite)?;

@@ -25,6 +25,8 @@ impl Shared {
     /// It looks wherever files of this database may be: at all targets that a segment, a policy or the configuration
     /// names. A target that fails does not keep it from the others.
     pub(crate) fn sweep_archive(&self, table: TableId) -> Result<u64> {
+        // Files that nothing names may have been named by what is missing.
+        self.check_not_read_only()?;
         let Some(archive) = &self.settings.archive else {
             return Ok(0);
         };

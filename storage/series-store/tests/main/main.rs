@@ -9,5 +9,5 @@ mod head;
 mod model;
 mod moves;
 mod sequences;
-mod sparse;
 mod soak;
+mod sparse;
