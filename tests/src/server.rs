@@ -277,6 +277,15 @@ impl Server {
         let _ = self.child.wait();
     }
 
+    /// Its exit status, if it has ended.
+    ///
+    /// # Panics
+    ///
+    /// Never: it is a child of this process.
+    pub fn gone(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("the server is our child")
+    }
+
     /// Waits until it has gone by itself; how it ended, or itself when it still runs after `patience`.
     ///
     /// # Errors

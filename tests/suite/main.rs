@@ -6,6 +6,7 @@ mod bad_input;
 mod cold_flood;
 mod crash;
 mod crash_matrix;
+mod damage;
 mod dashboards;
 mod differential;
 mod documentation;

@@ -17,6 +17,9 @@ const STORES: [&str; 2] = ["store", "cold/store"];
 /// Changes the bytes of a file.
 type Damage<'a> = &'a dyn Fn(&mut Vec<u8>);
 
+/// Takes something from a place.
+type Loss<'a> = &'a dyn Fn(&Place);
+
 /// A place with rows, a segment in each tier and a journal, closed cleanly or as a crash leaves it.
 fn filled(is_crashed: bool) -> (Place, Epoch) {
     let place = Place::new();
@@ -592,7 +595,7 @@ fn after_a_clean_stop_the_loss_of_a_buffered_entry_is_noticed() {
 fn a_folder_that_lacks_something_answers_from_a_copy_and_stays_as_it_is() {
     let (place, epoch) = filled(false);
     let journal = fs::read(place.journal()).expect("read");
-    let losses: [(&str, &dyn Fn(&Place)); 4] = [
+    let losses: [(&str, Loss<'_>); 4] = [
         ("a journal without its end", &|clone| {
             fs::write(clone.journal(), &journal[..journal.len() - 10]).expect("truncate");
         }),
