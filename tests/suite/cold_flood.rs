@@ -1,7 +1,11 @@
-//! A flood of questions about cold points beside questions about hot ones: every answer is right, and the figures show
-//! what the hot ones had to wait for.
+//! A flood of questions about cold points beside hot ones: every answer is right, and the hot ones take at most a few
+//! times as long as alone.
+//!
+//! Times of a shared machine vary, so the ratio is taken within pairs of adjacent measurements, as the median of many
+//! questions each, and its median over the pairs counts. If that exceeds the bound, all of it is measured again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,10 +29,18 @@ const HOT_HOURS: i64 = 3;
 /// Clients that ask for cold points at once.
 const FLOODERS: usize = 6;
 
+/// Pairs of measurements, alone and beside the flood.
+const PAIRS: u32 = 5;
+/// Largest median of the ratios of both. A hot query that waited for a turn among the cold ones would take at least as
+/// long as one of them, which reads days and not hours.
+const RATIO_MAX: f64 = 3.0;
+/// How often all pairs are measured before the ratio counts as too large.
+const ATTEMPTS: usize = 3;
+
 #[test]
 fn hot_questions_are_answered_beside_a_flood_of_cold_ones() {
     let seed = seed("cold_flood");
-    let span = Duration::from_millis(rounds("TIDELINE_FLOOD_MS", 1_500, 10_000) as u64);
+    let span = Duration::from_millis(rounds("TIDELINE_FLOOD_MS", 1_500, 10_000) as u64) / PAIRS;
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());
     let client = server.client();
@@ -37,14 +49,51 @@ fn hot_questions_are_answered_beside_a_flood_of_cold_ones() {
     let cold_start = (now.div_euclid(DAY) - COLD_DAYS - 3) * DAY;
     prepare(&client, cold_start, now);
 
-    let alone = ask_hot(&client, now, seed, span);
+    let mut medians = Vec::new();
+    for attempt in 1..=ATTEMPTS {
+        let mut ratios: Vec<f64> = (0..u64::from(PAIRS))
+            .map(|pair| {
+                let seed = seed.wrapping_add(pair * 100);
+                let alone = ask_hot(&client, now, seed, span);
+                let beside = beside_flood(&client, (cold_start, now), seed, span);
+                let ratio = beside.median().as_secs_f64() / alone.median().as_secs_f64();
+                println!("attempt {attempt}: hot alone {alone}; beside the flood {beside}; ratio {ratio:.2}");
+                ratio
+            })
+            .collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        medians.push(ratios[ratios.len() / 2]);
+        if medians.iter().any(|median| *median <= RATIO_MAX) {
+            return;
+        }
+    }
+    panic!(
+        "hot questions beside {FLOODERS} clients that ask for cold points take {medians:.2?} times as long as alone, \
+         more than {RATIO_MAX} in each attempt"
+    );
+}
+
+/// Ends the flood.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Asks for hot points while others ask for cold ones.
+fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span: Duration) -> Latencies {
     let stop = AtomicBool::new(false);
     let (answered, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (began, begins) = mpsc::channel();
     let beside = thread::scope(|scope| {
         for flooder in 0..FLOODERS as u64 {
-            let (client, stop) = (&client, &stop);
+            let (stop, began) = (&stop, began.clone());
             let (answered, refused) = (&answered, &refused);
             scope.spawn(move || {
+                // Answers are parsed with the lowest priority: the service is measured, not its clients.
+                rustix::process::setpriority_process(None, 19).expect("a thread may lower its priority");
                 let mut random = Random::new(seed ^ (flooder + 1));
                 while !stop.load(Ordering::Relaxed) {
                     let counter = if ask_cold(client, cold_start, &mut random) {
@@ -53,33 +102,46 @@ fn hot_questions_are_answered_beside_a_flood_of_cold_ones() {
                         refused
                     };
                     counter.fetch_add(1, Ordering::Relaxed);
+                    // Nobody listens after the first answers.
+                    let _ = began.send(());
                 }
             });
         }
-        let beside = ask_hot(&client, now, seed, span);
-        stop.store(true, Ordering::Relaxed);
-        beside
+        // Should all of them panic, the channel closes.
+        drop(began);
+        // Also where an answer is wrong: the scope waits for the flood.
+        let _stop = StopOnDrop(&stop);
+        begins.recv().expect("the flood begins");
+        ask_hot(client, now, seed, span)
     });
-    let answered = answered.into_inner();
+    let (answered, refused) = (answered.into_inner(), refused.into_inner());
     assert!(answered > 0, "cold questions are answered too");
-    println!(
-        "hot alone {alone}; beside {FLOODERS} clients with {answered} cold answers, {} refused as overload: {beside}",
-        refused.into_inner()
-    );
+    println!("{answered} cold answers, {refused} refused as overload");
+    beside
 }
 
 /// How long questions took.
 struct Latencies(Vec<Duration>);
 
+impl Latencies {
+    /// The latency that this part of the questions stayed below.
+    fn at(&self, part: f64) -> Duration {
+        self.0[(self.0.len() as f64 * part) as usize % self.0.len()]
+    }
+
+    fn median(&self) -> Duration {
+        self.at(0.5)
+    }
+}
+
 impl std::fmt::Display for Latencies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let at = |part: f64| self.0[(self.0.len() as f64 * part) as usize % self.0.len()];
         write!(
             f,
             "{} answers, p50 {:?}, p99 {:?}",
             self.0.len(),
-            at(0.5),
-            at(0.99)
+            self.median(),
+            self.at(0.99)
         )
     }
 }
