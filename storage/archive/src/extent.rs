@@ -1,11 +1,11 @@
 //! Where a run of one timeline lies in the files of a segment.
 //!
 //! An extent is what the local store keeps instead of a chunk: about twenty bytes for each run of up to some
-//! thousand points, and what its numbers come to by the hour. So finding a timeline in the archive costs no request, nor
-//! does an aggregate over whole hours, and what files hold is known while their target is not.
+//! thousand points, and summaries of its numbers by the hour, or where an hour has few points by the day. So finding a timeline in the archive costs no request, nor
+//! does an aggregate over whole hours or days, and what files hold is known while their target is not.
 //!
 //! ```text
-//! format    1 byte    1, or 2 with summaries
+//! format    1 byte    1, 2 with summaries, or 3 with summaries that builds which write no 3 refuse: of few rows
 //! first     8 bytes   first instant, little-endian
 //! file      varint    place in the list of the segment's files
 //! row       varint    its first row in that file
@@ -15,13 +15,13 @@
 //! values    varint
 //! lowest    varint    lowest sequence of its points in the journal
 //! more      varint    highest − lowest
-//! summaries rest      in format 2: lone summaries, as `tideline-chunk` writes them
+//! summaries rest      in formats 2 and 3: lone summaries, as `tideline-chunk` writes them
 //! ```
 
 use bytes::Bytes;
-use tideline_chunk::SequenceSpan;
+use tideline_chunk::{LoneSummaries, SequenceSpan};
 use tideline_model::SequenceNumber;
-use tideline_model::time::NANOS_PER_SECOND;
+use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 
 use crate::error::{ArchiveError, Result};
 
@@ -48,16 +48,22 @@ pub struct Extent {
 
 /// Without summaries.
 const FORMAT_PLAIN: u8 = 1;
-/// With summaries.
-const FORMAT: u8 = 2;
-/// The span of summaries, nanoseconds: as those of cold chunks, so that a move changes no answer's cost by much.
-pub(crate) const SUMMARY_WIDTH: i64 = 3_600 * NANOS_PER_SECOND;
+/// With summaries of buckets with 16 rows on average.
+const FORMAT_DENSE: u8 = 2;
+/// With summaries of buckets with any number of rows.
+const FORMAT: u8 = 3;
+/// Spans of summaries, nanoseconds. Hours are those of cold chunks, so that a move changes no answer's cost by much; runs
+/// of few rows an hour have days.
+pub(crate) const SUMMARY_WIDTHS: [i64; 2] = [3_600 * NANOS_PER_SECOND, NANOS_PER_DAY];
+/// Bytes of summaries of a run with few rows: beyond them, which is at some thirty fields, its rows are about as short.
+pub(crate) const SPARSE_SUMMARIES_BYTES_MAX: usize = 1 << 10;
 
 impl Extent {
     /// Appends the stored form, with what the numbers of the run come to; empty where that is not known.
     pub fn encode(&self, summaries: &[u8], out: &mut Vec<u8>) {
         out.push(match summaries {
             [] => FORMAT_PLAIN,
+            _ if is_dense(summaries) => FORMAT_DENSE,
             _ => FORMAT,
         });
         out.extend_from_slice(&self.first.to_le_bytes());
@@ -83,7 +89,7 @@ impl Extent {
         let bytes: &[u8] = stored;
         let damaged = || ArchiveError::format("an extent", "it is damaged");
         let (format, rest) = bytes.split_first().ok_or_else(damaged)?;
-        if ![FORMAT_PLAIN, FORMAT].contains(format) {
+        if ![FORMAT_PLAIN, FORMAT_DENSE, FORMAT].contains(format) {
             return Err(ArchiveError::format(
                 "an extent",
                 format!("format {format} is not known to this build"),
@@ -101,8 +107,8 @@ impl Extent {
         let lowest = next()?;
         let highest = lowest.checked_add(next()?).ok_or_else(damaged)?;
         let summaries = match *format {
-            FORMAT => stored.slice(stored.len() - rest.len()..),
-            _ => Bytes::new(),
+            FORMAT_PLAIN => Bytes::new(),
+            _ => stored.slice(stored.len() - rest.len()..),
         };
         let extent = Self {
             file,
@@ -119,6 +125,11 @@ impl Extent {
         };
         Ok((extent, summaries))
     }
+}
+
+/// Whether earlier builds read these summaries.
+pub(crate) fn is_dense(summaries: &[u8]) -> bool {
+    LoneSummaries::open(summaries).is_ok_and(|lone| lone.is_dense())
 }
 
 fn put_varint(mut number: u64, out: &mut Vec<u8>) {
@@ -176,8 +187,8 @@ mod tests {
             assert!(Extent::decode(&Bytes::copy_from_slice(&plain[..end])).is_err());
         }
         let mut later = plain;
-        later[0] = 3;
+        later[0] = 4;
         let error = Extent::decode(&later.into()).expect_err("of a later format");
-        assert!(error.to_string().contains("format 3"), "{error}");
+        assert!(error.to_string().contains("format 4"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ use crate::copy::{ArchiveCopy, ArchiveFile};
 use crate::description::{DescribedFields, described};
 use crate::directory::write_timelines;
 use crate::error::{ArchiveError, Result};
-use crate::extent::{Extent, SUMMARY_WIDTH};
+use crate::extent::{Extent, SPARSE_SUMMARIES_BYTES_MAX, SUMMARY_WIDTHS, is_dense};
 use crate::file::columns::Shape;
 use crate::file::shared::SharedFile;
 use crate::file::wide::WideFile;
@@ -139,8 +139,11 @@ impl<'a> ArchiveWriter<'a> {
         self.records += 1;
         self.summaries.clear();
         self.summarizer
-            .write(run, SUMMARY_WIDTH, &mut self.summaries)
+            .write(run, &SUMMARY_WIDTHS, &mut self.summaries)
             .map_err(|error| ArchiveError::format("a run", error))?;
+        if self.summaries.len() > SPARSE_SUMMARIES_BYTES_MAX && !is_dense(&self.summaries) {
+            self.summaries.clear();
+        }
         let measurement: Option<Box<str>> = who.as_deref().map(|who| who.measurement().into());
         let key = (measurement, day);
         if let Some(Slot::File(file, _)) = self.slots.get(&key)

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use tideline_chunk::{
-    Chunk, ChunkEncoder, ChunkError, ChunkOptions, ColumnSummary, Effort, Number, Presence, Run, RunColumn,
-    Sum, SummaryBucket, ValueSummary,
+    Chunk, ChunkEncoder, ChunkError, ChunkOptions, ColumnSummary, Effort, LoneSummaries, LoneSummaryWriter,
+    Number, Presence, Run, RunColumn, Sum, Summaries, SummaryBucket, ValueSummary,
 };
 use tideline_model::{ColumnData, FieldId, ValueType};
 
@@ -161,7 +161,13 @@ pub(crate) fn check_bytes(bytes: &[u8], run: &Run, width: i64) -> bool {
         return false;
     };
     assert_eq!(summaries.width(), width);
-    assert_eq!(summaries.buckets(), buckets_of(run, width));
+    check_all(run, &summaries);
+    true
+}
+
+/// Compares summaries with what the rows of a run come to.
+fn check_all(run: &Run, summaries: &Summaries<'_>) {
+    assert_eq!(summaries.buckets(), buckets_of(run, summaries.width()));
     let mut found = vec![ColumnSummary::Empty; 3];
     for column in &run.columns {
         let value_type = column.values.value_type();
@@ -176,7 +182,29 @@ pub(crate) fn check_bytes(bytes: &[u8], run: &Run, width: i64) -> bool {
         }
     }
     assert!(!summaries.column(FieldId(77), ValueType::Float, &mut found));
-    true
+}
+
+/// Writes summaries without their chunk and compares them; their width.
+fn check_lone(run: &Run, widths: &[i64]) -> Option<i64> {
+    let mut stored = Vec::new();
+    let written = LoneSummaryWriter::default().write(run, widths, &mut stored);
+    written.expect("a well-formed run");
+    let has_numbers = run.columns.iter().any(|column| numbers(&column.values).is_some());
+    assert_eq!(
+        stored.is_empty(),
+        !has_numbers || run.rows() == 0 || widths.is_empty()
+    );
+    if stored.is_empty() {
+        return None;
+    }
+    let lone = LoneSummaries::open(&stored).expect("just written");
+    let summaries = lone.summaries();
+    check_all(run, summaries);
+    assert_eq!(lone.is_dense(), summaries.buckets().len() <= run.rows() / 16);
+    for end in 0..stored.len() {
+        assert!(LoneSummaries::open(&stored[..end]).is_err());
+    }
+    Some(summaries.width())
 }
 
 /// Instants of a run moved so that its rows fall into few buckets of an hour.
@@ -194,6 +222,12 @@ proptest! {
     fn summaries_are_what_the_rows_come_to(run in run(), gap in prop::sample::select(vec![1, 60_000_000_000i64, 200_000_000_000])) {
         check(&run, HOUR);
         check(&gathered(run, gap), HOUR);
+    }
+
+    #[test]
+    fn lone_summaries_of_any_run_are_what_the_rows_come_to(run in run(), gap in prop::sample::select(vec![1, 60_000_000_000i64, 3_000_000_000_000])) {
+        check_lone(&run, &[HOUR, 24 * HOUR]);
+        check_lone(&gathered(run, gap), &[HOUR, 24 * HOUR]);
     }
 
     #[test]
@@ -218,6 +252,27 @@ fn workloads_are_summed_up_by_the_hour() {
         assert!(check(&run, HOUR));
         assert!(check(&run, 24 * HOUR));
     }
+}
+
+#[test]
+fn lone_summaries_have_buckets_as_their_rows_are_dense() {
+    let every = |gap: i64, rows: usize| gathered(cpu_run(1, rows), gap);
+    for (gap, rows, width) in [
+        (HOUR / 60, 1_440, HOUR),
+        (HOUR / 60, 20, HOUR),
+        (HOUR / 60, 10, 24 * HOUR),
+        (HOUR / 4, 96, 24 * HOUR),
+        (HOUR, 24, 24 * HOUR),
+        (24 * HOUR, 1, 24 * HOUR),
+        (24 * HOUR, 400, 24 * HOUR),
+    ] {
+        assert_eq!(
+            check_lone(&every(gap, rows), &[HOUR, 24 * HOUR]),
+            Some(width),
+            "{rows} rows"
+        );
+    }
+    assert_eq!(check_lone(&every(HOUR, 24), &[]), None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use tideline_model::{FieldId, ValueType};
 
-use super::{Summaries, SummaryEncoder};
+use super::{ROWS_PER_BUCKET_MIN, Summaries, SummaryEncoder};
 use crate::chunk::directory::Entry;
 use crate::chunk::{ChunkError, checksum};
 use crate::run::{ROWS_MAX, Run, VALUES_MAX};
@@ -19,24 +19,26 @@ pub struct LoneSummaryWriter {
 #[derive(Debug, Clone)]
 pub struct LoneSummaries<'a> {
     directory: Reader<'a>,
+    rows: usize,
     columns: usize,
     summaries: Summaries<'a>,
 }
 
 impl LoneSummaryWriter {
-    /// Appends what the numbers of a run come to in buckets of `width` nanoseconds, and which columns it has; nothing of
-    /// a run that is too short or has no numbers. Costs about two nanoseconds a value.
+    /// Appends summaries of the numbers of a run, and which columns it has; nothing of a run without numbers. Buckets have
+    /// the first of `widths`, in nanoseconds, by which one has 16 rows on average, else the last one. Costs about two
+    /// nanoseconds a value.
     ///
     /// # Errors
     ///
-    /// Where [`Run::check`] fails, or the width is not positive.
-    pub fn write(&mut self, run: &Run, width: i64, out: &mut Vec<u8>) -> Result<(), ChunkError> {
+    /// Where [`Run::check`] fails, or a width is not positive.
+    pub fn write(&mut self, run: &Run, widths: &[i64], out: &mut Vec<u8>) -> Result<(), ChunkError> {
         run.check()?;
-        if width <= 0 {
+        if widths.iter().any(|width| *width <= 0) {
             return Err(ChunkError::Malformed("the width of its buckets is not positive"));
         }
         self.section.clear();
-        self.encoder.encode(run, false, width, &mut self.section);
+        self.encoder.encode_lone(run, widths, &mut self.section);
         if self.section.is_empty() {
             return Ok(());
         }
@@ -84,9 +86,15 @@ impl<'a> LoneSummaries<'a> {
         }
         Ok(Self {
             directory,
+            rows,
             columns,
-            summaries: Summaries::open_of(reader, rows, None)?,
+            summaries: Summaries::open_of(reader, rows, None, 1)?,
         })
+    }
+
+    /// False where buckets have fewer than 16 rows on average: earlier builds refuse such summaries.
+    pub fn is_dense(&self) -> bool {
+        self.summaries.buckets().len() <= self.rows / ROWS_PER_BUCKET_MIN
     }
 
     /// What the numbers come to.

@@ -14,7 +14,7 @@ pub(crate) use writer::SummaryEncoder;
 
 use std::ops::Range;
 
-/// Fewest rows a bucket, on average, for which summaries are written: below, they save too little work.
+/// Fewest rows a bucket, on average, for which summaries are written in a chunk: below, they save too little work.
 const ROWS_PER_BUCKET_MIN: usize = 16;
 /// Fewest rows of a chunk: of sixty rows of one small integer, summaries were a third of the chunk, and rows of one block
 /// are decoded together anyway.

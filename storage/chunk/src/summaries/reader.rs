@@ -33,20 +33,22 @@ pub struct Summaries<'a> {
 impl<'a> Summaries<'a> {
     /// Reads the buckets of the section that `reader` holds.
     pub(crate) fn open(reader: Reader<'a>, times: &Timestamps<'a>) -> Result<Self, Damaged> {
-        Self::open_of(reader, times.rows(), times.regular())
+        Self::open_of(reader, times.rows(), times.regular(), ROWS_PER_BUCKET_MIN)
     }
 
-    /// The same of so many rows; `regular` is the first instant and the step of rows whose instants are not stored.
+    /// The same of so many rows, at least `rows_min` a bucket on average; `regular` is the first instant and the step of rows
+    /// whose instants are not stored.
     pub(super) fn open_of(
         mut reader: Reader<'a>,
         rows: usize,
         regular: Option<(i64, i64)>,
+        rows_min: usize,
     ) -> Result<Self, Damaged> {
         let width = i64::try_from(reader.varint()?).unwrap_or(0);
         if width <= 0 {
             return Err(Damaged("buckets without width"));
         }
-        let count = reader.count(rows / ROWS_PER_BUCKET_MIN)?;
+        let count = reader.count(rows / rows_min)?;
         let mut buckets = read_buckets(&mut reader, count, width, rows)?;
         if let Some((first, step)) = regular {
             let at = |row: usize| first.wrapping_add(step.wrapping_mul(row as i64));

@@ -57,11 +57,32 @@ impl SummaryEncoder {
     ///
     /// The reader can tell the instants of regular rows, so none are stored for those.
     pub(crate) fn encode(&mut self, run: &Run, is_regular: bool, width: i64, out: &mut Vec<u8>) {
+        if has_numbers(run) && run.rows() >= ROWS_MIN && self.cut(&run.timestamps, width, ROWS_PER_BUCKET_MIN)
+        {
+            self.put(run, is_regular, width, out);
+        }
+    }
+
+    /// Appends the summaries of a checked run in buckets of the first of `widths` that has [`ROWS_PER_BUCKET_MIN`] rows a
+    /// bucket, else of the last one; nothing where there are no numbers. The instants of buckets are stored.
+    pub(super) fn encode_lone(&mut self, run: &Run, widths: &[i64], out: &mut Vec<u8>) {
+        let Some((last, others)) = widths.split_last().filter(|_| has_numbers(run) && run.rows() > 0) else {
+            return;
+        };
+        let times = &run.timestamps;
+        let dense = others
+            .iter()
+            .find(|width| self.cut(times, **width, ROWS_PER_BUCKET_MIN));
+        let width = *dense.unwrap_or(last);
+        if dense.is_some() || self.cut(times, width, 1) {
+            self.put(run, false, width, out);
+        }
+    }
+
+    /// Appends the summaries of the buckets that were cut.
+    fn put(&mut self, run: &Run, is_regular: bool, width: i64, out: &mut Vec<u8>) {
         let numeric = run.columns.iter().filter(|column| is_numeric(&column.values));
         let count = numeric.clone().count();
-        if count == 0 || !self.cut(&run.timestamps, width) {
-            return;
-        }
         put_varint(width as u64, out);
         put_varint(self.buckets.len() as u64, out);
         self.put_buckets(&run.timestamps, is_regular, width, out);
@@ -84,15 +105,12 @@ impl SummaryEncoder {
         }
     }
 
-    /// Finds the buckets; whether they are few enough for their rows.
-    fn cut(&mut self, times: &[i64], width: i64) -> bool {
+    /// Finds the buckets; false where they have fewer than `rows_min` rows on average.
+    fn cut(&mut self, times: &[i64], width: i64, rows_min: usize) -> bool {
         self.buckets.clear();
-        if times.len() < ROWS_MIN {
-            return false;
-        }
         let mut start = 0;
         while start < times.len() {
-            if (self.buckets.len() + 1) * ROWS_PER_BUCKET_MIN > times.len() {
+            if (self.buckets.len() + 1) * rows_min > times.len() {
                 return false;
             }
             let number = times[start].div_euclid(width);
@@ -244,6 +262,10 @@ impl Arrays {
         self.timestamps
             .encode_any(&self.elements, &mut self.integers, out);
     }
+}
+
+fn has_numbers(run: &Run) -> bool {
+    run.columns.iter().any(|column| is_numeric(&column.values))
 }
 
 fn is_numeric(values: &ColumnData) -> bool {

@@ -147,7 +147,7 @@ impl ReadFiles for Far {
 fn in_file(piece: &Piece, run: &Run, is_summarized: bool) -> Piece {
     let mut summaries = Vec::new();
     if is_summarized {
-        let written = LoneSummaryWriter::default().write(run, WIDTH, &mut summaries);
+        let written = LoneSummaryWriter::default().write(run, &[WIDTH], &mut summaries);
         written.expect("a well-formed run");
     }
     let extent = Extent {

@@ -1,15 +1,18 @@
-//! The files of archived segments: what is left behind is found and removed, what is named stays.
+//! The files of archived segments: what is left behind is found and removed, what is named stays; what reading them costs.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tideline_archive::layout::file_name;
-use tideline_archive::{Archive, ArchiveCopy, SegmentPlace};
+use tideline_archive::{Archive, ArchiveCopy, ArchiveSettings, SegmentPlace};
 use tideline_backend::memory::{Character, MemoryDisk};
-use tideline_chunk::SequenceSpan;
-use tideline_model::{ManualClock, SegmentId, SequenceNumber, TableName, Tier, Timestamp, Value};
-use tideline_series_store::{Rewrite, RewriteCause, SeriesStore};
+use tideline_chunk::{ColumnSummary, SequenceSpan, Sum};
+use tideline_model::time::NANOS_PER_DAY;
+use tideline_model::{ManualClock, SegmentId, SequenceNumber, TableName, Tier, TimeRange, Timestamp, Value};
+use tideline_series_store::scan::{Grid, Part};
+use tideline_series_store::{Order, Rewrite, RewriteCause, Selection, SeriesStore, Settings};
 
-use crate::fixture::{Half, Place, Point, TARGET, archived_table, timeline, tiny, write};
+use crate::fixture::{Half, Place, Point, TARGET, archived_table, read, timeline, tiny, write};
 use crate::moves::all_steps;
 
 /// Later than any file is written that a test writes.
@@ -92,4 +95,99 @@ fn what_nobody_names_is_swept_also_of_tables_that_are_gone() {
     orphans(&archive, &store, origin, "default");
     clock.set(Timestamp::EPOCH);
     assert_eq!(store.sweep_archive(table.id()).expect("swept"), 0);
+}
+
+/// Twenty days of one timeline with a point an hour: aggregates by the day cost no request, rows cost them once.
+#[test]
+fn days_of_few_points_are_aggregated_without_a_request_and_read_once() {
+    const DAYS: i64 = 20;
+    let folder = tempfile::tempdir().expect("made");
+    let target = format!("file://{}", folder.path().display());
+    let open = || {
+        let settings = ArchiveSettings::new(folder.path().join("temporary"));
+        Arc::new(Archive::open(settings).expect("it opens"))
+    };
+    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let settings = |archive: &Arc<Archive>| Settings {
+        archive: Some(Arc::clone(archive)),
+        ..Settings::default()
+    };
+    let archive = open();
+    let (store, _) = place.open(&settings(&archive));
+    let mut spec = archived_table();
+    spec.policy
+        .archive
+        .as_mut()
+        .expect("it has one")
+        .target
+        .clone_from(&target);
+    let table = store.alter_table("default", spec).expect("a policy");
+    let start = 20_000 * NANOS_PER_DAY;
+    let points: Vec<Point> = (0..DAYS * 24)
+        .map(|hour| {
+            let time = start + hour * NANOS_PER_DAY / 24;
+            (timeline(1), time, vec![("value", Value::Signed(hour))])
+        })
+        .collect();
+    write(&store, &table, &points, &[timeline(1)]).expect("a write");
+    store.seal().expect("a seal");
+    let survey = store.survey();
+    let inputs = survey.tables.iter().flat_map(|table| &table.segments);
+    let rewrite = Rewrite {
+        table: table.id(),
+        inputs: inputs.map(|have| have.segment.id).collect(),
+        tier: Tier::Archive,
+        cause: RewriteCause::Archive,
+    };
+    store.rewrite(&rewrite, &mut all_steps()).expect("a move");
+    let files = copy_of(&store).files.len() as u64;
+    store.close().expect("closed");
+    let archive = open();
+    let (store, _) = place.open(&settings(&archive));
+    let table = store.table("default").expect("it is there");
+    let gets = || archive.target(&target).expect("known").traffic().gets;
+    let mut sums = vec![0; DAYS as usize];
+    let (ids, snapshot) = ([timeline(1)], store.snapshot());
+    let selection = Selection {
+        table: table.id(),
+        timelines: &ids,
+        range: TimeRange::ALL,
+        fields: None,
+        order: Order::Ascending,
+        tier: None,
+    };
+    let grid = Grid::Windows {
+        width: NANOS_PER_DAY,
+        offset: 0,
+    };
+    snapshot
+        .reader(selection)
+        .timeline_summarized(timeline(1), grid, &mut |part| {
+            let Part::Summaries(_, summaries) = part else {
+                panic!("rows of a file were read");
+            };
+            for summary in summaries {
+                if let ColumnSummary::Known(known) = summary
+                    && let Sum::Integer(sum) = known.sum
+                {
+                    sums[((known.first.0 - start) / NANOS_PER_DAY) as usize] += sum;
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+        .expect("it reads");
+    let expected: Vec<i128> = (0..DAYS)
+        .map(|day| (day * 24..day * 24 + 24).map(i128::from).sum())
+        .collect();
+    assert_eq!((sums, gets()), (expected, 0));
+    let rows = || {
+        let found = read(&store, &table, &ids, TimeRange::ALL, None, Order::Ascending);
+        assert_eq!(found[0].len() as i64, DAYS * 24);
+        gets()
+    };
+    assert_eq!(
+        (rows(), rows()),
+        (files, files),
+        "one for each file, and none when read again"
+    );
 }
