@@ -2,6 +2,7 @@
 //! older build has archived.
 
 mod apart;
+mod flipped;
 
 use std::fs;
 use std::path::{Path, PathBuf};
