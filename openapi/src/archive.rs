@@ -98,7 +98,8 @@ pub struct ArchiveTarget {
     "behind": "12h",
     "failures": 0,
     "tried_again": null,
-    "last_job": null
+    "last_job": null,
+    "stalled": null
 }))]
 pub struct TableArchive {
     /// Whose.
@@ -131,4 +132,75 @@ pub struct TableArchive {
     pub tried_again: Option<String>,
     /// The last job that moved points into files, however it ended.
     pub last_job: Option<JobView>,
+    /// Why the archive makes no progress: three moves in a row have failed, or points that are due have waited for two days
+    /// without any move. `null` while it goes on. `/ready` repeats it.
+    pub stalled: Option<String>,
+}
+
+/// A search for objects at a target that nothing names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"target": "default"}))]
+pub struct SearchOrphans {
+    /// The target, as in policies.
+    pub target: String,
+    /// Only objects of this database: the first part of their names. Without it those that this database wrote or has
+    /// adopted. Objects of another database are found where no finished description names them and they are a day old.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// Whether what is found is removed. Default `false`: nothing is changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub remove: bool,
+}
+
+/// Objects at a target that nothing names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "target": "default", "objects": 0, "bytes": 0, "listed": [], "named": 93, "others": {}, "young": 0, "broken": [],
+    "removed": 0, "removed_bytes": 0, "error": null, "request_id": "01jd3k5w8v-000002a1"
+}))]
+pub struct FoundOrphans {
+    /// The target.
+    pub target: String,
+    /// How many were found.
+    pub objects: u64,
+    /// Their size.
+    pub bytes: u64,
+    /// The first 1,000 of them, descriptions first.
+    pub listed: Vec<OrphanObject>,
+    /// Objects that a segment, a reader, a job or a finished description names: they stay.
+    pub named: u64,
+    /// Objects of other databases, which were not looked at, by database.
+    pub others: std::collections::BTreeMap<String, u64>,
+    /// Objects of the other database that nothing names and that are less than a day old: it may be archiving.
+    pub young: u64,
+    /// Descriptions of other databases that cannot be read, and why. They and the files of their segments stay.
+    pub broken: Vec<String>,
+    /// How many were removed.
+    pub removed: u64,
+    /// Their size.
+    pub removed_bytes: u64,
+    /// Why the removal ended early; sent again, it goes on.
+    pub error: Option<String>,
+    /// Names the request in the log.
+    pub request_id: String,
+}
+
+/// An object that nothing names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OrphanObject {
+    /// Its name below the target.
+    pub key: String,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was written, by the target's clock, RFC 3339.
+    pub modified: String,
+    /// `points`, `timelines`, `description` or `settings`.
+    pub content: String,
+    /// The database that wrote it.
+    pub origin: String,
+    /// The segment that it was written for.
+    pub segment: u64,
+    /// Why nothing names it.
+    pub reason: String,
 }

@@ -51,6 +51,8 @@ pub enum JobKind {
     AttachArchive,
     /// Removes files that a crash or a failure has left at the target of an archive.
     SweepArchive,
+    /// Writes changed settings of a table to the targets that hold files of it.
+    WriteSettings,
 }
 
 impl JobKind {
@@ -69,6 +71,7 @@ impl JobKind {
             Self::SetAttributes => "set_attributes",
             Self::AttachArchive => "attach_archive",
             Self::SweepArchive => "sweep_archive",
+            Self::WriteSettings => "write_settings",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod agents;
 mod aging;
+mod archive_limits;
 mod bad_input;
 mod cold_flood;
 mod crash;

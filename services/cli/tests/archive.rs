@@ -28,6 +28,20 @@ fn parquet_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Copies a file of an archive as one of another segment; its path.
+fn copied(file: &Path, segment: &str) -> PathBuf {
+    let name = file
+        .file_name()
+        .expect("it has one")
+        .to_string_lossy()
+        .into_owned();
+    let (origin, rest) = name.split_once('-').expect("origin, segment, checksum");
+    let (_, digits) = rest.split_once('-').expect("segment, checksum");
+    let copy = file.with_file_name(format!("{origin}{segment}{digits}"));
+    fs::copy(file, &copy).expect("copied");
+    copy
+}
+
 #[test]
 fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
     let home = tempfile::tempdir().expect("a temporary folder");
@@ -116,6 +130,22 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
         &["archive", "attach", "default", "--as", "other"],
     );
     assert_eq!(wrong.code, 2, "{wrong:?}");
+
+    // What a job that failed has left: the same files, under a segment that there is none of.
+    let nothing = on(&["archive", "orphans", "default"]);
+    assert!(nothing.contains("0 objects left over"), "{nothing}");
+    let left: Vec<PathBuf> = parquet_files(&files)
+        .iter()
+        .map(|file| copied(file, "-99999-"))
+        .collect();
+    let found = run(home, Some(&url), &["archive", "orphans", "default"]);
+    assert!(found.code == 1 && found.out.contains("-99999-"), "{found:?}");
+    assert!(left.iter().all(|file| file.exists()), "looking removes nothing");
+    let removed = on(&["archive", "orphans", "default", "--remove"]);
+    assert!(removed.contains("2 objects removed"), "{removed}");
+    assert!(left.iter().all(|file| !file.exists()));
+    let outside = run(home, Some(&url), &["archive", "orphans", "file:///etc"]);
+    assert_eq!(outside.code, 2, "{outside:?}");
 
     let verified = run(home, None, &["archive", "verify", &target, "--json"]);
     assert_eq!(verified.code, 0, "{verified:?}");

@@ -66,6 +66,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::archive::router())
         .merge(resources::bulk::router())
         .merge(resources::attach::router())
+        .merge(resources::orphans::router())
         .merge(resources::cardinality::router())
         .merge(resources::names::router())
         .merge(resources::jobs::router())

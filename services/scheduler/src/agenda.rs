@@ -338,6 +338,11 @@ impl Agenda {
         edit
     }
 
+    /// Whether planned work of a kind may begin by its schedule, and is neither paused nor cancelled.
+    pub(crate) fn is_due(&self, table: TableId, chore: Chore, now: i64, journal: &Journal) -> bool {
+        !journal.is_paused(Some(table), chore) && self.has_work(table, chore, now)
+    }
+
     /// Whether something of a chore is still to be done since its schedule came. What was cancelled is not.
     fn has_work(&self, table: TableId, chore: Chore, now: i64) -> bool {
         let is_cancelled = |entry: &Entry| {

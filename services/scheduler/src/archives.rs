@@ -1,6 +1,7 @@
 //! How archives stand: what is in files, what waits to be, and whether it goes on.
 
 use tideline_model::Tier;
+use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_duration};
 
 use crate::chore::Chore;
 use crate::job::{Job, JobState, JobTable};
@@ -23,7 +24,15 @@ pub struct ArchiveState {
     pub tried_again: Option<i64>,
     /// The last job that moved points into files, however it ended.
     pub last_job: Option<Job>,
+    /// Why the archive makes no progress, in words; `None` while it does, or nothing waits.
+    pub stalled: Option<String>,
 }
+
+/// Failures in a row with which an archive makes no progress.
+pub const STALLED_FAILURES: u32 = 3;
+/// Points that are due wait for so long, without any move that ends well, before the archive makes no progress;
+/// nanoseconds.
+pub const STALLED_AFTER: i64 = 2 * NANOS_PER_DAY;
 
 /// Work that needs the target of an archive.
 const CHORES: [Chore; 2] = [Chore::Archive, Chore::Evict];
@@ -47,8 +56,21 @@ impl Scheduler {
                 let of = job.table.as_ref().map(|table| table.id);
                 job.kind == Chore::Archive && job.state.is_final() && of == Some(table.id)
             };
-            let last_job = state.journal.jobs.values().rev().find(is_of).cloned();
-            let has_failed = last_job.as_ref().is_some_and(|job| job.state == JobState::Failed);
+            let jobs = || state.journal.jobs.values().rev().filter(is_of);
+            let last_job = jobs().next().cloned();
+            // Holds are forgotten by a restart, past jobs are not.
+            let failed = jobs().take_while(|job| job.state == JobState::Failed).count();
+            let failed = u32::try_from(failed).unwrap_or(u32::MAX);
+            let failures = trouble.map_or(failed, |trouble| trouble.failures.max(failed));
+            let done = jobs().find(|job| job.state == JobState::Done);
+            let stalled = stalled(&Waiting {
+                now,
+                since: standing.waiting_since,
+                progress: done.and_then(|job| job.finished).max(Some(table.policy_changed)),
+                is_due: state.agenda.is_due(table.id, Chore::Archive, now, &state.journal),
+                failures,
+                error: last_job.as_ref().and_then(|job| job.error.as_deref()),
+            });
             ArchiveState {
                 table: JobTable {
                     id: table.id,
@@ -58,11 +80,47 @@ impl Scheduler {
                     .waiting_since
                     .map_or(0, |since| now.saturating_sub(since).max(0)),
                 standing,
-                failures: trouble.map_or(u32::from(has_failed), |trouble| trouble.failures),
+                failures,
                 tried_again: left.map(|left| now.saturating_add(left)),
                 last_job,
+                stalled,
             }
         };
         facts.tables.iter().filter(has_archive).map(of_table).collect()
     }
+}
+
+/// Points of a table that wait to become files.
+struct Waiting<'a> {
+    now: i64,
+    /// When the first of them became old enough.
+    since: Option<i64>,
+    /// When a move last ended well, or the policy was set.
+    progress: Option<i64>,
+    /// Whether a move may begin by its schedule.
+    is_due: bool,
+    failures: u32,
+    error: Option<&'a str>,
+}
+
+/// Why the archive of a table makes no progress.
+fn stalled(waiting: &Waiting<'_>) -> Option<String> {
+    let since = waiting.since?;
+    let waited = waiting.now.saturating_sub(since).max(0);
+    let fails = waiting.failures >= STALLED_FAILURES;
+    // An instant of the future is one of a clock that went back.
+    let progress = waiting.progress.filter(|at| *at <= waiting.now);
+    let idle = waiting.now.saturating_sub(since.max(progress.unwrap_or(since)));
+    if !fails && !(waiting.is_due && idle > STALLED_AFTER) {
+        return None;
+    }
+    let waited = format_duration(waited - waited % (60 * NANOS_PER_SECOND));
+    let failed = match (waiting.failures, waiting.error) {
+        (0, _) => String::new(),
+        (failures, None) => format!("; {failures} moves in a row have failed"),
+        (failures, Some(error)) => format!("; {failures} moves in a row have failed, the last: {error}"),
+    };
+    Some(format!(
+        "no progress: its oldest window has been old enough for files for {waited}{failed}"
+    ))
 }

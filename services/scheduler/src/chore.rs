@@ -32,11 +32,13 @@ pub enum Chore {
     Attach,
     /// Files that a crash or a failure has left at an archive's target are removed.
     Sweep,
+    /// Settings of a table are written to the targets that hold files of it.
+    Settings,
 }
 
 impl Chore {
     /// Every kind.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Seal,
         Self::Fold,
         Self::Migrate,
@@ -49,11 +51,12 @@ impl Chore {
         Self::Attributes,
         Self::Attach,
         Self::Sweep,
+        Self::Settings,
     ];
 
     /// Whether it mostly finds nothing to do: then it is not worth a row.
     pub(crate) const fn is_round(self) -> bool {
-        matches!(self, Self::Catalog | Self::Sweep)
+        matches!(self, Self::Catalog | Self::Sweep | Self::Settings)
     }
 
     /// Whether plans have it by themselves, and have it again when it did not end well.
@@ -76,6 +79,7 @@ impl Chore {
             Self::Attributes => "attributes",
             Self::Attach => "attach",
             Self::Sweep => "sweep",
+            Self::Settings => "settings",
         }
     }
 

@@ -63,6 +63,10 @@ impl Work for Engine {
         Ok(self.store().sweep_archive(table)?)
     }
 
+    fn write_settings(&self, table: TableId) -> Result<u64, WorkError> {
+        Ok(self.store().write_settings(table)?)
+    }
+
     fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
         self.store().job_rows()
     }

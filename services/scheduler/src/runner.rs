@@ -235,6 +235,13 @@ impl Shared {
                     is_news: removed > 0,
                 })
             }
+            (Chore::Settings, Some(table)) => {
+                let written = self.work.write_settings(table)?;
+                Ok(Ended::Done {
+                    outcome: format!("the table's settings are beside its files in {written} more places"),
+                    is_news: written > 0,
+                })
+            }
             (Chore::Seal, _) => {
                 self.work.seal()?;
                 Ok(done("everything written before is sealed".into()))

@@ -45,6 +45,9 @@ pub trait Work: Send + Sync + 'static {
     /// Removes files that a crash or a failure has left at the target of a table's archive; how many.
     fn sweep_archive(&self, table: TableId) -> Result<u64, WorkError>;
 
+    /// Writes the settings of a table to the targets that hold files of it; to how many places.
+    fn write_settings(&self, table: TableId) -> Result<u64, WorkError>;
+
     /// Takes timelines without points out of a table's catalog, and those that are silent for too long `now`; how
     /// many.
     fn clean_catalog(&self, table: TableId, now: TrustedNow) -> Result<u64, WorkError>;

@@ -20,7 +20,7 @@ pub struct ArchiveCopy {
 }
 
 /// Whose the files are of a segment that another database wrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Attached {
     /// Still that one's, or nobody's: they are never removed from here.
@@ -55,11 +55,18 @@ pub struct ArchiveFile {
 }
 
 impl ArchiveCopy {
-    /// The names of all its objects.
+    /// The names of all its objects, the description last.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         let files = self.files.iter().map(|file| file.key.as_str());
         let own = [self.timelines.key.as_str(), self.sidecar.as_str()];
         files.chain(own).filter(|key| !key.is_empty())
+    }
+
+    /// The same in the order in which they are removed.
+    pub fn newest_first(&self) -> impl Iterator<Item = &str> {
+        let files = self.files.iter().rev().map(|file| file.key.as_str());
+        let own = [self.sidecar.as_str(), self.timelines.key.as_str()].into_iter();
+        own.chain(files).filter(|key| !key.is_empty())
     }
 
     /// Whether its files may be removed when nothing here needs them any more.

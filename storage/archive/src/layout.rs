@@ -20,6 +20,8 @@ pub(crate) const DIGITS: usize = 32;
 const SEGMENTS: &str = "_segments";
 /// The folder of files that small measurements share.
 const SHARED: &str = "_shared";
+/// The folder of what the settings of tables are.
+const SETTINGS: &str = "_settings";
 
 /// Which segment is written.
 #[derive(Debug, Clone)]
@@ -78,10 +80,13 @@ pub(crate) fn data_key(place: &SegmentPlace, measurement: &str, day: Day, sha256
     format!("{table}/measurement={name}/day={day}/{stem}.parquet")
 }
 
-/// The name of a file that small measurements of a day share.
-pub(crate) fn shared_key(place: &SegmentPlace, day: Day, sha256: &str) -> String {
+/// The name of a file that small measurements share, of a day or from one day to another.
+pub(crate) fn shared_key(place: &SegmentPlace, (first, last): (Day, Day), sha256: &str) -> String {
     let (table, stem) = (&place.table, stem(place, sha256));
-    format!("{table}/{SHARED}/day={day}/{stem}.parquet")
+    match first == last {
+        true => format!("{table}/{SHARED}/day={first}/{stem}.parquet"),
+        false => format!("{table}/{SHARED}/day={first}_{last}/{stem}.parquet"),
+    }
 }
 
 /// The name of the file that says where each timeline of a segment is, and what it is.
@@ -94,6 +99,88 @@ pub(crate) fn timelines_key(place: &SegmentPlace, sha256: &str) -> String {
 pub(crate) fn sidecar_key(place: &SegmentPlace, sha256: &str) -> String {
     let (table, stem) = (&place.table, stem(place, sha256));
     format!("{table}/{SEGMENTS}/{stem}.json")
+}
+
+/// The name of the object that holds settings of a table: `revision` counts what the database has written of them.
+pub(crate) fn settings_key(table: &str, origin: &str, revision: u64, sha256: &str) -> String {
+    let digits = &sha256[..DIGITS];
+    format!("{table}/{SETTINGS}/{origin}-{revision}-{digits}.json")
+}
+
+/// Under what the settings of a table lie.
+pub(crate) fn settings_prefix(table: &str) -> String {
+    format!("{table}/{SETTINGS}/")
+}
+
+/// An object of a target, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedObject<'a> {
+    /// The table's folder.
+    pub table: &'a str,
+    /// What is in it.
+    pub content: ObjectContent,
+    /// The database that wrote it.
+    pub origin: &'a str,
+    /// The segment that it was written for; of settings their revision.
+    pub number: u64,
+    /// The first half of the checksum of its content.
+    pub(crate) digits: &'a str,
+}
+
+impl NamedObject<'_> {
+    /// The number and the checksum as numbers: no two objects of a database have both in common.
+    pub fn identity(&self) -> Option<(u64, u128)> {
+        let digits = u128::from_str_radix(self.digits, 16).ok()?;
+        Some((self.number, digits))
+    }
+}
+
+/// Content of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectContent {
+    /// Rows of one measurement, or of small ones.
+    Points,
+    /// The timelines of a segment.
+    Timelines,
+    /// The description of a segment.
+    Description,
+    /// Settings of a table.
+    Settings,
+}
+
+impl ObjectContent {
+    /// Its name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Points => "points",
+            Self::Timelines => "timelines",
+            Self::Description => "description",
+            Self::Settings => "settings",
+        }
+    }
+}
+
+/// Parses the name of an object; `None` of what no archive has written at this place.
+pub fn named(key: &str) -> Option<NamedObject<'_>> {
+    let (table, folder, name) = place_of(key)?;
+    let (stem, content) = match folder {
+        SEGMENTS => match name.strip_suffix(".timelines.parquet") {
+            Some(stem) => (stem, ObjectContent::Timelines),
+            None => (name.strip_suffix(".json")?, ObjectContent::Description),
+        },
+        SETTINGS => (name.strip_suffix(".json")?, ObjectContent::Settings),
+        _ => (name.strip_suffix(".parquet")?, ObjectContent::Points),
+    };
+    let mut parts = stem.rsplitn(3, '-');
+    let (digits, number, origin) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_whole = digits.len() == DIGITS && !origin.is_empty();
+    is_whole.then_some(NamedObject {
+        table,
+        content,
+        origin,
+        number: number.parse().ok()?,
+        digits,
+    })
 }
 
 /// Under what the descriptions of a table lie.
@@ -112,6 +199,7 @@ fn place_of(key: &str) -> Option<(&str, &str, &str)> {
     let parts: Vec<&str> = key.split('/').collect();
     match parts.as_slice() {
         [table, SEGMENTS, name] => Some((table, SEGMENTS, name)),
+        [table, SETTINGS, name] => Some((table, SETTINGS, name)),
         [table, folder, day, name] if is_folder_of_days(folder) && day.starts_with("day=") => {
             Some((table, folder, name))
         }
@@ -125,7 +213,7 @@ fn is_folder_of_days(folder: &str) -> bool {
 
 /// Whether a folder is one of those that the objects of a table lie in.
 pub(crate) fn is_folder_of_table(folder: &str) -> bool {
-    folder == SEGMENTS || is_folder_of_days(folder)
+    folder == SEGMENTS || folder == SETTINGS || is_folder_of_days(folder)
 }
 
 /// Who wrote an object, for which segment, and what is in it.
@@ -190,6 +278,9 @@ mod tests {
         assert!(!is_of(&key, "other", "0a1b") && !is_of(&format!("default/{key}"), "default", "0a1b"));
         for (key, is_ours) in [
             ("t/_segments/0a1b-7-00.json", true),
+            ("t/_settings/0a1b-7-00.json", true),
+            ("t/_settings/_settings/0a1b-7-00.json", false),
+            ("t/_shared/day=1970-01-01_1970-02-03/0a1b-7-00.parquet", true),
             ("t/_shared/day=1970-01-01/0a1b-7-00.parquet", true),
             ("t/_shared/_segments/0a1b-7-00.json", false),
             ("t/_segments/_segments/0a1b-7-00.json", false),
@@ -197,6 +288,29 @@ mod tests {
             ("t/0a1b-7-00.json", false),
         ] {
             assert_eq!(is_of(key, "t", "0a1b"), is_ours, "{key}");
+        }
+        let digits = "0123456789abcdef".repeat(2);
+        for (key, content) in [
+            (key.clone(), ObjectContent::Points),
+            (
+                shared_key(&place, (Day(0), Day(9)), &digits),
+                ObjectContent::Points,
+            ),
+            (timelines_key(&place, &digits), ObjectContent::Timelines),
+            (sidecar_key(&place, &digits), ObjectContent::Description),
+            (
+                settings_key("default", "0a1b", 7, &digits),
+                ObjectContent::Settings,
+            ),
+        ] {
+            let named = named(&key).expect("it is a name");
+            assert_eq!(
+                (named.table, named.content, named.origin, named.number),
+                ("default", content, "0a1b", 7)
+            );
+        }
+        for wrong in ["default/_segments/0a1b-7-00.json", "default/notes.txt", "x"] {
+            assert_eq!(named(wrong), None, "{wrong}");
         }
         assert!(measurement_name("..").starts_with("%2E"));
         let long = measurement_name(&"é".repeat(400));

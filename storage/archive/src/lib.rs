@@ -10,6 +10,9 @@
 //! | [`layout`] | the names of objects |
 //! | [`extent`], [`copy`] | what is known of files without reading them |
 //! | [`description`] | what is said of a segment beside its files |
+//! | `settings` | the settings of a table, beside its files |
+//! | `list` | long lists of a segment, in pages |
+//! | `objects` | every object at a target, and which of them descriptions name |
 //! | `file` | the columns of files, and writing them |
 //! | [`write`] | from runs to verified files |
 //! | `read` | from extents to runs |
@@ -29,8 +32,11 @@ pub mod extent;
 mod file;
 mod known;
 pub mod layout;
+mod list;
+mod objects;
 mod read;
 mod send;
+mod settings;
 mod spool;
 pub mod target;
 pub mod write;
@@ -51,11 +57,14 @@ pub use error::{ArchiveError, Result, TargetFault};
 pub use extent::Extent;
 pub use file::columns::{Shape, ShapeField};
 pub use known::{Fields, People};
-pub use layout::SegmentPlace;
+pub use layout::{ObjectContent, SegmentPlace};
+pub use list::PagedList;
+pub use objects::{DescribedKeys, TargetObject};
 pub use read::{FieldNames, ReadMemory, SegmentReader, TimelineRun, TimelineRuns, TimelinesFile};
+pub use settings::{FoundSettings, SETTINGS_FORMAT, TableSettings};
 pub use spool::Extents;
 pub use target::{CheckStep, Listed, Target, TargetCheck, TargetOptions, TargetTraffic};
-pub use write::{ArchiveWriter, WrittenSegment};
+pub use write::{ArchiveWriter, SentObjects, WrittenSegment};
 
 use crate::read::footers::Footers;
 use crate::read::pages::Pages;
@@ -242,17 +251,27 @@ impl Archive {
         )
     }
 
-    /// Writes the description of a segment beside its files, as the last step before they count; its name.
+    /// Writes the description of a segment beside its files, as the last step before they count; its name. The name is
+    /// noted among those that were `sent` before the object is put.
     ///
     /// # Errors
     ///
     /// Where the target fails.
-    pub fn describe(&self, place: &SegmentPlace, description: &Description) -> Result<String> {
-        let content = serde_json::to_vec_pretty(description).expect("plain structures always serialise");
-        let sha256 = digest::sha256_hex(&content);
-        let key = layout::sidecar_key(place, &sha256);
+    pub fn describe(
+        &self,
+        place: &SegmentPlace,
+        description: &Description,
+        sent: &SentObjects,
+    ) -> Result<String> {
+        let (key, content) = described(place, description);
+        sent.note(&key);
         self.target(&place.target)?.put_new(&key, &Bytes::from(content))?;
         Ok(key)
+    }
+
+    /// The name that [`describe`](Self::describe) gives a description.
+    pub fn description_name(&self, place: &SegmentPlace, description: &Description) -> String {
+        described(place, description).0
     }
 
     /// Begins to read a segment: these fields only, or all. `ahead` is how many bytes may be fetched before they are asked
@@ -376,15 +395,23 @@ impl Archive {
     ///
     /// Where the target fails; what is left is swept later.
     pub fn remove(&self, copy: &ArchiveCopy) -> Result<()> {
-        let target = self.target(&copy.target)?;
-        // The description goes first: without it nothing takes the rest for whole.
-        let mut keys: Vec<&str> = copy.keys().collect();
-        keys.reverse();
+        self.remove_objects(&copy.target, copy.newest_first())
+    }
+
+    /// Removes objects one after the other. The description of a segment should come first, since without it nothing takes
+    /// the rest for whole.
+    ///
+    /// # Errors
+    ///
+    /// Where the target fails; what is left is swept later.
+    pub fn remove_objects<'k>(&self, target: &str, keys: impl IntoIterator<Item = &'k str>) -> Result<()> {
+        let target = self.target(target)?;
         keys.into_iter().try_for_each(|key| target.delete(key))
     }
 
     /// Removes objects of a table that the database `origin` wrote before an instant and that nobody names; how many.
-    /// `is_named` is asked with the last part of their names, see [`layout::file_name`].
+    /// `is_named` is called with their names. Its newest settings of the table
+    /// stay for as long as any file of the table is there.
     ///
     /// # Errors
     ///
@@ -399,14 +426,27 @@ impl Archive {
     ) -> Result<u64> {
         let target = self.target(target)?;
         let mut removed = 0;
+        let mut has_files = false;
+        let mut settings: Vec<Listed> = Vec::new();
         for object in target.list(&layout::table_prefix(table))? {
-            if layout::is_of(&object.key, table, origin)
-                && object.modified < before
-                && !is_named(layout::file_name(&object.key))
-            {
+            let content = layout::named(&object.key).map(|named| named.content);
+            let is_own = layout::is_of(&object.key, table, origin);
+            if content == Some(ObjectContent::Settings) {
+                settings.extend(is_own.then_some(object));
+            } else if is_own && object.modified < before && !is_named(&object.key) {
                 target.delete(&object.key)?;
                 removed += 1;
+            } else {
+                has_files |= content.is_some();
             }
+        }
+        settings.sort_by_key(|object| layout::named(&object.key).map(|named| named.number));
+        if has_files {
+            settings.pop();
+        }
+        for object in settings.into_iter().filter(|object| object.modified < before) {
+            target.delete(&object.key)?;
+            removed += 1;
         }
         Ok(removed)
     }
@@ -427,6 +467,12 @@ impl Archive {
         }
         Ok(tables)
     }
+}
+
+/// A description as it is written: its name and its content.
+fn described(place: &SegmentPlace, description: &Description) -> (String, Vec<u8>) {
+    let content = serde_json::to_vec_pretty(description).expect("plain structures always serialise");
+    (layout::sidecar_key(place, &digest::sha256_hex(&content)), content)
 }
 
 /// Removes what a crash left of files in the making.

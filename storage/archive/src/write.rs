@@ -1,7 +1,8 @@
 //! Writing a segment: runs come timeline by timeline and go into files by measurement and day.
 //!
 //! A measurement of a day that stays small waits in memory and goes into a shared file at the end; one that grows gets a
-//! file of its own. What waits, and the row groups of open files, have budgets: beyond them the largest is written. A file
+//! file of its own. Neighbouring days with few rows share a file, and a run of few points over many days is not cut at
+//! days at all: else years of one value a day would be thousands of files of one row. What waits, and the row groups of open files, have budgets: beyond them the largest is written. A file
 //! that is complete is sent under the name of its content, read back and compared, and only then counted.
 
 mod slots;
@@ -9,6 +10,7 @@ mod slots;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use parking_lot::Mutex;
 use tideline_chunk::{LoneSummaryWriter, Run, SequenceSpan};
 use tideline_model::{FieldId, Identity, TimelineId};
 
@@ -35,6 +37,29 @@ const GROUPS_BYTES_MAX: usize = 128 << 20;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Files that are open at once.
 const OPEN_FILES_MAX: usize = 128;
+/// Points with which a shared file holds enough days.
+const SHARED_POINTS: usize = 65_536;
+/// A run with fewer points a day than this is not cut at days, where the segment is sparse.
+const SPARSE_POINTS_A_DAY: u128 = 64;
+
+/// The names of objects that a job has begun to put at a target: what is to be removed where it fails.
+#[derive(Debug, Clone, Default)]
+pub struct SentObjects(Arc<Mutex<Vec<String>>>);
+
+impl SentObjects {
+    /// Takes note of a name before the object is put.
+    pub(crate) fn note(&self, key: &str) {
+        self.0.lock().push(key.to_owned());
+    }
+
+    /// All names so far, the newest first: a description is removed before what it describes.
+    pub fn newest_first(&self) -> Vec<String> {
+        self.0.lock().iter().rev().cloned().collect()
+    }
+}
+
+/// A measurement, and the day of its rows; no day for runs that are not cut at days.
+type SlotKey = (Option<Box<str>>, Option<Day>);
 
 /// What came of writing a segment.
 #[derive(Debug)]
@@ -56,7 +81,7 @@ pub struct ArchiveWriter<'a> {
     people: &'a dyn People,
     fields: &'a dyn Fields,
     names: HashMap<FieldId, String>,
-    slots: HashMap<(Option<Box<str>>, Day), Slot>,
+    slots: HashMap<SlotKey, Slot>,
     waiting_bytes: usize,
     files: Vec<FileState>,
     open: usize,
@@ -67,6 +92,9 @@ pub struct ArchiveWriter<'a> {
     /// Of the run at hand.
     summaries: Vec<u8>,
     records: u64,
+    /// Whether no measurement is expected to fill a file a day.
+    is_sparse: bool,
+    sent: SentObjects,
 }
 
 impl<'a> ArchiveWriter<'a> {
@@ -95,12 +123,31 @@ impl<'a> ArchiveWriter<'a> {
             summarizer: LoneSummaryWriter::default(),
             summaries: Vec::new(),
             records: 0,
+            is_sparse: false,
+            sent: SentObjects::default(),
         })
+    }
+
+    /// Takes note of how many points will come, between two instants: where all of them together would not fill a file a
+    /// day, runs of few points over many days stay whole.
+    #[must_use]
+    pub fn expecting(mut self, points: u64, first: i64, last: i64) -> Self {
+        let days = u128::from(Day::of(last).0.abs_diff(Day::of(first).0)) + 1;
+        self.is_sparse = days > 1 && u128::from(points) < days * self.own_file_rows as u128;
+        self
+    }
+
+    /// The names of the objects that are put while this writes; it stays true after a failure.
+    pub fn sent(&self) -> SentObjects {
+        self.sent.clone()
     }
 
     /// Takes a run of a timeline. Timelines come in rising order, and the runs of one in the order of time.
     pub fn add(&mut self, id: TimelineId, run: &Run, sequences: SequenceSpan) -> Result<()> {
         let who = self.people.identity(id);
+        if self.is_sparse && is_sparse(run) {
+            return self.add_to_day(id, who, None, run, sequences);
+        }
         let mut start = 0;
         while start < run.rows() {
             let day = Day::of(run.timestamps[start]);
@@ -109,9 +156,9 @@ impl<'a> ArchiveWriter<'a> {
                 None => run.rows(),
             };
             if (start, end) == (0, run.rows()) {
-                self.add_to_day(id, who.clone(), day, run, sequences)?;
+                self.add_to_day(id, who.clone(), Some(day), run, sequences)?;
             } else {
-                self.add_to_day(id, who.clone(), day, &run.slice(start..end), sequences)?;
+                self.add_to_day(id, who.clone(), Some(day), &run.slice(start..end), sequences)?;
             }
             start = end;
         }
@@ -122,7 +169,7 @@ impl<'a> ArchiveWriter<'a> {
         &mut self,
         id: TimelineId,
         who: Option<Arc<Identity>>,
-        day: Day,
+        day: Option<Day>,
         run: &Run,
         sequences: SequenceSpan,
     ) -> Result<()> {
@@ -172,7 +219,8 @@ impl<'a> ArchiveWriter<'a> {
         let run = Waiting { id, who, run, record };
         self.waiting_bytes += run.bytes();
         waiting.push(run);
-        if *rows >= self.own_file_rows && key.0.is_some() && self.open < OPEN_FILES_MAX {
+        let may_have_file = key.0.is_some() && key.1.is_some();
+        if *rows >= self.own_file_rows && may_have_file && self.open < OPEN_FILES_MAX {
             self.give_file(&key)?;
         }
         while self.waiting_bytes > WAITING_BYTES_MAX {
@@ -190,7 +238,7 @@ impl<'a> ArchiveWriter<'a> {
         let named = self
             .slots
             .iter()
-            .filter(|((measurement, _), _)| measurement.is_some());
+            .filter(|((measurement, day), _)| measurement.is_some() && day.is_some());
         let largest = named
             .max_by_key(|(_, slot)| size(slot))
             .map(|(key, slot)| (key.clone(), size(slot)));
@@ -203,7 +251,7 @@ impl<'a> ArchiveWriter<'a> {
     }
 
     /// Makes a file for a measurement of a day and puts into it what waits.
-    fn give_file(&mut self, key: &(Option<Box<str>>, Day)) -> Result<()> {
+    fn give_file(&mut self, key: &SlotKey) -> Result<()> {
         let Some(Slot::Waiting(waiting, _)) = self.slots.remove(key) else {
             return Ok(());
         };
@@ -221,7 +269,7 @@ impl<'a> ArchiveWriter<'a> {
     }
 
     /// Opens a file for what waits.
-    fn open_file(&mut self, key: &(Option<Box<str>>, Day), waiting: &[Waiting]) -> Result<u32> {
+    fn open_file(&mut self, key: &SlotKey, waiting: &[Waiting]) -> Result<u32> {
         let mut shape = self.shape(key);
         for Waiting { who, run, .. } in waiting {
             if let Some(who) = who {
@@ -232,7 +280,7 @@ impl<'a> ArchiveWriter<'a> {
     }
 
     /// Everything that is known to occur in a measurement.
-    fn shape(&self, (measurement, _): &(Option<Box<str>>, Day)) -> Shape {
+    fn shape(&self, (measurement, _): &SlotKey) -> Shape {
         let measurement = measurement.as_deref().unwrap_or_default();
         Shape {
             tags: self.people.tag_keys(measurement),
@@ -264,11 +312,13 @@ impl<'a> ArchiveWriter<'a> {
 
     fn open_with<'r>(
         &mut self,
-        key: &(Option<Box<str>>, Day),
+        key: &SlotKey,
         shape: Shape,
         samples: impl Iterator<Item = &'r Run>,
     ) -> Result<u32> {
-        let (measurement, day) = (key.0.as_deref().unwrap_or_default(), key.1);
+        let measurement = key.0.as_deref().unwrap_or_default();
+        let no_day = || ArchiveError::format("a segment", "rows of no day have a file of their own");
+        let day = key.1.ok_or_else(no_day)?;
         let mut notes = self.place.notes();
         notes.push(("tideline.measurement".into(), measurement.into()));
         notes.push(("tideline.day".into(), day.to_string()));
@@ -290,7 +340,7 @@ impl<'a> ArchiveWriter<'a> {
     /// Adds a run to the file of its measurement and day, or to the next one where that is full or lacks a column.
     fn add_to_file(
         &mut self,
-        key: &(Option<Box<str>>, Day),
+        key: &SlotKey,
         file: u32,
         id: TimelineId,
         who: &Identity,
@@ -321,7 +371,7 @@ impl<'a> ArchiveWriter<'a> {
 
     /// The next file of a measurement and day, with columns for what has just come, and for all that the one before had:
     /// what takes turns needs no file for each turn.
-    fn open_again(&mut self, key: &(Option<Box<str>>, Day), who: &Identity, run: &Run) -> Result<u32> {
+    fn open_again(&mut self, key: &SlotKey, who: &Identity, run: &Run) -> Result<u32> {
         let mut shape = match self.slots.get(key) {
             Some(Slot::File(_, shape)) => Shape::clone(shape),
             _ => self.shape(key),
@@ -354,34 +404,47 @@ impl<'a> ArchiveWriter<'a> {
         Ok(())
     }
 
-    /// Writes everything that waits into shared files, one a day.
+    /// Writes everything that waits into shared files. Neighbouring days go into one until it holds enough points.
     fn share(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        let is_waiting = |slot: &Slot| matches!(slot, Slot::Waiting(waiting, _) if !waiting.is_empty());
-        let mut keys: Vec<_> = self
-            .slots
-            .iter()
-            .filter(|(_, slot)| is_waiting(slot))
-            .map(|(key, _)| key.clone())
-            .collect();
-        keys.sort_unstable_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+        let waiting = |(key, slot): (&SlotKey, &Slot)| match slot {
+            Slot::Waiting(waiting, points) if !waiting.is_empty() => Some((key.clone(), *points)),
+            Slot::Waiting(..) | Slot::File(..) => None,
+        };
+        let mut keys: Vec<(SlotKey, usize)> = self.slots.iter().filter_map(waiting).collect();
+        keys.sort_unstable_by(|(a, _), (b, _)| (a.1, &a.0).cmp(&(b.1, &b.0)));
         self.waiting_bytes = 0;
-        for of_day in keys.chunk_by(|a, b| a.1 == b.1) {
-            if !go_on() {
-                return Err(ArchiveError::Stopped);
+        let mut together: Vec<SlotKey> = Vec::new();
+        let mut points = 0;
+        for of_day in keys.chunk_by(|(a, _), (b, _)| a.1 == b.1) {
+            let more: usize = of_day.iter().map(|(_, points)| *points).sum();
+            let is_cut = |key: &SlotKey| key.1.is_some();
+            // What is not cut at days has files of its own, with all of its days.
+            let is_apart = together.first().map(is_cut) != of_day.first().map(|(key, _)| is_cut(key));
+            if !together.is_empty() && (is_apart || points + more > SHARED_POINTS) {
+                self.share_together(&std::mem::take(&mut together), go_on)?;
+                points = 0;
             }
-            let mut waiting = Vec::new();
-            for key in of_day {
-                if let Some(Slot::Waiting(more, _)) = self.slots.remove(key) {
-                    waiting.extend(more);
-                }
-            }
-            self.share_day(of_day[0].1, waiting)?;
+            together.extend(of_day.iter().map(|(key, _)| key.clone()));
+            points += more;
         }
-        Ok(())
+        match together.is_empty() {
+            true => Ok(()),
+            false => self.share_together(&together, go_on),
+        }
     }
 
-    /// Writes what waits of a day into a shared file.
-    fn share_day(&mut self, day: Day, waiting: Vec<Waiting>) -> Result<()> {
+    /// Writes what waits of some slots into one shared file.
+    fn share_together(&mut self, keys: &[SlotKey], go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        if !go_on() {
+            return Err(ArchiveError::Stopped);
+        }
+        let mut waiting = Vec::new();
+        for key in keys {
+            if let Some(Slot::Waiting(more, _)) = self.slots.remove(key) {
+                waiting.extend(more);
+            }
+        }
+        waiting.sort_by(|a, b| a.order().cmp(&b.order()));
         let runs = waiting.iter().map(|waiting| &waiting.run);
         let mut file = SharedFile::new(&self.directory, runs, self.place.notes())?;
         let number = self.files.len() as u32;
@@ -401,10 +464,17 @@ impl<'a> ArchiveWriter<'a> {
             last = last.max(run.timestamps[run.rows() - 1]);
         }
         self.spool.place(places.into_iter())?;
-        let name = |sha256: &str| shared_key(&self.place, day, sha256);
+        let days = (Day::of(first), Day::of(last));
+        let name = |sha256: &str| self.noted(shared_key(&self.place, days, sha256));
         let file = send(&self.target, &file.finish()?, (first, last), true, name)?;
         self.files.push(FileState::Done(file));
         Ok(())
+    }
+
+    /// The name of an object that is about to be put.
+    fn noted(&self, key: String) -> String {
+        self.sent.note(&key);
+        key
     }
 
     /// Ends a file, sends it, and compares what is there.
@@ -418,7 +488,7 @@ impl<'a> ArchiveWriter<'a> {
         };
         self.open -= 1;
         self.groups_bytes -= file.file.bytes_waiting().min(self.groups_bytes);
-        let name = |sha256: &str| data_key(&self.place, &about.measurement, about.day, sha256);
+        let name = |sha256: &str| self.noted(data_key(&self.place, &about.measurement, about.day, sha256));
         let sent = send(
             &self.target,
             &file.finish()?,
@@ -448,15 +518,22 @@ impl<'a> ArchiveWriter<'a> {
             }
             self.complete(at)?;
         }
-        let files = self.files.into_iter().filter_map(|file| match file {
-            FileState::Done(file) => Some(file),
-            FileState::Open(..) | FileState::Sending => None,
-        });
+        let files = std::mem::take(&mut self.files)
+            .into_iter()
+            .filter_map(|file| match file {
+                FileState::Done(file) => Some(file),
+                FileState::Open(..) | FileState::Sending => None,
+            });
         let files: Vec<ArchiveFile> = files.collect();
         let mut extents = self.spool.finish()?;
         let (timelines, measurements) =
             write_timelines(&self.directory, &self.place, &files, &mut extents, self.people)?;
-        let name = |sha256: &str| timelines_key(&self.place, sha256);
+        let sent = self.sent.clone();
+        let name = |sha256: &str| {
+            let key = timelines_key(&self.place, sha256);
+            sent.note(&key);
+            key
+        };
         let first = files.iter().map(|file| file.first).min().unwrap_or(0);
         let last = files.iter().map(|file| file.last).max().unwrap_or(0);
         let timelines = send(&self.target, &timelines, (first, last), false, name)?;
@@ -474,4 +551,13 @@ impl<'a> ArchiveWriter<'a> {
             fields: described(measurements, self.fields),
         })
     }
+}
+
+/// Whether a run has few points for the days that it spans, and more than one of those.
+fn is_sparse(run: &Run) -> bool {
+    let ends = run.timestamps.first().zip(run.timestamps.last());
+    ends.is_some_and(|(first, last)| {
+        let days = u128::from(Day::of(*last).0.abs_diff(Day::of(*first).0)) + 1;
+        days > 1 && (run.rows() as u128) < days * SPARSE_POINTS_A_DAY
+    })
 }

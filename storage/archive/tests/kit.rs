@@ -142,6 +142,7 @@ pub(crate) fn write(
 ) -> (Arc<ArchiveCopy>, Vec<(TimelineId, Extent)>) {
     let place = place(target);
     let mut writer = archive.writer(place.clone(), known, known).expect("it begins");
+    let sent = writer.sent();
     for (id, runs) in points {
         for run in runs {
             writer.add(*id, run, sequences()).expect("added");
@@ -156,7 +157,7 @@ pub(crate) fn write(
         segment: serde_json::json!({"id": 7}),
         archive: written.copy.clone(),
     };
-    written.copy.sidecar = archive.describe(&place, &description).expect("described");
+    written.copy.sidecar = archive.describe(&place, &description, &sent).expect("described");
     let extents = written.extents.collect::<Result<_, _>>().expect("they read back");
     (Arc::new(written.copy), extents)
 }

@@ -10,4 +10,5 @@ mod kit;
 mod other_readers;
 mod round_trip;
 mod s3;
+mod sparse;
 mod targets;

@@ -25,6 +25,7 @@
 //! | `TOKENS` | 15 | token hash | token row | reserved |
 //! | `SEARCHES` | 16 | table ‖ name | saved search (timeline-catalog's `FORMAT.md`) | timeline-catalog |
 //! | chunks | – | timeline id ‖ chunk start | chunk (`chunk`'s `FORMAT.md`) | series-store, in segments |
+//! | lists | – | list ‖ page | page of a list that is too long for the segment's manifest row | series-store, in segments, in a bucket of their own |
 //!
 //! Tables, segments, cursors and jobs are rows of the shard's manifest, not of a key space: they change only
 //! by a fenced edit. A segment's generation is the segment itself: its rows are a partition of their own, so
@@ -124,6 +125,31 @@ pub fn chunks_between(first: TimelineId, last: TimelineId) -> KeyRange {
 /// The bucket of a segment that holds a timeline's chunks.
 pub fn chunk_bucket(_id: TimelineId) -> u16 {
     SINGLE_SHARD_BUCKET
+}
+
+/// The bucket of a segment that holds its lists; no timeline's chunks are in it.
+pub const LISTS_BUCKET: u16 = u16::MAX;
+
+/// A list of a segment. The number is part of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum SegmentList {
+    /// Its files.
+    Files = 1,
+    /// Descriptions of other databases whose points are in it.
+    Replaces = 2,
+}
+
+/// The key of a page of a list.
+pub fn list_key(list: SegmentList, page: u32) -> [u8; 5] {
+    let mut key = [list as u8; 5];
+    key[1..].copy_from_slice(&page.to_be_bytes());
+    key
+}
+
+/// All pages of a list.
+pub fn list_pages(list: SegmentList) -> KeyRange {
+    KeyRange::prefix(&[list as u8])
 }
 
 /// Where the catalog row of a timeline lies.

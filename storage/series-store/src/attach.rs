@@ -11,14 +11,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
-use tideline_archive::{ArchiveCopy, Attached, Extent};
+use tideline_archive::{ArchiveCopy, Extent};
 use tideline_backend::BackendError;
 use tideline_key_codec::chunk_bucket;
 use tideline_model::{SequenceNumber, TableId, TableName, Tier, TimelineId};
 
 use crate::error::{Result, StoreError};
 use crate::fail_points::around;
-use crate::manifest::{Adopted, ManifestState, Segment, SegmentTotals, put_cursor, put_segment, put_table};
+use crate::manifest::{
+    Adopted, ManifestState, Segment, SegmentFiles, SegmentTotals, put_cursor, put_segment, put_table,
+};
 use crate::rewrite::archive::row;
 use crate::scan::cursor::holds;
 use crate::shared::Shared;
@@ -38,13 +40,7 @@ impl Segment {
     /// The same with files that are another database's, and so its copy.
     fn disowned(&self) -> Self {
         let mut disowned = self.clone();
-        disowned.archive = self.archive.as_deref().map(|files| {
-            let attached = Some(Attached::Foreign);
-            Arc::new(ArchiveCopy {
-                attached,
-                ..files.clone()
-            })
-        });
+        disowned.archive = self.archive.as_ref().map(SegmentFiles::disowned);
         disowned.copy = self.copy.as_deref().map(|copy| Box::new(copy.disowned()));
         disowned
     }
@@ -81,14 +77,20 @@ impl SeriesStore {
     }
 
     /// The names of all descriptions whose points a table has: attached, written here, or become part of what was.
-    pub fn descriptions_of(&self, table: &Table) -> HashSet<String> {
-        let manifest = Arc::clone(&self.shared().state.read().manifest);
-        let parts = manifest.of_table(table.id()).flat_map(|segment| segment.parts());
-        let names = parts.flat_map(|part| {
-            let sidecar = part.archive.as_ref().map(|files| &files.sidecar);
-            part.replaces.iter().chain(sidecar)
-        });
-        names.cloned().collect()
+    pub fn descriptions_of(&self, table: &Table) -> Result<HashSet<String>> {
+        let shared = self.shared();
+        let manifest = Arc::clone(&shared.state.read().manifest);
+        let mut names = HashSet::new();
+        for part in manifest.of_table(table.id()).flat_map(|segment| segment.parts()) {
+            names.extend(shared.replaces_of(part)?);
+            names.extend(part.archive.as_ref().map(|files| files.sidecar().to_owned()));
+        }
+        Ok(names)
+    }
+
+    /// Everything about the files of a segment; `None` of one that has none.
+    pub fn files_of(&self, segment: &Segment) -> Result<Option<Arc<ArchiveCopy>>> {
+        self.shared().files_of(segment)
     }
 
     /// Makes a described segment one of a table; `None` where its files are attached already, or nothing is in it.
@@ -225,7 +227,14 @@ impl Shared {
             deletes_applied,
             totals,
         );
-        let segment = segment.in_files(files, self.trusted_now().now.nanos());
+        let listed = self.load_lists(segment, Some((files, self.trusted_now().now.nanos())));
+        let segment = match listed {
+            Ok(segment) => segment,
+            Err(error) => {
+                self.reclaim_abandoned(place);
+                return Err(error);
+            }
+        };
         let edited = around("attach", "edit", || self.add_attached(table, &segment));
         if let Err(error) = edited {
             // After an unknown outcome it may be in the manifest: only a start can tell orphans then.
@@ -281,7 +290,7 @@ impl Shared {
 fn is_attached(manifest: &ManifestState, table: TableId, files: &ArchiveCopy) -> bool {
     let parts = manifest.of_table(table).flat_map(|segment| segment.parts());
     let mut have = parts.filter_map(|part| part.archive.as_ref());
-    have.any(|have| have.sidecar == files.sidecar)
+    have.any(|have| have.sidecar() == files.sidecar)
 }
 
 fn check_clash(manifest: &ManifestState, table: &Table, described: &Segment) -> Result<()> {
@@ -289,7 +298,7 @@ fn check_clash(manifest: &ManifestState, table: &Table, described: &Segment) -> 
         let is_attached = other
             .archive
             .as_ref()
-            .is_some_and(|files| files.attached.is_some());
+            .is_some_and(|files| files.attached().is_some());
         other.range().overlaps(&described.range())
             && (other.written.interleaves(&described.written)
                 || (!is_attached && other.written.newest < described.written.oldest))

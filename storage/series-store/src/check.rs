@@ -5,16 +5,19 @@
 //! archive every place of rows. Its files are elsewhere, and are checked by themselves. Journal entries
 //! that are not in segments yet are decoded, and rows of schemas, deletes and requests read.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use hashbrown::HashSet;
 use tideline_archive::{ArchiveCopy, Extent};
 use tideline_backend::{Backend, Direction, KeyRange, Partition};
 use tideline_chunk::{Chunk, Delta, LoneSummaries};
-use tideline_key_codec::{chunk_bucket, parse_chunk_key};
+use tideline_key_codec::{SegmentList, chunk_bucket, parse_chunk_key};
 use tideline_model::{FieldId, TimelineId};
 
 use crate::deletes::Deletes;
 use crate::error::{Result, StoreError};
+use crate::lists;
 use crate::manifest::{ManifestState, Segment, SegmentTotals, TableRow};
 use crate::requests::Requests;
 use crate::schema::TableSchema;
@@ -103,13 +106,24 @@ fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, 
             let is_copy = part.id != segment.id;
             let what = if is_copy { "copy" } else { "segment" };
             let place = format!("table {name}, {} {what} {}", part.tier, part.id.0);
+            let files = part.archive.as_ref();
+            let files = files.map(|files| lists::files(backend, part.reference(), files));
+            let files = checked.take(&place, files.transpose()).flatten();
+            if files.is_none() && part.archive.is_some() {
+                continue;
+            }
             let mut reading = Reading {
+                files,
                 segment: part,
                 schema: schema.as_ref(),
                 totals: SegmentTotals::default(),
                 last: None,
                 fields: HashSet::new(),
             };
+            let replaces = part.replaces_list.as_ref();
+            let replaces = replaces
+                .map(|list| lists::read::<String>(backend, part.reference(), SegmentList::Replaces, list));
+            checked.take(&place, replaces.transpose());
             let read = reading.all(backend);
             if !is_copy {
                 let totals = &reading.totals;
@@ -127,6 +141,8 @@ fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, 
 /// A segment while it is read.
 struct Reading<'a> {
     segment: &'a Segment,
+    /// Its files, of one in the archive.
+    files: Option<Arc<ArchiveCopy>>,
     schema: Option<&'a TableSchema>,
     totals: SegmentTotals,
     /// The timeline and the last instant of the chunk before.
@@ -156,12 +172,12 @@ impl Reading<'_> {
     fn chunk(&mut self, key: &[u8], value: &Bytes) -> Result<()> {
         let (id, start) = parse_chunk_key(key).ok_or_else(|| wrong("a key of a wrong length".into()))?;
         let damaged = |cause| StoreError::chunk(id, cause);
-        if let Some(files) = &self.segment.archive {
+        if let Some(files) = self.files.clone() {
             let (extent, summaries) = Extent::decode(value)?;
             if !summaries.is_empty() {
                 LoneSummaries::open(&summaries).map_err(damaged)?;
             }
-            return self.extent(id, start, extent, files);
+            return self.extent(id, start, extent, &files);
         }
         let chunk = Chunk::open(value).map_err(damaged)?;
         let run = chunk.to_run().map_err(damaged)?;

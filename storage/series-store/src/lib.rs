@@ -33,6 +33,7 @@ pub mod error;
 pub mod fail_points;
 pub mod head;
 pub mod latest;
+mod lists;
 pub mod manifest;
 mod merge;
 mod pages;
@@ -61,7 +62,9 @@ pub use head::HeadBudget;
 pub use latest::{LatestField, LatestRow, Seen};
 pub use manifest::{Adopted, Segment};
 pub use recovery::{Recovery, Replayed};
-pub use rewrite::{Evicted, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten};
+pub use rewrite::{
+    Evicted, Orphan, OrphanSearch, Orphans, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten,
+};
 pub use scan::{Order, ReadCost, Selection, Snapshot, SweepReader, TierCost};
 pub use schema::{FieldInfo, Shape, TableSchema};
 pub use settings::Settings;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tideline_archive::ArchiveCopy;
+use tideline_archive::PagedList;
 use tideline_backend::{Manifest, ManifestChange, ManifestKind, ManifestRow, SegmentRef};
 use tideline_key_codec::{segment_name, table_name};
 use tideline_model::{
@@ -20,11 +20,13 @@ use tideline_model::{
 use crate::error::{Result, StoreError};
 use crate::window::{LEVEL_MAX, Window};
 
+mod files;
 mod stored;
 mod totals;
 mod writes;
 
-use stored::{files, group, id, sequence, table};
+pub use files::{FilesList, SegmentFiles};
+use stored::{group, id, sequence, table};
 pub use totals::SegmentTotals;
 pub use writes::{WriteRank, WriteSpan};
 
@@ -85,8 +87,8 @@ pub struct Segment {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub largest_sources: Vec<(String, u64)>,
     /// Its files: of a segment of the archive tier, whose chunks are only places of rows in them.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "files")]
-    pub archive: Option<Arc<ArchiveCopy>>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "stored::files")]
+    pub archive: Option<SegmentFiles>,
     /// When those were written, trusted nanoseconds since the epoch. Absent of files of earlier builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<i64>,
@@ -99,6 +101,9 @@ pub struct Segment {
     /// The names of descriptions of other databases whose points are in it: of files that may stay when this one goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<String>,
+    /// The same names, where they are too many for the row: a list that is stored with the segment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces_list: Option<PagedList>,
 }
 
 impl Segment {
@@ -148,15 +153,16 @@ impl Segment {
             copy: None,
             stays_until: None,
             replaces: Vec::new(),
+            replaces_list: None,
         }
     }
 
     /// The same, of the archive tier with its points in files that were written at `now`.
     #[must_use]
-    pub fn in_files(self, files: ArchiveCopy, now: i64) -> Self {
+    pub fn in_files(self, files: SegmentFiles, now: i64) -> Self {
         Self {
             tier: Tier::Archive,
-            archive: Some(Arc::new(files)),
+            archive: Some(files),
             archived: Some(now),
             ..self
         }
@@ -234,6 +240,7 @@ impl Segment {
     /// A row of format 1 as this build would have written it.
     fn upgraded(mut self) -> Self {
         self.format = FORMAT;
+        self.copy = self.copy.map(|copy| Box::new(copy.upgraded()));
         if self.written == WriteSpan::default() {
             self.written = WriteSpan::of(WriteRank {
                 sequence: 0,
@@ -380,9 +387,9 @@ impl Default for Cursor {
 
 /// The stored form that this build writes; it reads all from 1 on. A build that knows only format 1 would show
 /// points again that were deleted, and one that knows only format 2 would take places of rows in files for damaged chunks,
-/// and one that knows only format 3 would free what copies consist of, and remove files of other databases, so they must
-/// refuse.
-const FORMAT: u8 = 4;
+/// and one that knows only format 3 would free what copies consist of, and remove files of other databases, and one that knows
+/// only format 4 would take segments with listed files for ones without any, so they must refuse.
+const FORMAT: u8 = 5;
 /// No journal comes this far: what says so is damaged.
 pub(crate) const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";

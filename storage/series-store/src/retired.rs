@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tideline_archive::ArchiveCopy;
 use tideline_backend::SegmentRef;
 
-use crate::manifest::{ManifestState, Segment};
+use crate::manifest::{ManifestState, Segment, SegmentFiles};
 
 /// The retired segments of a store.
 #[derive(Debug, Default)]
@@ -20,21 +20,49 @@ pub(crate) struct Retired(Mutex<State>);
 #[derive(Debug, Default)]
 pub(crate) struct FilesToRemove(Mutex<Removal>);
 
+/// Objects of a target that nothing needs any more.
+#[derive(Debug, Clone)]
+pub(crate) struct ObjectsToRemove {
+    /// The target, as the table's policy named it.
+    pub(crate) target: String,
+    /// Their names, in the order in which they go.
+    pub(crate) keys: Vec<String>,
+}
+
+impl ObjectsToRemove {
+    /// The objects of a segment.
+    pub(crate) fn of(files: &ArchiveCopy) -> Self {
+        Self {
+            target: files.target.clone(),
+            keys: files.newest_first().map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// A load whose edit had an unknown outcome: a later edit shows whether the manifest names it.
+#[derive(Debug)]
+pub(crate) struct InDoubt {
+    /// The load.
+    pub(crate) place: SegmentRef,
+    /// Objects that were written for it.
+    pub(crate) objects: Option<ObjectsToRemove>,
+}
+
 #[derive(Debug, Default)]
 struct Removal {
-    waiting: Vec<Arc<ArchiveCopy>>,
+    waiting: Vec<ObjectsToRemove>,
     /// On the monotonic clock: before it nothing is tried.
     not_before: Duration,
 }
 
 impl FilesToRemove {
     /// Adds files.
-    pub(crate) fn add(&self, files: impl IntoIterator<Item = Arc<ArchiveCopy>>) {
-        self.0.lock().waiting.extend(files);
+    pub(crate) fn add(&self, files: ObjectsToRemove) {
+        self.0.lock().waiting.push(files);
     }
 
     /// Takes some, unless it is too early to try.
-    pub(crate) fn next(&self, now: Duration) -> Option<Arc<ArchiveCopy>> {
+    pub(crate) fn next(&self, now: Duration) -> Option<ObjectsToRemove> {
         let mut removal = self.0.lock();
         (now >= removal.not_before)
             .then(|| removal.waiting.pop())
@@ -42,14 +70,14 @@ impl FilesToRemove {
     }
 
     /// Gives back what could not be removed, to be tried after an instant of the monotonic clock.
-    pub(crate) fn put_back(&self, files: Arc<ArchiveCopy>, not_before: Duration) {
+    pub(crate) fn put_back(&self, files: ObjectsToRemove, not_before: Duration) {
         let mut removal = self.0.lock();
         removal.waiting.push(files);
         removal.not_before = not_before;
     }
 
     /// All that wait.
-    pub(crate) fn all(&self) -> Vec<Arc<ArchiveCopy>> {
+    pub(crate) fn all(&self) -> Vec<ObjectsToRemove> {
         self.0.lock().waiting.clone()
     }
 }
@@ -60,7 +88,7 @@ pub(crate) struct Gone {
     /// Where the backend keeps it.
     pub(crate) place: SegmentRef,
     /// Its files, of one that was archived here: those of others stay.
-    pub(crate) files: Option<Arc<ArchiveCopy>>,
+    pub(crate) files: Option<SegmentFiles>,
 }
 
 impl Gone {
@@ -113,10 +141,11 @@ impl Retired {
     }
 
     /// The files of those that wait.
-    pub(crate) fn files(&self) -> Vec<Arc<ArchiveCopy>> {
+    pub(crate) fn files(&self) -> Vec<(SegmentRef, SegmentFiles)> {
         let state = self.0.lock();
         let waiting = state.waiting.iter().flat_map(|(_, segments)| segments);
-        waiting.filter_map(|gone| gone.files.clone()).collect()
+        let files = waiting.filter_map(|gone| Some((gone.place, gone.files.clone()?)));
+        files.collect()
     }
 
     /// How many wait.
@@ -130,17 +159,18 @@ impl Retired {
 mod tests {
     use super::*;
 
-    fn files(target: &str) -> Arc<ArchiveCopy> {
-        let copy = format!(
-            r#"{{"target":"{target}","files":[],"timelines":{{"key":"k","bytes":1,"sha256":"","index_from":0,"rows":0,"first":0,"last":0}}}}"#
-        );
-        Arc::new(serde_json::from_str(&copy).expect("well-formed"))
+    fn files(target: &str) -> ObjectsToRemove {
+        ObjectsToRemove {
+            target: target.into(),
+            keys: vec!["k".into()],
+        }
     }
 
     #[test]
     fn files_that_could_not_be_removed_wait_and_keep_the_others_waiting() {
         let waiting = FilesToRemove::default();
-        waiting.add([files("a"), files("b")]);
+        waiting.add(files("a"));
+        waiting.add(files("b"));
         let now = Duration::from_secs(5);
         let tried = waiting.next(now).expect("one of two");
         waiting.put_back(tried, now + Duration::from_secs(300));

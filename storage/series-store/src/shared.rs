@@ -18,9 +18,11 @@ use crate::deletes::{self, Deletes, TableDeletes};
 use crate::edits::OpenEdit;
 use crate::error::{Result, StoreError};
 use crate::head::Head;
+use crate::lists::FileLists;
 use crate::manifest::{Cursor, ManifestState, TableRow, put_cursor, put_table, remove_segment, remove_table};
 use crate::requests::Requests;
-use crate::retired::{FilesToRemove, Gone, Retired};
+use crate::retired::{FilesToRemove, Gone, InDoubt, ObjectsToRemove, Retired};
+use crate::rewrite::SettingsWritten;
 use crate::schema::TableSchema;
 use crate::settings::Settings;
 use crate::store::TimelineDirectory;
@@ -75,6 +77,13 @@ pub(crate) struct Shared {
     pub(crate) retired: Retired,
     /// Files of such segments, to be removed by whoever may wait for their target.
     pub(crate) files_to_remove: FilesToRemove,
+    /// Loads whose edit had an unknown outcome, until a later edit shows it.
+    pub(crate) in_doubt: Mutex<Vec<InDoubt>>,
+    /// Segments whose files are being written.
+    pub(crate) archiving: Mutex<HashSet<SegmentId>>,
+    pub(crate) file_lists: FileLists,
+    /// Settings of tables as targets have them, for each folder.
+    pub(crate) settings_written: Mutex<SettingsWritten>,
     pub(crate) tail: Tail,
     pub(crate) sealing: Mutex<SealProgress>,
     /// Signalled when a head is frozen or sealed, when a seal fails, and at the end.
@@ -189,6 +198,10 @@ impl Shared {
             next_id,
             retired: Retired::new(orphans),
             files_to_remove: FilesToRemove::default(),
+            in_doubt: Mutex::default(),
+            archiving: Mutex::default(),
+            file_lists: FileLists::default(),
+            settings_written: Mutex::default(),
             tail,
             sealing_changed: Condvar::new(),
         }
@@ -374,11 +387,21 @@ impl Shared {
             return;
         }
         for Gone { place, files } in self.retired.take_free() {
+            // The list of its files goes with it.
+            let files = files.map(|files| self.files_at(place, &files));
+            self.forget_lists(place.segment);
             if let Err(error) = self.backend.reclaim(place) {
                 tracing::warn!(%error, ?place, "reclaiming a segment failed; the next start tries again");
             }
-            // A target may be slow: not here, where seals wait.
-            self.files_to_remove.add(files);
+            match files {
+                // A target may be slow: not here, where seals wait.
+                Some(Ok(files)) => self.files_to_remove.add(ObjectsToRemove::of(&files)),
+                Some(Err(error)) => tracing::warn!(
+                    %error, ?place,
+                    "the list of files of a segment that is gone cannot be read; they are swept later"
+                ),
+                None => {}
+            }
         }
     }
 

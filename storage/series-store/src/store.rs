@@ -16,7 +16,7 @@ use crate::error::{Result, StoreError};
 use crate::latest::{LatestRow, Seen};
 use crate::manifest::{put_job, put_table, remove_job};
 use crate::requests::RequestKey;
-use crate::rewrite::{Evicted, Pace, Rewrite, Rewritten};
+use crate::rewrite::{Evicted, OrphanSearch, Orphans, Pace, Rewrite, Rewritten};
 use crate::scan::{Snapshot, visible_from};
 use crate::schema::Shape;
 use crate::seal::Sealer;
@@ -314,6 +314,39 @@ impl SeriesStore {
     pub fn sweep_archive(&self, table: TableId) -> Result<u64> {
         self.shared.remove_files();
         self.shared.sweep_archive(table)
+    }
+
+    /// Writes the settings of a table to all targets that hold files of it, where they have others; to how many folders.
+    ///
+    /// # Errors
+    ///
+    /// Where a target fails; the others have the settings.
+    pub fn write_settings(&self, table: TableId) -> Result<u64> {
+        self.shared.write_settings(table)
+    }
+
+    /// Searches a target for objects that nothing names. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// Where the target or the backend fails.
+    pub fn find_orphans(&self, search: &OrphanSearch) -> Result<Orphans> {
+        self.shared.find_orphans(search)
+    }
+
+    /// Removes what a search has found, for as long as `step` wants: it is called with the number of objects that are gone.
+    /// How many objects and bytes were removed.
+    ///
+    /// # Errors
+    ///
+    /// Where the target fails; what was removed before is gone.
+    pub fn remove_orphans(
+        &self,
+        target: &str,
+        orphans: &Orphans,
+        step: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<(u64, u64)> {
+        self.shared.remove_orphans(target, orphans, step)
     }
 
     /// An operator says that the machine's clock is right.

@@ -36,6 +36,8 @@ pub struct TableSurvey {
     pub loaded_bytes: u64,
     /// Deletes that some segment or frozen head still has to be cleared of.
     pub deletes: usize,
+    /// Whether a target with files of the table may hold other settings than the table has.
+    pub has_unwritten_settings: bool,
 }
 
 /// The unsealed points of a table.
@@ -100,6 +102,7 @@ impl Shared {
                 head: HeadSurvey::of(state, table.id()),
                 loaded_bytes: table.loaded_bytes(),
                 deletes: deletes.map_or(0, |deletes| deletes.len()),
+                has_unwritten_settings: self.has_unwritten_settings(&state.manifest, &table),
                 table,
             }
         };

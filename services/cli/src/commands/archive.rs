@@ -10,11 +10,13 @@ use tideline_archive::{
 };
 
 use self::attach::AttachArguments;
+use self::orphans::OrphansArguments;
 use self::standing::{RestoreArguments, StatusArguments};
 use crate::error::{CliError, Result};
 use crate::output;
 
 mod attach;
+mod orphans;
 mod standing;
 
 /// What can be done about archives, with and without a server.
@@ -30,6 +32,8 @@ pub(crate) enum ArchiveCommand {
     Restore(RestoreArguments),
     /// Make tables of a running server of what another database has archived.
     Attach(AttachArguments),
+    /// List and remove objects at a target that nothing names any more.
+    Orphans(OrphansArguments),
 }
 
 /// What `archive verify` takes.
@@ -84,6 +88,7 @@ pub(crate) fn run(command: &ArchiveCommand) -> Result<()> {
         ArchiveCommand::Status(arguments) => standing::status(arguments),
         ArchiveCommand::Restore(arguments) => standing::restore(arguments),
         ArchiveCommand::Attach(arguments) => attach::run(arguments),
+        ArchiveCommand::Orphans(arguments) => orphans::run(arguments),
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct ListArguments {
     #[arg(long, value_parser = ["planned", "running", "paused", "done", "failed", "cancelled"])]
     state: Option<String>,
     /// Only of this kind: seal, fold, migrate, archive, evict, restore, expire, purge, clean_catalog, sweep_archive,
-    /// attach_archive or set_attributes
+    /// write_settings, attach_archive or set_attributes
     #[arg(long)]
     kind: Option<String>,
     /// Most jobs
@@ -69,7 +69,7 @@ pub(crate) struct JobArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// seal, fold, migrate, archive, expire, purge, clean_catalog or sweep_archive
+    /// seal, fold, migrate, archive, expire, purge, clean_catalog, sweep_archive or write_settings
     kind: String,
     #[command(flatten)]
     connection: ConnectionArguments,

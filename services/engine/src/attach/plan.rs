@@ -42,7 +42,7 @@ pub struct PlannedTable {
     pub(super) segments: Vec<Segment>,
     /// Above everything that the segments say.
     pub(super) sequences_end: SequenceNumber,
-    /// The settings that the newest of them tells.
+    /// The settings that the table had last: those that were written after the segments, or else those of the newest segment.
     pub(super) spec: Option<TableSpec>,
     /// Who wrote them.
     pub(super) adopted: Vec<Adopted>,
@@ -149,13 +149,24 @@ impl Engine {
         }
         self.check_owners(request, &name, described, &found)?;
         let spec = found.iter().find_map(|of| of.spec.clone());
+        let spec = self.newest_settings(plan, request, described)?.map_or_else(
+            || spec.clone(),
+            |newest| {
+                // Fixed since the first write, and part of every id.
+                let source_tags = spec.as_ref().map(|spec| spec.source_tags.clone());
+                Some(TableSpec {
+                    source_tags: source_tags.unwrap_or(newest.source_tags),
+                    ..newest
+                })
+            },
+        );
         let sequences_end = found.iter().map(|of| of.segment.sequences_end()).max();
         let adopted = match request.own {
             true => origins(&plan.target, described, &found),
             false => Vec::new(),
         };
         if let Ok(table) = self.table(name.as_str()) {
-            let known = self.store.descriptions_of(&table.points);
+            let known = self.store.descriptions_of(&table.points)?;
             let before = found.len();
             found.retain(|found| !known.contains(&found.key));
             plan.known += (before - found.len()) as u64;
@@ -174,6 +185,30 @@ impl Engine {
         Ok(())
     }
 
+    /// The settings of a table that a database has written beside its files last; `None` where none has written any. A
+    /// database that has taken files over writes its settings beside them too.
+    fn newest_settings(
+        &self,
+        plan: &mut AttachPlan,
+        request: &AttachRequest,
+        described: &TableName,
+    ) -> Result<Option<TableSpec>> {
+        let written = self.archive()?.settings(&plan.target, described.as_str());
+        let mut settings = Vec::new();
+        for (_, outcome) in written.map_err(StoreError::from)? {
+            match outcome {
+                Ok(written) => settings.push(written),
+                Err(error) => plan.problems.push(error.to_string()),
+            }
+        }
+        let is_wanted = |of: &str| request.origin.as_ref().is_none_or(|origin| origin == of);
+        settings.retain(|written| is_wanted(&written.origin));
+        let newest = settings
+            .into_iter()
+            .max_by_key(|written| (written.settings.changed, written.revision));
+        Ok(newest.map(|written| written.settings.spec))
+    }
+
     /// Files that are one table's are no other's as well: they would vanish under it.
     fn check_owners(
         &self,
@@ -186,7 +221,7 @@ impl Engine {
             let archived = self.store.archived(&other.points);
             let files = archived.iter().filter_map(|segment| segment.archive.as_ref());
             let mut files = files.filter(|files| request.own || files.is_owned());
-            let shares = files.any(|files| found.iter().any(|found| found.key == files.sidecar));
+            let shares = files.any(|files| found.iter().any(|found| found.key == files.sidecar()));
             let adopted = other.points.adopted();
             let is_swept = |of: &Found| {
                 adopted

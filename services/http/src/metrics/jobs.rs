@@ -88,6 +88,12 @@ fn archives(figures: &mut Figures<'_>, archives: &[ArchiveState]) -> fmt::Result
         "Failures in a row of moves into files, of the table with most of them",
         f64::from(failures.unwrap_or(0)),
     )?;
+    let stalled = archives.iter().filter(|archive| archive.stalled.is_some());
+    figures.gauge(
+        "archive_stalled_tables",
+        "Tables whose archive makes no progress: moves fail again and again, or none has ended well for two days",
+        stalled.count() as f64,
+    )?;
     let sum = |figure: fn(&ArchiveState) -> u64| archives.iter().map(figure).sum::<u64>() as f64;
     figures.gauge(
         "archive_waiting_points",

@@ -92,8 +92,8 @@ fn targets(engine: &Engine, tables: &[(ArchiveState, &TableSurvey)]) -> Vec<Arch
         }
         let parts = survey.segments.iter().flat_map(|have| have.segment.parts());
         for files in parts.filter_map(|part| part.archive.as_ref()) {
-            if !named.contains_key(&files.target) {
-                named.insert(files.target.clone(), Vec::new());
+            if !named.contains_key(files.target()) {
+                named.insert(files.target().to_owned(), Vec::new());
             }
         }
     }
@@ -138,7 +138,7 @@ fn shown(state: &ArchiveState, survey: &TableSurvey) -> TableArchive {
             .as_ref()
             .map(ArchivePolicy::from),
         // That of the timelines beside those of points.
-        files: files().map(|files| files.files.len() as u64 + 1).sum(),
+        files: files().map(|files| files.count()).sum(),
         file_bytes: files().map(|files| files.bytes()).sum(),
         oldest: in_files().map(|part| part.first).min().map(instant),
         newest: in_files().map(|part| part.last).max().map(instant),
@@ -151,6 +151,7 @@ fn shown(state: &ArchiveState, survey: &TableSurvey) -> TableArchive {
         failures: state.failures,
         tried_again: state.tried_again.filter(|_| state.failures > 0).map(instant),
         last_job: state.last_job.clone().map(view),
+        stalled: state.stalled.clone(),
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod jobs;
 pub(crate) mod latest;
 pub(crate) mod names;
 pub(crate) mod operation;
+pub(crate) mod orphans;
 pub(crate) mod points;
 pub(crate) mod policies;
 pub(crate) mod prometheus;

@@ -45,7 +45,8 @@ async fn health() -> Json<Health> {
 /// Can the service keep its promises?
 ///
 /// Needs no token. 503 while writes are refused (the disk is nearly full, the engine failed) and while shutting down;
-/// `reasons` says why. It becomes ready again by itself.
+/// `reasons` says why. It becomes ready again by itself. An archive that makes no progress is one of the reasons too, with
+/// 200: the cold tier keeps the points.
 #[utoipa::path(
     get, path = "/ready", tag = "operation",
     responses(
@@ -55,7 +56,18 @@ async fn health() -> Json<Health> {
 )]
 async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Json<Readiness>)> {
     let engine = app.clone();
-    let mut readiness = blocking(move || Ok(engine.engine.readiness())).await?;
+    let mut readiness = blocking(move || {
+        let mut readiness = engine.engine.readiness();
+        // The cold tier keeps the points: the service is ready all the same.
+        let archives = engine.scheduler.archives().into_iter();
+        let stalled = archives.filter_map(|archive| {
+            let reason = archive.stalled?;
+            Some(format!("archive of table {}: {reason}", archive.table.name))
+        });
+        readiness.reasons.extend(stalled);
+        Ok(readiness)
+    })
+    .await?;
     if app.is_draining() {
         readiness.writes = false;
         readiness.reasons.push("shutting down".into());

@@ -300,6 +300,26 @@ fn old_enough<'a>(
     groups
 }
 
+/// Settings that have changed are written to the targets, so that another database that attaches the files applies them.
+pub(super) fn plan_settings(facts: &Facts, table: &TableFacts, planned: &mut Vec<Planned>) {
+    if !table.has_unwritten_settings {
+        return;
+    }
+    planned.push(Planned {
+        chore: Chore::Settings,
+        table: Some(table.id),
+        inputs: Vec::new(),
+        tier: Tier::Archive,
+        window: None,
+        range: TimeRange::ALL,
+        amount: Amount::default(),
+        reason: "targets with files of the table may hold other settings than it has".into(),
+        at: Some(facts.now()),
+        urgency: Urgency::Regular,
+        manner: Manner::Plain,
+    });
+}
+
 /// Now and then, files that nothing names are looked for.
 pub(super) fn plan_sweep(facts: &Facts, table: &TableFacts, past: &Past, planned: &mut Vec<Planned>) {
     let is_archived = |segment: &SegmentFacts| segment.tier == Tier::Archive;

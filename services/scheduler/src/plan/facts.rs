@@ -41,6 +41,8 @@ pub struct TableFacts {
     pub created: i64,
     /// Its segments, in any order.
     pub segments: Vec<SegmentFacts>,
+    /// Whether a target with files of it may hold other settings than it has.
+    pub has_unwritten_settings: bool,
 }
 
 /// A segment.
@@ -179,6 +181,7 @@ impl TableFacts {
             | Chore::Restore
             | Chore::Purge
             | Chore::Sweep
+            | Chore::Settings
             | Chore::Attach
             | Chore::Attributes => &Schedule::Continuous,
         }

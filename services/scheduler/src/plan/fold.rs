@@ -138,6 +138,7 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<P
         | Chore::Catalog
         | Chore::Sweep
         | Chore::Attach
+        | Chore::Settings
         | Chore::Attributes => 0,
     };
     let mut left = lasting.saturating_sub(planned.iter().map(saved).sum());

@@ -121,6 +121,7 @@ pub fn plan(facts: &Facts, past: &Past, settings: &PlanSettings) -> Vec<Planned>
         purge::plan(facts, table, past, &mut taken, &mut planned);
         catalog::plan(facts, table, past, &mut planned);
         archive::plan_sweep(facts, table, past, &mut planned);
+        archive::plan_settings(facts, table, &mut planned);
     }
     fold::plan_crowded(facts, &mut taken, &mut planned);
     seal::plan(facts, &mut planned);

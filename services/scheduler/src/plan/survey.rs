@@ -44,6 +44,7 @@ impl From<&TableSurvey> for TableFacts {
             policy_changed: table.policy_changed(),
             created: table.created(),
             segments: segments.collect(),
+            has_unwritten_settings: survey.has_unwritten_settings,
         }
     }
 }

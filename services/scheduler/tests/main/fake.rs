@@ -265,6 +265,10 @@ impl Work for FakeWork {
         Ok(0)
     }
 
+    fn write_settings(&self, _table: TableId) -> Result<u64, WorkError> {
+        Ok(0)
+    }
+
     fn clean_catalog(&self, _table: TableId, _now: TrustedNow) -> Result<u64, WorkError> {
         self.log.lock().push("Catalog".into());
         Ok(*self.catalog_finds.lock())
@@ -301,6 +305,7 @@ pub(crate) fn table(id: u32, name: &str, policy: Policy, segments: Vec<SegmentFa
         policy_changed: START - 100 * DAY,
         created: START - 100 * DAY,
         segments,
+        has_unwritten_settings: false,
     }
 }
 

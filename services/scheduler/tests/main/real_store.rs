@@ -70,6 +70,10 @@ impl Work for StoreWork {
         Ok(0)
     }
 
+    fn write_settings(&self, table: TableId) -> Result<u64, WorkError> {
+        Ok(self.store.write_settings(table)?)
+    }
+
     fn clean_catalog(&self, _table: TableId, _now: TrustedNow) -> Result<u64, WorkError> {
         Ok(0)
     }

@@ -43,6 +43,12 @@ pub(super) struct Measured {
 }
 
 impl Waiting {
+    /// Where its rows belong in a shared file: by measurement, timeline, time.
+    pub(super) fn order(&self) -> (Option<&str>, TimelineId, Option<i64>) {
+        let measurement = self.who.as_deref().map(Identity::measurement);
+        (measurement, self.id, self.run.timestamps.first().copied())
+    }
+
     /// About the memory that it takes.
     pub(super) fn bytes(&self) -> usize {
         let columns = self.run.columns.iter().map(|column| column.values.bytes() + 64);

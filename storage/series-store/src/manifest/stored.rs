@@ -1,23 +1,44 @@
 //! How members of rows are written that are no plain data.
 
-/// Stores what is shared as what it is.
+/// Stores files as what the row has of them, with the list of the others.
 pub(super) mod files {
-    use std::sync::Arc;
-
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use tideline_archive::ArchiveCopy;
 
+    use crate::manifest::files::{FilesList, SegmentFiles};
+
+    #[derive(Serialize)]
+    struct Written<'a> {
+        #[serde(flatten)]
+        copy: &'a ArchiveCopy,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        list: Option<&'a FilesList>,
+    }
+
+    #[derive(Deserialize)]
+    struct Read {
+        #[serde(flatten)]
+        copy: ArchiveCopy,
+        #[serde(default)]
+        list: Option<FilesList>,
+    }
+
     pub(in crate::manifest) fn serialize<S: Serializer>(
-        files: &Option<Arc<ArchiveCopy>>,
+        files: &Option<SegmentFiles>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        files.as_deref().serialize(to)
+        let written = files.as_ref().map(|files| {
+            let (copy, list) = files.row();
+            Written { copy, list }
+        });
+        written.serialize(to)
     }
 
     pub(in crate::manifest) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
-    ) -> Result<Option<Arc<ArchiveCopy>>, D::Error> {
-        Ok(Option::<ArchiveCopy>::deserialize(from)?.map(Arc::new))
+    ) -> Result<Option<SegmentFiles>, D::Error> {
+        let read = Option::<Read>::deserialize(from)?;
+        Ok(read.map(|read| SegmentFiles::from_row(read.copy, read.list)))
     }
 }
 

@@ -52,7 +52,7 @@ const GOLDEN_3: [(ManifestKind, &str); 3] = [
     ),
 ];
 
-/// Rows as version 4 writes them.
+/// Rows of version 4.
 const GOLDEN_4: [(ManifestKind, &str); 3] = [
     (
         ManifestKind::Segment,
@@ -68,10 +68,38 @@ const GOLDEN_4: [(ManifestKind, &str); 3] = [
     ),
 ];
 
-/// A cold segment with a copy, as version 4 writes it.
+/// A cold segment with a copy, of version 4.
 const GOLDEN_4_COPY: (ManifestKind, &str) = (
     ManifestKind::Segment,
     r#"{"format":4,"id":6,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":2,"points":4,"values":5,"bytes":8,"tier":"cold","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"copy":{"format":4,"id":7,"group":5,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":10,"archive":{"target":"default","files":[{"key":"default/_shared/day=1970-01-01/ab-7-cd.parquet","bytes":900,"sha256":"cd","index_from":700,"rows":5,"first":-9,"last":12,"shared":true}],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json"},"archived":70},"stays_until":80}"#,
+);
+
+/// Rows as version 5 writes them.
+const GOLDEN_5: [(ManifestKind, &str); 3] = [
+    (
+        ManifestKind::Segment,
+        r#"{"format":5,"id":7,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"archive":{"target":"default","files":[{"key":"default/_shared/day=1970-01-01/ab-7-cd.parquet","bytes":900,"sha256":"cd","index_from":700,"rows":5,"first":-9,"last":12,"shared":true}],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json","attached":"foreign"},"archived":77,"replaces":["default/_segments/cd-5-02.json"]}"#,
+    ),
+    (
+        ManifestKind::Cursor,
+        r#"{"format":5,"sealed_to":42,"next_segment":8,"next_table":2,"trusted_now":9,"origin":171}"#,
+    ),
+    (
+        ManifestKind::Table,
+        r#"{"format":5,"id":1,"name":"default","spec":{"source_tags":["host"],"durability":"synced","write_past":null,"write_future":5,"policy":{"hot_ttl":1,"cold_ttl":null,"retention":9,"archive":{"target":"default","after":5,"schedule":"continuous","keep_cold":2,"keep":8},"timeline_ttl":null,"migrate":{"cron":{"expression":"0 3 * * *","time_zone":"Europe/Berlin"}},"expire":"continuous","move_bytes_per_second":7,"timelines_per_minute":8}},"created":77,"policy_changed":78,"adopted":[{"target":"default","table":"old","origin":"cd"}]}"#,
+    ),
+];
+
+/// A cold segment with a copy, as version 5 writes it.
+const GOLDEN_5_COPY: (ManifestKind, &str) = (
+    ManifestKind::Segment,
+    r#"{"format":5,"id":6,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":2,"points":4,"values":5,"bytes":8,"tier":"cold","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"copy":{"format":5,"id":7,"group":5,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":10,"archive":{"target":"default","files":[{"key":"default/_shared/day=1970-01-01/ab-7-cd.parquet","bytes":900,"sha256":"cd","index_from":700,"rows":5,"first":-9,"last":12,"shared":true}],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json"},"archived":70},"stays_until":80}"#,
+);
+
+/// A segment whose files and replaced descriptions are in lists, as version 5 writes it.
+const GOLDEN_5_LISTED: (ManifestKind, &str) = (
+    ManifestKind::Segment,
+    r#"{"format":5,"id":7,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"archive":{"target":"default","files":[],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json","list":{"items":512,"pages":2,"sha256":"99","bytes":900000}},"archived":77,"replaces_list":{"items":700,"pages":1,"sha256":"88"}}"#,
 );
 
 fn read(rows: &[(ManifestKind, &str)]) -> Result<ManifestState> {
@@ -119,7 +147,7 @@ fn golden_rows_of_version_2_read_back() {
 fn golden_rows_of_version_3_read_back() {
     let state = read(&GOLDEN_3).expect("rows of version 3");
     let segment = &state.segments[&TableId(1)][&SegmentId(7)];
-    let files = segment.archive.as_deref().expect("it is in files");
+    let files = segment.archive.as_ref().expect("it is in files");
     assert!(files.is_owned() && segment.replaces.is_empty());
     assert_eq!(segment.reference().tier, Tier::Cold);
     assert_eq!(
@@ -133,28 +161,59 @@ fn golden_rows_of_version_3_read_back() {
 }
 
 #[test]
-fn golden_rows_of_version_4_read_back_and_are_written_the_same() {
+fn golden_rows_of_version_4_read_back() {
+    let written = read(&GOLDEN_5).expect("rows of version 5");
     let state = read(&GOLDEN_4).expect("rows of version 4");
-    let segment = &state.segments[&TableId(1)][&SegmentId(7)];
-    let table = &state.tables[&TableId(1)];
-    let written = [put_segment(segment), put_cursor(&state.cursor), put_table(table)];
-    for (change, (_, golden)) in written.iter().zip(GOLDEN_4) {
-        let ManifestChange::Put(row) = change else {
-            panic!("a put")
-        };
-        assert_eq!(std::str::from_utf8(&row.detail).expect("text"), golden);
-    }
-    assert!(!segment.archive.as_deref().expect("it is in files").is_owned());
-}
-
-#[test]
-fn a_golden_row_with_a_copy_reads_back_and_is_written_the_same() {
+    assert_eq!((state.segments, state.cursor), (written.segments, written.cursor));
+    assert_eq!(state.tables, written.tables);
     let state = read(&[GOLDEN_4_COPY]).expect("a row of version 4");
     let segment = &state.segments[&TableId(1)][&SegmentId(6)];
     let ManifestChange::Put(row) = put_segment(segment) else {
         panic!("a put")
     };
-    assert_eq!(std::str::from_utf8(&row.detail).expect("text"), GOLDEN_4_COPY.1);
+    assert_eq!(
+        std::str::from_utf8(&row.detail).expect("text"),
+        GOLDEN_5_COPY.1,
+        "the copy in it is of the same format"
+    );
+}
+
+#[test]
+fn a_golden_row_with_lists_reads_back_and_is_written_the_same() {
+    let state = read(&[GOLDEN_5_LISTED]).expect("a row of version 5");
+    let segment = &state.segments[&TableId(1)][&SegmentId(7)];
+    let ManifestChange::Put(row) = put_segment(segment) else {
+        panic!("a put")
+    };
+    assert_eq!(std::str::from_utf8(&row.detail).expect("text"), GOLDEN_5_LISTED.1);
+    let files = segment.archive.as_ref().expect("it is in files");
+    assert_eq!((files.count(), files.bytes()), (513, 900_090));
+    assert!(files.whole().is_none() && segment.replaces_list.is_some());
+}
+
+#[test]
+fn golden_rows_of_version_5_read_back_and_are_written_the_same() {
+    let state = read(&GOLDEN_5).expect("rows of version 5");
+    let segment = &state.segments[&TableId(1)][&SegmentId(7)];
+    let table = &state.tables[&TableId(1)];
+    let written = [put_segment(segment), put_cursor(&state.cursor), put_table(table)];
+    for (change, (_, golden)) in written.iter().zip(GOLDEN_5) {
+        let ManifestChange::Put(row) = change else {
+            panic!("a put")
+        };
+        assert_eq!(std::str::from_utf8(&row.detail).expect("text"), golden);
+    }
+    assert!(!segment.archive.as_ref().expect("it is in files").is_owned());
+}
+
+#[test]
+fn a_golden_row_with_a_copy_reads_back_and_is_written_the_same() {
+    let state = read(&[GOLDEN_5_COPY]).expect("a row of version 5");
+    let segment = &state.segments[&TableId(1)][&SegmentId(6)];
+    let ManifestChange::Put(row) = put_segment(segment) else {
+        panic!("a put")
+    };
+    assert_eq!(std::str::from_utf8(&row.detail).expect("text"), GOLDEN_5_COPY.1);
     assert_eq!((segment.tier, segment.stays_until), (Tier::Cold, Some(80)));
     let parts: Vec<SegmentId> = segment.parts().map(|part| part.id).collect();
     assert_eq!(parts, [SegmentId(6), SegmentId(7)]);
@@ -169,10 +228,10 @@ fn a_golden_row_with_a_copy_reads_back_and_is_written_the_same() {
 
 #[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
-    let later = [(ManifestKind::Cursor, r#"{"format":5,"whatever":true}"#)];
+    let later = [(ManifestKind::Cursor, r#"{"format":6,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 5 is not known to this build"
+        "stored cursor row cannot be read: format 6 is not known to this build"
     );
 }

@@ -1,27 +1,29 @@
 //! Loading the archive: files at a target, and where their rows are in the backend.
 //!
 //! 1. *write*: files, each read back and compared before it counts.
-//! 2. *describe*: what is known of them, beside them, so that they can be read without this database.
-//! 3. *load*: the places of rows, as a segment that nobody sees.
+//! 2. *load*: the places of rows, and the list of files, as a segment that nobody sees.
+//! 3. *describe*: everything about the files, beside them, so that they can be read without this database.
 //!
-//! Then comes the edit, as for any other rewrite. What ends before it leaves objects that nothing names: [`sweep`](super::sweep)
-//! removes them when they are a day old.
+//! Then comes the edit, as for any other rewrite. What can be known to fail is checked before the first file is sent. What
+//! fails later removes the objects that it has sent, the description first; where the target is not reached either, or the
+//! process ends, [`sweep`](super::sweep) removes them when they are a day old.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tideline_archive::{Archive, ArchiveError, ArchiveWriter, Description, Extent, People, SegmentPlace};
-use tideline_backend::{BackendError, Row};
+use tideline_backend::{BackendError, Health, Row};
 use tideline_chunk::{Run, SequenceSpan};
 use tideline_key_codec::{chunk_bucket, chunk_key};
 use tideline_model::{Identity, TableSpec, Tier, TimelineId};
 
 use super::stream::{Output, Stream};
-use super::{Load, Pace, RewriteCost};
+use super::{Load, Loaded, Pace};
 use crate::error::{Result, StoreError};
 use crate::fail_points::around;
 use crate::manifest::{Segment, SegmentTotals, put_cursor};
+use crate::retired::ObjectsToRemove;
 use crate::segment_writer::chunk_rows_max;
 use crate::shared::Shared;
 use crate::tables::Table;
@@ -83,12 +85,8 @@ impl FilesOutput<'_> {
 }
 
 impl Shared {
-    /// Writes what the inputs come to into files, and loads the places of its rows; the output, if anything is left.
-    pub(super) fn load_files(
-        &self,
-        load: &Load<'_>,
-        pace: &mut dyn Pace,
-    ) -> Result<(Option<Segment>, RewriteCost)> {
+    /// Writes the points of the inputs into files, and loads the places of their rows; the output, if anything is left.
+    pub(super) fn load_files(&self, load: &Load<'_>, pace: &mut dyn Pace) -> Result<Loaded> {
         let Load {
             rewrite,
             inputs,
@@ -102,21 +100,54 @@ impl Shared {
         let kept = || {
             inputs
                 .iter()
-                .find_map(|input| Some(input.archive.as_ref()?.target.clone()))
+                .find_map(|input| Some(input.archive.as_ref()?.target().to_owned()))
         };
         let target = target_of(&table).or_else(kept);
         let target = target.ok_or_else(|| StoreError::NoTarget(table.name().clone()))?;
+        self.check_space()?;
         let begun = describe(SegmentTotals::default());
         let place = SegmentPlace {
             origin: format!("{:016x}", self.origin()?),
             table: table.name().clone(),
             segment: begun.id,
-            target,
+            target: target.clone(),
         };
         let people = self.directory.people(rewrite.table);
         let people: &dyn People = people.as_deref().map_or(&Nobody, |people| people);
+        let writer = archive.writer(place.clone(), people, table.schema())?;
+        let points = inputs.iter().map(|input| input.points).sum();
+        let first = inputs.iter().map(|input| input.first).min().unwrap_or(0);
+        let last = inputs.iter().map(|input| input.last).max().unwrap_or(0);
+        let writer = writer.expecting(points, first, last);
+        let sent = writer.sent();
+        let made = self.send_files(load, pace, (archive, &table, &place), writer);
+        let objects = ObjectsToRemove {
+            target,
+            keys: sent.newest_first(),
+        };
+        match made {
+            Ok(made) => Ok(Loaded {
+                objects: Some(objects),
+                ..made
+            }),
+            Err(error) => {
+                self.files_to_remove.add(objects);
+                self.remove_files();
+                Err(error)
+            }
+        }
+    }
+
+    fn send_files(
+        &self,
+        load: &Load<'_>,
+        pace: &mut dyn Pace,
+        (archive, table, place): (&Archive, &Table, &SegmentPlace),
+        writer: ArchiveWriter<'_>,
+    ) -> Result<Loaded> {
+        let sent = writer.sent();
         let output = FilesOutput {
-            writer: archive.writer(place.clone(), people, table.schema())?,
+            writer,
             totals: SegmentTotals::default(),
             timeline: None,
         };
@@ -135,13 +166,17 @@ impl Shared {
             }
         })?;
         let (Some((written, mut totals)), mut cost) = written else {
-            return Ok((None, written.1));
+            return Ok(Loaded {
+                output: None,
+                cost: written.1,
+                objects: None,
+            });
         };
         let mut files = written.copy;
         totals.chunks = written.extents.left();
         totals.bytes = files.bytes();
         cost.bytes_written = totals.bytes;
-        let segment = describe(totals);
+        let segment = (load.describe)(totals);
         let description = Description {
             format: tideline_archive::FORMAT,
             table: place.table.clone(),
@@ -150,8 +185,8 @@ impl Shared {
             segment: serde_json::to_value(&segment).expect("plain structures always serialise"),
             archive: files.clone(),
         };
-        files.sidecar = around("arc", "describe", || Ok(archive.describe(&place, &description)?))?;
-        around("arc", "load", || {
+        let now = self.trusted_now().now.nanos();
+        let segment = around("arc", "load", || {
             let bucket = chunk_bucket(TimelineId::MIN);
             let mut extents = written.extents;
             let mut rows = std::iter::from_fn(|| {
@@ -159,12 +194,37 @@ impl Shared {
                 let next = next.map_err(|error| BackendError::corrupt(error.to_string()));
                 Some(next.map(|(id, extent)| row(id, &extent, extents.summaries())))
             });
-            Ok(self.backend.load(segment.reference(), bucket, &mut rows)?)
+            self.backend.load(segment.reference(), bucket, &mut rows)?;
+            files.sidecar = archive.description_name(place, &description);
+            self.load_lists(segment, Some((files, now)))
         })?;
-        Ok((
-            Some(segment.in_files(files, self.trusted_now().now.nanos())),
+        around("arc", "describe", || {
+            Ok(archive.describe(place, &description, &sent)?)
+        })?;
+        Ok(Loaded {
+            output: Some(segment),
             cost,
-        ))
+            objects: None,
+        })
+    }
+
+    /// Refuses where the places of rows could not be loaded after the files were sent.
+    fn check_space(&self) -> Result<()> {
+        let reason = match self.backend.tier_health(Tier::Archive.kept_in()) {
+            Health::Ready => return Ok(()),
+            Health::DiskLow {
+                free_bytes,
+                watermark_bytes,
+            } => format!(
+                "the disk of the cold tier has {free_bytes} bytes free, and {watermark_bytes} must be: nothing is archived"
+            ),
+            Health::Poisoned { reason } | Health::ReadOnly { reason } => reason,
+        };
+        Err(BackendError::Unavailable {
+            reason,
+            retry_after: REMOVE_AGAIN,
+        }
+        .into())
     }
 
     fn archive(&self, inputs: &[Arc<Segment>]) -> Result<&Arc<Archive>> {
@@ -199,7 +259,7 @@ impl Shared {
             return;
         };
         while let Some(files) = self.files_to_remove.next(self.clock.monotonic()) {
-            match archive.remove(&files) {
+            match archive.remove_objects(&files.target, files.keys.iter().map(String::as_str)) {
                 Ok(()) => {}
                 Err(error) if error.is_retryable() => {
                     tracing::warn!(%error, "files of segments that are gone could not be removed; they are tried again");

@@ -155,9 +155,9 @@ impl Shared {
     fn missing(&self, copy: &Segment) -> Result<Option<String>> {
         let archive = self.settings.archive.as_ref();
         let archive = archive.ok_or(StoreError::NoArchive(copy.id))?;
-        let Some(files) = copy.archive.as_deref() else {
+        let Some(files) = self.files_of(copy)? else {
             return Ok(None);
         };
-        archive.missing(files).map_err(given_up)
+        archive.missing(&files).map_err(given_up)
     }
 }

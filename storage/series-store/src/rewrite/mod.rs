@@ -9,11 +9,12 @@
 //! 3. Edit: one manifest edit adds the output and removes the inputs, in the same instant for readers.
 //! 4. Drop: inputs are reclaimed when the last reader of the old manifest is done.
 //!
-//! A failure before 3 leaves an orphan, which is reclaimed at once or by the next start; after 3 only bytes are left
-//! to free. Doing it again is harmless.
+//! A failure before 3 leaves an orphan, which is reclaimed at once or by the next start; files that it has put at a target are
+//! removed, at once or by a sweep. After 3 only bytes are left to free. Doing it again is harmless.
 //!
 //! [`stream`] does 1 while 2 asks for it; [`archive`] does 2 where the output is files; [`copy`] is for points that are in
-//! files and in the cold tier at once; [`sweep`] removes objects that nothing names; the rest is here.
+//! files and in the cold tier at once; [`sweep`] removes objects that nothing names, and [`orphans`] lists and removes them on
+//! request; [`settings`] writes settings of tables to their targets; the rest is here.
 //!
 //! A cut ([`RewriteCause::Cut`]) does 1 and 2 once for each of its outputs, each time for another span of time, and
 //! publishes all of them with one edit.
@@ -23,13 +24,15 @@
 
 pub(crate) mod archive;
 mod copy;
+mod orphans;
+mod settings;
 mod stream;
 mod sweep;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use tideline_backend::SegmentRef;
+use tideline_backend::{ErrorKind, SegmentRef};
 use tideline_model::{SegmentId, SequenceNumber, TableId, Tier, TimeRange};
 
 use crate::deletes::TableDeletes;
@@ -38,11 +41,13 @@ use crate::fail_points::around;
 use crate::manifest::{
     ManifestState, Segment, SegmentTotals, WriteSpan, put_cursor, put_segment, remove_segment,
 };
-use crate::retired::Gone;
+use crate::retired::{Gone, InDoubt, ObjectsToRemove};
 use crate::segment_writer::SegmentWriter;
 use crate::shared::{Shared, group_window};
 use crate::window::{COLD_LEVEL, LEVEL_MAX, Window, cold_boundary, tiles};
 pub use copy::Evicted;
+pub use orphans::{Orphan, OrphanSearch, Orphans};
+pub(crate) use settings::SettingsWritten;
 use stream::{Output, Stream};
 
 /// A rewrite to do.
@@ -177,6 +182,34 @@ impl Pace for PartPace<'_> {
     }
 }
 
+/// A load that nobody sees yet.
+struct Loaded {
+    /// What it is to be published as; `None` where no point was left.
+    output: Option<Segment>,
+    cost: RewriteCost,
+    /// What was put at a target for it.
+    objects: Option<ObjectsToRemove>,
+}
+
+/// A segment whose files are being written: nothing names them yet, and no search takes them for left over.
+struct Archiving<'a> {
+    shared: &'a Shared,
+    segment: SegmentId,
+}
+
+impl<'a> Archiving<'a> {
+    fn begin(shared: &'a Shared, segment: SegmentId) -> Self {
+        shared.archiving.lock().insert(segment);
+        Self { shared, segment }
+    }
+}
+
+impl Drop for Archiving<'_> {
+    fn drop(&mut self) {
+        self.shared.archiving.lock().remove(&self.segment);
+    }
+}
+
 /// Inputs of running rewrites are not taken by another.
 struct Claim<'a> {
     shared: &'a Shared,
@@ -223,33 +256,35 @@ impl Shared {
         let name = rewrite.cause.name();
         let parts = parts_of(&inputs, rewrite, self.settings.window_nanos)?;
         let mut places = Vec::with_capacity(parts.len());
+        let mut loads = Vec::with_capacity(parts.len());
+        let mut archiving = Vec::new();
         let (mut published, mut cost) = (Vec::with_capacity(parts.len()), RewriteCost::default());
         for part in parts {
             let place = self.place_part(&state.manifest, rewrite, &inputs, part, &places);
             places.push((part, place));
+            archiving.extend((part.tier == Tier::Archive).then(|| Archiving::begin(self, place.segment)));
             let mut pace = PartPace { pace, before: cost };
-            let loaded = self.load_part(rewrite, &inputs, deletes, (part, place), &mut pace);
-            match loaded {
-                Ok((output, part_cost)) => {
-                    cost += part_cost;
-                    published.extend(output);
+            match self.load_part(rewrite, &inputs, deletes, (part, place), &mut pace) {
+                Ok(loaded) => {
+                    cost += loaded.cost;
+                    published.extend(loaded.output);
+                    let objects = loaded.objects;
+                    loads.push(InDoubt { place, objects });
                 }
                 Err(error) => {
-                    self.give_up_parts(&places, &published);
+                    self.give_up_all(loads);
                     return Err(error);
                 }
             }
         }
         let edited = around(name, "edit", || self.replace(&inputs, &published));
         if let Err(error) = edited {
-            // After an unknown outcome the outputs may be in the manifest: only a start can tell orphans then.
-            let manifest = Arc::clone(&self.state.read().manifest);
-            let mut parts = manifest
-                .of_table(rewrite.table)
-                .flat_map(|segment| segment.parts());
-            let is_published = parts.any(|part| places.iter().any(|(_, place)| place.segment == part.id));
-            if !is_published && matches!(error, StoreError::SegmentGone(_) | StoreError::TableDropped(_)) {
-                self.give_up_parts(&places, &published);
+            match is_refused(&error) {
+                true => self.give_up_all(loads),
+                false => {
+                    self.in_doubt.lock().extend(loads);
+                    self.settle_doubts();
+                }
             }
             return Err(error);
         }
@@ -290,7 +325,7 @@ impl Shared {
         place
     }
 
-    /// Loads one part; what the manifest is to say of it, if anything is left. After a failure nothing of it is.
+    /// Loads one part and describes it for the manifest, if a point is left. After a failure nothing of it is left.
     fn load_part(
         &self,
         rewrite: &Rewrite,
@@ -298,13 +333,14 @@ impl Shared {
         deletes: Option<&TableDeletes>,
         (part, place): (Part, SegmentRef),
         pace: &mut dyn Pace,
-    ) -> Result<(Option<Segment>, RewriteCost)> {
+    ) -> Result<Loaded> {
         let written = inputs
             .iter()
             .map(|segment| segment.written)
             .reduce(WriteSpan::union)
             .unwrap_or_default();
         let deletes_applied = deletes_applied(inputs, deletes);
+        let replaces = self.replaced(inputs)?;
         let load = Load {
             rewrite,
             inputs,
@@ -319,35 +355,50 @@ impl Shared {
                     deletes_applied,
                     totals,
                 )
-                .replacing(replaced(inputs))
+                .replacing(replaces.clone())
             },
         };
-        let (output, cost) = match part.tier {
-            Tier::Archive => self.load_files(&load, pace)?,
-            _ => self.load_chunks(&load, pace)?,
+        self.check_row(&(load.describe)(SegmentTotals::default()))?;
+        let made = match part.tier {
+            Tier::Archive => self.load_files(&load, pace),
+            _ => self.load_chunks(&load, pace),
+        };
+        let Loaded {
+            output,
+            cost,
+            objects,
+        } = match made {
+            Ok(made) => made,
+            Err(error) => {
+                self.give_up(place, None);
+                return Err(error);
+            }
         };
         if output.is_none() {
             self.give_up(place, None);
         }
-        match load.published(output.clone()) {
-            Ok(published) => Ok((published, cost)),
+        match load.published(output) {
+            Ok(output) => Ok(Loaded {
+                output,
+                cost,
+                objects,
+            }),
             Err(error) => {
-                self.give_up(place, output.as_ref());
+                self.give_up(place, objects);
                 Err(error)
             }
         }
     }
 
-    /// Frees what the loads of parts left behind.
-    fn give_up_parts(&self, places: &[(Part, SegmentRef)], outputs: &[Segment]) {
-        for (_, place) in places {
-            let loaded = parts(outputs).find(|output| output.id == place.segment);
-            self.give_up(*place, loaded);
+    /// Frees loads that no manifest names.
+    fn give_up_all(&self, loads: Vec<InDoubt>) {
+        for InDoubt { place, objects } in loads {
+            self.give_up(place, objects);
         }
     }
 
     /// Loads what the inputs come to as chunks; the output, if anything is left.
-    fn load_chunks(&self, load: &Load<'_>, pace: &mut dyn Pace) -> Result<(Option<Segment>, RewriteCost)> {
+    fn load_chunks(&self, load: &Load<'_>, pace: &mut dyn Pace) -> Result<Loaded> {
         let Load {
             rewrite,
             part,
@@ -361,10 +412,17 @@ impl Shared {
             stream.load(self.backend.as_ref(), place)
         })?;
         let Stream { output, cost, .. } = stream;
-        let Output::Chunks(mut writer) = output else {
-            return Ok((None, cost));
+        let mut loaded = Loaded {
+            output: None,
+            cost,
+            objects: None,
         };
-        Ok(((!writer.is_empty()).then(|| describe(writer.totals())), cost))
+        if let Output::Chunks(mut writer) = output
+            && !writer.is_empty()
+        {
+            loaded.output = Some(self.load_lists(describe(writer.totals()), None)?);
+        }
+        Ok(loaded)
     }
 
     /// Removes whole segments: their points are gone for readers that begin from now on.
@@ -384,6 +442,7 @@ impl Shared {
 
     /// Frees what nobody reads any more, and forgets deletes that nothing older is left of.
     fn free(&self) -> Result<()> {
+        self.settle_doubts();
         self.reclaim_retired();
         self.remove_files();
         self.forget_done_deletes()
@@ -458,12 +517,55 @@ impl Shared {
     }
 
     /// Frees what a load left behind.
-    fn give_up(&self, place: SegmentRef, output: Option<&Segment>) {
-        if let Some(files) = output.and_then(|output| output.archive.clone()) {
-            self.files_to_remove.add([files]);
+    fn give_up(&self, place: SegmentRef, objects: Option<ObjectsToRemove>) {
+        if let Some(objects) = objects {
+            self.files_to_remove.add(objects);
             self.remove_files();
         }
         self.reclaim_abandoned(place);
+    }
+
+    /// Finds out what became of edits of unknown outcome, and frees loads that did not get into the manifest.
+    ///
+    /// An edit names the version that it has seen. So once a later one has succeeded, none before it can land any more, and
+    /// the manifest in memory is the stored one.
+    fn settle_doubts(&self) {
+        if self.in_doubt.lock().is_empty() {
+            return;
+        }
+        let look = || {
+            self.edit(|manifest| {
+                manifest.cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
+                vec![put_cursor(&manifest.cursor)]
+            })
+        };
+        // The first may find that the manifest has moved, and reads it anew.
+        if look().is_err() && look().is_err() {
+            return;
+        }
+        let doubts = std::mem::take(&mut *self.in_doubt.lock());
+        let manifest = Arc::clone(&self.state.read().manifest);
+        for InDoubt { place, objects } in doubts {
+            let segments = manifest.segments.values().flat_map(|of_table| of_table.values());
+            let mut parts = segments.flat_map(|segment| segment.parts());
+            if !parts.any(|part| part.id == place.segment) {
+                self.give_up(place, objects);
+            }
+        }
+    }
+
+    /// Descriptions of other databases whose points are in the inputs: their files may stay when the inputs go, and whoever
+    /// attaches all of them takes the output instead. Of what this one wrote the numbers of segments tell.
+    fn replaced(&self, inputs: &[Arc<Segment>]) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for part in inputs.iter().flat_map(|input| input.parts()) {
+            names.extend(self.replaces_of(part)?);
+            let attached = part.archive.as_ref().filter(|files| files.attached().is_some());
+            names.extend(attached.map(|files| files.sidecar().to_owned()));
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
     }
 
     /// Frees a load that no manifest names.
@@ -511,18 +613,13 @@ fn inputs(manifest: &ManifestState, rewrite: &Rewrite) -> Result<Vec<Arc<Segment
     Ok(found)
 }
 
-/// Descriptions of other databases whose points were in the inputs: their files may stay when the inputs go, and whoever
-/// attaches all of them takes the output instead. Of what this one wrote the numbers of segments tell.
-fn replaced(inputs: &[Arc<Segment>]) -> Vec<String> {
-    let mut names = Vec::new();
-    for part in inputs.iter().flat_map(|input| input.parts()) {
-        names.extend(part.replaces.iter().cloned());
-        let attached = part.archive.as_ref().filter(|files| files.attached.is_some());
-        names.extend(attached.map(|files| files.sidecar.clone()));
+/// Whether an edit that failed has changed nothing, and never will.
+fn is_refused(error: &StoreError) -> bool {
+    match error {
+        StoreError::SegmentGone(_) | StoreError::TableDropped(_) => true,
+        StoreError::Backend(error) => matches!(error.kind(), ErrorKind::TooLarge | ErrorKind::Refused),
+        _ => false,
     }
-    names.sort_unstable();
-    names.dedup();
-    names
 }
 
 /// The narrowest window that holds those of all inputs; `None` for both sides of the epoch, which share none.

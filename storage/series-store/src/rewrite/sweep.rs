@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
-use tideline_archive::layout::file_name;
+use tideline_archive::layout::named;
 use tideline_archive::{Archive, ArchiveCopy, ArchiveError};
-use tideline_model::TableId;
+use tideline_model::{SegmentId, TableId};
 
 use super::archive::{given_up, target_of};
 use crate::error::{Result, StoreError};
@@ -17,7 +17,7 @@ use crate::shared::{Shared, State};
 use crate::tables::Table;
 
 /// How long an object that nothing names is left alone: somebody may be about to name it.
-const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3_600);
+pub(super) const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3_600);
 
 impl Shared {
     /// Removes objects of a table, and of tables that are gone, that a crash or a failure has left behind; how many.
@@ -35,23 +35,20 @@ impl Shared {
             // How old an object is cannot be said: one that is being written may look like an orphan.
             return Ok(0);
         }
-        let state = self.state.read().clone();
         let tables = self.tables.read().by_id.clone();
         let found = tables.get(&table).ok_or(StoreError::TableDropped(table))?;
-        let kept = self.named_files(&state);
         let age = i64::try_from(ORPHAN_AGE.as_nanos()).unwrap_or(i64::MAX);
-        // By the last part of their names, which are nobody else's: two targets may be one place, or lie in each other.
-        let keys = kept.iter().flat_map(|files| files.keys());
+        let (names, state) = self.named_objects()?;
         let mut sweep = Sweep {
             archive,
-            names: keys.map(file_name).collect(),
+            names: &names,
             before: now.now.nanos().saturating_sub(age),
             swept: 0,
             failure: None,
         };
         if let Some(own) = state.manifest.cursor.origin {
             let own = format!("{own:016x}");
-            for target in targets(archive, &tables, &kept) {
+            for target in targets(archive, &tables, &names) {
                 sweep.gone_tables(&target, &tables, &own);
                 sweep.table(&target, found.name().as_str(), &own);
             }
@@ -62,25 +59,77 @@ impl Shared {
         sweep.outcome()
     }
 
-    /// The files of all segments, those of readers that are not done, and those whose removal is to be tried again.
-    fn named_files(&self, state: &State) -> Vec<Arc<ArchiveCopy>> {
+    /// The objects of all segments, those of readers that are not done, those of jobs that run or whose outcome is in doubt,
+    /// and those whose removal is to be tried again.
+    ///
+    /// What is at a target when it is called and not among them, nothing names any more: whoever lists objects does so before.
+    pub(super) fn named_objects(&self) -> Result<(NamedObjects, State)> {
+        let mut names = NamedObjects {
+            // Before the manifest, which has what they come to when they end.
+            writing: self.archiving.lock().clone(),
+            ..NamedObjects::default()
+        };
+        for doubt in &*self.in_doubt.lock() {
+            names.writing.insert(doubt.place.segment);
+        }
+        // Before the others, since segments go from one to the next.
+        let state = self.state.read().clone();
         let tables = state.manifest.segments.values();
         let segments = tables.flat_map(|of_table| of_table.values());
-        let parts = segments.flat_map(|segment| segment.parts());
-        let mut kept: Vec<_> = parts.filter_map(|part| part.archive.clone()).collect();
-        kept.extend(self.retired.files());
-        kept.extend(self.files_to_remove.all());
-        kept
+        for part in segments.flat_map(|segment| segment.parts()) {
+            if let Some(files) = &part.archive {
+                let copy = self.read_files(part.reference(), files)?;
+                names.take(&copy);
+            }
+        }
+        for (place, files) in self.retired.files() {
+            let copy = self.read_files(place, &files)?;
+            names.take(&copy);
+        }
+        for objects in self.files_to_remove.all() {
+            names.targets.insert(objects.target.clone());
+            objects.keys.iter().for_each(|key| names.add(key));
+        }
+        Ok((names, state))
+    }
+}
+
+/// Objects that must stay.
+#[derive(Debug, Default)]
+pub(super) struct NamedObjects {
+    /// By number and checksum, which no two objects have in common: two targets may be one place, or lie in each other.
+    names: HashSet<(u64, u128)>,
+    /// Segments whose files may be on their way.
+    writing: HashSet<SegmentId>,
+    /// The targets of all of them.
+    targets: HashSet<String>,
+}
+
+impl NamedObjects {
+    fn take(&mut self, copy: &ArchiveCopy) {
+        if !self.targets.contains(&copy.target) {
+            self.targets.insert(copy.target.clone());
+        }
+        copy.keys().for_each(|key| self.add(key));
+    }
+
+    fn add(&mut self, key: &str) {
+        self.names.extend(named(key).and_then(|object| object.identity()));
+    }
+
+    /// Whether something names an object, or may be about to.
+    pub(super) fn hold(&self, key: &str) -> bool {
+        let Some((object, identity)) = named(key).and_then(|object| Some((object, object.identity()?)))
+        else {
+            return true;
+        };
+        self.names.contains(&identity) || self.writing.contains(&SegmentId(object.number))
     }
 }
 
 /// Every place where files of this database may be.
-fn targets(
-    archive: &Archive,
-    tables: &HashMap<TableId, Arc<Table>>,
-    kept: &[Arc<ArchiveCopy>],
-) -> Vec<String> {
-    let mut targets: Vec<String> = kept.iter().map(|files| files.target.clone()).collect();
+fn targets(archive: &Archive, tables: &HashMap<TableId, Arc<Table>>, names: &NamedObjects) -> Vec<String> {
+    let mut targets: Vec<String> = names.targets.iter().cloned().collect();
     targets.extend(tables.values().filter_map(|table| target_of(table)));
     targets.extend(archive.configured().map(str::to_owned));
     targets.sort_unstable();
@@ -92,7 +141,7 @@ fn targets(
 struct Sweep<'a> {
     archive: &'a Archive,
     /// What must stay.
-    names: HashSet<&'a str>,
+    names: &'a NamedObjects,
     /// Only what was written before this instant goes.
     before: i64,
     swept: u64,
@@ -114,7 +163,7 @@ impl Sweep<'_> {
 
     /// Sweeps what one database has written of one table.
     fn table(&mut self, target: &str, table: &str, origin: &str) {
-        let is_named = |name: &str| self.names.contains(name);
+        let is_named = |key: &str| self.names.hold(key);
         match self.archive.sweep(target, table, origin, self.before, &is_named) {
             Ok(removed) => self.swept += removed,
             Err(error) => self.fail(error),

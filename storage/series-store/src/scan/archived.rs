@@ -78,20 +78,20 @@ impl FilesReader {
         reads_through: bool,
         allowance: &Allowance,
     ) -> Option<Self> {
-        let copy = segment
+        let files = segment
             .archive
             .as_ref()
             .filter(|_| segment.tier == Tier::Archive)?;
         let ahead = if reads_through { allowance.ahead() } else { 0 };
         let opened = match &shared.settings.archive {
-            Some(archive) => archive
-                .reader(copy, fields, ahead)
-                .map(|reader| match allowance.keeps {
+            Some(archive) => shared.files_at(segment.reference(), files).and_then(|copy| {
+                let reader = archive.reader(&copy, fields, ahead)?;
+                let reader = match allowance.keeps {
                     true => reader,
                     false => reader.passing(),
-                })
-                .map(|reader| reader.within(&allowance.memory))
-                .map_err(StoreError::from),
+                };
+                Ok(reader.within(&allowance.memory))
+            }),
             None => Err(StoreError::NoArchive(segment.id)),
         };
         let (reader, failure) = match opened {
@@ -103,7 +103,7 @@ impl FilesReader {
             reader,
             table: shared.tables.read().by_id.get(&segment.table).cloned(),
             failure,
-            bytes: copy.bytes(),
+            bytes: files.bytes(),
             values: segment.values.max(1),
         })
     }

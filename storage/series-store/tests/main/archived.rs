@@ -1,10 +1,12 @@
 //! The files of archived segments: what is left behind is found and removed, what is named stays; what reading them costs.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tideline_archive::layout::file_name;
-use tideline_archive::{Archive, ArchiveCopy, ArchiveSettings, SegmentPlace};
+use tideline_archive::{Archive, ArchiveCopy, ArchiveSettings, Description, SegmentPlace};
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_chunk::{ColumnSummary, SequenceSpan, Sum};
 use tideline_model::time::NANOS_PER_DAY;
@@ -22,7 +24,7 @@ const LATE: i64 = i64::MAX / 2;
 fn copy_of(store: &SeriesStore) -> Arc<ArchiveCopy> {
     let survey = store.survey();
     let segments = survey.tables.iter().flat_map(|table| &table.segments);
-    let archived = segments.filter_map(|have| have.segment.archive.clone());
+    let archived = segments.filter_map(|have| store.files_of(&have.segment).expect("it reads"));
     let [copy] = archived.collect::<Vec<_>>().try_into().expect("one is archived");
     copy
 }
@@ -48,6 +50,49 @@ fn orphans(archive: &Archive, store: &SeriesStore, origin: &str, table: &str) ->
     writer.add(timeline(1), &run, sequences).expect("added");
     let written = writer.finish(&mut || true).expect("written");
     written.copy.keys().count() as u64
+}
+
+/// Leaves files as a job does that fails, with a finished description or without one; their names.
+pub(crate) fn leftovers(
+    archive: &Archive,
+    store: &SeriesStore,
+    origin: &str,
+    is_described: bool,
+) -> BTreeSet<String> {
+    static NEXT: AtomicU64 = AtomicU64::new(2_000_000);
+    let place = SegmentPlace {
+        origin: origin.into(),
+        table: TableName::new("default").expect("valid"),
+        segment: SegmentId(NEXT.fetch_add(1, Ordering::Relaxed)),
+        target: TARGET.into(),
+    };
+    let of = store.table("default").expect("it is there");
+    let mut writer = archive
+        .writer(place.clone(), &Half, of.schema())
+        .expect("it begins");
+    let sent = writer.sent();
+    let run = tideline_chunk::Run {
+        timestamps: (0..60).collect(),
+        columns: Vec::new(),
+    };
+    let sequences = SequenceSpan {
+        lowest: SequenceNumber(1),
+        highest: SequenceNumber(1),
+    };
+    writer.add(timeline(1), &run, sequences).expect("added");
+    let written = writer.finish(&mut || true).expect("written");
+    if is_described {
+        let description = Description {
+            format: tideline_archive::FORMAT,
+            table: place.table.clone(),
+            spec: None,
+            fields: Some(written.fields),
+            segment: serde_json::json!({"id": place.segment.0}),
+            archive: written.copy,
+        };
+        archive.describe(&place, &description, &sent).expect("described");
+    }
+    sent.newest_first().into_iter().collect()
 }
 
 #[test]

@@ -135,7 +135,9 @@ fn ids() -> Vec<TimelineId> {
 }
 
 fn files(segment: &Segment) -> Arc<ArchiveCopy> {
-    let archived = segment.parts().find_map(|part| part.archive.clone());
+    let archived = segment
+        .parts()
+        .find_map(|part| part.archive.as_ref()?.whole().cloned());
     archived.expect("it has files")
 }
 

@@ -185,7 +185,10 @@ fn no_move_writes_what_a_flipped_bit_has_made() {
             store.delete(&table, delete).expect("a delete");
         }
         let expected = read(&store, &table).expect("it is sound");
-        let archived = segments(&store)[0].archive.clone().expect("it is archived");
+        let archived = store
+            .files_of(&segments(&store)[0])
+            .expect("it reads")
+            .expect("it is archived");
         store.close().expect("closed");
         let file = &archived.files[below(archived.files.len())];
         let path = Path::new(&case.target["file://".len()..]).join(&file.key);

@@ -6,6 +6,7 @@ mod damaged_files;
 mod faults;
 mod fixture;
 mod head;
+mod many_files;
 mod model;
 mod moves;
 mod sequences;

@@ -76,6 +76,9 @@ fn standing(answer: &Value) -> String {
         "table", "files", "bytes", "points", "oldest", "newest", "cold too", "waiting", "late", "behind",
     ]);
     for table in answer["tables"].as_array().into_iter().flatten() {
+        if let Some(stalled) = table["stalled"].as_str() {
+            troubles.push_str(&format!("\n{}: {stalled}\n", output::member(table, "table")));
+        }
         tables.row(vec![
             output::member(table, "table"),
             number(&table["files"]),

@@ -109,6 +109,7 @@ pub(super) fn to_chore(kind: JobKind) -> Chore {
         JobKind::SetAttributes => Chore::Attributes,
         JobKind::AttachArchive => Chore::Attach,
         JobKind::SweepArchive => Chore::Sweep,
+        JobKind::WriteSettings => Chore::Settings,
     }
 }
 
@@ -127,6 +128,7 @@ pub(crate) fn from_chore(chore: Chore) -> JobKind {
         Chore::Attributes => JobKind::SetAttributes,
         Chore::Attach => JobKind::AttachArchive,
         Chore::Sweep => JobKind::SweepArchive,
+        Chore::Settings => JobKind::WriteSettings,
     }
 }
 

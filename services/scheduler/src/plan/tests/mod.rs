@@ -51,6 +51,7 @@ pub(super) fn table(policy: Policy, segments: Vec<SegmentFacts>) -> TableFacts {
         policy_changed: START - 365 * DAY,
         created: START - 365 * DAY,
         segments,
+        has_unwritten_settings: false,
     }
 }
 

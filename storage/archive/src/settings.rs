@@ -1,0 +1,128 @@
+//! Settings of tables, as they are kept with the files of an archive.
+//!
+//! A description holds the settings that its table had when the files were written. What changes afterwards is an object of
+//! its own, so that another database that attaches the files applies the newest.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tideline_model::{TableName, TableSpec};
+
+use crate::Archive;
+use crate::digest::sha256_hex;
+use crate::error::Result;
+use crate::layout::{self, ObjectContent, named, settings_key, settings_prefix};
+
+/// Settings of a table, from one change on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSettings {
+    /// [`SETTINGS_FORMAT`].
+    pub format: u32,
+    /// The table's name in the database that wrote it.
+    pub table: TableName,
+    /// When they were set, nanoseconds since the epoch by that database's trusted clock.
+    pub changed: i64,
+    /// The settings.
+    pub spec: TableSpec,
+}
+
+/// The format of [`TableSettings`].
+pub const SETTINGS_FORMAT: u32 = 1;
+
+/// Settings that a target holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundSettings {
+    /// The database that wrote them.
+    pub origin: String,
+    /// The number of the change: a database counts them.
+    pub revision: u64,
+    /// What it wrote.
+    pub settings: TableSettings,
+}
+
+impl Archive {
+    /// Writes settings of a table into a table's folder at a target, and removes those that the database wrote before.
+    /// Nothing is written where its newest are the same.
+    ///
+    /// # Errors
+    ///
+    /// Where the target fails. Trying again is harmless.
+    pub fn write_settings(
+        &self,
+        (target, folder): (&str, &str),
+        origin: &str,
+        settings: &TableSettings,
+    ) -> Result<()> {
+        let content = serde_json::to_vec_pretty(settings).expect("plain structures always serialise");
+        let sha256 = sha256_hex(&content);
+        let opened = self.target(target)?;
+        let listed = opened.list(&settings_prefix(folder))?;
+        let mut own: Vec<String> = listed.into_iter().map(|object| object.key).collect();
+        own.retain(|key| is_settings_of(key, origin));
+        own.sort_by_key(|key| named(key).map(|object| object.number));
+        let newest = own.last().and_then(|key| named(key));
+        match newest {
+            Some(newest) if sha256.starts_with(newest.digits) => {
+                own.pop();
+            }
+            newest => {
+                let number = newest.map_or(1, |newest| newest.number.saturating_add(1));
+                let key = settings_key(folder, origin, number, &sha256);
+                opened.put_new(&key, &Bytes::from(content))?;
+            }
+        }
+        own.iter().try_for_each(|key| opened.delete(key))
+    }
+
+    /// The settings of a table that a target holds: of each database that has written some its newest. What cannot be read
+    /// is an error of its own.
+    ///
+    /// # Errors
+    ///
+    /// Where the target cannot be reached.
+    pub fn settings(&self, target: &str, folder: &str) -> Result<Vec<(String, Result<FoundSettings>)>> {
+        let opened = self.target(target)?;
+        let listed = opened.list(&settings_prefix(folder))?;
+        let mut keys: Vec<String> = listed.into_iter().map(|object| object.key).collect();
+        keys.retain(|key| named(key).is_some_and(|object| object.content == ObjectContent::Settings));
+        let order = |key: &String| named(key).map(|object| (object.origin.to_owned(), object.number));
+        keys.sort_by_key(|key| std::cmp::Reverse(order(key)));
+        keys.dedup_by_key(|key| order(key).map(|(origin, _)| origin));
+        let read = |key: String| {
+            let found = match opened.get(&key) {
+                Err(error) if error.is_retryable() => return Err(error),
+                // A newer one has taken its place since the list.
+                Err(error) if error.is_missing() => return Ok(None),
+                content => content
+                    .and_then(|content| parse(&content, &key).map_err(|reason| opened.damaged(&key, reason))),
+            };
+            Ok(Some((key, found)))
+        };
+        keys.into_iter().filter_map(|key| read(key).transpose()).collect()
+    }
+}
+
+/// Whether an object holds settings that a database wrote.
+fn is_settings_of(key: &str, origin: &str) -> bool {
+    named(key).is_some_and(|object| object.content == ObjectContent::Settings && object.origin == origin)
+}
+
+/// Parses settings; on error, a human-readable reason.
+fn parse(content: &[u8], key: &str) -> std::result::Result<FoundSettings, String> {
+    #[derive(Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let object = layout::named(key).ok_or("its name is not one of settings")?;
+    if !sha256_hex(content).starts_with(object.digits) {
+        return Err("its checksum is another one".into());
+    }
+    let version: Version = serde_json::from_slice(content).map_err(|error| error.to_string())?;
+    if version.format != SETTINGS_FORMAT {
+        return Err(format!("format {} is not known to this build", version.format));
+    }
+    Ok(FoundSettings {
+        origin: object.origin.to_owned(),
+        revision: object.number,
+        settings: serde_json::from_slice(content).map_err(|error| error.to_string())?,
+    })
+}

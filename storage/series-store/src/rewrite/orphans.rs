@@ -1,0 +1,211 @@
+//! A search for objects at a target that nothing names, and their removal, as an operator asks for it.
+//!
+//! Objects that this database wrote, or has adopted, are left over where no manifest, reader or job of it names them. Of other
+//! databases nothing is known but their descriptions: what those name stays, and the rest is looked at only where the operator
+//! names the database, and is at least a day old, since it may be archiving just now.
+
+use std::collections::BTreeMap;
+use std::collections::HashSet;
+
+use tideline_archive::{ObjectContent, TargetObject};
+
+use super::archive::given_up;
+use super::sweep::ORPHAN_AGE;
+use crate::error::{Result, StoreError};
+use crate::shared::Shared;
+
+/// Objects are removed by so many threads: a target far away takes long for each.
+const REMOVERS: usize = 8;
+/// Objects that each of them removes before the caller decides whether to go on.
+const REMOVED_BY_EACH: usize = 16;
+
+/// Where to search, and for what.
+#[derive(Debug, Clone)]
+pub struct OrphanSearch {
+    /// The target, by name or address.
+    pub target: String,
+    /// Only objects of this database: the first part of their names. Without it those of this one.
+    pub origin: Option<String>,
+}
+
+/// An object that nothing names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orphan {
+    /// The object.
+    pub object: TargetObject,
+    /// Why it is one.
+    pub reason: &'static str,
+}
+
+/// Outcome of a search.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Orphans {
+    /// Objects that nothing names: descriptions first, since without them nothing takes the rest for whole.
+    pub found: Vec<Orphan>,
+    /// Objects that something names.
+    pub named: u64,
+    /// Objects of other databases that were not looked at, by database.
+    pub others: BTreeMap<String, u64>,
+    /// Objects that nothing names and that stay, since the database that wrote them may still be at work.
+    pub young: u64,
+    /// Descriptions of other databases that cannot be read, and why; they and their segments stay.
+    pub broken: Vec<String>,
+}
+
+impl Orphans {
+    /// Bytes of what nothing names.
+    pub fn bytes(&self) -> u64 {
+        self.found.iter().map(|orphan| orphan.object.bytes).sum()
+    }
+}
+
+impl Shared {
+    /// Searches a target for objects that nothing names. Nothing is changed.
+    pub(crate) fn find_orphans(&self, search: &OrphanSearch) -> Result<Orphans> {
+        let archive = self.settings.archive.as_ref();
+        let archive = archive.ok_or_else(|| StoreError::NoArchive(tideline_model::SegmentId::default()))?;
+        let target = search.target.as_str();
+        // Before the names: what is written meanwhile is in those.
+        let objects = archive.objects(target).map_err(given_up)?;
+        let (names, state) = self.named_objects()?;
+        let own = state
+            .manifest
+            .cursor
+            .origin
+            .map(|origin| format!("{origin:016x}"));
+        let tables: Vec<_> = self.tables.read().by_id.values().cloned().collect();
+        let adopted: HashSet<(String, String)> = tables
+            .iter()
+            .flat_map(|table| table.adopted())
+            .map(|adopted| (adopted.table.as_str().to_owned(), adopted.origin))
+            .collect();
+        let is_own = |object: &TargetObject| {
+            Some(&object.origin) == own.as_ref()
+                || adopted.contains(&(object.table.clone(), object.origin.clone()))
+        };
+        let is_wanted = |object: &TargetObject| match &search.origin {
+            Some(origin) => object.origin == *origin,
+            None => is_own(object),
+        };
+        let theirs = objects
+            .iter()
+            .filter(|object| object.content == ObjectContent::Description && !is_own(object));
+        let described = archive.described_keys(target, theirs.map(|object| object.key.as_str()));
+        let described = described.map_err(given_up)?;
+        let broken: HashSet<(&str, u64)> = objects
+            .iter()
+            .filter(|object| described.broken.iter().any(|(key, _)| *key == object.key))
+            .map(|object| (object.origin.as_str(), object.number))
+            .collect();
+        let newest = newest_settings(&objects);
+        let age = i64::try_from(ORPHAN_AGE.as_nanos()).unwrap_or(i64::MAX);
+        let before = self.clock.now().nanos().saturating_sub(age);
+        let mut orphans = Orphans {
+            broken: described
+                .broken
+                .iter()
+                .map(|(_, reason)| reason.clone())
+                .collect(),
+            ..Orphans::default()
+        };
+        for object in &objects {
+            if !is_wanted(object) {
+                *orphans.others.entry(object.origin.clone()).or_default() += 1;
+                continue;
+            }
+            let is_settings = object.content == ObjectContent::Settings;
+            let is_newest = is_settings && newest.contains(object.key.as_str());
+            let is_broken = broken.contains(&(object.origin.as_str(), object.number));
+            if described.keys.contains(&object.key) || is_newest || is_broken {
+                orphans.named += 1;
+            } else if is_own(object) {
+                match !is_settings && names.hold(&object.key) {
+                    true => orphans.named += 1,
+                    false => orphans.found.push(Orphan {
+                        object: object.clone(),
+                        reason: reason(object.content),
+                    }),
+                }
+            } else if names.hold(&object.key) {
+                orphans.named += 1;
+            } else if object.modified >= before {
+                orphans.young += 1;
+            } else {
+                orphans.found.push(Orphan {
+                    object: object.clone(),
+                    reason: "no finished description of the database that wrote it names it",
+                });
+            }
+        }
+        orphans.found.sort_by(|a, b| {
+            let order = |orphan: &Orphan| orphan.object.content != ObjectContent::Description;
+            (order(a), &a.object.key).cmp(&(order(b), &b.object.key))
+        });
+        Ok(orphans)
+    }
+
+    /// Removes objects that a search has found, for as long as `step` wants; how many, and their bytes.
+    pub(crate) fn remove_orphans(
+        &self,
+        target: &str,
+        orphans: &Orphans,
+        step: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<(u64, u64)> {
+        let archive = self.settings.archive.as_ref();
+        let archive = archive.ok_or_else(|| StoreError::NoArchive(tideline_model::SegmentId::default()))?;
+        let (mut count, mut bytes) = (0, 0);
+        let is_description = |orphan: &Orphan| orphan.object.content == ObjectContent::Description;
+        // All descriptions before the first of the files that they name.
+        for of_kind in orphans
+            .found
+            .chunk_by(|a, b| is_description(a) == is_description(b))
+        {
+            for together in of_kind.chunks(REMOVERS * REMOVED_BY_EACH) {
+                if !step(count) {
+                    return Ok((count, bytes));
+                }
+                let removed = std::thread::scope(|scope| {
+                    let parts = together.chunks(REMOVED_BY_EACH);
+                    let begin = parts.map(|part| {
+                        let keys = part.iter().map(|orphan| orphan.object.key.as_str());
+                        scope.spawn(move || archive.remove_objects(target, keys))
+                    });
+                    let begun: Vec<_> = begin.collect();
+                    let ended = begun.into_iter().map(|remover| remover.join());
+                    ended.collect::<Vec<_>>()
+                });
+                for outcome in removed {
+                    let died = |_| StoreError::Closed;
+                    outcome.map_err(died)?.map_err(given_up)?;
+                }
+                count += together.len() as u64;
+                bytes += together.iter().map(|orphan| orphan.object.bytes).sum::<u64>();
+            }
+        }
+        Ok((count, bytes))
+    }
+}
+
+/// Of each table and database the newest settings.
+fn newest_settings(objects: &[TargetObject]) -> HashSet<&str> {
+    let mut newest: BTreeMap<(&str, &str), &TargetObject> = BTreeMap::new();
+    for object in objects
+        .iter()
+        .filter(|object| object.content == ObjectContent::Settings)
+    {
+        let of = (object.table.as_str(), object.origin.as_str());
+        let known = newest.entry(of).or_insert(object);
+        if known.number < object.number {
+            *known = object;
+        }
+    }
+    newest.into_values().map(|object| object.key.as_str()).collect()
+}
+
+fn reason(content: ObjectContent) -> &'static str {
+    match content {
+        ObjectContent::Description => "the job that wrote it did not end: no segment of this database has it",
+        ObjectContent::Settings => "newer settings of the table have taken its place",
+        ObjectContent::Points | ObjectContent::Timelines => "no segment of this database has it",
+    }
+}

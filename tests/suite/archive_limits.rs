@@ -1,0 +1,292 @@
+//! Archives of any sparseness, settings that change after points were archived, and archives that make no progress.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use tideline_model::{Clock, SystemClock};
+use tideline_tests::reading::{self, Row};
+use tideline_tests::server::{DataFolder, binary};
+use tideline_tests::{Client, Launch, wait};
+
+const SECOND: i64 = 1_000_000_000;
+const DAY: i64 = 86_400 * SECOND;
+/// How long work of the background may take to be seen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn launch(files: &Path) -> Launch {
+    let target = format!("file://{}", files.display());
+    Launch::default().environment("TIDELINE__ARCHIVE__TARGET", &target)
+}
+
+/// A start at which nothing moves that no test asks for.
+fn by_hand(files: &Path) -> Launch {
+    launch(files).environment("TIDELINE__LIFECYCLE__INTERVAL", "1h")
+}
+
+fn job(client: &Client, kind: &str, table: &str) -> tideline_tests::client::Response {
+    let body = match kind {
+        "seal" => json!({"kind": kind}),
+        _ => json!({"kind": kind, "table": table, "wait": true}),
+    };
+    client.post_json("/v1/jobs", &body)
+}
+
+fn archive(client: &Client, table: &str) {
+    for kind in ["seal", "migrate", "archive"] {
+        let answer = job(client, kind, table);
+        assert!(answer.is_success(), "{table}, {kind}: {}", answer.text());
+    }
+}
+
+fn create(client: &Client, table: &str) {
+    let policy = json!({"hot_ttl": "5d", "archive": {"target": "default", "after": "20d"}});
+    let table = json!({"name": table, "policy": policy});
+    client.post_json("/v1/tables", &table).expect_status(201);
+}
+
+fn write(client: &Client, table: &str, lines: &str) {
+    let path = format!("/v1/tables/{table}/points?precision=ns");
+    client.post_lines(&path, lines).expect_status(200);
+}
+
+/// Points of one timeline at even distances, the last one so many days ago.
+fn every(step: i64, count: i64, last_days_ago: i64) -> String {
+    let last = (SystemClock.now().nanos() / DAY - last_days_ago) * DAY;
+    let line = |at: i64| format!("level,port=a value={at}.25 {}\n", last - (count - 1 - at) * step);
+    (0..count).map(line).collect()
+}
+
+/// All rows of a table, or those of a tier, in order.
+fn rows(client: &Client, table: &str, tier: Option<&str>) -> Vec<Row> {
+    let question = tier.map_or_else(|| json!({}), |tier| json!({"tier": tier}));
+    let mut rows = reading::rows(client, table, question).expect("an answer");
+    rows.sort_by(|a, b| (&a.measurement, &a.tags, a.time).cmp(&(&b.measurement, &b.tags, b.time)));
+    rows
+}
+
+/// Attaches all of a target, and waits for the end; the last line.
+fn attach(client: &Client) -> Json {
+    let answer = client.post_json("/v1/archive/attach", &json!({"target": "default"}));
+    let text = answer.expect_status(200).text();
+    let last = serde_json::from_str(text.lines().last().expect("at least one line"));
+    let last: Json = last.expect("a line is JSON");
+    assert_eq!(
+        (&last["done"], &last["problem_count"]),
+        (&json!(true), &json!(0)),
+        "{last}"
+    );
+    last
+}
+
+fn verify(files: &Path) {
+    let target = format!("file://{}", files.display());
+    let output = Command::new(binary())
+        .args(["archive", "verify", &target])
+        .output();
+    let output = output.expect("the binary starts");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// The objects below a folder, with slashes.
+fn objects(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).expect("the folder is there") {
+            let path = entry.expect("the folder can be read").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => names.push(path.strip_prefix(folder).expect("below").display().to_string()),
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn ten_years_of_any_sparseness_and_a_day_of_many_measurements_are_archived() {
+    let folder = DataFolder::new();
+    let files = folder.beside("files");
+    let server = folder.start(&by_hand(&files));
+    let client = server.client();
+    let day = (SystemClock.now().nanos() / DAY - 30) * DAY;
+    let measurements = (0..1_000).map(|number| {
+        let points = (0..3).map(move |hour| (number, day + hour * 3_600 * SECOND));
+        points
+            .map(|(number, at)| format!("measurement_{number:0>100},host=a value={number} {at}\n"))
+            .collect::<String>()
+    });
+    let lines = BTreeMap::from([
+        ("daily", every(DAY, 3_653, 25)),
+        ("issue", every(DAY, 1_500, 0)),
+        ("monthly", every(30 * DAY, 122, 25)),
+        ("one_day", measurements.collect()),
+        ("yearly", every(365 * DAY, 10, 25)),
+    ]);
+    let mut expected = BTreeMap::new();
+    for (table, lines) in &lines {
+        create(&client, table);
+        write(&client, table, lines);
+        expected.insert(*table, rows(&client, table, None));
+        assert_eq!(expected[table].len(), lines.lines().count(), "{table}");
+        archive(&client, table);
+        assert_eq!(rows(&client, table, None), expected[table], "{table}");
+        let left = match *table {
+            "issue" => 1_500 - rows(&client, table, Some("archive")).len(),
+            _ => expected[table].len() - rows(&client, table, Some("archive")).len(),
+        };
+        // What is younger, and what shares a window with it.
+        assert!(left == 0 || (*table == "issue" && left < 512), "{table}: {left}");
+    }
+    let count = objects(&files).len();
+    assert!(count < 150, "{count} objects: {:#?}", objects(&files));
+    verify(&files);
+    assert!(server.terminate().status.success());
+
+    let server = folder.start(&by_hand(&files));
+    let archived: BTreeMap<&str, Vec<Row>> = lines
+        .keys()
+        .map(|table| {
+            assert_eq!(
+                rows(&server.client(), table, None),
+                expected[table],
+                "{table}, started again"
+            );
+            (*table, rows(&server.client(), table, Some("archive")))
+        })
+        .collect();
+    assert!(server.terminate().status.success());
+
+    let empty = DataFolder::new();
+    let server = empty.start(&by_hand(&files));
+    let client = server.client();
+    attach(&client);
+    for (table, archived) in &archived {
+        assert_eq!(rows(&client, table, None), *archived, "{table}, attached");
+        let restore = json!({"range": {}, "for": "7d", "wait": true});
+        let path = format!("/v1/tables/{table}/archive/restore");
+        client.post_json(&path, &restore).expect_status(200);
+        assert_eq!(rows(&client, table, None), *archived, "{table}, restored");
+        assert_eq!(rows(&client, table, Some("cold")), *archived, "{table}, restored");
+    }
+}
+
+#[test]
+fn points_that_retention_hides_stay_hidden_where_the_archive_is_attached() {
+    let folder = DataFolder::new();
+    let files = folder.beside("files");
+    let server = folder.start(&launch(&files).environment("TIDELINE__LIFECYCLE__INTERVAL", "200ms"));
+    let client = server.client();
+    create(&client, "metrics");
+    write(&client, "metrics", &every(DAY / 2, 600, 25));
+    archive(&client, "metrics");
+    assert_eq!(rows(&client, "metrics", None).len(), 600);
+    let before = settings(&files);
+    let change = json!({"policy": {"hot_ttl": "5d", "retention": "100d",
+        "archive": {"target": "default", "after": "20d"}}});
+    let headers = [("content-type", "application/json")];
+    let changed = client.send(
+        "PATCH",
+        "/v1/tables/metrics",
+        &headers,
+        change.to_string().as_bytes(),
+    );
+    changed.expect("an answer").expect_status(200);
+    let visible = rows(&client, "metrics", None);
+    assert!((100..200).contains(&visible.len()), "{}", visible.len());
+    // Without anybody asking for it.
+    let written = wait::until(PATIENCE, || {
+        Some(settings(&files)).filter(|now| *now != before && now.contains("retention\": 86400"))
+    });
+    assert!(written.is_some(), "{:?}", objects(&files));
+    assert!(server.terminate().status.success());
+
+    let empty = DataFolder::new();
+    let server = empty.start(&by_hand(&files));
+    let client = server.client();
+    attach(&client);
+    assert_eq!(rows(&client, "metrics", None), visible);
+    let table = client.get("/v1/tables/metrics").json();
+    assert_eq!(table["policy"]["retention"], "100d", "{table}");
+}
+
+/// What the settings beside the files of a table say.
+fn settings(files: &Path) -> String {
+    let folder = files.join("metrics/_settings");
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let read = |entry: std::io::Result<fs::DirEntry>| fs::read_to_string(entry.ok()?.path()).ok();
+    entries.filter_map(read).collect()
+}
+
+#[test]
+fn an_archive_that_makes_no_progress_is_reported() {
+    let folder = DataFolder::new();
+    let files = folder.beside("files");
+    let server = folder.start(&by_hand(&files));
+    let client = server.client();
+    create(&client, "metrics");
+    write(&client, "metrics", &every(DAY, 100, 25));
+    for kind in ["seal", "migrate"] {
+        assert!(job(&client, kind, "metrics").is_success());
+    }
+    // The place of the target is a file.
+    let _was_made = fs::remove_dir_all(&files);
+    fs::write(&files, "not a folder").expect("written");
+    for failed in 1..=3 {
+        let answer = job(&client, "archive", "metrics");
+        assert!(!answer.is_success(), "{}", answer.text());
+        let reasons = client.get("/ready").expect_status(200).json()["reasons"].clone();
+        assert_eq!(
+            reasons.as_array().map_or(0, Vec::len),
+            usize::from(failed == 3),
+            "{failed}: {reasons}"
+        );
+    }
+    let reasons = client.get("/ready").json()["reasons"].to_string();
+    assert!(
+        reasons.contains("archive of table metrics: no progress") && reasons.contains("3 moves in a row"),
+        "{reasons}"
+    );
+    let overview = client.get("/v1/archive").json();
+    let table = overview["tables"]
+        .as_array()
+        .and_then(|tables| tables.iter().find(|table| table["table"] == "metrics"));
+    let table = table.expect("it has an archive");
+    assert_eq!(table["failures"], 3, "{table}");
+    assert!(
+        table["stalled"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("no progress")),
+        "{table}"
+    );
+    let metric = |name: &str| {
+        let text = client.get("/metrics").text();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("tideline_{name} ")))
+            .map(str::to_owned);
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+    };
+    assert_eq!(metric("archive_stalled_tables"), Some(1.0));
+    let output = Command::new(binary())
+        .args([
+            "archive",
+            "status",
+            "--server",
+            &format!("http://{}", client.address()),
+        ])
+        .output()
+        .expect("the binary starts");
+    let status = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(status.contains("metrics: no progress"), "{status}");
+
+    fs::remove_file(&files).expect("removed");
+    archive(&client, "metrics");
+    assert_eq!(client.get("/ready").json()["reasons"], json!([]));
+    assert_eq!(metric("archive_stalled_tables"), Some(0.0));
+    assert_eq!(rows(&client, "metrics", Some("archive")).len(), 100);
+}
