@@ -168,6 +168,16 @@ impl MemoryDisk {
             shard.journals.values_mut().for_each(Journal::land_late);
         }
     }
+
+    /// Cuts the power: journal entries that were appended as buffered and not synced since are gone, and every open
+    /// handle is dead.
+    pub fn cut_power(&self) {
+        let mut state = self.state.lock();
+        state.opening += 1;
+        for shard in state.shards.values_mut() {
+            shard.journals.values_mut().for_each(Journal::cut_power);
+        }
+    }
 }
 
 impl State {
@@ -335,7 +345,7 @@ impl Backend for MemoryBackend {
         shard: Shard,
         epoch: Epoch,
         entries: &[JournalEntry],
-        _durability: Durability,
+        durability: Durability,
     ) -> Result<()> {
         let mut state = self.state()?;
         state.shards.entry(shard).or_default().check_owner(epoch)?;
@@ -352,6 +362,7 @@ impl Backend for MemoryBackend {
             Some(AppendFault::Late) => journal.append_late(entries),
             Some(AppendFault::Lost) => {}
         }
+        journal.note_durability(entries, durability);
         match fault {
             None => {
                 journal.acknowledge(entries);
@@ -364,7 +375,10 @@ impl Backend for MemoryBackend {
     }
 
     fn sync(&self, shard: Shard, epoch: Epoch) -> Result<()> {
-        self.shard(shard)?.check_owner(epoch)
+        let mut shard = self.shard(shard)?;
+        shard.check_owner(epoch)?;
+        shard.journals.values_mut().for_each(Journal::sync);
+        Ok(())
     }
 
     fn cut(&self, shard: Shard, epoch: Epoch, _at: SequenceNumber) -> Result<()> {
@@ -495,6 +509,10 @@ impl Backend for MemoryBackend {
     }
 
     fn close(&self) -> Result<()> {
+        if let Ok(mut state) = self.state() {
+            let journals = state.shards.values_mut();
+            journals.for_each(|shard| shard.journals.values_mut().for_each(Journal::sync));
+        }
         self.opening.store(0, Ordering::Release);
         Ok(())
     }

@@ -4,7 +4,8 @@
 //! 1. Take the first waiting write, then all others that wait already, up to a budget of bytes.
 //! 2. Number them, append them in one call, synced if any of them asks for it.
 //! 3. Apply them to the head and the latest values, in order; answer each.
-//! 4. Freeze the head when it is full or old.
+//! 4. Sync what no append of this thread has synced, if the oldest such write has waited for [`SYNC_INTERVAL`].
+//! 5. Freeze the head when it is full or old.
 //!
 //! While the thread is busy with one group the next one gathers, so groups grow with the load by themselves.
 
@@ -30,8 +31,11 @@ use crate::store::Committed;
 use crate::tables::Table;
 use crate::tail::TailEntry;
 
-/// How long buffered writes stay unsynced at most, and how often the head's age is looked at.
+/// How often the head's age is checked while nothing is written, and the pause after a failed sync.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Time from the first unsynced write to the sync, under load and without. The guide promises that a power cut loses
+/// at most a second of buffered writes; the other half of it is for the sync itself.
+const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 /// Budgets of a head that the active one and those which are still being sealed may take together; then writers wait.
 const HEADS_MAX: usize = 2;
 /// Part of its budget that the active head may take however large the others are, as one from a long journal is.
@@ -86,7 +90,8 @@ struct Worker {
     next: SequenceNumber,
     /// Whether `next` is above everything that earlier runs may have given.
     has_leapt: bool,
-    unsynced: bool,
+    /// When to sync at the latest; `None` while everything is synced.
+    sync_due: Option<Instant>,
 }
 
 impl Committer {
@@ -103,7 +108,7 @@ impl Committer {
             pending_bytes: Arc::clone(&pending_bytes),
             next,
             has_leapt,
-            unsynced: false,
+            sync_due: None,
         };
         let thread = std::thread::Builder::new()
             .name("committer".into())
@@ -212,7 +217,7 @@ impl Committer {
 impl Worker {
     fn run(mut self) {
         loop {
-            match self.receiver.recv_timeout(IDLE_INTERVAL) {
+            match self.receiver.recv_timeout(self.patience()) {
                 Ok(Message::Write(first)) => {
                     let (group, follow) = self.gather(*first);
                     self.commit(group);
@@ -227,12 +232,20 @@ impl Worker {
                 Ok(Message::Delete(deletion)) => self.answer_delete(&deletion),
                 Ok(Message::Raise(table, to, reply)) => self.answer_raise(table, to, &reply),
                 Ok(Message::Freeze(reply)) => self.answer_freeze(&reply),
-                Err(RecvTimeoutError::Timeout) => self.sync_buffered(),
+                Err(RecvTimeoutError::Timeout) => {}
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             }
+            self.sync_if_due();
             self.freeze_if_due();
         }
         self.sync_buffered();
+    }
+
+    /// How long to wait for a message: until something else is due.
+    fn patience(&self) -> Duration {
+        self.sync_due.map_or(IDLE_INTERVAL, |due| {
+            due.saturating_duration_since(Instant::now()).min(IDLE_INTERVAL)
+        })
     }
 
     /// What waits already, up to the budget, and a message of another kind that ended the gathering.
@@ -332,7 +345,11 @@ impl Worker {
             }
             return;
         }
-        self.unsynced = !synced;
+        if synced {
+            self.sync_due = None;
+        } else {
+            self.sync_due.get_or_insert_with(|| Instant::now() + SYNC_INTERVAL);
+        }
         self.shared
             .counters
             .commits
@@ -396,7 +413,7 @@ impl Worker {
                 .append(SHARD, shared.epoch, &[entry], Durability::Synced)
                 .map_err(|error| append_error(&error))
         })?;
-        self.unsynced = false;
+        self.sync_due = None;
         // It is in the journal: whatever fails from here on, a restart would find it, so it is applied to the end.
         let head = Arc::clone(&shared.state.read().active);
         let deleted = head.delete(table.id(), &record.timelines, record.range, sequence);
@@ -454,6 +471,7 @@ impl Worker {
                 Durability::Synced,
             )
             .map_err(|error| append_error(&error))?;
+        self.sync_due = None;
         let head = Arc::clone(&self.shared.state.read().active);
         let sharded = ShardedDelta::new(&delta, &[]);
         head.apply(&sharded, sequence, self.shared.settings.head);
@@ -465,11 +483,22 @@ impl Worker {
         Ok(to)
     }
 
+    fn sync_if_due(&mut self) {
+        if self.sync_due.is_some_and(|due| due <= Instant::now()) {
+            self.sync_buffered();
+        }
+    }
+
+    /// Syncs what no append has synced.
     fn sync_buffered(&mut self) {
-        if self.unsynced {
-            match self.shared.backend.sync(SHARD, self.shared.epoch) {
-                Ok(()) => self.unsynced = false,
-                Err(error) => tracing::warn!(%error, "syncing buffered writes failed"),
+        if self.sync_due.is_none() {
+            return;
+        }
+        match self.shared.backend.sync(SHARD, self.shared.epoch) {
+            Ok(()) => self.sync_due = None,
+            Err(error) => {
+                tracing::warn!(%error, "syncing buffered writes failed; it is tried again");
+                self.sync_due = Some(Instant::now() + IDLE_INTERVAL);
             }
         }
     }
@@ -489,6 +518,8 @@ impl Worker {
             if active.bytes() < room.max(max / ACTIVE_SHARE) {
                 return;
             }
+            // This wait may be long, and nothing is synced meanwhile.
+            self.sync_buffered();
             self.wait_for_sealer();
         }
         let old = !active.is_empty() && active.started().elapsed() >= self.shared.settings.head_age_max;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use tideline_model::SequenceNumber;
+use tideline_model::{Durability, SequenceNumber};
 
 use crate::contract::JournalEntry;
 use crate::error::{BackendError, Result};
@@ -16,9 +16,34 @@ pub(super) struct Journal {
     late: Vec<JournalEntry>,
     acknowledged: Option<SequenceNumber>,
     end: Option<SequenceNumber>,
+    /// The first entry that a power cut takes away.
+    unsynced: Option<SequenceNumber>,
 }
 
 impl Journal {
+    /// Notes whether appended entries survive a power cut, and with them all entries before them.
+    pub(super) fn note_durability(&mut self, entries: &[JournalEntry], durability: Durability) {
+        match (durability, entries.first()) {
+            (Durability::Synced, _) => self.sync(),
+            (Durability::Buffered, Some(first)) => {
+                self.unsynced.get_or_insert(first.sequence);
+            }
+            (Durability::Buffered, None) => {}
+        }
+    }
+
+    /// Makes all entries survive a power cut.
+    pub(super) fn sync(&mut self) {
+        self.unsynced = None;
+    }
+
+    /// Takes away what was not synced.
+    pub(super) fn cut_power(&mut self) {
+        if let Some(first) = self.unsynced.take() {
+            self.entries.split_off(&first);
+        }
+    }
+
     /// Refuses entries that do not rise above what has been acknowledged.
     pub(super) fn check(&self, entries: &[JournalEntry]) -> Result<()> {
         check_entries(entries, self.acknowledged)

@@ -173,6 +173,17 @@ pub(crate) fn write(
     points: &[Point],
     new: &[TimelineId],
 ) -> Result<(), StoreError> {
+    write_as(store, table, points, new, Durability::Synced)
+}
+
+/// The same with a durability.
+pub(crate) fn write_as(
+    store: &SeriesStore,
+    table: &Arc<Table>,
+    points: &[Point],
+    new: &[TimelineId],
+    durability: Durability,
+) -> Result<(), StoreError> {
     let mut delta = Delta {
         table: table.id(),
         request: None,
@@ -236,7 +247,7 @@ pub(crate) fn write(
         .collect::<Result<_, _>>()?;
     let generation = table.timeline_generation();
     store
-        .commit(table, delta, shapes, Durability::Synced, generation)
+        .commit(table, delta, shapes, durability, generation)
         .map(|_| ())
 }
 
