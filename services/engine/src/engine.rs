@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
-use tideline_backend::{Backend, Health};
-use tideline_model::{Clock, TableId};
+use tideline_backend::{Backend, Health, Reopening};
+use tideline_model::{Clock, TableId, Tier};
 use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
 use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreStats};
 use tideline_timeline_catalog::{Catalog, CatalogOptions};
@@ -62,12 +62,58 @@ impl Settings {
 /// Whether promises can be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Readiness {
-    /// Reads answer. They do as long as the process runs.
+    /// All reads are answered. While the store of a tier cannot be reopened, those of its points are refused.
     pub reads: bool,
     /// Writes are taken.
     pub writes: bool,
     /// Why not, or what is worth knowing although all is well.
     pub reasons: Vec<String>,
+    /// Tiers whose store has failed and is being reopened.
+    pub reopening: Vec<FailedTier>,
+}
+
+/// A tier whose store has failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedTier {
+    /// The tier. Rows and the journal are stored with the hot one.
+    pub tier: Tier,
+    /// The first error.
+    pub reason: String,
+    /// The attempts to reopen it.
+    pub reopening: Reopening,
+}
+
+impl FailedTier {
+    /// The same in one sentence.
+    fn describe(&self) -> String {
+        let Reopening {
+            reads,
+            is_running,
+            attempts,
+            last_error,
+            next_in,
+        } = &self.reopening;
+        let what = match self.tier {
+            Tier::Hot => "the storage engine",
+            Tier::Cold | Tier::Archive => "the store of the cold tier",
+        };
+        let refused = match (self.tier, reads) {
+            (_, true) => "",
+            (Tier::Hot, false) => "; reads are refused",
+            (Tier::Cold | Tier::Archive, false) => "; reads of cold points are refused",
+        };
+        let next = match is_running {
+            true => "an attempt is running".to_owned(),
+            false => format!("the next attempt comes in {:.0} s", next_in.as_secs_f64().ceil()),
+        };
+        let past = last_error.as_ref().map_or_else(String::new, |error| {
+            format!(" after {attempts} failed ones, the last with: {error}")
+        });
+        format!(
+            "{what} failed and is being reopened{refused}; {next}{past}; it failed with: {}",
+            self.reason
+        )
+    }
 }
 
 /// Counts and sizes of everything.
@@ -137,6 +183,8 @@ impl Engine {
     /// Whether promises can be kept now. Cheap.
     pub fn readiness(&self) -> Readiness {
         let mut reasons = Vec::new();
+        let mut failed = Vec::new();
+        let mut reads = true;
         let writes = match self.store.health() {
             Health::Ready => true,
             Health::DiskLow {
@@ -149,10 +197,13 @@ impl Engine {
                 ));
                 false
             }
-            Health::Poisoned { reason } => {
-                reasons.push(format!(
-                    "the storage engine failed and is being reopened: {reason}"
-                ));
+            Health::Poisoned { reason, reopening } => {
+                reads = reopening.reads;
+                failed.push(FailedTier {
+                    tier: Tier::Hot,
+                    reason,
+                    reopening,
+                });
                 false
             }
             Health::ReadOnly { reason } => {
@@ -160,6 +211,15 @@ impl Engine {
                 false
             }
         };
+        if let Health::Poisoned { reason, reopening } = self.store.backend().tier_health(Tier::Cold) {
+            reads &= reopening.reads;
+            failed.push(FailedTier {
+                tier: Tier::Cold,
+                reason,
+                reopening,
+            });
+        }
+        reasons.extend(failed.iter().map(FailedTier::describe));
         if let Some(doubt) = self.store.trusted_now().doubt {
             reasons.push(format!("the clock is in doubt: {}", doubt.reason()));
         }
@@ -171,9 +231,10 @@ impl Engine {
             reasons.push("the search index is being rebuilt; answers are complete, some are slower".into());
         }
         Readiness {
-            reads: true,
+            reads,
             writes,
             reasons,
+            reopening: failed,
         }
     }
 

@@ -63,7 +63,7 @@ pub use cardinality::Growth;
 pub use clean::CatalogCleaned;
 pub use copying::PointsCopied;
 pub use delete::{Deleted, TimelineSelector};
-pub use engine::{Engine, EngineStats, Readiness, Settings};
+pub use engine::{Engine, EngineStats, FailedTier, Readiness, Settings};
 pub use error::{EngineError, ErrorKind, Result};
 pub use find::{FacetCounts, FoundTimeline, Timeline, TimelinePage};
 pub use heat::HotRange;

@@ -10,6 +10,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -17,8 +18,8 @@ use tideline_backend::limits::{check_edit, check_key, check_write};
 use tideline_backend::page::PageBuilder;
 use tideline_backend::{
     Backend, BackendError, Capabilities, Direction, EditOutcome, Epoch, Health, JournalEntry, JournalEpoch,
-    KeyRange, Manifest, ManifestChange, ManifestRow, Page, PageLimit, Partition, Result, Row, RowChange,
-    SegmentRef, Shard, Stamp, Unit, Usage,
+    KeyRange, Manifest, ManifestChange, ManifestRow, Page, PageLimit, Partition, Reopening, Result, Row,
+    RowChange, SegmentRef, Shard, Stamp, Unit, Usage,
 };
 use tideline_model::{Durability, GroupId, SequenceNumber, Tier};
 
@@ -59,12 +60,44 @@ struct Inner {
     journals: Journals,
     high_water: HighWater,
     /// Why a journal takes no appends, if one does not.
-    journal_failure: Mutex<Option<String>>,
+    journal_failure: Mutex<Option<JournalFailure>>,
     /// Why writes are refused for good, if they are.
     loss: Mutex<Option<String>>,
     is_closed: AtomicBool,
     /// Where the copy is that serves reads while the data folder is left as it is. Goes after all that uses it.
     scratch: Option<Scratch>,
+}
+
+/// The failure of a journal, and the attempts to repair it.
+#[derive(Debug)]
+struct JournalFailure {
+    reason: String,
+    attempts: u32,
+    last_error: Option<String>,
+}
+
+impl JournalFailure {
+    fn new(reason: &str) -> Self {
+        Self {
+            reason: reason.to_owned(),
+            attempts: 0,
+            last_error: None,
+        }
+    }
+
+    /// Reads need no journal; each round of the maintenance thread tries to repair it.
+    fn health(&self, interval: Duration) -> Health {
+        Health::Poisoned {
+            reason: format!("the journal: {}", self.reason),
+            reopening: Reopening {
+                reads: true,
+                is_running: false,
+                attempts: self.attempts,
+                last_error: self.last_error.clone(),
+                next_in: interval,
+            },
+        }
+    }
 }
 
 impl Inner {
@@ -195,9 +228,7 @@ impl Inner {
             && !matches!(trouble, Some(Health::Poisoned { .. }))
             && let Some(failure) = &*self.journal_failure.lock()
         {
-            return Health::Poisoned {
-                reason: format!("the journal: {failure}"),
-            };
+            return failure.health(self.options.high_water_interval);
         }
         trouble.unwrap_or(Health::Ready)
     }

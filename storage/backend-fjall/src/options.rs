@@ -31,8 +31,9 @@ pub struct FjallOptions {
     pub free_check_interval: Duration,
     /// How long an acknowledged write may be missing from the high-water mark. Default 1 s.
     pub high_water_interval: Duration,
-    /// How often a store is reopened after a failed write before it is given up. Default 10.
-    pub reopen_tries_max: u32,
+    /// Longest pause between two attempts to reopen a store after a failed write. Attempts never end; the first pauses
+    /// are shorter, and when space returns the next attempt comes at once. Default 10 s.
+    pub reopen_pause_max: Duration,
     /// Start with what is there, although acknowledged writes are missing. Default false.
     pub accept_loss: bool,
 }
@@ -50,7 +51,7 @@ impl Default for FjallOptions {
             free_per_mille_min: 50,
             free_check_interval: Duration::from_secs(1),
             high_water_interval: Duration::from_secs(1),
-            reopen_tries_max: 10,
+            reopen_pause_max: Duration::from_secs(10),
             accept_loss: false,
         }
     }
@@ -64,7 +65,7 @@ pub(crate) struct Setup {
     pub(crate) memtable_bytes: u64,
     pub(crate) worker_threads: usize,
     pub(crate) open_files_max: usize,
-    pub(crate) reopen_tries_max: u32,
+    pub(crate) reopen_pause_max: Duration,
     pub(crate) accept_loss: bool,
 }
 
@@ -87,7 +88,7 @@ impl Setup {
             memtable_bytes: options.memtable_bytes,
             worker_threads,
             open_files_max,
-            reopen_tries_max: options.reopen_tries_max,
+            reopen_pause_max: options.reopen_pause_max,
             accept_loss: options.accept_loss,
         }
     }

@@ -16,7 +16,7 @@ use tideline_backend::{BackendError, Health, Result, Row, SegmentRef};
 use tideline_model::GroupId;
 
 use crate::engine::Engine;
-use crate::error::{During, RETRY_AFTER, from_fjall, from_io, unavailable};
+use crate::error::{During, from_fjall, from_io, unavailable};
 use crate::files::FreeSpace;
 use crate::keyspace_list::KeyspaceList;
 use crate::options::{FjallOptions, Setup};
@@ -101,10 +101,24 @@ impl Store {
         match RwLockReadGuard::try_map(self.slot.read_recursive(), Slot::engine) {
             Ok(engine) => Ok(Some(engine)),
             Err(slot) => match *slot {
-                Slot::Failed => Err(unavailable("the store is being reopened")),
+                Slot::Failed => Err(self.not_reopened()),
                 Slot::Closed => Err(closed()),
                 Slot::Unmade | Slot::Open(_) => Ok(None),
             },
+        }
+    }
+
+    /// The refusal of a read while the store cannot be reopened.
+    fn not_reopened(&self) -> BackendError {
+        match &*self.poison.lock() {
+            Some(poison) => BackendError::Unavailable {
+                reason: format!(
+                    "the {} store is being reopened after: {}",
+                    self.setup.tier, poison.reason
+                ),
+                retry_after: poison.retry_after(),
+            },
+            None => unavailable("the store is being reopened"),
         }
     }
 
@@ -119,7 +133,7 @@ impl Store {
         if let Some(poison) = &*self.poison.lock() {
             return Err(BackendError::Unavailable {
                 reason: format!("the store is being reopened after: {}", poison.reason),
-                retry_after: RETRY_AFTER,
+                retry_after: poison.retry_after(),
             });
         }
         let space = self.free_space.get();
@@ -219,9 +233,7 @@ impl Store {
     /// What keeps it from its promises, if anything does.
     pub(crate) fn trouble(&self) -> Option<Health> {
         if let Some(poison) = &*self.poison.lock() {
-            return Some(Health::Poisoned {
-                reason: poison.reason.clone(),
-            });
+            return Some(poison.health());
         }
         let space = self.free_space.get();
         space.is_low().then_some(Health::DiskLow {

@@ -5,6 +5,7 @@
 //! the logs; they run at every open. [`Inspection`] reads everything, of a store that nobody uses.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use tideline_backend::{BackendError, Result};
@@ -189,7 +190,11 @@ fn check_version(keyspace: &Path) -> Result<PathBuf> {
         .rev()
         .fold(0, |number, byte| number << 8 | u64::from(*byte));
     let path = keyspace.join(format!("v{version}"));
-    let content = fs::read(&path).map_err(|_| damaged("names a version that is not there"))?;
+    let content = fs::read(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => damaged("names a version that is not there"),
+        // Not damage: a file that cannot be opened just now may be there.
+        _ => at(&path)(error),
+    })?;
     if kind != [0] || checksum != xxh3_128(&content).to_le_bytes() {
         return Err(damaged("does not fit the version file"));
     }

@@ -8,6 +8,7 @@
 //! safe to repeat until its deadline. Never call from a thread that drives an async runtime.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber, Tier};
@@ -335,10 +336,12 @@ pub enum Health {
         /// Bytes that must be free.
         watermark_bytes: u64,
     },
-    /// Writes are refused until the backend has been reopened, which it is trying by itself.
+    /// Writes are refused until the backend has been reopened. It tries that forever.
     Poisoned {
         /// What happened first.
         reason: String,
+        /// How far the reopening is.
+        reopening: Reopening,
     },
     /// What was recovered is less than what had been acknowledged: read-only until an operator decides. `take` and
     /// `close_epoch` work, so that a shard can be opened for reading, but nothing is stored.
@@ -346,6 +349,22 @@ pub enum Health {
         /// What is missing.
         reason: String,
     },
+}
+
+/// The attempts to reopen a failed store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reopening {
+    /// Whether reads are still answered. They are until the first attempt; after a failed one they are refused as
+    /// `Unavailable` until an attempt succeeds.
+    pub reads: bool,
+    /// Whether an attempt is running; reads wait for its end.
+    pub is_running: bool,
+    /// Attempts that have failed.
+    pub attempts: u32,
+    /// Error of the last one.
+    pub last_error: Option<String>,
+    /// Time until the next one; zero while one is running or due.
+    pub next_in: Duration,
 }
 
 /// Sizes, for `/metrics` and table statistics.

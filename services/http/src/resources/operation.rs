@@ -6,8 +6,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
+use tideline_engine::FailedTier;
 use tideline_openapi::ErrorCode;
-use tideline_openapi::operation::{Health, Readiness};
+use tideline_openapi::operation::{Health, Readiness, ReopeningTier};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -44,9 +45,10 @@ async fn health() -> Json<Health> {
 
 /// Can the service keep its promises?
 ///
-/// Needs no token. 503 while writes are refused (the disk is nearly full, the engine failed) and while shutting down;
-/// `reasons` says why. It becomes ready again by itself. An archive that makes no progress is one of the reasons too, with
-/// 200: the cold tier keeps the points.
+/// Needs no token. 503 while writes are refused (the disk is nearly full, the engine failed), while reads of a tier are
+/// refused (its store cannot be reopened), and while shutting down; `reasons` lists the causes. It becomes ready again
+/// automatically: `reopening` gives the time of the next attempt. An archive that makes no progress is one of the reasons
+/// too, with 200: the cold tier keeps the points.
 #[utoipa::path(
     get, path = "/ready", tag = "operation",
     responses(
@@ -79,6 +81,7 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
         reads: readiness.reads,
         writes: readiness.writes,
         reasons: readiness.reasons,
+        reopening: readiness.reopening.into_iter().map(to_reopening).collect(),
         started: app.started.to_rfc3339(),
         up: String::from(whole_seconds(up)),
         request_id: id.into(),
@@ -89,6 +92,23 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
         StatusCode::SERVICE_UNAVAILABLE
     };
     Ok((status, Json(body)))
+}
+
+fn to_reopening(failed: FailedTier) -> ReopeningTier {
+    let FailedTier {
+        tier,
+        reason,
+        reopening,
+    } = failed;
+    ReopeningTier {
+        tier: tier.name().into(),
+        reason,
+        reads: reopening.reads,
+        is_running: reopening.is_running,
+        attempts: reopening.attempts,
+        last_error: reopening.last_error,
+        next_in: whole_seconds(reopening.next_in).into(),
+    }
 }
 
 /// The service's own figures, for Prometheus

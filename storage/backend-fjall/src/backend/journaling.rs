@@ -7,7 +7,7 @@ use tideline_backend::limits::check_older;
 use tideline_backend::{BackendError, Epoch, JournalEntry, Result, Shard};
 use tideline_model::{Durability, SequenceNumber, Tier};
 
-use super::Inner;
+use super::{Inner, JournalFailure};
 use crate::error::{During, from_io};
 use crate::journal::ShardJournal;
 use crate::ledger::{ShardHead, closed_change, head_change};
@@ -17,7 +17,8 @@ impl Inner {
     /// Lets `health` know of a broken journal without taking its lock.
     fn note_failure(&self, journal: &ShardJournal) {
         if let Some(reason) = journal.broken() {
-            *self.journal_failure.lock() = Some(reason.to_owned());
+            let mut failure = self.journal_failure.lock();
+            failure.get_or_insert_with(|| JournalFailure::new(reason));
         }
     }
 

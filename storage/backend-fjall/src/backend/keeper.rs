@@ -106,6 +106,10 @@ impl Inner {
             if let Err(error) = journal.lock().heal() {
                 tracing::warn!(%error, "the journal is still broken");
                 is_healed = false;
+                if let Some(failure) = &mut *self.journal_failure.lock() {
+                    failure.attempts = failure.attempts.saturating_add(1);
+                    failure.last_error = Some(error.to_string());
+                }
             }
         }
         if is_healed {

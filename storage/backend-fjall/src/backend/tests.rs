@@ -126,26 +126,75 @@ fn a_journal_that_failed_is_a_new_file_before_it_is_used_again() {
     assert_eq!(numbers(&journal).len(), 2, "and nothing is appended to it");
 }
 
+/// Damages both lists of keyspaces, without which nothing is opened; returns what they held.
+fn damage_lists(folder: &tempfile::TempDir) -> Vec<u8> {
+    let list = folder.path().join("KEYSPACES");
+    let kept = std::fs::read(&list).expect("read");
+    std::fs::write(&list, b"damaged").expect("damage");
+    std::fs::write(folder.path().join("KEYSPACES.copy"), b"damaged").expect("damage");
+    kept
+}
+
+fn reopening(health: Health) -> Reopening {
+    match health {
+        Health::Poisoned { reopening, .. } => reopening,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
-fn a_store_that_cannot_be_reopened_is_given_up_after_some_tries() {
+fn a_store_is_reopened_however_many_attempts_have_failed() {
     let folder = tempfile::tempdir().expect("a folder");
     let backend = open(&folder);
     write(&backend, "k").expect("write");
-    let list = folder.path().join("KEYSPACES");
-    let copy = folder.path().join("KEYSPACES.copy");
-    let kept = std::fs::read(&list).expect("read");
-    std::fs::write(&list, b"damaged").expect("damage");
-    std::fs::write(&copy, b"damaged").expect("damage");
+    let kept = damage_lists(&folder);
     backend.inner.hot.poison("a failed sync");
-    backend.inner.tick();
-    assert!(matches!(backend.health(), Health::Poisoned { .. }));
-    let read = backend.get(ROWS, b"k");
-    assert_eq!(read.expect_err("not open").kind(), ErrorKind::Unavailable);
-    std::fs::write(&list, kept).expect("repair");
+    let before = reopening(backend.health());
+    assert!(before.reads && before.attempts == 0, "{before:?}");
+    assert!(backend.get(ROWS, b"k").expect("reads work").is_some());
+    for attempt in 1..=40 {
+        backend.inner.hot.try_now();
+        backend.inner.tick();
+        let state = reopening(backend.health());
+        assert!(
+            !state.reads && !state.is_running && state.attempts == attempt,
+            "{state:?}"
+        );
+        assert!(state.last_error.expect("it failed").contains("keyspaces"));
+        assert!(
+            state.next_in <= std::time::Duration::from_secs(10),
+            "{:?}",
+            state.next_in
+        );
+    }
+    let refused = backend.get(ROWS, b"k").expect_err("not open");
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert!(refused.to_string().contains("a failed sync"), "{refused}");
+    std::fs::write(folder.path().join("KEYSPACES"), kept).expect("repair");
     backend.inner.hot.try_now();
     backend.inner.tick();
     assert_eq!(backend.health(), Health::Ready);
     assert!(backend.get(ROWS, b"k").expect("get").is_some());
+    write(&backend, "after").expect("write");
+}
+
+#[test]
+fn a_store_is_reopened_at_once_when_space_returns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = open(&folder);
+    write(&backend, "k").expect("write");
+    let kept = damage_lists(&folder);
+    backend.inner.hot.seem_full(true);
+    backend.inner.hot.poison("no space left");
+    backend.inner.tick();
+    backend.inner.hot.try_late();
+    backend.inner.tick();
+    assert_eq!(reopening(backend.health()).attempts, 1);
+    std::fs::write(folder.path().join("KEYSPACES"), kept).expect("repair");
+    backend.inner.hot.seem_full(false);
+    backend.inner.tick();
+    assert_eq!(backend.health(), Health::Ready);
+    write(&backend, "after").expect("write");
 }
 
 #[test]

@@ -1,26 +1,58 @@
-//! What becomes of a store that has failed: it refuses changes, and is opened again, with longer and longer pauses.
+//! Reopening of a failed store. It refuses changes meanwhile, and reads once an attempt has failed.
+//!
+//! Attempts never end: pauses grow up to [`FjallOptions::reopen_pause_max`](crate::FjallOptions), and when the disk has
+//! space again the next attempt comes at once.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tideline_backend::{BackendError, Result};
+use tideline_backend::{BackendError, Health, Reopening, Result};
 
 use super::open::{Opening, open_engine};
 use super::{EngineGuard, Slot, Store};
 use crate::engine::Engine;
-use crate::error::{During, from_fjall};
+use crate::error::{During, RETRY_AFTER, from_fjall};
 use crate::renew::note_failure;
 use crate::safety;
 
-/// Longest pause between two tries to reopen.
-const REOPEN_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Pause after the first failed attempt to reopen; it doubles with each further one.
+const REOPEN_PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// Why a store has failed, and when it is opened again.
+/// The failure of a store, and the attempts to reopen it.
 #[derive(Debug)]
 pub(super) struct Poison {
     pub(super) reason: String,
-    tries: u32,
+    attempts: u32,
+    last_error: Option<String>,
     next_try: Instant,
+    is_running: bool,
+    /// Whether the disk was nearly full at the last look.
+    was_low: bool,
+}
+
+impl Poison {
+    /// Time until the next attempt.
+    fn next_in(&self) -> Duration {
+        self.next_try.saturating_duration_since(Instant::now())
+    }
+
+    /// When a refused call may work.
+    pub(super) fn retry_after(&self) -> Duration {
+        self.next_in().max(RETRY_AFTER)
+    }
+
+    pub(super) fn health(&self) -> Health {
+        Health::Poisoned {
+            reason: self.reason.clone(),
+            reopening: Reopening {
+                reads: self.attempts == 0,
+                is_running: self.is_running,
+                attempts: self.attempts,
+                last_error: self.last_error.clone(),
+                next_in: self.next_in(),
+            },
+        }
+    }
 }
 
 impl Store {
@@ -35,8 +67,11 @@ impl Store {
             }
             *poison = Some(Poison {
                 reason: reason.to_owned(),
-                tries: 0,
+                attempts: 0,
+                last_error: None,
                 next_try: Instant::now(),
+                is_running: false,
+                was_low: self.free_space.get().is_low(),
             });
         }
     }
@@ -56,10 +91,7 @@ impl Store {
         if let Some(Err(failure)) = self.engine().ok().flatten().map(round) {
             self.poison(&failure.to_string());
         }
-        let is_due = self.poison.lock().as_ref().is_some_and(|poison| {
-            poison.tries < self.setup.reopen_tries_max && poison.next_try <= Instant::now()
-        });
-        if !is_due {
+        if !self.begin_attempt() {
             return;
         }
         let outcome = self.reopen(reopened);
@@ -71,13 +103,32 @@ impl Store {
                 *poison = None;
             }
             (Err(error), Some(poison)) => {
-                poison.tries += 1;
-                let pause = Duration::from_secs(1 << poison.tries.min(5));
-                poison.next_try = Instant::now() + pause.min(REOPEN_PAUSE_MAX);
-                tracing::error!(%tier, %error, tries = poison.tries, "the store cannot be reopened");
+                let pause = REOPEN_PAUSE_MIN.saturating_mul(1 << poison.attempts.min(16));
+                let pause = pause.min(self.setup.reopen_pause_max);
+                poison.attempts = poison.attempts.saturating_add(1);
+                poison.next_try = Instant::now() + pause;
+                poison.is_running = false;
+                let attempts = poison.attempts;
+                tracing::error!(%tier, %error, attempts, ?pause, "the store cannot be reopened; it is tried again");
+                poison.last_error = Some(error.to_string());
             }
             (Err(_), None) => {}
         }
+    }
+
+    /// Whether an attempt to reopen is due; it begins then.
+    fn begin_attempt(&self) -> bool {
+        let is_low = self.free_space.get().is_low();
+        let mut poison = self.poison.lock();
+        let Some(poison) = &mut *poison else {
+            return false;
+        };
+        let has_space_again = std::mem::replace(&mut poison.was_low, is_low) && !is_low;
+        if has_space_again {
+            poison.next_try = Instant::now();
+        }
+        poison.is_running = poison.next_try <= Instant::now();
+        poison.is_running
     }
 
     /// Removes the copy that was made for an open which has been proven good.
@@ -118,5 +169,12 @@ impl Store {
     #[cfg(test)]
     pub(crate) fn try_now(&self) {
         self.poison.lock().as_mut().expect("poisoned").next_try = Instant::now();
+    }
+
+    /// Makes only the return of space bring the next attempt.
+    #[cfg(test)]
+    pub(crate) fn try_late(&self) {
+        let late = Instant::now() + Duration::from_secs(3_600);
+        self.poison.lock().as_mut().expect("poisoned").next_try = late;
     }
 }
