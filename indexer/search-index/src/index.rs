@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use roaring::RoaringBitmap;
-use tideline_model::TableId;
+use tideline_model::{SupervisedThread, Supervisor, TableId};
 use tideline_timeline_catalog::Catalog;
 
 use crate::indexer::Indexer;
@@ -16,13 +15,16 @@ use crate::matcher::{Matcher, SeenLookup};
 use crate::search::{Snapshot, search};
 use crate::{Condition, Result, SearchError};
 
+/// Name of the thread.
+pub(crate) const THREAD: &str = "indexer";
+
 /// The index over the catalogs of all tables, and the thread that feeds it.
 ///
 /// Dropping it closes it. All methods may be called from many threads.
 #[derive(Debug)]
 pub struct SearchIndex {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: SupervisedThread,
 }
 
 /// When and with how much memory the index commits.
@@ -38,6 +40,8 @@ pub struct IndexOptions {
     pub idle_after: Duration,
     /// The pause after a failed commit.
     pub retry_after: Duration,
+    /// Starts the indexer thread, and records whether it has panicked outside of a commit.
+    pub supervisor: Supervisor,
 }
 
 impl Default for IndexOptions {
@@ -48,6 +52,7 @@ impl Default for IndexOptions {
             heap_bytes: 30_000_000,
             idle_after: Duration::from_secs(10),
             retry_after: Duration::from_secs(5),
+            supervisor: Supervisor::default(),
         }
     }
 }
@@ -77,15 +82,20 @@ impl SearchIndex {
         };
         std::fs::create_dir_all(folder).map_err(in_folder)?;
         let shared = Arc::new(Shared::default());
+        let supervisor = options.supervisor.clone();
         let indexer = Indexer::new(PathBuf::from(folder), options, Arc::clone(&shared));
-        let thread = std::thread::Builder::new()
-            .name("indexer".to_owned())
-            .spawn(move || indexer.run())
-            .map_err(SearchError::Thread)?;
-        Ok(Self {
-            shared,
-            thread: Mutex::new(Some(thread)),
-        })
+        let thread = supervisor.spawn(THREAD, move || indexer.run());
+        let thread = thread.map_err(SearchError::Thread)?;
+        // A flush must not wait for a thread that is gone.
+        let waited_for = Arc::downgrade(&shared);
+        supervisor.on_failure(move |_| {
+            if let Some(shared) = waited_for.upgrade() {
+                shared.control.lock().closed = true;
+                shared.wake.notify_one();
+                shared.done.notify_all();
+            }
+        });
+        Ok(Self { shared, thread })
     }
 
     /// Feeds a table's catalog to the index. Call it before timelines are registered or edited.
@@ -206,11 +216,7 @@ impl SearchIndex {
         self.shared.control.lock().closed = true;
         self.shared.wake.notify_one();
         self.shared.done.notify_all();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the indexer thread panicked");
-        }
+        self.thread.join();
     }
 }
 

@@ -21,7 +21,7 @@ use std::time::Instant;
 use tideline_model::TableId;
 use tideline_timeline_catalog::Catalog;
 
-use crate::index::{IndexOptions, Order, Shared};
+use crate::index::{IndexOptions, Order, Shared, THREAD};
 use crate::positions::{Difference, Positions};
 
 use writer::OpenIndex;
@@ -87,6 +87,7 @@ impl Indexer {
     /// Works until the index is closed.
     pub(crate) fn run(mut self) {
         while let Some(call) = self.wait() {
+            self.options.supervisor.round(THREAD);
             for order in call.orders {
                 self.take(order);
             }

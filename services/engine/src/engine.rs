@@ -157,7 +157,11 @@ impl Engine {
                 "archived files are left to the database that this one is a copy of"
             );
         }
-        let index = SearchIndex::open(&settings.index_dir, IndexOptions::default())?;
+        let index_options = IndexOptions {
+            supervisor: settings.store.supervisor.clone(),
+            ..IndexOptions::default()
+        };
+        let index = SearchIndex::open(&settings.index_dir, index_options)?;
         let running_requests = Mutex::default();
         let engine = Self {
             store,
@@ -185,7 +189,7 @@ impl Engine {
         let mut reasons = Vec::new();
         let mut failed = Vec::new();
         let mut reads = true;
-        let writes = match self.store.health() {
+        let mut writes = match self.store.health() {
             Health::Ready => true,
             Health::DiskLow {
                 free_bytes,
@@ -220,6 +224,10 @@ impl Engine {
             });
         }
         reasons.extend(failed.iter().map(FailedTier::describe));
+        if let Some(failure) = self.store.thread_failure() {
+            writes = false;
+            reasons.push(format!("{failure}; the process ends"));
+        }
         if let Some(doubt) = self.store.trusted_now().doubt {
             reasons.push(format!("the clock is in doubt: {}", doubt.reason()));
         }

@@ -187,9 +187,10 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         StoreError::NoTarget(_) => ErrorKind::Conflict,
         StoreError::TypeConflict { .. } | StoreError::BadDelta(_) => ErrorKind::Invalid,
         StoreError::DeltaTooLarge(_) => ErrorKind::OverLimit,
-        StoreError::Closed | StoreError::OpenEdit { .. } | StoreError::TableInDoubt(_) => {
-            ErrorKind::Unavailable
-        }
+        StoreError::Closed
+        | StoreError::Failed(_)
+        | StoreError::OpenEdit { .. }
+        | StoreError::TableInDoubt(_) => ErrorKind::Unavailable,
         StoreError::Archive(_)
         | StoreError::Chunk { .. }
         | StoreError::Delta { .. }

@@ -21,7 +21,7 @@ use crate::journal::{Edit, Journal};
 use crate::metrics::Totals;
 use crate::pace::{Budget, Control, JobPace, Wish};
 use crate::plan::{Facts, Past, PlanSettings, Planned, plan};
-use crate::scheduler::Settings;
+use crate::scheduler::{Settings, THREAD};
 use crate::work::{Work, WorkError};
 
 /// What the runner's thread and its callers share.
@@ -99,6 +99,7 @@ impl Shared {
     /// The thread: works until it is stopped.
     pub(crate) fn run(&self) {
         loop {
+            self.settings.supervisor.round(THREAD);
             while self.tick() {}
             let mut state = self.state.lock();
             if state.is_stopping {

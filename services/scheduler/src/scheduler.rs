@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tideline_model::{Policy, TimeRange, background};
+use tideline_model::{Policy, SupervisedThread, Supervisor, TimeRange, background};
 
 use crate::chore::Chore;
 use crate::job::{Job, JobFilter, JobState};
@@ -24,6 +23,8 @@ pub struct Settings {
     pub tick_interval: Duration,
     /// Past jobs that are remembered. Default 200.
     pub history: usize,
+    /// Starts the thread, and records whether it has panicked outside of a job.
+    pub supervisor: Supervisor,
 }
 
 impl Default for Settings {
@@ -32,6 +33,7 @@ impl Default for Settings {
             purge_delay: Duration::from_secs(24 * 3_600),
             tick_interval: Duration::from_secs(5),
             history: 200,
+            supervisor: Supervisor::default(),
         }
     }
 }
@@ -67,27 +69,38 @@ pub enum SchedulerError {
     Unsealed(#[from] WorkError),
 }
 
+/// Name of the thread.
+pub(crate) const THREAD: &str = "scheduler";
 /// For so long a stop waits for errands; a step of theirs takes a fraction of a second.
 const ERRANDS_WAIT: Duration = Duration::from_secs(5);
 
 /// Background work of one database: one thread, one job at a time.
 pub struct Scheduler {
     shared: Arc<Shared>,
-    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    thread: SupervisedThread,
 }
 
 impl Scheduler {
     /// Starts the thread. It looks for work at once.
     pub fn start(work: Arc<dyn Work>, settings: Settings) -> Self {
-        let scheduler = Self::without_thread(work, settings);
+        let supervisor = settings.supervisor.clone();
+        let mut scheduler = Self::without_thread(work, settings);
         let shared = Arc::clone(&scheduler.shared);
-        let thread = std::thread::Builder::new()
-            .name("scheduler".into())
-            .spawn(move || {
-                background::enter();
-                shared.run();
-            });
-        *scheduler.thread.lock() = Some(thread.expect("the system has a thread left at start"));
+        // Callers that wait for a job must not wait for a thread that is gone.
+        let waited_for = Arc::downgrade(&shared);
+        supervisor.on_failure(move |_| {
+            if let Some(shared) = waited_for.upgrade() {
+                shared.state.lock().is_stopping = true;
+                shared.control.wish(Wish::Stop);
+                shared.wake_up();
+                shared.ended.notify_all();
+            }
+        });
+        let thread = supervisor.spawn(THREAD, move || {
+            background::enter();
+            shared.run();
+        });
+        scheduler.thread = thread.expect("the system has a thread left at start");
         scheduler
     }
 
@@ -95,7 +108,7 @@ impl Scheduler {
     pub fn without_thread(work: Arc<dyn Work>, settings: Settings) -> Self {
         Self {
             shared: Arc::new(Shared::new(work, settings)),
-            thread: Mutex::default(),
+            thread: SupervisedThread::default(),
         }
     }
 
@@ -335,11 +348,7 @@ impl Scheduler {
         self.shared.control.wish(Wish::Stop);
         self.shared.wake_up();
         self.shared.ended.notify_all();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the scheduler thread had panicked");
-        }
+        self.thread.join();
         let deadline = std::time::Instant::now() + ERRANDS_WAIT;
         let mut state = self.shared.state.lock();
         while !state.errands.is_empty() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tideline_backend::BackendError;
 use tideline_engine::EngineError;
+use tideline_model::ThreadFailure;
 
 use crate::config::Problem;
 
@@ -72,6 +73,9 @@ pub enum ServerError {
         /// Why.
         reason: String,
     },
+    /// A thread that the database depends upon has panicked. What was acknowledged as synced is safe.
+    #[error("{0}; what was acknowledged is recovered by the next start")]
+    Thread(ThreadFailure),
     /// The database did not close cleanly. What was acknowledged as synced is safe.
     #[error("cannot close the database: {0}")]
     Close(#[source] EngineError),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tideline_archive::Archive;
 use tideline_backend_fjall::FjallBackend;
 use tideline_engine::Engine;
-use tideline_model::{Clock, Timestamp};
+use tideline_model::{Clock, Supervisor, ThreadFailure, Timestamp};
 use tideline_scheduler::Scheduler;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -33,6 +33,8 @@ pub struct Server {
     scheduler: Arc<Scheduler>,
     runtime: Runtime,
     stop: Stop,
+    /// Of the threads of backend, store, index and scheduler.
+    supervisor: Supervisor,
     /// Ends when the server does not listen any more and all requests have been answered.
     serving: JoinHandle<io::Result<()>>,
     /// From being asked to stop to the end.
@@ -47,6 +49,8 @@ pub struct Stop(watch::Sender<Option<Instant>>);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long threads that still work for nobody are waited for.
 const THREADS_TIMEOUT: Duration = Duration::from_millis(200);
+/// Exit status if the process does not end in time after a thread has panicked.
+const EXIT_FAILED: i32 = 1;
 /// Exit status after a second signal: somebody did not want to wait.
 const EXIT_IMPATIENT: i32 = 130;
 
@@ -74,15 +78,22 @@ impl Server {
             .block_on(TcpListener::bind(config.listen))
             .map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
+        let supervisor = Supervisor::default();
         #[cfg(feature = "fail-points")]
-        tideline_series_store::fail_points::from_environment();
-        let engine = Arc::new(open_engine(config, clock)?);
-        let scheduler = Arc::new(Scheduler::start(
-            Arc::clone(&engine) as _,
-            config.scheduler.clone(),
-        ));
+        {
+            tideline_series_store::fail_points::from_environment();
+            supervisor.on_round(tideline_series_store::fail_points::at_round);
+        }
+        let end_timeout = config.http.drain_timeout.saturating_add(CLOSE_TIMEOUT);
+        let stop_on_failure = stop.clone();
+        supervisor.on_failure(move |failure| end_after(failure, &stop_on_failure, end_timeout));
+        let engine = Arc::new(open_engine(config, clock, &supervisor)?);
+        let mut scheduling = config.scheduler.clone();
+        scheduling.supervisor = supervisor.clone();
+        let scheduler = Arc::new(Scheduler::start(Arc::clone(&engine) as _, scheduling));
         let ahead = Arc::downgrade(&engine);
-        // Detached: it keeps nothing alive between its steps, and closing the database ends it.
+        // Detached: it keeps nothing alive between its steps, and closing the database ends it. Nothing depends on it:
+        // what it has not read ahead is read when it is needed.
         let warmer = std::thread::Builder::new().name("warmer".to_owned());
         warmer
             .spawn(move || Engine::warm(&ahead))
@@ -100,8 +111,9 @@ impl Server {
             scheduler,
             runtime,
             stop,
+            supervisor,
             serving,
-            end_timeout: config.http.drain_timeout.saturating_add(CLOSE_TIMEOUT),
+            end_timeout,
         })
     }
 
@@ -120,12 +132,17 @@ impl Server {
     ///
     /// Returns within the drain timeout and 1.7 s of being asked, so by default within 5 s. What was acknowledged as
     /// synced is safe whatever this returns.
+    ///
+    /// # Errors
+    ///
+    /// Also ends, with [`ServerError::Thread`], after a panic in a thread that the database depends upon.
     pub fn wait(self) -> Result<()> {
         let Self {
             engine,
             scheduler,
             runtime,
             stop,
+            supervisor,
             serving,
             end_timeout,
             ..
@@ -140,6 +157,9 @@ impl Server {
         let left = end_timeout.saturating_sub(stop.asked_for());
         let closed = close(scheduler, engine, left.max(CLOSE_TIMEOUT));
         runtime.shutdown_timeout(THREADS_TIMEOUT);
+        if let Some(failure) = supervisor.failure() {
+            return Err(ServerError::Thread(failure.clone()));
+        }
         served.map_err(|reason| ServerError::Serve { reason }).and(closed)
     }
 }
@@ -187,17 +207,44 @@ impl Stop {
 /// a first start, nothing else shows that its clock is wrong.
 const CLOCK_FLOOR: i64 = 1_767_225_600_000_000_000;
 
-fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine> {
+/// Ends the process after a panic in a thread that the database depends upon: requests that run get their replies, new
+/// writes are refused, and the next start recovers everything acknowledged. If that takes too long, it ends at once.
+fn end_after(failure: &ThreadFailure, stop: &Stop, timeout: Duration) {
+    let ThreadFailure { thread, reason } = failure;
+    tracing::error!(
+        thread,
+        reason,
+        "a thread that the database depends upon panicked; the process ends, restart it"
+    );
+    stop.ask();
+    let timeout = timeout
+        .saturating_add(CLOSE_TIMEOUT)
+        .saturating_add(THREADS_TIMEOUT);
+    let forced = thread::Builder::new()
+        .name("tideline-end".to_owned())
+        .spawn(move || {
+            let (_kept, silence) = mpsc::channel::<()>();
+            let _timed_out = silence.recv_timeout(timeout);
+            tracing::error!(?timeout, "the process did not end in time; ending at once");
+            std::process::exit(EXIT_FAILED);
+        });
+    if forced.is_err() {
+        std::process::exit(EXIT_FAILED);
+    }
+}
+
+fn open_engine(config: &Config, clock: Arc<dyn Clock>, supervisor: &Supervisor) -> Result<Engine> {
     let data_dir = &config.data_dir;
     make_private(data_dir).map_err(|source| ServerError::DataDir {
         data_dir: data_dir.clone(),
         source,
     })?;
-    let backend =
-        FjallBackend::open(data_dir, config.backend.clone()).map_err(|source| ServerError::Backend {
-            data_dir: data_dir.clone(),
-            source,
-        })?;
+    let mut options = config.backend.clone();
+    options.supervisor = supervisor.clone();
+    let backend = FjallBackend::open(data_dir, options).map_err(|source| ServerError::Backend {
+        data_dir: data_dir.clone(),
+        source,
+    })?;
     // A damaged folder is left as it is: what the process writes for itself goes elsewhere.
     let scratch = backend.scratch().map(Path::to_owned);
     let archive = config.archive_settings().map(|mut archive| {
@@ -220,6 +267,7 @@ fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine> {
     if let Some(scratch) = &scratch {
         settings.index_dir = scratch.join("index");
     }
+    settings.store.supervisor = supervisor.clone();
     Engine::open(Arc::new(backend), clock, settings).map_err(|source| ServerError::Engine {
         data_dir: data_dir.clone(),
         source,

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tideline_model::Tier;
+use tideline_model::{Supervisor, Tier};
 
 /// Settings of a [`FjallBackend`](crate::FjallBackend), with units and defaults.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct FjallOptions {
     /// Block cache of rows and hot segments, in bytes. Default 64 MiB.
     pub cache_bytes: u64,
@@ -36,6 +36,8 @@ pub struct FjallOptions {
     pub reopen_pause_max: Duration,
     /// Start with what is there, although acknowledged writes are missing. Default false.
     pub accept_loss: bool,
+    /// Starts the maintenance thread, and records whether it has panicked.
+    pub supervisor: Supervisor,
 }
 
 impl Default for FjallOptions {
@@ -53,6 +55,7 @@ impl Default for FjallOptions {
             high_water_interval: Duration::from_secs(1),
             reopen_pause_max: Duration::from_secs(10),
             accept_loss: false,
+            supervisor: Supervisor::default(),
         }
     }
 }

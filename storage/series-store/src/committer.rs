@@ -15,10 +15,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use parking_lot::Mutex;
 use tideline_backend::{BackendError, Epoch, ErrorKind, JournalEntry, VALUE_BYTES_MAX};
 use tideline_chunk::{DeleteRecord, Delta, DeltaError};
-use tideline_model::{Durability, SequenceNumber, TableId};
+use tideline_model::{Durability, SequenceNumber, SupervisedThread, TableId};
 
 use crate::error::{Result, StoreError};
 use crate::fail_points::{When, around, pass};
@@ -31,6 +30,8 @@ use crate::store::Committed;
 use crate::tables::Table;
 use crate::tail::TailEntry;
 
+/// Name of the thread.
+const THREAD: &str = "committer";
 /// How often the head's age is checked while nothing is written, and the pause after a failed sync.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time from the first unsynced write to the sync, under load and without. The guide promises that a power cut loses
@@ -51,10 +52,11 @@ const FIRST_EPOCH: Epoch = Epoch(1);
 /// The handle of the committer thread.
 #[derive(Debug)]
 pub(crate) struct Committer {
+    shared: Arc<Shared>,
     sender: Sender<Message>,
     pending_bytes: Arc<AtomicUsize>,
     pending_bytes_max: usize,
-    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    thread: SupervisedThread,
 }
 
 enum Message {
@@ -103,23 +105,32 @@ impl Committer {
         let next = shared.tail.end().max(shared.state.read().active.end());
         let has_leapt = shared.epoch == FIRST_EPOCH;
         let worker = Worker {
-            shared,
+            shared: Arc::clone(&shared),
             receiver,
             pending_bytes: Arc::clone(&pending_bytes),
             next,
             has_leapt,
             sync_due: None,
         };
-        let thread = std::thread::Builder::new()
-            .name("committer".into())
-            .spawn(move || worker.run());
-        let thread = Mutex::new(Some(thread.expect("the system has a thread left at start")));
+        let supervisor = &shared.settings.supervisor;
+        let thread = supervisor.spawn(THREAD, move || worker.run());
+        let thread = thread.expect("the system has a thread left at start");
         Self {
+            shared,
             sender,
             pending_bytes,
             pending_bytes_max,
             thread,
         }
+    }
+
+    /// Sends a message and waits for its reply. Fails when the thread has ended, and when any thread of the store has
+    /// panicked: then nothing more is committed.
+    fn request<T>(&self, message: Message, answer: &Receiver<Result<T>>) -> Result<T> {
+        self.shared.check_threads()?;
+        let sent = self.sender.send(message);
+        sent.map_err(|_| self.shared.ended())?;
+        answer.recv().map_err(|_| self.shared.ended())?
     }
 
     pub(crate) fn commit(
@@ -159,10 +170,7 @@ impl Committer {
             generation,
             reply,
         };
-        self.sender
-            .send(Message::Write(Box::new(write)))
-            .map_err(|_| StoreError::Closed)?;
-        answer.recv().map_err(|_| StoreError::Closed)?
+        self.request(Message::Write(Box::new(write)), &answer)
     }
 
     pub(crate) fn delete(&self, table: Arc<Table>, record: DeleteRecord) -> Result<Committed> {
@@ -180,37 +188,25 @@ impl Committer {
             encoded: encoded.into(),
             reply,
         };
-        self.sender
-            .send(Message::Delete(Box::new(deletion)))
-            .map_err(|_| StoreError::Closed)?;
-        answer.recv().map_err(|_| StoreError::Closed)?
+        self.request(Message::Delete(Box::new(deletion)), &answer)
     }
 
     /// Has all writes from now on behind a sequence; the next one.
     pub(crate) fn raise(&self, table: TableId, to: SequenceNumber) -> Result<SequenceNumber> {
         let (reply, answer) = bounded(1);
-        self.sender
-            .send(Message::Raise(table, to, reply))
-            .map_err(|_| StoreError::Closed)?;
-        answer.recv().map_err(|_| StoreError::Closed)?
+        self.request(Message::Raise(table, to, reply), &answer)
     }
 
     pub(crate) fn freeze(&self) -> Result<SequenceNumber> {
         let (reply, answer) = bounded(1);
-        self.sender
-            .send(Message::Freeze(reply))
-            .map_err(|_| StoreError::Closed)?;
-        answer.recv().map_err(|_| StoreError::Closed)?
+        self.request(Message::Freeze(reply), &answer)
     }
 
     /// Answers what waits, then ends the thread. Repeatable.
     pub(crate) fn stop(&self) {
-        if let Some(thread) = self.thread.lock().take() {
-            let _ = self.sender.send(Message::Stop);
-            if thread.join().is_err() {
-                tracing::error!("the committer thread had panicked");
-            }
-        }
+        // Fails only when the thread has ended already.
+        let _ = self.sender.send(Message::Stop);
+        self.thread.join();
     }
 }
 
@@ -219,6 +215,7 @@ impl Worker {
         loop {
             match self.receiver.recv_timeout(self.patience()) {
                 Ok(Message::Write(first)) => {
+                    self.shared.settings.supervisor.round(THREAD);
                     let (group, follow) = self.gather(*first);
                     self.commit(group);
                     match follow {
@@ -348,7 +345,8 @@ impl Worker {
         if synced {
             self.sync_due = None;
         } else {
-            self.sync_due.get_or_insert_with(|| Instant::now() + SYNC_INTERVAL);
+            self.sync_due
+                .get_or_insert_with(|| Instant::now() + SYNC_INTERVAL);
         }
         self.shared
             .counters
@@ -536,7 +534,11 @@ impl Worker {
     fn wait_for_sealer(&self) {
         let started = Instant::now();
         let mut progress = self.shared.sealing.lock();
-        while !self.shared.state.read().frozen.is_empty() && !progress.stopping {
+        let is_over = || {
+            let supervisor = &self.shared.settings.supervisor;
+            self.shared.state.read().frozen.is_empty() || supervisor.failure().is_some()
+        };
+        while !is_over() && !progress.stopping {
             let timed_out = self
                 .shared
                 .sealing_changed

@@ -5,7 +5,9 @@ use std::time::Duration;
 use tideline_archive::ArchiveError;
 use tideline_backend::{BackendError, ErrorKind};
 use tideline_chunk::{ChunkError, Delta, DeltaError};
-use tideline_model::{SegmentId, TableId, TableName, TimeRange, TimelineId, Timestamp, ValueType};
+use tideline_model::{
+    SegmentId, TableId, TableName, ThreadFailure, TimeRange, TimelineId, Timestamp, ValueType,
+};
 
 /// The result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -179,6 +181,10 @@ pub enum StoreError {
     /// A write takes more than an entry of the journal holds. Nothing was written; commit its parts one after another.
     #[error("the write is too large for one entry of the journal (limit {limit} bytes)", limit = tideline_backend::VALUE_BYTES_MAX)]
     DeltaTooLarge(Box<Delta>),
+    /// A thread that the store depends upon has panicked. The outcome of a write is unknown; it may be sent again after
+    /// the restart.
+    #[error("{0}; the process has to be restarted, and recovers everything acknowledged")]
+    Failed(ThreadFailure),
     /// The store is closed, or another process owns its shard.
     #[error("the store is closed")]
     Closed,
@@ -201,6 +207,7 @@ impl StoreError {
             Self::Archive(error) => return error.is_retryable(),
             Self::Overloaded { .. }
             | Self::TimelinesRemoved(_)
+            | Self::Failed(_)
             | Self::OpenEdit { .. }
             | Self::TableInDoubt(_) => return true,
             _ => return false,

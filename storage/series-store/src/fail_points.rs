@@ -32,9 +32,9 @@ pub(crate) fn around<T>(work: &str, step: &str, body: impl FnOnce() -> Result<T>
 }
 
 #[cfg(feature = "fail-points")]
-pub use enabled::from_environment;
-#[cfg(feature = "fail-points")]
 pub(crate) use enabled::pass;
+#[cfg(feature = "fail-points")]
+pub use enabled::{at_round, from_environment};
 
 #[cfg(feature = "fail-points")]
 mod enabled {
@@ -71,11 +71,13 @@ mod enabled {
     /// |---|---|
     /// | `TIDELINE_FAIL_AT` | the step fails, once |
     /// | `TIDELINE_KILL_AT` | the process kills itself |
+    /// | `TIDELINE_PANIC_AT` | the thread panics |
     /// | `TIDELINE_PAUSE_AT` | the thread waits until the file named by `TIDELINE_PAUSE_UNTIL` is there |
     ///
     /// Who waits says so by a file beside the awaited one, its name followed by `.reached`.
     ///
-    /// A name may end in `:N`: at its N-th passage.
+    /// A name may end in `:N`: at its N-th passage. Beside the steps there is `thread.<name>`: the start of a round of a
+    /// supervised thread, such as `thread.committer`.
     pub fn from_environment() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
@@ -91,12 +93,21 @@ mod enabled {
                     );
                 });
             }
+            if let Some((name, passage)) = variable("TIDELINE_PANIC_AT") {
+                let actions = format!("{}*off->1*panic->off", passage - 1);
+                fail::cfg(name, &actions).expect("the actions are well-formed");
+            }
             if let Some((name, passage)) = variable("TIDELINE_PAUSE_AT") {
                 let until = std::env::var_os("TIDELINE_PAUSE_UNTIL").map(PathBuf::from);
                 let until = until.expect("TIDELINE_PAUSE_AT needs TIDELINE_PAUSE_UNTIL");
                 at(name, passage, move || wait_for(&until));
             }
         });
+    }
+
+    /// Passes the start of a round of a supervised thread.
+    pub fn at_round(thread: &'static str) {
+        let _only_panics = fail::eval(&format!("thread.{thread}"), |_| ());
     }
 
     fn variable(name: &str) -> Option<(String, u64)> {

@@ -17,10 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use tideline_chunk::{Chunk, Run, SequenceSpan};
 use tideline_key_codec::chunk_bucket;
-use tideline_model::{GroupId, Policy, SequenceNumber, TableId, Tier, TimelineId};
+use tideline_model::{GroupId, Policy, SequenceNumber, SupervisedThread, TableId, Tier, TimelineId};
 
 use crate::deletes::apply;
 use crate::error::{Result, StoreError};
@@ -34,6 +33,8 @@ use crate::segment_writer::SegmentWriter;
 use crate::shared::{SHARD, Shared, group_window};
 use crate::window::{Window, choose_tiers, cold_boundary};
 
+/// Name of the thread.
+const THREAD: &str = "sealer";
 /// How often the trusted time is stored while nothing else is: what passes between storing it and a crash looks like
 /// a jump of the clock to the next start.
 const TRUSTED_INTERVAL: Duration = Duration::from_secs(60);
@@ -48,19 +49,23 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Sealer {
     shared: Arc<Shared>,
-    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    thread: SupervisedThread,
 }
 
 impl Sealer {
     pub(crate) fn start(shared: Arc<Shared>) -> Self {
         let worker = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("sealer".into())
-            .spawn(move || run(&worker));
-        Self {
-            shared,
-            thread: Mutex::new(Some(thread.expect("the system has a thread left at start"))),
-        }
+        let supervisor = &shared.settings.supervisor;
+        // Callers that wait for a seal, the committer among them, must not wait for a thread that is gone.
+        let waited_for = Arc::downgrade(&shared);
+        supervisor.on_failure(move |_| {
+            if let Some(shared) = waited_for.upgrade() {
+                shared.notify_sealer();
+            }
+        });
+        let thread = supervisor.spawn(THREAD, move || run(&worker));
+        let thread = thread.expect("the system has a thread left at start");
+        Self { shared, thread }
     }
 
     /// Makes the thread look for work.
@@ -80,6 +85,7 @@ impl Sealer {
             .iter()
             .any(|head| head.first() < end)
         {
+            self.shared.check_threads()?;
             if progress.stopping {
                 return Err(StoreError::Closed);
             }
@@ -100,11 +106,7 @@ impl Sealer {
     pub(crate) fn stop(&self) {
         self.shared.sealing.lock().stopping = true;
         self.wake();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the sealer thread had panicked");
-        }
+        self.thread.join();
     }
 }
 
@@ -119,6 +121,7 @@ impl Shared {
 fn run(shared: &Shared) {
     let mut stored = Instant::now();
     loop {
+        shared.settings.supervisor.round(THREAD);
         if stored.elapsed() >= TRUSTED_INTERVAL {
             stored = Instant::now();
             shared.store_trusted();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_archive::Archive;
-use tideline_model::Timestamp;
 use tideline_model::time::NANOS_PER_SECOND;
+use tideline_model::{Supervisor, Timestamp};
 
 use crate::head::HeadBudget;
 
@@ -38,6 +38,8 @@ pub struct Settings {
     pub archive: Option<Arc<Archive>>,
     /// Open although the catalog or the schema lacks rows that segments need. Their numbers are not given out again.
     pub accept_loss: bool,
+    /// Starts the threads of the store, and records whether one of them has panicked.
+    pub supervisor: Supervisor,
 }
 
 impl Default for Settings {
@@ -55,6 +57,7 @@ impl Default for Settings {
             clock_floor: Timestamp::MIN,
             archive: None,
             accept_loss: false,
+            supervisor: Supervisor::default(),
         }
     }
 }

@@ -207,6 +207,19 @@ impl Shared {
         }
     }
 
+    /// Fails once a thread that the store depends upon has panicked: nothing is committed or sealed from then on.
+    pub(crate) fn check_threads(&self) -> Result<()> {
+        match self.settings.supervisor.failure() {
+            Some(failure) => Err(StoreError::Failed(failure.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// The error of a call that a thread of the store has left without a reply.
+    pub(crate) fn ended(&self) -> StoreError {
+        self.check_threads().err().unwrap_or(StoreError::Closed)
+    }
+
     /// Counts what a seal or a rewrite has loaded.
     pub(crate) fn count_loaded(&self, counters: &[AtomicU64; 3], table: TableId, tier: Tier, bytes: u64) {
         counters[tier as usize].fetch_add(bytes, Ordering::Relaxed);

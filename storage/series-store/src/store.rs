@@ -8,7 +8,8 @@ use tideline_archive::{Archive, People};
 use tideline_backend::{Backend, Health, Usage};
 use tideline_chunk::{DeleteRecord, Delta, NewTimeline};
 use tideline_model::{
-    Durability, FieldId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, TimelineId, TrustedNow,
+    Durability, FieldId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, ThreadFailure, TimelineId,
+    TrustedNow,
 };
 
 use crate::committer::Committer;
@@ -504,6 +505,11 @@ impl SeriesStore {
     /// Whether the backend keeps everything as it is, because something acknowledged is missing.
     pub fn is_read_only(&self) -> bool {
         self.shared.check_not_read_only().is_err()
+    }
+
+    /// The panic of a thread that the database depends upon; writes are refused from then on.
+    pub fn thread_failure(&self) -> Option<&ThreadFailure> {
+        self.shared.settings.supervisor.failure()
     }
 
     /// Why the last seal failed, until one succeeds.

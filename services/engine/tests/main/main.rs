@@ -11,4 +11,5 @@ mod lost_rows;
 mod open_edits;
 mod settings;
 mod support;
+mod threads;
 mod watch;

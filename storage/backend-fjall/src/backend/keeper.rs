@@ -2,21 +2,24 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tideline_backend::{BackendError, Result};
+use tideline_model::SupervisedThread;
 
 use super::Inner;
 use crate::error::{During, from_io};
 use crate::ledger::Ledger;
 
+/// Name of the thread.
+const THREAD: &str = "maintenance";
+
 /// A thread that looks after the backend until it is stopped.
 #[derive(Debug)]
 pub(super) struct Keeper {
     signal: Arc<Signal>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: SupervisedThread,
 }
 
 #[derive(Debug, Default)]
@@ -32,24 +35,16 @@ impl Keeper {
         let weak = Arc::downgrade(inner);
         let interval = inner.options.high_water_interval;
         let seen = Arc::clone(&signal);
-        let thread = std::thread::Builder::new()
-            .name("tideline-keeper".to_owned())
-            .spawn(move || keep(&weak, &seen, interval))?;
-        Ok(Self {
-            signal,
-            thread: Mutex::new(Some(thread)),
-        })
+        let supervisor = &inner.options.supervisor;
+        let thread = supervisor.spawn(THREAD, move || keep(&weak, &seen, interval))?;
+        Ok(Self { signal, thread })
     }
 
     /// Stops the thread and waits for it.
     pub(super) fn stop(&self) {
         *self.signal.is_stopped.lock() = true;
         self.signal.changed.notify_all();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the keeper had panicked");
-        }
+        self.thread.join();
     }
 }
 
@@ -61,7 +56,10 @@ fn keep(inner: &Weak<Inner>, signal: &Signal, interval: Duration) {
             return;
         }
         let Some(inner) = inner.upgrade() else { return };
-        parking_lot::MutexGuard::unlocked(&mut is_stopped, || inner.tick());
+        parking_lot::MutexGuard::unlocked(&mut is_stopped, || {
+            inner.options.supervisor.round(THREAD);
+            inner.tick();
+        });
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use tideline_backend::{ErrorKind, Space};
-use tideline_model::{GroupId, SegmentId};
+use tideline_model::{GroupId, SegmentId, Supervisor};
 
 use super::*;
 
@@ -195,6 +195,24 @@ fn a_store_is_reopened_at_once_when_space_returns() {
     backend.inner.tick();
     assert_eq!(backend.health(), Health::Ready);
     write(&backend, "after").expect("write");
+}
+
+#[test]
+fn a_dead_maintenance_thread_is_recorded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let supervisor = Supervisor::default();
+    supervisor.on_round(|thread| assert_ne!(thread, "maintenance", "as the test asked"));
+    let (sender, failed) = std::sync::mpsc::channel();
+    supervisor.on_failure(move |failure| sender.send(failure.thread).expect("the test listens"));
+    let options = FjallOptions {
+        high_water_interval: std::time::Duration::from_millis(1),
+        supervisor,
+        ..FjallOptions::default()
+    };
+    let backend = FjallBackend::open(folder.path(), options).expect("open");
+    let patience = std::time::Duration::from_secs(30);
+    assert_eq!(failed.recv_timeout(patience), Ok("maintenance"));
+    backend.close().expect("close");
 }
 
 #[test]

@@ -13,3 +13,4 @@ mod moves;
 mod sequences;
 mod soak;
 mod sparse;
+mod threads;

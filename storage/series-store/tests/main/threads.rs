@@ -1,0 +1,98 @@
+//! A panic in a thread of the store: callers get an error instead of waiting forever, and nothing more is committed.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tideline_backend::memory::{Character, MemoryDisk};
+use tideline_model::{Supervisor, Value};
+use tideline_series_store::{Settings, StoreError};
+
+use crate::fixture::{Place, Point, timeline, write};
+
+/// How long a call may take that must not wait for a dead thread.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn point(at: i64) -> Point {
+    (timeline(1), at, vec![("value", Value::Signed(at))])
+}
+
+/// Settings whose supervisor makes a thread panic at its next round after `armed` is set.
+fn panicking(thread: &'static str) -> (Settings, mpsc::Sender<()>) {
+    let supervisor = Supervisor::default();
+    let (arm, armed) = mpsc::channel();
+    let armed = std::sync::Mutex::new(armed);
+    supervisor.on_round(move |name| {
+        if name == thread && armed.lock().expect("not poisoned").try_recv().is_ok() {
+            panic!("as the test asked");
+        }
+    });
+    let settings = Settings {
+        supervisor,
+        ..Settings::default()
+    };
+    (settings, arm)
+}
+
+#[test]
+fn a_dead_committer_refuses_what_waits_and_what_comes() {
+    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let (settings, arm) = panicking("committer");
+    let (store, _) = place.open(&settings);
+    let table = store.table("default").expect("the default table");
+    write(&store, &table, &[point(1)], &[timeline(1)]).expect("a write");
+    arm.send(()).expect("the store listens");
+    let waiting = write(&store, &table, &[point(2)], &[]).expect_err("its thread is gone");
+    assert!(
+        matches!(waiting, StoreError::Failed(_) | StoreError::Closed),
+        "{waiting}"
+    );
+    // The thread records its failure after it has let go of the write.
+    let (sender, failed) = mpsc::channel();
+    settings
+        .supervisor
+        .on_failure(move |failure| sender.send(failure.thread).expect("the test listens"));
+    assert_eq!(failed.recv_timeout(PATIENCE), Ok("committer"));
+    let later = write(&store, &table, &[point(3)], &[]).expect_err("nothing is committed any more");
+    assert!(
+        later.is_retryable() && matches!(later, StoreError::Failed(_)),
+        "{later}"
+    );
+    assert!(
+        later
+            .to_string()
+            .contains("the committer thread panicked: as the test asked"),
+        "{later}"
+    );
+    assert!(store.seal().is_err());
+    assert!(store.thread_failure().is_some());
+    drop(store);
+    let (store, _) = place.open(&Settings::default());
+    let table = store.table("default").expect("the default table");
+    write(&store, &table, &[point(3)], &[]).expect("a restart takes writes again");
+}
+
+#[test]
+fn a_dead_sealer_holds_up_neither_seals_nor_writers() {
+    let place = Place::Memory(MemoryDisk::new(Character::Embedded));
+    let (settings, arm) = panicking("sealer");
+    let (store, _) = place.open(&settings);
+    let table = store.table("default").expect("the default table");
+    write(&store, &table, &[point(1)], &[timeline(1)]).expect("a write");
+    arm.send(()).expect("the store listens");
+    let (sender, ended) = mpsc::channel();
+    std::thread::scope(|scope| {
+        // The sealer panics at its next round, before the seal or between two; the second one cannot end well.
+        scope.spawn(|| {
+            let _before = store.seal();
+            let _lost = write(&store, &table, &[point(2)], &[]);
+            sender.send(store.seal()).expect("the test listens");
+        });
+        let outcome = ended.recv_timeout(PATIENCE);
+        let failed = outcome
+            .expect("the call returns")
+            .expect_err("its thread is gone");
+        assert!(matches!(failed, StoreError::Failed(_)), "{failed}");
+    });
+    let refused = write(&store, &table, &[point(4)], &[]).expect_err("the process is about to end");
+    assert!(refused.is_retryable(), "{refused}");
+}
