@@ -18,6 +18,9 @@ pub fn start(config: &Config) -> Result<()> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // It would report a line that cannot be written with `eprintln!`, which panics for the same reason: a full disk
+        // or a closed pipe behind standard error would end the committer.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal());
     let started = match config.log_format {
         LogFormat::Text => lines.try_init(),
