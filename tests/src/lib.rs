@@ -20,6 +20,7 @@
 //! | [`reading`] | points of a table as the query route gives them, page by page |
 //! | [`ledger`] | what was sent and what was acknowledged, kept outside of the server |
 //! | [`load`] | writers that keep the ledger |
+//! | [`syscalls`] | failing system calls of a running server, by `strace` |
 //! //! | [`corpora`] | the folder of outside data, the root of the workspace |
 //! | [`yaml`] | YAML as JSON |
 //! | [`schema`] | whether an answer is what an OpenAPI document says |
@@ -41,6 +42,7 @@ pub mod schema;
 pub mod script;
 pub mod server;
 pub mod subset;
+pub mod syscalls;
 pub mod wait;
 pub mod yaml;
 

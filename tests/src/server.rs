@@ -4,10 +4,12 @@
 //! A server that a test forgets is killed when its handle is dropped, by the id that this process got when it
 //! started it, and by nothing else.
 
+use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -50,6 +52,8 @@ pub struct Launch {
     tracer: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    /// Where its log goes; `None` = to the test.
+    log_file: Option<PathBuf>,
 }
 
 /// How a server ended.
@@ -68,6 +72,8 @@ pub struct Ended {
 struct Log {
     lines: Mutex<Vec<String>>,
     said: Condvar,
+    /// Outputs that are still read.
+    open: AtomicUsize,
 }
 
 impl Launch {
@@ -80,6 +86,12 @@ impl Launch {
     /// Lets a tracer start it, such as strace with its options. It has to end when the server does.
     pub fn traced_by(mut self, tracer: &[String]) -> Self {
         self.tracer = tracer.to_vec();
+        self
+    }
+
+    /// Sends its log to this file instead of the test.
+    pub fn log_file(mut self, path: &Path) -> Self {
+        self.log_file = Some(path.to_owned());
         self
     }
 
@@ -163,6 +175,10 @@ impl DataFolder {
         }
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         let listen = launch.listen.unwrap_or(any_port).to_string();
+        let log = launch.log_file.as_ref().map_or_else(Stdio::piped, |path| {
+            let file = OpenOptions::new().append(true).open(path);
+            file.expect("the log file can be written").into()
+        });
         let child = command
             .arg("serve")
             .args(["--listen", &listen, "--data-dir"])
@@ -172,7 +188,7 @@ impl DataFolder {
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(log)
             .spawn()
             .expect("the binary starts");
         Server::watch(child, !launch.tracer.is_empty())
@@ -298,6 +314,24 @@ impl Server {
         gone.ok_or(self)
     }
 
+    /// The same, with everything that it said.
+    ///
+    /// # Errors
+    ///
+    /// The server, when it still runs.
+    pub fn ended_within(mut self, patience: Duration) -> Result<Ended, Self> {
+        let asked = Instant::now();
+        let gone = wait::until(patience, || {
+            self.child.try_wait().expect("the server is our child")
+        });
+        let Some(status) = gone else {
+            return Err(self);
+        };
+        let took = asked.elapsed();
+        let log = self.log.whole();
+        Ok(Ended { status, took, log })
+    }
+
     /// SIGTERM, and waits until it has gone by itself. It gets three times the promised time, so that a test can
     /// say by how much it was late.
     ///
@@ -345,6 +379,11 @@ impl Server {
         kib << 10
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn pid(&self) -> Pid {
         let id = self.child.id();
         let traced = || {
@@ -374,6 +413,7 @@ impl Log {
     /// Reads one output of a child to its end, in a thread of its own.
     fn follow(log: &Arc<Self>, output: impl Read + Send + 'static) {
         let log = Arc::clone(log);
+        log.open.fetch_add(1, Ordering::SeqCst);
         thread::spawn(move || {
             for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line).into_owned();
@@ -383,6 +423,8 @@ impl Log {
                     .push(line);
                 log.said.notify_all();
             }
+            let _all_is_said = log.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            log.open.fetch_sub(1, Ordering::SeqCst);
             log.said.notify_all();
         });
     }
@@ -404,6 +446,15 @@ impl Log {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
+    }
+
+    /// Everything, once all outputs have ended.
+    fn whole(&self) -> String {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.open.load(Ordering::SeqCst) > 0 {
+            lines = self.said.wait(lines).unwrap_or_else(PoisonError::into_inner);
+        }
+        lines.join("\n")
     }
 
     fn text(&self) -> String {

@@ -136,6 +136,37 @@ fn only_key_codec_makes_keys() {
 }
 
 #[test]
+fn threads_of_the_database_have_a_supervisor() {
+    // Scoped threads end with their call; those of the server end the process, or nothing depends on them.
+    let rooms = [
+        "storage",
+        "indexer",
+        "services/engine",
+        "services/query",
+        "services/scheduler",
+    ];
+    let mut unsupervised = Vec::new();
+    for path in rooms.iter().flat_map(|room| files_below(&workspace().join(room))) {
+        let place = shown(&path);
+        let is_meant = place.contains("/src/") && !place.ends_with("/tests.rs");
+        if !is_meant || place == "storage/model/src/supervision.rs" {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (number, line) in (1..).zip(code.lines()) {
+            if line.contains("thread::spawn(") || line.contains(".spawn(move ||") {
+                unsupervised.push(format!("{place}:{number}"));
+            }
+        }
+    }
+    assert_none(
+        &unsupervised,
+        "a long-lived thread is started by the supervisor: its panic has to end the process",
+    );
+}
+
+#[test]
 fn every_crate_is_under_the_same_rules() {
     let mut broken = Vec::new();
     for manifest in manifests() {

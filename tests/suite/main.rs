@@ -24,6 +24,8 @@ mod promql_scripts;
 mod real_data;
 mod rebuild;
 mod scenarios;
+mod syscall_faults;
+mod thread_failures;
 mod upgrade;
 mod watch;
 mod write_back;

@@ -1,0 +1,147 @@
+//! System calls that fail: `strace` is attached to threads of a running server and returns an error instead of making
+//! the call, for a span of calls of each thread.
+//!
+//! Threads are picked by name: sockets, wakers of the async runtime and the accept loop use the same calls, and no disk
+//! makes those fail.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::server::Server;
+
+/// Calls that fail, and how.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// The calls, with commas between.
+    pub calls: &'static str,
+    /// The error, such as `EIO`.
+    pub error: &'static str,
+    /// The first and the last call of each thread that fails, from 1; [`ENDLESS`] = all from the first on.
+    pub span: RangeInclusive<u32>,
+}
+
+/// The end of a span that has none.
+pub const ENDLESS: u32 = u32::MAX;
+
+/// A fault that is being injected. Dropping it ends it.
+#[derive(Debug)]
+pub struct Injection {
+    strace: Child,
+    calls: PathBuf,
+}
+
+/// Why calls of other processes cannot be made to fail here, if so.
+pub fn obstacle() -> Option<String> {
+    let version = Command::new("strace").arg("-V").stdout(Stdio::null()).status();
+    match version {
+        Ok(status) if status.success() => None,
+        Ok(status) => Some(format!("`strace -V` ends with {status}")),
+        Err(error) => Some(format!("`strace` does not run: {error}")),
+    }
+}
+
+impl Injection {
+    /// Attaches to the threads of a server that have one of these names; calls are listed in the file `calls`.
+    ///
+    /// # Errors
+    ///
+    /// What strace said, if it cannot attach.
+    ///
+    /// # Panics
+    ///
+    /// If the server has no such thread.
+    pub fn begin(server: &Server, threads: &[&str], fault: &Fault, calls: &Path) -> Result<Self, String> {
+        let found = threads_named(server.id(), threads);
+        assert!(
+            !found.is_empty(),
+            "no thread of {threads:?} runs; the log:\n{}",
+            server.log()
+        );
+        let Fault {
+            calls: names,
+            error,
+            span,
+        } = fault;
+        let mut command = Command::new("strace");
+        command.args(["-e", &format!("trace={names}"), "-e", "signal=none", "-e"]);
+        let (first, last) = (span.start(), *span.end());
+        let when = match last {
+            ENDLESS => format!("{first}+"),
+            _ => format!("{first}..{last}"),
+        };
+        command.arg(format!("inject={names}:error={error}:when={when}"));
+        command.arg("-o").arg(calls);
+        for id in &found {
+            command.args(["-p", &id.to_string()]);
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut strace = command.spawn().map_err(|error| error.to_string())?;
+        let said = BufReader::new(strace.stderr.take().expect("it is piped"));
+        let mut lines = said.lines().map_while(Result::ok);
+        let mut heard = Vec::new();
+        let mut attached = 0;
+        while attached < found.len() {
+            let Some(line) = lines.next() else {
+                let _ended = strace.wait();
+                return Err(heard.join("\n"));
+            };
+            attached += usize::from(line.contains("attached"));
+            heard.push(line);
+        }
+        // Else it would stop at a full pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Self {
+            strace,
+            calls: calls.to_owned(),
+        })
+    }
+
+    /// How many calls have failed so far.
+    pub fn failed(&self) -> usize {
+        let calls = fs::read_to_string(&self.calls).unwrap_or_default();
+        calls.matches("(INJECTED)").count()
+    }
+
+    /// The calls that have failed, as strace lists them.
+    pub fn listed(&self) -> Vec<String> {
+        let calls = fs::read_to_string(&self.calls).unwrap_or_default();
+        let failed = calls.lines().filter(|line| line.contains("(INJECTED)"));
+        failed.map(str::to_owned).collect()
+    }
+
+    fn detach(&mut self) {
+        let id = i32::try_from(self.strace.id()).ok().and_then(Pid::from_raw);
+        if let Some(id) = id.filter(|_| matches!(self.strace.try_wait(), Ok(None))) {
+            // Fails only when it has gone by itself, with the server.
+            let _ = kill_process(id, Signal::INT);
+        }
+        let _ended = self.strace.wait();
+    }
+}
+
+impl Drop for Injection {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
+
+/// The ids of threads by name; one that ends meanwhile is left out.
+fn threads_named(process: u32, names: &[&str]) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"))
+        .into_iter()
+        .flatten();
+    let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+    ids.filter(|id: &u32| {
+        let name = fs::read_to_string(format!("/proc/{process}/task/{id}/comm")).unwrap_or_default();
+        names.contains(&name.trim())
+    })
+    .collect()
+}
