@@ -218,7 +218,7 @@ impl Shared {
             } => format!(
                 "the disk of the cold tier has {free_bytes} bytes free, and {watermark_bytes} must be: nothing is archived"
             ),
-            Health::Poisoned { reason } | Health::ReadOnly { reason } => reason,
+            Health::Poisoned { reason, .. } | Health::ReadOnly { reason } => reason,
         };
         Err(BackendError::Unavailable {
             reason,
