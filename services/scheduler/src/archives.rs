@@ -111,7 +111,8 @@ fn stalled(waiting: &Waiting<'_>) -> Option<String> {
     // An instant of the future is one of a clock that went back.
     let progress = waiting.progress.filter(|at| *at <= waiting.now);
     let idle = waiting.now.saturating_sub(since.max(progress.unwrap_or(since)));
-    if !fails && !(waiting.is_due && idle > STALLED_AFTER) {
+    let is_idle = waiting.is_due && idle > STALLED_AFTER;
+    if !fails && !is_idle {
         return None;
     }
     let waited = format_duration(waited - waited % (60 * NANOS_PER_SECOND));
