@@ -229,7 +229,10 @@ fn an_archive_that_makes_no_progress_is_reported() {
     let server = folder.start(&by_hand(&files));
     let client = server.client();
     create(&client, "metrics");
-    write(&client, "metrics", &every(DAY, 100, 25));
+    // One window: one move.
+    let start = (SystemClock.now().nanos() / DAY - 30) * DAY;
+    let line = |at: i64| format!("level,port=a value={at} {}\n", start + at * SECOND);
+    write(&client, "metrics", &(0..100).map(line).collect::<String>());
     for kind in ["seal", "migrate"] {
         assert!(job(&client, kind, "metrics").is_success());
     }

@@ -137,7 +137,7 @@ fn the_newest_settings_of_a_table_are_found_and_stay_as_long_as_its_files() {
             .collect::<Vec<_>>()
     };
     assert_eq!(names().len(), 2, "earlier ones are removed");
-    // A file of the table that nobody has adopted.
+    // A file of the table that no database has adopted.
     let foreign = format!("default/_segments/cc-7-{}.json", "0123456789abcdef".repeat(2));
     std::fs::create_dir_all(files.join("default/_segments")).expect("made");
     std::fs::write(files.join(&foreign), "{}").expect("written");

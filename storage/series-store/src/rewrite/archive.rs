@@ -1,7 +1,7 @@
 //! Loading the archive: files at a target, and where their rows are in the backend.
 //!
 //! 1. *write*: files, each read back and compared before it counts.
-//! 2. *load*: the places of rows, and the list of files, as a segment that nobody sees.
+//! 2. *load*: the places of rows, and the list of files, as a segment that no manifest names.
 //! 3. *describe*: everything about the files, beside them, so that they can be read without this database.
 //!
 //! Then comes the edit, as for any other rewrite. What can be known to fail is checked before the first file is sent. What

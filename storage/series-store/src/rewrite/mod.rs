@@ -182,7 +182,7 @@ impl Pace for PartPace<'_> {
     }
 }
 
-/// A load that nobody sees yet.
+/// A load that no manifest names yet.
 struct Loaded {
     /// What it is to be published as; `None` where no point was left.
     output: Option<Segment>,
@@ -554,8 +554,8 @@ impl Shared {
         }
     }
 
-    /// Descriptions of other databases whose points are in the inputs: their files may stay when the inputs go, and whoever
-    /// attaches all of them takes the output instead. Of what this one wrote the numbers of segments tell.
+    /// Descriptions of other databases whose points are in the inputs: their files may stay when the inputs go, and a
+    /// database that attaches all of them takes the output instead. Of what this one wrote the numbers of segments tell.
     fn replaced(&self, inputs: &[Arc<Segment>]) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for part in inputs.iter().flat_map(|input| input.parts()) {

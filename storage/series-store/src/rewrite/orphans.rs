@@ -99,7 +99,12 @@ impl Shared {
             .collect();
         let newest = newest_settings(&objects);
         let age = i64::try_from(ORPHAN_AGE.as_nanos()).unwrap_or(i64::MAX);
-        let before = self.clock.now().nanos().saturating_sub(age);
+        // While the clock is in doubt nothing is known to be old.
+        let now = self.trusted_now();
+        let before = match now.doubt {
+            None => now.now.nanos().saturating_sub(age),
+            Some(_) => i64::MIN,
+        };
         let mut orphans = Orphans {
             broken: described
                 .broken

@@ -62,10 +62,10 @@ impl Shared {
     /// The objects of all segments, those of readers that are not done, those of jobs that run or whose outcome is in doubt,
     /// and those whose removal is to be tried again.
     ///
-    /// What is at a target when it is called and not among them, nothing names any more: whoever lists objects does so before.
+    /// What is at a target when it is called and not among them, nothing names any more: list the objects before.
     pub(super) fn named_objects(&self) -> Result<(NamedObjects, State)> {
         let mut names = NamedObjects {
-            // Before the manifest, which has what they come to when they end.
+            // Before the manifest, which has their output when they end.
             writing: self.archiving.lock().clone(),
             ..NamedObjects::default()
         };

@@ -155,6 +155,7 @@ fn a_segment_with_more_files_than_a_row_holds_takes_every_way() {
         assert_eq!(filled.files(), files, "{name}");
         assert_eq!(filled.rows(), expected, "{name}");
         clock.set(Timestamp::from_nanos_clamped(i64::MAX / 2));
+        filled.store.confirm_clock();
         assert_eq!(
             filled.store.sweep_archive(filled.table.id()).expect("swept"),
             0,
@@ -313,6 +314,7 @@ fn what_failed_jobs_have_left_is_found_and_removed_and_nothing_else() {
         (BTreeSet::new(), unfinished.len() as u64)
     );
     clock.set(Timestamp::from_nanos_clamped(i64::MAX / 2));
+    filled.store.confirm_clock();
     let found = filled
         .store
         .find_orphans(&search(Some(other)))

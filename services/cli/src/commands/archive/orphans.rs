@@ -19,7 +19,7 @@ server's database or a finished description of another database names is never r
 
 A target is named as in policies: a directory has to be the server's archive.target, or lie below it.
 
-Exit status: 0 nothing is left over, or all of it was removed; 1 something is left over; 2 what was asked cannot be right.")]
+Exit status: 0 nothing is left over, or all of it was removed; 1 something is left over, or the server refused.")]
 pub(crate) struct OrphansArguments {
     #[command(flatten)]
     connection: ConnectionArguments,
