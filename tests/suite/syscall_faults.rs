@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use tideline_fleet::Random;
+use tideline_model::{Clock as _, SystemClock};
 use tideline_tests::ledger::{Fate, MEASUREMENT};
 use tideline_tests::load::Load;
 use tideline_tests::server::DataFolder;
@@ -124,9 +125,10 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());
     let client = server.client();
-    let line = "outage,host=a v=1 1700000000000000000";
+    // Of this moment, so that it is sealed into the hot tier.
+    let line = format!("outage,host=a v=1 {}", SystemClock.now().nanos());
     client
-        .post_lines("/v1/tables/default/points", line)
+        .post_lines("/v1/tables/default/points", &line)
         .expect_status(200);
     let seal = json!({"kind": "seal"});
     client.post_json("/v1/jobs", &seal).expect_status(200);
@@ -164,14 +166,14 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     let read = client.post_json("/v1/tables/default/query", &question);
     assert_eq!(read.status, 503, "{read:?}");
     assert!(read.headers.contains_key("retry-after"), "{read:?}");
-    let written = client.post_lines("/v1/tables/default/points", line);
+    let written = client.post_lines("/v1/tables/default/points", &line);
     assert_eq!(written.status, 503, "{written:?}");
     drop(closed);
     let Healed::Alive(server) = wait_healed(server) else {
         panic!("it is not ready again");
     };
     client
-        .post_lines("/v1/tables/default/points", line)
+        .post_lines("/v1/tables/default/points", &line)
         .expect_status(200);
     client.post_json("/v1/jobs", &seal).expect_status(200);
     assert_eq!(reading::all(&client, "default", "outage").len(), 1);
