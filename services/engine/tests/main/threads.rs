@@ -37,6 +37,8 @@ fn a_dead_thread_turns_readiness_red_and_holds_up_nobody() {
         is_armed.store(true, Ordering::SeqCst);
         let batch = decode(&engine, &table, &line(2));
         let _either = engine.write(&table, batch, &WriteOptions::default());
+        // Work for each of them: a round of the indexer that was under way may have taken the timeline already.
+        let _either = engine.seal();
         assert_eq!(failed.recv_timeout(PATIENCE), Ok(thread));
         let readiness = engine.readiness();
         assert!(!readiness.writes, "{thread}: {readiness:?}");
