@@ -157,7 +157,8 @@ fn commands_of(block: &str) -> Vec<Vec<String>> {
     }
     let split =
         |command: &String| shell_words::split(command).unwrap_or_else(|error| panic!("{error}: {command}"));
-    commands.iter().map(split).collect()
+    let commands = commands.iter().filter(|command| !command.trim().is_empty());
+    commands.map(split).collect()
 }
 
 fn run(command: &[String], client: &Client, files: &Path, place: &str) -> Option<Response> {

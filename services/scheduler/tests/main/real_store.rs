@@ -356,7 +356,8 @@ fn moves_change_no_answer() {
             Chore::Restore,
         ];
         done_kinds.extend(kinds.into_iter().filter(|kind| done(*kind)));
-        assert!(work.facts().tables[0].segments.len() < 300, "seed {seed}");
+        let segments = work.facts().tables[0].segments.len();
+        assert!(segments < 400, "seed {seed}: {segments} segments");
     }
     assert_eq!(
         done_kinds.len(),
