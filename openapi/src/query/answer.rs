@@ -48,6 +48,10 @@ pub struct PointAnswer {
     /// Columns in which some value is an estimate; missing where none is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub estimated: Vec<String>,
+    /// Columns in which some sum of integers is `null` because it is beyond the range of 64 bits; missing where none is. Sum
+    /// them as floats, or over shorter windows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overflowed: Vec<String>,
     /// What was read.
     pub cost: QueryCost,
 }

@@ -154,6 +154,8 @@ pub struct Summary {
     pub next: Option<String>,
     /// Columns in which some value is an estimate, in the order of the header.
     pub estimated: Vec<String>,
+    /// Columns in which some sum of integers is missing because its type cannot hold it, in the order of the header.
+    pub overflowed: Vec<String>,
     /// What it took.
     pub cost: QueryCost,
     /// How it was answered.

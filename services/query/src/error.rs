@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tideline_engine::{EngineError, ErrorKind};
-use tideline_model::{Timestamp, ValueType};
+use tideline_model::ValueType;
 use tideline_series_store::StoreError;
 
 use crate::function::Function;
@@ -43,16 +43,6 @@ pub enum QueryError {
         /// The field.
         field: String,
         /// What it holds.
-        value_type: ValueType,
-    },
-    /// An exact sum of integers that its type cannot hold.
-    #[error("{column} in the window at {} is beyond the range of type {}", Timestamp::from_nanos_clamped(*window), value_type.name())]
-    Overflow {
-        /// The column of the answer.
-        column: String,
-        /// Start of the window, nanoseconds since the epoch.
-        window: i64,
-        /// The type that cannot hold it.
         value_type: ValueType,
     },
     /// A part of the budget is used up.
@@ -100,7 +90,6 @@ impl QueryError {
             Self::Invalid(_)
             | Self::NoSuchField { .. }
             | Self::WrongType { .. }
-            | Self::Overflow { .. }
             | Self::DamagedToken
             | Self::ForeignToken => ErrorKind::Invalid,
             Self::Overloaded { .. } => ErrorKind::Overloaded,

@@ -138,6 +138,7 @@ pub(crate) fn run(
         more: page.is_full,
         next: next.map(|last| token(last).to_string()),
         estimated: Vec::new(),
+        overflowed: Vec::new(),
         cost: QueryCost::new(&page.cost, context.segments, context.watch.elapsed()),
         plan: prepared.plan(context),
     })

@@ -92,6 +92,7 @@ pub(crate) fn run(
         more: sampler.more,
         next: None,
         estimated: Vec::new(),
+        overflowed: Vec::new(),
         cost: QueryCost::new(&cost, context.segments, context.watch.elapsed()),
         plan: prepared.plan(context),
     })

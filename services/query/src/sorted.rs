@@ -79,6 +79,7 @@ pub(crate) fn run(
         more: first.is_more,
         next: None,
         estimated: Vec::new(),
+        overflowed: Vec::new(),
         cost: QueryCost::new(&cost, context.segments, context.watch.elapsed()),
         plan: prepared.plan(context),
     })

@@ -14,8 +14,6 @@ mod ndjson;
 mod question;
 mod values;
 
-use std::io::Write as _;
-
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -56,7 +54,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 ///
 /// * `application/json` (also without the header): series with their rows, the cost at the end.
 /// * `application/x-ndjson`: one flat object a row (`id`, `measurement`, `time`, tags, fields; what is missing is left
-///   out), then one with `more`, `next`, `cost`, and `estimated` where a column is. A tag that is called like one of the others becomes `tag:<key>`,
+///   out), then one with `more`, `next`, `cost`, and `estimated` and `overflowed` where a column is. A tag that is called like one of the others becomes `tag:<key>`,
 ///   a field `field:<name>`.
 /// * `text/csv`: a header line, then a line a row (RFC 4180; no value is an empty cell, an empty text is `""`). It has
 ///   neither cost nor next page, and does not say which columns are estimates.
@@ -155,9 +153,7 @@ where
         let mut sink = options.clone().sink(&mut *writer);
         let summary = ask(&running.querier, &table, &cancel, &mut *sink)?;
         options.check_whole(&summary)?;
-        sink.end(&summary).map_err(stream::client_left)?;
-        drop(sink);
-        writer.flush().map_err(stream::client_left)
+        sink.end(&summary).map_err(stream::client_left)
     })
     .await;
     // From now on a client that leaves closes the stream, and the writer meets that.
@@ -210,7 +206,6 @@ impl From<QueryError> for Failure {
             QueryError::Invalid(_)
             | QueryError::NoSuchField { .. }
             | QueryError::WrongType { .. }
-            | QueryError::Overflow { .. }
             | QueryError::DamagedToken
             | QueryError::ForeignToken => ErrorCode::Invalid,
             QueryError::Engine(_) => {

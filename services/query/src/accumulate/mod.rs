@@ -29,7 +29,7 @@ pub mod sum;
 pub mod tally;
 
 use tideline_chunk::ValueSummary;
-use tideline_model::{ColumnData, ValueType};
+use tideline_model::ColumnData;
 
 use self::area::Areas;
 use self::counter::Counter;
@@ -91,9 +91,9 @@ pub enum Accumulator {
     TimeWeightedMean(Areas),
 }
 
-/// A sum that its type cannot hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Overflow(pub ValueType);
+/// An exact sum of integers that its type cannot hold; holds the nearest double.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Overflow(pub f64);
 
 impl Accumulator {
     /// An empty one for the windows of a query, of which there are not more than memory can hold.

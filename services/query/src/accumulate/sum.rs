@@ -74,16 +74,17 @@ impl Sum {
         Ok(if self.is_empty() {
             None
         } else if only(ValueType::Signed) {
-            let fits = i64::try_from(self.integers);
-            Some(ValueRef::Signed(fits.map_err(|_| Overflow(ValueType::Signed))?))
+            Some(ValueRef::Signed(self.exact()?))
         } else if only(ValueType::Unsigned) {
-            let fits = u64::try_from(self.integers);
-            Some(ValueRef::Unsigned(
-                fits.map_err(|_| Overflow(ValueType::Unsigned))?,
-            ))
+            Some(ValueRef::Unsigned(self.exact()?))
         } else {
             Some(ValueRef::Float(self.as_f64()))
         })
+    }
+
+    /// The sum of integers as one of the type `T`.
+    fn exact<T: TryFrom<i128>>(&self) -> Result<T, Overflow> {
+        T::try_from(self.integers).map_err(|_| Overflow(self.integers as f64))
     }
 
     /// The sum as a double, rounded once where all values were integers.
@@ -281,8 +282,8 @@ mod tests {
             Ok(Some(ValueRef::Float(1.5)))
         );
         let big = [Scalar::Signed(i64::MAX), Scalar::Signed(1)];
-        assert_eq!(of(&big), Err(Overflow(ValueType::Signed)));
+        assert_eq!(of(&big), Err(Overflow(9_223_372_036_854_775_808.0)));
         let big = [Scalar::Unsigned(u64::MAX), Scalar::Unsigned(1)];
-        assert_eq!(of(&big), Err(Overflow(ValueType::Unsigned)));
+        assert_eq!(of(&big), Err(Overflow(18_446_744_073_709_551_616.0)));
     }
 }

@@ -109,25 +109,25 @@ impl Arithmetic {
         types
     }
 
-    /// The columns in which a value is an estimate, where `estimated` are the positions of the lanes that have one.
-    pub(super) fn estimated(
+    /// Returns the columns that show one of the lanes at `positions` or are computed from one.
+    pub(super) fn made_of(
         &self,
-        estimated: &BTreeSet<usize>,
+        positions: &BTreeSet<usize>,
         columns: &Columns<AggregateSource>,
     ) -> Vec<String> {
-        let shown = estimated
+        let shown = positions
             .range(..self.shown)
             .map(|position| &columns.names[*position]);
-        let is_estimate = |(at, _): &(usize, &String)| {
+        let uses_one = |(at, _): &(usize, &String)| {
             let of_each = self.by_measurement.iter().zip(&columns.by_measurement);
             of_each.into_iter().any(|(of, lanes)| {
                 let made_of = of.computed.iter().filter(|(expression, _)| expression == at);
                 made_of
                     .flat_map(|(_, made_of)| made_of)
-                    .any(|lane| estimated.contains(&lanes.positions[*lane]))
+                    .any(|lane| positions.contains(&lanes.positions[*lane]))
             })
         };
-        let computed = self.names.iter().enumerate().filter(is_estimate);
+        let computed = self.names.iter().enumerate().filter(uses_one);
         shown.chain(computed.map(|(_, name)| name)).cloned().collect()
     }
 

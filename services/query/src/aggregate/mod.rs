@@ -88,13 +88,16 @@ pub(crate) fn run(
         tags: TagBuffer::default(),
         stack: Stack::default(),
         estimated: BTreeSet::new(),
+        overflowed: BTreeSet::new(),
+        row_overflows: Vec::new(),
     };
     let cost = answer(context, ranked, &sizes, &mut output, sink)?;
     Ok(Summary {
         rows: output.rows,
         more: output.more,
         next: None,
-        estimated: arithmetic.estimated(&output.estimated, &columns),
+        estimated: arithmetic.made_of(&output.estimated, &columns),
+        overflowed: arithmetic.made_of(&output.overflowed, &columns),
         cost: QueryCost::new(&cost, context.segments, context.watch.elapsed()),
         plan,
     })

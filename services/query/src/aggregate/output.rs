@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use super::arithmetic::Arithmetic;
 use super::sweep::Sweep;
-use crate::accumulate::Overflow;
 use crate::answer::{AnswerSink, Series, ValueRef};
 use crate::cutter::GroupState;
-use crate::error::{QueryError, Result};
+use crate::error::Result;
 use crate::expression::Stack;
 use crate::fill::Fill;
 use crate::groups::Group;
@@ -32,6 +31,10 @@ pub(super) struct Output<'a> {
     pub(super) stack: Stack,
     /// Positions of the columns in which a value was an estimate.
     pub(super) estimated: BTreeSet<usize>,
+    /// Positions of the columns in which a sum of integers was beyond its type.
+    pub(super) overflowed: BTreeSet<usize>,
+    /// Of the row that was read last, the lanes in which a sum of integers was beyond its type.
+    pub(super) row_overflows: Vec<usize>,
 }
 
 impl Output<'_> {
@@ -69,13 +72,13 @@ impl Output<'_> {
             if let Some(filled) = &filled {
                 values.clear();
                 values.extend(filled.iter().map(|column| column[window]));
-            } else if !self.values(columns, state, window, &mut values)? {
+            } else if !self.values(columns, state, window, &mut values) {
                 continue;
             }
             let has_values = self
                 .arithmetic
                 .apply(group.measurement, &mut values, &mut self.stack);
-            if !has_values && filled.is_none() {
+            if !has_values && filled.is_none() && self.row_overflows.is_empty() {
                 continue;
             }
             if self.rows == self.limit {
@@ -107,8 +110,10 @@ impl Output<'_> {
         let mut filled: Vec<Vec<_>> = state.iter().map(|_| Vec::with_capacity(count)).collect();
         let mut values = Vec::with_capacity(state.len());
         let mut is_empty = true;
+        let mut overflows = Vec::new();
         for window in 0..count {
-            is_empty &= !self.values(columns, state, window, &mut values)?;
+            is_empty &= !self.values(columns, state, window, &mut values);
+            overflows.extend(self.row_overflows.iter().map(|column| (*column, window)));
             let cells = filled.iter_mut().zip(&values);
             cells.for_each(|(column, value)| column.push(*value));
         }
@@ -117,6 +122,10 @@ impl Output<'_> {
         }
         for (source, column) in columns.sources.iter().zip(&mut filled) {
             fill.apply(source.function, windows, column);
+        }
+        // These windows have values, only none that can be shown.
+        for (column, window) in overflows {
+            filled[column][window] = None;
         }
         self.sweep.context.watch.check()?;
         Ok(filled)
@@ -129,28 +138,29 @@ impl Output<'_> {
         state: &'s GroupState,
         window: usize,
         values: &mut Vec<Option<ValueRef<'s>>>,
-    ) -> Result<bool> {
+    ) -> bool {
         values.clear();
-        for (lane, position) in state.iter().zip(&columns.positions) {
+        self.row_overflows.clear();
+        for (at, (lane, position)) in state.iter().zip(&columns.positions).enumerate() {
             let value = lane.finish(window, &self.sweep.windows);
-            values.push(value.map_err(|Overflow(value_type)| QueryError::Overflow {
-                column: self.sweep.columns.names[*position].clone(),
-                window: self.sweep.windows.start(window),
-                value_type,
-            })?);
+            if value.is_err() {
+                self.overflowed.insert(*position);
+                self.row_overflows.push(at);
+            }
+            values.push(value.unwrap_or_default());
             if lane.is_estimate(window) {
                 self.estimated.insert(*position);
             }
         }
-        if values.iter().all(Option::is_none) {
-            return Ok(false);
+        if self.row_overflows.is_empty() && values.iter().all(Option::is_none) {
+            return false;
         }
         for (value, source) in values.iter_mut().zip(&columns.sources) {
             if source.function.counts() {
                 value.get_or_insert(ValueRef::Unsigned(0));
             }
         }
-        Ok(true)
+        true
     }
 
     fn open(&mut self, group: &Group, sink: &mut dyn AnswerSink) -> Result<()> {

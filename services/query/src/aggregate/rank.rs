@@ -11,6 +11,7 @@ use tideline_series_store::ReadCost;
 use super::sweep::{Sweep, members};
 use super::{CELLS_AT_ONCE_MAX, batches, no_summaries};
 use crate::accumulate::Overflow;
+use crate::answer::ValueRef;
 use crate::budget::within;
 use crate::compute::{Stages, no_such_field};
 use crate::cutter::{GroupState, Lanes};
@@ -96,7 +97,7 @@ impl<'a> Ranking<'a> {
         Self::check(context, &groups)?;
         let swept = self.swept(context, answer, &groups);
         let (mut keys, mut states, cost) =
-            self.sweep(context, query, answer.stages, &swept, scope, &groups)?;
+            Self::sweep(context, query, answer.stages, &swept, scope, &groups)?;
         self.keep_candidates(&mut keys);
         let candidates: Vec<u32> = keys.iter().map(|(group, _)| *group).collect();
         scope.name_groups(context.table, answer.group_by, &mut groups, &candidates);
@@ -174,7 +175,6 @@ impl<'a> Ranking<'a> {
 
     /// The value of each group; and what was swept of it, where that is the answer.
     fn sweep(
-        &self,
         context: &Context<'_>,
         query: &PointQuery,
         stages: &Stages,
@@ -203,7 +203,7 @@ impl<'a> Ranking<'a> {
             for (group, state) in batch.zip(&states) {
                 let measurement = groups.groups[group].measurement;
                 let value = match state.as_ref().zip(swept.lanes[measurement as usize]) {
-                    Some((state, lane)) => self.value(query, state, lane, &windows)?,
+                    Some((state, lane)) => value(state, lane, &windows),
                     None => None,
                 };
                 keys.push((group as u32, value));
@@ -216,20 +216,12 @@ impl<'a> Ranking<'a> {
         }
         Ok((keys, kept, cost))
     }
+}
 
-    fn value(
-        &self,
-        query: &PointQuery,
-        state: &GroupState,
-        lane: usize,
-        windows: &Windows,
-    ) -> Result<Option<Value>> {
-        let value = state.get(lane).map_or(Ok(None), |lane| lane.finish(0, windows));
-        let value = value.map_err(|Overflow(value_type)| QueryError::Overflow {
-            column: self.columns.names[0].clone(),
-            window: query.range.start,
-            value_type,
-        })?;
-        Ok(value.map(|value| value.to_value()))
-    }
+/// The value by which a group is ranked.
+fn value(state: &GroupState, lane: usize, windows: &Windows) -> Option<Value> {
+    let value = state.get(lane).map_or(Ok(None), |lane| lane.finish(0, windows));
+    // A sum beyond its type still has its place among the others.
+    let value = value.unwrap_or_else(|Overflow(nearest)| Some(ValueRef::Float(nearest)));
+    value.map(|value| value.to_value())
 }

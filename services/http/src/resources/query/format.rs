@@ -237,8 +237,8 @@ pub(super) fn put_plain_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
     }
 }
 
-/// `"more":…,"next":…,"cost":{…}`, and `"estimated":[…]` before the cost where a column is; the cost with the plan where it is
-/// asked for.
+/// Writes `"more":…,"next":…,"cost":{…}`, with `"estimated":[…]` and `"overflowed":[…]` before the cost where a column is; the cost
+/// with the plan where it is requested.
 pub(super) fn put_summary(summary: &Summary, has_plan: bool, out: &mut Vec<u8>) {
     let QueryCost {
         timelines, elapsed, ..
@@ -258,9 +258,14 @@ pub(super) fn put_summary(summary: &Summary, has_plan: bool, out: &mut Vec<u8>) 
         Some(next) => put_json_text(next, out),
         None => out.extend_from_slice(b"null"),
     }
-    if !summary.estimated.is_empty() {
-        out.extend_from_slice(b",\"estimated\":");
-        let _ = serde_json::to_writer(&mut *out, &summary.estimated);
+    for (member, columns) in [
+        ("estimated", &summary.estimated),
+        ("overflowed", &summary.overflowed),
+    ] {
+        if !columns.is_empty() {
+            let _ = write!(out, ",\"{member}\":");
+            let _ = serde_json::to_writer(&mut *out, columns);
+        }
     }
     let _ = write!(
         out,
