@@ -4,14 +4,18 @@ use std::fmt;
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
-use tideline_model::Timestamp;
 use tideline_model::time::{format_duration, parse_duration};
+use tideline_model::{Precision, Timestamp};
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::{RefOr, SchemaFormat};
 use utoipa::{PartialSchema, ToSchema};
 
-/// An instant in a request: RFC 3339 text, integer nanoseconds since the epoch, or relative to the arrival of the
-/// request: `now`, `now-1h`, `now+30m`.
+/// A timestamp in a request, in one of these forms:
+///
+/// - RFC 3339 text: `2026-11-20T12:00:00Z`, with any offset;
+/// - a date, or a date with a time and no zone, in UTC: `2026-11-20`, `2026-11-20 12:00`, `2026-11-20T12:00:00.5`;
+/// - integer nanoseconds since the epoch, or as text an integer with a unit: `1795392000s`; units `s`, `ms`, `us`, `ns`;
+/// - relative to the arrival of the request: `now`, `now-1h`, `now+30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeInput {
     /// This instant.
@@ -20,15 +24,15 @@ pub enum TimeInput {
     FromNow(i64),
 }
 
-/// Neither RFC 3339 nor relative.
+/// The text has none of the forms of [`TimeInput`], or is out of range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeInputError;
 
 impl fmt::Display for TimeInputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "expected a time between 1677-09-21 and 2262-04-11: RFC 3339 text such as 2026-11-20T12:00:00Z, \
-             integer nanoseconds, or a time such as now or now-1h",
+            "expected a time between 1677-09-21 and 2262-04-11: RFC 3339 text such as 2026-11-20T12:00:00Z, a date such as \
+             2026-11-20, integer nanoseconds, an integer with a unit such as 1795392000s, or a time such as now or now-1h",
         )
     }
 }
@@ -51,7 +55,12 @@ impl TimeInput {
         if let Ok(nanos) = text.parse::<i64>() {
             return Self::from_nanos(nanos);
         }
-        Timestamp::parse_rfc3339(text).map(Self::At).ok_or(TimeInputError)
+        if let Some((count, precision)) = with_unit(text) {
+            let timestamp = Timestamp::from_units(count, precision);
+            return timestamp.map(Self::At).map_err(|_| TimeInputError);
+        }
+        let timestamp = Timestamp::parse_rfc3339(text).or_else(|| in_utc(text));
+        timestamp.map(Self::At).ok_or(TimeInputError)
     }
 
     /// The instant when now is `now`; beyond the range of time it is moved to its nearest end.
@@ -67,6 +76,33 @@ impl TimeInput {
             .map(Self::At)
             .map_err(|_| TimeInputError)
     }
+}
+
+/// Splits an integer from its unit.
+fn with_unit(text: &str) -> Option<(i64, Precision)> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let precision = match &text[digits.len()..] {
+        "s" => Precision::Second,
+        "ms" => Precision::Millisecond,
+        "us" => Precision::Microsecond,
+        "ns" => Precision::Nanosecond,
+        _ => return None,
+    };
+    Some((digits.parse().ok()?, precision))
+}
+
+/// Reads a date, or a date with a time of hours, minutes and perhaps seconds, as UTC.
+fn in_utc(text: &str) -> Option<Timestamp> {
+    const DATE_CHARS: usize = "2026-11-20".len();
+    const MINUTE_CHARS: usize = "12:00".len();
+    let (date, time) = text.split_at_checked(DATE_CHARS)?;
+    let time = match time.strip_prefix(['T', ' ']) {
+        None if time.is_empty() => "00:00:00".to_owned(),
+        None => return None,
+        Some(time) if time.len() == MINUTE_CHARS => format!("{time}:00"),
+        Some(time) => time.to_owned(),
+    };
+    Timestamp::parse_rfc3339(&format!("{date}T{time}Z"))
 }
 
 impl fmt::Display for TimeInput {
@@ -100,7 +136,7 @@ impl Visitor<'_> for TimeInputVisitor {
     type Value = TimeInput;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RFC 3339 text, integer nanoseconds, or a time such as now-1h")
+        f.write_str("RFC 3339 text, a date, integer nanoseconds, or a time such as 1795392000s or now-1h")
     }
 
     fn visit_i64<E: de::Error>(self, nanos: i64) -> Result<TimeInput, E> {
@@ -131,8 +167,9 @@ impl PartialSchema for TimeInput {
             .item(text)
             .item(nanos)
             .description(Some(
-                "An instant: RFC 3339 text, integer nanoseconds since 1970-01-01T00:00:00Z, or a time relative to the \
-                 arrival of the request (`now`, `now-1h`, `now+30m`).",
+                "A timestamp: RFC 3339 text; a date or a date with a time, in UTC (`2026-11-20`, `2026-11-20 12:00`); integer \
+                 nanoseconds since 1970-01-01T00:00:00Z; an integer with a unit (`1795392000s`, `ms`, `us`, `ns`); or a time \
+                 relative to the arrival of the request (`now`, `now-1h`, `now+30m`).",
             ))
             .into()
     }
@@ -192,6 +229,14 @@ mod tests {
             ("1000000000", 1),
             ("\"1000000000\"", 1),
             ("\"1970-01-01T00:01:00Z\"", 60),
+            ("\"1970-01-02\"", 86_400),
+            ("\"1970-01-01 00:01\"", 60),
+            ("\"1970-01-01T00:01:07\"", 67),
+            ("\"90s\"", 90),
+            ("\"-90s\"", -90),
+            ("\"90000ms\"", 90),
+            ("\"90000000us\"", 90),
+            ("\"90000000000ns\"", 90),
         ] {
             let read: TimeInput = serde_json::from_str(json).expect(json);
             assert_eq!(read.resolve(now).nanos(), seconds * NANOS_PER_SECOND, "{json}");
@@ -205,6 +250,13 @@ mod tests {
             "\"nowish\"",
             "\"now-\"",
             "\"yesterday\"",
+            "\"2026-11\"",
+            "\"2026-13-01\"",
+            "\"2026-11-20 25:00\"",
+            "\"2026-11-20x\"",
+            "\"17h\"",
+            "\"9223372036854775807s\"",
+            "\"é\"",
             "1.5",
             "9223372036854775807",
             "null",

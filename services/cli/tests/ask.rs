@@ -229,3 +229,33 @@ fn profiles_choose_server_table_and_token_and_keep_the_token_to_themselves() {
     );
     assert_eq!(run(&["tags", "--server", "https://a"]).code, 2);
 }
+
+#[test]
+fn times_are_read_in_every_form_and_a_unit_is_asked_for() {
+    let lab = Lab::start();
+    let points = lab.file("in.lp", "m,host=a v=1 1700000000000000000\n");
+    lab.ok(&["write", &points]);
+    for from in [
+        "2023-11-14",
+        "2023-11-14 22:13",
+        "1700000000s",
+        "1700000000000ms",
+        "1700000000000000000",
+        "2023-11-14T23:13:20+01:00",
+    ] {
+        let answer = lab.ok(&["query", "--from", from, "--to", "2023-11-15", "--output", "csv"]);
+        assert_eq!(answer.lines().count(), 2, "{from}: {answer}");
+    }
+    for (bare, unit) in [
+        ("1700000000", "1700000000s"),
+        ("1700000000000", "1700000000000ms"),
+        ("1700000000000000", "1700000000000000us"),
+    ] {
+        let refused = lab.run(&["query", "--from", bare]);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(
+            refused.err.contains(&format!("did you mean {unit}?")),
+            "{refused:?}"
+        );
+    }
+}

@@ -262,7 +262,7 @@ fn deletes_say_what_they_mean() {
     ] {
         assert_eq!(lab.run(wrong).code, 2, "{wrong:?}");
     }
-    let dry = lab.run(&["delete", "-w", "host=a", "--to", "3", "--dry-run"]);
+    let dry = lab.run(&["delete", "-w", "host=a", "--to", "3ns", "--dry-run"]);
     assert!(
         dry.code == 0
             && dry
@@ -272,12 +272,12 @@ fn deletes_say_what_they_mean() {
     );
     assert!(dry.err.contains("host=a"), "{dry:?}");
     assert_eq!(
-        lab.run(&["delete", "-w", "host=a", "--to", "3"]).code,
+        lab.run(&["delete", "-w", "host=a", "--to", "3ns"]).code,
         2,
         "nobody is there to be asked"
     );
     assert_eq!(lab.ok(&["export"]).lines().count(), 3);
-    lab.ok(&["delete", "-w", "host=a", "--to", "3", "--yes"]);
+    lab.ok(&["delete", "-w", "host=a", "--to", "3ns", "--yes"]);
     let left = lab.ok(&["export"]);
     let mut left: Vec<&str> = left.lines().collect();
     left.sort_unstable();

@@ -386,3 +386,41 @@ fn columns_of_histograms_are_passed_over_and_counted() {
         assert!(!lab.ok(&["fields", "--table", table]).contains("string"));
     }
 }
+
+#[test]
+fn the_ending_of_a_file_chooses_its_format() {
+    let lab = Lab::start();
+    let points = lab.file("in.lp", "m,host=a v=1 1700000000000000000\n");
+    lab.ok(&["write", &points]);
+    let written = |command: &str, name: &str| {
+        let path = lab.path(name);
+        lab.ok(&[command, "--out", &path.display().to_string()]);
+        std::fs::read(path).expect("a file")
+    };
+    for command in ["export", "query"] {
+        assert!(written(command, "x.parquet").starts_with(b"PAR1"), "{command}");
+        let csv = String::from_utf8(written(command, "x.CSV")).expect("text");
+        assert!(csv.lines().next().is_some_and(|head| head.contains(',')), "{csv}");
+        let ndjson = written(command, "x.ndjson");
+        assert!(ndjson.starts_with(b"{"), "{command}");
+        let path = lab.path("x.xlsx");
+        let refused = lab.run(&[command, "--out", &path.display().to_string()]);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(
+            refused.err.contains(".parquet") && refused.err.contains("x.xlsx"),
+            "{refused:?}"
+        );
+        assert!(!path.exists(), "{command} leaves no file");
+    }
+    assert_eq!(written("export", "x.lp"), b"m,host=a v=1 1700000000000000000\n");
+    assert!(written("query", "x.json").starts_with(b"{"));
+    let chosen = lab.path("named.xlsx");
+    lab.ok(&[
+        "export",
+        "--format",
+        "csv",
+        "--out",
+        &chosen.display().to_string(),
+    ]);
+    assert!(chosen.exists(), "a format that is named needs no ending");
+}

@@ -16,7 +16,7 @@ use tideline_ingest_protocols::line_protocol;
 use tideline_model::{Timestamp, Value};
 
 use super::query::{self, Output, stream};
-use super::selection::{self, RangeArguments, output_to};
+use super::selection::{self, RangeArguments, by_ending, output_to};
 use crate::client::{ANSWER_BYTES_MAX, Client, TableArguments};
 use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
@@ -40,7 +40,7 @@ const HISTOGRAM: &str = "histogram";
 Examples:
   tideline export > all.lp
   tideline export -m cpu --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z --out november.lp
-  tideline export -m cpu --last 30d --format parquet --out cpu.parquet
+  tideline export -m cpu --last 30d --out cpu.parquet
   tideline export -m room --format ndjson | tideline write - --format ndjson --server http://other:8490
 
 Line protocol cannot hold NaN, infinities and some odd names; ndjson can. Neither holds native histograms. Values that were
@@ -57,9 +57,9 @@ pub(crate) struct ExportArguments {
     /// A field to export [default: all]
     #[arg(long = "field", short = 'f', value_name = "NAME")]
     fields: Vec<String>,
-    /// The format
-    #[arg(long, value_enum, default_value = "lp")]
-    format: ExportFormat,
+    /// The format [default: by the ending of --out (.lp, .ndjson, .csv, .parquet), else lp]
+    #[arg(long, value_enum)]
+    format: Option<ExportFormat>,
     /// Where to write [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -77,6 +77,15 @@ enum ExportFormat {
     /// A Parquet file: tags and fields as typed columns
     Parquet,
 }
+
+/// Endings of files and the formats that they name.
+const ENDINGS: &[(&str, ExportFormat)] = &[
+    ("lp", ExportFormat::Lp),
+    ("ndjson", ExportFormat::Ndjson),
+    ("jsonl", ExportFormat::Ndjson),
+    ("csv", ExportFormat::Csv),
+    ("parquet", ExportFormat::Parquet),
+];
 
 /// A page of points; names and values borrow from its text.
 #[derive(Deserialize)]
@@ -107,6 +116,11 @@ struct Written {
 
 /// Exports; an error where some value could not be written in the format.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
+    let format = match (arguments.format, &arguments.out) {
+        (Some(format), _) => format,
+        (None, Some(path)) => by_ending(path, ENDINGS, "--format")?.unwrap_or(ExportFormat::Lp),
+        (None, None) => ExportFormat::Lp,
+    };
     let client = arguments.connection.client()?;
     let mut question = selection::question(&arguments.timelines, &arguments.fields)?;
     question.insert("range".into(), arguments.range.range().into());
@@ -114,7 +128,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
         Some(path) => CliError::file(path, error),
         None => CliError::Output(error),
     };
-    let whole = match arguments.format {
+    let whole = match format {
         ExportFormat::Csv => Some(Output::Csv),
         ExportFormat::Parquet => Some(Output::Parquet),
         ExportFormat::Lp | ExportFormat::Ndjson => None,
@@ -125,9 +139,9 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     let types = types(&client)?;
     let mut out = output_to(arguments.out.as_ref())?;
     question.insert("times".into(), "nanos".into());
-    let written = pages(&client, question, &types, arguments.format, &mut *out, &failed)?;
+    let written = pages(&client, question, &types, format, &mut *out, &failed)?;
     out.flush().map_err(&failed)?;
-    tell(arguments, &written)
+    report(arguments, format, &written)
 }
 
 /// Hands one answer on as it comes. Histograms in a Parquet file are asked for by their number, as those that were left
@@ -233,7 +247,7 @@ fn pages(
     }
 }
 
-fn tell(arguments: &ExportArguments, written: &Written) -> Result<()> {
+fn report(arguments: &ExportArguments, format: ExportFormat, written: &Written) -> Result<()> {
     if arguments.connection.server.json {
         eprintln!(
             "{}",
@@ -251,7 +265,7 @@ fn tell(arguments: &ExportArguments, written: &Written) -> Result<()> {
         left_out => Err(CliError::Incomplete(format!(
             "{} values that {}",
             output::count(left_out),
-            match arguments.format {
+            match format {
                 ExportFormat::Ndjson => "are histograms were left out",
                 _ => {
                     "line protocol cannot hold were left out; --format ndjson holds them, but for histograms"

@@ -42,7 +42,7 @@ pub(crate) struct LatestArguments {
 /// Asks and shows.
 pub(crate) fn run(arguments: &LatestArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    let output = Output::chosen(arguments.output, arguments.connection.server.json);
+    let output = Output::chosen(arguments.output, arguments.connection.server.json, None)?;
     let mut question = selection::question(&arguments.timelines, &arguments.fields)?;
     let default = (output == Output::Table).then_some(TABLE_TIMELINES);
     if let Some(limit) = arguments.limit.or(default) {

@@ -1,13 +1,13 @@
 //! `tideline query`: points, or what is computed from them, as a table, a chart, or for programs.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use tideline_model::Timestamp;
 
-use super::selection::{self, RangeArguments, body};
+use super::selection::{self, RangeArguments, body, by_ending};
 use crate::client::{Client, TableArguments};
 use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
@@ -28,7 +28,7 @@ Examples:
   tideline query -m cpu -w 'host^=web-' --field usage_user --fn mean,max --window 5m --group-by host --last 6h
   tideline query -m cpu --field usage_user --fn mean --window 1m --last 1h --chart
   tideline query -m cpu --last 1d --output csv > cpu.csv
-  tideline query -m cpu --last 30d --fn mean --window 1h --each --output parquet --out cpu.parquet
+  tideline query -m cpu --last 30d --fn mean --window 1h --each --out cpu.parquet
   echo '{\"fields\": [\"usage_user\"], \"limit\": 5}' | tideline query --body -";
 
 /// What `query` takes.
@@ -77,7 +77,8 @@ pub(crate) struct QueryArguments {
         "limit",
     ])]
     body: Option<PathBuf>,
-    /// How to show the answer [default: table, or json with --json]
+    /// How to show the answer [default: by the ending of --out (.csv, .ndjson, .json, .arrow, .parquet, .txt), else table, or
+    /// json with --json]
     #[arg(long, short, value_enum)]
     output: Option<Output>,
     /// Where to write [default: standard output]
@@ -105,17 +106,41 @@ pub(crate) enum Output {
     Parquet,
 }
 
+/// Endings of files and the forms that they name.
+const ENDINGS: &[(&str, Output)] = &[
+    ("csv", Output::Csv),
+    ("ndjson", Output::Ndjson),
+    ("jsonl", Output::Ndjson),
+    ("json", Output::Json),
+    ("arrow", Output::Arrow),
+    ("parquet", Output::Parquet),
+    ("txt", Output::Table),
+];
+
 impl Output {
     /// What was asked for, or what fits programs or people.
-    pub(crate) fn chosen(asked: Option<Self>, json: bool) -> Self {
-        asked.unwrap_or(if json { Self::Json } else { Self::Table })
+    ///
+    /// # Errors
+    ///
+    /// If nothing was requested and the ending of `file` names no format.
+    pub(crate) fn chosen(asked: Option<Self>, json: bool, file: Option<&Path>) -> Result<Self> {
+        let by_ending = || file.map_or(Ok(None), |path| by_ending(path, ENDINGS, "--output"));
+        let default = if json { Self::Json } else { Self::Table };
+        match asked {
+            Some(output) => Ok(output),
+            None => Ok(by_ending()?.unwrap_or(default)),
+        }
     }
 }
 
 /// Asks and shows.
 pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    let output = Output::chosen(arguments.output, arguments.connection.server.json);
+    let output = Output::chosen(
+        arguments.output,
+        arguments.connection.server.json,
+        arguments.out.as_deref().filter(|_| !arguments.chart),
+    )?;
     let question = match &arguments.body {
         Some(path) => body(path)?,
         None => question(arguments, output)?.to_string(),
@@ -191,7 +216,7 @@ pub(crate) fn stream(
     };
     if is_binary && file.is_none() && std::io::stdout().is_terminal() {
         return Err(CliError::usage(
-            "columns are not for a terminal: write --out FILE, or hand standard output on",
+            "refusing to write binary data to a terminal; use --out FILE or a pipe",
         ));
     }
     // Asked before the file is made: what is refused leaves no empty file behind.

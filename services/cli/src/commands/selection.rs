@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use tideline_openapi::time::TimeInput;
+
 use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
 
@@ -17,11 +19,11 @@ pub(crate) struct RangeArguments {
     #[arg(help_heading = "Time", long, value_name = "DURATION", value_parser = duration)]
     #[arg(conflicts_with_all = ["from", "to"])]
     last: Option<String>,
-    /// The first instant: RFC 3339, now-1h, or integer nanoseconds
-    #[arg(help_heading = "Time", long, value_name = "TIME")]
+    /// The first time: RFC 3339, a date, now-1h, or an integer with a unit such as 1795392000s
+    #[arg(help_heading = "Time", long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     from: Option<String>,
-    /// The first instant after
-    #[arg(help_heading = "Time", long, value_name = "TIME")]
+    /// The first time after the range
+    #[arg(help_heading = "Time", long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     to: Option<String>,
 }
 
@@ -91,6 +93,29 @@ pub(crate) fn confirm(question: &str) -> Result<()> {
     }
 }
 
+/// Returns the format that the ending of a file names; `None` where it has no ending.
+///
+/// # Errors
+///
+/// If `endings` lacks the ending: the message lists them and the flag that names a format.
+pub(crate) fn by_ending<F: Copy>(path: &Path, endings: &[(&str, F)], flag: &str) -> Result<Option<F>> {
+    let Some(ending) = path.extension() else {
+        return Ok(None);
+    };
+    let known = endings
+        .iter()
+        .find(|(known, _)| ending.eq_ignore_ascii_case(known));
+    let unknown = || {
+        let known: Vec<String> = endings.iter().map(|(known, _)| format!(".{known}")).collect();
+        CliError::usage(format!(
+            "{} has none of the endings {}; name the format with {flag}",
+            path.display(),
+            known.join(", ")
+        ))
+    };
+    known.map(|(_, format)| Some(*format)).ok_or_else(unknown)
+}
+
 /// A file to write to, or standard output.
 pub(crate) fn output_to(path: Option<&PathBuf>) -> Result<Box<dyn Write>> {
     match path {
@@ -99,6 +124,32 @@ pub(crate) fn output_to(path: Option<&PathBuf>) -> Result<Box<dyn Write>> {
             let file = fs::File::create(path).map_err(|error| CliError::file(path, error))?;
             Ok(Box::new(io::BufWriter::new(file)))
         }
+    }
+}
+
+/// Smallest integer without a unit that is taken for nanoseconds: it is a time in 1973. Seconds, milliseconds and microseconds
+/// of our days are smaller.
+const BARE_NANOS_MIN: u64 = 100_000_000_000_000_000;
+
+/// Checks a time as the API takes it. An integer that looks like another unit than nanoseconds is refused, since it would mean a
+/// time in 1970 and return everything or nothing.
+pub(crate) fn time(text: &str) -> std::result::Result<String, String> {
+    if let Ok(count) = text.parse::<i64>()
+        && count.unsigned_abs() < BARE_NANOS_MIN
+    {
+        let unit = match count.unsigned_abs() {
+            0..100_000_000_000 => "s",
+            100_000_000_000..100_000_000_000_000 => "ms",
+            _ => "us",
+        };
+        return Err(format!(
+            "an integer without a unit is nanoseconds, and this one is a time near 1970; did you mean {text}{unit}? \
+             ({text}ns for nanoseconds)"
+        ));
+    }
+    match TimeInput::parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
