@@ -134,7 +134,7 @@ fn verify(of: &TargetArguments) -> Result<()> {
     let Verified { wrong, unread } = &found;
     if of.json {
         let answer = json!({
-            "target": of.target, "is_sound": found.is_sound(), "segments": segments, "files": files, "bytes": bytes,
+            "target": of.target, "is_sound": found.is_sound() && segments > 0, "segments": segments, "files": files, "bytes": bytes,
             "findings": wrong, "unread": unread,
         });
         output::print(&answer.to_string())?;
@@ -152,6 +152,10 @@ fn verify(of: &TargetArguments) -> Result<()> {
         count => format!("{count} things are damaged"),
     };
     let said = match (wrong.len(), unread.len()) {
+        (0, 0) if segments == 0 => format!(
+            "{} holds no archive: no description of a segment is there",
+            of.target
+        ),
         (0, 0) => return Ok(()),
         (0, unread) => format!("{unread} of the files could not be read"),
         (wrong, 0) => damaged(wrong),
