@@ -27,9 +27,27 @@ pub struct SavedSearch {
 pub struct NamedSearch {
     /// The name.
     pub name: String,
-    /// What is saved.
-    #[serde(flatten)]
-    pub search: SavedSearch,
+    /// The condition.
+    #[serde(rename = "where")]
+    pub condition: Condition,
+    /// What people should know of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+impl NamedSearch {
+    /// Names a saved search.
+    pub fn new(name: String, search: SavedSearch) -> Self {
+        let SavedSearch {
+            condition,
+            description,
+        } = search;
+        Self {
+            name,
+            condition,
+            description,
+        }
+    }
 }
 
 /// One saved search.

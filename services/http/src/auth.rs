@@ -11,13 +11,13 @@ use tideline_openapi::ErrorCode;
 
 use crate::app::App;
 use crate::body;
-use crate::context::{Dialect, within_prometheus};
+use crate::context::Dialect;
 use crate::failure::Failure;
 use crate::settings::Secret;
 
 /// Paths that answer everybody: a load balancer has no token, and they tell nothing worth hiding.
 const OPEN_PATHS: [&str; 3] = ["/health", "/ready", "/ping"];
-/// Likewise those of a Prometheus, behind each of its addresses. They do not say whether a table is there.
+/// Likewise those of Prometheus at the root. Those below a table reveal whether it exists.
 const OPEN_PROMETHEUS_PATHS: [&str; 2] = ["/-/healthy", "/-/ready"];
 
 /// Lets a request pass when there is no token, its path is open, or it bears the token.
@@ -32,8 +32,8 @@ pub(crate) async fn require_token(State(app): State<App>, request: Request, next
     Failure::new(ErrorCode::Unauthenticated, "the token is missing or wrong").into_response()
 }
 
-fn is_open(path: &str) -> bool {
-    OPEN_PATHS.contains(&path) || OPEN_PROMETHEUS_PATHS.contains(&within_prometheus(path))
+pub(crate) fn is_open(path: &str) -> bool {
+    OPEN_PATHS.contains(&path) || OPEN_PROMETHEUS_PATHS.contains(&path)
 }
 
 fn bears(token: &Secret, request: &Request) -> bool {

@@ -23,7 +23,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Points age by a time that follows the machine's clock only as far as it agrees with time passing. While the two
 /// disagree nothing is freed.
 #[utoipa::path(
-    get, path = "/v1/clock", tag = "jobs",
+    get, path = "/v1/clock", tag = "jobs", operation_id = "read_clock",
     responses((status = 200, description = "What time it is", body = ClockView), Failures)
 )]
 async fn read(State(app): State<App>, id: RequestId) -> Json<ClockView> {

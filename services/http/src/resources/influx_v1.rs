@@ -51,7 +51,7 @@ struct WriteQuery {
 /// `db` naming a table writes there; any other name writes to the default table, each timeline getting the tag `db`
 /// (lines that have a tag `db` keep theirs). Good lines of a batch are stored also when the answer is 400.
 #[utoipa::path(
-    post, path = "/write", tag = "influx",
+    post, path = "/write", tag = "influx", operation_id = "influx_v1_write",
     params(WriteQuery),
     request_body(
         content = String, content_type = "text/plain", description = "Line protocol, also gzip",

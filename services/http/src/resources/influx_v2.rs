@@ -38,7 +38,7 @@ struct WriteQuery {
 ///
 /// Good lines of a batch are stored also when the answer is 400. The token is sent as `Authorization: Token …`.
 #[utoipa::path(
-    post, path = "/api/v2/write", tag = "influx",
+    post, path = "/api/v2/write", tag = "influx", operation_id = "influx_v2_write",
     params(WriteQuery),
     request_body(
         content = String, content_type = "text/plain", description = "Line protocol, also gzip",

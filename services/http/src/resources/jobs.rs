@@ -53,7 +53,7 @@ struct JobPath {
 ///
 /// The running ones, then waiting ones from old to new, then past ones from new to old; the last 200 are remembered.
 #[utoipa::path(
-    get, path = "/v1/jobs", tag = "jobs",
+    get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs",
     params(JobQuery),
     responses((status = 200, description = "A page of jobs", body = JobList), Failures)
 )]
@@ -149,7 +149,7 @@ async fn start(
 
 /// Read a job
 #[utoipa::path(
-    get, path = "/v1/jobs/{job}", tag = "jobs",
+    get, path = "/v1/jobs/{job}", tag = "jobs", operation_id = "read_job",
     params(JobPath),
     responses((status = 200, description = "The job", body = JobDetail), Failures)
 )]
@@ -209,7 +209,7 @@ async fn resume(
 /// A running move leaves everything as it was; what a change of attributes, attaching or a copy has done stays. The same work is planned again
 /// when its schedule comes, or after an hour.
 #[utoipa::path(
-    post, path = "/v1/jobs/{job}/cancel", tag = "jobs",
+    post, path = "/v1/jobs/{job}/cancel", tag = "jobs", operation_id = "cancel_job",
     params(JobPath),
     responses(
         (status = 200, description = "The job; where it runs, it ends in a moment", body = JobDetail),

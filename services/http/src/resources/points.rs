@@ -64,7 +64,7 @@ struct WriteQuery {
 /// Sending again is safe where points carry their time. Where they do not, send an `Idempotency-Key`: the same key
 /// within a day is answered with the first outcome and stores nothing. The key with another body is 422.
 #[utoipa::path(
-    post, path = "/v1/tables/{table}/points", tag = "points",
+    post, path = "/v1/tables/{table}/points", tag = "points", operation_id = "write_points",
     params(
         TablePath,
         WriteQuery,
@@ -132,7 +132,7 @@ async fn write(
 /// After the answer no read sees them, in whatever tier they lie; their bytes are freed in time. Timelines stay, also
 /// without points. A point that is written afterwards is visible. Deleting twice harms nothing.
 #[utoipa::path(
-    post, path = "/v1/tables/{table}/points/delete", tag = "points",
+    post, path = "/v1/tables/{table}/points/delete", tag = "points", operation_id = "delete_points",
     params(TablePath),
     request_body = DeletePoints,
     responses((status = 200, description = "They are gone", body = DeleteReport), Failures)

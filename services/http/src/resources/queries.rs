@@ -31,7 +31,7 @@ struct QueryPath {
 /// Queries of points and of newest values that run now or wait among those of cold points, oldest first, with what each has
 /// read so far.
 #[utoipa::path(
-    get, path = "/v1/queries", tag = "points",
+    get, path = "/v1/queries", tag = "points", operation_id = "list_queries",
     responses((status = 200, description = "The running queries", body = RunningQueries), Failures)
 )]
 async fn list(State(app): State<App>, id: RequestId) -> Json<RunningQueries> {
@@ -61,7 +61,7 @@ async fn list(State(app): State<App>, id: RequestId) -> Json<RunningQueries> {
 /// The query stops at its next run of points. Who waits for its answer gets a failure with the code `conflict`, or an answer
 /// that is cut off. Closing the connection stops a query as well.
 #[utoipa::path(
-    delete, path = "/v1/queries/{query}", tag = "points",
+    delete, path = "/v1/queries/{query}", tag = "points", operation_id = "cancel_query",
     params(QueryPath),
     responses((status = 200, description = "Whether it ran", body = CancelledQuery), Failures)
 )]

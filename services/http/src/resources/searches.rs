@@ -38,7 +38,7 @@ struct SearchPath {
 
 /// List saved searches
 #[utoipa::path(
-    get, path = "/v1/tables/{table}/searches", tag = "timelines",
+    get, path = "/v1/tables/{table}/searches", tag = "timelines", operation_id = "list_searches",
     params(TablePath),
     responses((status = 200, description = "All of the table", body = SearchList), Failures)
 )]
@@ -50,7 +50,7 @@ async fn list(
     let all = app.read_table(table, |_, table| Ok(table.searches().all()));
     let named = |(name, text): (String, std::sync::Arc<str>)| {
         let search = saved::read(&name, &text)?;
-        Ok(NamedSearch { name, search })
+        Ok(NamedSearch::new(name, search))
     };
     Ok(Json(SearchList {
         searches: all.await?.into_iter().map(named).collect::<Result<_>>()?,
@@ -60,7 +60,7 @@ async fn list(
 
 /// Read a saved search
 #[utoipa::path(
-    get, path = "/v1/tables/{table}/searches/{name}", tag = "timelines",
+    get, path = "/v1/tables/{table}/searches/{name}", tag = "timelines", operation_id = "read_search",
     params(SearchPath),
     responses((status = 200, description = "The search", body = SearchDetail), Failures)
 )]
@@ -75,7 +75,7 @@ async fn read(
             .get(&name)
             .ok_or_else(|| saved::unknown(table, &name))?;
         let search = saved::read(&name, &text)?;
-        Ok(NamedSearch { name, search })
+        Ok(NamedSearch::new(name, search))
     });
     Ok(Json(SearchDetail {
         search: found.await?,
@@ -106,7 +106,7 @@ async fn save(
         Matcher::new(&condition).map_err(Failure::invalid)?;
         let text = serde_json::to_string(&search).map_err(Failure::invalid)?;
         engine.save_search(&table, &name, &text)?;
-        Ok(NamedSearch { name, search })
+        Ok(NamedSearch::new(name, search))
     });
     Ok(Json(SearchDetail {
         search: saved.await?,
@@ -118,7 +118,7 @@ async fn save(
 ///
 /// What uses it is refused from then on.
 #[utoipa::path(
-    delete, path = "/v1/tables/{table}/searches/{name}", tag = "timelines",
+    delete, path = "/v1/tables/{table}/searches/{name}", tag = "timelines", operation_id = "delete_search",
     params(SearchPath),
     responses((status = 204, description = "It is gone"), Failures)
 )]

@@ -33,7 +33,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// List tables
 #[utoipa::path(
-    get, path = "/v1/tables", tag = "tables",
+    get, path = "/v1/tables", tag = "tables", operation_id = "list_tables",
     responses((status = 200, description = "Every table, by name", body = TableList), Failures)
 )]
 async fn list(State(app): State<App>, id: RequestId) -> Result<Json<TableList>> {
@@ -74,7 +74,7 @@ async fn create(
 
 /// Read a table with its statistics
 #[utoipa::path(
-    get, path = "/v1/tables/{table}", tag = "tables",
+    get, path = "/v1/tables/{table}", tag = "tables", operation_id = "read_table",
     params(TablePath),
     responses((status = 200, description = "The table", body = TableDetail), Failures)
 )]

@@ -42,7 +42,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 ///
 /// A short form of the search: all of the given conditions must hold. In the order of ids.
 #[utoipa::path(
-    get, path = "/v1/tables/{table}/timelines", tag = "timelines",
+    get, path = "/v1/tables/{table}/timelines", tag = "timelines", operation_id = "list_timelines",
     params(TablePath, TimelineQuery),
     responses((status = 200, description = "A page of timelines", body = TimelineList), Failures)
 )]
@@ -95,7 +95,7 @@ async fn search(
 /// Those that are selected at that moment, with all their points and attributes. After the answer no read and no search
 /// sees them. One that is written again afterwards comes back with its id. Deleting twice harms nothing.
 #[utoipa::path(
-    post, path = "/v1/tables/{table}/timelines/delete", tag = "timelines",
+    post, path = "/v1/tables/{table}/timelines/delete", tag = "timelines", operation_id = "delete_timelines",
     params(TablePath),
     request_body = DeleteTimelines,
     responses((status = 200, description = "They are gone", body = DeleteReport), Failures)
@@ -141,7 +141,7 @@ async fn delete_selected(app: &App, table: String, selector: TimelineSelector) -
 
 /// Describe a timeline
 #[utoipa::path(
-    get, path = "/v1/tables/{table}/timelines/{id}", tag = "timelines",
+    get, path = "/v1/tables/{table}/timelines/{id}", tag = "timelines", operation_id = "read_timeline",
     params(TimelinePath),
     responses((status = 200, description = "The timeline", body = TimelineDetail), Failures)
 )]

@@ -100,3 +100,106 @@ fn the_page_works_without_the_internet() {
     let document = server.get("/openapi.json").expect(200);
     assert!(document["paths"]["/v1/tables/{table}/points"]["post"].is_object());
 }
+
+#[test]
+fn operations_have_names_of_their_own() {
+    let document = serde_json::to_value(tideline_http::document()).expect("serialises");
+    let paths = document["paths"].as_object().expect("paths");
+    let operations = paths.iter().flat_map(|(path, item)| {
+        let methods = item.as_object().into_iter().flatten();
+        methods.map(move |(method, operation)| (format!("{method} {path}"), &operation["operationId"]))
+    });
+    let mut known = std::collections::HashMap::new();
+    for (operation, name) in operations {
+        let name = name.as_str().unwrap_or_else(|| panic!("{operation} has no name"));
+        if let Some(other) = known.insert(name.to_owned(), operation.clone()) {
+            panic!("{operation} and {other} are both called {name}");
+        }
+    }
+}
+
+#[test]
+fn what_joins_schemas_allows_their_members() {
+    let document = serde_json::to_value(tideline_http::document()).expect("serialises");
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    for (name, schema) in schemas {
+        for part in schema["allOf"].as_array().into_iter().flatten() {
+            let of = part["$ref"].as_str().and_then(|path| path.rsplit('/').next());
+            let part = of.map_or(part, |of| &schemas[of]);
+            assert_ne!(
+                part["additionalProperties"], false,
+                "{name}: {of:?} refuses the members of the others"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_operation_below_a_missing_table_is_not_found() {
+    let server = Server::start();
+    let document = serde_json::to_value(tideline_http::document()).expect("serialises");
+    let paths = document["paths"].as_object().expect("paths");
+    let example = |part: &serde_json::Value| {
+        let named = part["schema"]["$ref"]
+            .as_str()
+            .and_then(|path| path.rsplit('/').next());
+        let of_schema = named.map(|name| document["components"]["schemas"][name]["example"].clone());
+        match &part["example"] {
+            serde_json::Value::Null => of_schema.unwrap_or_default(),
+            example => example.clone(),
+        }
+    };
+    let mut asked = 0;
+    for (path, item) in paths
+        .iter()
+        .filter(|(path, _)| path.starts_with("/v1/tables/{table}"))
+    {
+        for (method, operation) in item.as_object().into_iter().flatten() {
+            let mut address = path.replace("{table}", "nope");
+            let mut query = Vec::new();
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let name = parameter["name"].as_str().expect("a name");
+                let text = match example(parameter) {
+                    serde_json::Value::String(text) => Some(text),
+                    serde_json::Value::Null => None,
+                    other => Some(other.to_string()),
+                };
+                match parameter["in"].as_str() {
+                    Some("path") => {
+                        let text = text.as_deref().unwrap_or("x");
+                        address = address.replace(&format!("{{{name}}}"), text);
+                    }
+                    Some("query") => query.extend(text.map(|text| {
+                        let text: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+                        format!("{name}={text}")
+                    })),
+                    _ => {}
+                }
+            }
+            if !query.is_empty() {
+                address = format!("{address}?{}", query.join("&"));
+            }
+            let content = operation["requestBody"]["content"]
+                .as_object()
+                .and_then(|all| all.iter().next());
+            let (content_type, body) = content.map_or(("", String::new()), |(content_type, content)| {
+                let body = match example(content) {
+                    serde_json::Value::String(text) => text,
+                    serde_json::Value::Null => String::new(),
+                    other => other.to_string(),
+                };
+                (content_type.as_str(), body)
+            });
+            let headers = [("content-type", content_type)];
+            let answer = server.send(
+                &method.to_uppercase(),
+                &address,
+                &headers[..usize::from(!content_type.is_empty())],
+                body.as_bytes(),
+            );
+            assert_eq!(answer.status, 404, "{method} {address}: {}", answer.text());
+            asked += 1;
+        }
+    }
+    assert!(asked > 50, "{asked} operations");
+}

@@ -269,17 +269,25 @@ fn health_needs_no_token_and_everything_else_does() {
 }
 
 #[test]
-fn the_health_of_a_prometheus_is_open_behind_each_of_its_addresses() {
+fn the_health_of_a_prometheus_is_open_at_the_root_only() {
     let token = Secret::new("0123456789abcdef").expect("long enough");
     let server = Server::with(HttpSettings {
         token: Some(token),
         ..HttpSettings::default()
     });
     for path in ["/-/healthy", "/-/ready"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
         let of_table = format!("/v1/tables/default/prometheus{path}");
-        assert_eq!(server.get(&of_table).status, 200, "{of_table}");
+        let token = [("authorization", "Bearer 0123456789abcdef")];
+        assert_eq!(
+            server.send("GET", &of_table, &token, b"").status,
+            200,
+            "{of_table}"
+        );
     }
     for closed in [
+        "/v1/tables/default/prometheus/-/healthy",
+        "/v1/tables/default/prometheus/-/ready",
         "/v1/tables/default/prometheus/api/v1/status/buildinfo",
         "/v1/tables/default/-/healthy",
         "/v1/tables/default/prometheus/-/healthy/x",

@@ -143,7 +143,9 @@ async fn end_group(
 }
 
 async fn push(app: &App, table: String, request: Request) -> Result<StatusCode> {
-    let group = match Group::of(request.uri()) {
+    // An empty page writes nothing and would not notice that its table is missing.
+    let known = app.engine.table(&table).map_err(Failure::from);
+    let group = match known.and_then(|_| Group::of(request.uri())) {
         Ok(group) => group,
         Err(failure) => {
             body::discard(request, app).await;

@@ -45,7 +45,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// `prometheus.ReadResponse`, or a stream of `prometheus.ChunkedReadResponse`: series sorted by labels, numbers in XOR chunks,
 /// native histograms in chunks of float histograms, each message behind its length and its CRC-32C.
 #[utoipa::path(
-    post, path = "/api/v1/read", tag = "prometheus",
+    post, path = "/api/v1/read", tag = "prometheus", operation_id = "prometheus_read",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf", description = "A snappy block of a ReadRequest",
         example = json!("\u{0}")

@@ -141,22 +141,22 @@ async fn wal_replay(_: KnownTable) -> Response {
 
 /// Is the process alive? (Prometheus)
 ///
-/// Needs no token.
+/// Needs no token at the root; below a table it does, and a missing table is refused.
 #[utoipa::path(
-    get, path = "/-/healthy", tag = "prometheus",
+    get, path = "/-/healthy", tag = "prometheus", operation_id = "prometheus_healthy",
     responses((
         status = 200, description = "Alive", body = String, content_type = "text/plain", example = "Tideline is Healthy.\n"
     ))
 )]
-async fn healthy() -> &'static str {
+async fn healthy(_: KnownTable) -> &'static str {
     "Tideline is Healthy.\n"
 }
 
 /// Can the service keep its promises? (Prometheus)
 ///
-/// Needs no token. `/ready` says why not.
+/// Needs no token at the root; below a table it does, and a missing table is refused. `/ready` gives the reason.
 #[utoipa::path(
-    get, path = "/-/ready", tag = "prometheus",
+    get, path = "/-/ready", tag = "prometheus", operation_id = "prometheus_ready",
     responses(
         (
             status = 200, description = "Ready", body = String, content_type = "text/plain",
@@ -168,7 +168,7 @@ async fn healthy() -> &'static str {
         )
     )
 )]
-async fn ready(State(app): State<App>) -> Result<(StatusCode, &'static str)> {
+async fn ready(_: KnownTable, State(app): State<App>) -> Result<(StatusCode, &'static str)> {
     let engine = app.clone();
     let readiness = blocking(move || Ok(engine.engine.readiness())).await?;
     if readiness.reads && readiness.writes && !app.is_draining() {

@@ -39,7 +39,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 ///
 /// What is good in a request is stored also when the answer is 400. Sending again is safe: samples overwrite themselves.
 #[utoipa::path(
-    post, path = "/api/v1/write", tag = "prometheus",
+    post, path = "/api/v1/write", tag = "prometheus", operation_id = "prometheus_write",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf",
         description = "A message, compressed; the parameter `proto` of the content type names it", example = json!("\u{0}")
