@@ -12,6 +12,7 @@ use tideline_query::Querier;
 use tideline_scheduler::Scheduler;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::audit::Refusals;
 use crate::context::RequestIds;
 use crate::failure::{Failure, Result};
 use crate::metrics::Metrics;
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) settings: HttpSettings,
     pub(crate) metrics: Metrics,
     pub(crate) request_ids: RequestIds,
+    pub(crate) refusals: Refusals,
     pub(crate) started: Timestamp,
     /// Monotonic time of the start.
     pub(crate) began: Duration,
@@ -112,6 +114,7 @@ impl App {
             querier: querier.expect("the system has threads left at start"),
             metrics: Metrics::new(),
             request_ids: RequestIds::new(started),
+            refusals: Refusals::default(),
             started,
             began,
             body_bytes: Arc::new(Semaphore::new(settings.bodies_in_flight_bytes_max)),

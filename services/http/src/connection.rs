@@ -1,9 +1,11 @@
 //! A client's connection with the timeouts that hyper does not have.
 //!
-//! hyper's own header timeout also runs while a connection lies idle, so it serves as the idle timeout. Here the head
-//! of a request gets its shorter time, counted from its first byte, and a client that takes nothing of its answer is
-//! cut off, lest it hold a query's turn for ever.
+//! hyper's own header timeout also runs while a connection is idle, so it serves as the idle timeout. Here the head of a
+//! request gets its shorter time, counted from its first byte; so does the first byte of a new connection, counted from the
+//! accept. A client that takes nothing of its answer is cut off, since it would hold a query's permit forever. [`Connections`]
+//! lists the open ones, so that the one that has been idle longest can make room for a new one.
 
+use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,8 +17,10 @@ use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A TCP connection that gives up on clients that stall.
@@ -26,9 +30,11 @@ pub(crate) struct GuardedStream {
     busy: Busy,
     header_timeout: Duration,
     answer_timeout: Duration,
-    /// Heads that were complete when the reader last looked.
+    /// Heads that were complete at the last read.
     heads: u64,
-    /// When the head that is being read must be complete.
+    /// Whether the client has sent anything.
+    has_begun: bool,
+    /// When the first byte must be there, and afterwards when the head that is being read must be complete.
     head_deadline: Option<Instant>,
     /// Wakes the reader at `head_deadline`.
     head_timer: Option<Pin<Box<Sleep>>>,
@@ -37,18 +43,89 @@ pub(crate) struct GuardedStream {
 }
 
 /// Whether a request of the connection is being answered: what is read then is not a head.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Busy(Arc<Progress>);
 
 /// How far a connection is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Progress {
     answering: AtomicBool,
     /// Heads that came in whole.
     heads: AtomicU64,
+    /// Milliseconds from `opened` to the end of its last answer.
+    idle_from_ms: AtomicU64,
+    opened: Instant,
+    /// Signalled to close the connection in favour of a new one.
+    evicted: Notify,
+}
+
+/// The open connections.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Connections(Arc<Mutex<HashMap<u64, Busy>>>);
+
+/// An entry in the list of open connections; removes itself when dropped.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    list: Connections,
+    number: u64,
+}
+
+/// One in this many connections is closed where a new one needs room: the list is read once for all of them.
+const EVICTED_SHARE: usize = 100;
+
+impl Connections {
+    /// Lists a connection under a number that no other open connection has.
+    pub(crate) fn add(&self, number: u64, busy: Busy) -> Listed {
+        self.0.lock().insert(number, busy);
+        Listed {
+            list: self.clone(),
+            number,
+        }
+    }
+
+    /// Closes the connections that have been idle longest: one in [`EVICTED_SHARE`], at least one. Returns how many; 0 where all
+    /// are answering requests.
+    pub(crate) fn evict_idle(&self) -> usize {
+        let list = self.0.lock();
+        let idle = list.values().filter(|busy| !busy.is());
+        let mut idle: Vec<(Instant, &Busy)> = idle.map(|busy| (busy.idle_from(), busy)).collect();
+        idle.sort_unstable_by_key(|(idle_from, _)| *idle_from);
+        let evicted = (list.len() / EVICTED_SHARE).max(1).min(idle.len());
+        for (_, busy) in &idle[..evicted] {
+            busy.0.evicted.notify_one();
+        }
+        evicted
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.list.0.lock().remove(&self.number);
+    }
 }
 
 impl Busy {
+    /// The state of a connection that was accepted now.
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Progress {
+            answering: AtomicBool::new(false),
+            heads: AtomicU64::new(0),
+            idle_from_ms: AtomicU64::new(0),
+            opened: Instant::now(),
+            evicted: Notify::new(),
+        }))
+    }
+
+    /// Resolves when the connection must make room and is not answering a request.
+    pub(crate) async fn evicted(&self) {
+        loop {
+            self.0.evicted.notified().await;
+            if !self.is() {
+                return;
+            }
+        }
+    }
+
     /// A head is complete.
     pub(crate) fn begin(&self) {
         self.0.heads.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +139,15 @@ impl Busy {
     }
 
     fn end(&self) {
+        let idle_from_ms = self.0.opened.elapsed().as_millis();
+        let idle_from_ms = u64::try_from(idle_from_ms).unwrap_or(u64::MAX);
+        self.0.idle_from_ms.store(idle_from_ms, Ordering::Relaxed);
         self.0.answering.store(false, Ordering::Relaxed);
+    }
+
+    /// When the connection last had nothing left to answer.
+    fn idle_from(&self) -> Instant {
+        self.0.opened + Duration::from_millis(self.0.idle_from_ms.load(Ordering::Relaxed))
     }
 
     fn is(&self) -> bool {
@@ -87,7 +172,8 @@ impl GuardedStream {
             header_timeout,
             answer_timeout,
             heads: 0,
-            head_deadline: None,
+            has_begun: false,
+            head_deadline: Some(Instant::now() + header_timeout),
             head_timer: None,
             write_timer: None,
         }
@@ -104,7 +190,12 @@ impl GuardedStream {
             timer.as_mut().reset(deadline);
         }
         let elapsed = timer.as_mut().poll(cx);
-        elapsed.map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "request head too slow")))
+        elapsed.map(|()| {
+            Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the request or its head is late",
+            ))
+        })
     }
 
     /// Passes `written` on; fails when it has been pending for too long.
@@ -138,7 +229,8 @@ impl AsyncRead for GuardedStream {
         }
         match read {
             Poll::Ready(result) => {
-                if into.filled().len() > before && self.head_deadline.is_none() {
+                if into.filled().len() > before && (self.head_deadline.is_none() || !self.has_begun) {
+                    self.has_begun = true;
                     self.head_deadline = Some(Instant::now() + self.header_timeout);
                 }
                 Poll::Ready(result)

@@ -1,7 +1,7 @@
 //! The HTTP service: every route, one file a resource, and what lies around them.
 //!
 //! A request in file names: [`serve`] accepts its connection, guarded by `connection` → `observe` names, counts and
-//! logs it → `auth` asks for the token → a handler under `resources` extracts what it needs (`extract`, `body`), calls
+//! logs it → `host` checks the host that it names → `auth` asks for the token → a handler under `resources` extracts what it needs (`extract`, `body`), calls
 //! one function of the engine on a blocking thread (`app`), and answers → `failure` turns what went wrong into the
 //! status and body of the protocol.
 //!
@@ -11,7 +11,7 @@
 //! | `serve`, `connection` | the accept loop; timeouts of a connection |
 //! | `router` | all routes and the OpenAPI document |
 //! | `app` | the shared state: engine, budgets, turns |
-//! | `context`, `observe`, `auth` | what happens around every request |
+//! | `context`, `observe`, `audit`, `host`, `auth` | what happens around every request |
 //! | `failure` | the one table from kind of failure to status, per dialect |
 //! | `body` | the one bounded way in for request bodies |
 //! | `extract`, `stream` | extractors; answers that are streamed |
@@ -23,6 +23,7 @@
 //! | `resources` | the handlers |
 
 mod app;
+mod audit;
 mod auth;
 mod body;
 mod condition;
@@ -32,6 +33,7 @@ mod database;
 mod errand;
 mod extract;
 mod failure;
+mod host;
 mod ingest;
 mod metrics;
 mod observe;

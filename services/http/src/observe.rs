@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use tideline_openapi::ErrorCode;
 
 use crate::app::App;
+use crate::audit::{self, PeerAddress};
 use crate::context::{Dialect, REQUEST_ID, RequestContext, RequestId};
 use crate::failure::{Failure, FailureNote};
 use crate::metrics::RequestLabels;
@@ -18,15 +19,20 @@ use crate::metrics::RequestLabels;
 /// The route of requests that no route matches.
 const UNMATCHED: &str = "unmatched";
 
-/// Runs a request within its context; logs and counts its answer. The log names the template of the route and never
-/// the address, whose query string may hold a password, nor any header.
+/// Runs a request within its context; logs and counts its answer. The log names the template of the route, for changes the path
+/// as well, and never the query string, which may hold a password, nor any header.
 pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or(UNMATCHED, MatchedPath::as_str).to_owned();
     let sent = request.body().size_hint().exact();
+    let path = match audit::is_change(method, &route) {
+        true => request.uri().path().to_owned(),
+        false => String::new(),
+    };
     let id = RequestId::of(request.headers(), &app.request_ids);
+    let peer = PeerAddress::shown(request.extensions());
     let context = RequestContext {
         id: id.clone(),
         dialect: Dialect::of(request.uri().path()),
@@ -59,18 +65,42 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
                 "request"
             );
         }
-        Some(FailureNote { code, .. }) => {
-            tracing::info!(
+        Some(FailureNote { code, message }) => {
+            tracing::debug!(
                 method,
                 route,
                 status,
                 ms,
                 sent,
                 bytes,
+                peer,
                 request_id = id,
                 ?code,
+                message,
                 "request"
             );
+            if let Some(count) = app.refusals.count(status, *code, Instant::now()) {
+                tracing::info!(
+                    count,
+                    method,
+                    route,
+                    status,
+                    ?code,
+                    message,
+                    peer,
+                    request_id = id,
+                    "refused"
+                );
+            }
+        }
+        None if status < 400 && audit::is_change(method, &route) => {
+            let principal = if app.settings.token.is_some() {
+                "token"
+            } else {
+                "anonymous"
+            };
+            // The address names the table or job; it has no query string.
+            tracing::info!(target: audit::TARGET, principal, peer, method, path, status, request_id = id, "change");
         }
         None => tracing::debug!(method, route, status, ms, sent, bytes, request_id = id, "request"),
     }

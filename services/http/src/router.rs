@@ -8,14 +8,18 @@ use tideline_openapi::ErrorCode;
 use tideline_openapi::prometheus::PrometheusError;
 use tideline_openapi::watch::{WatchDeleted, WatchPoints, WatchReady, WatchTimelines};
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
+use tower_http::compression::{CompressionLayer, CompressionLevel};
 use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::{auth, observe, resources};
+use crate::{auth, host, observe, resources};
+
+/// Smallest answer that is compressed, in bytes. Streamed answers, whose length is unknown when they begin, are larger.
+const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
 
 /// What the document says about the whole.
 #[derive(OpenApi)]
@@ -86,9 +90,10 @@ pub(crate) fn router(app: &App) -> Router {
         .merge(resources::guide::router())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(CompressionLayer::new())
+        .layer(compression())
         .layer(from_fn_with_state(app.clone(), auth::refuse_other_sites))
         .layer(from_fn_with_state(app.clone(), auth::require_token))
+        .layer(from_fn_with_state(app.clone(), host::require_host))
         .layer(CatchPanicLayer::custom(observe::panicked))
         .layer(from_fn_with_state(app.clone(), observe::observe))
         .layer(SetResponseHeaderLayer::if_not_present(
@@ -96,6 +101,17 @@ pub(crate) fn router(app: &App) -> Router {
             HeaderValue::from_static("nosniff"),
         ))
         .with_state(app.clone())
+}
+
+/// Compresses answers for clients that accept it, at the fastest level. Small answers, server-sent events and images stay as
+/// they are: below some kilobytes compressing costs more time than sending.
+fn compression() -> CompressionLayer<impl Predicate> {
+    let predicate = SizeAbove::new(COMPRESSED_BYTES_MIN)
+        .and(NotForContentType::SSE)
+        .and(NotForContentType::IMAGES);
+    CompressionLayer::new()
+        .quality(CompressionLevel::Fastest)
+        .compress_when(predicate)
 }
 
 async fn not_found() -> Response {

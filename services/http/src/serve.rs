@@ -1,25 +1,35 @@
 //! The accept loop: from a listener to answered requests, and back out of them in good order.
+//!
+//! At `connections_max` the connection that has been idle longest makes room for a new one. Where all are answering
+//! requests, a few further connections are accepted that only health checks and metrics may use.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tideline_engine::Engine;
+use tideline_openapi::ErrorCode;
 use tideline_scheduler::Scheduler;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
 use crate::app::App;
-use crate::connection::{Busy, GuardedStream};
+use crate::audit::PeerAddress;
+use crate::auth;
+use crate::connection::{Busy, Connections, GuardedStream};
+use crate::failure::Failure;
 use crate::router::router;
 use crate::settings::HttpSettings;
 
@@ -29,6 +39,8 @@ const READ_BUFFER_BYTES_MAX: usize = 256 << 10;
 const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Most headers of a request.
 const HEADERS_MAX: usize = 64;
+/// Connections beyond the limit, for health checks and metrics.
+const RESERVED_CONNECTIONS: usize = 16;
 /// The wait after an accept that failed for want of file descriptors or memory; doubles up to a second.
 const ACCEPT_BACKOFF_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_BACKOFF_MAX: Duration = Duration::from_secs(1);
@@ -81,29 +93,74 @@ async fn accept(
     graceful: &GracefulShutdown,
     connections: &mut JoinSet<()>,
 ) {
-    let places = Arc::new(Semaphore::new(app.settings.connections_max));
+    let limits = Places {
+        ordinary: Arc::new(Semaphore::new(app.settings.connections_max)),
+        reserved: Arc::new(Semaphore::new(RESERVED_CONNECTIONS)),
+        open: Connections::default(),
+    };
     let mut backoff = ACCEPT_BACKOFF_MIN;
-    loop {
+    for number in 0.. {
         while connections.try_join_next().is_some() {}
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                backoff = ACCEPT_BACKOFF_MIN;
-                let (app, router, watcher) = (app.clone(), router.clone(), graceful.watcher());
-                connections.spawn(async move {
-                    converse(stream, app, router, watcher).await;
-                    drop(place);
-                });
-            }
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             // The client left before it was accepted: nothing to wait for.
-            Err(error) if is_clients_fault(&error) => {}
+            Err(error) if is_clients_fault(&error) => continue,
             Err(error) => {
                 tracing::warn!(%error, wait = ?backoff, "accepting a connection failed");
+                limits.open.evict_idle();
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(ACCEPT_BACKOFF_MAX);
+                continue;
             }
+        };
+        backoff = ACCEPT_BACKOFF_MIN;
+        let (place, use_) = limits.take().await;
+        let busy = Busy::new();
+        let listed = limits.open.add(number, busy.clone());
+        let (app, router, watcher) = (app.clone(), router.clone(), graceful.watcher());
+        connections.spawn(async move {
+            let connection = Connection {
+                stream,
+                peer,
+                use_,
+                busy,
+            };
+            connection.converse(app, router, watcher).await;
+            drop((listed, place));
+        });
+    }
+}
+
+/// What may be asked over a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Everything,
+    /// Health checks and metrics: the connection is beyond the limit.
+    Operation,
+}
+
+/// The connections that may be open.
+struct Places {
+    ordinary: Arc<Semaphore>,
+    reserved: Arc<Semaphore>,
+    open: Connections,
+}
+
+impl Places {
+    /// Waits for a place: an ordinary one, if necessary of a connection that is idle, else a reserved one.
+    async fn take(&self) -> (OwnedSemaphorePermit, Use) {
+        const NEVER_CLOSED: &str = "these semaphores are never closed";
+        if let Ok(place) = Arc::clone(&self.ordinary).try_acquire_owned() {
+            return (place, Use::Everything);
+        }
+        let ordinary = Arc::clone(&self.ordinary).acquire_owned();
+        if self.open.evict_idle() > 0 {
+            return (ordinary.await.expect(NEVER_CLOSED), Use::Everything);
+        }
+        tokio::select! {
+            biased;
+            place = ordinary => (place.expect(NEVER_CLOSED), Use::Everything),
+            place = Arc::clone(&self.reserved).acquire_owned() => (place.expect(NEVER_CLOSED), Use::Operation),
         }
     }
 }
@@ -115,36 +172,74 @@ fn is_clients_fault(error: &io::Error) -> bool {
     )
 }
 
-/// Answers the requests of one connection.
-async fn converse(stream: TcpStream, app: App, router: Router, watcher: Watcher) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
-    }
-    let settings = &app.settings;
-    let busy = Busy::default();
-    let stream = GuardedStream::new(
-        stream,
-        busy.clone(),
-        settings.header_timeout,
-        settings.answer_timeout,
-    );
-    let service = service_fn(move |request: Request<Incoming>| {
-        busy.begin();
-        let (router, busy) = (router.clone(), busy.clone());
-        async move {
-            let answer = router.oneshot(request).await?;
-            Ok::<_, std::convert::Infallible>(busy.until_sent(answer))
+/// An accepted connection.
+struct Connection {
+    stream: TcpStream,
+    peer: SocketAddr,
+    use_: Use,
+    busy: Busy,
+}
+
+impl Connection {
+    /// Answers the requests of one connection, until it ends or has to make room while it is idle.
+    async fn converse(self, app: App, router: Router, watcher: Watcher) {
+        let Self {
+            stream,
+            peer,
+            use_,
+            busy,
+        } = self;
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY");
         }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(settings.idle_timeout.max(settings.header_timeout))
-        .max_buf_size(READ_BUFFER_BYTES_MAX)
-        .max_header_size(HEAD_BYTES_MAX)
-        .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service);
-    let _gauge = app.metrics.connections.count();
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(%error, "connection ended");
+        let settings = &app.settings;
+        let connections_max = settings.connections_max;
+        let evicted = busy.clone();
+        let stream = GuardedStream::new(
+            stream,
+            busy.clone(),
+            settings.header_timeout,
+            settings.answer_timeout,
+        );
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            busy.begin();
+            request.extensions_mut().insert(PeerAddress(peer));
+            let (router, busy) = (router.clone(), busy.clone());
+            async move {
+                let answer = match use_ {
+                    Use::Operation if !is_operation(request.uri().path()) => {
+                        too_many_connections(connections_max)
+                    }
+                    _ => router.oneshot(request).await?,
+                };
+                Ok::<_, std::convert::Infallible>(busy.until_sent(answer))
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(settings.idle_timeout.max(settings.header_timeout))
+            .max_buf_size(READ_BUFFER_BYTES_MAX)
+            .max_header_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        let _gauge = app.metrics.connections.count();
+        tokio::select! {
+            ended = watcher.watch(connection) => if let Err(error) = ended {
+                tracing::debug!(%error, "connection ended");
+            },
+            () = evicted.evicted() => tracing::debug!("connection closed: it was idle longest and a new one needs room"),
+        }
     }
+}
+
+/// Whether a path is served beyond the limit of connections.
+fn is_operation(path: &str) -> bool {
+    path == "/metrics" || auth::is_open(path)
+}
+
+/// The answer to other requests on a reserved connection, which ends with it.
+fn too_many_connections(limit: usize) -> Response {
+    let message = format!("{limit} connections are open, which is the limit, and all are busy");
+    let failure = Failure::new(ErrorCode::Overloaded, message).into_response();
+    ([(header::CONNECTION, "close")], failure).into_response()
 }

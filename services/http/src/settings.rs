@@ -10,6 +10,9 @@ use tideline_query::QuerySettings;
 pub struct HttpSettings {
     /// The token that requests must bear; `None` lets everybody in. `/health`, `/ready`, `/ping` and their kin of Prometheus never ask.
     pub token: Option<Secret>,
+    /// Hosts, beside loopback ones, that requests may name in `Host`, without ports; `*` admits every host. Empty: with a
+    /// token every host, without one none. Default empty.
+    pub hosts: Vec<String>,
     /// Bytes of a request body as sent. Default 32 MiB.
     pub body_bytes_max: usize,
     /// Bytes of a request body after decompression. Default 128 MiB.
@@ -19,7 +22,7 @@ pub struct HttpSettings {
     pub bodies_in_flight_bytes_max: usize,
     /// Bytes of a JSON request that is not a write. Default 1 MiB.
     pub request_bytes_max: usize,
-    /// How long a request head may take to arrive, from its first byte. Default 10 s.
+    /// How long a request head may take to arrive, from its first byte, and a new connection to send that. Default 10 s.
     pub header_timeout: Duration,
     /// How long a connection may lie idle between requests. Default 60 s.
     pub idle_timeout: Duration,
@@ -30,7 +33,8 @@ pub struct HttpSettings {
     pub body_bytes_per_second_min: u64,
     /// How long a client may not take any of the answer before it is cut off. Default 30 s.
     pub answer_timeout: Duration,
-    /// Connections held at once; further ones wait to be accepted. Default 10,000.
+    /// Connections held at once. At the limit the one that has been idle longest is closed for a new one; where all are busy, a
+    /// few more are accepted for health checks and metrics only. Default 10,000.
     pub connections_max: usize,
     /// Writes that are decoded and committed at once, each on a thread. Default 32.
     pub writes_in_flight_max: usize,
@@ -52,6 +56,7 @@ impl Default for HttpSettings {
     fn default() -> Self {
         Self {
             token: None,
+            hosts: Vec::new(),
             body_bytes_max: 32 << 20,
             decoded_body_bytes_max: 128 << 20,
             bodies_in_flight_bytes_max: 256 << 20,

@@ -24,11 +24,13 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Chunks between writer and connection.
 const QUEUE_CHUNKS: usize = 4;
 
-/// Where a streamed answer is written to. Fails with `BrokenPipe` when the client has left.
+/// Destination of a streamed answer. Writes fail with `BrokenPipe` when the client has left.
 #[derive(Debug)]
 pub(crate) struct AnswerWriter {
     chunk: Vec<u8>,
     queue: mpsc::Sender<io::Result<Bytes>>,
+    /// Whether a chunk has been sent; until then the length of the answer can still be announced.
+    has_sent: bool,
 }
 
 impl Write for AnswerWriter {
@@ -48,13 +50,25 @@ impl Write for AnswerWriter {
             &mut self.chunk,
             Vec::with_capacity(CHUNK_BYTES + (CHUNK_BYTES >> 3)),
         );
+        self.has_sent = true;
         let sent = self.queue.blocking_send(Ok(chunk.into()));
         sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client has left"))
     }
 }
 
-/// An answer of `content_type` that `write` produces on a blocking thread. What `write` should hold until it is done,
-/// such as its turn, it takes along.
+impl AnswerWriter {
+    /// Ends the answer: sends the rest, or returns all of it where nothing has been sent.
+    fn finish(mut self) -> io::Result<Option<Bytes>> {
+        if self.has_sent {
+            return self.flush().map(|()| None);
+        }
+        Ok(Some(std::mem::take(&mut self.chunk).into()))
+    }
+}
+
+/// Returns an answer of `content_type` that `write` produces on a blocking thread. An answer that fits into one chunk and was
+/// never flushed has a `Content-Length`; longer ones are streamed. What `write` should hold until it is done, such as its
+/// permit, it takes along.
 pub(crate) async fn answer<F>(content_type: &'static str, write: F) -> Result<Response>
 where
     F: FnOnce(&mut AnswerWriter) -> Result<()> + Send + 'static,
@@ -64,17 +78,21 @@ where
         let mut writer = AnswerWriter {
             chunk: Vec::new(),
             queue,
+            has_sent: false,
         };
         // A panic must reach the queue as an error: a queue that only ends is a complete answer.
-        let written = catch_unwind(AssertUnwindSafe(|| {
-            write(&mut writer).and_then(|()| writer.flush().map_err(client_left))
-        }));
-        let Err(failure) = written.unwrap_or_else(|_| Err(panicked())) else {
-            return Ok(());
+        let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)));
+        let queue = writer.queue.clone();
+        let finished = written
+            .unwrap_or_else(|_| Err(panicked()))
+            .and_then(|()| writer.finish().map_err(client_left));
+        let failure = match finished {
+            Ok(whole) => return Ok(whole),
+            Err(failure) => failure,
         };
         // Once a chunk is out its status is too: the answer can only be cut off.
         let cut_off = io::Error::other(failure.message.clone());
-        if writer.queue.blocking_send(Err(cut_off)).is_err() {
+        if queue.blocking_send(Err(cut_off)).is_err() {
             tracing::debug!("a client left before its answer was complete");
         }
         Err(failure)
@@ -82,7 +100,10 @@ where
     let first = match chunks.recv().await {
         Some(Ok(first)) => first,
         Some(Err(_)) | None => match writing.await {
-            Ok(Ok(())) => Bytes::new(),
+            Ok(Ok(whole)) => {
+                let body = Body::from(whole.unwrap_or_default());
+                return Ok(([(header::CONTENT_TYPE, content_type)], body).into_response());
+            }
             Ok(Err(failure)) => return Err(failure),
             Err(_) => return Err(panicked()),
         },

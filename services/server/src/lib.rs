@@ -11,11 +11,13 @@
 //! | [`logging`] | log lines, to standard error |
 //! | [`memory`] | [`MemoryLimit`]: what the control group or the machine grants |
 //! | [`server`] | [`Server`]: start, wait, stop |
+//! | `descriptors` | the limit of open files, shared between store and connections |
 //! | [`check`] | a data folder that no server uses, read and compared |
 //! | [`error`] | [`ServerError`] |
 
 pub mod check;
 pub mod config;
+mod descriptors;
 pub mod error;
 pub mod logging;
 pub mod memory;

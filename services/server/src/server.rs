@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
+use crate::descriptors;
 use crate::error::{Result, ServerError};
 use crate::memory::MemoryLimit;
 
@@ -61,6 +62,7 @@ impl Server {
     /// Connections that come while the database opens wait. Blocks until it answers; not to be called from async
     /// code.
     pub fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
+        let files_max = descriptors::raise_limit();
         let runtime = Builder::new_multi_thread()
             .enable_all()
             .thread_name("tideline")
@@ -98,11 +100,14 @@ impl Server {
         warmer
             .spawn(move || Engine::warm(&ahead))
             .map_err(ServerError::Threads)?;
+        let mut http = config.http_settings();
+        http.connections_max =
+            descriptors::connections_max(http.connections_max, files_max, config.backend.open_files_max);
         let serving = runtime.spawn(tideline_http::serve(
             listener,
             Arc::clone(&engine),
             Arc::clone(&scheduler),
-            config.http_settings(),
+            http,
             stop.asked(),
         ));
         Ok(Self {

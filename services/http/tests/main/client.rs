@@ -125,7 +125,7 @@ impl Server {
 
     pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let mut stream = self.connect();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: tideline\r\nconnection: close\r\n");
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -158,6 +158,21 @@ impl Answer {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).expect("an answer in time");
         Self::parse(&bytes)
+    }
+
+    /// Reads one answer with a `Content-Length`, or an interim one without a body, and leaves the connection open.
+    pub(crate) fn read_one(stream: &mut TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        let mut next = [0];
+        while !bytes.ends_with(b"\r\n\r\n") {
+            stream.read_exact(&mut next).expect("an answer in time");
+            bytes.push(next[0]);
+        }
+        let mut answer = Self::parse(&bytes);
+        let length = answer.header("content-length").parse().unwrap_or(0);
+        answer.body.resize(length, 0);
+        stream.read_exact(&mut answer.body).expect("the whole answer");
+        answer
     }
 
     fn parse(bytes: &[u8]) -> Self {

@@ -1,6 +1,7 @@
 //! Bad and hostile input: a clear refusal that names the limit, and a service that goes on.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -80,7 +81,7 @@ fn a_chunked_body_over_the_limit_is_refused_too() {
     });
     let mut stream = server.connect();
     let head = format!(
-        "POST {POINTS} HTTP/1.1\r\nhost: t\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        "POST {POINTS} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).expect("sent");
     for _ in 0..8 {
@@ -154,8 +155,11 @@ fn slow_heads_and_bodies_are_cut_off() {
     let mut slow_head = server.connect();
     slow_head.write_all(b"GET /health HTTP/1.1\r\nhos").expect("sent");
     let mut idle = server.connect();
+    let health = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    idle.write_all(health).expect("sent");
+    let mut silent = server.connect();
     let mut slow_body = server.connect();
-    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-length: 10\r\n\r\nm f";
+    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 10\r\n\r\nm f";
     slow_body.write_all(head.as_bytes()).expect("sent");
     assert_eq!(Answer::read(&mut slow_body).expect(408)["code"], "body_too_slow");
     let mut left = Vec::new();
@@ -163,10 +167,68 @@ fn slow_heads_and_bodies_are_cut_off() {
         matches!(slow_head.read_to_end(&mut left), Ok(0) | Err(_)),
         "closed without an answer"
     );
+    assert!(
+        matches!(silent.read_to_end(&mut left), Ok(0) | Err(_)),
+        "a connection that sends nothing is closed in the same time"
+    );
     assert!(started.elapsed() < Duration::from_secs(10));
-    idle.write_all(b"GET /health HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n")
-        .expect("an idle connection stays");
-    assert_eq!(Answer::read(&mut idle).status, 200);
+    idle.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .expect("a connection that is idle between requests stays");
+    let mut answers = String::new();
+    idle.read_to_string(&mut answers).expect("two answers");
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 2, "{answers}");
+}
+
+#[test]
+fn at_the_limit_the_connection_idle_longest_makes_room() {
+    let server = Server::with(HttpSettings {
+        connections_max: 3,
+        ..HttpSettings::default()
+    });
+    let ask = |stream: &mut TcpStream| {
+        let request = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        stream.write_all(request).expect("sent");
+        assert_eq!(Answer::read_one(stream).status, 200);
+    };
+    let mut silent = server.connect();
+    let mut first = server.connect();
+    ask(&mut first);
+    let mut second = server.connect();
+    ask(&mut second);
+    let mut third = server.connect();
+    ask(&mut third);
+    let mut left = Vec::new();
+    assert!(
+        matches!(silent.read_to_end(&mut left), Ok(0) | Err(_)),
+        "the oldest silent connection went"
+    );
+    ask(&mut first);
+}
+
+#[test]
+fn beyond_the_limit_of_busy_connections_only_health_is_answered() {
+    let server = Server::with(HttpSettings {
+        connections_max: 1,
+        ..HttpSettings::default()
+    });
+    let mut busy = server.connect();
+    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 6\r\n\r\n";
+    busy.write_all(head.as_bytes()).expect("sent");
+    assert_eq!(Answer::read_one(&mut busy).status, 100, "the request runs");
+    assert_eq!(server.get("/health").status, 200);
+    assert!(
+        server
+            .get("/metrics")
+            .text()
+            .contains("tideline_http_connections 2")
+    );
+    let refused = server.get("/v1/tables").expect(503);
+    assert_eq!(
+        (&refused["code"], &refused["retryable"]),
+        (&"overloaded".into(), &true.into())
+    );
+    busy.write_all(b"m f=1\n").expect("sent");
+    assert_eq!(Answer::read_one(&mut busy).status, 200);
 }
 
 #[test]
@@ -179,7 +241,7 @@ fn an_idle_connection_is_closed_in_its_own_time() {
     let mut stream = server.connect();
     let started = Instant::now();
     stream
-        .write_all(b"GET /health HTTP/1.1\r\nhost: t\r\n\r\n")
+        .write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .expect("sent");
     let mut answer = Vec::new();
     stream
@@ -205,7 +267,7 @@ fn a_client_that_takes_no_answer_is_cut_off() {
     // Far more than the buffers between the two hold; the last requests may not even be taken.
     for _ in 0..300 {
         if stream
-            .write_all(b"GET /openapi.json HTTP/1.1\r\nhost: t\r\n\r\n")
+            .write_all(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .is_err()
         {
             break;

@@ -30,7 +30,7 @@ fn ask(server: &Server) -> TcpStream {
     let mut stream = server.connect();
     let body = "{\"fields\":[\"v\",\"w\"]}";
     let head = format!(
-        "POST /v1/tables/default/query HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\nx-request-id: long\r\n\
+        "POST /v1/tables/default/query HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nx-request-id: long\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     );

@@ -88,7 +88,7 @@ fn a_token_is_taken_as_each_client_carries_it() {
 #[test]
 fn pages_of_other_sites_change_nothing() {
     let server = Server::start();
-    let host = "tideline";
+    let host = "localhost";
     let create = |origin: &str, name: &str| {
         let body = format!("{{\"name\":\"{name}\"}}");
         let headers = [("origin", origin), ("content-type", "text/plain")];
@@ -201,7 +201,7 @@ fn a_stopping_service_finishes_what_runs_and_takes_nothing_new() {
     let mut server = Server::start();
     let mut idle = server.connect();
     let mut running = server.connect();
-    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: t\r\ncontent-length: 6\r\n\r\nm f";
+    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\ncontent-length: 6\r\n\r\nm f";
     running.write_all(head.as_bytes()).expect("sent");
     // The request is known to run once it is counted.
     while !server
@@ -229,7 +229,7 @@ fn a_request_that_never_ends_does_not_hold_up_the_end() {
         ..HttpSettings::default()
     });
     let mut running = server.connect();
-    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: t\r\ncontent-length: 6\r\n\r\nm f";
+    let head = "POST /v1/tables/default/points HTTP/1.1\r\nhost: localhost\r\ncontent-length: 6\r\n\r\nm f";
     running.write_all(head.as_bytes()).expect("sent");
     while !server
         .get("/metrics")
@@ -239,4 +239,71 @@ fn a_request_that_never_ends_does_not_hold_up_the_end() {
     let started = Instant::now();
     server.wait_stopped();
     assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+/// The status of `GET path` with these header lines.
+fn status_with(server: &Server, path: &str, headers: &str) -> u16 {
+    let mut stream = server.connect();
+    let request = format!("GET {path} HTTP/1.1\r\n{headers}connection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("sent");
+    Answer::read(&mut stream).status
+}
+
+#[test]
+fn a_foreign_host_is_refused_where_no_token_is_needed() {
+    let server = Server::start();
+    for (headers, status) in [
+        ("host: localhost:8490\r\n", 200),
+        ("host: 127.0.0.1\r\n", 200),
+        ("host: [::1]:8490\r\n", 200),
+        ("host: evil.example\r\n", 403),
+        ("host: 127.0.0.1.evil.example:8490\r\n", 403),
+        ("", 400),
+        ("host: localhost\r\nhost: localhost\r\n", 400),
+        ("host: a b\r\n", 400),
+    ] {
+        assert_eq!(status_with(&server, "/v1/tables", headers), status, "{headers:?}");
+    }
+    assert_eq!(status_with(&server, "/health", "host: 192.0.2.1\r\n"), 200);
+    let listed = Server::with(HttpSettings {
+        hosts: vec!["db.example".to_owned()],
+        ..HttpSettings::default()
+    });
+    assert_eq!(
+        status_with(&listed, "/v1/tables", "host: DB.example.:80\r\n"),
+        200
+    );
+    assert_eq!(status_with(&listed, "/v1/tables", "host: evil.example\r\n"), 403);
+    let guarded = guarded();
+    // The host is served; the token is missing.
+    assert_eq!(status_with(&guarded, "/v1/tables", "host: evil.example\r\n"), 401);
+    assert_eq!(status_with(&guarded, "/v1/tables", ""), 400);
+}
+
+#[test]
+fn only_large_answers_are_compressed() {
+    let server = Server::start();
+    let lines: String = (0..2_000).map(|n| format!("m,host=h{n} f={n}\n")).collect();
+    assert_eq!(
+        server
+            .post("/v1/tables/default/points", "text/plain", &lines)
+            .status,
+        200
+    );
+    let gzip = [("accept-encoding", "gzip"), ("content-type", "application/json")];
+    let query = |limit: usize| {
+        let body = format!(r#"{{"fields": ["f"], "limit": {limit}}}"#);
+        server.send("POST", "/v1/tables/default/query", &gzip, body.as_bytes())
+    };
+    let small = query(2);
+    assert_eq!((small.status, small.header("content-encoding")), (200, ""));
+    assert_eq!(
+        small.header("content-length"),
+        small.body.len().to_string(),
+        "{}",
+        small.text()
+    );
+    let large = query(2_000);
+    assert_eq!((large.status, large.header("content-encoding")), (200, "gzip"));
+    assert!(small.header("vary").is_empty() || small.header("vary").contains("accept-encoding"));
 }

@@ -129,7 +129,7 @@ fn a_flood_of_cold_questions_leaves_room_for_hot_ones() {
     let ask = |body: &str| {
         let mut stream = server.connect();
         let head = format!(
-            "POST {TABLE}/query HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST {TABLE}/query HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(head.as_bytes()).expect("sent");

@@ -128,6 +128,12 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::LogFilter(&mut config.log_filter),
     ),
     Key::new(
+        "http.hosts",
+        "Host names and addresses, besides those of loopback, that requests may name in their Host header; `*` admits all.\n\
+         Not set: any host where a token is set, otherwise loopback only, so that no web page can reach the server by DNS rebinding.",
+        |config| Slot::Hosts(&mut config.http.hosts),
+    ),
+    Key::new(
         "http.body_bytes_max",
         "Largest request body, as sent.",
         |config| Slot::Bytes(&mut config.http.body_bytes_max),
@@ -153,7 +159,7 @@ pub(crate) const KEYS: &[Key] = &[
     .within(KIB, u64::MAX),
     Key::new(
         "http.header_timeout",
-        "How long a request head may take to arrive.",
+        "How long a request head may take to arrive, and a new connection to send its first byte.",
         |config| Slot::Duration(&mut config.http.header_timeout),
     )
     .within(100, HOUR_MILLIS),
@@ -182,7 +188,8 @@ pub(crate) const KEYS: &[Key] = &[
     .within(100, HOUR_MILLIS),
     Key::new(
         "http.connections_max",
-        "Connections held at once; further ones wait.",
+        "Connections held at once. At the limit the one that has been idle longest is closed for a new one. Lower where the\n\
+         process may open few files.",
         |config| Slot::Count(&mut config.http.connections_max),
     )
     .within(1, 1_000_000),

@@ -1,6 +1,6 @@
 //! The place of one value in a [`Config`](super::Config), and how it is read from and written as text.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +19,8 @@ pub(crate) enum Slot<'a> {
     OptionalPath(&'a mut Option<PathBuf>),
     /// A text that need not be set; an empty one unsets it.
     OptionalText(&'a mut Option<String>),
+    /// Host names and addresses, separated by commas; an empty text is an empty list.
+    Hosts(&'a mut Vec<String>),
     Switch(&'a mut bool),
     /// Bytes.
     Bytes(&'a mut usize),
@@ -70,6 +72,7 @@ impl Slot<'_> {
             Self::Path(place) => *place = PathBuf::from(text),
             Self::OptionalPath(place) => *place = (!text.is_empty()).then(|| PathBuf::from(text)),
             Self::OptionalText(place) => *place = (!text.is_empty()).then(|| text.to_owned()),
+            Self::Hosts(place) => *place = read_hosts(text)?,
             Self::Switch(place) => {
                 *place = text
                     .parse()
@@ -110,6 +113,8 @@ impl Slot<'_> {
             Self::Path(place) => quoted(&place.to_string_lossy()),
             Self::OptionalPath(place) => quoted(&place.as_ref()?.to_string_lossy()),
             Self::OptionalText(place) => quoted(place.as_ref()?),
+            Self::Hosts(place) if place.is_empty() => return None,
+            Self::Hosts(place) => quoted(&place.join(", ")),
             Self::Switch(place) => place.to_string(),
             Self::Bytes(place) => quoted(&format_bytes(*place as u64)),
             Self::Bytes64(place) => quoted(&format_bytes(*place)),
@@ -133,6 +138,7 @@ impl Slot<'_> {
             Self::Address(_) => "address:port",
             Self::Path(_) | Self::OptionalPath(_) => "path",
             Self::OptionalText(_) => "text",
+            Self::Hosts(_) => "names, separated by commas",
             Self::Switch(_) => "true or false",
             Self::Bytes(_) | Self::Bytes64(_) | Self::OptionalBytes64(_) => "bytes, such as 64MiB",
             Self::Count(_) | Self::Count64(_) | Self::OptionalCount(_) => "a number",
@@ -144,6 +150,26 @@ impl Slot<'_> {
             }
         }
     }
+}
+
+/// Reads host names and addresses, separated by commas.
+fn read_hosts(text: &str) -> Result<Vec<String>, String> {
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let read = |entry: &str| {
+        let host = entry.trim_start_matches('[').trim_end_matches(']');
+        let is_name = !host.is_empty()
+            && host
+                .bytes()
+                .all(|c| c.is_ascii_alphanumeric() || b"-._".contains(&c));
+        let is_host = host == "*" || is_name || host.parse::<Ipv6Addr>().is_ok();
+        match is_host {
+            true => Ok(host.to_ascii_lowercase()),
+            false => Err(format!(
+                "{entry:?} is not a host name or address; omit scheme and port"
+            )),
+        }
+    };
+    entries.map(read).collect()
 }
 
 /// Reads `64MiB`, `1GiB`, or a plain number of bytes.
@@ -223,6 +249,16 @@ mod tests {
         }
         for text in ["", "MiB", "-1", "1.5GiB", "1MB", "20000000TiB", "1 2"] {
             assert!(read_bytes(text, &all).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_read_without_scheme_and_port() {
+        assert_eq!(read_hosts(""), Ok(Vec::new()));
+        let hosts = ["db.example", "10.0.0.7", "fd00::1", "*"].map(str::to_owned);
+        assert_eq!(read_hosts("DB.example, 10.0.0.7,[fd00::1],*"), Ok(hosts.to_vec()));
+        for text in ["http://db.example", "db.example:8490", "a b"] {
+            assert!(read_hosts(text).is_err(), "{text}");
         }
     }
 

@@ -1,0 +1,159 @@
+//! The audit log: one line for each successful change of tables, points, policies, attributes and jobs, and a summary of what
+//! was refused.
+//!
+//! A line names the operation, the principal and the address that it came from. Writes of points are not listed: they are counted
+//! by `/metrics`. Refused requests are one line each at level `debug`; at `info` there is one line for each kind of refusal every
+//! [`SUMMARY_INTERVAL`], so that a flood of them does not fill the log.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use axum::http::Extensions;
+use parking_lot::Mutex;
+use tideline_openapi::ErrorCode;
+
+/// The target of audit lines, by which `log.level` selects them.
+pub(crate) const TARGET: &str = "tideline::audit";
+/// Shortest time between two lines about one kind of refusal.
+const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The operations that change something other than points being written: method and route.
+const CHANGES: [(&str, &str); 19] = [
+    ("POST", "/v1/tables"),
+    ("DELETE", "/v1/tables/{table}"),
+    ("PATCH", "/v1/tables/{table}"),
+    ("POST", "/v1/tables/{table}/points/delete"),
+    ("DELETE", "/v1/queries/{query}"),
+    ("POST", "/v1/tables/{table}/timelines/delete"),
+    ("DELETE", "/v1/tables/{table}/timelines/{id}"),
+    ("PATCH", "/v1/tables/{table}/timelines/{id}/attributes"),
+    ("POST", "/v1/tables/{table}/timelines/attributes"),
+    ("PUT", "/v1/tables/{table}/searches/{name}"),
+    ("DELETE", "/v1/tables/{table}/searches/{name}"),
+    ("POST", "/v1/tables/{table}/archive/restore"),
+    ("POST", "/v1/archive/attach"),
+    ("POST", "/v1/archive/orphans"),
+    ("POST", "/v1/jobs"),
+    ("POST", "/v1/jobs/{job}/pause"),
+    ("POST", "/v1/jobs/{job}/resume"),
+    ("POST", "/v1/jobs/{job}/cancel"),
+    ("POST", "/v1/clock/confirm"),
+];
+
+/// Whether a successful request of this method and route is listed in the audit log.
+pub(crate) fn is_change(method: &str, route: &str) -> bool {
+    CHANGES.contains(&(method, route))
+}
+
+/// The address that a request came from; an extension of the request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PeerAddress(pub(crate) SocketAddr);
+
+impl PeerAddress {
+    /// The address of a request as text; empty where none is known.
+    pub(crate) fn shown(extensions: &Extensions) -> String {
+        let address = extensions.get::<Self>();
+        address
+            .map(|Self(address)| address.to_string())
+            .unwrap_or_default()
+    }
+}
+
+/// Counts refused requests between the lines about them.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Mutex<HashMap<(u16, ErrorCode), Counted>>);
+
+#[derive(Debug)]
+struct Counted {
+    logged: Instant,
+    since: u64,
+}
+
+impl Refusals {
+    /// Counts a refusal; returns how many of its kind a line must stand for, where one is due.
+    pub(crate) fn count(&self, status: u16, code: ErrorCode, now: Instant) -> Option<u64> {
+        let mut kinds = self.0.lock();
+        // Statuses and codes are few, and a client cannot invent them.
+        let Some(counted) = kinds.get_mut(&(status, code)) else {
+            let counted = Counted {
+                logged: now,
+                since: 0,
+            };
+            kinds.insert((status, code), counted);
+            return Some(1);
+        };
+        counted.since += 1;
+        if now.saturating_duration_since(counted.logged) < SUMMARY_INTERVAL {
+            return None;
+        }
+        counted.logged = now;
+        Some(std::mem::take(&mut counted.since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_is_one_line_an_interval() {
+        let refusals = Refusals::default();
+        let start = Instant::now();
+        let mut lines = Vec::new();
+        for n in 0..20_000u64 {
+            // 20 s of a thousand refusals each.
+            let now = start + Duration::from_millis(n);
+            lines.extend(refusals.count(400, ErrorCode::Invalid, now));
+        }
+        assert_eq!(lines, [1, 10_000]);
+        assert_eq!(
+            refusals.count(404, ErrorCode::NotFound, start),
+            Some(1),
+            "each kind has its own"
+        );
+    }
+
+    #[test]
+    fn every_operation_that_changes_something_is_listed_or_known_not_to_be() {
+        /// Reads with a body, and writes of points.
+        const OTHERS: [&str; 13] = [
+            "/query",
+            "/query/batch",
+            "/explain",
+            "/latest",
+            "/watch",
+            "/search",
+            "/facets",
+            "/preview",
+            "/points",
+            "/write",
+            "/push",
+            "/read",
+            "/export",
+        ];
+        let document = serde_json::to_value(crate::document()).expect("serialises");
+        let paths = document["paths"].as_object().expect("paths");
+        let mut changes = 0;
+        for (path, item) in paths {
+            for method in item
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(method, _)| method.to_uppercase())
+            {
+                let is_other = path.contains("/api/v1/")
+                    || path.contains("/metrics/job/")
+                    || OTHERS.iter().any(|other| path.ends_with(other));
+                if matches!(&*method, "POST" | "PUT" | "PATCH" | "DELETE") && !is_other {
+                    assert!(
+                        is_change(&method, path),
+                        "{method} {path} is neither listed nor known"
+                    );
+                    changes += 1;
+                }
+            }
+        }
+        assert_eq!(changes, CHANGES.len(), "no route is listed that does not exist");
+    }
+}

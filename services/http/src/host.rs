@@ -1,0 +1,151 @@
+//! Checks the host that a request names, against DNS rebinding.
+//!
+//! A page of another site can point a name of its own at 127.0.0.1 and then reads this server through the browser of a
+//! person on this machine: to the browser it is one site. Such a request names the foreign host, so without a token only
+//! loopback hosts and those of `http.hosts` are served.
+
+use std::net::IpAddr;
+
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{Version, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tideline_openapi::ErrorCode;
+
+use crate::app::App;
+use crate::auth;
+use crate::body;
+use crate::failure::{Failure, Result};
+use crate::settings::HttpSettings;
+
+/// The entry of `http.hosts` that admits every host.
+const ANY_HOST: &str = "*";
+
+/// Refuses a request whose `Host` is missing, double, malformed or not served. Health checks may name any host: they
+/// reveal nothing, and probes use addresses.
+pub(crate) async fn require_host(State(app): State<App>, request: Request, next: Next) -> Response {
+    let checked = named_host(&request).and_then(|host| match host {
+        Some(host) if !auth::is_open(request.uri().path()) => admit(&host, &app.settings),
+        _ => Ok(()),
+    });
+    match checked {
+        Ok(()) => next.run(request).await,
+        Err(failure) => {
+            body::discard(request, &app).await;
+            failure.into_response()
+        }
+    }
+}
+
+/// Returns the host that a request names, without its port and in lower case; `None` in HTTP/1.0, which need not name one.
+fn named_host(request: &Request) -> Result<Option<String>> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (first, second) = (hosts.next(), hosts.next());
+    if second.is_some() {
+        return Err(Failure::invalid(
+            "the header Host is there more than once; send it once",
+        ));
+    }
+    // A complete address in the request line overrides the header (RFC 9112, 3.2.2).
+    if let Some(authority) = request.uri().authority() {
+        return Ok(Some(host_of(authority)));
+    }
+    let Some(host) = first else {
+        return match request.version() {
+            Version::HTTP_09 | Version::HTTP_10 => Ok(None),
+            _ => Err(Failure::invalid(
+                "the header Host is missing; HTTP/1.1 requires it",
+            )),
+        };
+    };
+    let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+    let authority =
+        authority.ok_or_else(|| Failure::invalid("the header Host is not a host with an optional port"))?;
+    Ok(Some(host_of(&authority)))
+}
+
+/// The host of an authority in lower case, without port, brackets and the dot that ends an absolute name.
+fn host_of(authority: &Authority) -> String {
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+/// Decides whether a host is served.
+fn admit(host: &str, settings: &HttpSettings) -> Result<()> {
+    let HttpSettings { token, hosts, .. } = settings;
+    let is_listed = || {
+        let listed = |entry: &String| entry == ANY_HOST || entry.eq_ignore_ascii_case(host);
+        hosts.iter().any(listed)
+    };
+    let admits_any = token.is_some() && hosts.is_empty();
+    if admits_any || is_loopback(host) || is_listed() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        ErrorCode::Forbidden,
+        format!("requests to the host {host:?} are refused: add it to the setting http.hosts"),
+    ))
+}
+
+/// Whether a host always is this machine: `localhost`, a name below it, or a loopback address.
+fn is_loopback(host: &str) -> bool {
+    let is_name = host == "localhost" || host.ends_with(".localhost");
+    is_name
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Secret;
+
+    fn settings(has_token: bool, hosts: &[&str]) -> HttpSettings {
+        HttpSettings {
+            token: has_token.then(|| Secret::new("0123456789abcdef").expect("long enough")),
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            ..HttpSettings::default()
+        }
+    }
+
+    #[test]
+    fn hosts_are_admitted_by_token_list_and_loopback() {
+        for (host, has_token, hosts, is_admitted) in [
+            ("localhost", false, &[][..], true),
+            ("metrics.localhost", false, &[], true),
+            ("127.8.9.1", false, &[], true),
+            ("::1", false, &[], true),
+            ("::ffff:127.0.0.1", false, &[], true),
+            ("evil.example", false, &[], false),
+            ("127.0.0.1.evil.example", false, &[], false),
+            ("192.0.2.7", false, &[], false),
+            ("evil.example", true, &[], true),
+            ("evil.example", true, &["db.example"], false),
+            ("localhost", true, &["db.example"], true),
+            ("db.example", false, &["DB.example"], true),
+            ("192.0.2.7", false, &["*"], true),
+        ] {
+            let admitted = admit(host, &settings(has_token, hosts));
+            assert_eq!(
+                admitted.is_ok(),
+                is_admitted,
+                "{host}, token {has_token}, hosts {hosts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn hosts_lose_port_brackets_and_dot() {
+        for (authority, host) in [
+            ("LocalHost:8490", "localhost"),
+            ("[::1]:8490", "::1"),
+            ("db.example.:80", "db.example"),
+            ("127.0.0.1", "127.0.0.1"),
+        ] {
+            let authority: Authority = authority.parse().expect("an authority");
+            assert_eq!(host_of(&authority), host);
+        }
+    }
+}
