@@ -18,7 +18,7 @@ pub struct PreviewPolicy {
     pub policy: Option<PolicyChanges>,
 }
 
-/// What a policy would move, hide and free if it held from now on. Points, values and timelines include what is not sealed yet;
+/// Effects of a policy if it held from now on: points moved, hidden and freed. Points, values and timelines include what is not sealed yet;
 /// windows, segments and bytes are those of sealed points.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({

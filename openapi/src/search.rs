@@ -17,7 +17,7 @@ pub struct SavedSearch {
     /// The condition; it may use other saved searches, but not itself.
     #[serde(rename = "where")]
     pub condition: Condition,
-    /// What people should know of it.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -30,7 +30,7 @@ pub struct NamedSearch {
     /// The condition.
     #[serde(rename = "where")]
     pub condition: Condition,
-    /// What people should know of it.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }

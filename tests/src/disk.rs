@@ -47,7 +47,7 @@ impl ThinDisk {
     ///
     /// # Errors
     ///
-    /// What this machine lacks.
+    /// Prerequisites that this machine lacks.
     pub fn make(kind: Ext4) -> Result<Self, String> {
         Self::make_with(kind, |image| {
             let file = fs::File::create(image).map_err(|error| error.to_string())?;

@@ -50,7 +50,7 @@ impl Injection {
     ///
     /// # Errors
     ///
-    /// What strace said, if it cannot attach.
+    /// Message of strace, if it cannot attach.
     ///
     /// # Panics
     ///

@@ -215,7 +215,7 @@ fn points_that_retention_hides_stay_hidden_where_the_archive_is_attached() {
     assert_eq!(table["policy"]["retention"], "100d", "{table}");
 }
 
-/// What the settings beside the files of a table say.
+/// Settings stored with the files of a table.
 fn settings(files: &Path) -> String {
     let folder = files.join("metrics/_settings");
     let entries = fs::read_dir(folder).into_iter().flatten();

@@ -102,7 +102,7 @@ fn beside_flood(client: &Client, (cold_start, now): (i64, i64), seed: u64, span:
                         refused
                     };
                     counter.fetch_add(1, Ordering::Relaxed);
-                    // Nobody listens after the first answers.
+                    // The receiver has left after the first answers.
                     let _ = began.send(());
                 }
             });

@@ -257,7 +257,7 @@ struct Probes {
     thread: JoinHandle<Seen>,
 }
 
-/// What probes have found.
+/// Results of the probes.
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
     probes: u32,

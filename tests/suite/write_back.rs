@@ -24,7 +24,7 @@ const TIMELINES: i64 = 200;
 /// How long a repair may take. Attempts are up to 30 s apart.
 const REPAIR_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What happens after the failure.
+/// The event after the failure.
 #[derive(Debug, Clone, Copy)]
 enum After {
     /// Room comes back, and the service repairs itself.

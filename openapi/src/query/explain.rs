@@ -82,7 +82,7 @@ pub struct UnsealedEstimate {
     pub points: u64,
     /// Bytes of memory that they take.
     pub bytes: u64,
-    /// The time that they span; `null` = there are none.
+    /// The time that they span; `null` without unsealed points.
     pub span: Option<Span>,
 }
 

@@ -290,7 +290,7 @@ impl Engine {
         Ok(self.store.close()?)
     }
 
-    /// What is kept of a table; made, and indexed from then on, when the table is new.
+    /// Returns the member of a table; creates and indexes it when the table is new.
     pub(crate) fn member(&self, table: &tideline_series_store::Table) -> Member {
         let mut is_new = false;
         let member = self.catalogs.get_or_insert(table.id(), || {

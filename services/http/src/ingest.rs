@@ -41,7 +41,7 @@ pub(crate) struct Write {
     /// The time of points that have none; `None` = that of the decoding.
     pub(crate) default_time: Option<Timestamp>,
     pub(crate) target: Target,
-    /// What the acknowledgement promises; `None` = the table's setting.
+    /// Durability of the acknowledgement; `None` = the table's setting.
     pub(crate) durability: Option<Durability>,
     /// The client's idempotency key.
     pub(crate) request_key: Option<String>,

@@ -131,7 +131,7 @@ async fn accept(
     }
 }
 
-/// What may be asked over a connection.
+/// Requests that a connection may carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     Everything,

@@ -13,7 +13,7 @@ pub trait Work: Send + Sync + 'static {
     /// What there is now.
     fn facts(&self) -> Facts;
 
-    /// What there is now, with the unsealed points of a table before each of the instants that `before` returns for
+    /// Returns the facts, with the unsealed points of a table before each of the timestamps that `before` returns for
     /// it, all of one moment.
     fn facts_and_unsealed(
         &self,

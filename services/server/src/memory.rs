@@ -64,7 +64,7 @@ fn machine_bytes(meminfo: &Path) -> Option<u64> {
     kibibytes.checked_mul(1 << 10)
 }
 
-/// The lowest limit of the process' control groups and those around them; `None` if there is none.
+/// The lowest limit of the process' control groups and their ancestors; `None` without a limit.
 fn group_bytes(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let limits = text.lines().filter_map(|line| {

@@ -34,7 +34,7 @@ pub struct Server {
     scheduler: Arc<Scheduler>,
     runtime: Runtime,
     stop: Stop,
-    /// Of the threads of backend, store, index and scheduler.
+    /// Supervises the threads of backend, store, index and scheduler.
     supervisor: Supervisor,
     /// Ends when the server does not listen any more and all requests have been answered.
     serving: JoinHandle<io::Result<()>>,

@@ -117,7 +117,7 @@ pub(crate) fn settings_prefix(table: &str) -> String {
 pub struct NamedObject<'a> {
     /// The table's folder.
     pub table: &'a str,
-    /// What is in it.
+    /// Kind of its content.
     pub content: ObjectContent,
     /// The database that wrote it.
     pub origin: &'a str,

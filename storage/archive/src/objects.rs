@@ -17,7 +17,7 @@ pub struct TargetObject {
     pub modified: i64,
     /// The folder of its table.
     pub table: String,
-    /// What is in it.
+    /// Kind of its content.
     pub content: ObjectContent,
     /// The database that wrote it.
     pub origin: String,

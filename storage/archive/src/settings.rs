@@ -35,7 +35,7 @@ pub struct FoundSettings {
     pub origin: String,
     /// The number of the change: a database counts them.
     pub revision: u64,
-    /// What it wrote.
+    /// The database that wrote it.
     pub settings: TableSettings,
 }
 

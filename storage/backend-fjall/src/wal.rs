@@ -5,7 +5,7 @@
 //! cut here and not left to fjall, which for some of them refuses to open for ever. The layout is that of fjall 3
 //! (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
 //!
-//! What is read may be in memory only: Linux marks pages clean after a failed write-back. fjall would append to such a
+//! The bytes read may be in memory only: Linux marks pages clean after a failed write-back. fjall would append to such a
 //! file, and the next power cut would leave a hole before the appended batches. So a log is never used again as it is
 //! found: each is copied to a new file, synced and renamed into place, at every start and after every failure. Logs are
 //! bounded, and an open reads them anyway.
@@ -61,7 +61,7 @@ pub(crate) struct Log {
 struct LogFile {
     path: PathBuf,
     intact_bytes: u64,
-    /// Whether a part of a batch follows that nobody was promised.
+    /// Whether a part of an unacknowledged batch follows.
     is_torn: bool,
 }
 
@@ -83,7 +83,7 @@ struct LostPart {
     found: Found,
 }
 
-/// What can be read behind a damaged place.
+/// Contents that can be read after a damaged place.
 #[derive(Debug, Default)]
 struct Found {
     batches: u64,
@@ -305,7 +305,7 @@ impl Damage {
         ))
     }
 
-    /// What an open loses that goes by the part before the damage, one line for each file.
+    /// Losses of an open that uses only the part before the damage, one line for each file.
     fn report(&self) -> Vec<String> {
         let mut report = vec![match self.after {
             Some(after) => format!("{}; batches after sequence {after} are lost", self.reason),

@@ -134,7 +134,7 @@ impl TrustedNow {
         self.doubt.is_none_or(slept)
     }
 
-    /// What is stored for the next start to compare the wall clock with.
+    /// State stored for the next start, which compares the wall clock with it.
     pub fn stored(&self) -> StoredClock {
         StoredClock {
             now: self.is_set.then_some(self.now.nanos()),

@@ -7,7 +7,7 @@
 //! A backend that cannot say whether an edit was made leaves its outcome *open*. Then the manifest is read back at once;
 //! where that fails too, the sealer and each later edit try again. Until then a table that the edit makes or drops is *in
 //! doubt*: its writes are refused as retryable, since an acknowledged one would vanish with a table that is dropped already.
-//! What is found is taken over as a whole: tables, segments, settings and the journal's cursor.
+//! The manifest that is found replaces the state in memory as a whole: tables, segments, settings and the journal's cursor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) struct OpenEdit {
     reason: String,
     /// Tables that it makes.
     made: Vec<TableName>,
-    /// What it adds: to be freed where it was not made.
+    /// Segments that it adds: freed if the edit was not made.
     added: Vec<Gone>,
 }
 
@@ -281,7 +281,7 @@ fn missing_in<'a>(one: &'a ManifestState, other: &ManifestState) -> impl Iterato
     parts(one).filter(move |part| !named.contains(&part.id))
 }
 
-/// What a load has left of a segment. Its files stay for the sweep: another try may give them the same names.
+/// Remains of a load of a segment. Its files stay for the sweep: another try may give them the same names.
 fn load_of(segment: &Segment) -> Gone {
     Gone {
         place: segment.reference(),

@@ -29,7 +29,7 @@ const NAMES_IN_ROW_BYTES: usize = 8 << 10;
 /// Files in the lists that are kept in memory, of all segments: about 16 MiB.
 const CACHED_FILES_MAX: usize = 40_000;
 
-/// What of a manifest row is left for the lists of a segment, and those of its copy.
+/// Bytes of a manifest row left for the lists of a segment and of its copy.
 const ROW_REST: usize = MANIFEST_ROW_BYTES_MAX - 2 * (FILES_IN_ROW_BYTES + NAMES_IN_ROW_BYTES);
 
 /// Lists of files that were read a short while ago.

@@ -360,7 +360,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// What a start compares the wall clock with.
+    /// The time that a start compares the wall clock with.
     pub fn stored_clock(&self) -> StoredClock {
         StoredClock {
             now: self.trusted_now,

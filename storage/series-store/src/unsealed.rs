@@ -99,7 +99,7 @@ impl<'a> TableHeads<'a> {
         }
     }
 
-    /// The points of a timeline as a seal would write them, of all heads together; `None` where there are none.
+    /// The points of a timeline as a seal would write them, of all heads together; `None` without points.
     fn run(&self, id: TimelineId) -> Result<Option<Run>> {
         let masks = self.deletes.map_or(&[][..], |deletes| deletes.masks(id));
         let mut runs = Vec::with_capacity(self.heads.len());

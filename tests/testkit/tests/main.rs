@@ -25,7 +25,7 @@ fn terminal(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a failing subject printed; the harness shows it on standard output.
+/// Output of a failing subject; the harness shows it on standard output.
 fn shown(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

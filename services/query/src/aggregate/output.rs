@@ -33,7 +33,7 @@ pub(super) struct Output<'a> {
     pub(super) estimated: BTreeSet<usize>,
     /// Positions of the columns in which a sum of integers was beyond its type.
     pub(super) overflowed: BTreeSet<usize>,
-    /// Of the row that was read last, the lanes in which a sum of integers was beyond its type.
+    /// Lanes of the last row in which a sum of integers was beyond its type.
     pub(super) row_overflows: Vec<usize>,
 }
 

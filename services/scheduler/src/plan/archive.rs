@@ -191,7 +191,7 @@ fn waits(inputs: &Inputs<'_>, now: i64) -> Option<Waits> {
     })
 }
 
-/// What leaves the tiers before the archive by its policy, hot segments that are old enough for both moves included. Of a
+/// Segments that leave the tiers before the archive by its policy, hot segments that are old enough for both moves included. Of a
 /// segment that is cut, the part that leaves, estimated.
 pub(super) fn leaving(facts: &Facts, table: &TableFacts, taken: &Taken) -> Vec<SegmentFacts> {
     let moving = moving(facts, table, taken);

@@ -48,7 +48,7 @@ pub(crate) struct FinishedFile {
     pub(crate) file: NamedTempFile,
     pub(crate) metadata: ParquetMetaData,
     pub(crate) rows: u64,
-    /// Of its rows.
+    /// Checksums of its rows.
     pub(crate) sums: BlockSums,
 }
 

@@ -1,4 +1,4 @@
-//! What must be known of a file before its rows are read: page indexes, footer, and the checksums of its blocks.
+//! Metadata needed before the rows of a file are read: page indexes, footer, and the checksums of its blocks.
 //!
 //! One request brings them, since where they begin is stored. They are kept decoded in memory and as bytes on disk, each
 //! within a budget, oldest used first to go.
@@ -43,9 +43,9 @@ pub(crate) struct OpenFile {
     pub(crate) is_shared: bool,
     /// First row of each row group, and behind the last one all rows.
     pub(crate) group_starts: Vec<u64>,
-    /// What its blocks are compared with.
+    /// Expected checksums of its blocks.
     pub(crate) sums: BlockSums,
-    /// What its blocks are kept under.
+    /// Key of its blocks in the page cache.
     pub(crate) content: ContentId,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Footers {
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// By its checksums: the file, its size here, and when it was last used.
+    /// Files by their checksums: the file, its size here, and when it was last used.
     files: HashMap<String, (Arc<OpenFile>, usize, u64)>,
     bytes: usize,
     uses: u64,

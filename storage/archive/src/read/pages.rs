@@ -99,7 +99,7 @@ impl Pages {
 }
 
 impl Blocks {
-    /// Removes the next block, or gives it another round if it was used; `false` where there is none.
+    /// Removes the next block, or gives it another round if it was used; `false` without blocks.
     fn turn(&mut self) -> bool {
         let Some(next) = self.order.pop_front() else {
             return false;

@@ -152,7 +152,7 @@ pub(super) fn found(
     })
 }
 
-/// Describes the loss; `None` if there is none.
+/// Describes the loss; `None` without one.
 pub(super) fn missing(remembered: &Remembered, found: &Marks, ledger: &Ledger) -> Option<String> {
     let missing = match remembered {
         Remembered::Marks(marks) => marks.missing_in(found),

@@ -21,7 +21,7 @@ use crate::lost::LostFolder;
 pub(crate) struct Survey {
     /// The files that are used, in order, with what they hold.
     pub(super) kept: Vec<(FileId, Walk)>,
-    /// What an open would have to do without, in order.
+    /// Parts that an open would lose, in order.
     lost: Vec<Lost>,
     /// Entries of the files that are used.
     pub(crate) entries: u64,
@@ -55,7 +55,7 @@ pub(crate) fn survey(folder: &Path) -> Result<Survey> {
 }
 
 impl Survey {
-    /// What is damaged, one sentence for each file.
+    /// Damage, one sentence for each file.
     pub(crate) fn findings(&self) -> Vec<String> {
         self.lost.iter().map(ToString::to_string).collect()
     }

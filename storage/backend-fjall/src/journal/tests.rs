@@ -177,7 +177,7 @@ fn a_kill_while_the_end_is_written_again_loses_nothing() {
         assert_eq!(fs::read(&path).expect("read"), whole);
         assert_eq!(fs::read_dir(folder.path()).expect("read").count(), 1, "{n}");
     }
-    // A copy that is not whole is none.
+    // An incomplete copy is ignored.
     fs::write(&path, &whole[..synced + frame]).expect("cut");
     fs::write(&end_path, &written[..written.len() - 1]).expect("write");
     let journals = Journals::open(folder.path(), folder.path(), false).expect("open");

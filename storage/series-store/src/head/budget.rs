@@ -12,7 +12,7 @@ const BYTES_MIN: usize = 1 << 20;
 
 /// Bytes of unsealed points (encoded blocks, open rows, and what finds them) at which a head is frozen and sealed.
 ///
-/// What a seal costs goes by the timelines in it as much as by their points, so a head holds a number of points of each
+/// The cost of a seal depends on its timelines as much as on their points, so a head holds a number of points of each
 /// timeline before it is sealed, as far as there is memory. While a frozen head is being sealed a second one may fill,
 /// so memory peaks near twice this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

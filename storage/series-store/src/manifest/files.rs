@@ -52,7 +52,7 @@ impl SegmentFiles {
         }
     }
 
-    /// What the row has, and the list beside it.
+    /// Contents of the row, and the separate list.
     pub(crate) fn row(&self) -> (&Arc<ArchiveCopy>, Option<&FilesList>) {
         (&self.copy, self.list.as_ref())
     }
@@ -77,7 +77,7 @@ impl SegmentFiles {
         &self.copy.timelines.key
     }
 
-    /// Who owns the files of a segment that another database wrote; `None` of what this one wrote.
+    /// Owner of the files of a segment that another database wrote; `None` for own files.
     pub fn attached(&self) -> Option<Attached> {
         self.copy.attached
     }

@@ -184,10 +184,10 @@ impl Pace for PartPace<'_> {
 
 /// A load that no manifest names yet.
 struct Loaded {
-    /// What it is to be published as; `None` where no point was left.
+    /// The segment to publish; `None` where no point was left.
     output: Option<Segment>,
     cost: RewriteCost,
-    /// What was put at a target for it.
+    /// Objects that were put at a target for it.
     objects: Option<ObjectsToRemove>,
 }
 

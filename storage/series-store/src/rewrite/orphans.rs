@@ -191,7 +191,7 @@ impl Shared {
     }
 }
 
-/// Of each table and database the newest settings.
+/// Returns the newest settings of each table and database.
 fn newest_settings(objects: &[TargetObject]) -> HashSet<&str> {
     let mut newest: BTreeMap<(&str, &str), &TargetObject> = BTreeMap::new();
     for object in objects

@@ -62,7 +62,7 @@ impl Shared {
     /// The objects of all segments, those of readers that are not done, those of jobs that run or whose outcome is in doubt,
     /// and those whose removal is to be tried again.
     ///
-    /// What is at a target when it is called and not among them, nothing names any more: list the objects before.
+    /// Objects at a target that are not among them are unreferenced: list the objects before the call.
     pub(super) fn named_objects(&self) -> Result<(NamedObjects, State)> {
         let mut names = NamedObjects {
             // Before the manifest, which has their output when they end.

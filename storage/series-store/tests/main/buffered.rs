@@ -8,7 +8,7 @@ use tideline_series_store::{Order, Settings};
 
 use crate::fixture::{Place, Point, read, timeline, write_as};
 
-/// What the guide promises.
+/// The deadline that the guide promises.
 const PROMISE: Duration = Duration::from_secs(1);
 /// Length of the load: longer than the promise, so that some writes have to survive.
 const LOAD: Duration = Duration::from_millis(2_500);

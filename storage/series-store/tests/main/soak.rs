@@ -35,7 +35,7 @@ const SLACK_MEMORY: u64 = 48 << 20;
 /// How long maintenance may take to free what was dropped.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a store takes.
+/// Resources of a store.
 #[derive(Debug, Clone, Copy)]
 struct Footprint {
     files: usize,

@@ -7,7 +7,7 @@ use crate::client::{Client, ConnectionArguments};
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// What `archive orphans` takes.
+/// Arguments of `archive orphans`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Files and descriptions that failed or killed archive jobs have left at a target. Without --remove nothing is changed. What the
