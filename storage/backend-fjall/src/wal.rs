@@ -131,6 +131,11 @@ pub(crate) fn check(store: &Path) -> Result<Log> {
 }
 
 impl Log {
+    /// Whether the folder has no log at all. fjall makes one with the store and always keeps the newest.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.files.is_empty() && self.damage.is_none()
+    }
+
     /// The highest count of commits, or of loads in the cold store, that a batch of it has.
     pub(crate) fn commits(&self) -> Option<u64> {
         self.commits

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::atomic::Ordering;
 
 use tideline_backend::{BackendError, Result};
-use tideline_model::GroupId;
+use tideline_model::{GroupId, Tier};
 
 use super::{Place, Slot, Store, closed};
 use crate::engine::Engine;
@@ -122,6 +122,14 @@ pub(super) fn open_engine(
         None => check_store(root, &list)?,
     };
     let mut log = checked.log;
+    // The hot store compares the commits that its tables hold; the cold one has nothing else to notice it by.
+    if log.is_missing() && tier != Tier::Hot && !setup.accept_loss {
+        return Err(BackendError::corrupt(format!(
+            "the {tier} store in {} has no log; restore the folder, or start once with accept_loss, which goes on without \
+             what was in it",
+            store.display()
+        )));
+    }
     match log.damage() {
         Some(damage) if !setup.accept_loss => return Err(damage.error()),
         _ => log.cut(root, &store)?,
