@@ -343,7 +343,7 @@ pub enum Health {
         /// How far the reopening is.
         reopening: Reopening,
     },
-    /// What was recovered is less than what had been acknowledged: read-only until an operator decides. `take` and
+    /// Less was recovered than had been acknowledged: read-only until an operator decides. `take` and
     /// `close_epoch` work, so that a shard can be opened for reading, but nothing is stored.
     ReadOnly {
         /// What is missing.
@@ -464,7 +464,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     fn reclaim(&self, segment: SegmentRef) -> Result<()>;
 
     /// A group of a tier that held segments once and holds none now, to load the next new group's segments into; `None`
-    /// if there is none, and where a group costs nothing. A hint: using it or not changes no answer. It may be returned
+    /// without one, and where a group costs nothing. A hint: using it or not changes no result. It may be returned
     /// again until something is loaded into it.
     fn spare_group(&self, _tier: Tier) -> Option<GroupId> {
         None
