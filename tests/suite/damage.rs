@@ -172,6 +172,12 @@ fn prepare(folder: &DataFolder) -> Expected {
     for kind in ["migrate", "archive"] {
         job(&client, &json!({"kind": kind, "table": TABLE}));
     }
+    // A job that takes long is answered before its end.
+    let archived = wait::until(PATIENCE, || {
+        let rows = reading::rows(&client, TABLE, json!({"tier": "archive"}));
+        rows.is_ok_and(|rows| !rows.is_empty()).then_some(())
+    });
+    assert!(archived.is_some(), "nothing is archived after {PATIENCE:?}");
     write(&client, now - DAY / 2);
     job(&client, &json!({"kind": "seal"}));
     // In the journal only.
