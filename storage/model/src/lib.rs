@@ -14,6 +14,7 @@
 //! | [`measurements`] | [`Measurements`]: the measurement of each row of a group |
 //! | [`table`] | [`TableSpec`]: what a user sets about a table |
 //! | [`background`] | threads whose work lets other work go first |
+//! | [`memory`] | [`MemoryAccount`]: one limit for what requests hold |
 //! | [`supervision`] | [`Supervisor`]: threads whose panic ends the process |
 //! | [`trusted_clock`] | [`TrustedClock`]: a time that data may expire by, whoever sets the wall clock |
 
@@ -23,6 +24,7 @@ pub mod id;
 pub mod identity;
 mod joined;
 pub mod measurements;
+pub mod memory;
 pub mod supervision;
 pub mod table;
 pub mod time;
@@ -33,6 +35,7 @@ pub use batch::{BytesColumn, ColumnData, LineReject, PointBatch, PointGroup, Ser
 pub use id::{FieldId, GroupId, Ordinal, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;
 pub use measurements::Measurements;
+pub use memory::{MemoryAccount, MemoryFull, Reservation};
 pub use supervision::{SupervisedThread, Supervisor, ThreadFailure};
 pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};

@@ -1,0 +1,244 @@
+//! The memory account of the process: one limit for what reads, watches, indexes and caches hold at a time.
+//!
+//! Limits of single requests bound one request each; thousands of requests within their limits still exhaust the
+//! machine. Every holder of memory that a client can make grow reserves it here first. At the limit a reservation
+//! fails, so a large read ends with an error that names the limit, and nothing else is affected.
+//!
+//! Writes are never refused by this account: bodies in flight and unsealed points have budgets of their own, which
+//! [`MemoryAccount::set_aside`] subtracts from the limit.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The account of one process. Clones share it. A reservation costs one atomic operation; reserve by page, not by value.
+#[derive(Debug, Clone)]
+pub struct MemoryAccount(Arc<Balance>);
+
+#[derive(Debug)]
+struct Balance {
+    limit_bytes: u64,
+    used_bytes: AtomicU64,
+    set_aside_bytes: AtomicU64,
+    refusals: AtomicU64,
+}
+
+/// Memory that has been reserved; given back when this is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    account: MemoryAccount,
+    holder: &'static str,
+    bytes: u64,
+}
+
+/// The account has no room for a reservation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not enough memory for {holder}: {bytes} bytes more are needed, and {used_bytes} of the {limit_bytes} bytes that \
+     requests may hold together are in use; the limit follows the setting memory.max"
+)]
+pub struct MemoryFull {
+    /// What the memory was for.
+    pub holder: &'static str,
+    /// Bytes that the holder would have had with this reservation.
+    pub held_bytes: u64,
+    /// Bytes of the failed reservation.
+    pub bytes: u64,
+    /// Bytes reserved by all holders.
+    pub used_bytes: u64,
+    /// Limit for all holders, without what is set aside.
+    pub limit_bytes: u64,
+}
+
+impl MemoryFull {
+    /// Whether the same request may succeed once others have ended.
+    pub fn is_retryable(&self) -> bool {
+        self.held_bytes <= self.limit_bytes
+    }
+}
+
+impl MemoryAccount {
+    /// An empty account.
+    pub fn new(limit_bytes: u64) -> Self {
+        Self(Arc::new(Balance {
+            limit_bytes,
+            used_bytes: AtomicU64::new(0),
+            set_aside_bytes: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
+        }))
+    }
+
+    /// An account that refuses nothing, for tests and tools.
+    pub fn unlimited() -> Self {
+        Self::new(u64::MAX)
+    }
+
+    /// Subtracts memory from the limit that has a budget of its own: bodies in flight, unsealed points, caches.
+    pub fn set_aside(&self, bytes: u64) {
+        self.0.set_aside_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that all holders may reserve together.
+    pub fn limit_bytes(&self) -> u64 {
+        let set_aside = self.0.set_aside_bytes.load(Ordering::Relaxed);
+        self.0.limit_bytes.saturating_sub(set_aside)
+    }
+
+    /// Bytes reserved by all holders.
+    pub fn used_bytes(&self) -> u64 {
+        self.0.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Reservations that failed since the start.
+    pub fn refusals(&self) -> u64 {
+        self.0.refusals.load(Ordering::Relaxed)
+    }
+
+    /// Reserves memory. `holder` names it in errors, as in "results of queries".
+    ///
+    /// # Errors
+    ///
+    /// If all holders would have more than the limit together.
+    pub fn reserve(&self, holder: &'static str, bytes: u64) -> Result<Reservation, MemoryFull> {
+        let mut reservation = Reservation {
+            account: self.clone(),
+            holder,
+            bytes: 0,
+        };
+        reservation.grow(bytes)?;
+        Ok(reservation)
+    }
+
+    fn take(&self, holder: &'static str, held: u64, bytes: u64) -> Result<(), MemoryFull> {
+        let limit = self.limit_bytes();
+        let taken = self
+            .0
+            .used_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|sum| *sum <= limit)
+            });
+        taken.map(|_| ()).map_err(|used_bytes| {
+            self.0.refusals.fetch_add(1, Ordering::Relaxed);
+            MemoryFull {
+                holder,
+                held_bytes: held.saturating_add(bytes),
+                bytes,
+                used_bytes,
+                limit_bytes: limit,
+            }
+        })
+    }
+}
+
+impl Reservation {
+    /// Bytes reserved.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Reserves more.
+    ///
+    /// # Errors
+    ///
+    /// If all holders would have more than the limit together. What was reserved before stays reserved.
+    pub fn grow(&mut self, bytes: u64) -> Result<(), MemoryFull> {
+        self.account.take(self.holder, self.bytes, bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives back a part, at most everything.
+    pub fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.account.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes -= bytes;
+    }
+
+    /// Grows or shrinks to a number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`grow`](Self::grow).
+    pub fn resize(&mut self, bytes: u64) -> Result<(), MemoryFull> {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.grow(more),
+            None => {
+                self.shrink(self.bytes - bytes);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+    }
+}
+
+impl Default for MemoryAccount {
+    /// Refuses nothing.
+    fn default() -> Self {
+        Self::unlimited()
+    }
+}
+
+impl fmt::Display for MemoryAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} bytes", self.used_bytes(), self.limit_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn reservations_share_one_limit() {
+        let account = MemoryAccount::new(100);
+        account.set_aside(20);
+        assert_eq!(account.limit_bytes(), 80);
+        let mut first = account.reserve("first", 50).expect("there is room");
+        let refused = account.reserve("second", 31).expect_err("the account is full");
+        assert_eq!(
+            refused,
+            MemoryFull {
+                holder: "second",
+                held_bytes: 31,
+                bytes: 31,
+                used_bytes: 50,
+                limit_bytes: 80,
+            }
+        );
+        assert!(refused.is_retryable());
+        assert!(!first.grow(31).expect_err("81 of 80").is_retryable());
+        assert_eq!(
+            (first.bytes(), account.used_bytes(), account.refusals()),
+            (50, 50, 2)
+        );
+        first.resize(80).expect("there is room");
+        first.resize(10).expect("less always fits");
+        assert_eq!(account.used_bytes(), 10);
+        drop(first);
+        assert_eq!(account.used_bytes(), 0);
+    }
+
+    #[test]
+    fn threads_never_hold_more_than_the_limit() {
+        let account = MemoryAccount::new(1_000);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for round in 0..10_000_u64 {
+                        let held = account.reserve("a thread", round % 400);
+                        assert!(account.used_bytes() <= 1_000);
+                        drop(held);
+                    }
+                });
+            }
+        });
+        assert_eq!(account.used_bytes(), 0);
+    }
+}
