@@ -160,12 +160,23 @@ impl ThinDisk {
         fill(&image)?;
         let image = image.to_string_lossy();
         let disk = Mount::make(["-o", "loop", "-t", "ext4", &image], disk)?;
-        Ok(Self {
+        let made = Self {
             kind,
             disk,
             pool,
             _folder: folder,
-        })
+        };
+        made.write_page_by_page()?;
+        Ok(made)
+    }
+
+    /// Limits requests to one page. The loop driver reports a write as complete also if the tmpfs took only its first
+    /// pages: a sync would then succeed without the data, which no disk does.
+    fn write_page_by_page(&self) -> Result<(), String> {
+        let device = self.device();
+        let name = device.file_name().unwrap_or_default().to_string_lossy();
+        let limit = format!("/sys/block/{name}/queue/max_sectors_kb");
+        fs::write(&limit, "4").map_err(|error| format!("{limit}: {error}"))
     }
 
     fn filler(&self) -> PathBuf {

@@ -36,7 +36,7 @@ enum After {
 #[test]
 fn nothing_acknowledged_is_lost_after_a_failed_write_back_and_a_power_cut() {
     let mut random = Random::new(seed("write_back"));
-    let rounds = rounds("TIDELINE_CUTS", 1, 32);
+    let rounds = rounds("TIDELINE_CUTS", 2, 32);
     let mut failures = 0;
     for round in 0..rounds {
         let kind = [Ext4::Plain, Ext4::Journaled][round / 2 % 2];
