@@ -7,7 +7,7 @@ use std::time::Duration;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use tideline_backend::{Backend, Health, Reopening};
-use tideline_model::{Clock, TableId, Tier};
+use tideline_model::{Clock, MemoryAccount, TableId, Tier};
 use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
 use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreStats};
 use tideline_timeline_catalog::{Catalog, CatalogOptions};
@@ -44,6 +44,8 @@ pub struct Settings {
     /// How long after a change of its policy, or after a jump of the clock, no timeline of a table is removed by its
     /// age: the time in which a mistake can be taken back.
     pub purge_delay: Duration,
+    /// Memory that requests hold together. Default: unlimited.
+    pub memory: MemoryAccount,
 }
 
 impl Settings {
@@ -55,6 +57,7 @@ impl Settings {
             raw_key_cache_bytes: 256 << 20,
             is_copy: false,
             purge_delay: Duration::from_secs(24 * 3_600),
+            memory: MemoryAccount::default(),
         }
     }
 }
@@ -275,6 +278,11 @@ impl Engine {
     /// The clock that everything here goes by.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// The memory account of the process, from which requests reserve what they hold.
+    pub fn memory(&self) -> &MemoryAccount {
+        &self.settings.memory
     }
 
     /// Seals everything written so far and waits for it; also brings the index up to date.

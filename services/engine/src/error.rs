@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tideline_backend::BackendError;
+use tideline_model::MemoryFull;
 use tideline_search_index::SearchError;
 use tideline_series_store::{StoreError, TailError};
 use tideline_timeline_catalog::CatalogError;
@@ -78,6 +79,9 @@ pub enum EngineError {
         tideline_ingest_protocols::CLOCK_REMEDY
     )]
     ClockInDoubt,
+    /// The memory account of the process has no room for what the request needs.
+    #[error(transparent)]
+    Memory(#[from] MemoryFull),
     /// An idempotency key was used before, for another request.
     #[error(
         "idempotency key {0:?} was used before with another body; nothing of this one is stored: send it with a key of its own"
@@ -113,6 +117,10 @@ impl EngineError {
             Self::Search(error) => search_kind(error),
             Self::Invalid(_) => ErrorKind::Invalid,
             Self::OverLimit { .. } => ErrorKind::OverLimit,
+            Self::Memory(full) => match full.is_retryable() {
+                true => ErrorKind::Overloaded,
+                false => ErrorKind::OverLimit,
+            },
             Self::NoSuchTimeline(_) => ErrorKind::NotFound,
             Self::WatchLost(_) => ErrorKind::Gone,
             Self::NoArchive(_) => ErrorKind::NotFound,
@@ -150,6 +158,7 @@ impl EngineError {
     pub fn limit(&self) -> Option<(u64, u64)> {
         match self {
             Self::OverLimit { limit, actual, .. } => Some((*limit, *actual)),
+            Self::Memory(full) => Some((full.limit_bytes, full.held_bytes)),
             Self::Store(StoreError::Overloaded { limit, actual })
             | Self::Catalog(CatalogError::OverLimit { limit, actual, .. })
             | Self::Search(SearchError::OverLimit { limit, actual, .. }) => {

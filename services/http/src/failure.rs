@@ -10,6 +10,7 @@ use tideline_engine::error::CLOCK_WAIT;
 use tideline_engine::growth::is_growth_refusal;
 use tideline_engine::time::is_clock_refusal;
 use tideline_engine::{EngineError, ErrorKind, WriteOutcome};
+use tideline_model::MemoryFull;
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::points::Reject;
 use tideline_openapi::prometheus::PrometheusError;
@@ -311,8 +312,24 @@ fn influx_v1_body(message: &str) -> Response {
     response
 }
 
+impl From<MemoryFull> for Failure {
+    fn from(full: MemoryFull) -> Self {
+        let code = match full.is_retryable() {
+            true => ErrorCode::Overloaded,
+            false => ErrorCode::OverBudget,
+        };
+        Self {
+            limit: Some((full.limit_bytes, full.held_bytes)),
+            ..Self::new(code, full.to_string())
+        }
+    }
+}
+
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
+        if let EngineError::Memory(full) = error {
+            return full.into();
+        }
         let code = match error.kind() {
             ErrorKind::Invalid => ErrorCode::Invalid,
             ErrorKind::OverLimit => ErrorCode::OverLimit,

@@ -23,7 +23,7 @@ impl<'a> SeriesView<'a> {
         Self {
             querier,
             table,
-            watch: Watch::new(budget, cancel.clone()),
+            watch: querier.watch(budget, cancel),
         }
     }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tideline_chunk::Run;
-use tideline_model::background;
+use tideline_model::{MemoryAccount, Reservation, background};
 
 use crate::error::{QueryError, Result};
 
@@ -93,7 +94,14 @@ impl Cancel {
     }
 }
 
+/// Bytes in which a query reserves memory from the account of the process, so that few calls take its lock.
+const PAGE_BYTES: u64 = 256 << 10;
+/// Bytes that a query keeps reserved above what it holds before it gives some back.
+const SPARE_BYTES_MAX: u64 = 4 << 20;
+
 /// The budget of one running query, shared by its workers.
+///
+/// What the query holds counts twice: against its own budget, and, in pages, against the memory account of the process.
 #[derive(Debug)]
 pub struct Watch {
     budget: Budget,
@@ -102,11 +110,16 @@ pub struct Watch {
     points: AtomicU64,
     values: AtomicU64,
     held: AtomicU64,
+    /// Bytes that count against the account only, besides those of `held`.
+    beside: AtomicU64,
+    /// Bytes of `reservation`, to be read without its lock.
+    reserved: AtomicU64,
+    reservation: Mutex<Reservation>,
 }
 
 impl Watch {
     /// The watch over a query that begins now.
-    pub fn new(budget: Budget, cancel: Cancel) -> Self {
+    pub fn new(budget: Budget, cancel: Cancel, memory: &MemoryAccount) -> Self {
         Self {
             budget,
             cancel,
@@ -114,6 +127,9 @@ impl Watch {
             points: AtomicU64::new(0),
             values: AtomicU64::new(0),
             held: AtomicU64::new(0),
+            beside: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
+            reservation: Mutex::new(memory.open("queries")),
         }
     }
 
@@ -155,18 +171,67 @@ impl Watch {
 
     /// The same of anything; a failure calls it `what`.
     pub fn hold_of(&self, what: &'static str, before: u64, now: u64) -> Result<()> {
-        if now <= before {
+        let Some(more) = now.checked_sub(before).filter(|more| *more > 0) else {
             self.held.fetch_sub(before - now, Ordering::Relaxed);
+            self.give_back();
             return Ok(());
-        }
-        let more = now - before;
+        };
         let held = self.held.fetch_add(more, Ordering::Relaxed) + more;
-        within(what, self.budget.held_bytes_max, held)
+        within(what, self.budget.held_bytes_max, held)?;
+        self.reserve()
     }
 
-    /// Nothing is held any more.
+    /// Takes into account that so many bytes are held now where `before` were, which a limit other than
+    /// [`Budget::held_bytes_max`] bounds: cells of aggregates, timelines, samples of PromQL.
+    ///
+    /// # Errors
+    ///
+    /// If the memory account of the process has no room.
+    pub fn hold_beside(&self, before: u64, now: u64) -> Result<()> {
+        let Some(more) = now.checked_sub(before).filter(|more| *more > 0) else {
+            self.beside.fetch_sub(before - now, Ordering::Relaxed);
+            self.give_back();
+            return Ok(());
+        };
+        self.beside.fetch_add(more, Ordering::Relaxed);
+        self.reserve()
+    }
+
+    /// Nothing is held against [`Budget::held_bytes_max`] any more.
     pub fn release(&self) {
         self.held.store(0, Ordering::Relaxed);
+        self.give_back();
+    }
+
+    fn all_held(&self) -> u64 {
+        let beside = self.beside.load(Ordering::Relaxed);
+        self.held.load(Ordering::Relaxed).saturating_add(beside)
+    }
+
+    /// Reserves pages for all that is held.
+    fn reserve(&self) -> Result<()> {
+        if self.all_held() <= self.reserved.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut reservation = self.reservation.lock();
+        let wanted = self.all_held().div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES);
+        if wanted > reservation.bytes() {
+            reservation.resize(wanted)?;
+            self.reserved.store(wanted, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Gives back pages that are far from being used.
+    fn give_back(&self) {
+        let spare = |reserved: u64| reserved.saturating_sub(self.all_held());
+        if spare(self.reserved.load(Ordering::Relaxed)) <= SPARE_BYTES_MAX {
+            return;
+        }
+        let mut reservation = self.reservation.lock();
+        let spare = spare(reservation.bytes());
+        reservation.shrink(spare - spare % PAGE_BYTES);
+        self.reserved.store(reservation.bytes(), Ordering::Relaxed);
     }
 
     /// Tells that so many timelines were selected.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tideline_engine::{EngineError, ErrorKind};
-use tideline_model::ValueType;
+use tideline_model::{MemoryFull, ValueType};
 use tideline_series_store::StoreError;
 
 use crate::function::Function;
@@ -55,6 +55,9 @@ pub enum QueryError {
         /// How much it is or would be; where reading was stopped, how much it was then.
         actual: u64,
     },
+    /// The memory account of the process has no room for what the query holds.
+    #[error(transparent)]
+    Memory(#[from] MemoryFull),
     /// The query ran for as long as it may.
     #[error("the query was stopped after {} ms, its limit; narrow it", limit.as_millis())]
     TimedOut {
@@ -93,6 +96,10 @@ impl QueryError {
             | Self::DamagedToken
             | Self::ForeignToken => ErrorKind::Invalid,
             Self::Overloaded { .. } => ErrorKind::Overloaded,
+            Self::Memory(full) => match full.is_retryable() {
+                true => ErrorKind::Overloaded,
+                false => ErrorKind::OverLimit,
+            },
             Self::OverBudget { .. } | Self::TimedOut { .. } => ErrorKind::OverLimit,
             Self::Cancelled => ErrorKind::Unavailable,
         }
@@ -104,6 +111,7 @@ impl QueryError {
         match self {
             Self::Engine(error) => error.limit(),
             Self::OverBudget { limit, actual, .. } => Some((*limit, *actual)),
+            Self::Memory(full) => Some((full.limit_bytes, full.held_bytes)),
             Self::TimedOut { limit, elapsed } => Some((millis(limit), millis(elapsed))),
             _ => None,
         }

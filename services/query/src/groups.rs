@@ -30,6 +30,16 @@ pub(crate) struct Groups {
     pub(crate) of: Vec<u32>,
 }
 
+impl Groups {
+    /// Bytes that they take, with the tags of those that are named.
+    pub(crate) fn bytes(&self) -> u64 {
+        let text = |(key, value): &(String, String)| key.len() + value.len() + size_of::<(String, String)>();
+        let group = |group: &Group| size_of::<Group>() + group.tags.iter().map(text).sum::<usize>();
+        let groups: usize = self.groups.iter().map(group).sum();
+        (groups + self.of.len() * size_of::<u32>()) as u64
+    }
+}
+
 impl Scope {
     /// Puts the timelines into groups, in the order of the answer.
     pub(crate) fn groups(&self, table: &Table, group_by: &GroupBy) -> Groups {

@@ -83,6 +83,9 @@ impl Scope {
                 ids.iter().map(known).collect::<std::result::Result<_, _>>()?
             }
         };
+        // They stay for as long as the query runs, and so do the lists of ids that are made of them.
+        let bytes = size_of::<Selected>() + size_of::<Ordinal>() + 2 * size_of::<TimelineId>();
+        watch.hold_beside(0, (ordinals.len() * bytes) as u64)?;
         let mut scope = Self {
             timelines: Vec::with_capacity(ordinals.len()),
             measurements: Vec::new(),

@@ -56,6 +56,11 @@ impl Querier {
         &self.engine
     }
 
+    /// The watch over a query that begins now, whose memory counts in the account of the engine.
+    pub fn watch(&self, budget: Budget, cancel: &Cancel) -> Watch {
+        Watch::new(budget, cancel.clone(), self.engine.memory())
+    }
+
     /// What queries do now.
     pub fn stats(&self) -> QueryStats {
         lane::stats(&self.hot, &self.cold)
@@ -137,7 +142,7 @@ impl Querier {
     /// Says what a query would do, and refuses what it would refuse. Reads no point, so it waits for no turn.
     pub fn explain(&self, table: &Table, query: &PointQuery, cancel: &Cancel) -> Result<Explanation> {
         check_range(query.range)?;
-        let watch = Watch::new(query.budget, cancel.clone());
+        let watch = self.watch(query.budget, cancel);
         let snapshot = self.engine.store().snapshot();
         let segments = segments(table, query.range, query.tier, &snapshot);
         explain::run(
@@ -161,7 +166,7 @@ impl Querier {
         cancel: &Cancel,
         work: impl FnOnce(&Context<'_>) -> Result<Summary> + Send,
     ) -> Result<Summary> {
-        let watch = Watch::new(asked.budget, cancel.clone());
+        let watch = self.watch(asked.budget, cancel);
         self.run_watched(asked, &watch, work)
     }
 

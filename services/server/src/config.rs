@@ -16,17 +16,18 @@ use tideline_http::HttpSettings;
 
 mod describe;
 pub(crate) mod keys;
+mod memory;
 mod secret;
 mod slot;
 mod sources;
 
 pub use describe::reference;
+pub use memory::MemoryPlan;
 pub use secret::Secret;
 pub use slot::LogFormat;
 pub use sources::{Origin, Problem, Sources};
 
 use crate::error::{Result, ServerError};
-use crate::memory::MemoryLimit;
 use sources::Given;
 
 /// A checked configuration. Units and defaults are those of the keys; see [`reference`].
@@ -46,6 +47,8 @@ pub struct Config {
     pub log_filter: String,
     /// The embedded store.
     pub backend: FjallOptions,
+    /// Bytes of memory that budgets and requests may take together. `None`: 60 % of what the system grants.
+    pub memory_max: Option<u64>,
     /// Bytes of unsealed points at which they are sealed. `None`: as many as timelines and memory suggest.
     pub head_bytes_max: Option<u64>,
     /// The engine, but for the folder of its index, which follows [`Self::data_dir`], and the budget of its head, which
@@ -105,6 +108,7 @@ impl Default for Config {
             log_format: LogFormat::Text,
             log_filter: "info".to_owned(),
             backend: FjallOptions::default(),
+            memory_max: None,
             head_bytes_max: None,
             engine: tideline_engine::Settings::new(PathBuf::new()),
             archive: ArchiveConfig::default(),
@@ -118,23 +122,24 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The engine's settings, with the index inside the data folder, the delay of background work, and a budget of
-    /// unsealed points that fits the memory.
+    /// The engine's settings, with the index inside the data folder, the delay of background work, a budget of
+    /// unsealed points that fits the memory, and a new memory account.
     pub fn engine_settings(&self) -> tideline_engine::Settings {
         let mut settings = tideline_engine::Settings {
             index_dir: self.data_dir.join("index"),
             purge_delay: self.scheduler.purge_delay,
+            memory: self.memory_plan().account(),
             ..self.engine.clone()
         };
-        settings.store.head = self.head_budget(MemoryLimit::of_process());
+        settings.store.head = self.head_budget();
         settings
     }
 
     /// The budget of unsealed points: what is set, else what fits the memory.
-    fn head_budget(&self, memory: MemoryLimit) -> HeadBudget {
+    fn head_budget(&self) -> HeadBudget {
         match self.head_bytes_max {
             Some(bytes) => HeadBudget::fixed(usize::try_from(bytes).unwrap_or(usize::MAX)),
-            None => HeadBudget::of_memory(memory.bytes),
+            None => HeadBudget::of_memory(self.memory_basis_bytes()),
         }
     }
 
@@ -211,6 +216,8 @@ impl Resolved {
         }
         if problems.is_empty() {
             problems.extend(resolved.unsafe_listen());
+            resolved.fit_memory();
+            problems.extend(resolved.too_little_memory());
         }
         match problems.is_empty() {
             true => Ok(resolved),

@@ -265,7 +265,14 @@ fn open_engine(config: &Config, clock: Arc<dyn Clock>, supervisor: &Supervisor) 
     let mut settings = config.engine_settings();
     let memory = MemoryLimit::of_process();
     let head_bytes_max = settings.store.head.bytes_max;
-    tracing::info!(memory_bytes = memory.bytes, source = %memory.source, head_bytes_max, "memory limit");
+    tracing::info!(
+        memory_bytes = memory.bytes,
+        source = %memory.source,
+        max_bytes = settings.memory.whole_bytes(),
+        requests_bytes_max = settings.memory.limit_bytes(),
+        head_bytes_max,
+        "memory limit"
+    );
     settings.store.archive = Some(Arc::new(archive));
     settings.store.clock_floor = Timestamp::from_nanos_clamped(CLOCK_FLOOR);
     settings.store.accept_loss = config.backend.accept_loss;

@@ -7,9 +7,10 @@
 //! Writes are never refused by this account: bodies in flight and unsealed points have budgets of their own, which
 //! [`MemoryAccount::set_aside`] subtracts from the limit.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The account of one process. Clones share it. A reservation costs one atomic operation; reserve by page, not by value.
 #[derive(Debug, Clone)]
@@ -20,7 +21,7 @@ struct Balance {
     limit_bytes: u64,
     used_bytes: AtomicU64,
     set_aside_bytes: AtomicU64,
-    refusals: AtomicU64,
+    refusals: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 /// Memory that has been reserved; given back when this is dropped.
@@ -64,7 +65,7 @@ impl MemoryAccount {
             limit_bytes,
             used_bytes: AtomicU64::new(0),
             set_aside_bytes: AtomicU64::new(0),
-            refusals: AtomicU64::new(0),
+            refusals: Mutex::default(),
         }))
     }
 
@@ -78,6 +79,11 @@ impl MemoryAccount {
         self.0.set_aside_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes of the whole account, with what is set aside.
+    pub fn whole_bytes(&self) -> u64 {
+        self.0.limit_bytes
+    }
+
     /// Bytes that all holders may reserve together.
     pub fn limit_bytes(&self) -> u64 {
         let set_aside = self.0.set_aside_bytes.load(Ordering::Relaxed);
@@ -89,9 +95,13 @@ impl MemoryAccount {
         self.0.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Reservations that failed since the start.
-    pub fn refusals(&self) -> u64 {
-        self.0.refusals.load(Ordering::Relaxed)
+    /// Reservations that failed since the start, by holder.
+    pub fn refusals(&self) -> BTreeMap<&'static str, u64> {
+        self.0
+            .refusals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Reserves memory. `holder` names it in errors, as in "results of queries".
@@ -100,13 +110,18 @@ impl MemoryAccount {
     ///
     /// If all holders would have more than the limit together.
     pub fn reserve(&self, holder: &'static str, bytes: u64) -> Result<Reservation, MemoryFull> {
-        let mut reservation = Reservation {
+        let mut reservation = self.open(holder);
+        reservation.grow(bytes)?;
+        Ok(reservation)
+    }
+
+    /// An empty reservation, which can grow.
+    pub fn open(&self, holder: &'static str) -> Reservation {
+        Reservation {
             account: self.clone(),
             holder,
             bytes: 0,
-        };
-        reservation.grow(bytes)?;
-        Ok(reservation)
+        }
     }
 
     fn take(&self, holder: &'static str, held: u64, bytes: u64) -> Result<(), MemoryFull> {
@@ -118,7 +133,8 @@ impl MemoryAccount {
                 used.checked_add(bytes).filter(|sum| *sum <= limit)
             });
         taken.map(|_| ()).map_err(|used_bytes| {
-            self.0.refusals.fetch_add(1, Ordering::Relaxed);
+            let mut refusals = self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            *refusals.entry(holder).or_default() += 1;
             MemoryFull {
                 holder,
                 held_bytes: held.saturating_add(bytes),
@@ -145,6 +161,21 @@ impl Reservation {
         self.account.take(self.holder, self.bytes, bytes)?;
         self.bytes += bytes;
         Ok(())
+    }
+
+    /// Reserves more if half of the account stays free, and returns whether it did: for buffers whose holder can go on with
+    /// less, so that they never take the room of requests that cannot.
+    pub fn grow_spare(&mut self, bytes: u64) -> bool {
+        let half = self.account.limit_bytes() / 2;
+        let used_bytes = &self.account.0.used_bytes;
+        let taken = used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|sum| *sum <= half)
+        });
+        let is_taken = taken.is_ok();
+        if is_taken {
+            self.bytes += bytes;
+        }
+        is_taken
     }
 
     /// Gives back a part, at most everything.
@@ -214,15 +245,26 @@ mod tests {
         );
         assert!(refused.is_retryable());
         assert!(!first.grow(31).expect_err("81 of 80").is_retryable());
-        assert_eq!(
-            (first.bytes(), account.used_bytes(), account.refusals()),
-            (50, 50, 2)
-        );
+        assert_eq!((first.bytes(), account.used_bytes()), (50, 50));
+        assert_eq!(account.refusals(), [("first", 1), ("second", 1)].into());
         first.resize(80).expect("there is room");
         first.resize(10).expect("less always fits");
         assert_eq!(account.used_bytes(), 10);
         drop(first);
         assert_eq!(account.used_bytes(), 0);
+    }
+
+    #[test]
+    fn buffers_leave_half_of_the_account_to_others() {
+        let account = MemoryAccount::new(100);
+        let mut buffer = account.open("a buffer");
+        assert!(buffer.grow_spare(50) && !buffer.grow_spare(1));
+        let other = account.reserve("a request", 50).expect("half is free");
+        buffer.shrink(20);
+        assert!(!buffer.grow_spare(1));
+        drop(other);
+        assert!(buffer.grow_spare(20));
+        assert!(account.refusals().is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tideline_engine::EngineStats;
+use tideline_model::MemoryAccount;
 
 use super::figures::Figures;
 use super::{jobs, tiers};
@@ -20,6 +21,7 @@ impl Collector for StateCollector {
         let stats = app.engine.stats();
         let mut figures = Figures::new(encoder);
         requests(&mut figures, app)?;
+        memory(&mut figures, app.engine.memory())?;
         head(&mut figures, &stats)?;
         tiers::put(&mut figures, &app.engine, &stats)?;
         jobs::put(&mut figures, app)?;
@@ -73,6 +75,32 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "ready_writes",
         "1 while writes are taken",
         readiness.writes && !app.is_draining(),
+    )
+}
+
+/// The memory account of the process.
+fn memory(figures: &mut Figures<'_>, account: &MemoryAccount) -> fmt::Result {
+    figures.gauge(
+        "memory_max_bytes",
+        "Memory that budgets and requests may take together",
+        account.whole_bytes() as f64,
+    )?;
+    figures.gauge(
+        "memory_requests_max_bytes",
+        "Memory that requests may hold together: what the budgets leave of memory_max_bytes",
+        account.limit_bytes() as f64,
+    )?;
+    figures.gauge(
+        "memory_requests_bytes",
+        "Memory that requests hold now",
+        account.used_bytes() as f64,
+    )?;
+    let refusals = account.refusals();
+    let refusals: Vec<(&str, f64)> = refusals.iter().map(|(of, count)| (*of, *count as f64)).collect();
+    figures.counters(
+        "memory_refusals",
+        "Requests that found no room in the memory account, by what the memory was for",
+        ("holder", &refusals),
     )
 }
 

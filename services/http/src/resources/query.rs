@@ -208,6 +208,7 @@ impl From<QueryError> for Failure {
             | QueryError::WrongType { .. }
             | QueryError::DamagedToken
             | QueryError::ForeignToken => ErrorCode::Invalid,
+            QueryError::Memory(full) => return full.clone().into(),
             QueryError::Engine(_) => {
                 let QueryError::Engine(error) = error else {
                     return Self::new(ErrorCode::Internal, "internal error");

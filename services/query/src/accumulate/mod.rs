@@ -91,6 +91,11 @@ pub enum Accumulator {
     TimeWeightedMean(Areas),
 }
 
+/// Bytes of a cell, at most.
+const CELL_BYTES_MAX: u64 = 128;
+/// Bytes of a cell of a sum, a mean or an extreme, at most.
+const SMALL_CELL_BYTES_MAX: u64 = 64;
+
 /// An exact sum of integers that its type cannot hold; holds the nearest double.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Overflow(pub f64);
@@ -118,6 +123,16 @@ impl Accumulator {
             Function::Integral => Self::Integral(Areas::new(grid.clone())),
             Function::TimeWeightedMean => Self::TimeWeightedMean(Areas::new(grid.clone())),
         }
+    }
+
+    /// Bytes of its cells, at most: what does not grow with the values.
+    pub fn cells_bytes(function: Function, grid: &Windows) -> u64 {
+        let cell = match function {
+            Function::Count => size_of::<u64>() as u64,
+            Function::Sum | Function::Mean | Function::Min | Function::Max => SMALL_CELL_BYTES_MAX,
+            _ => CELL_BYTES_MAX,
+        };
+        grid.count().saturating_mul(cell)
     }
 
     /// The timeline that was read is complete; timelines of a group come in the order of their ids.

@@ -131,7 +131,7 @@ fn answer(
         let (states, read) = sweep.run(&batch, &members)?;
         cost.add(&read);
         output.groups(&groups.groups[batch], states, sink)?;
-        context.watch.release();
+        sweep.release();
         if output.more {
             break;
         }
@@ -183,8 +183,10 @@ impl<'a> Prepared<'a> {
     /// Finds the groups of the answer; where they are ranked, the winners in their order, and leaves out all others.
     fn arrange(&mut self, context: &Context<'_>, query: &PointQuery, shape: &Aggregate) -> Result<Ranked> {
         let Some(ranking) = self.ranking.take() else {
+            let groups = self.scope.groups(context.table, &shape.group_by);
+            context.watch.hold_beside(0, groups.bytes())?;
             return Ok(Ranked {
-                groups: self.scope.groups(context.table, &shape.group_by),
+                groups,
                 states: None,
                 cost: ReadCost::default(),
             });

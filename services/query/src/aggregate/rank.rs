@@ -95,6 +95,7 @@ impl<'a> Ranking<'a> {
     ) -> Result<Ranked> {
         let mut groups = scope.find_groups(context.table, answer.group_by);
         Self::check(context, &groups)?;
+        context.watch.hold_beside(0, groups.bytes())?;
         let swept = self.swept(context, answer, &groups);
         let (mut keys, mut states, cost) =
             Self::sweep(context, query, answer.stages, &swept, scope, &groups)?;
@@ -211,7 +212,7 @@ impl<'a> Ranking<'a> {
             if swept.is_answer {
                 kept.extend(states);
             } else {
-                context.watch.release();
+                sweep.release();
             }
         }
         Ok((keys, kept, cost))

@@ -1,6 +1,7 @@
 //! The sweep of an aggregate: the timelines of some groups shared out to workers, and put together again.
 
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use tideline_model::TimelineId;
@@ -57,6 +58,8 @@ pub(super) struct Sweep<'a> {
     grid: Option<Grid>,
     pub(super) columns: &'a Columns<AggregateSource>,
     by_field: &'a [Lanes],
+    /// Bytes of cells that count in the memory account.
+    cells_bytes: AtomicU64,
 }
 
 impl<'a> Sweep<'a> {
@@ -78,7 +81,16 @@ impl<'a> Sweep<'a> {
             windows,
             columns,
             by_field,
+            cells_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// Gives back the memory of the states that it has returned: they are written and dropped.
+    pub(super) fn release(&self) {
+        self.context.watch.release();
+        let bytes = self.cells_bytes.swap(0, Ordering::Relaxed);
+        // To give back cannot fail.
+        let _ = self.context.watch.hold_beside(bytes, 0);
     }
 
     /// Reads the members and puts the shares together in the order of their ids.
@@ -144,29 +156,29 @@ impl<'a> Sweep<'a> {
             let mut failure = None;
             let mut summaries = 0;
             let mut take = |part: Part<'_>| {
-                let empty = || self.empty(member.measurement);
-                match part {
-                    Part::Run(run) => {
-                        let taken = watch.charge(run).and_then(|()| {
-                            let Some(run) = stages.apply(run) else {
-                                return Ok(());
-                            };
-                            let state = state.get_or_insert_with(empty);
-                            let before = held(state);
-                            cutter.take(run, lanes, state);
-                            watch.hold(before, held(state))
-                        });
-                        if let Err(error) = taken {
-                            failure = Some(error);
-                            return Ok(ControlFlow::Break(()));
-                        }
-                    }
+                let taken = match part {
+                    Part::Run(run) => watch.charge(run).and_then(|()| {
+                        let Some(run) = stages.apply(run) else {
+                            return Ok(());
+                        };
+                        let state = self.of_group(state, member.measurement)?;
+                        let before = held(state);
+                        cutter.take(run, lanes, state);
+                        watch.hold(before, held(state))
+                    }),
                     Part::Summaries(field, of_field) => {
-                        let state = state.get_or_insert_with(empty);
-                        summaries += cutter.take_summaries(field, of_field, lanes, state);
+                        self.of_group(state, member.measurement).map(|state| {
+                            summaries += cutter.take_summaries(field, of_field, lanes, state);
+                        })
                     }
-                }
-                Ok(ControlFlow::Continue(()))
+                };
+                Ok(match taken {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => {
+                        failure = Some(error);
+                        ControlFlow::Break(())
+                    }
+                })
             };
             let before = reader.cost().total().summaries;
             match self.grid {
@@ -182,6 +194,22 @@ impl<'a> Sweep<'a> {
             self.context.meter(&mut metered, &cost)?;
         }
         Ok((states, reader.cost()))
+    }
+
+    /// The state of a group, made with its first value. Fails where the memory account has no room for its cells.
+    fn of_group<'s>(
+        &self,
+        state: &'s mut Option<GroupState>,
+        measurement: u32,
+    ) -> Result<&'s mut GroupState> {
+        if state.is_none() {
+            let sources = &self.columns.of(measurement).sources;
+            let bytes = |source: &AggregateSource| Accumulator::cells_bytes(source.function, &self.windows);
+            let bytes = sources.iter().map(bytes).sum();
+            self.cells_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.context.watch.hold_beside(0, bytes)?;
+        }
+        Ok(state.get_or_insert_with(|| self.empty(measurement)))
     }
 
     fn empty(&self, measurement: u32) -> GroupState {

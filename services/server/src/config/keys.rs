@@ -128,6 +128,15 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::LogFilter(&mut config.log_filter),
     ),
     Key::new(
+        "memory.max",
+        "Memory that budgets and requests may take together. The budgets below (heads twice, bodies, points that wait,\n\
+         caches) are set aside; requests share the rest, and one that finds no room fails: 503, or 422 where it alone is too\n\
+         large. Writes go on. Budgets that are not set are lowered to fit a small value. Not set: 60 % of what the control\n\
+         group or the machine grants.",
+        |config| Slot::OptionalBytes64(&mut config.memory_max),
+    )
+    .within(64 * MIB, u64::MAX),
+    Key::new(
         "http.hosts",
         "Host names and addresses, besides those of loopback, that requests may name in their Host header; `*` admits all.\n\
          Not set: any host where a token is set, otherwise loopback only, so that no web page can reach the server by DNS rebinding.",
@@ -221,7 +230,7 @@ pub(crate) const KEYS: &[Key] = &[
         "storage.head_bytes_max",
         "Unsealed points in memory at which they are sealed. Memory peaks near twice this.\n\
          Not set: 80 MiB, or 256 bytes for each timeline among them where that is more, but at most an eighth of the\n\
-         memory that the control group or the machine grants.",
+         memory that the control group or the machine grants, or 5/24 of memory.max.",
         |config| Slot::OptionalBytes64(&mut config.head_bytes_max),
     )
     .within(MIB, u64::MAX),

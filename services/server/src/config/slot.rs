@@ -190,7 +190,7 @@ fn read_bytes(text: &str, range: &Range) -> Result<u64, String> {
     within(bytes, range, format_bytes)
 }
 
-fn format_bytes(bytes: u64) -> String {
+pub(crate) fn format_bytes(bytes: u64) -> String {
     let unit = BYTE_UNITS
         .iter()
         .find(|(_, size)| bytes >= *size && bytes.is_multiple_of(*size));
