@@ -153,7 +153,7 @@ impl SeriesView<'_> {
         Ok(of_it)
     }
 
-    fn labels_of(&self, scope: &Scope, timeline: &Found) -> Option<Labels> {
+    fn labels_of(&self, scope: &Scope<'_>, timeline: &Found) -> Option<Labels> {
         let reader = self.table.catalog().reader();
         let entry = reader.entry(timeline.ordinal)?;
         Some(labels::of_entry(&entry, &scope.measurement(timeline).name))

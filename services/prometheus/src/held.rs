@@ -11,6 +11,31 @@ pub(crate) struct Held<'w> {
     bytes: u64,
 }
 
+/// Bytes that count in the memory account of the process, but not against the budget of a question, for as long as this
+/// lives.
+#[derive(Debug)]
+pub(crate) struct HeldBeside<'w> {
+    watch: &'w Watch,
+    bytes: u64,
+}
+
+impl<'w> HeldBeside<'w> {
+    /// Takes bytes; fails where the account has no room.
+    pub(crate) fn new(watch: &'w Watch, bytes: u64) -> Result<Self, QueryError> {
+        // Made first: what cannot be taken is given back as well.
+        let held = Self { watch, bytes };
+        watch.hold_beside(0, bytes)?;
+        Ok(held)
+    }
+}
+
+impl Drop for HeldBeside<'_> {
+    fn drop(&mut self) {
+        // To give back cannot fail.
+        let _ = self.watch.hold_beside(self.bytes, 0);
+    }
+}
+
 impl<'w> Held<'w> {
     /// None yet.
     pub(crate) fn new(watch: &'w Watch, what: &'static str) -> Self {

@@ -9,6 +9,7 @@ use tideline_search_index::{Condition, Subject, Test};
 use tideline_series_store::Seen;
 use tideline_timeline_catalog::{AttributeValue, Entry};
 
+use crate::held::HeldBeside;
 use crate::matching::Split;
 use crate::names::{Measurement, measurements};
 use crate::time::Span;
@@ -32,11 +33,13 @@ pub(crate) struct Selection<'m> {
 
 /// The timelines of a selection.
 #[derive(Debug)]
-pub(crate) struct Scope {
+pub(crate) struct Scope<'v> {
     /// Measurements with a metric that is selected, by name.
     pub(crate) measurements: Vec<Measurement>,
     /// Timelines of these measurements.
     pub(crate) timelines: Vec<Found>,
+    /// The bytes of `timelines`, and of the lists that are made of them to read them.
+    _held: HeldBeside<'v>,
 }
 
 /// A timeline.
@@ -118,10 +121,13 @@ fn is_of(measurements: &[Measurement]) -> Condition {
     Condition::leaf(Subject::Measurement, Test::In(names.collect()))
 }
 
-impl Scope {
+impl<'v> Scope<'v> {
     /// The timelines that meet all matchers, in the order in which they were registered.
-    pub(crate) fn select(view: &SeriesView<'_>, matchers: &[Matcher]) -> Result<Self> {
+    pub(crate) fn select(view: &'v SeriesView<'_>, matchers: &[Matcher]) -> Result<Self> {
         let selection = Selection::new(view, matchers)?;
+        let each = size_of::<Ordinal>() + size_of::<Found>() + 2 * size_of::<TimelineId>();
+        let bytes = (selection.timelines_max() * each) as u64;
+        let held = HeldBeside::new(&view.watch, bytes).map_err(|error| crate::failure::of_query(&error))?;
         let mut timelines = Vec::with_capacity(selection.timelines_max());
         selection.groups(view, LOCKED_GROUP, |mut group| {
             timelines.append(&mut group);
@@ -130,6 +136,7 @@ impl Scope {
         Ok(Self {
             measurements: selection.measurements,
             timelines,
+            _held: held,
         })
     }
 

@@ -70,12 +70,17 @@ impl Source for TableSource<'_> {
     fn check(&self) -> Result<()> {
         self.view.check()
     }
+
+    fn hold(&self, before: u64, now: u64) -> Result<()> {
+        let held = self.view.watch.hold_beside(before, now);
+        held.map_err(|error| failure::of_query(&error))
+    }
 }
 
 /// One selection while it is read.
 struct Reading<'r> {
     view: &'r SeriesView<'r>,
-    scope: &'r Scope,
+    scope: &'r Scope<'r>,
     /// By measurement.
     layouts: Vec<Layout>,
     /// By measurement and metric, whether other measurements spell its name too.
@@ -104,7 +109,12 @@ struct Space<'w> {
 }
 
 impl<'r> Reading<'r> {
-    fn new(view: &'r SeriesView<'r>, scope: &'r Scope, select: &Select<'_>, visit: &'r Visit<'r>) -> Self {
+    fn new(
+        view: &'r SeriesView<'r>,
+        scope: &'r Scope<'r>,
+        select: &Select<'_>,
+        visit: &'r Visit<'r>,
+    ) -> Self {
         let start = select
             .with_starts
             .then(|| view.table.points().schema().field(START_FIELD));

@@ -94,4 +94,11 @@ pub trait Source: Sync {
 
     /// Whether the evaluation should go on: fails when the time is over or the client has left. Cheap; asked often.
     fn check(&self) -> Result<()>;
+
+    /// Takes into account that an evaluation holds `now` bytes where it held `before`. Fails where there is no room for more;
+    /// fewer are always taken. A source without an account of memory takes all. Called by several threads, once a series.
+    fn hold(&self, before: u64, now: u64) -> Result<()> {
+        let _ = (before, now);
+        Ok(())
+    }
 }

@@ -18,7 +18,7 @@ pub(super) fn answer(
     grid: Grid,
     question: &Question<'_>,
 ) -> Result<Answer> {
-    let scope = Scope::new(shared, grid);
+    let scope = Scope::new(shared, grid)?;
     let value = match &root.kind {
         _ if grid.steps == 0 => QueryValue::Matrix(Vec::new()),
         Kind::Range(range) => QueryValue::Matrix(sorted(scope.range_series(range, root.at)?)),

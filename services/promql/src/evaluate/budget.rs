@@ -1,14 +1,21 @@
-//! How many samples an evaluation holds.
+//! How many samples an evaluation holds, and how many bytes.
+//!
+//! Samples are counted as Prometheus counts them, against a limit of the evaluation. The bytes that they take are reported
+//! to the source, which has the memory account of the process behind it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
+use crate::source::Source;
+
+/// Bytes that a sample takes: eight in a column, where a place without a value costs half a sample, and sixteen in an answer.
+const SAMPLE_BYTES: usize = 16;
 
 /// Counts samples that are held, against a limit. Shared by all threads of an evaluation.
-#[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct Budget<'s> {
+    source: &'s dyn Source,
     held: AtomicUsize,
     peak: AtomicUsize,
     max: usize,
@@ -23,10 +30,11 @@ struct Rooms {
     waiting: usize,
 }
 
-impl Budget {
+impl<'s> Budget<'s> {
     /// Of at most so many samples.
-    pub(crate) fn new(max: usize) -> Self {
+    pub(crate) fn new(source: &'s dyn Source, max: usize) -> Self {
         Self {
+            source,
             held: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
             max,
@@ -43,22 +51,28 @@ impl Budget {
             .fetch_add(samples, Ordering::Relaxed)
             .saturating_add(samples);
         self.peak.fetch_max(held, Ordering::Relaxed);
-        self.fits(held)
+        fits(held, self.max)?;
+        self.source.hold(0, bytes_of(samples))
     }
 
-    /// Fails where so many samples are too many, whatever else is held.
-    fn fits(&self, samples: usize) -> Result<()> {
-        if samples > self.max {
-            return Err(PromqlError::TooMany(
-                "query processing would load too many samples into memory in query execution".to_owned(),
-            ));
-        }
-        Ok(())
+    /// Takes bytes for as long as what this returns lives.
+    pub(crate) fn bytes(&self, bytes: usize) -> Result<HeldBytes<'_>> {
+        let mut held = HeldBytes {
+            source: self.source,
+            bytes: 0,
+        };
+        held.grow(bytes)?;
+        Ok(held)
+    }
+
+    /// Takes bytes of series: their labels stay, shared, until the evaluation ends.
+    pub(crate) fn hold_labels(&self, labels: &Labels) -> Result<()> {
+        self.source.hold(0, (labels.size() + SERIES_BYTES) as u64)
     }
 
     /// Room for a column that a thread makes: what it costs is known, and held, only when it is made. Waits until all
     /// that are made at once fit beside what is held; one can always be made.
-    pub(crate) fn room(&self, samples: usize) -> Room<'_> {
+    pub(crate) fn room(&self, samples: usize) -> Result<Room<'_>> {
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         while rooms.samples > 0 && self.held() + rooms.samples + samples > self.max {
             rooms.waiting += 1;
@@ -66,15 +80,25 @@ impl Budget {
             rooms.waiting -= 1;
         }
         rooms.samples += samples;
-        Room {
-            budget: self,
+        drop(rooms);
+        let mut room = Room {
+            rooms: &self.rooms,
+            is_freed: &self.is_freed,
             samples,
-        }
+            held: HeldBytes {
+                source: self.source,
+                bytes: 0,
+            },
+        };
+        room.held.grow(samples * size_of::<f64>())?;
+        Ok(room)
     }
 
     /// Gives samples back that are held.
     pub(crate) fn release(&self, samples: usize) {
         self.held.fetch_sub(samples, Ordering::Relaxed);
+        // To give back cannot fail.
+        let _ = self.source.hold(bytes_of(samples), 0);
     }
 
     /// Samples are held for a moment, beside all others.
@@ -95,20 +119,60 @@ impl Budget {
     }
 }
 
+/// Bytes of a column beside its values and labels, with the places in tables by which it is found.
+const SERIES_BYTES: usize = 160;
+
+/// Fails where so many samples are too many, whatever else is held.
+fn fits(samples: usize, max: usize) -> Result<()> {
+    if samples > max {
+        return Err(PromqlError::TooMany(
+            "query processing would load too many samples into memory in query execution".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+fn bytes_of(samples: usize) -> u64 {
+    (samples as u64).saturating_mul(SAMPLE_BYTES as u64)
+}
+
+/// Bytes that are held for a while.
+pub(crate) struct HeldBytes<'a> {
+    source: &'a dyn Source,
+    bytes: u64,
+}
+
+impl HeldBytes<'_> {
+    /// Takes more.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<()> {
+        // What failed to be taken is given back too.
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        self.source.hold(0, bytes as u64)
+    }
+}
+
+impl Drop for HeldBytes<'_> {
+    fn drop(&mut self) {
+        // To give back cannot fail.
+        let _ = self.source.hold(self.bytes, 0);
+    }
+}
+
 /// Room for a column in the making.
-#[derive(Debug)]
 pub(crate) struct Room<'a> {
-    budget: &'a Budget,
+    rooms: &'a Mutex<Rooms>,
+    is_freed: &'a Condvar,
     samples: usize,
+    /// The bytes of its values.
+    held: HeldBytes<'a>,
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        let budget = self.budget;
-        let mut rooms = budget.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         rooms.samples -= self.samples;
         if rooms.waiting > 0 {
-            budget.is_freed.notify_all();
+            self.is_freed.notify_all();
         }
     }
 }
@@ -122,20 +186,25 @@ const LABELS_FREE: usize = 1 << 10;
 
 /// Series that are made of others: the budget holds them only when all are made, so that the values of both do not
 /// count twice. Until then they must be no more than would fit alone.
-#[derive(Debug)]
 pub(crate) struct Making<'a> {
-    budget: &'a Budget,
+    max: usize,
     cost: usize,
+    /// Their bytes, until the budget holds them.
+    held: HeldBytes<'a>,
     /// As many more series come out for nothing.
     free: usize,
 }
 
 impl<'a> Making<'a> {
     /// Out of so many series.
-    pub(crate) fn of(budget: &'a Budget, series: usize) -> Self {
+    pub(crate) fn of(budget: &'a Budget<'_>, series: usize) -> Self {
         Self {
-            budget,
+            max: budget.max,
             cost: 0,
+            held: HeldBytes {
+                source: budget.source,
+                bytes: 0,
+            },
             free: series,
         }
     }
@@ -143,7 +212,8 @@ impl<'a> Making<'a> {
     /// Takes more values, by what they cost.
     pub(crate) fn take(&mut self, cost: usize) -> Result<()> {
         self.cost = self.cost.saturating_add(cost);
-        self.budget.fits(self.cost)
+        fits(self.cost, self.max)?;
+        self.held.grow(cost.saturating_mul(SAMPLE_BYTES))
     }
 
     /// Takes one more series, without its values.

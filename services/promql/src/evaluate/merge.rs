@@ -100,7 +100,6 @@ pub(super) fn same_labels() -> PromqlError {
 }
 
 /// Columns that grow by labels, step after step.
-#[derive(Debug)]
 pub(super) struct ColumnsByLabels<'a> {
     making: Making<'a>,
     places: HashMap<Labels, usize>,

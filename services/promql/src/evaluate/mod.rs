@@ -37,7 +37,7 @@ mod window;
 
 use std::sync::{Mutex, PoisonError};
 
-use self::budget::Budget;
+use self::budget::{Budget, HeldBytes};
 use self::column::Column;
 use self::grid::Grid;
 use crate::annotations::{Annotation, Annotations};
@@ -150,7 +150,7 @@ pub fn evaluate(
         source,
         settings,
         lookback: question.lookback_delta.unwrap_or(settings.lookback_delta).max(1),
-        budget: Budget::new(settings.max_samples),
+        budget: Budget::new(source, settings.max_samples),
         annotations: Mutex::default(),
     };
     let grid = Grid::new(question.start, end, question.step, settings.max_samples)?;
@@ -180,7 +180,7 @@ struct Shared<'a> {
     settings: &'a Settings,
     /// In milliseconds.
     lookback: i64,
-    budget: Budget,
+    budget: Budget<'a>,
     annotations: Mutex<Annotations>,
 }
 
@@ -190,6 +190,8 @@ struct Scope<'a> {
     grid: Grid,
     /// Samples looked at by steps.
     samples: Mutex<Vec<u64>>,
+    /// The bytes of `samples`.
+    _held: HeldBytes<'a>,
 }
 
 /// What a node evaluates to. The budget holds its cost.
@@ -224,12 +226,14 @@ impl Scalar {
 }
 
 impl<'a> Scope<'a> {
-    fn new(shared: &'a Shared<'a>, grid: Grid) -> Self {
-        Self {
+    fn new(shared: &'a Shared<'a>, grid: Grid) -> Result<Self> {
+        let held = shared.budget.bytes(grid.steps * size_of::<u64>())?;
+        Ok(Self {
             shared,
             grid,
             samples: Mutex::new(vec![0; grid.steps]),
-        }
+            _held: held,
+        })
     }
 
     /// Evaluates a node that is no range.
@@ -297,7 +301,7 @@ impl<'a> Scope<'a> {
         if self.grid.steps <= 1 {
             return self.value(inner);
         }
-        let scope = Scope::new(self.shared, self.grid.first_only());
+        let scope = Scope::new(self.shared, self.grid.first_only())?;
         let value = scope.value(inner)?;
         let samples = scope.samples.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.count_at_all(samples.iter().sum());
@@ -343,7 +347,7 @@ impl<'a> Scope<'a> {
         Ok(())
     }
 
-    fn budget(&self) -> &Budget {
+    fn budget(&self) -> &Budget<'a> {
         &self.shared.budget
     }
 

@@ -2,6 +2,7 @@
 
 use super::column::{Column, ColumnBuilder, without_metadata};
 use super::selector::Wanted;
+use super::subquery::SubquerySamples;
 use super::window::{Held, Slice, Spec};
 use super::{Scalar, Scope, cost};
 use crate::annotations::Annotation;
@@ -124,7 +125,10 @@ impl Scope<'_> {
         let held = cost(&inner);
         for column in inner {
             self.check()?;
-            let samples = super::subquery::SubquerySamples::of(&column, grid);
+            // The samples are there beside the column, and so is the result, until the budget holds it.
+            let bytes = SubquerySamples::bytes(&column) + self.grid.steps * size_of::<f64>();
+            let _held = self.budget().bytes(bytes)?;
+            let samples = SubquerySamples::of(&column, grid);
             let (builder, last) =
                 self.applied(over, &samples.slice(), spec, &column.labels, parameters, at)?;
             if let Some(column) = self.finished(builder, over, &column.labels, column.drops_name, at) {

@@ -62,9 +62,10 @@ impl Scope<'_> {
         let columns = Mutex::new(Vec::new());
         self.shared.source.select(&select, &|labels, data| {
             self.check()?;
-            let _room = self.budget().room(self.grid.steps);
+            let _room = self.budget().room(self.grid.steps)?;
             if let Some(column) = make(labels, data)? {
                 self.budget().hold(column.cost())?;
+                self.budget().hold_labels(&column.labels)?;
                 columns
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -320,6 +321,7 @@ impl Scope<'_> {
                 let found = range_samples(window, labels)?;
                 let count = found.floats.len() + slice_cost(window);
                 self.budget().hold(count)?;
+                self.budget().hold_labels(labels)?;
                 self.count(std::iter::once((step, count as u64)));
                 if !found.floats.is_empty() || !found.histograms.is_empty() {
                     series.lock().unwrap_or_else(PoisonError::into_inner).push(found);

@@ -32,7 +32,7 @@ impl Scope<'_> {
         if grid.steps == 0 {
             return Ok((Vec::new(), grid, 0));
         }
-        let scope = Scope::new(self.shared, grid);
+        let scope = Scope::new(self.shared, grid)?;
         let columns = scope.vector(&subquery.inner)?;
         let samples = scope.samples.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((columns, grid, samples.iter().sum()))
@@ -48,6 +48,11 @@ pub(super) struct SubquerySamples {
 }
 
 impl SubquerySamples {
+    /// Bytes that the samples of a column take at most.
+    pub(super) fn bytes(column: &Column) -> usize {
+        column.values.len() * (size_of::<i64>() + size_of::<f64>())
+    }
+
     pub(super) fn of(column: &Column, grid: Grid) -> Self {
         let mut samples = Self {
             times: Vec::with_capacity(column.values.len()),

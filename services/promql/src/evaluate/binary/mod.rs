@@ -81,6 +81,7 @@ impl Scope<'_> {
     ) -> Result<Value> {
         let before = cost(columns) + self.grid.steps;
         let mut result = Vec::with_capacity(columns.len());
+        let mut making = Making::of(self.budget(), columns.len());
         for (place, column) in columns.iter().enumerate() {
             self.check_now_and_then(place)?;
             let mut builder = ColumnBuilder::new(self.grid.steps);
@@ -116,9 +117,11 @@ impl Scope<'_> {
                 if drops {
                     self.drop_name(&mut column);
                 }
+                making.take(column.cost())?;
                 result.push(column);
             }
         }
+        drop(making);
         let result = self.merged(result)?;
         self.exchange(columns.len() + 1, before, cost(&result))?;
         Ok(Value::Vector(result))
