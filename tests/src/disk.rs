@@ -18,10 +18,15 @@ const POOL_BYTES: u64 = 192 << 20;
 /// Size of the file system on it, which takes only what has been written.
 const DISK_BYTES: u64 = 1 << 30;
 
+/// Size of a block of the file system.
+const BLOCK_BYTES: u64 = 4_096;
+
 /// Whether the file system has a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ext4 {
-    /// Metadata is consistent at every moment, in the mode `ordered`.
+    /// Metadata is consistent at every moment, in the mode `ordered`. Its journal, bitmaps and inode tables have room from
+    /// the beginning: when they cannot be written the file system aborts its journal, and Linux 6.18 loses the size of a
+    /// file whose sync has succeeded just before.
     Journaled,
     /// Metadata reaches the disk in any order. A power cut is one after it has, and before data has: else the check of
     /// the file system finds its own damage first.
@@ -59,10 +64,13 @@ impl ThinDisk {
             // Few inodes and a small journal, written at once: later writes of them need no room.
             let now = "lazy_itable_init=0,lazy_journal_init=0";
             let options = [
-                "-q", "-F", "-O", feature, "-N", "8192", "-J", "size=16", "-E", now,
+                "-q", "-F", "-b", "4096", "-O", feature, "-N", "8192", "-J", "size=16", "-E", now,
             ];
             match kind {
-                Ext4::Journaled => run("mkfs.ext4", options, image),
+                Ext4::Journaled => {
+                    run("mkfs.ext4", options, image)?;
+                    back_metadata(image)
+                }
                 Ext4::Plain => run(
                     "mkfs.ext4",
                     ["-q", "-F", "-O", feature, "-N", "8192", "-E", now],
@@ -195,6 +203,48 @@ impl Drop for Mount {
     fn drop(&mut self) {
         // Lazily: a server that is about to end may hold files.
         let _ = run("umount", ["-l"], &self.0);
+    }
+}
+
+/// Gives room on the disk to the journal, the bitmaps and the inode tables of a new file system.
+fn back_metadata(image: &Path) -> Result<(), String> {
+    let groups = read("dumpe2fs", &[], image)?;
+    let journal = read("debugfs", &["-R", "stat <8>"], image)?;
+    // "Inode table at 67-98 (+67)", "(0-4095):131072-135167"
+    let tables = groups.split(" at ").skip(1);
+    let extents = journal.split("):").skip(1);
+    let file = fs::File::options().write(true).open(image);
+    let file = file.map_err(|error| error.to_string())?;
+    for blocks in tables.chain(extents) {
+        let end = blocks
+            .find(|letter: char| !letter.is_ascii_digit() && letter != '-')
+            .unwrap_or(blocks.len());
+        let (first, last) = blocks[..end]
+            .split_once('-')
+            .unwrap_or((&blocks[..end], &blocks[..end]));
+        // Some lines of the summary have words after " at ".
+        let (Ok(first), Ok(last)) = (first.parse::<u64>(), last.parse::<u64>()) else {
+            continue;
+        };
+        let flags = rustix::fs::FallocateFlags::empty();
+        rustix::fs::fallocate(
+            &file,
+            flags,
+            first * BLOCK_BYTES,
+            (last - first + 1) * BLOCK_BYTES,
+        )
+        .map_err(|error| format!("blocks {first} to {last} of the disk: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Standard output of a program about a file.
+fn read(program: &str, arguments: &[&str], path: &Path) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).arg(path).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr))),
     }
 }
 
