@@ -6,6 +6,7 @@ use serde_json::Value;
 
 pub(crate) mod chart;
 pub(crate) mod grid;
+mod readable;
 
 use crate::error::Result;
 
@@ -20,6 +21,12 @@ pub(crate) fn print(text: &str) -> Result<()> {
         out.write_all(b"\n")?;
     }
     Ok(out.flush()?)
+}
+
+/// Columns of the terminal that standard output is; `None` where it is a pipe or a file, which get everything in full.
+pub(crate) fn columns() -> Option<usize> {
+    let (_, columns) = console::Term::stdout().size_checked()?;
+    Some(usize::from(columns)).filter(|columns| *columns > 0)
 }
 
 /// Hands an answer on as it comes. Errors of reading and of writing are told apart.

@@ -133,10 +133,19 @@ fn points_are_read_as_tables_charts_and_for_programs() {
         "{short}"
     );
 
-    let chart = query(&["--fn", "mean", "--window", "1s", "--each", "--chart"]);
+    let chart = query(&[
+        "--fn",
+        "mean",
+        "--window",
+        "1s",
+        "--each",
+        "--chart",
+        "-w",
+        "host=web-1",
+    ]);
     assert!(chart.matches('█').count() > 100, "{chart}");
     assert!(
-        chart.starts_with("cpu dc=fra host=web-") && chart.contains("59 ┤"),
+        chart.starts_with("cpu dc=fra host=web-1 mean(usage)\n") && chart.contains("59 ┤"),
         "{chart}"
     );
     assert!(

@@ -128,7 +128,8 @@ fn list(arguments: &ListArguments) -> Result<()> {
 pub(crate) fn table(jobs: &Value) -> String {
     let mut grid = Grid::new([
         "job", "kind", "table", "state", "done", "left", "created", "reason",
-    ]);
+    ])
+    .wrapping();
     for job in jobs.as_array().into_iter().flatten() {
         let reason = job["error"].as_str().or_else(|| job["outcome"].as_str());
         grid.row(vec![
@@ -157,7 +158,7 @@ fn show(client: &Client, arguments: &JobArguments, text: &str) -> Result<()> {
     if arguments.connection.json {
         return output::print(text);
     }
-    let mut grid = Grid::new(["job", &arguments.id.to_string()]);
+    let mut grid = Grid::new(["job", &arguments.id.to_string()]).wrapping();
     for (key, value) in client.parse(text)?.as_object().into_iter().flatten() {
         let shown = match value {
             Value::Null => continue,

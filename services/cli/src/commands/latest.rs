@@ -10,6 +10,7 @@ use super::selection;
 use crate::client::TableArguments;
 use crate::condition::WhereArguments;
 use crate::error::Result;
+use crate::output;
 
 /// Timelines that a table shows where nobody says how many.
 const TABLE_TIMELINES: u64 = 100;
@@ -55,7 +56,8 @@ pub(crate) fn run(arguments: &LatestArguments) -> Result<()> {
     if output != Output::Table {
         return query::stream(&client, &path, output, &question, arguments.out.as_ref());
     }
-    let text = query::table(&query::read(&client, &path, &question)?);
+    let width = output::columns().filter(|_| arguments.out.is_none());
+    let text = query::table(&query::read(&client, &path, &question)?, width);
     let mut out = selection::output_to(arguments.out.as_ref())?;
     Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
 }

@@ -5,20 +5,19 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
-use tideline_model::Timestamp;
+
+mod show;
 
 use super::selection::{self, RangeArguments, body, by_ending};
 use crate::client::{Client, TableArguments};
 use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
-use crate::output::chart::chart;
-use crate::output::grid::Grid;
 use crate::output::{self, CopyError};
+
+pub(crate) use show::table;
 
 /// Rows that a table shows where nobody says how many.
 const TABLE_ROWS: u64 = 1_000;
-/// Charts of one answer.
-const CHARTS_MAX: usize = 8;
 /// Rows that charts are drawn from.
 const CHART_ROWS: u64 = 1_000_000;
 
@@ -84,7 +83,7 @@ pub(crate) struct QueryArguments {
     /// Where to write [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Draw each field over time, of the first few series
+    /// Draw each field over time, its series on one axis
     #[arg(long, conflicts_with_all = ["output", "json"])]
     chart: bool,
 }
@@ -148,10 +147,10 @@ pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
     let path = client.of_table("/query");
     if output == Output::Table {
         let answer = read(&client, &path, &question)?;
-        let text = if arguments.chart {
-            charts(&answer)
-        } else {
-            table(&answer)
+        let width = output::columns().filter(|_| arguments.out.is_none());
+        let text = match arguments.chart {
+            true => show::charts(&answer, width),
+            false => show::table(&answer, width),
         };
         let mut out = selection::output_to(arguments.out.as_ref())?;
         return Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?);
@@ -231,128 +230,4 @@ pub(crate) fn stream(
         }),
         Err(CopyError::Read(error)) => Err(client.strange(&format!("the answer was cut off: {error}"))),
     }
-}
-
-/// The rows of all series in one table: the tags that some series has, then all columns.
-pub(crate) fn table(answer: &Value) -> String {
-    let series = || answer["series"].as_array().into_iter().flatten();
-    let mut tags: Vec<&str> = series()
-        .flat_map(|one| one["tags"].as_object().into_iter().flatten())
-        .map(|(key, _)| &**key)
-        .collect();
-    tags.sort_unstable();
-    tags.dedup();
-    let mut columns: Vec<&str> = Vec::new();
-    for name in series()
-        .flat_map(|one| one["columns"].as_array().into_iter().flatten())
-        .filter_map(Value::as_str)
-    {
-        if !columns.contains(&name) {
-            columns.push(name);
-        }
-    }
-    let heads = ["measurement"]
-        .into_iter()
-        .chain(tags.iter().copied())
-        .chain(columns.iter().copied());
-    let mut grid = Grid::new(heads);
-    let mut rows = 0u64;
-    for one in series() {
-        let own: Vec<&str> = one["columns"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        let places: Vec<Option<usize>> = columns
-            .iter()
-            .map(|name| own.iter().position(|own| own == name))
-            .collect();
-        for row in one["points"].as_array().into_iter().flatten() {
-            let mut cells = vec![output::member(one, "measurement")];
-            cells.extend(tags.iter().map(|tag| output::member(&one["tags"], tag)));
-            cells.extend(places.iter().map(|place| {
-                place
-                    .and_then(|at| row.get(at))
-                    .map(output::cell)
-                    .unwrap_or_default()
-            }));
-            grid.row(cells);
-            rows += 1;
-        }
-    }
-    let cost = &answer["cost"];
-    let more = match answer["more"].as_bool() {
-        Some(true) => ", and there are more: raise --limit, or narrow the question",
-        _ => "",
-    };
-    format!(
-        "{}\n{} {}{more}; {} points of {} timelines read in {} ms\n",
-        grid.render(),
-        output::count(rows),
-        if rows == 1 { "row" } else { "rows" },
-        output::count(cost["points"].as_u64().unwrap_or_default()),
-        output::count(cost["timelines"].as_u64().unwrap_or_default()),
-        output::member(cost, "elapsed_ms"),
-    )
-}
-
-/// A chart of each column of the first series.
-fn charts(answer: &Value) -> String {
-    let mut shown = Vec::new();
-    let mut left_out = 0;
-    for one in answer["series"].as_array().into_iter().flatten() {
-        let columns = one["columns"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .enumerate()
-            .skip(1);
-        for (at, column) in columns {
-            let points: Vec<(i64, f64)> = one["points"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|row| {
-                    Some((
-                        Timestamp::parse_rfc3339(row.get(0)?.as_str()?)?.nanos(),
-                        number(row.get(at)?)?,
-                    ))
-                })
-                .collect();
-            if points.is_empty() {
-                continue;
-            }
-            if shown.len() == CHARTS_MAX {
-                left_out += 1;
-                continue;
-            }
-            let tags = output::pairs(&one["tags"]);
-            let title = format!(
-                "{} {tags} {}",
-                output::member(one, "measurement"),
-                output::cell(column)
-            );
-            let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
-            shown.push(chart(&title, &points, |nanos| {
-                Timestamp::from_nanos_clamped(nanos).to_rfc3339()
-            }));
-        }
-    }
-    if shown.is_empty() {
-        return "no points with numbers\n".into();
-    }
-    if left_out > 0 {
-        shown.push(format!(
-            "{left_out} more are not drawn: narrow the question by --where or --field\n"
-        ));
-    }
-    shown.join("\n")
-}
-
-/// A value as a number; booleans are 0 and 1.
-fn number(value: &Value) -> Option<f64> {
-    value
-        .as_f64()
-        .or_else(|| value.as_bool().map(|value| f64::from(u8::from(value))))
 }

@@ -256,7 +256,7 @@ fn changes(set: &[String]) -> Result<Value> {
 
 /// An object as lines of key and value.
 fn settings(object: &Value) -> String {
-    let mut grid = Grid::new(["setting", "value"]);
+    let mut grid = Grid::new(["setting", "value"]).wrapping();
     for (key, value) in object.as_object().into_iter().flatten() {
         grid.row(vec![
             key.clone(),

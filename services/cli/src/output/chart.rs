@@ -1,168 +1,283 @@
-//! A small chart of one series in block characters: time to the right, values upwards.
+//! A small chart in characters: time to the right, values upwards, all series on one axis.
+
+use tideline_model::time::{NANOS_PER_SECOND, format_duration};
+
+use super::grid::Grid;
+use super::readable::{number, span};
 
 /// The parts of a cell that are filled, from an eighth to all of it.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Between the lowest and the highest value of a column.
+const BAND: char = '▒';
+/// Where marks of several series lie.
+const SEVERAL: char = '+';
 /// Lines of a chart.
 const HEIGHT: usize = 8;
-/// Most columns of a chart.
-const WIDTH_MAX: usize = 72;
-/// Steps of a column.
-const STEPS: usize = HEIGHT * BLOCKS.len();
+/// Lines of a chart of several series, whose marks need more room.
+const HEIGHT_OF_SEVERAL: usize = 14;
+/// Width of a chart that is written to a pipe or a file.
+const WIDTH_OF_FILES: usize = 80;
+/// Fewest columns of a chart, however narrow the terminal is.
+const COLUMNS_MIN: usize = 8;
+/// Most series of one chart: as many as there are letters that are easily told apart.
+pub(crate) const SERIES_MAX: usize = 10;
 
-/// Draws points, given as nanoseconds and value in any order. Each column of the chart shows the mean of its points,
-/// none where it has none; the lowest mean still shows a line. `label` makes a time readable.
-pub(crate) fn chart(title: &str, points: &[(i64, f64)], label: impl Fn(i64) -> String) -> String {
-    let mut out = format!("{title}\n");
-    let finite = || points.iter().filter(|(_, value)| value.is_finite());
-    let (Some(first), Some(last)) = (
-        finite().map(|(time, _)| *time).min(),
-        finite().map(|(time, _)| *time).max(),
-    ) else {
+/// Points of one series, as nanoseconds and value in any order.
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(i64, f64)>,
+}
+
+/// The values of a series within one column of a chart.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    low: f64,
+    high: f64,
+}
+
+/// The axes that all series of a chart share.
+struct Axes {
+    first: i64,
+    last: i64,
+    lowest: f64,
+    highest: f64,
+    columns: usize,
+    height: usize,
+}
+
+/// Draws series on one axis. Each column of a chart shows the lowest and the highest of its points, and nothing where it has
+/// none. `width` is that of the terminal.
+pub(crate) fn chart(title: &str, lines: &[Line], width: Option<usize>) -> String {
+    let width = width.unwrap_or(WIDTH_OF_FILES);
+    let mut out = format!("{}\n", super::grid::elide(title, width));
+    let Some(axes) = Axes::of(lines, width) else {
         out.push_str("  no numbers\n");
         return out;
     };
-    let width = width(finite().map(|(time, _)| *time).collect(), first, last);
-    let columns = columns(finite().copied(), first, last, width);
-    let means = || columns.iter().flatten().copied();
-    let lowest = means().fold(f64::INFINITY, f64::min);
-    let highest = means().fold(f64::NEG_INFINITY, f64::max);
-    let (top, bottom) = (number(highest), number(lowest));
+    let columns: Vec<Vec<Option<Extent>>> = lines.iter().map(|line| axes.columns_of(line)).collect();
+    let rows = match &columns[..] {
+        [only] => axes.area(only),
+        several => axes.marks(several),
+    };
+    let (top, bottom) = (number(axes.highest), number(axes.lowest));
     let margin = top.chars().count().max(bottom.chars().count());
-    for line in (0..HEIGHT).rev() {
-        let label = match line {
-            _ if line + 1 == HEIGHT => &top,
-            0 => &bottom,
+    for (at, row) in rows.iter().enumerate() {
+        let label = match at {
+            0 => &top,
+            _ if at + 1 == rows.len() => &bottom,
             _ => "",
         };
-        let mut text = format!("{label:>margin$} ┤");
-        for mean in &columns {
-            text.push(mean.map_or(' ', |mean| cell(mean, lowest, highest, line)));
-        }
-        out.push_str(text.trim_end());
+        out.push_str(format!("{label:>margin$} ┤{row}").trim_end());
         out.push('\n');
     }
-    let (from, to) = (label(first), label(last));
-    let space = width
-        .saturating_sub(from.chars().count() + to.chars().count())
-        .max(1);
-    let to = if first == last {
-        String::new()
-    } else {
-        format!("{}{to}", " ".repeat(space))
-    };
-    out.push_str(&format!("{:margin$}  {from}{to}\n", ""));
+    out.push_str(&axes.times(margin));
+    out.push_str(&legend(lines, &columns, &axes, width));
     out
 }
 
+impl Axes {
+    /// The axes for all finite points; `None` without any.
+    fn of(lines: &[Line], width: usize) -> Option<Self> {
+        let finite = || {
+            let points = lines.iter().flat_map(|line| &line.points);
+            points.filter(|(_, value)| value.is_finite())
+        };
+        let first = finite().map(|(time, _)| *time).min()?;
+        let last = finite().map(|(time, _)| *time).max()?;
+        let lowest = finite().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
+        let highest = finite()
+            .map(|(_, value)| *value)
+            .fold(f64::NEG_INFINITY, f64::max);
+        let margin = number(highest)
+            .chars()
+            .count()
+            .max(number(lowest).chars().count());
+        let room = width.saturating_sub(margin + 2).max(COLUMNS_MIN);
+        let times = finite().map(|(time, _)| *time).collect();
+        Some(Self {
+            first,
+            last,
+            lowest,
+            highest,
+            columns: steps(times, first, last, room),
+            height: if lines.len() == 1 {
+                HEIGHT
+            } else {
+                HEIGHT_OF_SEVERAL
+            },
+        })
+    }
+
+    /// The extent of each column.
+    fn columns_of(&self, line: &Line) -> Vec<Option<Extent>> {
+        let span = i128::from(self.last) - i128::from(self.first);
+        let mut columns: Vec<Option<Extent>> = vec![None; self.columns];
+        for (time, value) in line.points.iter().filter(|(_, value)| value.is_finite()) {
+            let offset = i128::from(*time) - i128::from(self.first);
+            let at = match span {
+                0 => 0,
+                _ => offset * (self.columns as i128 - 1) / span,
+            };
+            // The offset is at most the span.
+            let column = &mut columns[usize::try_from(at).unwrap_or(0)];
+            let known = column.unwrap_or(Extent {
+                low: *value,
+                high: *value,
+            });
+            *column = Some(Extent {
+                low: known.low.min(*value),
+                high: known.high.max(*value),
+            });
+        }
+        columns
+    }
+
+    /// The steps from the bottom to a value, of `steps` in all; values that are all equal lie in the middle.
+    fn steps(&self, value: f64, steps: usize) -> usize {
+        // Halved first: the difference of two doubles may be beyond a double.
+        let span = self.highest / 2.0 - self.lowest / 2.0;
+        let share = match span > 0.0 {
+            true => (value / 2.0 - self.lowest / 2.0) / span,
+            false => 0.5,
+        };
+        (share * (steps - 1) as f64).round() as usize
+    }
+
+    /// One series: filled up to the lowest value of each column, and lightly from there to the highest.
+    fn area(&self, columns: &[Option<Extent>]) -> Vec<String> {
+        let steps = self.height * BLOCKS.len();
+        let cell = |line: usize, extent: Extent| {
+            // One step at least, so that the lowest value is seen too.
+            let (low, high) = (
+                1 + self.steps(extent.low, steps),
+                1 + self.steps(extent.high, steps),
+            );
+            match low.saturating_sub(line * BLOCKS.len()) {
+                0 if high > line * BLOCKS.len() => BAND,
+                0 => ' ',
+                filled => BLOCKS[filled.min(BLOCKS.len()) - 1],
+            }
+        };
+        let row = |line| {
+            let cells = columns
+                .iter()
+                .map(|extent| extent.map_or(' ', |extent| cell(line, extent)));
+            cells.collect()
+        };
+        (0..self.height).rev().map(row).collect()
+    }
+
+    /// Several series: the letter of each from its lowest to its highest value of a column.
+    fn marks(&self, series: &[Vec<Option<Extent>>]) -> Vec<String> {
+        let mut cells = vec![vec![' '; self.columns]; self.height];
+        for (number, columns) in series.iter().enumerate() {
+            for (column, extent) in columns.iter().enumerate() {
+                let Some(extent) = extent else { continue };
+                let (low, high) = (
+                    self.steps(extent.low, self.height),
+                    self.steps(extent.high, self.height),
+                );
+                for row in &mut cells[low..=high] {
+                    row[column] = if row[column] == ' ' {
+                        letter(number)
+                    } else {
+                        SEVERAL
+                    };
+                }
+            }
+        }
+        cells.iter().rev().map(|row| row.iter().collect()).collect()
+    }
+
+    /// The line below the chart: when it begins and ends.
+    fn times(&self, margin: usize) -> String {
+        let (from, to) = span(self.first, self.last);
+        let space = self.columns.saturating_sub(from.len() + to.len()).max(1);
+        let to = match self.first == self.last {
+            true => String::new(),
+            false => format!("{}{to}", " ".repeat(space)),
+        };
+        format!("{:margin$}  {from}{to}\n", "")
+    }
+
+    /// The time that a column stands for.
+    fn column(&self) -> String {
+        let nanos = (i128::from(self.last) - i128::from(self.first)) / (self.columns as i128 - 1).max(1);
+        let nanos = i64::try_from(nanos).unwrap_or(i64::MAX);
+        format_duration(match nanos {
+            NANOS_PER_SECOND.. => nanos / NANOS_PER_SECOND * NANOS_PER_SECOND,
+            1_000_000.. => nanos / 1_000_000 * 1_000_000,
+            _ => nanos,
+        })
+    }
+}
+
 /// A column for each step of time, as long as there is room: so windows that follow each other leave no gaps.
-fn width(mut times: Vec<i64>, first: i64, last: i64) -> usize {
+fn steps(mut times: Vec<i64>, first: i64, last: i64, room: usize) -> usize {
     times.sort_unstable();
     let steps = times
         .windows(2)
         .map(|pair| i128::from(pair[1]) - i128::from(pair[0]));
     let step = steps.filter(|step| *step > 0).min().unwrap_or(1);
     let steps = (i128::from(last) - i128::from(first)) / step + 1;
-    usize::try_from(steps).unwrap_or(WIDTH_MAX).min(WIDTH_MAX)
+    usize::try_from(steps).unwrap_or(room).min(room)
 }
 
-/// The mean of each column.
-fn columns(
-    points: impl Iterator<Item = (i64, f64)>,
-    first: i64,
-    last: i64,
-    width: usize,
-) -> Vec<Option<f64>> {
-    let span = i128::from(last) - i128::from(first);
-    let mut sums = vec![(0.0, 0u64); width];
-    for (time, value) in points {
-        let offset = i128::from(time) - i128::from(first);
-        let at = if span == 0 {
-            0
-        } else {
-            offset * (width as i128 - 1) / span
-        };
-        // The offset is at most the span.
-        let column = &mut sums[usize::try_from(at).unwrap_or(0)];
-        column.0 += value;
-        column.1 += 1;
-    }
-    sums.into_iter()
-        .map(|(sum, count)| (count > 0).then(|| sum / count as f64))
-        .collect()
-}
-
-/// What a column shows on a line, the lowest being 0.
-fn cell(mean: f64, lowest: f64, highest: f64, line: usize) -> char {
-    let share = if highest > lowest {
-        (mean - lowest) / (highest - lowest)
-    } else {
-        0.5
+/// What is drawn: the figures of each series, and how to read its marks.
+fn legend(lines: &[Line], columns: &[Vec<Option<Extent>>], axes: &Axes, width: usize) -> String {
+    let figures = |line: &Line| {
+        let finite = || line.points.iter().filter(|(_, value)| value.is_finite());
+        let last = finite().max_by_key(|(time, _)| *time);
+        let count = finite().count().max(1) as f64;
+        let mean = finite().map(|(_, value)| value / count).sum::<f64>();
+        let low = finite().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
+        let high = finite()
+            .map(|(_, value)| *value)
+            .fold(f64::NEG_INFINITY, f64::max);
+        match last {
+            Some((_, last)) => [low, mean, high, *last].map(number),
+            None => [const { String::new() }; 4],
+        }
     };
-    // One step at least, so that the lowest value is seen too.
-    let steps = 1 + (share * (STEPS - 1) as f64).round() as usize;
-    match steps.saturating_sub(line * BLOCKS.len()) {
-        0 => ' ',
-        filled => BLOCKS[filled.min(BLOCKS.len()) - 1],
+    let has_band = columns
+        .iter()
+        .flatten()
+        .flatten()
+        .any(|extent| extent.high > extent.low);
+    if let [only] = lines {
+        let [low, mean, high, last] = figures(only);
+        let band = match has_band {
+            true => format!(
+                "\n█ up to the minimum and {BAND} up to the maximum of each {}",
+                axes.column()
+            ),
+            false => String::new(),
+        };
+        return format!("minimum {low}, mean {mean}, maximum {high}, last {last}{band}\n");
     }
+    let mut grid = Grid::new(["", "series", "minimum", "mean", "maximum", "last"]);
+    for (number, line) in lines.iter().enumerate() {
+        let mut cells = vec![letter(number).to_string(), line.name.clone()];
+        cells.extend(figures(line));
+        grid.row(cells);
+    }
+    let band = match has_band {
+        true => format!(
+            "letters reach from the minimum to the maximum of each {}; ",
+            axes.column()
+        ),
+        false => String::new(),
+    };
+    format!(
+        "{}{band}{SEVERAL} is several series\n",
+        grid.render_within(Some(width))
+    )
 }
 
-/// A number in a few digits.
-fn number(value: f64) -> String {
-    let size = value.abs();
-    if value == 0.0 || (1e-3..1e7).contains(&size) {
-        let text = format!("{value:.3}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        format!("{value:.3e}")
-    }
+/// The mark of a series.
+fn letter(number: usize) -> char {
+    char::from(b'a' + u8::try_from(number.min(25)).unwrap_or_default())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lines(points: &[(i64, f64)]) -> Vec<String> {
-        chart("t", points, |nanos| nanos.to_string())
-            .lines()
-            .map(str::to_owned)
-            .collect()
-    }
-
-    #[test]
-    fn a_rise_goes_up_to_the_right() {
-        let points: Vec<(i64, f64)> = (0..720).map(|at| (at, at as f64)).collect();
-        let lines = lines(&points);
-        assert_eq!(lines.len(), 2 + HEIGHT);
-        let filled = |line: &str| line.chars().filter(|c| BLOCKS.contains(c)).count();
-        assert_eq!(filled(&lines[HEIGHT]), WIDTH_MAX, "the lowest line is full");
-        for at in 1..HEIGHT {
-            assert!(filled(&lines[at]) < filled(&lines[at + 1]), "{lines:?}");
-        }
-        assert!(
-            lines[1].ends_with('█') && lines[HEIGHT].contains('▁'),
-            "{lines:?}"
-        );
-        assert!(lines[HEIGHT + 1].trim().starts_with('0') && lines[HEIGHT + 1].ends_with("719"));
-    }
-
-    #[test]
-    fn windows_stand_side_by_side() {
-        let points: Vec<(i64, f64)> = (0..50).map(|at| (at * 300, 1.0)).collect();
-        let middle = &lines(&points)[HEIGHT];
-        assert_eq!(middle.chars().filter(|c| BLOCKS.contains(c)).count(), 50);
-        assert!(!middle.trim_start_matches(|c| c != '┤').contains(' '), "{middle}");
-    }
-
-    #[test]
-    fn gaps_stay_empty_and_odd_values_do_no_harm() {
-        let gap = lines(&[(0, 1.0), (100, 2.0), (50, f64::NAN)]);
-        assert_eq!(
-            gap[HEIGHT].chars().filter(|c| BLOCKS.contains(c)).count(),
-            2,
-            "{gap:?}"
-        );
-        assert_eq!(lines(&[(0, f64::NAN)]), ["t", "  no numbers"]);
-        assert_eq!(lines(&[(i64::MIN, 3.0), (i64::MAX, 3.0)]).len(), 2 + HEIGHT);
-        assert_eq!(lines(&[(5, -1e300)]).len(), 2 + HEIGHT);
-    }
-}
+mod tests;

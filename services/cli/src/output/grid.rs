@@ -1,11 +1,28 @@
 //! A table of text: columns as wide as their widest cell, numbers to the right.
+//!
+//! In a terminal a table keeps within its width: times and numbers lose needless digits, long texts lose their
+//! middle, and where that is not enough each row becomes a block of lines. In a pipe or a file everything is written in full.
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::readable::{self, Kind};
+
+/// Space between two columns.
+const GAP: usize = 2;
+/// Least width of a text that loses its middle.
+const TEXT_MIN: usize = 16;
+/// The same of a timeline id, whose ends tell it from others.
+const ID_MIN: usize = 11;
+/// The same of the head of a column of times or numbers.
+const HEAD_MIN: usize = 8;
+/// Widest line that separates two rows that are blocks of lines.
+const RULE_MAX: usize = 40;
 
 /// A table under one heading.
 pub(crate) struct Grid {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
+    wraps: bool,
 }
 
 impl Grid {
@@ -14,7 +31,14 @@ impl Grid {
         Self {
             head: head.into_iter().map(Into::into).collect(),
             rows: Vec::new(),
+            wraps: false,
         }
+    }
+
+    /// Lets texts of the last column take several lines instead of losing their middle.
+    pub(crate) fn wrapping(mut self) -> Self {
+        self.wraps = true;
+        self
     }
 
     /// Adds a row of as many cells as there are columns.
@@ -22,51 +46,242 @@ impl Grid {
         self.rows.push(cells);
     }
 
-    /// The table as text, a line end after each line.
+    /// The table for standard output, a line end after each line.
     pub(crate) fn render(&self) -> String {
-        let columns = self.head.len();
-        let mut widths: Vec<usize> = self.head.iter().map(|name| width(name)).collect();
-        let mut is_number = vec![!self.rows.is_empty(); columns];
-        for row in &self.rows {
-            for (at, cell) in row.iter().enumerate().take(columns) {
-                widths[at] = widths[at].max(width(&shown(cell)));
-                is_number[at] &= cell.is_empty() || looks_like_number(cell);
-            }
+        self.render_within(super::columns())
+    }
+
+    /// The table within so many columns of a terminal; in full without a width.
+    pub(crate) fn render_within(&self, width: Option<usize>) -> String {
+        let shown = self.shown();
+        let Some(width) = width else {
+            let (widths, is_number) = (shown.natural(), shown.numbers());
+            return shown.lines(&widths, &is_number);
+        };
+        let shown = shown.readable();
+        shown.fitted(width).unwrap_or_else(|| shown.blocks(width))
+    }
+
+    /// The table without characters that could steer a terminal, each row with a cell for each column.
+    fn shown(&self) -> Self {
+        let row = |row: &Vec<String>| {
+            let cells = (0..self.head.len()).map(|at| steered(row.get(at).map_or("", String::as_str)));
+            cells.collect()
+        };
+        Self {
+            head: self.head.iter().map(|name| steered(name)).collect(),
+            rows: self.rows.iter().map(row).collect(),
+            wraps: self.wraps,
         }
+    }
+
+    /// The table with times and numbers in as many digits as people read.
+    fn readable(mut self) -> Self {
+        for at in 0..self.head.len() {
+            let mut cells: Vec<&mut String> = self.rows.iter_mut().map(|row| &mut row[at]).collect();
+            readable::shorten(&mut cells);
+        }
+        self
+    }
+
+    fn cells(&self, column: usize) -> impl Iterator<Item = &str> {
+        self.rows.iter().map(move |row| &*row[column])
+    }
+
+    /// The widest cell of each column, its head included.
+    fn natural(&self) -> Vec<usize> {
+        let natural = |(at, head): (usize, &String)| self.cells(at).map(width).fold(width(head), usize::max);
+        self.head.iter().enumerate().map(natural).collect()
+    }
+
+    /// Which columns hold nothing but numbers.
+    fn numbers(&self) -> Vec<bool> {
+        let is_number = |at| {
+            let mut cells = self.cells(at).map(str::trim_end);
+            !self.rows.is_empty()
+                && cells.all(|cell| cell.is_empty() || looks_like_number(cell) || cell.parse::<f64>().is_ok())
+        };
+        (0..self.head.len()).map(is_number).collect()
+    }
+
+    /// The least width of each column at which it still can be read.
+    fn least(&self, natural: &[usize]) -> Vec<usize> {
+        let least = |(at, natural): (usize, &usize)| match readable::kind(self.cells(at)) {
+            Kind::Text => TEXT_MIN.min(*natural),
+            Kind::Id => ID_MIN.min(*natural),
+            Kind::Time | Kind::Number => {
+                let widest = self.cells(at).map(width).max().unwrap_or_default();
+                widest.max(HEAD_MIN.min(*natural))
+            }
+        };
+        natural.iter().enumerate().map(least).collect()
+    }
+
+    /// The table in lines of at most `width`; `None` where that would make two values look alike, or texts too short.
+    fn fitted(&self, width_max: usize) -> Option<String> {
+        let is_number = self.numbers();
+        let mut widths = self.natural();
+        let least = self.least(&widths);
+        let room = width_max.checked_sub(GAP * self.head.len().saturating_sub(1))?;
+        if least.iter().sum::<usize>() > room {
+            return None;
+        }
+        // The widest column that can lose something loses a character, until all fit.
+        while widths.iter().sum::<usize>() > room {
+            let widest = (0..widths.len()).filter(|at| widths[*at] > least[*at]);
+            let widest = widest.max_by_key(|at| widths[*at])?;
+            widths[widest] -= 1;
+        }
+        let wrapped = self.wraps.then(|| self.head.len() - 1);
+        let mut narrow = Self {
+            head: elided(&self.head, &widths, None),
+            rows: Vec::with_capacity(self.rows.len()),
+            wraps: self.wraps,
+        };
+        narrow.rows = self
+            .rows
+            .iter()
+            .map(|row| elided(row, &widths, wrapped))
+            .collect();
+        let keeps = |at| distinct(self.cells(at)) == distinct(narrow.cells(at));
+        let keeps_all = (0..self.head.len()).all(keeps) && distinct(&self.head) == distinct(&narrow.head);
+        keeps_all.then(|| narrow.lines(&widths, &is_number))
+    }
+
+    /// Each row as a block of lines, a line a column; empty cells are left out.
+    fn blocks(&self, width_max: usize) -> String {
+        let names = self.head.iter().map(|name| width(name)).max().unwrap_or_default();
+        let names = names.min(width_max / 3).max(1);
+        let room = width_max.saturating_sub(names + GAP).max(TEXT_MIN);
         let mut out = String::new();
-        self.line(&self.head, &widths, &is_number, &mut out);
-        let rule: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
-        self.line(&rule, &widths, &is_number, &mut out);
-        for row in &self.rows {
-            self.line(row, &widths, &is_number, &mut out);
+        for (number, row) in (1..).zip(&self.rows) {
+            let title = format!("─ {number} of {} ", self.rows.len());
+            let rule = width_max.min(RULE_MAX).saturating_sub(width(&title));
+            out.push_str(&format!("{title}{}\n", "─".repeat(rule)));
+            for (name, cell) in self.head.iter().zip(row).filter(|(_, cell)| !cell.is_empty()) {
+                let mut name = padded(&elide(name, names), names);
+                for piece in wrap(cell.trim(), room) {
+                    out.push_str(&format!("{name}{}{piece}\n", " ".repeat(GAP)));
+                    name = " ".repeat(names);
+                }
+            }
         }
         out
     }
 
-    fn line(&self, cells: &[String], widths: &[usize], is_number: &[bool], out: &mut String) {
-        let begin = out.len();
-        for (at, width_of_column) in widths.iter().enumerate() {
-            let cell = shown(cells.get(at).map_or("", String::as_str));
-            let space = " ".repeat(width_of_column.saturating_sub(width(&cell)));
-            if at > 0 {
-                out.push_str("  ");
+    /// Head, rule and rows as text.
+    fn lines(&self, widths: &[usize], is_number: &[bool]) -> String {
+        let mut out = String::new();
+        line(&self.head, widths, is_number, &mut out);
+        let rule: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+        line(&rule, widths, is_number, &mut out);
+        for row in &self.rows {
+            let last = row.len().saturating_sub(1);
+            let pieces = match (self.wraps, row.last()) {
+                (true, Some(cell)) => wrap(cell, widths[last]),
+                _ => Vec::new(),
+            };
+            if pieces.len() < 2 {
+                line(row, widths, is_number, &mut out);
+                continue;
             }
-            if is_number[at] {
-                out.push_str(&space);
-                out.push_str(&cell);
-            } else {
-                out.push_str(&cell);
-                out.push_str(&space);
+            let mut cells = row.clone();
+            for piece in pieces {
+                cells[last] = piece;
+                line(&cells, widths, is_number, &mut out);
+                cells.iter_mut().for_each(String::clear);
             }
         }
-        let end = out[begin..].trim_end().len();
-        out.truncate(begin + end);
-        out.push('\n');
+        out
     }
 }
 
+/// Writes one line of cells.
+fn line(cells: &[String], widths: &[usize], is_number: &[bool], out: &mut String) {
+    let begin = out.len();
+    for (at, (cell, wide)) in cells.iter().zip(widths).enumerate() {
+        if at > 0 {
+            out.push_str(&" ".repeat(GAP));
+        }
+        if is_number[at] {
+            out.push_str(&" ".repeat(wide.saturating_sub(width(cell))));
+            out.push_str(cell);
+        } else {
+            out.push_str(&padded(cell, *wide));
+        }
+    }
+    let end = out[begin..].trim_end().len();
+    out.truncate(begin + end);
+    out.push('\n');
+}
+
+/// A text with spaces up to a width.
+fn padded(text: &str, wide: usize) -> String {
+    format!("{text}{}", " ".repeat(wide.saturating_sub(width(text))))
+}
+
+/// Cells within their widths; those of the column `whole` stay as they are.
+fn elided(cells: &[String], widths: &[usize], whole: Option<usize>) -> Vec<String> {
+    let cells = cells.iter().zip(widths).enumerate();
+    cells
+        .map(|(at, (cell, wide))| match whole == Some(at) {
+            true => cell.clone(),
+            false => elide(cell, *wide),
+        })
+        .collect()
+}
+
+/// A text of at most `wide` columns of a terminal, without its middle where it is longer.
+pub(crate) fn elide(text: &str, wide: usize) -> String {
+    if width(text) <= wide {
+        return text.to_owned();
+    }
+    let kept = wide.saturating_sub(1);
+    let head = taken(text.chars(), kept - kept / 2);
+    let tail: Vec<char> = taken(text.chars().rev(), kept / 2).chars().collect();
+    format!("{head}…{}", tail.into_iter().rev().collect::<String>())
+}
+
+/// The first characters that fit.
+fn taken(chars: impl Iterator<Item = char>, wide: usize) -> String {
+    let mut left = wide;
+    chars
+        .take_while(|c| match left.checked_sub(c.width().unwrap_or(0)) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        })
+        .collect()
+}
+
+/// A text in lines of at most `wide`, cut behind a space or a comma where there is one.
+fn wrap(text: &str, wide: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest = text;
+    while width(rest) > wide {
+        let most = taken(rest.chars(), wide).len();
+        let most = match most {
+            0 => rest.chars().next().map_or(rest.len(), char::len_utf8),
+            most => most,
+        };
+        let cut = rest[..most].rfind([' ', ',']).map_or(most, |at| at + 1);
+        lines.push(rest[..cut].trim_end().to_owned());
+        rest = rest[cut..].trim_start();
+    }
+    if !rest.is_empty() || lines.is_empty() {
+        lines.push(rest.to_owned());
+    }
+    lines
+}
+
+fn distinct<S: AsRef<str> + Ord>(cells: impl IntoIterator<Item = S>) -> usize {
+    cells.into_iter().collect::<std::collections::BTreeSet<_>>().len()
+}
+
 /// A cell on one line, without what could steer a terminal.
-fn shown(cell: &str) -> String {
+fn steered(cell: &str) -> String {
     cell.chars().map(|c| if steers(c) { '·' } else { c }).collect()
 }
 
@@ -89,36 +304,4 @@ fn looks_like_number(cell: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_stand_below_each_other() {
-        let mut grid = Grid::new(["name", "n"]);
-        grid.row(vec!["a".into(), "1".into()]);
-        grid.row(vec!["much longer".into(), "1,200".into()]);
-        assert_eq!(
-            grid.render(),
-            "name             n\n───────────  ─────\na                1\nmuch longer  1,200\n"
-        );
-    }
-
-    #[test]
-    fn what_steers_a_terminal_is_not_shown() {
-        let mut grid = Grid::new(["x"]);
-        grid.row(vec!["a\x1b[2J\nb".into()]);
-        assert_eq!(grid.render().lines().nth(2), Some("a·[2J·b"));
-        assert_eq!(Grid::new(["x"]).render(), "x\n─\n");
-        let mut grid = Grid::new(["x"]);
-        grid.row(vec!["user\u{202e}exe".into()]);
-        assert_eq!(grid.render().lines().nth(2), Some("user·exe"));
-    }
-
-    #[test]
-    fn wide_characters_take_two_columns() {
-        let mut grid = Grid::new(["host", "x"]);
-        grid.row(vec!["日本".into(), "a".into()]);
-        grid.row(vec!["cafe\u{301}".into(), "b".into()]);
-        assert_eq!(grid.render(), "host  x\n────  ─\n日本  a\ncafe\u{301}  b\n");
-    }
-}
+mod tests;

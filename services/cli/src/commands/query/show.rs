@@ -1,0 +1,162 @@
+//! Answers about points for people: a table, or charts.
+
+use serde_json::Value;
+use tideline_model::Timestamp;
+
+use crate::output;
+use crate::output::chart::{Line, SERIES_MAX, chart};
+use crate::output::grid::Grid;
+
+/// Charts of one answer.
+const CHARTS_MAX: usize = 8;
+
+/// The rows of all series in one table: the tags that some series has, then all columns. `width` is that of the terminal.
+pub(crate) fn table(answer: &Value, width: Option<usize>) -> String {
+    let series = || answer["series"].as_array().into_iter().flatten();
+    let mut tags: Vec<&str> = series()
+        .flat_map(|one| one["tags"].as_object().into_iter().flatten())
+        .map(|(key, _)| &**key)
+        .collect();
+    tags.sort_unstable();
+    tags.dedup();
+    let mut columns: Vec<&str> = Vec::new();
+    for name in series()
+        .flat_map(|one| one["columns"].as_array().into_iter().flatten())
+        .filter_map(Value::as_str)
+    {
+        if !columns.contains(&name) {
+            columns.push(name);
+        }
+    }
+    let heads = ["measurement"]
+        .into_iter()
+        .chain(tags.iter().copied())
+        .chain(columns.iter().copied());
+    let mut grid = Grid::new(heads);
+    let mut rows = 0u64;
+    for one in series() {
+        let own: Vec<&str> = one["columns"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let places: Vec<Option<usize>> = columns
+            .iter()
+            .map(|name| own.iter().position(|own| own == name))
+            .collect();
+        for row in one["points"].as_array().into_iter().flatten() {
+            let mut cells = vec![output::member(one, "measurement")];
+            cells.extend(tags.iter().map(|tag| output::member(&one["tags"], tag)));
+            cells.extend(places.iter().map(|place| {
+                place
+                    .and_then(|at| row.get(at))
+                    .map(output::cell)
+                    .unwrap_or_default()
+            }));
+            grid.row(cells);
+            rows += 1;
+        }
+    }
+    let cost = &answer["cost"];
+    let more = match answer["more"].as_bool() {
+        Some(true) => ", and there are more: raise --limit, or narrow the question",
+        _ => "",
+    };
+    format!(
+        "{}\n{} {}{more}; {} points of {} timelines read in {} ms\n",
+        grid.render_within(width),
+        output::count(rows),
+        if rows == 1 { "row" } else { "rows" },
+        output::count(cost["points"].as_u64().unwrap_or_default()),
+        output::count(cost["timelines"].as_u64().unwrap_or_default()),
+        output::member(cost, "elapsed_ms"),
+    )
+}
+
+/// The series of a field of a measurement, on one axis.
+struct Drawn<'a> {
+    measurement: String,
+    column: &'a str,
+    lines: Vec<Line>,
+    left_out: usize,
+}
+
+/// A chart for each field of each measurement, all series of it on one axis. `width` is that of the terminal.
+pub(crate) fn charts(answer: &Value, width: Option<usize>) -> String {
+    let mut drawn: Vec<Drawn<'_>> = Vec::new();
+    for series in answer["series"].as_array().into_iter().flatten() {
+        let columns = series["columns"].as_array().into_iter().flatten();
+        for (at, column) in columns.filter_map(Value::as_str).enumerate().skip(1) {
+            let points = points(series, at);
+            if points.is_empty() {
+                continue;
+            }
+            let measurement = output::member(series, "measurement");
+            let known = drawn
+                .iter()
+                .position(|one| one.measurement == measurement && one.column == column);
+            let at = known.unwrap_or_else(|| {
+                drawn.push(Drawn {
+                    measurement,
+                    column,
+                    lines: Vec::new(),
+                    left_out: 0,
+                });
+                drawn.len() - 1
+            });
+            let chart = &mut drawn[at];
+            match chart.lines.len() < SERIES_MAX {
+                true => chart.lines.push(Line {
+                    name: output::pairs(&series["tags"]),
+                    points,
+                }),
+                false => chart.left_out += 1,
+            }
+        }
+    }
+    if drawn.is_empty() {
+        return "no points with numbers\n".into();
+    }
+    let mut shown: Vec<String> = drawn.iter().take(CHARTS_MAX).map(|one| one.text(width)).collect();
+    if let Some(more @ 1..) = drawn.len().checked_sub(CHARTS_MAX) {
+        shown.push(format!("{more} more charts are not drawn: narrow the query by --field\n"));
+    }
+    shown.join("\n")
+}
+
+impl Drawn<'_> {
+    fn text(&self, width: Option<usize>) -> String {
+        let tags = match &self.lines[..] {
+            [only] => only.name.as_str(),
+            _ => "",
+        };
+        let title = [&self.measurement, tags, self.column].map(str::trim);
+        let title: Vec<&str> = title.into_iter().filter(|part| !part.is_empty()).collect();
+        let mut text = chart(&title.join(" "), &self.lines, width);
+        if self.left_out > 0 {
+            text.push_str(&format!(
+                "{} more series are not drawn: narrow the query by --where, or rank it by --top {SERIES_MAX}\n",
+                self.left_out
+            ));
+        }
+        text
+    }
+}
+
+/// The points of a column that are numbers.
+fn points(series: &Value, column: usize) -> Vec<(i64, f64)> {
+    let rows = series["points"].as_array().into_iter().flatten();
+    rows.filter_map(|row| {
+        let time = Timestamp::parse_rfc3339(row.get(0)?.as_str()?)?;
+        Some((time.nanos(), number(row.get(column)?)?))
+    })
+    .collect()
+}
+
+/// A value as a number; booleans are 0 and 1.
+fn number(value: &Value) -> Option<f64> {
+    value
+        .as_f64()
+        .or_else(|| value.as_bool().map(|value| f64::from(u8::from(value))))
+}
