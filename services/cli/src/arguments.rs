@@ -6,15 +6,22 @@ use clap::{Args, Parser, Subcommand};
 use tideline_server::{Resolved, Sources};
 
 use crate::commands::archive::ArchiveCommand;
+use crate::commands::attributes::AttributesCommand;
 use crate::commands::check::CheckArguments;
+use crate::commands::complete::CompleteArguments;
 use crate::commands::delete::DeleteArguments;
+use crate::commands::explain::ExplainArguments;
 use crate::commands::export::ExportArguments;
+use crate::commands::facets::FacetsArguments;
 use crate::commands::find::FindArguments;
 use crate::commands::jobs::JobsCommand;
 use crate::commands::latest::LatestArguments;
 use crate::commands::names::{FieldsArguments, TagsArguments};
+use crate::commands::promql::PromqlArguments;
+use crate::commands::queries::QueriesCommand;
 use crate::commands::query::QueryArguments;
 use crate::commands::ready::ReadyArguments;
+use crate::commands::searches::SearchesCommand;
 use crate::commands::shell::{CompletionsArguments, ManArguments};
 use crate::commands::tables::TablesCommand;
 use crate::commands::top::TopArguments;
@@ -43,8 +50,23 @@ pub(crate) enum Command {
     Write(WriteArguments),
     /// Read points, or compute from them: tables, charts, CSV, JSON.
     Query(QueryArguments),
+    /// Show what a query would read, without reading it.
+    Explain(ExplainArguments),
+    /// Evaluate a query in PromQL, at one time or over a range.
+    Promql(PromqlArguments),
+    /// List or cancel the queries that run now.
+    #[command(subcommand)]
+    Queries(QueriesCommand),
     /// Find timelines by conditions.
     Find(FindArguments),
+    /// Count timelines by the values of tags, attributes or measurements.
+    Facets(FacetsArguments),
+    /// Show, set and remove attributes of timelines.
+    #[command(subcommand)]
+    Attributes(AttributesCommand),
+    /// List, save, run and delete saved searches.
+    #[command(subcommand)]
+    Searches(SearchesCommand),
     /// List the keys of tags, or the values of one.
     Tags(TagsArguments),
     /// List fields with their types.
@@ -76,6 +98,9 @@ pub(crate) enum Command {
     Completions(CompletionsArguments),
     /// Write the manual pages to a folder.
     Man(ManArguments),
+    /// Print what can stand at the cursor of a command line; for the scripts of `completions`.
+    #[command(hide = true)]
+    Complete(CompleteArguments),
 }
 
 #[derive(Debug, Subcommand)]

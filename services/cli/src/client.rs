@@ -136,6 +136,24 @@ impl Client {
         )
     }
 
+    /// Puts something in its place.
+    pub(crate) fn put(&self, path: &str, body: &Value) -> Result<String> {
+        let request = self.signed(self.agent.put(self.url(path)));
+        let request = request.header("content-type", "application/json");
+        self.text_of(request.send(body.to_string()))
+    }
+
+    /// Sends a form.
+    pub(crate) fn form(&self, path: &str, fields: &[(&str, &str)]) -> Result<String> {
+        let request = self.signed(self.agent.post(self.url(path)));
+        let fields: Vec<String> = fields
+            .iter()
+            .map(|(name, value)| format!("{name}={}", encoded(value)))
+            .collect();
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        self.text_of(request.send(fields.join("&")))
+    }
+
     /// Takes something away.
     pub(crate) fn delete(&self, path: &str) -> Result<String> {
         self.text_of(self.signed(self.agent.delete(self.url(path))).call())
@@ -173,13 +191,15 @@ impl Client {
     pub(crate) fn refusal(&self, answer: &Answer) -> CliError {
         let body: Value = serde_json::from_str(&answer.text).unwrap_or_default();
         let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
-        let message = text("message").unwrap_or_else(|| match answer.text.trim() {
+        // Prometheus' routes have other names for the same.
+        let message = text("message").or_else(|| text("error"));
+        let message = message.unwrap_or_else(|| match answer.text.trim() {
             "" => format!("{} answered without a word", self.base),
             other => other.chars().take(1_000).collect(),
         });
         CliError::Refused(Box::new(Refusal {
             status: answer.status,
-            code: text("code").unwrap_or_default(),
+            code: text("code").or_else(|| text("errorType")).unwrap_or_default(),
             message,
             field: text("field"),
             request_id: text("request_id"),

@@ -64,8 +64,7 @@ pub(crate) fn joined(mut all: Vec<Value>) -> Option<Value> {
 /// Reads one condition.
 pub(crate) fn parse(text: &str) -> Result<Value> {
     if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text)
-            .map_err(|error| CliError::usage(format!("the condition {text} is no JSON: {error}")));
+        return json_tree(text);
     }
     let found = text.char_indices().find_map(|(at, _)| {
         let operator = OPERATORS
@@ -105,6 +104,12 @@ pub(crate) fn parse(text: &str) -> Result<Value> {
     } else {
         condition
     })
+}
+
+/// Reads a condition in JSON.
+pub(crate) fn json_tree(text: &str) -> Result<Value> {
+    serde_json::from_str(text)
+        .map_err(|error| CliError::usage(format!("the condition {text} is not valid JSON: {error}")))
 }
 
 /// What a key names.

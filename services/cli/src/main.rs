@@ -15,11 +15,13 @@ mod demo;
 mod error;
 mod output;
 mod serve;
+mod value_condition;
 mod write;
 
 use arguments::{Arguments, Command, ConfigCommand};
 use commands::{
-    archive, check, delete, export, find, jobs, latest, names, query, ready, shell, tables, top, watch,
+    archive, attributes, check, complete, delete, explain, export, facets, find, jobs, latest, names, promql,
+    queries, query, ready, searches, shell, tables, top, watch,
 };
 use error::Result;
 
@@ -60,7 +62,13 @@ fn run(command: &Command) -> Result<()> {
         }
         Command::Write(arguments) => write::run(arguments),
         Command::Query(arguments) => query::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
+        Command::Promql(arguments) => promql::run(arguments),
+        Command::Queries(command) => queries::run(command),
         Command::Find(arguments) => find::run(arguments),
+        Command::Facets(arguments) => facets::run(arguments),
+        Command::Attributes(command) => attributes::run(command),
+        Command::Searches(command) => searches::run(command),
         Command::Tags(arguments) => names::tags(arguments),
         Command::Fields(arguments) => names::fields(arguments),
         Command::Latest(arguments) => latest::run(arguments),
@@ -75,5 +83,6 @@ fn run(command: &Command) -> Result<()> {
         Command::Top(arguments) => top::run(arguments),
         Command::Completions(arguments) => shell::completions(arguments),
         Command::Man(arguments) => shell::man(arguments),
+        Command::Complete(arguments) => complete::run(arguments),
     }
 }

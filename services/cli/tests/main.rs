@@ -9,6 +9,7 @@ mod lab;
 mod operate;
 mod parquet;
 mod process;
+mod query;
 mod serve;
 mod shell;
 mod write;

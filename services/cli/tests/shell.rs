@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::lab::Lab;
 use crate::process::{output, text, tideline};
 
 /// The commands below a command, as its help lists them.
@@ -82,10 +83,37 @@ fn shells_can_read_their_completions() {
             script.contains("batch-bytes"),
             "{shell} does not know the options of write"
         );
+        assert!(
+            script.contains("complete --shell"),
+            "{shell} does not ask the server for names"
+        );
         let path = folder.path().join(shell);
         std::fs::write(&path, script).expect("a file");
         check_with(shell, check, &path);
     }
+}
+
+/// Bash itself completes the value of a tag, behind the `=` at which it begins a new word.
+#[test]
+fn bash_offers_what_the_server_knows() {
+    let lab = Lab::start();
+    let points = lab.file(
+        "in.lp",
+        "cpu,host=web-1 v=1 1700000000000000000\ncpu,host=web-2 v=1 1700000000000000000\n",
+    );
+    lab.ok(&["write", &points, "--quiet"]);
+    let completions = lab.file("tideline.bash", lab.ok(&["completions", "bash"]));
+    let script = format!(
+        "source {completions}\nCOMP_LINE='tideline find host=web-'\nCOMP_POINT=${{#COMP_LINE}}\n\
+         COMP_WORDS=({} find host = web-)\nCOMP_CWORD=4\n_tideline_with_server\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+        env!("CARGO_BIN_EXE_tideline")
+    );
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script])
+        .env("TIDELINE_SERVER", &lab.url)
+        .stdin(Stdio::null());
+    let offered = output(bash);
+    assert_eq!(text(&offered.stdout), "web-1\nweb-2\n", "{offered:?}");
 }
 
 /// Lets a program look at a file; one that is not on this machine cannot.

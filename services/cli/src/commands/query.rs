@@ -4,17 +4,18 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+pub(crate) mod question;
 mod show;
 
-use super::selection::{self, RangeArguments, body, by_ending};
+use self::question::QuestionArguments;
+use super::selection::{self, by_ending};
 use crate::client::{Client, TableArguments};
-use crate::condition::WhereArguments;
 use crate::error::{CliError, Result};
 use crate::output::{self, CopyError};
 
-pub(crate) use show::table;
+pub(crate) use show::{charts, grid, table};
 
 /// Rows that a table shows where nobody says how many.
 const TABLE_ROWS: u64 = 1_000;
@@ -25,7 +26,11 @@ const EXAMPLES: &str = "\
 Examples:
   tideline query -m cpu -w host=web-1 --field usage_user --last 1h
   tideline query -m cpu -w 'host^=web-' --field usage_user --fn mean,max --window 5m --group-by host --last 6h
-  tideline query -m cpu --field usage_user --fn mean --window 1m --last 1h --chart
+  tideline query -m cpu --field usage_user --fn mean,p95 --window 1m --last 1h --chart
+  tideline query -m cpu --field usage_user --fn max --group-by host --top 5 --by 'mean(usage_user)' --last 1d
+  tideline query -m cpu --field usage_user --fn mean --window 1d --zone Europe/Berlin --fill linear --last 30d
+  tideline query -m cpu --value 'usage_user>90' --compute busy=usage_user+usage_system --field busy --last 1h
+  tideline query -m cpu --field usage_user --sample 500 --last 7d --chart
   tideline query -m cpu --last 1d --output csv > cpu.csv
   tideline query -m cpu --last 30d --fn mean --window 1h --each --out cpu.parquet
   echo '{\"fields\": [\"usage_user\"], \"limit\": 5}' | tideline query --body -";
@@ -37,45 +42,7 @@ pub(crate) struct QueryArguments {
     #[command(flatten)]
     connection: TableArguments,
     #[command(flatten)]
-    timelines: WhereArguments,
-    #[command(flatten)]
-    range: RangeArguments,
-    /// A field to read [default: all]
-    #[arg(long = "field", short = 'f', value_name = "NAME")]
-    fields: Vec<String>,
-    /// What to compute of each field, such as count, sum, mean, min, max, first, last, rate or increase
-    #[arg(long = "fn", value_name = "FUNCTIONS", value_delimiter = ',')]
-    functions: Vec<String>,
-    /// The width of the windows to compute in, such as 1m [default: the whole range]
-    #[arg(long, value_name = "DURATION", requires = "functions")]
-    window: Option<String>,
-    /// Put timelines together by these tags [default: all together]
-    #[arg(
-        long,
-        value_name = "TAGS",
-        value_delimiter = ',',
-        requires = "functions",
-        conflicts_with = "each"
-    )]
-    group_by: Vec<String>,
-    /// Compute for each timeline by itself
-    #[arg(long, requires = "functions")]
-    each: bool,
-    /// Which tier to read
-    #[arg(long, value_name = "TIER", value_parser = ["all", "hot", "cold", "archive"], default_value = "all")]
-    tier: String,
-    /// Newest first
-    #[arg(long)]
-    desc: bool,
-    /// Most rows [default: 1000 for tables, else all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    limit: Option<u64>,
-    /// The question in JSON, as the API takes it, from a file or `-` for standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "conditions", "measurement", "last", "from", "to", "fields", "functions", "window", "group_by", "each", "desc",
-        "limit",
-    ])]
-    body: Option<PathBuf>,
+    question: QuestionArguments,
     /// How to show the answer [default: by the ending of --out (.csv, .ndjson, .json, .arrow, .parquet, .txt), else table, or
     /// json with --json]
     #[arg(long, short, value_enum)]
@@ -140,10 +107,12 @@ pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
         arguments.connection.server.json,
         arguments.out.as_deref().filter(|_| !arguments.chart),
     )?;
-    let question = match &arguments.body {
-        Some(path) => body(path)?,
-        None => question(arguments, output)?.to_string(),
+    let limit = match output {
+        Output::Table if arguments.chart => Some(CHART_ROWS),
+        Output::Table => Some(TABLE_ROWS),
+        _ => None,
     };
+    let question = arguments.question.json(limit)?;
     let path = client.of_table("/query");
     if output == Output::Table {
         let answer = read(&client, &path, &question)?;
@@ -156,39 +125,6 @@ pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
         return Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?);
     }
     stream(&client, &path, output, &question, arguments.out.as_ref())
-}
-
-/// The question in JSON.
-fn question(arguments: &QueryArguments, output: Output) -> Result<Value> {
-    let mut question = selection::question(&arguments.timelines, &arguments.fields)?;
-    question.insert("range".into(), arguments.range.range().into());
-    question.insert("tier".into(), arguments.tier.as_str().into());
-    if !arguments.functions.is_empty() {
-        let mut aggregate = Map::new();
-        aggregate.insert("functions".into(), json!(arguments.functions));
-        if let Some(window) = &arguments.window {
-            aggregate.insert("window".into(), window.as_str().into());
-        }
-        let group_by = if arguments.each {
-            json!("timeline")
-        } else {
-            json!(arguments.group_by)
-        };
-        aggregate.insert("group_by".into(), group_by);
-        question.insert("aggregate".into(), aggregate.into());
-    }
-    if arguments.desc {
-        question.insert("order".into(), "desc".into());
-    }
-    let default = match (arguments.chart, output) {
-        (true, _) => Some(CHART_ROWS),
-        (false, Output::Table) => Some(TABLE_ROWS),
-        _ => None,
-    };
-    if let Some(limit) = arguments.limit.or(default) {
-        question.insert("limit".into(), limit.into());
-    }
-    Ok(question.into())
 }
 
 /// Reads an answer as a whole.

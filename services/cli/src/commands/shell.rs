@@ -16,7 +16,10 @@ use crate::output;
 Examples:
   tideline completions bash > ~/.local/share/bash-completion/completions/tideline
   tideline completions zsh > ~/.zfunc/_tideline
-  tideline completions fish > ~/.config/fish/completions/tideline.fish")]
+  tideline completions fish > ~/.config/fish/completions/tideline.fish
+
+The scripts of these three shells also offer tables, measurements, tags with their values, fields and saved searches of the
+server that the command line, TIDELINE_SERVER or the default profile names.")]
 pub(crate) struct CompletionsArguments {
     /// The shell
     shell: Shell,
@@ -41,7 +44,22 @@ pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<()> {
         "tideline",
         &mut script,
     );
-    output::print(&String::from_utf8_lossy(&script))
+    output::print(&with_server(arguments.shell, &String::from_utf8_lossy(&script)))
+}
+
+/// A script that first offers what the server knows: tables, measurements, tags with their values, fields, saved searches.
+fn with_server(shell: Shell, script: &str) -> String {
+    const ZSH_BEGIN: &str = "_tideline() {\n";
+    match shell {
+        Shell::Bash => format!("{script}\n{}", include_str!("shell/server.bash")),
+        Shell::Zsh => script.replacen(
+            ZSH_BEGIN,
+            &format!("{ZSH_BEGIN}{}", include_str!("shell/server.zsh")),
+            1,
+        ),
+        Shell::Fish => format!("{script}\n{}", include_str!("shell/server.fish")),
+        _ => script.to_owned(),
+    }
 }
 
 /// Writes a page for each command.
@@ -62,7 +80,7 @@ fn write_pages(command: &Command, folder: &std::path::Path, pages: &mut u64) -> 
     page.render(&mut text)?;
     fs::write(&path, text).map_err(|error| CliError::file(&path, error))?;
     *pages += 1;
-    for below in command.get_subcommands() {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         write_pages(below, folder, pages)?;
     }
     Ok(())

@@ -10,8 +10,39 @@ use crate::output::grid::Grid;
 /// Charts of one answer.
 const CHARTS_MAX: usize = 8;
 
-/// The rows of all series in one table: the tags that some series has, then all columns. `width` is that of the terminal.
+/// The rows of an answer with what it says about them. `width` is that of the terminal.
 pub(crate) fn table(answer: &Value, width: Option<usize>) -> String {
+    let (grid, rows) = grid(answer);
+    let cost = &answer["cost"];
+    let more = match answer["more"].as_bool() {
+        Some(true) => ", and there are more: raise --limit, or narrow the question",
+        _ => "",
+    };
+    let mut notes = String::new();
+    for (member, what) in [
+        ("estimated", "estimates"),
+        ("overflowed", "empty where a sum of integers is beyond 64 bits"),
+    ] {
+        let columns = answer[member].as_array().into_iter().flatten();
+        let columns: Vec<String> = columns.map(output::cell).collect();
+        if !columns.is_empty() {
+            notes.push_str(&format!("{what}: {}\n", columns.join(", ")));
+        }
+    }
+    format!(
+        "{}\n{} {}{more}; {} points of {} timelines read in {} ms\n{notes}",
+        grid.render_within(width),
+        output::count(rows),
+        if rows == 1 { "row" } else { "rows" },
+        output::count(cost["points"].as_u64().unwrap_or_default()),
+        output::count(cost["timelines"].as_u64().unwrap_or_default()),
+        output::member(cost, "elapsed_ms"),
+    )
+}
+
+/// The rows of all series in one table, and how many they are: the measurement where some series has one, the tags that some
+/// series has, then all columns.
+pub(crate) fn grid(answer: &Value) -> (Grid, u64) {
     let series = || answer["series"].as_array().into_iter().flatten();
     let mut tags: Vec<&str> = series()
         .flat_map(|one| one["tags"].as_object().into_iter().flatten())
@@ -20,58 +51,39 @@ pub(crate) fn table(answer: &Value, width: Option<usize>) -> String {
     tags.sort_unstable();
     tags.dedup();
     let mut columns: Vec<&str> = Vec::new();
-    for name in series()
-        .flat_map(|one| one["columns"].as_array().into_iter().flatten())
-        .filter_map(Value::as_str)
-    {
+    for name in series().flat_map(names) {
         if !columns.contains(&name) {
             columns.push(name);
         }
     }
-    let heads = ["measurement"]
-        .into_iter()
-        .chain(tags.iter().copied())
-        .chain(columns.iter().copied());
-    let mut grid = Grid::new(heads);
-    let mut rows = 0u64;
+    let is_named = series().next().is_none() || series().any(|one| one["measurement"] != "");
+    let heads = is_named.then_some("measurement").into_iter();
+    let mut grid = Grid::new(heads.chain(tags.iter().copied()).chain(columns.iter().copied()));
+    let mut rows = 0;
     for one in series() {
-        let own: Vec<&str> = one["columns"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
         let places: Vec<Option<usize>> = columns
             .iter()
-            .map(|name| own.iter().position(|own| own == name))
+            .map(|name| names(one).position(|own| own == *name))
             .collect();
         for row in one["points"].as_array().into_iter().flatten() {
-            let mut cells = vec![output::member(one, "measurement")];
+            let measurement = is_named.then(|| output::member(one, "measurement"));
+            let mut cells: Vec<String> = measurement.into_iter().collect();
             cells.extend(tags.iter().map(|tag| output::member(&one["tags"], tag)));
             cells.extend(places.iter().map(|place| {
-                place
-                    .and_then(|at| row.get(at))
-                    .map(output::cell)
-                    .unwrap_or_default()
+                let cell = place.and_then(|at| row.get(at));
+                cell.map(output::cell).unwrap_or_default()
             }));
             grid.row(cells);
             rows += 1;
         }
     }
-    let cost = &answer["cost"];
-    let more = match answer["more"].as_bool() {
-        Some(true) => ", and there are more: raise --limit, or narrow the question",
-        _ => "",
-    };
-    format!(
-        "{}\n{} {}{more}; {} points of {} timelines read in {} ms\n",
-        grid.render_within(width),
-        output::count(rows),
-        if rows == 1 { "row" } else { "rows" },
-        output::count(cost["points"].as_u64().unwrap_or_default()),
-        output::count(cost["timelines"].as_u64().unwrap_or_default()),
-        output::member(cost, "elapsed_ms"),
-    )
+    (grid, rows)
+}
+
+/// The names of the columns of a series.
+fn names(series: &Value) -> impl Iterator<Item = &str> {
+    let columns = series["columns"].as_array().into_iter().flatten();
+    columns.filter_map(Value::as_str)
 }
 
 /// The series of a field of a measurement, on one axis.
@@ -86,8 +98,7 @@ struct Drawn<'a> {
 pub(crate) fn charts(answer: &Value, width: Option<usize>) -> String {
     let mut drawn: Vec<Drawn<'_>> = Vec::new();
     for series in answer["series"].as_array().into_iter().flatten() {
-        let columns = series["columns"].as_array().into_iter().flatten();
-        for (at, column) in columns.filter_map(Value::as_str).enumerate().skip(1) {
+        for (at, column) in names(series).enumerate().skip(1) {
             let points = points(series, at);
             if points.is_empty() {
                 continue;
@@ -120,7 +131,9 @@ pub(crate) fn charts(answer: &Value, width: Option<usize>) -> String {
     }
     let mut shown: Vec<String> = drawn.iter().take(CHARTS_MAX).map(|one| one.text(width)).collect();
     if let Some(more @ 1..) = drawn.len().checked_sub(CHARTS_MAX) {
-        shown.push(format!("{more} more charts are not drawn: narrow the query by --field\n"));
+        shown.push(format!(
+            "{more} more charts are not drawn: narrow the query by --field\n"
+        ));
     }
     shown.join("\n")
 }

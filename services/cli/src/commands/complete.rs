@@ -1,0 +1,362 @@
+//! `tideline complete`: what can stand at the cursor of a command line, from the server that the line names.
+//!
+//! The scripts of `tideline completions` call it. It is silent whatever goes wrong, and gives up on a server that does not
+//! answer at once: the shell then completes what needs no server.
+
+use clap::{Arg, Args, Command, CommandFactory, Parser};
+use clap_complete::Shell;
+use serde_json::Value;
+
+use crate::arguments::Arguments;
+use crate::client::{Client, TableArguments, encoded};
+use crate::error::Result;
+use crate::output;
+
+/// How long a server may take; longer waits would disturb typing.
+const TIMEOUT: &str = "700ms";
+/// Most candidates.
+const CANDIDATES_MAX: usize = 200;
+/// Operators of conditions behind which values of a tag can stand; the first one of this list holds.
+const OPERATORS: [&str; 3] = ["!=", "^=", "="];
+/// Characters at which bash begins a new word within one.
+const BASH_BREAKS: [char; 2] = ['=', ':'];
+/// Commands that do not speak to a server, or mean other things by the same arguments.
+const WITHOUT_SERVER: [&str; 4] = ["serve", "demo", "config", "write"];
+
+/// What `complete` takes.
+#[derive(Debug, Args)]
+pub(crate) struct CompleteArguments {
+    /// The command line up to the cursor
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    line: String,
+    /// The shell that asks
+    #[arg(long)]
+    shell: Option<Shell>,
+}
+
+/// How the server is reached, taken from the line.
+#[derive(Parser)]
+struct Reached {
+    #[command(flatten)]
+    connection: TableArguments,
+}
+
+/// Names that a server can list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Tables,
+    Measurements,
+    Fields,
+    /// Keys of tags, in a list with commas.
+    Tags,
+    /// A condition: a key, an operator and a value.
+    Condition,
+    Searches,
+}
+
+/// A command line up to the cursor.
+#[derive(Debug, Default)]
+struct Typed {
+    /// The words before the one at the cursor.
+    words: Vec<String>,
+    /// The word at the cursor, without quotes.
+    current: String,
+    /// Whether the cursor is within quotes.
+    is_quoted: bool,
+}
+
+/// What the words before the cursor say.
+#[derive(Debug, Default)]
+struct Context {
+    wanted: Option<Wanted>,
+    /// Options of the connection as they were typed.
+    connection: Vec<String>,
+    measurement: Option<String>,
+}
+
+/// Prints a candidate a line.
+pub(crate) fn run(arguments: &CompleteArguments) -> Result<()> {
+    let typed = Typed::read(&arguments.line);
+    let context = Context::of(&typed.words);
+    let Some(found) = context
+        .wanted
+        .and_then(|wanted| candidates(wanted, &context, &typed.current))
+    else {
+        return Ok(());
+    };
+    let lines: Vec<String> = found
+        .iter()
+        .take(CANDIDATES_MAX)
+        .map(|candidate| written(candidate, &typed, arguments.shell) + "\n")
+        .collect();
+    match lines.is_empty() {
+        true => Ok(()),
+        false => output::print(&lines.concat()),
+    }
+}
+
+/// A candidate as the shell puts it into the line.
+fn written(candidate: &str, typed: &Typed, shell: Option<Shell>) -> String {
+    if shell != Some(Shell::Bash) || typed.is_quoted {
+        return candidate.to_owned();
+    }
+    let kept = typed.current.rfind(BASH_BREAKS).map_or(0, |at| at + 1);
+    let rest = candidate.get(kept..).unwrap_or(candidate);
+    let is_plain = |c: char| c.is_alphanumeric() || "_-.,/=:+@%^".contains(c);
+    let escaped = rest.chars().map(|c| match is_plain(c) {
+        true => c.to_string(),
+        false => format!("\\{c}"),
+    });
+    escaped.collect()
+}
+
+impl Typed {
+    /// Splits the last command of a line as shells do.
+    fn read(line: &str) -> Self {
+        let mut typed = Self::default();
+        let mut quote = None;
+        let mut is_escaped = false;
+        let mut is_word = false;
+        for c in line.chars() {
+            match (quote, c) {
+                _ if is_escaped => {
+                    typed.current.push(c);
+                    is_escaped = false;
+                }
+                (None | Some('"'), '\\') => (is_escaped, is_word) = (true, true),
+                (Some(mark), _) if c == mark => quote = None,
+                (Some(_), _) => typed.current.push(c),
+                (None, '\'' | '"') => (quote, is_word) = (Some(c), true),
+                (None, '|' | ';' | '&' | '(') => {
+                    typed.words.clear();
+                    typed.current.clear();
+                    is_word = false;
+                }
+                (None, c) if c.is_whitespace() => {
+                    if is_word {
+                        typed.words.push(std::mem::take(&mut typed.current));
+                    }
+                    is_word = false;
+                }
+                (None, c) => {
+                    typed.current.push(c);
+                    is_word = true;
+                }
+            }
+        }
+        typed.is_quoted = quote.is_some();
+        typed
+    }
+}
+
+impl Context {
+    /// Walks the words as clap would, without its complaints.
+    fn of(words: &[String]) -> Self {
+        let root = Arguments::command();
+        let mut command = &root;
+        let mut path = Vec::new();
+        let mut open: Option<&Arg> = None;
+        let mut context = Self::default();
+        for word in words.iter().skip(1) {
+            if let Some(option) = open.take() {
+                context.note(option, word);
+            } else if word.starts_with('-') {
+                let (name, value) = match word.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (word.as_str(), None),
+                };
+                let option = option_of(command, name).filter(|option| option.get_action().takes_values());
+                match (option, value) {
+                    (Some(option), Some(value)) => context.note(option, value),
+                    (option, _) => open = option,
+                }
+            } else if let Some(below) = command.find_subcommand(word) {
+                command = below;
+                path.push(below.get_name().to_owned());
+            }
+        }
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        if path.first().is_some_and(|first| !WITHOUT_SERVER.contains(first)) {
+            context.wanted = match open {
+                Some(option) => of_option(option.get_id().as_str()),
+                None => of_command(&path),
+            };
+        }
+        context
+    }
+
+    fn note(&mut self, option: &Arg, value: &str) {
+        match option.get_id().as_str() {
+            name @ ("server" | "profile" | "table") => {
+                self.connection.extend([format!("--{name}"), value.to_owned()]);
+            }
+            "measurement" => self.measurement = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+/// The option of a command that is called so.
+fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+    let long = name.strip_prefix("--");
+    let short = name.strip_prefix('-').and_then(|name| name.chars().next());
+    command.get_arguments().find(|argument| match long {
+        Some(long) => argument.get_long() == Some(long),
+        None => short.is_some() && argument.get_short() == short,
+    })
+}
+
+/// What stands behind an option.
+fn of_option(id: &str) -> Option<Wanted> {
+    match id {
+        "table" => Some(Wanted::Tables),
+        "measurement" => Some(Wanted::Measurements),
+        "fields" | "values" | "highest" | "lowest" => Some(Wanted::Fields),
+        "group_by" => Some(Wanted::Tags),
+        "conditions" => Some(Wanted::Condition),
+        _ => None,
+    }
+}
+
+/// What stands behind a command, where no option is open.
+fn of_command(path: &[&str]) -> Option<Wanted> {
+    match path {
+        ["tags" | "facets"] => Some(Wanted::Tags),
+        ["fields"] => Some(Wanted::Measurements),
+        ["find"] => Some(Wanted::Condition),
+        ["tables", "show" | "policy" | "drop"] => Some(Wanted::Tables),
+        ["searches", "run" | "delete"] => Some(Wanted::Searches),
+        _ => None,
+    }
+}
+
+/// The names that begin as the word at the cursor does; `None` where the server did not answer.
+fn candidates(wanted: Wanted, context: &Context, current: &str) -> Option<Vec<String>> {
+    if current.starts_with('-') {
+        return None;
+    }
+    let line = ["complete", "--timeout", TIMEOUT].map(str::to_owned);
+    let reached = Reached::try_parse_from(line.into_iter().chain(context.connection.clone())).ok()?;
+    let client = reached.connection.client().ok()?;
+    match wanted {
+        Wanted::Tables => listed(&client, "/v1/tables", "tables", "name", current),
+        Wanted::Measurements => names(&client, "/measurements", current),
+        Wanted::Fields => {
+            let only = context.measurement.as_ref();
+            let only = only.map(|name| format!("?measurement={}", encoded(name)));
+            let path = client.of_table(&format!("/fields{}", only.unwrap_or_default()));
+            listed(&client, &path, "fields", "field", current)
+        }
+        Wanted::Tags => {
+            let (before, last) = current.split_at(current.rfind(',').map_or(0, |at| at + 1));
+            let found = names(&client, "/tags", last)?;
+            Some(found.into_iter().map(|name| format!("{before}{name}")).collect())
+        }
+        Wanted::Condition => conditions(&client, current),
+        Wanted::Searches => listed(
+            &client,
+            &client.of_table("/searches"),
+            "searches",
+            "name",
+            current,
+        ),
+    }
+}
+
+/// Keys of conditions, or behind an operator the values of one.
+fn conditions(client: &Client, current: &str) -> Option<Vec<String>> {
+    let typed = current.char_indices().find_map(|(at, _)| {
+        let operator = OPERATORS
+            .iter()
+            .find(|operator| current[at..].starts_with(**operator))?;
+        Some(current.split_at(at + operator.len()))
+    });
+    let Some((subject, value)) = typed else {
+        let keys = names(client, "/tags", current)?;
+        let property = "measurement"
+            .starts_with(current)
+            .then(|| "measurement=".to_owned());
+        return Some(keys.iter().map(|key| format!("{key}=")).chain(property).collect());
+    };
+    let key = subject.trim_end_matches(['!', '^', '=']);
+    let found = match key {
+        "measurement" => names(client, "/measurements", value)?,
+        _ => {
+            let key = key.strip_prefix("tag:").unwrap_or(key);
+            names(client, &format!("/tags/{}/values", encoded(key)), value)?
+        }
+    };
+    Some(
+        found
+            .into_iter()
+            .map(|value| format!("{subject}{value}"))
+            .collect(),
+    )
+}
+
+/// A list of names of the table that the server filters.
+fn names(client: &Client, rest: &str, prefix: &str) -> Option<Vec<String>> {
+    let path = format!("{rest}?prefix={}&limit={CANDIDATES_MAX}", encoded(prefix));
+    listed(client, &client.of_table(&path), "names", "name", prefix)
+}
+
+/// A member of each object of a list, where it begins so.
+fn listed(client: &Client, path: &str, list: &str, member: &str, prefix: &str) -> Option<Vec<String>> {
+    let answer: Value = client.parse(&client.get(path).ok()?).ok()?;
+    let names = answer[list].as_array()?.iter();
+    let names = names.filter_map(|one| one[member].as_str());
+    let mut names: Vec<String> = names
+        .filter(|name| name.starts_with(prefix))
+        .map(str::to_owned)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_split_as_shells_do() {
+        let typed = Typed::read("cd x && tideline query -w 'host^=we");
+        assert_eq!(typed.words, ["tideline", "query", "-w"]);
+        assert!(typed.current == "host^=we" && typed.is_quoted, "{typed:?}");
+        let typed = Typed::read(r"tideline find a\ b ");
+        assert_eq!(typed.words, ["tideline", "find", "a b"]);
+        assert!(typed.current.is_empty() && !typed.is_quoted);
+    }
+
+    #[test]
+    fn the_words_before_say_what_can_follow() {
+        for (line, wanted) in [
+            ("tideline query -m ", Some(Wanted::Measurements)),
+            ("tideline query --field ", Some(Wanted::Fields)),
+            ("tideline query -m cpu --group-by host,", Some(Wanted::Tags)),
+            ("tideline query -w ho", Some(Wanted::Condition)),
+            ("tideline query --table ", Some(Wanted::Tables)),
+            ("tideline query --last ", None),
+            ("tideline query --desc ", None),
+            ("tideline find --desc ho", Some(Wanted::Condition)),
+            ("tideline tags ", Some(Wanted::Tags)),
+            ("tideline tables show ", Some(Wanted::Tables)),
+            ("tideline searches run ", Some(Wanted::Searches)),
+            ("tideline serve --data-dir ", None),
+            ("tideline write -m ", None),
+            ("tideline ", None),
+        ] {
+            assert_eq!(Context::of(&Typed::read(line).words).wanted, wanted, "{line}");
+        }
+        let context =
+            Context::of(&Typed::read("tideline fields --server=http://a:1 --table t -m cpu x").words);
+        assert_eq!(context.connection, ["--server", "http://a:1", "--table", "t"]);
+    }
+
+    #[test]
+    fn bash_gets_what_follows_its_word_break() {
+        let typed = Typed::read("tideline find host=we");
+        assert_eq!(written("host=web 1", &typed, Some(Shell::Bash)), "web\\ 1");
+        assert_eq!(written("host=web 1", &typed, Some(Shell::Zsh)), "host=web 1");
+    }
+}

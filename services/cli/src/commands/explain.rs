@@ -1,0 +1,60 @@
+//! `tideline explain`: what a query would read.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::query::question::QuestionArguments;
+use crate::client::TableArguments;
+use crate::error::Result;
+use crate::output;
+use crate::output::grid::Grid;
+
+/// What `explain` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  tideline explain -m cpu --field usage_user --fn mean --window 1h --group-by host --last 90d")]
+pub(crate) struct ExplainArguments {
+    #[command(flatten)]
+    connection: TableArguments,
+    #[command(flatten)]
+    question: QuestionArguments,
+}
+
+/// Shows what a query would read, without reading a point.
+pub(crate) fn run(arguments: &ExplainArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let question = client.parse(&arguments.question.json(None)?)?;
+    let text = client.post(&client.of_table("/explain"), &question)?;
+    if arguments.connection.server.json {
+        return output::print(&text);
+    }
+    output::print(&explained(&client.parse(&text)?))
+}
+
+fn explained(answer: &Value) -> String {
+    let mut plan = Grid::new(["plan", ""]).wrapping();
+    let columns = answer["columns"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(output::cell);
+    plan.row(vec!["columns".into(), columns.collect::<Vec<_>>().join(", ")]);
+    for (name, value) in answer["plan"].as_object().into_iter().flatten() {
+        let shown = value.as_u64().map_or_else(|| output::cell(value), output::count);
+        plan.row(vec![name.replace('_', " "), shown]);
+    }
+    let number = |value: &Value| value.as_u64().map(output::count).unwrap_or_default();
+    let mut tiers = Grid::new(["would read", "segments", "chunks", "points", "bytes"]);
+    for name in ["unsealed", "hot", "cold", "archive"] {
+        let tier = &answer["estimate"][name];
+        tiers.row(vec![
+            name.into(),
+            number(&tier["segments"]),
+            number(&tier["chunks"]),
+            number(&tier["points"]),
+            tier["bytes"].as_u64().map(output::bytes).unwrap_or_default(),
+        ]);
+    }
+    format!("{}\n{}", plan.render(), tiers.render())
+}

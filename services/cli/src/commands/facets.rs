@@ -1,0 +1,102 @@
+//! `tideline facets`: how many timelines have which values.
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::client::TableArguments;
+use crate::condition::WhereArguments;
+use crate::error::Result;
+use crate::output;
+use crate::output::grid::Grid;
+
+/// What `facets` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tideline facets dc
+  tideline facets region host -m cpu --limit 5
+  tideline facets @owner -w 'host^=web-' --order value")]
+pub(crate) struct FacetsArguments {
+    #[command(flatten)]
+    connection: TableArguments,
+    #[command(flatten)]
+    timelines: WhereArguments,
+    /// Count by these, 1 to 4, each within the one before: a tag, an attribute as @key, measurement or source
+    #[arg(value_name = "KEY", required = true, num_args = 1..=4)]
+    keys: Vec<String>,
+    /// Most values of each level
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    limit: u64,
+    /// Which values come first
+    #[arg(long, value_enum, default_value_t = Order::Count)]
+    order: Order,
+}
+
+/// An order of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Order {
+    /// Most timelines first
+    Count,
+    /// By value
+    Value,
+}
+
+/// Counts and shows.
+pub(crate) fn run(arguments: &FacetsArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let by = |key: &String| match (key.as_str(), key.strip_prefix('@')) {
+        ("measurement" | "source", _) => json!({"property": key}),
+        (_, Some(attribute)) => json!({"attribute": attribute}),
+        _ => json!({"tag": key.strip_prefix("tag:").unwrap_or(key)}),
+    };
+    let order = match arguments.order {
+        Order::Count => "count",
+        Order::Value => "value",
+    };
+    let by: Vec<Value> = arguments.keys.iter().map(by).collect();
+    let mut search = json!({"by": by, "limit": arguments.limit, "order": order});
+    if let Some(tree) = arguments.timelines.tree()? {
+        search["where"] = tree;
+    }
+    let text = client.post(&client.of_table("/timelines/facets"), &search)?;
+    if arguments.connection.server.json {
+        return output::print(&text);
+    }
+    let answer = client.parse(&text)?;
+    let heads = arguments.keys.iter().map(String::as_str).chain(["timelines"]);
+    let mut grid = Grid::new(heads);
+    put(&answer["groups"], &mut Vec::new(), &mut grid);
+    output::print(&grid.render())?;
+    let number = |name: &str| answer[name].as_u64().unwrap_or_default();
+    let shown = answer["groups"].as_array().map_or(0, Vec::len) as u64;
+    let more = match number("distinct").checked_sub(shown) {
+        Some(more @ 1..) => format!("; {} more are not shown: raise --limit", output::count(more)),
+        _ => String::new(),
+    };
+    output::print(&format!(
+        "\n{} timelines, {} values of {}{more}",
+        output::count(number("timelines")),
+        output::count(number("distinct")),
+        arguments.keys[0]
+    ))
+}
+
+/// Adds a row for each group of the last level, below the values of the levels before.
+fn put(groups: &Value, values: &mut Vec<String>, grid: &mut Grid) {
+    for group in groups.as_array().into_iter().flatten() {
+        let value = match &group["value"] {
+            Value::Null => "(none)".to_owned(),
+            value => output::cell(value),
+        };
+        values.push(value);
+        match &group["groups"] {
+            Value::Null => {
+                let timelines = group["timelines"].as_u64().unwrap_or_default();
+                let count = output::count(timelines);
+                grid.row(values.iter().cloned().chain([count]).collect());
+            }
+            within => put(within, values, grid),
+        }
+        values.pop();
+    }
+}

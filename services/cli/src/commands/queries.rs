@@ -1,0 +1,83 @@
+//! `tideline queries`: the queries that run now.
+
+use clap::{Args, Subcommand};
+
+use crate::client::ConnectionArguments;
+use crate::error::{CliError, Result};
+use crate::output;
+use crate::output::grid::Grid;
+
+/// What `queries` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueriesCommand {
+    /// List the queries that run now, the oldest first
+    #[command(after_help = "\
+Example:
+  tideline queries list --json")]
+    List(ListArguments),
+    /// Cancel a query; exit status 1 where none with this number runs
+    #[command(after_help = "\
+Example:
+  tideline queries cancel 17")]
+    Cancel(CancelArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CancelArguments {
+    /// Its number, as `queries list` shows it
+    id: u64,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &QueriesCommand) -> Result<()> {
+    match command {
+        QueriesCommand::List(arguments) => list(arguments),
+        QueriesCommand::Cancel(arguments) => cancel(arguments),
+    }
+}
+
+fn list(ListArguments { connection }: &ListArguments) -> Result<()> {
+    let client = connection.client()?;
+    let text = client.get("/v1/queries")?;
+    if connection.json {
+        return output::print(&text);
+    }
+    let mut grid = Grid::new(["query", "table", "asks", "started", "points", "timelines", "text"]).wrapping();
+    for query in client.parse(&text)?["queries"].as_array().into_iter().flatten() {
+        let number = |name: &str| query[name].as_u64().map(output::count).unwrap_or_default();
+        grid.row(vec![
+            output::member(query, "id"),
+            output::member(query, "table"),
+            output::member(query, "resource"),
+            output::member(query, "started"),
+            number("points"),
+            number("timelines"),
+            output::member(query, "question"),
+        ]);
+    }
+    output::print(&grid.render())
+}
+
+fn cancel(CancelArguments { id, connection }: &CancelArguments) -> Result<()> {
+    let client = connection.client()?;
+    let text = client.delete(&format!("/v1/queries/{id}"))?;
+    let is_cancelled = client.parse(&text)?["cancelled"] == true;
+    if connection.json {
+        output::print(&text)?;
+    }
+    match is_cancelled {
+        true if connection.json => Ok(()),
+        true => output::print(&format!("cancelled query {id}")),
+        false => Err(CliError::Incomplete(format!(
+            "no query {id} runs; `tideline queries list` shows those that do"
+        ))),
+    }
+}
