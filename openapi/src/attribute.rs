@@ -11,6 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::geo::Place;
+use crate::plain;
 use crate::time::TimeInput;
 
 /// The value of an attribute: a string, a number, a boolean, a time, a geo point, or a list of strings or of numbers.
@@ -77,7 +78,7 @@ fn read(value: Value) -> Result<AttributeValue, String> {
 }
 
 fn of_form(what: &'static str) -> impl Fn(serde_json::Error) -> String {
-    move |error| format!("{what}: {error}")
+    move |error| format!("{what}: {}", plain::message(&error.to_string()))
 }
 
 fn list(values: Vec<Value>) -> Result<AttributeValue, String> {
@@ -118,8 +119,8 @@ mod tests {
         for (json, said) in [
             ("{}", "the value of an attribute is"),
             (r#"{"time":"yesterday"}"#, "a time: expected a time"),
-            (r#"{"time":0,"zone":"x"}"#, "unknown field `zone`"),
-            (r#"{"lat":1}"#, "a geo point: missing field `lon`"),
+            (r#"{"time":0,"zone":"x"}"#, "the member \"zone\" is not known"),
+            (r#"{"lat":1}"#, "a geo point: the member \"lon\" is missing"),
             ("[]", "at least one value"),
             (r#"["a",1]"#, "strings only, or numbers only"),
             ("[[1]]", "strings only, or numbers only"),

@@ -139,7 +139,7 @@ pub struct NumberBounds {
 
 /// A value that points are compared with: text, number or boolean.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, true, false or a number")]
 pub enum Scalar {
     /// Text.
     Text(String),

@@ -34,6 +34,7 @@
 //! | [`job`] | work in the background |
 //! | [`clock`] | the time that points age by |
 //! | [`operation`] | health and readiness |
+//! | [`plain`] | errors of JSON and of parameters in plain words |
 //! | [`influx`] | bodies that InfluxDB clients expect |
 //! | [`prometheus`] | bodies that Prometheus' clients expect |
 
@@ -52,6 +53,7 @@ pub mod influx;
 pub mod job;
 pub mod name;
 pub mod operation;
+pub mod plain;
 pub mod points;
 pub mod policy;
 pub mod preview;

@@ -78,7 +78,10 @@ fn continuous() -> Schedule {
 
 /// When a kind of move may begin: `"continuous"`, or the instants of a cron expression.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected \"continuous\", or an object with cron and perhaps time_zone"
+)]
 #[schema(example = json!({"cron": "0 3 * * *", "time_zone": "Europe/Berlin"}))]
 pub enum Schedule {
     /// As soon as there is something to move.

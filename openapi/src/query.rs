@@ -248,7 +248,7 @@ mod tests {
             (r#"{"aggregate":{"window":"1month"}}"#, "3mo"),
             (
                 r#"{"aggregate":{"functions":["sum"],"group_by":"host"}}"#,
-                "GroupBy",
+                "expected a list of tags",
             ),
             (r#"{"range":{"start":"yesterday"}}"#, "RFC 3339"),
             (r#"{"limit":-1}"#, "invalid value"),

@@ -50,7 +50,7 @@ pub enum ValueTest {
 
 /// A value to compare with: a number, text, or a boolean. Integers are exact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, true, false or a number")]
 pub enum FieldValue {
     /// True or false.
     Boolean(bool),

@@ -153,7 +153,7 @@ pub enum Function {
 
 /// Tags whose equal values put timelines together, or `"timeline"` for each by itself. An empty list puts all together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a list of tags, or \"timeline\"")]
 #[schema(example = json!(["host"]))]
 pub enum GroupBy {
     /// `"timeline"`.

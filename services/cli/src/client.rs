@@ -201,6 +201,7 @@ impl Client {
             status: answer.status,
             code: text("code").or_else(|| text("errorType")).unwrap_or_default(),
             message,
+            retryable: body["retryable"] == true,
             field: text("field"),
             request_id: text("request_id"),
         }))

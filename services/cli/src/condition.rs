@@ -14,6 +14,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use tideline_openapi::plain;
 
 use crate::error::{CliError, Result};
 
@@ -108,8 +109,10 @@ pub(crate) fn parse(text: &str) -> Result<Value> {
 
 /// Reads a condition in JSON.
 pub(crate) fn json_tree(text: &str) -> Result<Value> {
-    serde_json::from_str(text)
-        .map_err(|error| CliError::usage(format!("the condition {text} is not valid JSON: {error}")))
+    serde_json::from_str(text).map_err(|error| {
+        let reason = plain::syntax(text.as_bytes(), &error);
+        CliError::usage(format!("the condition {text} is not valid JSON: {reason}"))
+    })
 }
 
 /// What a key names.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
 use tideline_server::ServerError;
 
 pub(crate) type Result<T> = std::result::Result<T, CliError>;
@@ -65,6 +66,8 @@ pub(crate) struct Refusal {
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) message: String,
+    /// Whether sending the same again can help.
+    pub(crate) retryable: bool,
     /// The part of the request that is wrong, where the server names it.
     pub(crate) field: Option<String>,
     pub(crate) request_id: Option<String>,
@@ -92,6 +95,35 @@ impl CliError {
             Self::Usage(_) => 2,
             _ => 1,
         }
+    }
+
+    /// The error as JSON for programs: `{"error": {code, message, retryable, …}}`, where `code` is the server's, or for what
+    /// the server did not answer one of `usage`, `config`, `unreachable`, `unexpected_answer`, `file`, `output`, `incomplete`
+    /// and `failed`.
+    pub(crate) fn to_json(&self) -> Value {
+        let (code, retryable) = match self {
+            Self::Refused(refusal) => {
+                let mut error = json!({
+                    "code": refusal.code, "message": refusal.message, "retryable": refusal.retryable,
+                    "status": refusal.status
+                });
+                for (name, text) in [("field", &refusal.field), ("request_id", &refusal.request_id)] {
+                    if let Some(text) = text {
+                        error[name] = text.as_str().into();
+                    }
+                }
+                return json!({"error": error});
+            }
+            Self::Usage(_) => ("usage", false),
+            Self::Server(error) if error.is_config() => ("config", false),
+            Self::Unreachable { .. } => ("unreachable", true),
+            Self::Strange { .. } => ("unexpected_answer", false),
+            Self::File { .. } => ("file", false),
+            Self::Output(_) => ("output", false),
+            Self::Incomplete(_) => ("incomplete", false),
+            _ => ("failed", false),
+        };
+        json!({"error": {"code": code, "message": self.to_string(), "retryable": retryable}})
     }
 
     /// Whether nobody reads the output any more, as when `head` has seen enough: no failure of ours.

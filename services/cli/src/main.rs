@@ -23,24 +23,59 @@ use commands::{
     archive, attributes, check, complete, delete, explain, export, facets, find, jobs, latest, names, promql,
     queries, query, ready, searches, shell, tables, top, watch,
 };
-use error::Result;
+use error::{CliError, Result};
+use tideline_openapi::plain;
 
 /// Long-lived blocks of many sizes and threads that free what others allocated: jemalloc holds less memory there.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let in_json = wants_json();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return not_understood(&error, in_json),
+    };
     match run(&arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {
-            for line in error.to_string().lines() {
-                eprintln!("tideline: {line}");
+            if in_json {
+                eprintln!("{}", error.to_json());
+            } else {
+                for line in error.to_string().lines() {
+                    eprintln!("tideline: {line}");
+                }
             }
             ExitCode::from(error.exit_status())
         }
     }
+}
+
+/// Whether the command line asks for JSON; also where it is wrong otherwise, and so cannot be parsed.
+fn wants_json() -> bool {
+    let arguments = std::env::args_os()
+        .skip(1)
+        .take_while(|argument| argument != "--");
+    arguments.into_iter().any(|argument| argument == "--json")
+}
+
+/// Says what is wrong with a command line, or prints the help or version that it asks for.
+fn not_understood(error: &clap::Error, in_json: bool) -> ExitCode {
+    if !error.use_stderr() {
+        // Nothing can be said where standard output is closed.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = plain::message(&error.render().to_string());
+    match in_json {
+        true => {
+            let text = text.trim_start_matches("error: ").trim_end();
+            eprintln!("{}", CliError::usage(text).to_json());
+        }
+        false => eprint!("{text}"),
+    }
+    ExitCode::from(2)
 }
 
 fn run(command: &Command) -> Result<()> {

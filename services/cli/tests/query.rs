@@ -321,6 +321,42 @@ fn queries_are_listed_and_a_missing_one_is_not_cancelled() {
 }
 
 #[test]
+fn errors_are_json_where_json_is_wanted() {
+    let lab = filled();
+    let error = |line: &[&str]| {
+        let ended = lab.run(line);
+        assert!(ended.code != 0 && ended.out.is_empty(), "{ended:?}");
+        let error: serde_json::Value =
+            serde_json::from_str(&ended.err).unwrap_or_else(|_| panic!("{ended:?}"));
+        (ended.code, error["error"].clone())
+    };
+    let (code, refused) = error(&["query", "-f", "nothing", "--json"]);
+    assert_eq!((code, &refused["code"]), (1, &"invalid".into()));
+    assert!(
+        refused["request_id"].is_string() && refused["retryable"] == false,
+        "{refused}"
+    );
+    let (code, usage) = error(&["query", "--json", "--limit", "many"]);
+    assert_eq!((code, &usage["code"]), (2, &"usage".into()));
+    let message = usage["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("not a whole number") && !message.contains("digit found"),
+        "{message}"
+    );
+    let (_, away) = error(&["tables", "list", "--json", "--server", "http://127.0.0.1:9"]);
+    assert_eq!(
+        (&away["code"], &away["retryable"]),
+        (&"unreachable".into(), &true.into())
+    );
+    let (_, condition) = error(&["find", "--json", "{\"tag\": }"]);
+    let message = condition["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("(character 9)") && !message.contains("column"),
+        "{message}"
+    );
+}
+
+#[test]
 fn the_server_completes_names() {
     let lab = filled();
     lab.ok(&["searches", "save", "web", "-w", "host^=web-"]);

@@ -1,10 +1,13 @@
 //! Extractors whose refusals speak the dialect of the request.
 
+use axum::extract::path::ErrorKind;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 use tideline_openapi::ErrorCode;
+use tideline_openapi::plain::{self, JsonFault};
 
 use crate::app::App;
 use crate::body::{self, BodyLimits};
@@ -33,9 +36,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
         let limits = BodyLimits::requests(&app.settings);
         let received = body::receive(request, app, limits).await?;
         let decoded = received.decode_small().await?;
-        serde_json::from_slice(&decoded)
-            .map(Json)
-            .map_err(Failure::invalid)
+        plain::read(&decoded).map(Json).map_err(unreadable)
     }
 }
 
@@ -49,7 +50,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
         query
             .map(|axum::extract::Query(query)| Self(query))
-            .map_err(|error| Failure::invalid(error.body_text()))
+            .map_err(|error| wrong_parameter(&error.body_text()))
     }
 }
 
@@ -62,8 +63,62 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
         let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
         path.map(|axum::extract::Path(path)| Self(path))
-            .map_err(|error| Failure::invalid(error.body_text()))
+            .map_err(|error| wrong_path(&error))
     }
+}
+
+/// The failure of a body that could not be read.
+fn unreadable(fault: JsonFault) -> Failure {
+    let code = match fault.limit {
+        Some(_) => ErrorCode::OverLimit,
+        None => ErrorCode::Invalid,
+    };
+    Failure {
+        limit: fault.limit,
+        ..Failure::new(code, fault.message)
+    }
+}
+
+/// The failure of a query string, whose text begins with what axum was about to do.
+fn wrong_parameter(text: &str) -> Failure {
+    let reason = text
+        .rsplit_once("query string: ")
+        .map_or(text, |(_, reason)| reason);
+    // The name of the parameter stands before the reason, where there is one.
+    Failure::invalid(match reason.split_once(": ") {
+        Some((name, reason))
+            if name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') =>
+        {
+            format!("parameter {name}: {}", plain::message(reason))
+        }
+        _ => format!("the parameters of the address: {}", plain::message(reason)),
+    })
+}
+
+/// The failure of a path whose parts do not have the form of their names.
+pub(crate) fn wrong_path(error: &PathRejection) -> Failure {
+    let PathRejection::FailedToDeserializePathParams(error) = error else {
+        return Failure::new(ErrorCode::Internal, "internal error");
+    };
+    let not_of_form = |key: &str, value: &str, expected: &str| {
+        let expected = plain::message(&format!("invalid type: string \"{value}\", expected {expected}"));
+        format!("{key} in the path: {expected}")
+    };
+    Failure::invalid(match error.kind() {
+        ErrorKind::ParseErrorAtKey {
+            key,
+            value,
+            expected_type,
+        } => not_of_form(key, value, expected_type),
+        ErrorKind::ParseError { value, expected_type } => not_of_form("a part", value, expected_type),
+        ErrorKind::InvalidUtf8InPathParam { key } => format!("{key} in the path is not valid UTF-8"),
+        ErrorKind::DeserializeError { key, message, .. } => {
+            format!("{key} in the path: {}", plain::message(message))
+        }
+        _ => "the path does not have the form of this route; /docs shows it".to_owned(),
+    })
 }
 
 /// The content type without its parameters, in lower case; empty when missing or unreadable.

@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use axum::http::HeaderMap;
 use tideline_engine::{Engine, ErrorKind, IdempotentRequest, Table, WriteOptions, WriteOutcome};
-use tideline_ingest_protocols::{DecodeOptions, json, line_protocol, ndjson};
+use tideline_ingest_protocols::{DecodeOptions, IngestError, json, line_protocol, ndjson};
 use tideline_model::{Durability, PointBatch, Precision, SeriesResolver, Timestamp};
+use tideline_openapi::plain;
 
 use crate::app::{App, blocking};
 use crate::body::Received;
@@ -138,9 +139,31 @@ fn decode(
 ) -> Result<PointBatch> {
     match format {
         Format::Lines => Ok(line_protocol::decode(body, options, &mut resolver)),
-        Format::Ndjson => Ok(ndjson::decode(body, options, &mut resolver)),
-        Format::Json => json::decode(body, options, &mut resolver).map_err(Failure::invalid),
+        Format::Ndjson => Ok(in_plain_words(ndjson::decode(body, options, &mut resolver))),
+        Format::Json => json::decode(body, options, &mut resolver)
+            .map(in_plain_words)
+            .map_err(|error| Failure::invalid(in_plain_words_error(error))),
     }
+}
+
+/// Words the error of a body for people who send JSON.
+fn in_plain_words_error(error: IngestError) -> IngestError {
+    match error {
+        IngestError::Json { line, column, reason } => IngestError::Json {
+            line,
+            column,
+            reason: plain::message(&reason),
+        },
+        other => other,
+    }
+}
+
+/// Words the reasons of rejects for people who send JSON.
+fn in_plain_words(mut batch: PointBatch) -> PointBatch {
+    for reject in &mut batch.rejects {
+        reject.reason = plain::message(&reject.reason);
+    }
+    batch
 }
 
 /// The client's idempotency key, from the header `Idempotency-Key`.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Deserialize;
+use tideline_openapi::plain;
 
 use super::Client;
 use crate::error::{CliError, Result};
@@ -192,9 +193,12 @@ fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
     let message = error.message();
     let reason = match (message.starts_with("invalid"), message.rsplit_once(", expected ")) {
         // As in: invalid type: string "a value", expected a map
-        (true, Some((_, expected))) => format!("here belongs {expected}"),
+        (true, Some((_, expected))) => {
+            let expected = plain::expected(expected).replace("an object", "a table");
+            format!("here belongs {expected}")
+        }
         (true, None) => "this cannot be read".to_owned(),
-        (false, _) => message.lines().next().unwrap_or_default().to_owned(),
+        (false, _) => plain::message(message.lines().next().unwrap_or_default()),
     };
     let before = error.span().and_then(|span| text.get(..span.start));
     let line = before.map_or(1, |before| before.matches('\n').count() + 1);
@@ -272,14 +276,14 @@ mod tests {
             (
                 "[profiles.a]\nserver = \"x\"\ntoken = \"s3cret\"\n",
                 3,
-                "unknown field `token`",
+                "the member \"token\" is not known here",
             ),
-            ("[profiles]\na = \"s3cret\"\n", 2, "here belongs struct Profile"),
+            ("[profiles]\na = \"s3cret\"\n", 2, "here belongs a table"),
             ("[profiles.a]\nserver = \"x\" s3cret\n", 2, "expected"),
             (
                 "default = \"a\"\n[profiles.a]\nserver = \"x\"\ntable = [\"s3cret\"]\n",
                 4,
-                "here belongs a string",
+                "here belongs a text",
             ),
         ] {
             let error = toml::from_str::<Profiles>(text).expect_err(text);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use tideline_openapi::plain;
 use tideline_openapi::time::TimeInput;
 
 use crate::condition::WhereArguments;
@@ -72,7 +73,13 @@ pub(crate) fn body(path: &Path) -> Result<String> {
     let text = text.map_err(|error| CliError::file(path, error))?;
     match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(CliError::usage(format!("{} is no JSON: {error}", path.display()))),
+        Err(error) => {
+            let reason = plain::syntax(text.as_bytes(), &error);
+            Err(CliError::usage(format!(
+                "{} is not valid JSON: {reason}",
+                path.display()
+            )))
+        }
     }
 }
 

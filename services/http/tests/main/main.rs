@@ -9,6 +9,7 @@ mod finding;
 mod influx;
 mod jobs;
 mod limits;
+mod plain_words;
 mod policies;
 mod prometheus;
 mod refusals;

@@ -94,7 +94,7 @@ fn a_wrong_policy_is_refused_by_member_and_nothing_changes() {
     assert!(
         unknown["message"]
             .as_str()
-            .is_some_and(|text| text.contains("`hot_tll`"))
+            .is_some_and(|text| text.contains("\"hot_tll\""))
     );
     assert_eq!(server.get(TABLE).expect(200)["policy"], before);
     server.get("/v1/tables/other").expect(404);
