@@ -101,6 +101,8 @@ pub struct QueryTimings {
 pub struct QuerySamples {
     /// For each step, as pairs of an instant in seconds and a count; with `stats=all`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    // Pairs of several types have no schema that all generators of clients read.
+    #[schema(value_type = Vec<Vec<f64>>)]
     pub total_queryable_samples_per_step: Vec<(f64, u64)>,
     /// Of all steps; those of a range count in each step whose range they lie in.
     pub total_queryable_samples: u64,

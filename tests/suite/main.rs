@@ -17,6 +17,7 @@ mod export_import;
 mod first_boot;
 mod house;
 mod model;
+mod openapi_client;
 mod openapi_examples;
 mod prometheus_client;
 mod prometheus_openapi;

@@ -169,7 +169,7 @@ impl Failure {
 
 /// The one table. Decided by what senders do with a status: InfluxDB agents drop a batch at every 4xx, with few
 /// exceptions, so only what will never succeed may be a 4xx there.
-fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
+pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
     use Dialect::{InfluxV1, InfluxV2, Native, Prometheus, RemoteWrite, SampleImport};
     match (code, dialect) {
         (ErrorCode::Invalid | ErrorCode::OverLimit, _) => StatusCode::BAD_REQUEST,

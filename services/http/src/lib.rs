@@ -30,6 +30,7 @@ mod condition;
 mod connection;
 mod context;
 mod database;
+mod described;
 mod errand;
 mod extract;
 mod failure;

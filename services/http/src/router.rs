@@ -16,7 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::{auth, host, observe, resources};
+use crate::{auth, described, host, observe, resources};
 
 /// Smallest answer that is compressed, in bytes. Streamed answers, whose length is unknown when they begin, are larger.
 const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
@@ -56,7 +56,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
 
 /// Every route with its description: one line a resource.
 fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Document::openapi())
+    let mut routes = OpenApiRouter::with_openapi(Document::openapi())
         .merge(resources::tables::router())
         .merge(resources::statistics::router())
         .merge(resources::points::router())
@@ -79,7 +79,9 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::operation::router())
         .merge(resources::influx_v1::router())
         .merge(resources::influx_v2::router())
-        .merge(resources::prometheus::router())
+        .merge(resources::prometheus::router());
+    described::complete(routes.get_openapi_mut());
+    routes
 }
 
 /// The service: every route, within the layers that all share. The outermost comes last.

@@ -113,6 +113,14 @@ fn assert_plain(what: &str, text: &str) {
     }
 }
 
+#[track_caller]
+fn assert_documented(operation: &Value, status: u16, what: &str) {
+    assert!(
+        operation["responses"][status.to_string()].is_object(),
+        "{what} answers {status}, which openapi.json does not say"
+    );
+}
+
 /// The example of a body or of a parameter, in place or in its schema.
 fn example(document: &Value, part: &Value) -> Value {
     let named = part["schema"]["$ref"]
@@ -189,6 +197,7 @@ fn malformed_bodies_are_refused_in_plain_words() {
                 text.as_bytes(),
             );
             bodies += 1;
+            assert_documented(&operation, answer.status, &format!("{method} {path}"));
             if answer.status >= 400 {
                 refused += 1;
                 assert_ne!(answer.status, 500, "{method} {address} {text}: {}", answer.text());
@@ -251,6 +260,7 @@ fn malformed_parameters_are_refused_in_plain_words() {
         for address in addresses {
             let answer = server.send(&method, &address, &[], b"");
             asked += 1;
+            assert_documented(&operation, answer.status, &address);
             if answer.status >= 400 {
                 assert_plain(&format!("{method} {address}"), &answer.text());
             }
@@ -258,6 +268,41 @@ fn malformed_parameters_are_refused_in_plain_words() {
     }
     println!("{asked} requests");
     assert!(asked > 500, "{asked} requests");
+}
+
+#[test]
+fn answers_of_the_layers_are_documented() {
+    let secret = tideline_http::Secret::new("0123456789abcdef").expect("long enough");
+    let settings = tideline_http::HttpSettings {
+        token: Some(secret),
+        ..tideline_http::HttpSettings::default()
+    };
+    let (with_token, open) = (Server::with(settings), Server::start());
+    let document = serde_json::to_value(tideline_http::document()).expect("serialises");
+    let (mut unauthenticated, mut forbidden, mut unread) = (0, 0, 0);
+    for (method, path, operation) in operations(&document) {
+        let address = filled(&path, usual);
+        if !path.ends_with("/watch") {
+            let answer = with_token.send(&method, &address, &[], b"");
+            unauthenticated += usize::from(answer.status == 401);
+            assert_documented(&operation, answer.status, &format!("{method} {path}"));
+        }
+        if method != "GET" {
+            let answer = open.send(&method, &address, &[("origin", "http://elsewhere.example")], b"");
+            assert_eq!(answer.status, 403, "{method} {path}");
+            forbidden += 1;
+            assert_documented(&operation, answer.status, &format!("{method} {path}"));
+        }
+        if !operation["requestBody"].is_null() {
+            let answer = open.send(&method, &address, &[("content-type", "image/png")], b"x");
+            unread += usize::from(answer.status == 415);
+            assert_documented(&operation, answer.status, &format!("{method} {path}"));
+        }
+    }
+    assert!(
+        unauthenticated > 100 && forbidden > 40 && unread > 20,
+        "{unauthenticated} {forbidden} {unread}"
+    );
 }
 
 #[test]
