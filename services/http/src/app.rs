@@ -10,14 +10,16 @@ use tideline_model::Timestamp;
 use tideline_openapi::ErrorCode;
 use tideline_query::Querier;
 use tideline_scheduler::Scheduler;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 use crate::audit::Refusals;
-use crate::context::RequestIds;
+use crate::client::Client;
+use crate::context::{RequestContext, RequestIds};
 use crate::failure::{Failure, Result};
 use crate::metrics::Metrics;
 use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
+use crate::shares::{Share, Shares};
 
 /// Changes of tables and attributes, and jobs, that run at once: rare, and each may take long.
 const CHANGES_IN_FLIGHT_MAX: usize = 8;
@@ -54,7 +56,9 @@ pub(crate) struct Shared {
     /// Monotonic time of the start.
     pub(crate) began: Duration,
     /// Bytes that further request bodies may take.
-    pub(crate) body_bytes: Arc<Semaphore>,
+    pub(crate) body_bytes: Shares,
+    /// Connections on which a request is being answered.
+    pub(crate) answering: Shares,
     /// Turns of writes.
     pub(crate) writes: Turns,
     /// Turns of queries, searches and everything else that asks the engine, but for queries of cold points.
@@ -99,9 +103,8 @@ impl App {
         let (started, began) = (engine.clock().now(), engine.clock().monotonic());
         let turns = |what, count| Turns {
             what,
-            count,
             timeout: settings.turn_timeout,
-            free: Arc::new(Semaphore::new(count)),
+            shares: Shares::new(count),
         };
         let querier = Querier::new(Arc::clone(&engine), &settings.query);
         let news = watch::Sender::new(());
@@ -117,7 +120,8 @@ impl App {
             refusals: Refusals::default(),
             started,
             began,
-            body_bytes: Arc::new(Semaphore::new(settings.bodies_in_flight_bytes_max)),
+            body_bytes: Shares::new(settings.bodies_in_flight_bytes_max),
+            answering: Shares::new(settings.connections_max),
             writes: turns("writes", settings.writes_in_flight_max),
             queries: turns("queries", settings.queries_in_flight_max),
             cold_queries: turns("queries of cold points", cold_queries_max),
@@ -213,32 +217,39 @@ where
     }
 }
 
-/// How many of something may run at once.
+/// How many of something may run at once, shared fairly among clients.
 #[derive(Debug)]
 pub(crate) struct Turns {
     what: &'static str,
-    count: usize,
     timeout: Duration,
-    free: Arc<Semaphore>,
+    pub(crate) shares: Shares,
 }
 
 impl Turns {
-    /// Waits for a turn, which ends when the permit is dropped.
-    pub(crate) async fn take(&self) -> Result<OwnedSemaphorePermit> {
-        match tokio::time::timeout(self.timeout, Arc::clone(&self.free).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => {
-                let (what, count) = (self.what, self.count);
-                Err(Failure::new(
-                    ErrorCode::Overloaded,
-                    format!("{count} {what} are running, which is the limit, and none ended in time"),
-                ))
-            }
+    /// Waits for a turn of the running request's client. It ends when the share is dropped.
+    pub(crate) async fn take(&self) -> Result<Share> {
+        let client = RequestContext::current().client;
+        match tokio::time::timeout(self.timeout, self.shares.take(client)).await {
+            Ok(share) => Ok(share),
+            Err(_) => Err(self.refusal(client)),
         }
+    }
+
+    fn refusal(&self, client: Client) -> Failure {
+        let (what, count, in_use) = (self.what, self.shares.count(), self.shares.in_use(client));
+        let message = match in_use.all < count {
+            false => format!("{count} {what} are running, which is the limit, and none ended in time"),
+            true => format!(
+                "{own} of {count} {what} that may run at once are of this client ({client}), which is more than its share, \
+                 and none of them ended in time; the rest is kept for other clients",
+                own = in_use.own
+            ),
+        };
+        Failure::new(ErrorCode::Overloaded, message)
     }
 
     /// How many run now.
     pub(crate) fn running(&self) -> usize {
-        self.count - self.free.available_permits()
+        self.shares.used()
     }
 }

@@ -1,15 +1,14 @@
 //! The audit log: one line for each successful change of tables, points, policies, attributes and jobs, and a summary of what
 //! was refused.
 //!
-//! A line names the operation, the principal and the address that it came from. Writes of points are not listed: they are counted
+//! A line names the operation, the principal and the address that it came from; behind a trusted proxy that of the client, and
+//! the proxy as well. Writes of points are not listed: they are counted
 //! by `/metrics`. Refused requests are one line each at level `debug`; at `info` there is one line for each kind of refusal every
 //! [`SUMMARY_INTERVAL`], so that a flood of them does not fill the log.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use axum::http::Extensions;
 use parking_lot::Mutex;
 use tideline_openapi::ErrorCode;
 
@@ -44,20 +43,6 @@ const CHANGES: [(&str, &str); 19] = [
 /// Whether a successful request of this method and route is listed in the audit log.
 pub(crate) fn is_change(method: &str, route: &str) -> bool {
     CHANGES.contains(&(method, route))
-}
-
-/// The address that a request came from; an extension of the request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PeerAddress(pub(crate) SocketAddr);
-
-impl PeerAddress {
-    /// The address of a request as text; empty where none is known.
-    pub(crate) fn shown(extensions: &Extensions) -> String {
-        let address = extensions.get::<Self>();
-        address
-            .map(|Self(address)| address.to_string())
-            .unwrap_or_default()
-    }
 }
 
 /// Counts refused requests between the lines about them.

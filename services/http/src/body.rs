@@ -5,9 +5,10 @@
 //!
 //! Nothing is allocated because a client says so: a declared size is compared first, then reserved in the budget.
 
+mod buffer;
+
 use std::io::{self, Read};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
@@ -15,10 +16,11 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use tideline_openapi::ErrorCode;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use self::buffer::{Budget, Buffer};
 use crate::app::{App, blocking};
+use crate::context::RequestContext;
 use crate::failure::{Failure, Result};
 use crate::settings::HttpSettings;
 
@@ -29,9 +31,6 @@ const RATIO_MAX: usize = 100;
 /// Decoded bytes up to which a body is unpacked at once. A larger one is unpacked into nothing first: whether it stays
 /// within the limits is known before it costs memory, and it gets exactly the room that it needs.
 const MEASURED_BYTES: usize = 16 << 20;
-/// By how much a body of unknown size gets more room. What it leaves behind stays resident for a while, so fewer and
-/// larger steps cost less at the peak; room that is never written costs nothing.
-const GROWTH: usize = 4;
 /// Bytes of a body that are read and thrown away, so that a client that only writes comes to read the refusal.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// The first capacity of a body of unknown size, and bytes decompressed at once.
@@ -74,7 +73,7 @@ pub(crate) struct Received {
     sent: Buffer,
     encoding: Encoding,
     limits: BodyLimits,
-    budget: Arc<Semaphore>,
+    budget: Budget,
 }
 
 /// Reads the body of a remote write, which is compressed by snappy or zstd. Senders of the first version may leave out
@@ -118,7 +117,11 @@ async fn receive_encoded(
         discard(request, app).await;
         return Err(too_large("body", limits.wire_bytes as u64, declared));
     }
-    let mut sent = Buffer::new(&app.body_bytes, limits.wire_bytes);
+    let budget = Budget {
+        bytes: app.body_bytes.clone(),
+        client: RequestContext::current().client,
+    };
+    let mut sent = Buffer::new(&budget, limits.wire_bytes);
     let first = declared.map_or(STEP_BYTES, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     if let Err(failure) = sent.reserve(first) {
         discard(request, app).await;
@@ -130,7 +133,7 @@ async fn receive_encoded(
         sent,
         encoding,
         limits,
-        budget: Arc::clone(&app.body_bytes),
+        budget,
     })
 }
 
@@ -435,56 +438,6 @@ fn encoding_name(headers: &HeaderMap) -> Option<String> {
     let (name, more) = (sent.next(), sent.next().is_some());
     let name = name.map_or(Ok(""), |name| name.to_str()).ok()?;
     (!more).then(|| name.trim().to_ascii_lowercase())
-}
-
-/// Bytes whose capacity is reserved in the budget of all bodies.
-#[derive(Debug)]
-struct Buffer {
-    bytes: Vec<u8>,
-    /// Bytes that it will never need more than.
-    most: usize,
-    budget: Arc<Semaphore>,
-    reserved: Option<OwnedSemaphorePermit>,
-}
-
-impl Buffer {
-    fn new(budget: &Arc<Semaphore>, most: usize) -> Self {
-        Self {
-            bytes: Vec::new(),
-            most,
-            budget: Arc::clone(budget),
-            reserved: None,
-        }
-    }
-
-    /// Makes room for `bytes` in all.
-    fn reserve(&mut self, bytes: usize) -> Result<()> {
-        let more = bytes.saturating_sub(self.bytes.capacity());
-        if more == 0 {
-            return Ok(());
-        }
-        let full = || Failure::new(ErrorCode::Overloaded, "too many bytes of requests in flight");
-        let permits = u32::try_from(more).map_err(|_| full())?;
-        let permit = Arc::clone(&self.budget)
-            .try_acquire_many_owned(permits)
-            .map_err(|_| full())?;
-        match &mut self.reserved {
-            Some(reserved) => reserved.merge(permit),
-            None => self.reserved = Some(permit),
-        }
-        self.bytes.reserve_exact(bytes - self.bytes.len());
-        Ok(())
-    }
-
-    fn extend(&mut self, more: &[u8]) -> Result<()> {
-        let needed = self.bytes.len() + more.len();
-        if needed > self.bytes.capacity() {
-            let roomy = (self.bytes.capacity() * GROWTH).max(STEP_BYTES).min(self.most);
-            self.reserve(needed.max(roomy))?;
-        }
-        self.bytes.extend_from_slice(more);
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! accept. A client that takes nothing of its answer is cut off, since it would hold a query's permit forever. [`Connections`]
 //! lists the open ones, so that the one that has been idle longest can make room for a new one.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
@@ -22,6 +23,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::client::Client;
+use crate::shares::Share;
 
 /// A TCP connection that gives up on clients that stall.
 #[derive(Debug)]
@@ -61,7 +65,14 @@ struct Progress {
 
 /// The open connections.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Connections(Arc<Mutex<HashMap<u64, Busy>>>);
+pub(crate) struct Connections(Arc<Mutex<HashMap<u64, Open>>>);
+
+/// An open connection and the client at its other end.
+#[derive(Debug)]
+struct Open {
+    busy: Busy,
+    client: Client,
+}
 
 /// An entry in the list of open connections; removes itself when dropped.
 #[derive(Debug)]
@@ -75,23 +86,31 @@ const EVICTED_SHARE: usize = 100;
 
 impl Connections {
     /// Lists a connection under a number that no other open connection has.
-    pub(crate) fn add(&self, number: u64, busy: Busy) -> Listed {
-        self.0.lock().insert(number, busy);
+    pub(crate) fn add(&self, number: u64, client: Client, busy: Busy) -> Listed {
+        self.0.lock().insert(number, Open { busy, client });
         Listed {
             list: self.clone(),
             number,
         }
     }
 
-    /// Closes the connections that have been idle longest: one in [`EVICTED_SHARE`], at least one. Returns how many; 0 where all
-    /// are answering requests.
-    pub(crate) fn evict_idle(&self) -> usize {
+    /// Closes idle connections so that `newcomer` gets one: of the clients that have most of them, those that have been idle
+    /// longest; one in [`EVICTED_SHARE`], at least one. A client with fewer connections than the newcomer keeps its own.
+    /// Returns how many; 0 where all of these are answering requests.
+    pub(crate) fn evict_idle(&self, newcomer: Option<Client>) -> usize {
         let list = self.0.lock();
-        let idle = list.values().filter(|busy| !busy.is());
-        let mut idle: Vec<(Instant, &Busy)> = idle.map(|busy| (busy.idle_from(), busy)).collect();
-        idle.sort_unstable_by_key(|(idle_from, _)| *idle_from);
+        let mut counts: HashMap<Client, usize> = HashMap::new();
+        for open in list.values() {
+            *counts.entry(open.client).or_default() += 1;
+        }
+        let count_of = |client| counts.get(&client).copied().unwrap_or(0);
+        let count_min = newcomer.map_or(0, count_of);
+        let idle = list.values().filter(|open| !open.busy.is());
+        let idle = idle.map(|open| (Reverse(count_of(open.client)), open.busy.idle_from(), &open.busy));
+        let mut idle: Vec<_> = idle.filter(|(Reverse(count), ..)| *count >= count_min).collect();
+        idle.sort_unstable_by_key(|(count, idle_from, _)| (*count, *idle_from));
         let evicted = (list.len() / EVICTED_SHARE).max(1).min(idle.len());
-        for (_, busy) in &idle[..evicted] {
+        for (_, _, busy) in &idle[..evicted] {
             busy.0.evicted.notify_one();
         }
         evicted
@@ -132,10 +151,16 @@ impl Busy {
         self.0.answering.store(true, Ordering::Relaxed);
     }
 
-    /// The same answer, which ends being busy when all of it is sent or given up.
-    pub(crate) fn until_sent(&self, answer: Response) -> Response {
+    /// The same answer, which ends being busy, and gives its share of the connections back, when all of it is sent or given up.
+    pub(crate) fn until_sent(&self, answer: Response, share: Option<Share>) -> Response {
         let busy = self.clone();
-        answer.map(|body| Body::new(BusyBody { body, busy }))
+        answer.map(|body| {
+            Body::new(BusyBody {
+                body,
+                busy,
+                _share: share,
+            })
+        })
     }
 
     fn end(&self) {
@@ -272,6 +297,7 @@ impl AsyncWrite for GuardedStream {
 struct BusyBody {
     body: Body,
     busy: Busy,
+    _share: Option<Share>,
 }
 
 impl Drop for BusyBody {

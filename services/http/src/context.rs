@@ -9,6 +9,8 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use tideline_model::Timestamp;
 
+use crate::client::Client;
+
 /// The header that carries the id of a request, both ways.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
 
@@ -24,6 +26,7 @@ tokio::task_local! {
 pub(crate) struct RequestContext {
     pub(crate) id: RequestId,
     pub(crate) dialect: Dialect,
+    pub(crate) client: Client,
 }
 
 impl RequestContext {
@@ -37,6 +40,7 @@ impl RequestContext {
         CURRENT.try_with(Clone::clone).unwrap_or_else(|_| Self {
             id: RequestId("none".into()),
             dialect: Dialect::Native,
+            client: Client::UNKNOWN,
         })
     }
 }

@@ -254,7 +254,7 @@ fn prometheus_error_type(code: ErrorCode) -> &'static str {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let RequestContext { id, dialect } = RequestContext::current();
+        let RequestContext { id, dialect, .. } = RequestContext::current();
         let fault = self.fault.filter(|_| dialect == Dialect::Prometheus);
         let status = fault.map_or_else(|| status(self.code, dialect), QueryFault::status);
         let retryable = self.is_retryable();

@@ -11,6 +11,7 @@
 //! | `serve`, `connection` | the accept loop; timeouts of a connection |
 //! | `router` | all routes and the OpenAPI document |
 //! | `app` | the shared state: engine, budgets, turns |
+//! | `client`, `shares` | the client of a request, also behind a proxy; fair shares of bounded resources |
 //! | `context`, `observe`, `audit`, `host`, `auth` | what happens around every request |
 //! | `failure` | the one table from kind of failure to status, per dialect |
 //! | `body` | the one bounded way in for request bodies |
@@ -26,6 +27,7 @@ mod app;
 mod audit;
 mod auth;
 mod body;
+mod client;
 mod condition;
 mod connection;
 mod context;
@@ -45,8 +47,10 @@ mod running;
 mod saved;
 mod serve;
 mod settings;
+mod shares;
 mod stream;
 
+pub use client::{Network, NotANetwork};
 pub use router::document;
 pub use serve::serve;
 pub use settings::{HttpSettings, PrometheusSettings, Secret, WeakSecret};

@@ -11,7 +11,8 @@ use axum::response::{IntoResponse, Response};
 use tideline_openapi::ErrorCode;
 
 use crate::app::App;
-use crate::audit::{self, PeerAddress};
+use crate::audit;
+use crate::client::{Client, Origin};
 use crate::context::{Dialect, REQUEST_ID, RequestContext, RequestId};
 use crate::failure::{Failure, FailureNote};
 use crate::metrics::RequestLabels;
@@ -32,10 +33,15 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
         false => String::new(),
     };
     let id = RequestId::of(request.headers(), &app.request_ids);
-    let peer = PeerAddress::shown(request.extensions());
+    let origin = Origin::of(request.extensions());
+    let peer = origin.map(|origin| origin.to_string()).unwrap_or_default();
+    let proxy = origin
+        .and_then(|origin| origin.proxy())
+        .map(tracing::field::display);
     let context = RequestContext {
         id: id.clone(),
         dialect: Dialect::of(request.uri().path()),
+        client: origin.map_or(Client::UNKNOWN, |origin| origin.client()),
     };
     let running = app.metrics.requests_running.count();
     let mut response = context.scope(next.run(request)).await;
@@ -74,6 +80,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
                 sent,
                 bytes,
                 peer,
+                proxy,
                 request_id = id,
                 ?code,
                 message,
@@ -88,6 +95,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
                     ?code,
                     message,
                     peer,
+                    proxy,
                     request_id = id,
                     "refused"
                 );
@@ -100,7 +108,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
                 "anonymous"
             };
             // The address names the table or job; it has no query string.
-            tracing::info!(target: audit::TARGET, principal, peer, method, path, status, request_id = id, "change");
+            tracing::info!(target: audit::TARGET, principal, peer, proxy, method, path, status, request_id = id, "change");
         }
         None => tracing::debug!(method, route, status, ms, sent, bytes, request_id = id, "request"),
     }

@@ -1,7 +1,8 @@
 //! The accept loop: from a listener to answered requests, and back out of them in good order.
 //!
-//! At `connections_max` the connection that has been idle longest makes room for a new one. Where all are answering
-//! requests, a few further connections are accepted that only health checks and metrics may use.
+//! At `connections_max` the connection that has been idle longest makes room for a new one: one of the client that has most. Where
+//! all are answering requests, a few further connections are accepted that only health checks and metrics may use. Requests being
+//! answered are shared fairly among clients, so one client cannot keep all connections busy.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,8 +27,8 @@ use tokio::task::JoinSet;
 use tower::ServiceExt;
 
 use crate::app::App;
-use crate::audit::PeerAddress;
 use crate::auth;
+use crate::client::{Client, Origin};
 use crate::connection::{Busy, Connections, GuardedStream};
 use crate::failure::Failure;
 use crate::router::router;
@@ -107,16 +108,17 @@ async fn accept(
             Err(error) if is_clients_fault(&error) => continue,
             Err(error) => {
                 tracing::warn!(%error, wait = ?backoff, "accepting a connection failed");
-                limits.open.evict_idle();
+                limits.open.evict_idle(None);
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(ACCEPT_BACKOFF_MAX);
                 continue;
             }
         };
         backoff = ACCEPT_BACKOFF_MIN;
-        let (place, use_) = limits.take().await;
+        let client = Client::from(peer.ip());
+        let (place, use_) = limits.take(client).await;
         let busy = Busy::new();
-        let listed = limits.open.add(number, busy.clone());
+        let listed = limits.open.add(number, client, busy.clone());
         let (app, router, watcher) = (app.clone(), router.clone(), graceful.watcher());
         connections.spawn(async move {
             let connection = Connection {
@@ -148,13 +150,13 @@ struct Places {
 
 impl Places {
     /// Waits for a place: an ordinary one, if necessary of a connection that is idle, else a reserved one.
-    async fn take(&self) -> (OwnedSemaphorePermit, Use) {
+    async fn take(&self, client: Client) -> (OwnedSemaphorePermit, Use) {
         const NEVER_CLOSED: &str = "these semaphores are never closed";
         if let Ok(place) = Arc::clone(&self.ordinary).try_acquire_owned() {
             return (place, Use::Everything);
         }
         let ordinary = Arc::clone(&self.ordinary).acquire_owned();
-        if self.open.evict_idle() > 0 {
+        if self.open.evict_idle(Some(client)) > 0 {
             return (ordinary.await.expect(NEVER_CLOSED), Use::Everything);
         }
         tokio::select! {
@@ -194,7 +196,7 @@ impl Connection {
         }
         let settings = &app.settings;
         let connections_max = settings.connections_max;
-        let evicted = busy.clone();
+        let (evicted, answering) = (busy.clone(), app.clone());
         let stream = GuardedStream::new(
             stream,
             busy.clone(),
@@ -203,16 +205,23 @@ impl Connection {
         );
         let service = service_fn(move |mut request: Request<Incoming>| {
             busy.begin();
-            request.extensions_mut().insert(PeerAddress(peer));
+            let origin = Origin::find(peer, request.headers(), &answering.settings.trusted_proxies);
+            request.extensions_mut().insert(origin);
             let (router, busy) = (router.clone(), busy.clone());
+            let is_operation = is_operation(request.uri().path());
+            let share = match is_operation {
+                true => None,
+                false => answering.answering.try_take(origin.client(), 1),
+            };
             async move {
                 let answer = match use_ {
-                    Use::Operation if !is_operation(request.uri().path()) => {
-                        too_many_connections(connections_max)
+                    Use::Operation if !is_operation => too_many_connections(connections_max),
+                    Use::Everything if !is_operation && share.is_none() => {
+                        more_than_share(origin.client(), connections_max)
                     }
                     _ => router.oneshot(request).await?,
                 };
-                Ok::<_, std::convert::Infallible>(busy.until_sent(answer))
+                Ok::<_, std::convert::Infallible>(busy.until_sent(answer, share))
             }
         });
         let connection = http1::Builder::new()
@@ -239,7 +248,19 @@ fn is_operation(path: &str) -> bool {
 
 /// The answer to other requests on a reserved connection, which ends with it.
 fn too_many_connections(limit: usize) -> Response {
-    let message = format!("{limit} connections are open, which is the limit, and all are busy");
+    refused(format!(
+        "{limit} connections are open, which is the limit, and all are busy"
+    ))
+}
+
+/// The answer to a request of a client that keeps more than its share of the connections busy.
+fn more_than_share(client: Client, limit: usize) -> Response {
+    refused(format!(
+        "this client ({client}) keeps more than its share of {limit} connections busy; the rest is kept for other clients"
+    ))
+}
+
+fn refused(message: String) -> Response {
     let failure = Failure::new(ErrorCode::Overloaded, message).into_response();
     ([(header::CONNECTION, "close")], failure).into_response()
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tideline_query::QuerySettings;
 
+use crate::client::Network;
+
 /// Settings of [`serve`](crate::serve).
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
@@ -13,6 +15,8 @@ pub struct HttpSettings {
     /// Hosts, beside loopback ones, that requests may name in `Host`, without ports; `*` admits every host. Empty: with a
     /// token every host, without one none. Default empty.
     pub hosts: Vec<String>,
+    /// Proxies in front: the client that they name in `Forwarded` or `X-Forwarded-For` counts for shares and logs. Default empty.
+    pub trusted_proxies: Vec<Network>,
     /// Bytes of a request body as sent. Default 32 MiB.
     pub body_bytes_max: usize,
     /// Bytes of a request body after decompression. Default 128 MiB.
@@ -57,6 +61,7 @@ impl Default for HttpSettings {
         Self {
             token: None,
             hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
             body_bytes_max: 32 << 20,
             decoded_body_bytes_max: 128 << 20,
             bodies_in_flight_bytes_max: 256 << 20,

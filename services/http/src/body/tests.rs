@@ -3,9 +3,14 @@
 use std::io::Write;
 
 use super::*;
+use crate::client::Client;
+use crate::shares::Shares;
 
 fn received(sent: &[u8], encoding: Encoding, budget: usize) -> Received {
-    let budget = Arc::new(Semaphore::new(budget));
+    let budget = Budget {
+        bytes: Shares::new(budget),
+        client: Client::UNKNOWN,
+    };
     let mut buffer = Buffer::new(&budget, 4 << 20);
     buffer.extend(sent).expect("fits the budget");
     Received {
@@ -77,10 +82,10 @@ fn every_encoding_reads_back_and_damage_is_refused() {
     ] {
         let decoded = received(&sent, encoding, 64 << 20).decode().expect("sound");
         assert!(*decoded == *text, "{encoding:?}");
-        let budget = Arc::clone(&decoded.0.budget);
-        assert!(budget.available_permits() < 64 << 20);
+        let budget = decoded.0.budget.bytes.clone();
+        assert!(budget.used() > 0);
         drop(decoded);
-        assert_eq!(budget.available_permits(), 64 << 20, "the budget is whole again");
+        assert_eq!(budget.used(), 0, "the budget is whole again");
         let garbage = [sent.as_slice(), b"garbage"].concat();
         assert_eq!(
             code(received(&garbage, encoding, 64 << 20).decode()),

@@ -10,6 +10,7 @@ use tideline_model::MemoryAccount;
 use super::figures::Figures;
 use super::{jobs, tiers};
 use crate::app::App;
+use crate::shares::Shares;
 
 /// Reads sizes and counts where they are.
 #[derive(Debug)]
@@ -68,8 +69,9 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     figures.gauge(
         "request_bodies_free_bytes",
         "Bytes that further request bodies may take",
-        app.body_bytes.available_permits() as f64,
+        app.body_bytes.count().saturating_sub(app.body_bytes.used()) as f64,
     )?;
+    shares(figures, app)?;
     figures.switch("ready_reads", "1 while reads are answered", readiness.reads)?;
     figures.switch(
         "ready_writes",
@@ -101,6 +103,28 @@ fn memory(figures: &mut Figures<'_>, account: &MemoryAccount) -> fmt::Result {
         "memory_refusals",
         "Requests that found no room in the memory account, by what the memory was for",
         ("holder", &refusals),
+    )
+}
+
+/// Refusals of fair shares.
+fn shares(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
+    let refused: [(&str, &Shares); 8] = [
+        ("writes", &app.writes.shares),
+        ("queries", &app.queries.shares),
+        ("cold_queries", &app.cold_queries.shares),
+        ("exports", &app.exports.shares),
+        ("remote_reads", &app.reads.shares),
+        ("watches", &app.watches.shares),
+        ("body_bytes", &app.body_bytes),
+        ("connections", &app.answering),
+    ];
+    figures.counters(
+        "share_refusals",
+        "Requests refused because their client held more than its share while the resource was nearly used up",
+        (
+            "resource",
+            &refused.map(|(resource, shares)| (resource, shares.refused() as f64)),
+        ),
     )
 }
 

@@ -19,7 +19,7 @@ use tideline_openapi::DurationText;
 use tideline_openapi::query as wire;
 use tideline_openapi::watch::{WatchKind, WatchQuery, WatchRequest};
 use tideline_search_index as index;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -32,6 +32,7 @@ use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{TablePath, WatchFailures};
 use crate::saved;
+use crate::shares::Share;
 use crate::stream;
 
 const CONTENT_TYPE: &str = "text/event-stream";
@@ -224,7 +225,7 @@ struct Watch {
     until: Option<Instant>,
     news: watch::Receiver<()>,
     events: mpsc::Sender<io::Result<Bytes>>,
-    _turn: OwnedSemaphorePermit,
+    _turn: Share,
 }
 
 /// What a watch does next.

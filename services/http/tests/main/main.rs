@@ -16,6 +16,7 @@ mod refusals;
 mod running;
 mod service;
 mod statistics;
+mod shares;
 mod transfers;
 mod writing;
 mod wrong_clock;

@@ -143,6 +143,12 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::Hosts(&mut config.http.hosts),
     ),
     Key::new(
+        "http.trusted_proxies",
+        "Addresses and networks of proxies in front, such as `10.0.0.0/8`. The client that they name in `Forwarded` or `X-Forwarded-For`\n\
+         counts for fair shares and in the log; from any other address these headers are ignored.",
+        |config| Slot::Networks(&mut config.http.trusted_proxies),
+    ),
+    Key::new(
         "http.body_bytes_max",
         "Largest request body, as sent.",
         |config| Slot::Bytes(&mut config.http.body_bytes_max),

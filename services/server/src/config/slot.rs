@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tideline_http::{Network, NotANetwork};
 use tideline_model::time::{format_duration, parse_duration};
 use tracing_subscriber::EnvFilter;
 
@@ -21,6 +22,8 @@ pub(crate) enum Slot<'a> {
     OptionalText(&'a mut Option<String>),
     /// Host names and addresses, separated by commas; an empty text is an empty list.
     Hosts(&'a mut Vec<String>),
+    /// Addresses and networks, separated by commas; an empty text is an empty list.
+    Networks(&'a mut Vec<Network>),
     Switch(&'a mut bool),
     /// Bytes.
     Bytes(&'a mut usize),
@@ -73,6 +76,7 @@ impl Slot<'_> {
             Self::OptionalPath(place) => *place = (!text.is_empty()).then(|| PathBuf::from(text)),
             Self::OptionalText(place) => *place = (!text.is_empty()).then(|| text.to_owned()),
             Self::Hosts(place) => *place = read_hosts(text)?,
+            Self::Networks(place) => *place = read_networks(text)?,
             Self::Switch(place) => {
                 *place = text
                     .parse()
@@ -115,6 +119,11 @@ impl Slot<'_> {
             Self::OptionalText(place) => quoted(place.as_ref()?),
             Self::Hosts(place) if place.is_empty() => return None,
             Self::Hosts(place) => quoted(&place.join(", ")),
+            Self::Networks(place) if place.is_empty() => return None,
+            Self::Networks(place) => {
+                let shown: Vec<_> = place.iter().map(Network::to_string).collect();
+                quoted(&shown.join(", "))
+            }
             Self::Switch(place) => place.to_string(),
             Self::Bytes(place) => quoted(&format_bytes(*place as u64)),
             Self::Bytes64(place) => quoted(&format_bytes(*place)),
@@ -139,6 +148,7 @@ impl Slot<'_> {
             Self::Path(_) | Self::OptionalPath(_) => "path",
             Self::OptionalText(_) => "text",
             Self::Hosts(_) => "names, separated by commas",
+            Self::Networks(_) => "addresses and networks, separated by commas",
             Self::Switch(_) => "true or false",
             Self::Bytes(_) | Self::Bytes64(_) | Self::OptionalBytes64(_) => "bytes, such as 64MiB",
             Self::Count(_) | Self::Count64(_) | Self::OptionalCount(_) => "a number",
@@ -168,6 +178,16 @@ fn read_hosts(text: &str) -> Result<Vec<String>, String> {
                 "{entry:?} is not a host name or address; omit scheme and port"
             )),
         }
+    };
+    entries.map(read).collect()
+}
+
+/// Reads addresses and networks, separated by commas.
+fn read_networks(text: &str) -> Result<Vec<Network>, String> {
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let read = |entry: &str| {
+        let address = entry.trim_start_matches('[').trim_end_matches(']');
+        address.parse().map_err(|error: NotANetwork| error.to_string())
     };
     entries.map(read).collect()
 }

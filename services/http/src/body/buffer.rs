@@ -1,0 +1,79 @@
+//! The bytes of a body, within the budget of all bodies in flight.
+
+use tideline_openapi::ErrorCode;
+
+use super::STEP_BYTES;
+use crate::client::Client;
+use crate::failure::{Failure, Result};
+use crate::shares::{Share, Shares};
+
+/// By how much a body of unknown size gets more room. What it leaves behind stays resident for a while, so fewer and
+/// larger steps cost less at the peak; room that is never written costs nothing.
+const GROWTH: usize = 4;
+/// What all bodies in flight may take, and whose body this is.
+#[derive(Debug, Clone)]
+pub(super) struct Budget {
+    pub(super) bytes: Shares,
+    pub(super) client: Client,
+}
+
+/// Bytes whose capacity is reserved in the budget of all bodies.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    pub(super) bytes: Vec<u8>,
+    /// Bytes that it will never need more than.
+    most: usize,
+    pub(super) budget: Budget,
+    reserved: Option<Share>,
+}
+
+impl Buffer {
+    pub(super) fn new(budget: &Budget, most: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            most,
+            budget: budget.clone(),
+            reserved: None,
+        }
+    }
+
+    /// Makes room for `bytes` in all.
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<()> {
+        let more = bytes.saturating_sub(self.bytes.capacity());
+        if more == 0 {
+            return Ok(());
+        }
+        let Budget {
+            bytes: budget,
+            client,
+        } = &self.budget;
+        let share = budget.try_take(*client, more).ok_or_else(|| {
+            let (count, in_use) = (budget.count(), budget.in_use(*client));
+            Failure::new(
+                ErrorCode::Overloaded,
+                format!(
+                    "too many bytes of requests in flight: {all} of {count}, of which {own} are of this client ({client}), \
+                     and {more} more are needed",
+                    all = in_use.all,
+                    own = in_use.own
+                ),
+            )
+        })?;
+        match &mut self.reserved {
+            Some(reserved) => reserved.merge(share),
+            None => self.reserved = Some(share),
+        }
+        self.bytes.reserve_exact(bytes - self.bytes.len());
+        Ok(())
+    }
+
+    pub(super) fn extend(&mut self, more: &[u8]) -> Result<()> {
+        let needed = self.bytes.len() + more.len();
+        if needed > self.bytes.capacity() {
+            let roomy = (self.bytes.capacity() * GROWTH).max(STEP_BYTES).min(self.most);
+            self.reserve(needed.max(roomy))?;
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(())
+    }
+}

@@ -1,0 +1,303 @@
+//! The address of a client: that of its connection, or the one that a trusted proxy names.
+//!
+//! A proxy in front makes all connections come from its own address. Where `http.trusted_proxies` lists that address, the header
+//! `Forwarded` (RFC 7239), or `X-Forwarded-For` of proxies that only have that, is read from its end: each address that is a
+//! trusted proxy as well was written by one, and the first other one is the client. From any other address these headers are
+//! ignored, since anyone can send them.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use axum::http::{Extensions, HeaderMap, HeaderName, header};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// Bits of an IPv6 address that name a client's network: a host chooses the others as it likes.
+const IPV6_CLIENT_BITS: u8 = 64;
+
+/// A client as fair shares count it: an IPv4 address or an IPv6 network of 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Client(IpAddr);
+
+impl Client {
+    /// Stands for requests without a known address.
+    pub(crate) const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+}
+
+impl From<IpAddr> for Client {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6(masked_v6(address, IPV6_CLIENT_BITS)),
+            v4 => v4,
+        })
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            IpAddr::V4(address) => address.fmt(f),
+            IpAddr::V6(address) => write!(f, "{address}/{IPV6_CLIENT_BITS}"),
+        }
+    }
+}
+
+/// Where a request came from; an extension of the request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    /// The other end of the connection.
+    peer: SocketAddr,
+    /// The client that a trusted proxy named.
+    forwarded: Option<IpAddr>,
+}
+
+impl Origin {
+    /// Finds the client of a request that came from `peer`.
+    pub(crate) fn find(peer: SocketAddr, headers: &HeaderMap, proxies: &[Network]) -> Self {
+        let is_trusted = |address: IpAddr| proxies.iter().any(|network| network.contains(address));
+        let forwarded = is_trusted(peer.ip()).then(|| forwarded_client(headers, &is_trusted));
+        Self {
+            peer,
+            forwarded: forwarded.flatten(),
+        }
+    }
+
+    /// Returns the origin of a request; `None` where it did not come by a connection.
+    pub(crate) fn of(extensions: &Extensions) -> Option<Self> {
+        extensions.get().copied()
+    }
+
+    /// The client as fair shares count it.
+    pub(crate) fn client(&self) -> Client {
+        Client::from(self.forwarded.unwrap_or(self.peer.ip()))
+    }
+
+    /// The proxy that the request came through.
+    pub(crate) fn proxy(&self) -> Option<SocketAddr> {
+        self.forwarded.map(|_| self.peer)
+    }
+}
+
+/// The address as logs show it: that of the client behind a proxy, otherwise address and port of the connection.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.forwarded {
+            Some(client) => client.fmt(f),
+            None => self.peer.fmt(f),
+        }
+    }
+}
+
+/// Reads the client from the headers of a trusted proxy. `None` where they name none, or where `Forwarded` and
+/// `X-Forwarded-For` disagree: a proxy that writes one of them passes the other on as the client sent it.
+fn forwarded_client(headers: &HeaderMap, is_trusted: &dyn Fn(IpAddr) -> bool) -> Option<IpAddr> {
+    let forwarded = list(headers, &header::FORWARDED);
+    let forwarded = forwarded.map(|text| nearest(split(&text, ',').map(forwarded_for), is_trusted));
+    let x_forwarded = list(headers, &X_FORWARDED_FOR);
+    let x_forwarded = x_forwarded.map(|text| nearest(split(&text, ',').map(node), is_trusted));
+    match (forwarded, x_forwarded) {
+        (Some(one), Some(other)) => one.filter(|_| one == other),
+        (one, other) => one.or(other).flatten(),
+    }
+}
+
+/// All lines of a header as one list.
+fn list(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let lines = headers
+        .get_all(name)
+        .iter()
+        .map(|line| line.to_str().unwrap_or_default());
+    let text = lines.collect::<Vec<_>>().join(",");
+    (!text.is_empty()).then_some(text)
+}
+
+/// The last address that is not a trusted proxy; `None` where an entry on the way to it is not an address.
+fn nearest(
+    entries: impl DoubleEndedIterator<Item = Option<IpAddr>>,
+    is_trusted: &dyn Fn(IpAddr) -> bool,
+) -> Option<IpAddr> {
+    let mut last = None;
+    for entry in entries.rev() {
+        last = Some(entry?.to_canonical());
+        if !last.is_some_and(is_trusted) {
+            break;
+        }
+    }
+    last
+}
+
+/// Splits at a separator that is not within quotes.
+fn split(text: &str, separator: char) -> std::vec::IntoIter<&str> {
+    let mut quoted = false;
+    let parts = text.split(move |c| {
+        quoted ^= c == '"';
+        c == separator && !quoted
+    });
+    parts.map(str::trim).collect::<Vec<_>>().into_iter()
+}
+
+/// The parameter `for` of an element of `Forwarded`.
+fn forwarded_for(element: &str) -> Option<IpAddr> {
+    split(element, ';').find_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        let is_for = name.trim().eq_ignore_ascii_case("for");
+        is_for.then(|| node(value.trim().trim_matches('"'))).flatten()
+    })
+}
+
+/// An address, perhaps with a port; `None` for `unknown` and for names that hide the address.
+fn node(text: &str) -> Option<IpAddr> {
+    let parsed = text.parse().ok();
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    let in_brackets = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    parsed.or_else(with_port).or_else(in_brackets)
+}
+
+/// A network of addresses: `10.0.0.0/8`, `fd00::/8`; an address alone is a network of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+/// The text is not a network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not an address or network, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8")]
+pub struct NotANetwork(String);
+
+impl Network {
+    /// Whether the network contains an address.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => masked_v4(address, self.bits) == network,
+            (IpAddr::V6(network), IpAddr::V6(address)) => masked_v6(address, self.bits) == network,
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = NotANetwork;
+
+    fn from_str(text: &str) -> Result<Self, NotANetwork> {
+        let error = || NotANetwork(text.to_owned());
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| error())?;
+        let bits_max = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(bits_max), |bits| bits.parse().map_err(|_| error()))?;
+        if bits > bits_max {
+            return Err(error());
+        }
+        let address = match address {
+            IpAddr::V4(address) => IpAddr::V4(masked_v4(address, bits)),
+            IpAddr::V6(address) => IpAddr::V6(masked_v6(address, bits)),
+        };
+        Ok(Self { address, bits })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits_max = if self.address.is_ipv4() { 32 } else { 128 };
+        if self.bits == bits_max {
+            return self.address.fmt(f);
+        }
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+fn masked_v4(address: Ipv4Addr, bits: u8) -> Ipv4Addr {
+    let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+    Ipv4Addr::from_bits(address.to_bits() & mask)
+}
+
+fn masked_v6(address: Ipv6Addr, bits: u8) -> Ipv6Addr {
+    let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+    Ipv6Addr::from_bits(address.to_bits() & mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(peer: &str, headers: &[(&'static str, &str)]) -> String {
+        let proxies = ["10.0.0.0/8", "fd00::1"].map(|network| network.parse().expect("a network"));
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().expect("a value"));
+        }
+        let peer = SocketAddr::new(peer.parse().expect("an address"), 7);
+        Origin::find(peer, &map, &proxies).client().to_string()
+    }
+
+    #[test]
+    fn a_forwarded_client_counts_only_behind_a_trusted_proxy() {
+        const FORWARDED: &str = "forwarded";
+        const X_FORWARDED: &str = "x-forwarded-for";
+        for (peer, headers, client) in [
+            ("10.0.0.1", &[][..], "10.0.0.1"),
+            ("::ffff:10.0.0.1", &[(FORWARDED, "for=192.0.2.1")], "192.0.2.1"),
+            ("10.0.0.1", &[(FORWARDED, "for=192.0.2.1")], "192.0.2.1"),
+            ("192.0.2.9", &[(FORWARDED, "for=192.0.2.1")], "192.0.2.9"),
+            ("192.0.2.9", &[(X_FORWARDED, "192.0.2.1")], "192.0.2.9"),
+            ("10.0.0.1", &[(X_FORWARDED, "192.0.2.1, 10.3.3.3")], "192.0.2.1"),
+            // What the client claims stands left of what the proxy has seen.
+            ("10.0.0.1", &[(X_FORWARDED, "1.1.1.1, 192.0.2.1")], "192.0.2.1"),
+            (
+                "10.0.0.1",
+                &[(FORWARDED, "for=1.1.1.1"), (FORWARDED, "for=192.0.2.1")],
+                "192.0.2.1",
+            ),
+            (
+                "fd00::1",
+                &[(FORWARDED, "proto=http;For=\"[2001:db8:1:2:3::4]:80\"")],
+                "2001:db8:1:2::/64",
+            ),
+            (
+                "10.0.0.1",
+                &[(FORWARDED, "for=192.0.2.1;by=\"a,b;c\", for=10.9.9.9")],
+                "192.0.2.1",
+            ),
+            ("10.0.0.1", &[(FORWARDED, "for=unknown")], "10.0.0.1"),
+            (
+                "10.0.0.1",
+                &[(FORWARDED, "for=192.0.2.1, for=_hidden")],
+                "10.0.0.1",
+            ),
+            // One of the two is as the client sent it.
+            (
+                "10.0.0.1",
+                &[(FORWARDED, "for=1.1.1.1"), (X_FORWARDED, "192.0.2.1")],
+                "10.0.0.1",
+            ),
+            (
+                "10.0.0.1",
+                &[(FORWARDED, "for=192.0.2.1"), (X_FORWARDED, "192.0.2.1")],
+                "192.0.2.1",
+            ),
+        ] {
+            assert_eq!(shown(peer, headers), client, "{peer} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn networks_are_read_and_contain_their_addresses() {
+        for (text, shown, inside, outside) in [
+            ("10.1.2.3/8", "10.0.0.0/8", "10.255.0.1", "11.0.0.1"),
+            ("192.0.2.7", "192.0.2.7", "192.0.2.7", "192.0.2.8"),
+            ("0.0.0.0/0", "0.0.0.0/0", "8.8.8.8", "::1"),
+            ("fd00::5/8", "fd00::/8", "fdff::1", "fe00::1"),
+        ] {
+            let network: Network = text.parse().expect("a network");
+            assert_eq!(network.to_string(), shown);
+            assert!(network.contains(inside.parse().expect("an address")), "{text}");
+            assert!(!network.contains(outside.parse().expect("an address")), "{text}");
+        }
+        for text in ["", "10.0.0.0/33", "10.0.0/8", "host", "::/129", "10.0.0.1/-1"] {
+            assert!(text.parse::<Network>().is_err(), "{text}");
+        }
+    }
+}

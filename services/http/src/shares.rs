@@ -1,0 +1,377 @@
+//! Fair shares of a bounded resource among clients.
+//!
+//! Up to four fifths of a resource go to whoever comes first, so that one busy address has them all while others want
+//! little. The last fifth goes only to clients that hold less than their share: the whole divided by the clients that hold or
+//! wait for some, and one more for a newcomer. So a client that takes all it can get never keeps others out, however long its requests
+//! take. Those who wait are served by how little they hold, then in the order in which they came.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::client::Client;
+
+/// Part of a resource, as a fraction, that is given away without regard to shares.
+const OPEN_NUMERATOR: usize = 4;
+const OPEN_DENOMINATOR: usize = 5;
+
+/// A bounded resource and who holds how much of it. A handle: clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Shares(Arc<Pool>);
+
+#[derive(Debug)]
+struct Pool {
+    /// All units.
+    count: usize,
+    /// Units that are given away without regard to shares.
+    open: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: usize,
+    /// Clients that hold or wait for something.
+    clients: HashMap<Client, Holding>,
+    /// Clients that wait.
+    waiting: usize,
+    /// Number of the next one who waits.
+    ticket: u64,
+    /// Requests refused although units were free.
+    refused: u64,
+}
+
+/// What a client holds and waits for.
+#[derive(Debug, Default)]
+struct Holding {
+    units: usize,
+    waiting: VecDeque<Waiter>,
+}
+
+/// A wait for one unit.
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    grant: oneshot::Sender<()>,
+}
+
+/// Units that a client holds; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pool: Shares,
+    client: Client,
+    units: usize,
+}
+
+/// How much of a resource is in use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InUse {
+    /// By all clients.
+    pub(crate) all: usize,
+    /// By one client.
+    pub(crate) own: usize,
+}
+
+impl Shares {
+    /// A resource of `count` units.
+    pub(crate) fn new(count: usize) -> Self {
+        let open = count.saturating_mul(OPEN_NUMERATOR).div_ceil(OPEN_DENOMINATOR);
+        Self(Arc::new(Pool {
+            count,
+            open,
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Takes units if they are free and the client may have them.
+    pub(crate) fn try_take(&self, client: Client, units: usize) -> Option<Share> {
+        let mut state = self.0.state.lock();
+        if !self.0.admits(&state, client, units) {
+            let is_free = state.used.saturating_add(units) <= self.0.count;
+            state.refused += u64::from(is_free);
+            return None;
+        }
+        state.used += units;
+        state.clients.entry(client).or_default().units += units;
+        Some(self.share(client, units))
+    }
+
+    /// Waits for one unit, without end: the caller sets the time.
+    pub(crate) async fn take(&self, client: Client) -> Share {
+        let mut wait = {
+            let mut state = self.0.state.lock();
+            if self.0.admits(&state, client, 1) {
+                state.used += 1;
+                state.clients.entry(client).or_default().units += 1;
+                return self.share(client, 1);
+            }
+            let (grant, granted) = oneshot::channel();
+            let ticket = state.ticket;
+            state.ticket += 1;
+            let waiting = &mut state.clients.entry(client).or_default().waiting;
+            waiting.push_back(Waiter { ticket, grant });
+            let is_first = waiting.len() == 1;
+            state.waiting += usize::from(is_first);
+            Wait {
+                pool: self,
+                client,
+                ticket,
+                granted: Some(granted),
+            }
+        };
+        let granted = wait.granted.as_mut().expect("taken only here and at the end");
+        granted
+            .await
+            .expect("the sender stays until it grants or the wait ends");
+        wait.granted = None;
+        self.share(client, 1)
+    }
+
+    /// How much is in use.
+    pub(crate) fn in_use(&self, client: Client) -> InUse {
+        let state = self.0.state.lock();
+        InUse {
+            all: state.used,
+            own: state.clients.get(&client).map_or(0, |holding| holding.units),
+        }
+    }
+
+    /// Units in use.
+    pub(crate) fn used(&self) -> usize {
+        self.0.state.lock().used
+    }
+
+    /// Units in all.
+    pub(crate) fn count(&self) -> usize {
+        self.0.count
+    }
+
+    /// Requests refused although units were free.
+    pub(crate) fn refused(&self) -> u64 {
+        self.0.state.lock().refused
+    }
+
+    fn share(&self, client: Client, units: usize) -> Share {
+        Share {
+            pool: self.clone(),
+            client,
+            units,
+        }
+    }
+
+    fn give_back(&self, client: Client, units: usize) {
+        let mut state = self.0.state.lock();
+        state.used -= units;
+        if let Some(holding) = state.clients.get_mut(&client) {
+            holding.units -= units;
+        }
+        state.forget_idle(client);
+        self.0.grant(&mut state);
+    }
+}
+
+impl Pool {
+    /// Whether a client may have further units now.
+    fn admits(&self, state: &State, client: Client, units: usize) -> bool {
+        let used = state.used.saturating_add(units);
+        if used <= self.open {
+            return true;
+        }
+        let held = state.clients.get(&client).map_or(0, |holding| holding.units);
+        used <= self.count && (held == 0 || held < self.count / (state.clients.len() + 1))
+    }
+
+    /// Grants free units to those who wait.
+    fn grant(&self, state: &mut State) {
+        while state.waiting > 0 {
+            let waiting = state.clients.iter().filter_map(|(client, holding)| {
+                let first = holding.waiting.front()?;
+                Some((holding.units, first.ticket, *client))
+            });
+            let Some((_, _, client)) = waiting.min() else {
+                return;
+            };
+            // Whoever holds least is admitted first.
+            if !self.admits(state, client, 1) {
+                return;
+            }
+            let Some(holding) = state.clients.get_mut(&client) else {
+                return;
+            };
+            let granted = holding.waiting.pop_front().map(|waiter| waiter.grant.send(()));
+            let is_last = holding.waiting.is_empty();
+            if matches!(granted, Some(Ok(()))) {
+                holding.units += 1;
+                state.used += 1;
+            }
+            state.waiting -= usize::from(is_last);
+            state.forget_idle(client);
+        }
+    }
+}
+
+impl State {
+    /// Removes a client that neither holds nor waits for anything.
+    fn forget_idle(&mut self, client: Client) {
+        if let Entry::Occupied(entry) = self.clients.entry(client)
+            && entry.get().units == 0
+            && entry.get().waiting.is_empty()
+        {
+            entry.remove();
+        }
+    }
+}
+
+impl Share {
+    /// Adds units of the same client and resource.
+    pub(crate) fn merge(&mut self, mut other: Self) {
+        debug_assert_eq!(self.client, other.client);
+        self.units += std::mem::take(&mut other.units);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.units > 0 {
+            self.pool.give_back(self.client, self.units);
+        }
+    }
+}
+
+/// A wait that may be given up.
+struct Wait<'a> {
+    pool: &'a Shares,
+    client: Client,
+    ticket: u64,
+    /// `None` once the unit has been handed over.
+    granted: Option<oneshot::Receiver<()>>,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let Some(mut granted) = self.granted.take() else {
+            return;
+        };
+        granted.close();
+        if granted.try_recv().is_ok() {
+            return self.pool.give_back(self.client, 1);
+        }
+        let mut state = self.pool.0.state.lock();
+        state.refused += u64::from(state.used < self.pool.0.count);
+        if let Some(holding) = state.clients.get_mut(&self.client) {
+            let before = holding.waiting.len();
+            holding.waiting.retain(|waiter| waiter.ticket != self.ticket);
+            let was_last = before > 0 && holding.waiting.is_empty();
+            state.waiting -= usize::from(was_last);
+        }
+        state.forget_idle(self.client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn client(n: u8) -> Client {
+        Client::from(IpAddr::from([192, 0, 2, n]))
+    }
+
+    fn take_all(shares: &Shares, client: Client) -> Vec<Share> {
+        std::iter::from_fn(|| shares.try_take(client, 1)).collect()
+    }
+
+    #[test]
+    fn one_client_has_four_fifths_and_newcomers_the_rest() {
+        let shares = Shares::new(20);
+        let mut busy = take_all(&shares, client(1));
+        assert_eq!(busy.len(), 16);
+        let second = take_all(&shares, client(2));
+        assert_eq!(second.len(), 4, "below its share of 20 / 3");
+        assert_eq!(
+            (shares.used(), shares.refused()),
+            (20, 1),
+            "the second was refused by the bound"
+        );
+        busy.truncate(14);
+        assert_eq!(take_all(&shares, client(3)).len(), 2);
+        drop(second);
+        assert!(shares.try_take(client(1), 1).is_some(), "14 are in use");
+    }
+
+    #[test]
+    fn few_units_are_not_divided() {
+        for count in 1..=4 {
+            assert_eq!(take_all(&Shares::new(count), client(1)).len(), count);
+        }
+    }
+
+    #[test]
+    fn a_large_first_request_is_admitted() {
+        let shares = Shares::new(100);
+        let mut whole = shares.try_take(client(1), 10).expect("free");
+        whole.merge(
+            shares
+                .try_take(client(1), 90)
+                .expect("it holds less than its share"),
+        );
+        assert_eq!(shares.used(), 100);
+        drop(whole);
+        assert_eq!(shares.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn waits_end_for_whoever_holds_least() {
+        let shares = Shares::new(4);
+        let mut held = take_all(&shares, client(1));
+        let (report, mut order) = tokio::sync::mpsc::unbounded_channel();
+        let mut waits = Vec::new();
+        for n in [1, 1, 2] {
+            let (shares, report) = (shares.clone(), report.clone());
+            waits.push(tokio::spawn(async move {
+                let share = shares.take(client(n)).await;
+                report.send(n).expect("received");
+                share
+            }));
+            tokio::task::yield_now().await;
+        }
+        held.pop();
+        assert_eq!(order.recv().await, Some(2), "it came last and holds nothing");
+        held.pop();
+        assert_eq!(order.recv().await, Some(1));
+        for wait in waits {
+            wait.abort();
+            drop(wait.await);
+        }
+        drop(held);
+        assert_eq!(shares.used(), 0, "a wait that is given up leaves nothing behind");
+        assert!(shares.0.state.lock().clients.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_wait_for_more_than_a_share_ends_when_others_leave() {
+        let shares = Shares::new(10);
+        let held = take_all(&shares, client(1));
+        assert_eq!(held.len(), 8);
+        let wait = tokio::time::timeout(Duration::from_millis(20), shares.take(client(1)));
+        assert!(wait.await.is_err(), "two are free, for others");
+        drop(shares.take(client(2)).await);
+        let waiting = tokio::spawn({
+            let shares = shares.clone();
+            async move { shares.take(client(1)).await }
+        });
+        tokio::task::yield_now().await;
+        drop(held);
+        drop(waiting.await.expect("granted"));
+        assert_eq!(
+            (shares.used(), shares.refused()),
+            (0, 2),
+            "the ninth unit, and the wait that ended"
+        );
+    }
+}
