@@ -55,7 +55,7 @@ pub struct Policy {
 }))]
 pub struct ArchivePolicy {
     /// `default`, which is the target of the server's configuration, or an address: `s3://bucket/prefix`,
-    /// `gs://bucket/prefix`, `az://container/prefix`, or `file:///directory` below the target of the configuration.
+    /// `gs://bucket/prefix`, `az://container/prefix`, `file:///directory`, as far as the operator allows it.
     pub target: String,
     /// Age at which points leave; above `hot_ttl`.
     pub after: DurationText,

@@ -146,7 +146,7 @@ fn what_is_archived_is_read_back_without_a_server_and_damage_is_found() {
     assert!(left.iter().all(|file| !file.exists()));
     let outside = run(home, Some(&url), &["archive", "orphans", "file:///etc"]);
     assert!(
-        outside.code == 1 && outside.err.contains("archive.target"),
+        outside.code == 1 && outside.err.contains("archive.allowed_targets"),
         "{outside:?}"
     );
 

@@ -19,6 +19,8 @@ pub type Result<T> = std::result::Result<T, EngineError>;
 pub enum ErrorKind {
     /// The request cannot be right: mend it.
     Invalid,
+    /// The operator does not allow it: ask for another one, or have the setting changed.
+    Forbidden,
     /// A stated limit was passed: make it smaller.
     OverLimit,
     /// What is named does not exist.
@@ -54,6 +56,9 @@ pub enum EngineError {
     /// The request cannot be right.
     #[error("{0}")]
     Invalid(String),
+    /// The operator does not allow it.
+    #[error("{0}")]
+    Forbidden(String),
     /// A limit of a request.
     #[error("{what} of {actual} is over the limit of {limit}")]
     OverLimit {
@@ -116,6 +121,7 @@ impl EngineError {
             Self::Catalog(error) => catalog_kind(error),
             Self::Search(error) => search_kind(error),
             Self::Invalid(_) => ErrorKind::Invalid,
+            Self::Forbidden(_) => ErrorKind::Forbidden,
             Self::OverLimit { .. } => ErrorKind::OverLimit,
             Self::Memory(full) => match full.is_retryable() {
                 true => ErrorKind::Overloaded,

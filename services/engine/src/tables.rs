@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use parking_lot::RwLockReadGuard;
+use tideline_archive::ArchiveError;
 use tideline_model::time::format_duration;
 use tideline_model::{Policy, TableId, TableName, TableSpec, Tier};
 use tideline_series_store::{HeadSurvey, SegmentSurvey, StoreError, TableSurvey};
@@ -144,17 +145,47 @@ impl Engine {
         Ok(self.joined(self.store.alter_table(name, spec)?))
     }
 
-    /// Refuses a new archive whose target cannot be meant. Nothing is asked of the target.
-    fn check_archive(&self, before: Option<&Policy>, policy: &Policy) -> Result<()> {
+    /// Refuses a policy with a new target of the archive that may not be named. Nothing is asked of the target.
+    ///
+    /// # Errors
+    ///
+    /// As [`allow_target`](Self::allow_target).
+    pub fn check_archive(&self, before: Option<&Policy>, policy: &Policy) -> Result<()> {
         let target = |policy: &Policy| policy.archive.as_ref().map(|archive| archive.target.clone());
         let Some(named) = target(policy).filter(|_| before.and_then(target) != target(policy)) else {
             return Ok(());
         };
+        self.allow_target(&named).map_err(|error| match error {
+            EngineError::Forbidden(reason) => EngineError::Forbidden(format!("policy.archive: {reason}")),
+            error => EngineError::Invalid(format!("policy.archive: {error}")),
+        })
+    }
+
+    /// Checks that a request may name a target of the archive. Nothing is asked of the target.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Forbidden`] where the operator does not allow it, [`EngineError::Invalid`] where it is not a target.
+    pub fn allow_target(&self, target: &str) -> Result<()> {
         let archive = self.settings.store.archive.as_ref();
         let archive = archive.ok_or_else(|| EngineError::Invalid("the archive is switched off".into()))?;
-        archive
-            .allow(&named)
-            .map_err(|error| EngineError::Invalid(format!("policy.archive: {error}")))
+        archive.allow(target).map_err(|error| match error {
+            ArchiveError::NotAllowed { .. } => EngineError::Forbidden(error.to_string()),
+            error => EngineError::Invalid(error.to_string()),
+        })
+    }
+
+    /// Tables whose policy names a target that is not allowed, each with the target and why: nothing is written there.
+    pub fn tables_without_target(&self) -> Vec<(TableName, String)> {
+        let Some(archive) = &self.settings.store.archive else {
+            return Vec::new();
+        };
+        let refused = |table: Table| {
+            let target = table.spec().policy.archive.as_ref()?.target.clone();
+            let error = archive.check_allowed(&target).err()?;
+            Some((table.name().clone(), error.to_string()))
+        };
+        self.tables().into_iter().filter_map(refused).collect()
     }
 
     /// Drops a table with its points, timelines and attributes. Invisible at once; bytes go soon after.

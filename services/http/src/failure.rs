@@ -332,6 +332,7 @@ impl From<EngineError> for Failure {
         }
         let code = match error.kind() {
             ErrorKind::Invalid => ErrorCode::Invalid,
+            ErrorKind::Forbidden => ErrorCode::Forbidden,
             ErrorKind::OverLimit => ErrorCode::OverLimit,
             ErrorKind::NotFound => ErrorCode::NotFound,
             ErrorKind::Gone => ErrorCode::Gone,

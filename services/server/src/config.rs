@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tideline_archive::{ArchiveSettings, DEFAULT_TARGET, TargetOptions};
+use tideline_archive::{ArchiveSettings, DEFAULT_TARGET, TargetOptions, TargetPrefix};
 use tideline_backend_fjall::FjallOptions;
 use tideline_engine::HeadBudget;
 use tideline_http::HttpSettings;
@@ -69,6 +69,8 @@ pub struct ArchiveConfig {
     pub target: Option<String>,
     /// A file with `name = value` lines: options of that target, its credentials among them.
     pub options_file: Option<PathBuf>,
+    /// Addresses below which requests may name targets, besides `target`.
+    pub allowed_targets: Vec<TargetPrefix>,
     /// Memory for footers and pages of files that were read lately.
     pub cache_bytes: usize,
     /// Disk for footers, inside the data folder.
@@ -80,6 +82,7 @@ impl Default for ArchiveConfig {
         Self {
             target: None,
             options_file: None,
+            allowed_targets: Vec::new(),
             cache_bytes: 64 << 20,
             disk_cache_bytes: 1 << 30,
         }
@@ -153,6 +156,7 @@ impl Config {
         let ArchiveConfig {
             target,
             options_file,
+            allowed_targets,
             cache_bytes,
             disk_cache_bytes,
         } = &self.archive;
@@ -160,6 +164,7 @@ impl Config {
         settings.footers_bytes_max = *cache_bytes / 2;
         settings.pages_bytes_max = *cache_bytes - settings.footers_bytes_max;
         settings.disk_cache = (*disk_cache_bytes > 0).then(|| (folder.join("footers"), *disk_cache_bytes));
+        settings.allowed = Some(allowed_targets.clone());
         if let Some(target) = target {
             let options = options_file.as_deref().map(TargetOptions::read).transpose()?;
             let named = (target.clone(), options.unwrap_or_default());

@@ -280,10 +280,14 @@ fn open_engine(config: &Config, clock: Arc<dyn Clock>, supervisor: &Supervisor) 
         settings.index_dir = scratch.join("index");
     }
     settings.store.supervisor = supervisor.clone();
-    Engine::open(Arc::new(backend), clock, settings).map_err(|source| ServerError::Engine {
+    let engine = Engine::open(Arc::new(backend), clock, settings).map_err(|source| ServerError::Engine {
         data_dir: data_dir.clone(),
         source,
-    })
+    })?;
+    for (table, reason) in engine.tables_without_target() {
+        tracing::warn!(%table, reason, "nothing more of this table is archived; what is in files there is still read");
+    }
+    Ok(engine)
 }
 
 /// Makes the folder if it is missing, for nobody but its owner. One that is there keeps its mode: somebody chose it.

@@ -13,7 +13,7 @@ use crate::copy::ArchiveCopy;
 use crate::description::{self, DescribedFields, Description};
 use crate::digest::sha256_hex;
 use crate::error::{ArchiveError, Result};
-use crate::layout;
+use crate::layout::{self, DESCRIPTION_BYTES_MAX};
 use crate::read::fields;
 use crate::read::timelines::TimelinesFile;
 
@@ -39,10 +39,10 @@ impl Archive {
     /// Where the target fails, and where it is not what was written under this name.
     pub fn description(&self, target: &str, key: &str) -> Result<Description> {
         let opened = self.target(target)?;
-        let content = opened.get(key)?;
         let damaged = |reason: String| opened.damaged(key, reason);
         let (_, segment, digits) =
-            name_of(key).ok_or_else(|| damaged("its name is no description's".into()))?;
+            name_of(key).ok_or_else(|| damaged("its name is not that of a description".into()))?;
+        let content = opened.get(key, DESCRIPTION_BYTES_MAX)?;
         if !sha256_hex(&content).starts_with(digits) {
             return Err(damaged("its checksum is another one".into()));
         }
@@ -105,7 +105,7 @@ fn name_of(key: &str) -> Option<(&str, SegmentId, &str)> {
     let name = key.rsplit('/').next()?.strip_suffix(".json")?;
     let mut parts = name.rsplitn(3, '-');
     let (digits, segment, origin) = (parts.next()?, parts.next()?, parts.next()?);
-    let is_whole = digits.len() == layout::DIGITS && !origin.is_empty();
+    let is_whole = layout::is_digits(digits) && !origin.is_empty();
     is_whole.then_some((origin, SegmentId(segment.parse().ok()?), digits))
 }
 

@@ -13,6 +13,14 @@ pub enum ArchiveError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Requests may not name the target.
+    #[error("archive target {target:?} is not allowed; allowed is {allowed}")]
+    NotAllowed {
+        /// The target, without credentials.
+        target: String,
+        /// What is allowed, and by which settings.
+        allowed: String,
+    },
     /// The target did not do what it was asked to.
     #[error("archive target {target}: {action} of {object:?} failed: {reason}")]
     Target {
@@ -80,7 +88,9 @@ impl ArchiveError {
         match self {
             Self::Target { kind, .. } => *kind == TargetFault::Unreachable,
             Self::Local { .. } | Self::Stopped => true,
-            Self::BadTarget { .. } | Self::Damaged { .. } | Self::Format { .. } => false,
+            Self::BadTarget { .. } | Self::NotAllowed { .. } | Self::Damaged { .. } | Self::Format { .. } => {
+                false
+            }
         }
     }
 

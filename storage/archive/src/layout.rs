@@ -16,6 +16,9 @@ const MEASUREMENT_MAX: usize = 160;
 /// Hexadecimal digits of a checksum in a name.
 pub(crate) const DIGITS: usize = 32;
 
+/// Largest description: one of a hundred thousand files has a third of this.
+pub(crate) const DESCRIPTION_BYTES_MAX: u64 = 128 << 20;
+
 /// The folder of what describes segments.
 const SEGMENTS: &str = "_segments";
 /// The folder of files that small measurements share.
@@ -173,7 +176,7 @@ pub fn named(key: &str) -> Option<NamedObject<'_>> {
     };
     let mut parts = stem.rsplitn(3, '-');
     let (digits, number, origin) = (parts.next()?, parts.next()?, parts.next()?);
-    let is_whole = digits.len() == DIGITS && !origin.is_empty();
+    let is_whole = is_digits(digits) && !origin.is_empty();
     is_whole.then_some(NamedObject {
         table,
         content,
@@ -181,6 +184,11 @@ pub fn named(key: &str) -> Option<NamedObject<'_>> {
         number: number.parse().ok()?,
         digits,
     })
+}
+
+/// Whether a part of a name is the first half of a checksum.
+pub(crate) fn is_digits(part: &str) -> bool {
+    part.len() == DIGITS && part.bytes().all(|c| c.is_ascii_hexdigit())
 }
 
 /// Under what the descriptions of a table lie.

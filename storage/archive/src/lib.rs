@@ -6,6 +6,7 @@
 //!
 //! | module | part |
 //! |---|---|
+//! | `allowed` | targets that requests may name |
 //! | [`target`] | object stores as a few blocking verbs: create-only puts, ranged gets, a check of all of them |
 //! | [`layout`] | the names of objects |
 //! | [`extent`], [`copy`] | what is known of files without reading them |
@@ -22,6 +23,7 @@
 //! through [`Fields`] and [`FieldNames`].
 #![doc = include_str!("../FORMAT.md")]
 
+mod allowed;
 pub mod attach;
 pub mod copy;
 pub mod description;
@@ -49,6 +51,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tideline_model::FieldId;
 
+pub use allowed::TargetPrefix;
 pub use attach::origin_of;
 pub use copy::{ArchiveCopy, ArchiveFile, Attached};
 pub use description::{DescribedField, DescribedFields, Description};
@@ -66,6 +69,8 @@ pub use spool::Extents;
 pub use target::{CheckStep, Listed, Target, TargetCheck, TargetOptions, TargetTraffic};
 pub use write::{ArchiveWriter, SentObjects, WrittenSegment};
 
+use crate::allowed::OpenTargets;
+use crate::layout::DESCRIPTION_BYTES_MAX;
 use crate::read::footers::Footers;
 use crate::read::pages::Pages;
 use crate::target::Requests;
@@ -94,6 +99,9 @@ pub struct ArchiveSettings {
     pub own_file_rows: usize,
     /// Targets by name, each with its address and options. Addresses need no name.
     pub targets: HashMap<String, (String, TargetOptions)>,
+    /// Addresses below which requests may name targets, besides `targets`; `None`: any, for programs that name targets
+    /// themselves.
+    pub allowed: Option<Vec<TargetPrefix>>,
 }
 
 impl ArchiveSettings {
@@ -106,6 +114,7 @@ impl ArchiveSettings {
             pages_bytes_max: 32 << 20,
             own_file_rows: OWN_FILE_ROWS,
             targets: HashMap::new(),
+            allowed: None,
         }
     }
 }
@@ -132,7 +141,7 @@ pub struct Archive {
     settings: ArchiveSettings,
     requests: Arc<Requests>,
     footers: Arc<Footers>,
-    open: Mutex<HashMap<String, Arc<Target>>>,
+    open: Mutex<OpenTargets>,
 }
 
 impl Archive {
@@ -171,7 +180,7 @@ impl Archive {
     pub fn target(&self, name: &str) -> Result<Arc<Target>> {
         let mut open = self.open.lock();
         if let Some(target) = open.get(name) {
-            return Ok(Arc::clone(target));
+            return Ok(target);
         }
         let none = TargetOptions::default();
         let (address, options) = match self.settings.targets.get(name) {
@@ -180,7 +189,8 @@ impl Archive {
         };
         let target = Target::open(address, options, Arc::clone(&self.requests))?;
         let target = Arc::new(target);
-        open.insert(name.to_owned(), Arc::clone(&target));
+        let is_configured = self.settings.targets.contains_key(name);
+        open.keep(name, &target, is_configured);
         Ok(target)
     }
 
@@ -194,50 +204,18 @@ impl Archive {
         is_set.then(|| self.target(DEFAULT_TARGET)).transpose()
     }
 
-    /// Whether a policy may name a target: one of the configuration, what lies below it, or a remote address. A local
-    /// directory is for whoever configures the server, not for whoever may set policies.
-    ///
-    /// # Errors
-    ///
-    /// Where it may not, or is none.
-    pub fn allow(&self, name: &str) -> Result<()> {
-        let targets = &self.settings.targets;
-        if !targets.contains_key(name)
-            && let Some((scheme, folders)) = target::local_folders(name)?
-        {
-            let is_below = |(address, _): &(String, TargetOptions)| {
-                let base = target::local_folders(address).ok().flatten();
-                base.is_some_and(|(of, base)| of == scheme && folders.starts_with(&base))
-            };
-            if !targets.values().any(is_below) {
-                return Err(ArchiveError::BadTarget {
-                    target: name.to_owned(),
-                    reason: "a local directory is named by archive.target of the server's configuration; say \"default\", \
-                             or a directory below it"
-                        .into(),
-                });
-            }
-        }
-        if name == DEFAULT_TARGET && !targets.contains_key(name) {
-            return Err(ArchiveError::BadTarget {
-                target: name.to_owned(),
-                reason: "the server's configuration sets no archive.target".into(),
-            });
-        }
-        self.target(name).map(drop)
-    }
-
     /// Begins to write the files of a segment.
     ///
     /// # Errors
     ///
-    /// Where the target is none, or the local disk fails.
+    /// Where the target is none or is not allowed, or the local disk fails.
     pub fn writer<'a>(
         &self,
         place: SegmentPlace,
         people: &'a dyn People,
         fields: &'a dyn Fields,
     ) -> Result<ArchiveWriter<'a>> {
+        self.check_allowed(&place.target)?;
         let target = self.target(&place.target)?;
         std::fs::create_dir_all(&self.settings.temporary).map_err(ArchiveError::local("making"))?;
         let rows = self.settings.own_file_rows;
@@ -349,7 +327,7 @@ impl Archive {
         let mut keys: Vec<String> = keys.filter(|key| layout::is_sidecar(key)).collect();
         keys.sort_unstable();
         let read = |key: String| {
-            let content = match opened.get(&key) {
+            let content = match opened.get(&key, DESCRIPTION_BYTES_MAX) {
                 Err(error) if error.is_retryable() => return Err(error),
                 content => content,
             };

@@ -7,7 +7,7 @@ use crate::copy::ArchiveFile;
 use crate::digest::sha256_hex;
 use crate::error::{ArchiveError, Result};
 use crate::file::writer::FinishedFile;
-use crate::layout::{DIGITS, file_name};
+use crate::layout::{DESCRIPTION_BYTES_MAX, DIGITS, file_name};
 use crate::target::Target;
 
 /// Sends a file under the name of its content and verifies it there.
@@ -48,7 +48,7 @@ pub(crate) fn send(
 
 /// Reads an object back whose name has the checksum of its content.
 pub(crate) fn verify_name(target: &Target, key: &str) -> Result<()> {
-    let content = target.get(key)?;
+    let content = target.get(key, DESCRIPTION_BYTES_MAX)?;
     match file_name(key).contains(&sha256_hex(&content)[..DIGITS]) {
         true => Ok(()),
         false => Err(target.damaged(key, "its checksum is another one")),
@@ -57,7 +57,7 @@ pub(crate) fn verify_name(target: &Target, key: &str) -> Result<()> {
 
 /// Reads a file back and compares size, checksum, and the rows that its footer speaks of.
 pub(crate) fn verify_file(target: &Target, file: &ArchiveFile) -> Result<()> {
-    let content = target.get(&file.key)?;
+    let content = target.get(&file.key, file.bytes)?;
     let damaged = |reason: String| target.damaged(&file.key, reason);
     if content.len() as u64 != file.bytes {
         return Err(damaged(format!(

@@ -25,6 +25,9 @@ pub struct TableSettings {
     pub spec: TableSpec,
 }
 
+/// Largest object of settings: they are a page of JSON.
+const SETTINGS_BYTES_MAX: u64 = 1 << 20;
+
 /// The format of [`TableSettings`].
 pub const SETTINGS_FORMAT: u32 = 1;
 
@@ -45,7 +48,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Where the target fails. Trying again is harmless.
+    /// Where the target is not allowed or fails. Trying again is harmless.
     pub fn write_settings(
         &self,
         (target, folder): (&str, &str),
@@ -54,6 +57,7 @@ impl Archive {
     ) -> Result<()> {
         let content = serde_json::to_vec_pretty(settings).expect("plain structures always serialise");
         let sha256 = sha256_hex(&content);
+        self.check_allowed(target)?;
         let opened = self.target(target)?;
         let listed = opened.list(&settings_prefix(folder))?;
         let mut own: Vec<String> = listed.into_iter().map(|object| object.key).collect();
@@ -88,7 +92,7 @@ impl Archive {
         keys.sort_by_key(|key| std::cmp::Reverse(order(key)));
         keys.dedup_by_key(|key| order(key).map(|(origin, _)| origin));
         let read = |key: String| {
-            let found = match opened.get(&key) {
+            let found = match opened.get(&key, SETTINGS_BYTES_MAX) {
                 Err(error) if error.is_retryable() => return Err(error),
                 // A newer one has taken its place since the list.
                 Err(error) if error.is_missing() => return Ok(None),

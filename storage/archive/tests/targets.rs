@@ -1,13 +1,14 @@
 //! Targets: what can be named, what a check proves, what is swept.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use hashbrown::HashMap;
-use tideline_archive::{CheckStep, DEFAULT_TARGET, TargetOptions};
+use tideline_archive::{Archive, ArchiveError, ArchiveSettings, CheckStep, DEFAULT_TARGET, TargetOptions};
 use tideline_model::ValueType;
 use tideline_model::time::NANOS_PER_SECOND;
 
-use crate::kit::{Known, Points, archive, archive_with, floats, in_directory, write};
+use crate::kit::{Known, Points, archive, archive_with, floats, in_directory, place, write};
 
 #[test]
 fn a_good_target_passes_every_check_and_keeps_nothing_of_it() {
@@ -152,23 +153,42 @@ fn a_target_below_another_is_not_swept_with_it() {
     assert_eq!(archive.tables(&above).expect("listed"), ["default"]);
 }
 
-/// Whoever sets policies names no directory of this machine, but below the one that the configuration names.
-#[test]
-fn a_policy_names_no_directory_outside_of_the_configured_one() {
-    let directory = tempfile::tempdir().expect("made");
+/// An archive with a configured directory and addresses that the operator allows besides.
+fn allowing(directory: &Path, allowed: &[&str]) -> Archive {
     let base = "file:///srv/archive%20of/mine/".to_owned();
-    let targets = HashMap::from([(DEFAULT_TARGET.to_owned(), (base, TargetOptions::default()))]);
-    let configured = archive_with(directory.path(), targets);
+    let allowed = allowed.iter().map(|prefix| prefix.parse().expect("a prefix"));
+    let settings = ArchiveSettings {
+        targets: HashMap::from([(DEFAULT_TARGET.to_owned(), (base, TargetOptions::default()))]),
+        allowed: Some(allowed.collect()),
+        ..ArchiveSettings::new(directory.join("scratch"))
+    };
+    Archive::open(settings).expect("opens")
+}
+
+#[test]
+fn requests_name_only_targets_that_the_operator_allows() {
+    let directory = tempfile::tempdir().expect("made");
+    let archive = allowing(
+        directory.path(),
+        &[
+            "s3://bucket/metrics",
+            "gs://other",
+            "abfss://box@account.example/x",
+        ],
+    );
     for address in [
         "default",
         "file:///srv/archive%20of/mine",
         "file:///srv/archive of/mine/deeper/still",
         "FILE:///srv/archive%20of/mine/deeper",
         "file:///srv/archive of/mine/deeper/../other",
-        "s3://bucket/x",
+        "s3://bucket/metrics",
+        "s3://bucket/metrics/a/b/",
+        "S3://bucket/metrics/a",
+        "gs://other/anything",
     ] {
-        configured
-            .allow(address)
+        archive
+            .check_allowed(address)
             .unwrap_or_else(|error| panic!("{address}: {error}"));
     }
     for address in [
@@ -181,22 +201,107 @@ fn a_policy_names_no_directory_outside_of_the_configured_one() {
         "file:///srv/archive%20of/mine/../../../etc",
         "file:///srv/archive%20of/mine/%2e%2e/other",
         "file:///srv/archive%20of/mine/.%2E/other",
-        "file:///srv/archive%20of/mine/x%2F..%2F..%2F..%2Fetc",
         "file:///srv/archive%20of/mine\\..\\..\\etc",
-        "file:///srv/archive%20of/mine/x%5C..",
         "file:///srv/archive%20of/mineelse",
         "file:///srv/archive%20of",
         "memory:///",
         "Memory:///x",
+        "s3://bucket",
+        "s3://bucket/metricselse",
+        "s3://bucket/metrics/../secrets",
+        "s3://bucket/metrics/%2e%2e/secrets",
+        "s3://bucket2/metrics",
+        "s3a://bucket/metrics",
+        "https://bucket.s3.eu-west-1.amazonaws.com/metrics",
+        "gs://bucket/metrics",
+        "abfss://jar@account.example/x",
+        "abfss://box@account.evil/x",
     ] {
-        let error = configured.allow(address).expect_err(address).to_string();
+        let error = archive.allow(address).expect_err(address);
+        let text = error.to_string();
         assert!(
-            error.contains("directory") || error.contains("plain"),
+            matches!(error, ArchiveError::NotAllowed { .. }) && text.contains("archive.allowed_targets"),
+            "{address}: {text}"
+        );
+    }
+    for address in [
+        "file:///srv/archive%20of/mine/x%2F..%2F..%2F..%2Fetc",
+        "file:///srv/archive%20of/mine/x%5C..",
+        "s3://bucket/metrics%2F..%2Fsecrets",
+        "s3://bucket@evil/metrics",
+        "s3://user:word@bucket/metrics",
+        "s3://bucket/metrics?x=1",
+        "s3:///metrics",
+        "ftp://bucket/metrics",
+        "bucket/metrics",
+    ] {
+        let error = archive.allow(address).expect_err(address);
+        assert!(
+            matches!(error, ArchiveError::BadTarget { .. }),
             "{address}: {error}"
         );
     }
-    // Without a configured one there is none.
-    assert!(archive(directory.path()).allow("file:///srv").is_err());
+    assert_eq!(archive.open_targets(), 0, "nothing that is refused is opened");
+}
+
+#[test]
+fn nothing_is_written_to_a_target_that_is_not_allowed_any_more() {
+    let directory = tempfile::tempdir().expect("made");
+    let mut known = Known::default();
+    known.field("cpu", 1, "value", ValueType::Float);
+    let id = known.timeline(1, "cpu", &[("host", "a")]);
+    let points = Points::from([(id, vec![floats(0, NANOS_PER_SECOND, 10, 1, |row| row as f64)])]);
+    let address = in_directory(directory.path());
+    let (copy, _) = write(&archive(directory.path()), &address, &known, &points);
+    let strict = allowing(directory.path(), &[]);
+    assert!(
+        strict.verify(&copy).expect("known").is_sound(),
+        "its files are still read"
+    );
+    let refused = strict
+        .writer(place(&address), &known, &known)
+        .map(drop)
+        .expect_err("refused");
+    assert!(matches!(refused, ArchiveError::NotAllowed { .. }), "{refused}");
+}
+
+#[test]
+fn targets_that_requests_name_are_forgotten_again() {
+    let directory = tempfile::tempdir().expect("made");
+    let archive = allowing(directory.path(), &["s3://bucket/metrics"]);
+    archive.allow("default").expect("configured");
+    for n in 0..200 {
+        archive
+            .allow(&format!("s3://bucket/metrics/{n}"))
+            .expect("allowed");
+    }
+    assert_eq!(archive.open_targets(), 33, "32 and the configured one");
+}
+
+#[test]
+fn a_description_that_is_too_large_is_not_read() {
+    let directory = tempfile::tempdir().expect("made");
+    let folder = directory.path().join("files/default/_segments");
+    std::fs::create_dir_all(&folder).expect("made");
+    let address = in_directory(directory.path());
+    let name = format!("00aa-7-{}.json", "0".repeat(32));
+    let file = std::fs::File::create(folder.join(&name)).expect("made");
+    file.set_len(200 << 20).expect("a sparse file");
+    let archive = archive(directory.path());
+    let error = archive
+        .description(&address, &format!("default/_segments/{name}"))
+        .map(drop)
+        .expect_err("too large");
+    assert!(error.to_string().contains("209715200 bytes"), "{error}");
+    // Names that no database gives are not read at all.
+    let odd = "default/_segments/00aa-7-short.json";
+    let error = archive
+        .description(&address, odd)
+        .map(drop)
+        .expect_err("its name");
+    assert!(error.to_string().contains("its name"), "{error}");
+    let got = archive.target(&address).expect("known").traffic().bytes_got;
+    assert_eq!(got, 0, "nothing was read");
 }
 
 /// An archive that nothing uses makes no folders and no threads.

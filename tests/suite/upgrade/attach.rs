@@ -194,7 +194,11 @@ fn what_cannot_be_attached_is_told_and_the_rest_is() {
     let server = folder.start(&launch(&files));
     let client = server.client();
     for (body, status, says) in [
-        (json!({"target": "file:///nowhere/else"}), 400, "archive.target"),
+        (
+            json!({"target": "file:///nowhere/else"}),
+            403,
+            "archive.allowed_targets",
+        ),
         (json!({"target": "ftp://host/x"}), 400, "ftp://host/x"),
         (
             json!({"target": "default", "table": "none"}),

@@ -75,9 +75,7 @@ impl Engine {
         let AttachRequest {
             target, table, own, ..
         } = request;
-        archive
-            .allow(target)
-            .map_err(|error| EngineError::Invalid(error.to_string()))?;
+        self.allow_target(target)?;
         if request.rename.is_some() && table.is_none() {
             return Err(EngineError::Invalid(
                 "one table gets another name; say which".into(),

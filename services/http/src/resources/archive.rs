@@ -99,6 +99,9 @@ fn targets(engine: &Engine, tables: &[(ArchiveState, &TableSurvey)]) -> Vec<Arch
     }
     let shown = |(name, states): (String, Vec<&ArchiveState>)| {
         let opened = archive.target(&name);
+        let refused = archive.check_allowed(&name).err();
+        let refused = refused
+            .map(|error| format!("{error}. Files that are there are still read; new ones are not written"));
         let traffic = opened.as_ref().map(|target| target.traffic()).unwrap_or_default();
         let worst = states.iter().max_by_key(|state| state.failures);
         let failed = worst.filter(|state| state.failures > 0).and_then(|state| {
@@ -112,7 +115,7 @@ fn targets(engine: &Engine, tables: &[(ArchiveState, &TableSurvey)]) -> Vec<Arch
             address: opened.as_ref().ok().map(|target| target.to_string()),
             tables: states.iter().map(|state| state.table.name.clone()).collect(),
             failures: worst.map_or(0, |state| state.failures),
-            error: opened.err().map(|error| error.to_string()).or(failed),
+            error: refused.or(opened.err().map(|error| error.to_string())).or(failed),
             gets: traffic.gets,
             bytes_got: traffic.bytes_got,
             puts: traffic.puts,

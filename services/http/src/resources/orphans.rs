@@ -43,11 +43,7 @@ async fn orphans(
     blocking(move || {
         let _turn = turn;
         let store = app.engine.store();
-        let allowed = match store.archive() {
-            Some(archive) => archive.allow(&request.target).map_err(|error| error.to_string()),
-            None => Err("the archive is switched off".into()),
-        };
-        allowed.map_err(Failure::invalid)?;
+        app.engine.allow_target(&request.target)?;
         let failed = |error: StoreError| Failure::from(tideline_engine::EngineError::from(error));
         let search = OrphanSearch {
             target: request.target.clone(),

@@ -36,9 +36,12 @@ async fn preview(
     JsonBody(PreviewPolicy { table, policy }): JsonBody<PreviewPolicy>,
 ) -> Result<Json<PolicyPreview>> {
     let scheduler = app.scheduler.clone();
-    let preview = app.read_table(table, move |_, table| {
+    let preview = app.read_table(table, move |engine, table| {
         let held = Policy::clone(&table.spec().policy);
         let policy = policy.map(|changes| changed(held, changes)).transpose()?;
+        if let Some(policy) = &policy {
+            engine.check_archive(Some(&table.spec().policy), policy)?;
+        }
         Ok(scheduler.preview(table.name().as_str(), policy)?)
     });
     Ok(Json(view(preview.await?, id)))

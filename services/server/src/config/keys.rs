@@ -383,8 +383,8 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "archive.target",
         "Where tables archive to whose policy names the target `default`: s3://bucket/prefix (and what speaks S3),\n\
-         gs://bucket/prefix, az://container/prefix, or file:///directory. Not set: policies name their own. To move it: copy\n\
-         all objects, then set this.",
+         gs://bucket/prefix, az://container/prefix, or file:///directory. Not set: policies name one that\n\
+         archive.allowed_targets lists. To move it: copy all objects, then set this.",
         |config| Slot::OptionalText(&mut config.archive.target),
     ),
     Key::new(
@@ -392,6 +392,12 @@ pub(crate) const KEYS: &[Key] = &[
         "A file with `name = value` lines for that target, such as endpoint, region, access_key_id and\n\
          secret_access_key. Not set: the environment (AWS_…, GOOGLE_…, AZURE_…) or the role of the machine.",
         |config| Slot::OptionalPath(&mut config.archive.options_file),
+    ),
+    Key::new(
+        "archive.allowed_targets",
+        "Addresses below which policies and requests may name targets, besides archive.target and what lies below it, such as\n\
+         `s3://bucket/prefix, file:///srv/archive`. Others get 403: the server would use its own credentials for them.",
+        |config| Slot::Targets(&mut config.archive.allowed_targets),
     ),
     Key::new(
         "archive.cache_bytes",

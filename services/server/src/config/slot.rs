@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tideline_archive::{ArchiveError, TargetPrefix};
 use tideline_http::{Network, NotANetwork};
 use tideline_model::time::{format_duration, parse_duration};
 use tracing_subscriber::EnvFilter;
@@ -24,6 +25,8 @@ pub(crate) enum Slot<'a> {
     Hosts(&'a mut Vec<String>),
     /// Addresses and networks, separated by commas; an empty text is an empty list.
     Networks(&'a mut Vec<Network>),
+    /// Addresses of archives, separated by commas; an empty text is an empty list.
+    Targets(&'a mut Vec<TargetPrefix>),
     Switch(&'a mut bool),
     /// Bytes.
     Bytes(&'a mut usize),
@@ -77,6 +80,7 @@ impl Slot<'_> {
             Self::OptionalText(place) => *place = (!text.is_empty()).then(|| text.to_owned()),
             Self::Hosts(place) => *place = read_hosts(text)?,
             Self::Networks(place) => *place = read_networks(text)?,
+            Self::Targets(place) => *place = read_targets(text)?,
             Self::Switch(place) => {
                 *place = text
                     .parse()
@@ -124,6 +128,11 @@ impl Slot<'_> {
                 let shown: Vec<_> = place.iter().map(Network::to_string).collect();
                 quoted(&shown.join(", "))
             }
+            Self::Targets(place) if place.is_empty() => return None,
+            Self::Targets(place) => {
+                let shown: Vec<_> = place.iter().map(TargetPrefix::to_string).collect();
+                quoted(&shown.join(", "))
+            }
             Self::Switch(place) => place.to_string(),
             Self::Bytes(place) => quoted(&format_bytes(*place as u64)),
             Self::Bytes64(place) => quoted(&format_bytes(*place)),
@@ -149,6 +158,7 @@ impl Slot<'_> {
             Self::OptionalText(_) => "text",
             Self::Hosts(_) => "names, separated by commas",
             Self::Networks(_) => "addresses and networks, separated by commas",
+            Self::Targets(_) => "addresses, separated by commas",
             Self::Switch(_) => "true or false",
             Self::Bytes(_) | Self::Bytes64(_) | Self::OptionalBytes64(_) => "bytes, such as 64MiB",
             Self::Count(_) | Self::Count64(_) | Self::OptionalCount(_) => "a number",
@@ -189,6 +199,13 @@ fn read_networks(text: &str) -> Result<Vec<Network>, String> {
         let address = entry.trim_start_matches('[').trim_end_matches(']');
         address.parse().map_err(|error: NotANetwork| error.to_string())
     };
+    entries.map(read).collect()
+}
+
+/// Reads addresses of archives, separated by commas.
+fn read_targets(text: &str) -> Result<Vec<TargetPrefix>, String> {
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let read = |entry: &str| entry.parse().map_err(|error: ArchiveError| error.to_string());
     entries.map(read).collect()
 }
 

@@ -9,6 +9,9 @@ use super::Target;
 use crate::digest::sha256_hex;
 use crate::error::{ArchiveError, Result, TargetFault};
 
+/// Bytes of the object that a check writes, at most.
+const CHECK_BYTES_MAX: u64 = 4 << 10;
+
 /// What a target must be able to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckStep {
@@ -95,7 +98,7 @@ impl Target {
     }
 
     fn reads(&self, key: &str, content: &Bytes) -> Result<()> {
-        match self.get(key)? == content {
+        match self.get(key, CHECK_BYTES_MAX)? == content {
             true => Ok(()),
             false => Err(self.damaged(key, "it came back with other content")),
         }
@@ -112,7 +115,7 @@ impl Target {
 
     fn deletes(&self, key: &str) -> Result<()> {
         self.delete(key)?;
-        match self.get(key) {
+        match self.get(key, CHECK_BYTES_MAX) {
             Err(error) if error.is_missing() => Ok(()),
             Err(error) => Err(error),
             Ok(_) => Err(self.damaged(key, "it was deleted and is still there")),

@@ -23,7 +23,6 @@ use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, P
 
 pub use check::{CheckStep, TargetCheck};
 pub use open::TargetOptions;
-pub(crate) use open::local_folders;
 use requests::NoAnswer;
 pub(crate) use requests::Requests;
 
@@ -146,7 +145,7 @@ impl Target {
 
     /// Whether an object is there with this content. Another content is an error.
     fn holds(&self, key: &str, content: &Bytes) -> Result<bool> {
-        let found = match self.get(key) {
+        let found = match self.get(key, content.len() as u64) {
             Ok(found) => found,
             Err(error) if error.is_missing() => return Ok(false),
             Err(error) => return Err(error),
@@ -171,14 +170,24 @@ impl Target {
             .map_err(|error| self.failed("put", key, &error))
     }
 
-    /// Reads a whole object.
-    pub(crate) fn get(&self, key: &str) -> Result<Bytes> {
+    /// Reads a whole object of at most `bytes_max`. A larger one is damaged; nothing of it is read.
+    pub(crate) fn get(&self, key: &str, bytes_max: u64) -> Result<Bytes> {
         let (store, path) = (Arc::clone(&self.store), self.path(key));
         self.traffic.gets.fetch_add(1, Ordering::Relaxed);
         let got = self
             .requests
-            .run(async move { store.get_opts(&path, GetOptions::default()).await?.bytes().await })
+            .run(async move {
+                let found = store.get_opts(&path, GetOptions::default()).await?;
+                match found.meta.size {
+                    bytes if bytes > bytes_max => Ok(Err(bytes)),
+                    _ => found.bytes().await.map(Ok),
+                }
+            })
             .map_err(|error| self.failed("get", key, &error))?;
+        let got = got.map_err(|bytes| {
+            let reason = format!("it has {bytes} bytes, and an object of its kind has at most {bytes_max}");
+            self.damaged(key, reason)
+        })?;
         self.traffic
             .bytes_got
             .fetch_add(got.len() as u64, Ordering::Relaxed);

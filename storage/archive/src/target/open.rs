@@ -12,7 +12,6 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, ObjectStoreScheme, RetryConfig};
-use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::{Requests, Target, Traffic, reasons};
@@ -64,30 +63,6 @@ impl TargetOptions {
         }
         Ok(Self(options))
     }
-}
-
-/// The decoded folders of an address that needs no network: a directory, or memory. `None` of every other; an error where
-/// it is one, and its folders could be read in two ways.
-pub(crate) fn local_folders(address: &str) -> Result<Option<(String, Vec<String>)>> {
-    // As `open` reads it: schemes in lower case, spaces in front passed over, `..` and backslashes resolved.
-    let Ok(url) = Url::parse(address) else {
-        return Ok(None);
-    };
-    if !matches!(url.scheme(), "file" | "memory") {
-        return Ok(None);
-    }
-    let decoded = |part: &str| {
-        let part = percent_decode_str(part).decode_utf8().ok()?.into_owned();
-        let is_plain = !matches!(part.as_str(), "." | "..") && !part.contains(['/', '\\', '\0']);
-        is_plain.then_some(part)
-    };
-    let parts = url.path().split('/').filter(|part| !part.is_empty());
-    let folders: Option<Vec<String>> = parts.map(decoded).collect();
-    let folders = folders.ok_or_else(|| ArchiveError::BadTarget {
-        target: redacted(address),
-        reason: "its path is not plain: no encoded slashes, dots or zeros".into(),
-    })?;
-    Ok(Some((url.scheme().to_owned(), folders)))
 }
 
 impl Target {

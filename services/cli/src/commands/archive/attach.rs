@@ -20,7 +20,7 @@ on with what is left.
   tideline archive attach default --table metrics --as metrics_before
   tideline archive attach default --own                        # the database that wrote it is gone for good
 
-A target is named as in policies: a directory has to be the server's archive.target, or lie below it.
+A target is named as in policies: it is the server's archive.target, lies below it, or archive.allowed_targets lists it.
 
 Exit status: 0 all is attached, 1 some is not, 2 what was asked cannot be right.")]
 pub(crate) struct AttachArguments {

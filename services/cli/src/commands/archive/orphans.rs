@@ -17,7 +17,7 @@ server's database or a finished description of another database names is never r
   tideline archive orphans default --remove
   tideline archive orphans s3://bucket/prefix --origin 00f3a91c5be07d42   # a database that is gone for good
 
-A target is named as in policies: a directory has to be the server's archive.target, or lie below it.
+A target is named as in policies: it is the server's archive.target, lies below it, or archive.allowed_targets lists it.
 
 Exit status: 0 nothing is left over, or all of it was removed; 1 something is left over, or the server refused.")]
 pub(crate) struct OrphansArguments {

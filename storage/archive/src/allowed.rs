@@ -1,0 +1,197 @@
+//! Targets that requests may name: those of the configuration, what lies below them, and what the operator lists.
+//!
+//! The server reaches targets with credentials of its own, and directories as its own user. So a request must not be able to
+//! name just any address.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use object_store::ObjectStoreScheme;
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::error::{ArchiveError, Result, redacted};
+use crate::target::Target;
+use crate::{Archive, DEFAULT_TARGET};
+
+/// Schemes of addresses that need no bucket or container.
+const LOCAL_SCHEMES: [&str; 2] = ["file", "memory"];
+
+/// An address below which targets are allowed: a bucket, a folder of one, or a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetPrefix {
+    /// As it was given, without credentials.
+    text: String,
+    scheme: String,
+    /// Bucket, container or host, with the part before `@` that names a container of Azure.
+    authority: String,
+    /// Decoded folders.
+    folders: Vec<String>,
+}
+
+impl TargetPrefix {
+    /// Whether an address is this one or lies below it, folder by folder.
+    fn contains(&self, other: &Self) -> bool {
+        let is_same_store = self.scheme == other.scheme && self.authority == other.authority;
+        is_same_store && other.folders.starts_with(&self.folders)
+    }
+}
+
+impl fmt::Display for TargetPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for TargetPrefix {
+    type Err = ArchiveError;
+
+    /// Parses an address as opening a target does: schemes in lower case, `..` and backslashes resolved.
+    fn from_str(address: &str) -> Result<Self> {
+        let text = redacted(address);
+        let bad = |reason: String| ArchiveError::BadTarget {
+            target: text.clone(),
+            reason,
+        };
+        let url = Url::parse(address).map_err(|error| {
+            bad(format!(
+                "{error}; use file:///directory, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
+            ))
+        })?;
+        let has_user = !url.username().is_empty() && !url.scheme().starts_with("abfs");
+        if has_user || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
+            return Err(bad(
+                "credentials and options do not belong into the address".into()
+            ));
+        }
+        ObjectStoreScheme::parse(&url).map_err(|error| bad(error.to_string()))?;
+        let is_local = LOCAL_SCHEMES.contains(&url.scheme());
+        if !is_local && url.host_str().is_none_or(str::is_empty) {
+            return Err(bad("it names no bucket or container".into()));
+        }
+        let decoded = |part: &str| {
+            let part = percent_decode_str(part).decode_utf8().ok()?.into_owned();
+            let is_plain = !matches!(part.as_str(), "." | "..") && !part.contains(['/', '\\', '\0']);
+            is_plain.then_some(part)
+        };
+        let parts = url.path().split('/').filter(|part| !part.is_empty());
+        let folders: Option<Vec<String>> = parts.map(decoded).collect();
+        let folders =
+            folders.ok_or_else(|| bad("its path is not plain: no encoded slashes, dots or zeros".into()))?;
+        Ok(Self {
+            scheme: url.scheme().to_owned(),
+            authority: url.authority().to_owned(),
+            folders,
+            text,
+        })
+    }
+}
+
+/// Open targets that are kept besides those of the configuration.
+const OPEN_TARGETS_MAX: usize = 32;
+
+/// The targets that are open. Those that requests name are forgotten again, the least recently used first: a client of an object
+/// store takes some 100 KB.
+#[derive(Debug, Default)]
+pub(crate) struct OpenTargets {
+    configured: HashMap<String, Arc<Target>>,
+    /// By name, each with the time of its last use.
+    others: HashMap<String, (u64, Arc<Target>)>,
+    uses: u64,
+}
+
+impl OpenTargets {
+    pub(crate) fn get(&mut self, name: &str) -> Option<Arc<Target>> {
+        self.uses += 1;
+        if let Some(target) = self.configured.get(name) {
+            return Some(Arc::clone(target));
+        }
+        let (used, target) = self.others.get_mut(name)?;
+        *used = self.uses;
+        Some(Arc::clone(target))
+    }
+
+    pub(crate) fn keep(&mut self, name: &str, target: &Arc<Target>, is_configured: bool) {
+        if is_configured {
+            self.configured.insert(name.to_owned(), Arc::clone(target));
+            return;
+        }
+        if self.others.len() >= OPEN_TARGETS_MAX {
+            let by_use = |(_, (used, _)): &(&String, &(u64, Arc<Target>))| *used;
+            let oldest = self
+                .others
+                .iter()
+                .min_by_key(by_use)
+                .map(|(name, _)| name.clone());
+            oldest.and_then(|name| self.others.remove(&name));
+        }
+        self.others
+            .insert(name.to_owned(), (self.uses, Arc::clone(target)));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.configured.len() + self.others.len()
+    }
+}
+
+impl Archive {
+    /// Checks that requests may name a target, and opens it.
+    ///
+    /// # Errors
+    ///
+    /// Where they may not, where it is not an address, and where its options are wrong.
+    pub fn allow(&self, name: &str) -> Result<()> {
+        self.check_allowed(name)?;
+        self.target(name).map(drop)
+    }
+
+    /// Checks that requests may name a target: one of the configuration, an address below one of these, or an address below
+    /// [`ArchiveSettings::allowed`](crate::ArchiveSettings::allowed).
+    ///
+    /// # Errors
+    ///
+    /// [`ArchiveError::NotAllowed`] where they may not; another one where it is not an address.
+    pub fn check_allowed(&self, name: &str) -> Result<()> {
+        let targets = &self.settings.targets;
+        if targets.contains_key(name) {
+            return Ok(());
+        }
+        if name == DEFAULT_TARGET {
+            return Err(ArchiveError::BadTarget {
+                target: name.to_owned(),
+                reason: "the server's configuration sets no archive.target".into(),
+            });
+        }
+        let Some(listed) = &self.settings.allowed else {
+            return Ok(());
+        };
+        let place: TargetPrefix = name.parse()?;
+        let configured = targets.values().filter_map(|(address, _)| address.parse().ok());
+        let allowed: Vec<TargetPrefix> = configured.chain(listed.iter().cloned()).collect();
+        if allowed.iter().any(|prefix| prefix.contains(&place)) {
+            return Ok(());
+        }
+        Err(ArchiveError::NotAllowed {
+            target: redacted(name),
+            allowed: named_list(&allowed),
+        })
+    }
+
+    /// Targets that are open at the moment.
+    pub fn open_targets(&self) -> usize {
+        self.open.lock().len()
+    }
+}
+
+fn named_list(allowed: &[TargetPrefix]) -> String {
+    if allowed.is_empty() {
+        return "none, since neither archive.target nor archive.allowed_targets is set".to_owned();
+    }
+    let names: Vec<&str> = allowed.iter().map(|prefix| prefix.text.as_str()).collect();
+    format!(
+        "what lies below {} (archive.target, archive.allowed_targets)",
+        names.join(", ")
+    )
+}
