@@ -45,6 +45,10 @@ pub(crate) fn is_change(method: &str, route: &str) -> bool {
     CHANGES.contains(&(method, route))
 }
 
+/// Description of what a request changed whose route mostly reads; an extension of its answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Changed(pub(crate) String);
+
 /// Counts refused requests between the lines about them.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<HashMap<(u16, ErrorCode), Counted>>);

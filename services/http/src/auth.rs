@@ -77,6 +77,12 @@ fn is_own_site(headers: &HeaderMap) -> bool {
         .any(|host| host.eq_ignore_ascii_case(site))
 }
 
+/// Whether a browser says that a page of another site asks. Agents that are not browsers say nothing.
+pub(crate) fn is_foreign_page(headers: &HeaderMap) -> bool {
+    let site = headers.get(HeaderName::from_static("sec-fetch-site"));
+    site.is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))
+}
+
 /// `Bearer t`, `Token t` (also `user:t`, as InfluxDB 1.8 has it) or the password of `Basic`.
 fn from_header(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;

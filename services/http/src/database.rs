@@ -1,16 +1,30 @@
 //! What the `db` or `bucket` of an InfluxDB client means.
 //!
-//! A name of an existing table writes there. Any other name writes to the default table, where every timeline gets
-//! the tag `db` with that name, so that two databases do not mix and nothing has to be created first. A line that
+//! A name of an existing table writes there, and `CREATE DATABASE` creates one. Any other name writes to the default table, where
+//! every timeline gets the tag `db` with that name, so that two databases do not mix and nothing has to be created first. A line that
 //! bears a tag `db` of its own (some Telegraf inputs do) keeps it: its meaning is the user's.
 
+use tideline_engine::{Engine, Table};
 use tideline_ingest_protocols::series_key;
 use tideline_model::{Ordinal, SeriesError, SeriesResolver};
+use tideline_timeline_catalog::NameSelection;
 
 use crate::failure::{Failure, Result};
 
 /// The tag that holds the name.
 const TAG: &str = "db";
+
+/// Whether points of the default table bear the tag of a database.
+pub(crate) fn is_tag(engine: &Engine, default: &Table, database: &str) -> bool {
+    // Names come in order, and the shortest one with a prefix is the prefix.
+    let first = NameSelection {
+        prefix: database,
+        after: None,
+        limit: 1,
+    };
+    let names = engine.tag_values(default, TAG, &first);
+    names.iter().any(|found| found.name == database)
+}
 
 /// `,db=<name>`, escaped, ready to be appended to a raw series key.
 #[derive(Debug, Clone, PartialEq, Eq)]

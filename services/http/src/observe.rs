@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use tideline_openapi::ErrorCode;
 
 use crate::app::App;
-use crate::audit;
+use crate::audit::{self, Changed};
 use crate::client::{Client, Origin};
 use crate::context::{Dialect, REQUEST_ID, RequestContext, RequestId};
 use crate::failure::{Failure, FailureNote};
@@ -56,6 +56,10 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
     let ms = seconds * 1e3;
     let bytes = response.body().size_hint().exact();
     let id = id.as_str();
+    let path = match response.extensions().get::<Changed>() {
+        Some(Changed(what)) => what.clone(),
+        None => path,
+    };
     match response.extensions().get::<FailureNote>() {
         Some(FailureNote { code, message }) if status >= 500 => {
             tracing::warn!(
@@ -101,7 +105,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
                 );
             }
         }
-        None if status < 400 && audit::is_change(method, &route) => {
+        None if status < 400 && !path.is_empty() => {
             let principal = if app.settings.token.is_some() {
                 "token"
             } else {

@@ -2,18 +2,22 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tideline_engine::Engine;
 use tideline_ingest_protocols::influx_query::{self, Statement};
+use tideline_model::{TableName, TableSpec};
 use tideline_openapi::influx::{InfluxV1Error, QueryAnswer, ResultSeries, StatementResult};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::audit::Changed;
+use crate::auth;
 use crate::body::{self, BodyLimits};
+use crate::database;
 use crate::extract::{Query, content_type};
 use crate::failure::{Failure, Result};
 use crate::resources::influx;
@@ -87,8 +91,9 @@ struct StatementQuery {
 
 /// Answer the statements that agents send (InfluxDB 1)
 ///
-/// `SHOW DATABASES` lists the tables. `CREATE DATABASE` succeeds and does nothing: any name can be written to.
-/// `DROP DATABASE` of a name that is no table succeeds and does nothing; a table is never dropped this way.
+/// `SHOW DATABASES` lists the tables. `CREATE DATABASE` creates a table of that name where the name allows it; for a table that
+/// exists, and for a name that points of the default table already bear as the tag `db`, it succeeds and changes nothing.
+/// `DROP DATABASE` of a name without a table succeeds and does nothing; a table is never dropped this way.
 #[utoipa::path(
     get, path = "/query", tag = "influx",
     params(StatementQuery),
@@ -98,8 +103,17 @@ struct StatementQuery {
         (status = 401, description = "The token is missing or wrong", body = InfluxV1Error)
     )
 )]
-async fn query_get(State(app): State<App>, Query(query): Query<StatementQuery>) -> Result<Response> {
-    answer(&app, query.q).await
+async fn query_get(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Query(query): Query<StatementQuery>,
+) -> Result<Response> {
+    // Some agents create databases by GET, and a page of another site can make a browser send one.
+    let access = match auth::is_foreign_page(&headers) {
+        true => Access::Read,
+        false => Access::Change,
+    };
+    answer(&app, query.q, access).await
 }
 
 /// Answer the statements that agents send (InfluxDB 1), as a form
@@ -125,10 +139,10 @@ async fn query_post(
     let received = body::receive(request, &app, BodyLimits::requests(&app.settings)).await?;
     let form = received.decode_small().await?;
     if query.q.is_some() || !is_form {
-        return answer(&app, query.q).await;
+        return answer(&app, query.q, Access::Change).await;
     }
     let form: StatementQuery = read_form(&form)?;
-    answer(&app, form.q).await
+    answer(&app, form.q, Access::Change).await
 }
 
 fn read_form(form: &[u8]) -> Result<StatementQuery> {
@@ -139,22 +153,44 @@ fn read_form(form: &[u8]) -> Result<StatementQuery> {
     Ok(form.0)
 }
 
-async fn answer(app: &App, q: Option<String>) -> Result<Response> {
+/// Whether the statements of a request may change something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Change,
+}
+
+async fn answer(app: &App, q: Option<String>, access: Access) -> Result<Response> {
     let q = q.filter(|q| !q.is_empty());
     let q = q.ok_or_else(|| Failure::invalid("missing required parameter \"q\""))?;
     let statements = influx_query::parse(&q);
-    let answer = app.read(move |engine| run(engine, &statements)).await?;
-    Ok((VERSION_HEADERS, Json(answer)).into_response())
+    let creates = |statement: &Statement| matches!(statement, Statement::CreateDatabase { .. });
+    let (answer, created) = match access == Access::Change && statements.iter().any(creates) {
+        true => app.change(move |engine| run(engine, &statements, access)).await?,
+        false => app.read(move |engine| run(engine, &statements, access)).await?,
+    };
+    let mut response = (VERSION_HEADERS, Json(answer)).into_response();
+    if !created.is_empty() {
+        let statements = format!("/query CREATE DATABASE {}", created.join(", "));
+        response.extensions_mut().insert(Changed(statements));
+    }
+    Ok(response)
 }
 
-fn run(engine: &Engine, statements: &[Statement]) -> Result<QueryAnswer> {
+/// Runs statements; the answer, and the names of the tables that they created.
+fn run(engine: &Engine, statements: &[Statement], access: Access) -> Result<(QueryAnswer, Vec<String>)> {
+    let mut created = Vec::new();
     let run = |(statement_id, statement): (usize, &Statement)| {
         let mut result = StatementResult {
             statement_id,
             ..StatementResult::default()
         };
         match statement {
-            Statement::CreateDatabase { .. } => {}
+            Statement::CreateDatabase { name } => match create_database(engine, name, access) {
+                Ok(true) => created.push(name.clone()),
+                Ok(false) => {}
+                Err(reason) => result.error = Some(reason),
+            },
             Statement::DropDatabase { name } => {
                 if engine.table(name).is_ok() {
                     result.error = Some(format!("{name} is a table: drop it by DELETE /v1/tables/{name}"));
@@ -177,7 +213,33 @@ fn run(engine: &Engine, statements: &[Statement]) -> Result<QueryAnswer> {
         Ok(result)
     };
     let results = statements.iter().enumerate().map(run).collect::<Result<_>>()?;
-    Ok(QueryAnswer { results })
+    Ok((QueryAnswer { results }, created))
+}
+
+/// Creates the table of a database; whether there was none. On error, a reason for people.
+///
+/// A database whose points are in the default table, with its name as the tag `db`, stays there: its history would be in two
+/// places otherwise.
+fn create_database(engine: &Engine, name: &str, access: Access) -> std::result::Result<bool, String> {
+    if engine.table(name).is_ok() {
+        return Ok(false);
+    }
+    let default = engine.default_table().map_err(|error| error.to_string())?;
+    if database::is_tag(engine, &default, name) {
+        return Ok(false);
+    }
+    let table = TableName::new(name).map_err(|error| {
+        format!("{error}; what is written to database {name:?} goes to the default table, with the tag db")
+    })?;
+    if access == Access::Read {
+        return Err("pages of other sites may not create databases".to_owned());
+    }
+    match engine.create_table(table, TableSpec::default()) {
+        Ok(_) => Ok(true),
+        // Another request was quicker.
+        Err(_) if engine.table(name).is_ok() => Ok(false),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Parameters of a ping.

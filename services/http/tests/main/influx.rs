@@ -108,12 +108,16 @@ fn a_database_is_a_table_or_a_tag() {
 fn the_statements_of_agents_succeed() {
     let server = Server::start();
     let form = "application/x-www-form-urlencoded";
-    let created = server
-        .post("/query", form, "q=CREATE+DATABASE+%22telegraf%22")
-        .expect(200);
-    assert_eq!(created, serde_json::json!({"results": [{"statement_id": 0}]}));
+    // Agents send it at each start.
+    for _ in 0..2 {
+        let created = server
+            .post("/query", form, "q=CREATE+DATABASE+%22telegraf%22")
+            .expect(200);
+        assert_eq!(created, serde_json::json!({"results": [{"statement_id": 0}]}));
+    }
     let shown = server.get("/query?q=show%20databases").expect(200);
-    let series = serde_json::json!([{"name": "databases", "columns": ["name"], "values": [["default"]]}]);
+    let values = [["default"], ["telegraf"]];
+    let series = serde_json::json!([{"name": "databases", "columns": ["name"], "values": values}]);
     assert_eq!(shown["results"][0]["series"], series);
     let dropped = server
         .post("/query?q=drop+database+benchmark", "", "")
@@ -134,6 +138,48 @@ fn the_statements_of_agents_succeed() {
         server.get("/query").expect(400)["error"],
         "missing required parameter \"q\""
     );
+}
+
+#[test]
+fn databases_are_tables_with_fields_of_their_own() {
+    let server = Server::start();
+    let form = "application/x-www-form-urlencoded";
+    let create = |name: &str| {
+        let body = format!("q=CREATE+DATABASE+%22{name}%22");
+        server.post("/query", form, body).expect(200)["results"][0]["error"].clone()
+    };
+    assert!(create("one").is_null() && create("two").is_null());
+    assert_eq!(server.post("/write?db=one", "", "m,host=a f=1").status, 204);
+    assert_eq!(
+        server.post("/write?db=two", "", "m,host=a f=\"text\"").status,
+        204
+    );
+    for name in ["one", "two"] {
+        let table = server.get(&format!("/v1/tables/{name}")).expect(200);
+        assert_eq!(table["statistics"]["timelines"], 1, "{name}");
+    }
+    // What was written before stays in one place with what follows.
+    assert_eq!(server.post("/write?db=old", "", "m,host=a f=1").status, 204);
+    assert!(create("old").is_null());
+    assert_eq!(server.post("/write?db=old", "", "m,host=b f=1").status, 204);
+    server.get("/v1/tables/old").expect(404);
+    assert_eq!(
+        server.get("/v1/tables/default").expect(200)["statistics"]["timelines"],
+        2
+    );
+    let refused = create("My+Data");
+    let refused = refused.as_str().expect("a reason");
+    assert!(
+        refused.contains("My Data") && refused.contains("tag db"),
+        "{refused}"
+    );
+    // A page of another site can make a browser send GET.
+    let path = "/query?q=CREATE%20DATABASE%20three";
+    let by_page = server.send("GET", path, &[("sec-fetch-site", "cross-site")], b"");
+    assert!(by_page.expect(200)["results"][0]["error"].is_string());
+    server.get("/v1/tables/three").expect(404);
+    assert!(server.get(path).expect(200)["results"][0]["error"].is_null());
+    server.get("/v1/tables/three").expect(200);
 }
 
 #[test]
