@@ -111,4 +111,7 @@ pub struct FieldQuery {
     #[serde(default)]
     #[param(example = "cpu")]
     pub measurement: Option<String>,
+    /// Also those that accompany samples of Prometheus: start timestamps (`_start`) and exemplars (`_exemplar`).
+    #[serde(default)]
+    pub sample_details: bool,
 }

@@ -43,6 +43,10 @@ pub struct PointQuery {
     /// Which fields; empty or missing = all, computed ones included. A field that the table has never seen is an error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
+    /// Whether all fields include those that accompany samples of Prometheus: start timestamps (`_start`) and exemplars
+    /// (`_exemplar`). Named in `fields` they are there either way.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub sample_details: bool,
     /// Which instants; what is left away is open. Windows and rates need a `start`; their `end` is now where it is
     /// left away.
     #[serde(default)]
@@ -109,7 +113,7 @@ pub struct RowOrder {
 
 /// Whether nothing is asked for; what is skipped then.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "it is what serde hands over")]
-fn is_false(value: &bool) -> bool {
+pub(crate) fn is_false(value: &bool) -> bool {
     !value
 }
 
@@ -127,6 +131,10 @@ pub struct LatestQuery {
     /// Which fields; empty or missing = all. A field that the table has never seen is an error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
+    /// Whether all fields include those that accompany samples of Prometheus: start timestamps (`_start`) and exemplars
+    /// (`_exemplar`). Named in `fields` they are there either way.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub sample_details: bool,
     /// Which tiers to read: with one of them, the newest values that it holds.
     #[serde(default)]
     pub tier: TierChoice,

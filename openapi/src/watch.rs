@@ -25,6 +25,10 @@ pub struct WatchRequest {
     /// Which fields; empty or missing = all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
+    /// Whether all fields include those that accompany samples of Prometheus: start timestamps (`_start`) and exemplars
+    /// (`_exemplar`). Named in `fields` they are there either way.
+    #[serde(default, skip_serializing_if = "crate::query::is_false")]
+    pub sample_details: bool,
     /// Which events; empty or missing = all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tell: Vec<WatchKind>,
@@ -52,6 +56,10 @@ pub struct WatchQuery {
     pub timelines: Option<String>,
     /// Which fields, separated by commas.
     pub fields: Option<String>,
+    /// Whether all fields include those that accompany samples of Prometheus: start timestamps (`_start`) and exemplars
+    /// (`_exemplar`).
+    #[serde(default)]
+    pub sample_details: bool,
     /// `points`, `timelines`, `deletes`, separated by commas; without it all.
     pub tell: Option<String>,
     /// Go on behind the event with this `id`; the header `Last-Event-ID` says the same.

@@ -132,6 +132,15 @@ fn points(random: &mut Random, has_specials: bool) -> Vec<Value> {
             json!({"measurement": random.of(&measurements), "tags": tags, "time": time, "fields": fields}),
         );
     }
+    // What accompanies samples of Prometheus: an export is whole.
+    let exemplar = "{\"labels\":{},\"value\":1}";
+    for (at, fields) in [json!({"value": 1.5, "_start": 7}), json!({"_exemplar": exemplar})]
+        .into_iter()
+        .enumerate()
+    {
+        let time = times[0] + at as i64;
+        points.push(json!({"measurement": "hits", "tags": {"job": "web"}, "time": time, "fields": fields}));
+    }
     points
 }
 
@@ -194,7 +203,7 @@ fn look(client: &Client) -> Seen {
         .map(name)
         .collect();
     let mut points: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    let mut question = json!({"times": "nanos", "range": {}, "limit": 1_000});
+    let mut question = json!({"times": "nanos", "range": {}, "limit": 1_000, "sample_details": true});
     loop {
         let page = client
             .post_json("/v1/tables/default/query", &question)
@@ -217,7 +226,8 @@ fn look(client: &Client) -> Seen {
             _ => break,
         }
     }
-    let fields = client.get("/v1/tables/default/fields").expect_status(200).json();
+    let fields = client.get("/v1/tables/default/fields?sample_details=true");
+    let fields = fields.expect_status(200).json();
     Seen {
         timelines,
         fields: fields["fields"].clone(),

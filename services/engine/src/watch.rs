@@ -18,6 +18,7 @@ use std::str::FromStr;
 use hashbrown::HashMap;
 use roaring::RoaringBitmap;
 use tideline_chunk::{DeleteRecord, Delta, DeltaGroup};
+use tideline_ingest_protocols::prometheus::is_sample_detail;
 use tideline_model::{ColumnData, Ordinal, SequenceNumber, TableId, TimeRange, TimelineId};
 use tideline_search_index::{Condition, Matcher, Subject, Test};
 use tideline_series_store::StoreError;
@@ -45,6 +46,8 @@ pub struct WatchRequest {
     pub timelines: TimelineSelector,
     /// Which fields; empty = all.
     pub fields: Vec<String>,
+    /// Whether all fields include those that accompany samples: start timestamps and exemplars.
+    pub details: bool,
     /// Tell of points.
     pub tell_points: bool,
     /// Tell of timelines that are new or edited.
@@ -342,12 +345,15 @@ impl Watcher {
         } = *rows;
         let told = self.cursor.rows.saturating_sub(before);
         let mut at = usize::try_from(told).unwrap_or(usize::MAX);
-        let is_wanted = |name: &str| {
-            self.request.fields.is_empty() || self.request.fields.iter().any(|field| field == name)
+        let WatchRequest { fields, details, .. } = &self.request;
+        let is_wanted = |place: &usize| {
+            let name: &str = &group.fields[*place];
+            match fields.is_empty() {
+                true => *details || !is_sample_detail(name, group.columns[*place].value_type().kind()),
+                false => fields.iter().any(|field| field == name),
+            }
         };
-        let places: Vec<usize> = (0..group.fields.len())
-            .filter(|place| is_wanted(&group.fields[*place]))
-            .collect();
+        let places: Vec<usize> = (0..group.fields.len()).filter(is_wanted).collect();
         if places.is_empty() {
             return true;
         }

@@ -133,6 +133,7 @@ fn ask_all(tier: &str, querier: &Querier, table: &Table, steps: usize) {
 
 fn native(querier: &Querier, table: &Table, range: TimeRange) -> u64 {
     let query = PointQuery {
+        details: false,
         timelines: Selector::Condition(Condition::All),
         fields: Vec::new(),
         range,

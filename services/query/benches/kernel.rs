@@ -98,6 +98,7 @@ fn ask_all(tier: &str, querier: &Querier, table: &Table, end: i64) {
     ask("a million raw rows of ten fields", &rows);
     measure(&format!("{tier}: latest of all fields of all hosts"), || {
         let query = LatestQuery {
+            details: false,
             timelines: Selector::Condition(Condition::All),
             fields: Vec::new(),
             tier: None,
@@ -150,6 +151,7 @@ fn aggregate(
     group_by: GroupBy,
 ) -> PointQuery {
     PointQuery {
+        details: false,
         timelines: Selector::Condition(Condition::All),
         fields: fields.iter().map(|field| (*field).to_owned()).collect(),
         range,

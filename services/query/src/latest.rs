@@ -8,7 +8,7 @@ use crate::budget::{Budget, rows_limit};
 use crate::compute::Computed;
 use crate::error::{QueryError, Result};
 use crate::explain::Plan;
-use crate::plan::{Columns, Scope, Selected, TagBuffer};
+use crate::plan::{Columns, Scope, Selected, TagBuffer, Wanted};
 use crate::querier::Context;
 use crate::question::Selector;
 use crate::rows;
@@ -22,6 +22,8 @@ pub struct LatestQuery {
     pub timelines: Selector,
     /// Names of the wanted fields; empty = all. A name that the table has never seen is an error.
     pub fields: Vec<String>,
+    /// Whether all fields include those that accompany samples: start timestamps and exemplars.
+    pub details: bool,
     /// The tier to look in; `None` = all. Points that are not sealed yet are hot.
     pub tier: Option<Tier>,
     /// Most timelines of this page; `None` = as many as the budget allows rows.
@@ -49,7 +51,11 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
     }
     let limit = rows_limit("timelines asked for", watch.budget(), query.limit)?;
     let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
-    let columns = scope.row_columns(table, &query.fields, &Computed::default())?;
+    let columns = scope.row_columns(
+        table,
+        Wanted::of(&query.fields, query.details),
+        &Computed::default(),
+    )?;
     scope.retain_with_columns(&columns);
     sink.begin(&rows::header(
         context,

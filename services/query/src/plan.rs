@@ -1,7 +1,7 @@
 //! Before the first point is read: which timelines, which fields, and whether all that is allowed.
 
 use hashbrown::HashMap;
-use tideline_engine::{Engine, EngineError, Table};
+use tideline_engine::{EXEMPLAR_FIELD, Engine, EngineError, START_FIELD, Table, is_sample_detail};
 use tideline_model::{FieldId, Ordinal, TimelineId, ValueKind, ValueType};
 use tideline_timeline_catalog::Entry;
 
@@ -55,6 +55,49 @@ pub(crate) struct AggregateSource {
 pub(crate) struct Columns<C> {
     pub(crate) names: Vec<String>,
     pub(crate) by_measurement: Vec<MeasurementColumns<C>>,
+}
+
+/// Fields that a query asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted<'q> {
+    /// Their names; empty = all.
+    fields: &'q [String],
+    /// Whether all fields include those that accompany samples.
+    details: bool,
+}
+
+impl<'q> Wanted<'q> {
+    pub(crate) fn of(fields: &'q [String], details: bool) -> Self {
+        Self { fields, details }
+    }
+
+    /// These fields alone.
+    pub(crate) fn named(fields: &'q [String]) -> Self {
+        Self::of(fields, true)
+    }
+
+    /// Whether every stored field of the measurements is asked for.
+    pub(crate) fn is_everything(self, table: &Table, measurements: &[Box<str>]) -> bool {
+        self.fields.is_empty() && self.hidden(table, measurements).is_empty()
+    }
+
+    /// Fields that are not shown because they were not asked for, each with the position of its measurement.
+    fn hidden(self, table: &Table, measurements: &[Box<str>]) -> Vec<(usize, FieldId)> {
+        if self.details || !self.fields.is_empty() {
+            return Vec::new();
+        }
+        let schema = table.points().schema();
+        let details = [START_FIELD, EXEMPLAR_FIELD].into_iter();
+        let details = details.filter(|name| schema.field(name).is_some());
+        let hidden = details.flat_map(|name| {
+            let of_each = measurements.iter().enumerate();
+            of_each.filter_map(move |(place, measurement)| {
+                let (field, kind) = schema.field_of(measurement, name)?;
+                is_sample_detail(name, kind).then_some((place, field))
+            })
+        });
+        hidden.collect()
+    }
 }
 
 impl Scope {
@@ -136,27 +179,32 @@ impl Scope {
     pub(crate) fn row_columns(
         &self,
         table: &Table,
-        fields: &[String],
+        wanted: Wanted<'_>,
         computed: &Computed,
     ) -> Result<Columns<FieldId>> {
         let schema = table.points().schema();
-        let wanted = wanted_fields(table, fields, computed)?;
+        let hidden = wanted.hidden(table, &self.measurements);
+        let is_hidden = |measurement: usize, field: FieldId| hidden.contains(&(measurement, field));
+        let wanted = wanted_fields(table, wanted.fields, computed)?;
         let all = self.measurements.iter().map(|name| schema.fields_of(name));
         let of_each: Vec<Vec<FieldId>> = all.collect();
         let columns: Vec<FieldId> = match wanted {
             Some(wanted) => wanted,
             None => {
-                let mut all: Vec<FieldId> = of_each.iter().flatten().copied().collect();
+                let fields = of_each.iter().enumerate();
+                let fields = fields.flat_map(|(of, fields)| fields.iter().map(move |field| (of, *field)));
+                let shown = fields.filter(|(of, field)| !is_hidden(*of, *field));
+                let mut all: Vec<FieldId> = shown.map(|(_, field)| field).collect();
                 all.sort_unstable();
                 all.dedup();
                 all.extend(computed.ids());
                 all
             }
         };
-        let by_measurement = of_each.iter().map(|fields| {
+        let by_measurement = of_each.iter().enumerate().map(|(measurement, fields)| {
             let has = |(_, field): &(usize, &FieldId)| {
                 let made_of = computed.inputs(field);
-                made_of.iter().any(|field| fields.contains(field))
+                !is_hidden(measurement, **field) && made_of.iter().any(|field| fields.contains(field))
             };
             let (positions, sources) = columns.iter().enumerate().filter(has).unzip();
             MeasurementColumns { positions, sources }
@@ -179,11 +227,12 @@ impl Scope {
     pub(crate) fn aggregate_columns(
         &self,
         table: &Table,
-        fields: &[String],
+        wanted: Wanted<'_>,
         functions: &[Function],
         computed: &Computed,
     ) -> Result<Columns<AggregateSource>> {
-        let rows = self.row_columns(table, fields, computed)?;
+        let rows = self.row_columns(table, wanted, computed)?;
+        let fields = wanted.fields;
         let mut types = self.types(table);
         for measurement in 0..self.measurements.len() {
             types.extend(

@@ -19,6 +19,8 @@ pub struct PointQuery {
     /// Names of the wanted fields; empty = all, the computed ones behind the stored ones. A name that the table has never
     /// seen is an error.
     pub fields: Vec<String>,
+    /// Whether all fields include those that accompany samples: start timestamps and exemplars.
+    pub details: bool,
     /// Which instants, half-open; must not be empty.
     pub range: TimeRange,
     /// Which points count: those whose values meet it; `None` = all. The fields that it names need not be wanted.

@@ -13,7 +13,7 @@ use crate::column_types;
 use crate::compute::{Computed, Stages};
 use crate::error::{QueryError, Result};
 use crate::explain::Plan;
-use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer};
+use crate::plan::{Columns, MeasurementColumns, Scope, Selected, TagBuffer, Wanted};
 use crate::querier::Context;
 use crate::question::{Direction, PointQuery, Rows};
 use crate::terms::{Terms, TermsOf};
@@ -53,7 +53,10 @@ impl Prepared {
         let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
         let columns = match shape.sample {
             Some(_) => sample::columns(&scope, context, query, &stages)?,
-            None => scope.row_columns(table, &query.fields, &stages.computed)?,
+            None => {
+                let wanted = Wanted::of(&query.fields, query.details);
+                scope.row_columns(table, wanted, &stages.computed)?
+            }
         };
         scope.retain_with_columns(&columns);
         if let Some(order) = &shape.sort {
@@ -173,12 +176,13 @@ impl<'a> Page<'a> {
             stages,
             columns,
         } = prepared;
+        let wanted = Wanted::of(&query.fields, query.details);
         Self {
             context,
             measurements: &scope.measurements,
             columns,
             order: shape.order,
-            fields: (!query.fields.is_empty()).then(|| {
+            fields: (!wanted.is_everything(context.table, &scope.measurements)).then(|| {
                 let of_all = columns.by_measurement.iter().flat_map(|of| &of.sources);
                 stages.reads(of_all.copied())
             }),

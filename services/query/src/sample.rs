@@ -16,7 +16,7 @@ use crate::budget::within;
 use crate::compute::Stages;
 use crate::error::{QueryError, Result};
 use crate::filter::plural;
-use crate::plan::{Columns, Scope, Selected, TagBuffer};
+use crate::plan::{Columns, Scope, Selected, TagBuffer, Wanted};
 use crate::querier::Context;
 use crate::question::{Direction, PointQuery, Rows};
 use crate::rows::Prepared;
@@ -60,7 +60,7 @@ pub(crate) fn columns(
     let fields = number_fields(scope, context, query, stages)?;
     match fields.is_empty() {
         true => Ok(Columns::none(scope.measurements.len())),
-        false => scope.row_columns(context.table, &fields, &stages.computed),
+        false => scope.row_columns(context.table, Wanted::named(&fields), &stages.computed),
     }
 }
 
@@ -106,7 +106,8 @@ fn number_fields(
     stages: &Stages,
 ) -> Result<Vec<String>> {
     let kinds = scope.kinds(context.table);
-    let columns = scope.row_columns(context.table, &query.fields, &stages.computed)?;
+    let wanted = Wanted::of(&query.fields, query.details);
+    let columns = scope.row_columns(context.table, wanted, &stages.computed)?;
     let mut fields = Vec::new();
     for (position, name) in columns.names.iter().enumerate() {
         let of_each = columns.by_measurement.iter().filter_map(|of| {

@@ -124,6 +124,8 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut question = selection::question(&arguments.timelines, &arguments.fields)?;
     question.insert("range".into(), arguments.range.range().into());
+    // What is written back has to be whole.
+    question.insert("sample_details".into(), true.into());
     let failed = |error: std::io::Error| match &arguments.out {
         Some(path) => CliError::file(path, error),
         None => CliError::Output(error),
@@ -286,7 +288,7 @@ fn types(client: &Client) -> Result<Types> {
         field: String,
         types: Vec<String>,
     }
-    let text = client.get(&client.of_table("/fields"))?;
+    let text = client.get(&client.of_table("/fields?sample_details=true"))?;
     let list: List = serde_json::from_str(&text).map_err(|error| client.strange(&error.to_string()))?;
     let typed = |field: Field| ((field.measurement, field.field), field.types);
     Ok(list.fields.into_iter().map(typed).collect())

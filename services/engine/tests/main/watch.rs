@@ -10,6 +10,7 @@ use crate::support::{Fixture, found, host, set_owner, write};
 
 fn request(condition: Condition) -> WatchRequest {
     WatchRequest {
+        details: false,
         timelines: TimelineSelector::Condition(condition),
         fields: Vec::new(),
         tell_points: true,

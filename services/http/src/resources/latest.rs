@@ -57,6 +57,7 @@ async fn latest(
     let description = query::describe(request_id, &table, "latest", &question);
     let timelines = saved::expand_optional(&app, &table, question.timelines)?;
     let question = tideline_query::LatestQuery {
+        details: question.sample_details,
         timelines: query::to_selector(timelines, app.engine.now())?,
         fields: question.fields,
         tier: question.tier.into(),

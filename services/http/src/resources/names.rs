@@ -5,7 +5,7 @@ use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
-use tideline_engine::{Engine, Table};
+use tideline_engine::{Engine, Table, is_sample_detail};
 use tideline_openapi::name::{
     AttributeKey, AttributeKeyList, CountedName, CountedType, Field, FieldList, FieldQuery, NameList,
     NameQuery,
@@ -132,6 +132,8 @@ async fn attribute_keys(
 }
 
 /// List fields with their types
+///
+/// Without those that accompany samples of Prometheus, unless `sample_details` asks for them.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/fields", tag = "timelines",
     params(TablePath, FieldQuery),
@@ -155,6 +157,10 @@ async fn fields(
     let mut fields: Vec<Field> = found
         .into_iter()
         .filter(|field| of_measurement(&field.measurement))
+        .filter(|field| {
+            let kind = field.types.first().map(|of| of.kind());
+            query.sample_details || !kind.is_some_and(|kind| is_sample_detail(&field.field, kind))
+        })
         .map(|field| Field {
             types: field.types.iter().map(|kind| kind.name().to_owned()).collect(),
             measurement: field.measurement,

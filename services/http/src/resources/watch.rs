@@ -133,6 +133,7 @@ fn from_address(query: WatchQuery) -> Result<WatchRequest> {
         })
     };
     Ok(WatchRequest {
+        sample_details: query.sample_details,
         timelines: query.timelines.map(selector).transpose()?,
         fields: names(query.fields),
         tell: names(query.tell).into_iter().map(kind).collect::<Result<_>>()?,
@@ -206,6 +207,7 @@ fn to_engine(app: &App, request: WatchRequest, last_event: Option<&str>) -> Resu
         .map_err(Failure::invalid)?;
     let tells = |kind| request.tell.is_empty() || request.tell.contains(&kind);
     Ok(EngineRequest {
+        details: request.sample_details,
         timelines: selector.transpose()?.unwrap_or(everything),
         tell_points: tells(WatchKind::Points),
         tell_timelines: tells(WatchKind::Timelines),

@@ -1,6 +1,6 @@
 //! The groups that a writer of samples fills: one for each shape that its rows have.
 
-use tideline_model::{ColumnData, Measurements, PointGroup, ValueType};
+use tideline_model::{ColumnData, Measurements, PointGroup, ValueKind, ValueType};
 
 /// The field of a number.
 pub const VALUE_FIELD: &str = "value";
@@ -10,6 +10,15 @@ pub const HISTOGRAM_FIELD: &str = "histogram";
 pub const START_FIELD: &str = "_start";
 /// The field of an exemplar: `{"labels":{…},"value":…}` at the exemplar's own time.
 pub const EXEMPLAR_FIELD: &str = "_exemplar";
+
+/// Whether a field accompanies samples: start timestamps or exemplars, by name and kind of values. Other data may have fields of
+/// these names with other values.
+pub fn is_sample_detail(field: &str, kind: ValueKind) -> bool {
+    matches!(
+        (field, kind),
+        (START_FIELD, ValueKind::Number) | (EXEMPLAR_FIELD, ValueKind::String)
+    )
+}
 
 /// Rows of a large body, and how many more it gets room for at once.
 const ROWS_MANY: usize = 1 << 16;

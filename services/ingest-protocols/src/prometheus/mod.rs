@@ -38,7 +38,7 @@ mod write_v2;
 
 pub use decoded::{DecodedSamples, SampleCounts, SampleKind};
 pub use exposition::{TextFormat, decode_text};
-pub use group::{EXEMPLAR_FIELD, HISTOGRAM_FIELD, START_FIELD, VALUE_FIELD};
+pub use group::{EXEMPLAR_FIELD, HISTOGRAM_FIELD, START_FIELD, VALUE_FIELD, is_sample_detail};
 pub use import::ImportOptions;
 pub use json_lines::decode_json_lines;
 pub use metadata::{KnownMetadata, MetricMetadata};

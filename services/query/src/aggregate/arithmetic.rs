@@ -13,7 +13,7 @@ use crate::budget::within;
 use crate::compute::{Computation, Computed, check_names, no_such_field};
 use crate::error::{QueryError, Result};
 use crate::expression::{Expression, Input, Scope as Names, Stack};
-use crate::plan::{AggregateSource, Columns, Scope};
+use crate::plan::{AggregateSource, Columns, Scope, Wanted};
 
 /// The computed columns of an answer.
 #[derive(Debug)]
@@ -167,7 +167,8 @@ fn sources(input: &Input, scope: &Scope, table: &Table, computed: &Computed) -> 
     if !is_known {
         return Err(no_such_field(field, table));
     }
-    let columns = scope.aggregate_columns(table, std::slice::from_ref(field), &[*function], computed)?;
+    let wanted = Wanted::named(std::slice::from_ref(field));
+    let columns = scope.aggregate_columns(table, wanted, &[*function], computed)?;
     let first = columns
         .by_measurement
         .iter()

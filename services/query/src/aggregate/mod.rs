@@ -29,7 +29,7 @@ use crate::error::{QueryError, Result};
 use crate::explain::Plan;
 use crate::expression::Stack;
 use crate::groups::{Group, Groups};
-use crate::plan::{AggregateSource, Columns, Scope, TagBuffer};
+use crate::plan::{AggregateSource, Columns, Scope, TagBuffer, Wanted};
 use crate::querier::Context;
 use crate::question::{Aggregate, GroupBy, PointQuery};
 use crate::window::Windows;
@@ -161,7 +161,12 @@ impl<'a> Prepared<'a> {
         let mut scope = Scope::select(context.engine, table, &query.timelines, watch)?;
         let stages = Stages::new(&query.compute, query.values.as_ref(), &scope, table)?;
         let computed = &stages.computed;
-        let mut columns = scope.aggregate_columns(table, &query.fields, &shape.functions, computed)?;
+        let mut columns = scope.aggregate_columns(
+            table,
+            Wanted::of(&query.fields, query.details),
+            &shape.functions,
+            computed,
+        )?;
         let arithmetic = Arithmetic::new(&shape.compute, &mut columns, &scope, table, computed)?;
         if let Some(fill) = &shape.fill {
             fill.check(&columns)?;

@@ -17,7 +17,7 @@ use crate::compute::{Stages, no_such_field};
 use crate::cutter::{GroupState, Lanes};
 use crate::error::{QueryError, Result};
 use crate::groups::Groups;
-use crate::plan::{AggregateSource, Columns, Scope};
+use crate::plan::{AggregateSource, Columns, Scope, Wanted};
 use crate::querier::Context;
 use crate::question::{GroupBy, PointQuery, Rank};
 use crate::value_order::compare_values;
@@ -70,7 +70,8 @@ impl<'a> Ranking<'a> {
             return Err(no_such_field(&rank.field, table));
         }
         let fields = std::slice::from_ref(&rank.field);
-        let columns = scope.aggregate_columns(table, fields, &[rank.function], &stages.computed)?;
+        let columns =
+            scope.aggregate_columns(table, Wanted::named(fields), &[rank.function], &stages.computed)?;
         Ok(Self { rank, columns })
     }
 

@@ -12,6 +12,7 @@ type Newest = BTreeMap<String, (i64, Value)>;
 
 fn all() -> LatestQuery {
     LatestQuery {
+        details: false,
         timelines: Selector::Condition(Condition::All),
         fields: Vec::new(),
         tier: None,

@@ -273,6 +273,7 @@ fn fits(value: Option<&Value>, stated: Option<ValueType>) -> bool {
 /// All points of all timelines.
 pub(crate) fn rows_query() -> PointQuery {
     PointQuery {
+        details: false,
         timelines: Selector::Condition(Condition::All),
         fields: Vec::new(),
         range: TimeRange::ALL,

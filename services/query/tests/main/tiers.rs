@@ -340,6 +340,7 @@ fn newest_values_of_one_tier_are_found() {
     world.write(&[("m,host=b", 3, vec![("v", Value::Signed(2))])]);
     let ask = |tier| {
         let query = LatestQuery {
+            details: false,
             timelines: Selector::Condition(Condition::All),
             fields: Vec::new(),
             tier,

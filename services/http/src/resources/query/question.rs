@@ -67,6 +67,7 @@ pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideli
         }
     };
     Ok(tideline_query::PointQuery {
+        details: question.sample_details,
         timelines: super::to_selector(question.timelines, now)?,
         fields: question.fields,
         range,
