@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use crate::condition::TimeSpan;
 use crate::query::TimelineSelector;
 use crate::time::TimeInput;
+use crate::timeline::Suggestion;
 
 /// Points to delete. Whoever means everything says so: a condition that always holds, `{"and": []}`, and a range that is
 /// open at both ends.
@@ -61,6 +62,9 @@ pub struct DeleteTimelines {
 pub struct DeleteReport {
     /// Timelines that were selected, whether or not they had points in the range.
     pub timelines: u64,
+    /// Names in the condition that the table does not have, with similar ones; missing where all are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suggestions: Vec<Suggestion>,
     /// Names the request in the log.
     pub request_id: String,
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::timeline::Suggestion;
+
 /// Which names a list shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -33,6 +35,9 @@ pub struct NameList {
     pub names: Vec<CountedName>,
     /// Pass it as `page` to get what follows; `null` after the last page.
     pub next: Option<String>,
+    /// The tag key or measurement of the request where the table does not have it, with similar names; missing where it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suggestions: Vec<Suggestion>,
     /// Names the request in the log.
     pub request_id: String,
 }
@@ -87,6 +92,9 @@ pub struct CountedType {
 pub struct FieldList {
     /// The fields, by measurement and name.
     pub fields: Vec<Field>,
+    /// The tag key or measurement of the request where the table does not have it, with similar names; missing where it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suggestions: Vec<Suggestion>,
     /// Names the request in the log.
     pub request_id: String,
 }

@@ -170,7 +170,7 @@ pub struct TextSpan {
     pub end: usize,
 }
 
-/// A name that the table does not have; exactly one of `measurement`, `tag` and `attribute` says which.
+/// A name that the table does not have; exactly one of `measurement`, `tag`, `attribute` and `field` is present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"tag": "hots", "did_you_mean": ["host"]}))]
 pub struct Suggestion {
@@ -183,6 +183,9 @@ pub struct Suggestion {
     /// An attribute key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribute: Option<String>,
+    /// A field that none of the requested measurements has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
     /// Names that the table has, the most alike first, at most 3.
     pub did_you_mean: Vec<String>,
 }

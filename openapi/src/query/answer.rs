@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::explain::QueryPlan;
 use crate::tier::TierCosts;
+use crate::timeline::Suggestion;
 
 /// The answer to a question about points, as JSON. It is streamed: a failure after its beginning cuts it off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -52,6 +53,9 @@ pub struct PointAnswer {
     /// them as floats, or over shorter windows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overflowed: Vec<String>,
+    /// Names in the question that the table does not have, with similar ones; missing where all are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suggestions: Vec<Suggestion>,
     /// What was read.
     pub cost: QueryCost,
 }

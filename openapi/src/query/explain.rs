@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::statistics::Span;
 use crate::tier::Tier;
+use crate::timeline::Suggestion;
 
 /// What a query would do, told before it reads a point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -30,6 +31,9 @@ pub struct Explanation {
     pub request_id: String,
     /// The columns of the answer.
     pub columns: Vec<String>,
+    /// Names in the question that the table does not have, with similar ones; missing where all are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suggestions: Vec<Suggestion>,
     /// How it would be answered.
     pub plan: QueryPlan,
     /// What each tier would be asked for.

@@ -13,6 +13,7 @@ pub(crate) mod export;
 pub(crate) mod facets;
 pub(crate) mod find;
 pub(crate) mod jobs;
+pub(crate) mod known;
 pub(crate) mod latest;
 pub(crate) mod names;
 pub(crate) mod promql;

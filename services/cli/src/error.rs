@@ -55,6 +55,9 @@ pub(crate) enum CliError {
     /// What was to be shown could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
+    /// A question has names that the table does not have.
+    #[error("{0}")]
+    UnknownName(String),
     /// The command did what it could, and that was not all.
     #[error("{0}")]
     Incomplete(String),

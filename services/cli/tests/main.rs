@@ -5,6 +5,7 @@ mod ask;
 mod check;
 mod config;
 mod demo;
+mod known;
 mod lab;
 mod operate;
 mod parquet;

@@ -11,6 +11,7 @@ use tideline_series_store::{DELETE_TIMELINES_MAX, Delete};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::suggest::Suggestion;
 use crate::tables::Table;
 
 /// Names the timelines that something is done to.
@@ -20,6 +21,16 @@ pub enum TimelineSelector {
     Condition(Condition),
     /// These; an unknown one is an error, one named twice counts once.
     Ids(Vec<TimelineId>),
+}
+
+impl TimelineSelector {
+    /// Returns the names of its condition that the table does not have.
+    pub fn unknown_names(&self, table: &Table) -> Vec<Suggestion> {
+        match self {
+            Self::Condition(condition) => table.unknown_names(condition, &[], &[]),
+            Self::Ids(_) => Vec::new(),
+        }
+    }
 }
 
 /// What was deleted.

@@ -1,7 +1,8 @@
-//! "Did you mean": names in a condition that a table does not have, and those that it has and that look like them.
+//! "Did you mean": names in a question that a table does not have, and similar ones that it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tideline_model::FieldId;
 use tideline_search_index::{Condition, Subject, Test};
 use tideline_timeline_catalog::{AttributeValue, Catalog, CatalogReader, NameSelection};
 
@@ -27,6 +28,8 @@ pub enum NameKind {
     Tag,
     /// An attribute key.
     Attribute,
+    /// A field, of the measurements that a condition requires.
+    Field,
 }
 
 /// A name that a table does not have.
@@ -103,6 +106,8 @@ fn of_subject(subject: &Subject) -> Option<(NameKind, String)> {
 
 fn exists(reader: &CatalogReader<'_>, kind: NameKind, name: &str) -> bool {
     match kind {
+        // Fields are in the schema of the table, not in its catalog.
+        NameKind::Field => true,
         NameKind::Measurement => reader.has_measurement(name),
         NameKind::Tag => reader.has_tag_key(name),
         NameKind::Attribute => reader.has_attribute_key(name),
@@ -125,6 +130,7 @@ fn names_of(reader: &CatalogReader<'_>, kind: NameKind) -> Vec<(String, String)>
             let keys = reader.attribute_keys().into_iter().take(NAMES_COMPARED_MAX);
             keys.map(|key| key.key).collect()
         }
+        NameKind::Field => Vec::new(),
     };
     folded(known)
 }
@@ -143,6 +149,78 @@ impl Table {
         names.dedup();
         names.truncate(NAMES_COMPARED_MAX);
         alike(&folded(names), name)
+    }
+
+    /// Returns the names of a question that the table does not have: measurements, tags and attributes of `condition`, `tags`
+    /// beside it, and those of `fields` that none of the measurements has which the condition requires.
+    ///
+    /// Costs a look-up for each name, and for each unknown one a comparison with at most 10,000 names of its kind.
+    pub fn unknown_names(
+        &self,
+        condition: &Condition,
+        tags: &[String],
+        fields: &[String],
+    ) -> Vec<Suggestion> {
+        let tags: Vec<Subject> = tags.iter().cloned().map(Subject::Tag).collect();
+        let mut unknown = suggestions(&self.catalog, condition, &tags);
+        unknown.extend(self.unknown_fields(condition, fields));
+        unknown
+    }
+
+    /// Fields that the table has, but none of the measurements that a condition requires. A measurement that is unknown itself
+    /// has no fields to compare with.
+    fn unknown_fields(&self, condition: &Condition, fields: &[String]) -> Vec<Suggestion> {
+        let measurements = required_measurements(condition).unwrap_or_default();
+        let schema = self.points().schema();
+        let mut known: Vec<FieldId> = Vec::new();
+        for name in measurements {
+            known.extend(schema.fields_of(name));
+        }
+        if known.is_empty() {
+            return Vec::new();
+        }
+        known.sort_unstable();
+        known.dedup();
+        let is_elsewhere = |field: &&String| {
+            let id = schema.field(field);
+            id.is_some_and(|id| known.binary_search(&id).is_err())
+        };
+        let missing: Vec<&String> = fields.iter().filter(is_elsewhere).take(MISSING_MAX).collect();
+        if missing.is_empty() {
+            return Vec::new();
+        }
+        let names = known.iter().take(NAMES_COMPARED_MAX);
+        let names = folded(names.filter_map(|field| schema.field_name(*field)).collect());
+        let suggestion = |field: &String| Suggestion {
+            kind: NameKind::Field,
+            name: field.clone(),
+            did_you_mean: alike(&names, field),
+        };
+        missing.into_iter().map(suggestion).collect()
+    }
+}
+
+/// The measurements of which every matching timeline has one; `None` where the condition requires none.
+fn required_measurements<'a>(condition: &'a Condition) -> Option<Vec<&'a str>> {
+    match condition {
+        Condition::All | Condition::Not(_) => None,
+        Condition::And(inner) => inner.iter().find_map(required_measurements),
+        Condition::Or(inner) => {
+            let all: Option<Vec<Vec<&'a str>>> = inner.iter().map(required_measurements).collect();
+            all.map(|all| all.concat()).filter(|all| !all.is_empty())
+        }
+        Condition::Leaf { subject, test } => {
+            let values = match (subject, test) {
+                (Subject::Measurement, Test::Equals(value)) => std::slice::from_ref(value),
+                (Subject::Measurement, Test::In(values)) => values,
+                _ => return None,
+            };
+            let text = |value: &'a AttributeValue| match value {
+                AttributeValue::Text(name) => Some(name.as_str()),
+                _ => None,
+            };
+            Some(values.iter().filter_map(text).collect())
+        }
     }
 }
 

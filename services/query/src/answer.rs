@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tideline_engine::Suggestion;
 use tideline_histogram::Histogram;
 use tideline_model::{ColumnData, Tier, TimelineId, Value, ValueType};
 use tideline_series_store::ReadCost;
@@ -156,6 +157,8 @@ pub struct Summary {
     pub estimated: Vec<String>,
     /// Columns in which some sum of integers is missing because its type cannot hold it, in the order of the header.
     pub overflowed: Vec<String>,
+    /// Names in the query that the table does not have.
+    pub suggestions: Vec<Suggestion>,
     /// What it took.
     pub cost: QueryCost,
     /// How it was answered.

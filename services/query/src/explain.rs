@@ -1,5 +1,6 @@
 //! What a query would do, told before it reads a point; and what one has done.
 
+use tideline_engine::Suggestion;
 use tideline_model::{Tier, TimeRange};
 use tideline_series_store::UnsealedEstimate;
 use tideline_series_store::manifest::Segment;
@@ -38,6 +39,8 @@ pub struct Explanation {
     pub plan: Plan,
     /// The columns of the answer.
     pub columns: Vec<String>,
+    /// Names in the query that the table does not have.
+    pub suggestions: Vec<Suggestion>,
     tiers: [Estimate; 3],
     /// The unsealed points that would be read, which are hot; exact where the query is about at most 1,000 timelines.
     pub unsealed: UnsealedEstimate,
@@ -87,6 +90,7 @@ pub(crate) fn run(context: &Context<'_>, query: &PointQuery) -> Result<Explanati
     Ok(Explanation {
         plan,
         columns,
+        suggestions: Vec::new(),
         tiers,
         unsealed,
     })

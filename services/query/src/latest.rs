@@ -95,6 +95,7 @@ pub(crate) fn run(context: &Context<'_>, query: &LatestQuery, sink: &mut dyn Ans
         next: next.map(|id| PageToken::new(id, 0, TimeRange::ALL, terms).to_string()),
         estimated: Vec::new(),
         overflowed: Vec::new(),
+        suggestions: Vec::new(),
         cost,
         plan: Plan {
             timelines: ids.len() as u64,

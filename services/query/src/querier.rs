@@ -92,14 +92,16 @@ impl Querier {
             tier: query.tier,
             budget: query.budget,
         };
-        self.run(&asked, cancel, |context| match &query.shape {
+        let mut summary = self.run(&asked, cancel, |context| match &query.shape {
             Shape::Rows(shape) => match (&shape.sort, shape.sample) {
                 (Some(order), _) => sorted::run(context, query, shape, order, sink),
                 (None, Some(points)) => sample::run(context, query, shape, points, sink),
                 (None, None) => rows::run(context, query, shape, sink),
             },
             Shape::Aggregate(shape) => aggregate::run(context, query, shape, sink),
-        })
+        })?;
+        summary.suggestions = query.unknown_names(table);
+        Ok(summary)
     }
 
     /// Hands the newest value of each field of timelines to `sink`: one series a timeline, one row for each
@@ -118,7 +120,9 @@ impl Querier {
             tier: query.tier,
             budget: query.budget,
         };
-        self.run(&asked, cancel, |context| latest::run(context, query, sink))
+        let mut summary = self.run(&asked, cancel, |context| latest::run(context, query, sink))?;
+        summary.suggestions = query.timelines.unknown_names(table, &[], &query.fields);
+        Ok(summary)
     }
 
     /// Reads points of a range for whoever makes something of them that no question here asks for: `work` gets a [`Sweep`],
@@ -145,7 +149,7 @@ impl Querier {
         let watch = self.watch(query.budget, cancel);
         let snapshot = self.engine.store().snapshot();
         let segments = segments(table, query.range, query.tier, &snapshot);
-        explain::run(
+        let mut explanation = explain::run(
             &Context {
                 engine: &self.engine,
                 table,
@@ -156,7 +160,9 @@ impl Querier {
                 meter: &self.cold.meter,
             },
             query,
-        )
+        )?;
+        explanation.suggestions = query.unknown_names(table);
+        Ok(explanation)
     }
 
     /// Runs a query in its lane.

@@ -1,5 +1,6 @@
 //! What can be asked of points.
 
+use tideline_engine::{Suggestion, Table};
 use tideline_model::{Tier, TimeRange, TimelineId};
 use tideline_search_index::Condition;
 
@@ -43,6 +44,31 @@ pub enum Selector {
     Condition(Condition),
     /// These; an unknown one is an error, one named twice counts once.
     Ids(Vec<TimelineId>),
+}
+
+impl PointQuery {
+    /// Returns the names that the table does not have.
+    pub(crate) fn unknown_names(&self, table: &Table) -> Vec<Suggestion> {
+        let tags = match &self.shape {
+            Shape::Aggregate(Aggregate {
+                group_by: GroupBy::Tags(tags),
+                ..
+            }) => tags.as_slice(),
+            _ => &[],
+        };
+        self.timelines.unknown_names(table, tags, &self.fields)
+    }
+}
+
+impl Selector {
+    /// Returns the names of a condition, of tags and of fields that the table does not have.
+    pub(crate) fn unknown_names(&self, table: &Table, tags: &[String], fields: &[String]) -> Vec<Suggestion> {
+        let condition = match self {
+            Self::Condition(condition) => condition,
+            Self::Ids(_) => &Condition::All,
+        };
+        table.unknown_names(condition, tags, fields)
+    }
 }
 
 /// What a query makes of points.

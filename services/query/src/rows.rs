@@ -142,6 +142,7 @@ pub(crate) fn run(
         next: next.map(|last| token(last).to_string()),
         estimated: Vec::new(),
         overflowed: Vec::new(),
+        suggestions: Vec::new(),
         cost: QueryCost::new(&page.cost, context.segments, context.watch.elapsed()),
         plan: prepared.plan(context),
     })

@@ -80,6 +80,7 @@ pub(crate) fn run(
         next: None,
         estimated: Vec::new(),
         overflowed: Vec::new(),
+        suggestions: Vec::new(),
         cost: QueryCost::new(&cost, context.segments, context.watch.elapsed()),
         plan: prepared.plan(context),
     })

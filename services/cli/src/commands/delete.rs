@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::find;
+use super::known;
 use super::selection::{RangeArguments, confirm};
 use crate::client::TableArguments;
 use crate::condition::WhereArguments;
@@ -59,6 +60,9 @@ pub(crate) fn run(arguments: &DeleteArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let range = arguments.range.range();
     let end = |name: &str| range.get(name).cloned().unwrap_or(Value::Null);
+    if let Some(tree) = &tree {
+        known::check(&client, &json!({"timelines": {"where": tree}}))?;
+    }
     let (total, first) = find::look(&client, tree.as_ref(), SHOWN)?;
     if !arguments.connection.server.json {
         eprint!("{}", find::table(&first));

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 
+use super::known;
 use super::query::question::QuestionArguments;
 use crate::client::TableArguments;
 use crate::error::Result;
@@ -26,10 +27,12 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let question = client.parse(&arguments.question.json(None)?)?;
     let text = client.post(&client.of_table("/explain"), &question)?;
+    let answer = client.parse(&text)?;
+    known::of_plan(&client, &answer, &question).report()?;
     if arguments.connection.server.json {
         return output::print(&text);
     }
-    output::print(&explained(&client.parse(&text)?))
+    output::print(&explained(&answer))
 }
 
 fn explained(answer: &Value) -> String {

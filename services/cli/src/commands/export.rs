@@ -15,6 +15,7 @@ use serde_json::{Map, json};
 use tideline_ingest_protocols::line_protocol;
 use tideline_model::{Timestamp, Value};
 
+use super::known;
 use super::query::{self, Output, stream};
 use super::selection::{self, RangeArguments, by_ending, output_to};
 use crate::client::{ANSWER_BYTES_MAX, Client, TableArguments};
@@ -126,6 +127,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     question.insert("range".into(), arguments.range.range().into());
     // What is written back has to be whole.
     question.insert("sample_details".into(), true.into());
+    known::check(&client, &question.clone().into())?;
     let failed = |error: std::io::Error| match &arguments.out {
         Some(path) => CliError::file(path, error),
         None => CliError::Output(error),

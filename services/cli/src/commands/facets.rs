@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
+use super::known::UnknownNames;
 use crate::client::TableArguments;
 use crate::condition::WhereArguments;
 use crate::error::Result;
@@ -59,10 +60,15 @@ pub(crate) fn run(arguments: &FacetsArguments) -> Result<()> {
         search["where"] = tree;
     }
     let text = client.post(&client.of_table("/timelines/facets"), &search)?;
+    let answer = client.parse(&text)?;
+    // Attributes are added by people, and none may have one yet: all timelines are below "(none)" then.
+    UnknownNames::of(&client, &answer, |kind, name| {
+        answer["timelines"] == 0 || (kind == "tag" && by.iter().any(|by| by[kind] == name))
+    })
+    .report()?;
     if arguments.connection.server.json {
         return output::print(&text);
     }
-    let answer = client.parse(&text)?;
     let heads = arguments.keys.iter().map(String::as_str).chain(["timelines"]);
     let mut grid = Grid::new(heads);
     put(&answer["groups"], &mut Vec::new(), &mut grid);

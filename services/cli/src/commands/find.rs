@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::known::UnknownNames;
 use crate::client::{Client, TableArguments};
 use crate::condition::{joined, parse};
 use crate::error::{CliError, Result};
@@ -80,11 +81,12 @@ pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
     if let Some(page) = &arguments.page {
         search.insert("page".into(), page.as_str().into());
     }
-    let text = client.post(&client.of_table("/timelines/search"), &search.into())?;
+    let text = client.post(&client.of_table("/timelines/search"), &search.clone().into())?;
+    let answer = client.parse(&text)?;
+    unknown(&client, &answer, &search).report()?;
     if arguments.connection.server.json {
         return output::print(&text);
     }
-    let answer = client.parse(&text)?;
     let found = answer["timelines"]
         .as_array()
         .ok_or_else(|| client.strange("a search without timelines"))?;
@@ -113,6 +115,9 @@ fn all_ids(client: &Client, mut search: Map<String, Value>) -> Result<()> {
     loop {
         let text = client.post(&client.of_table("/timelines/search"), &search.clone().into())?;
         let answer = client.parse(&text)?;
+        if !search.contains_key("page") {
+            unknown(client, &answer, &search).report()?;
+        }
         let found = answer["timelines"].as_array();
         print_ids(found.ok_or_else(|| client.strange("a search without timelines"))?)?;
         match answer["next"].as_str() {
@@ -120,6 +125,17 @@ fn all_ids(client: &Client, mut search: Map<String, Value>) -> Result<()> {
             None => return Ok(()),
         };
     }
+}
+
+/// The unknown names of a search: fatal are the key to sort by, and all where nothing is found.
+fn unknown(client: &Client, answer: &Value, search: &Map<String, Value>) -> UnknownNames {
+    let is_empty = answer["total"] == 0;
+    let sorts = search.get("sort").and_then(Value::as_array);
+    let is_sorted_by = |kind: &str, name: &str| {
+        let mut sorts = sorts.into_iter().flatten();
+        sorts.any(|sort| sort[kind] == name)
+    };
+    UnknownNames::of(client, answer, |kind, name| is_empty || is_sorted_by(kind, name))
 }
 
 fn print_ids(found: &[Value]) -> Result<()> {

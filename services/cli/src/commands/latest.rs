@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::known;
 use super::query::{self, Output};
 use super::selection;
 use crate::client::TableArguments;
@@ -49,10 +50,9 @@ pub(crate) fn run(arguments: &LatestArguments) -> Result<()> {
     if let Some(limit) = arguments.limit.or(default) {
         question.insert("limit".into(), limit.into());
     }
-    let (path, question) = (
-        client.of_table("/latest"),
-        serde_json::Value::from(question).to_string(),
-    );
+    let question = serde_json::Value::from(question);
+    known::check(&client, &question)?;
+    let (path, question) = (client.of_table("/latest"), question.to_string());
     if output != Output::Table {
         return query::stream(&client, &path, output, &question, arguments.out.as_ref());
     }

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 
+use super::known::UnknownNames;
 use crate::client::{TableArguments, encoded};
 use crate::error::Result;
 use crate::output;
@@ -62,10 +63,11 @@ pub(crate) fn tags(arguments: &TagsArguments) -> Result<()> {
         arguments.limit,
         page.unwrap_or_default()
     )))?;
+    let answer = client.parse(&text)?;
+    UnknownNames::of(&client, &answer, |_, _| true).report()?;
     if arguments.connection.server.json {
         return output::print(&text);
     }
-    let answer = client.parse(&text)?;
     let mut grid = Grid::new([arguments.key.as_deref().unwrap_or("tag"), "timelines"]);
     for name in answer["names"].as_array().into_iter().flatten() {
         let timelines = name["timelines"].as_u64().unwrap_or_default();
@@ -84,6 +86,7 @@ pub(crate) fn fields(arguments: &FieldsArguments) -> Result<()> {
     let only = arguments.measurement.as_ref();
     let only = only.map(|name| format!("?measurement={}", encoded(name)));
     let text = client.get(&client.of_table(&format!("/fields{}", only.unwrap_or_default())))?;
+    UnknownNames::of(&client, &client.parse(&text)?, |_, _| true).report()?;
     if arguments.connection.server.json {
         return output::print(&text);
     }

@@ -10,6 +10,7 @@ pub(crate) mod question;
 mod show;
 
 use self::question::QuestionArguments;
+use super::known;
 use super::selection::{self, by_ending};
 use crate::client::{Client, TableArguments};
 use crate::error::{CliError, Result};
@@ -113,6 +114,7 @@ pub(crate) fn run(arguments: &QueryArguments) -> Result<()> {
         _ => None,
     };
     let question = arguments.question.json(limit)?;
+    known::check(&client, &client.parse(&question)?)?;
     let path = client.of_table("/query");
     if output == Output::Table {
         let answer = read(&client, &path, &question)?;

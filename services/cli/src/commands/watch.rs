@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::known::{self, UnknownNames};
 use super::selection;
 use crate::client::{Client, TableArguments};
 use crate::condition::WhereArguments;
@@ -59,6 +60,9 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
             .filter_map(|(is_told, kind)| is_told.then_some(kind))
             .collect(),
     };
+    let unknown = known::find(&client, &Value::from(request.clone())).or_else(UnknownNames::refused)?;
+    // What is unknown now may be written while the watch lasts.
+    unknown.warn();
     request.insert("tell".into(), json!(kinds));
     for (name, value) in [("from", &arguments.from), ("for", &arguments.time)] {
         if let Some(value) = value {
@@ -68,6 +72,7 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
     let request = Value::from(request).to_string();
     let stream = client.stream(&client.of_table("/watch"), "text/event-stream", &request)?;
     let mut event = Event::default();
+    let mut is_empty = true;
     for line in BufReader::new(stream).lines() {
         let line = line.map_err(|error| client.strange(&format!("the watch broke off: {error}")))?;
         match line.split_once(": ") {
@@ -75,6 +80,7 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
             Some(("event", name)) => event.name = name.to_owned(),
             Some(("data", data)) => event.data = data.to_owned(),
             _ if line.is_empty() && !event.name.is_empty() => {
+                is_empty &= event.name == "ready";
                 show(
                     &client,
                     &std::mem::take(&mut event),
@@ -84,7 +90,10 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
             _ => {}
         }
     }
-    Ok(())
+    match is_empty && unknown.is_fatal() {
+        true => unknown.report(),
+        false => Ok(()),
+    }
 }
 
 /// Shows an event; the last one of a watch that cannot go on is an error.

@@ -10,7 +10,8 @@ use tideline_openapi::name::{
     AttributeKey, AttributeKeyList, CountedName, CountedType, Field, FieldList, FieldQuery, NameList,
     NameQuery,
 };
-use tideline_timeline_catalog::{AttributeType, NameSelection};
+use tideline_search_index::{Condition, Subject, Test};
+use tideline_timeline_catalog::{AttributeType, AttributeValue, NameSelection};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -19,6 +20,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Path, Query};
 use crate::failure::{Failure, Result};
+use crate::resources::timelines::suggested;
 use crate::resources::{Failures, TablePath, page_limit};
 
 /// Names of a page where the request does not say.
@@ -85,7 +87,7 @@ struct TagPath {
 
 /// List values of a tag
 ///
-/// A key that no timeline has gives an empty list.
+/// A key that no timeline has gives an empty list with `suggestions`.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/tags/{key}/values", tag = "timelines",
     params(TagPath, NameQuery),
@@ -97,10 +99,22 @@ async fn tag_values(
     Path(TagPath { table, key }): Path<TagPath>,
     Query(query): Query<NameQuery>,
 ) -> Result<Json<NameList>> {
+    let tag = key.clone();
     let values = move |engine: &Engine, table: &Table, selection: &NameSelection<'_>| {
         engine.tag_values(table, &key, selection)
     };
-    list(&app, table, query, id, values).await
+    let mut answer = list(&app, table.clone(), query, id, values).await?;
+    if answer.names.is_empty() {
+        answer.suggestions = app
+            .read_table(table, move |_, table| {
+                Ok(table.unknown_names(&Condition::All, &[tag], &[]))
+            })
+            .await?
+            .into_iter()
+            .map(suggested)
+            .collect();
+    }
+    Ok(answer)
 }
 
 /// List attribute keys with their types
@@ -145,8 +159,17 @@ async fn fields(
     Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<FieldQuery>,
 ) -> Result<Json<FieldList>> {
-    let found = app
-        .read_table(table, |engine, table| Ok(engine.fields(table)))
+    let condition = match &query.measurement {
+        Some(name) => Condition::Leaf {
+            subject: Subject::Measurement,
+            test: Test::Equals(AttributeValue::Text(name.clone())),
+        },
+        None => Condition::All,
+    };
+    let (found, unknown) = app
+        .read_table(table, move |engine, table| {
+            Ok((engine.fields(table), table.unknown_names(&condition, &[], &[])))
+        })
         .await?;
     let of_measurement = |measurement: &str| {
         query
@@ -170,6 +193,7 @@ async fn fields(
     fields.sort_by(|a, b| (&a.measurement, &a.field).cmp(&(&b.measurement, &b.field)));
     Ok(Json(FieldList {
         fields,
+        suggestions: unknown.into_iter().map(suggested).collect(),
         request_id: id.into(),
     }))
 }
@@ -212,6 +236,7 @@ where
     Ok(Json(NameList {
         names: found.into_iter().map(counted).collect(),
         next,
+        suggestions: Vec::new(),
         request_id: id.into(),
     }))
 }

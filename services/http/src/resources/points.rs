@@ -20,6 +20,7 @@ use crate::context::RequestId;
 use crate::extract::{Json, Path, Query, content_type};
 use crate::failure::{Failure, Result};
 use crate::ingest::{self, Format, Target, Write};
+use crate::resources::timelines::suggested;
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand_selector;
 
@@ -149,10 +150,13 @@ async fn delete(
     })?;
     let deleted = app.change(move |engine| {
         let table = engine.table(&table)?;
-        Ok(engine.delete_points(&table, &selector, range)?)
+        let unknown = selector.unknown_names(&table);
+        Ok((engine.delete_points(&table, &selector, range)?, unknown))
     });
+    let (deleted, unknown) = deleted.await?;
     Ok(axum::Json(DeleteReport {
-        timelines: deleted.await?.timelines,
+        timelines: deleted.timelines,
+        suggestions: unknown.into_iter().map(suggested).collect(),
         request_id: id.into(),
     }))
 }

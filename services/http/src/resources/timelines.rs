@@ -108,8 +108,10 @@ async fn delete(
 ) -> Result<Json<DeleteReport>> {
     let timelines = expand_selector(&app, &table, timelines)?;
     let selector = resolve_surely(&app.engine, |now| to_selector(timelines.clone(), now))?;
+    let (deleted, unknown) = delete_selected(&app, table, selector).await?;
     Ok(Json(DeleteReport {
-        timelines: delete_selected(&app, table, selector).await?.timelines,
+        timelines: deleted.timelines,
+        suggestions: unknown.into_iter().map(suggested).collect(),
         request_id: id.into(),
     }))
 }
@@ -131,10 +133,16 @@ async fn delete_one(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn delete_selected(app: &App, table: String, selector: TimelineSelector) -> Result<Deleted> {
+/// What was deleted, and the names of the condition that the table does not have.
+async fn delete_selected(
+    app: &App,
+    table: String,
+    selector: TimelineSelector,
+) -> Result<(Deleted, Vec<tideline_engine::Suggestion>)> {
     let deleted = app.change(move |engine| {
         let table = engine.table(&table)?;
-        Ok(engine.delete_timelines(&table, &selector)?)
+        let unknown = selector.unknown_names(&table);
+        Ok((engine.delete_timelines(&table, &selector)?, unknown))
     });
     deleted.await
 }
@@ -259,6 +267,7 @@ pub(crate) fn suggested(suggestion: tideline_engine::Suggestion) -> Suggestion {
         measurement: name(NameKind::Measurement),
         tag: name(NameKind::Tag),
         attribute: name(NameKind::Attribute),
+        field: name(NameKind::Field),
         did_you_mean: suggestion.did_you_mean,
     }
 }

@@ -195,3 +195,61 @@ fn a_seal_moves_points_into_segments() {
         .json("POST", "/v1/jobs", r#"{"kind": "shred"}"#)
         .expect(400);
 }
+
+#[test]
+fn answers_name_what_the_table_does_not_have() {
+    let server = fleet();
+    let cpuu = json!({"where": {"property": "measurement", "equals": "cpuu"}});
+    let unknown = json!([{"measurement": "cpuu", "did_you_mean": ["cpu"]}]);
+    let post = |path: &str, body: Value| {
+        let path = format!("/v1/tables/default/{path}");
+        server.json("POST", &path, &body.to_string()).expect(200)
+    };
+    for path in ["query", "latest", "explain"] {
+        assert_eq!(
+            post(path, json!({"timelines": cpuu}))["suggestions"],
+            unknown,
+            "{path}"
+        );
+    }
+    let range = json!({"start": null, "end": null});
+    let deleted = post("points/delete", json!({"timelines": cpuu, "range": range}));
+    assert_eq!(
+        (&deleted["timelines"], &deleted["suggestions"]),
+        (&json!(0), &unknown)
+    );
+    let deleted = post("timelines/delete", json!({"timelines": cpuu}));
+    assert_eq!(deleted["suggestions"], unknown);
+
+    let grouped = json!({"aggregate": {"functions": ["count"], "group_by": ["hots"]}});
+    assert_eq!(
+        post("query", grouped)["suggestions"],
+        json!([{"tag": "hots", "did_you_mean": ["host"]}])
+    );
+    server
+        .post(
+            POINTS,
+            "text/plain",
+            "disk,host=web-1 used=1 1795176000000000000\n",
+        )
+        .expect(200);
+    let cpu = json!({"where": {"or": [
+        {"property": "measurement", "equals": "cpu"}, {"property": "measurement", "equals": "mem"}
+    ]}});
+    let elsewhere = post("query", json!({"timelines": cpu, "fields": ["used"]}));
+    assert_eq!(
+        elsewhere["suggestions"],
+        json!([{"field": "used", "did_you_mean": []}])
+    );
+    let here = post("query", json!({"timelines": cpu, "fields": ["value"]}));
+    assert_eq!(here.get("suggestions"), None);
+
+    let get = |path: &str| server.get(&format!("/v1/tables/default/{path}")).expect(200);
+    assert_eq!(get("fields?measurement=cpuu")["suggestions"], unknown);
+    assert_eq!(get("fields").get("suggestions"), None);
+    assert_eq!(
+        get("tags/hots/values")["suggestions"],
+        json!([{"tag": "hots", "did_you_mean": ["host"]}])
+    );
+    assert_eq!(get("tags/host/values?prefix=none").get("suggestions"), None);
+}

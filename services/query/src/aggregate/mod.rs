@@ -98,6 +98,7 @@ pub(crate) fn run(
         next: None,
         estimated: arithmetic.made_of(&output.estimated, &columns),
         overflowed: arithmetic.made_of(&output.overflowed, &columns),
+        suggestions: Vec::new(),
         cost: QueryCost::new(&cost, context.segments, context.watch.elapsed()),
         plan,
     })

@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
+use crate::resources::timelines::suggested;
 use crate::resources::{QueryFailures, TablePath, span};
 use crate::saved;
 
@@ -65,6 +66,7 @@ pub(super) async fn explain(
     Ok(axum::Json(Explanation {
         request_id: request_id.into(),
         columns: explained.columns,
+        suggestions: explained.suggestions.into_iter().map(suggested).collect(),
         plan: to_plan(explained.plan),
         estimate,
     }))

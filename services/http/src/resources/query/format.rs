@@ -17,6 +17,7 @@ use super::json::JsonAnswer;
 use super::ndjson::NdjsonAnswer;
 use crate::context::RequestId;
 use crate::failure::{Failure, Result};
+use crate::resources::timelines::suggested;
 
 /// A format that answers are written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,7 +238,8 @@ pub(super) fn put_plain_time(nanos: i64, form: TimeForm, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes `"more":…,"next":…,"cost":{…}`, with `"estimated":[…]` and `"overflowed":[…]` before the cost where a column is; the cost
+/// Writes `"more":…,"next":…,"cost":{…}`, with `"estimated":[…]` and `"overflowed":[…]` before the cost where a column is, and
+/// `"suggestions":[…]` where a name is unknown; the cost
 /// with the plan where it is requested.
 pub(super) fn put_summary(summary: &Summary, has_plan: bool, out: &mut Vec<u8>) {
     let QueryCost {
@@ -266,6 +268,11 @@ pub(super) fn put_summary(summary: &Summary, has_plan: bool, out: &mut Vec<u8>) 
             let _ = write!(out, ",\"{member}\":");
             let _ = serde_json::to_writer(&mut *out, columns);
         }
+    }
+    if !summary.suggestions.is_empty() {
+        let shown: Vec<_> = summary.suggestions.iter().cloned().map(suggested).collect();
+        out.extend_from_slice(b",\"suggestions\":");
+        let _ = serde_json::to_writer(&mut *out, &shown);
     }
     let _ = write!(
         out,

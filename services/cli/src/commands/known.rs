@@ -1,0 +1,112 @@
+//! Names of a question that the table does not have: reported with similar ones, instead of an empty answer.
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::error::{CliError, Result};
+
+/// The unknown names of a question.
+#[derive(Debug, Default)]
+pub(crate) struct UnknownNames {
+    /// One sentence each.
+    messages: Vec<String>,
+    /// Whether the answer would lack what was asked for.
+    is_fatal: bool,
+}
+
+/// Checks the names of a question to `/query` before it is sent: an answer that streams cannot be taken back.
+///
+/// # Errors
+///
+/// If a field or a tag to group by is unknown, or a name of the condition is and no timeline matches. Where timelines match
+/// all the same, as for `rack!=r1`, an unknown name is a warning on standard error.
+pub(crate) fn check(client: &Client, question: &Value) -> Result<()> {
+    find(client, question)?.report()
+}
+
+/// Returns the unknown names of a question to `/query`. Selects its timelines and reads no point.
+pub(crate) fn find(client: &Client, question: &Value) -> Result<UnknownNames> {
+    let mut question = question.clone();
+    // A range that no segment needs to be looked up for.
+    question["range"] = json!({"start": 0, "end": 1});
+    if let Some(question) = question.as_object_mut() {
+        // A page belongs to the question that it continues.
+        question.remove("page");
+    }
+    let explained = client.parse(&client.post(&client.of_table("/explain"), &question)?)?;
+    Ok(of_plan(client, &explained, &question))
+}
+
+/// Returns the unknown names of a question that was explained.
+pub(crate) fn of_plan(client: &Client, explained: &Value, question: &Value) -> UnknownNames {
+    let is_empty = explained["plan"]["timelines"] == 0;
+    let groups = question["aggregate"]["group_by"].as_array().cloned();
+    let groups = groups.unwrap_or_default();
+    UnknownNames::of(client, explained, |kind, name| {
+        is_empty || kind == "field" || (kind == "tag" && groups.iter().any(|group| group == name))
+    })
+}
+
+impl UnknownNames {
+    /// Reads `suggestions` of an answer; `is_fatal` gets the kind of a name (`measurement`, `tag`, `attribute`, `field`) and the
+    /// name.
+    pub(crate) fn of(client: &Client, answer: &Value, is_fatal: impl Fn(&str, &str) -> bool) -> Self {
+        let mut unknown = Self::default();
+        for suggestion in answer["suggestions"].as_array().into_iter().flatten() {
+            let kinds = ["measurement", "tag", "attribute", "field"];
+            let named = kinds
+                .iter()
+                .find_map(|kind| Some((*kind, suggestion[*kind].as_str()?)));
+            let Some((kind, name)) = named else { continue };
+            unknown.is_fatal |= is_fatal(kind, name);
+            let similar = suggestion["did_you_mean"].as_array().into_iter().flatten();
+            let similar: Vec<&str> = similar.filter_map(Value::as_str).collect();
+            let place = match kind {
+                "field" => "none of these measurements has the".to_owned(),
+                _ => format!("table {} has no", client.table()),
+            };
+            let meant = match similar.as_slice() {
+                [] => String::new(),
+                names => format!("; did you mean {}?", names.join(" or ")),
+            };
+            unknown.messages.push(format!("{place} {kind} {name:?}{meant}"));
+        }
+        unknown
+    }
+
+    /// Adds what the server refused about a name.
+    pub(crate) fn refused(error: CliError) -> Result<Self> {
+        match error {
+            CliError::Refused(refusal) if refusal.status == 400 => Ok(Self {
+                messages: vec![refusal.message],
+                is_fatal: true,
+            }),
+            other => Err(other),
+        }
+    }
+
+    /// Whether the answer lacks what was asked for.
+    pub(crate) const fn is_fatal(&self) -> bool {
+        self.is_fatal
+    }
+
+    /// Prints the names as warnings.
+    pub(crate) fn warn(&self) {
+        for message in &self.messages {
+            eprintln!("warning: {message}");
+        }
+    }
+
+    /// Prints the names as warnings.
+    ///
+    /// # Errors
+    ///
+    /// If the answer would lack what was asked for; the names are in the error then.
+    pub(crate) fn report(self) -> Result<()> {
+        if self.is_fatal {
+            return Err(CliError::UnknownName(self.messages.join("\n")));
+        }
+        self.warn();
+        Ok(())
+    }
+}
