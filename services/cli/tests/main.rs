@@ -9,6 +9,7 @@ mod known;
 mod lab;
 mod operate;
 mod parquet;
+mod policy;
 mod process;
 mod query;
 mod serve;

@@ -22,6 +22,8 @@ Example:
     /// Show a table with its policy and what it holds
     Show(NamedArguments),
     /// Alter the policy of a table, or see what a change would do
+    ///
+    /// A change that hides points shows how many and asks before it is made.
     #[command(after_help = "\
 Examples:
   tideline tables policy default --set hot_ttl=2d --set retention=30d --preview
@@ -83,6 +85,9 @@ pub(crate) struct PolicyArguments {
     /// Show what it would move, hide and free, and change nothing
     #[arg(long)]
     preview: bool,
+    /// Hide points without asking
+    #[arg(long, short, conflicts_with = "preview")]
+    yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -196,15 +201,45 @@ fn policy(arguments: &PolicyArguments) -> Result<()> {
     let text = if arguments.set.is_empty() {
         client.get(&path(&arguments.name))?
     } else {
-        client.patch(
-            &path(&arguments.name),
-            &json!({"policy": changes(&arguments.set)?}),
-        )?
+        let changes = changes(&arguments.set)?;
+        if !arguments.yes
+            && let Some(hidden) = newly_hidden(&client, &arguments.name, &changes)?
+        {
+            confirm(&hidden)?;
+        }
+        client.patch(&path(&arguments.name), &json!({"policy": changes}))?
     };
     if is_json {
         return output::print(&text);
     }
     output::print(&settings(&client.parse(&text)?["policy"]))
+}
+
+/// Returns what changes of a policy would hide beyond what it hides already; `None` where that is nothing.
+fn newly_hidden(client: &Client, name: &str, changes: &Value) -> Result<Option<String>> {
+    let preview = |body: Value| client.parse(&client.post("/v1/policies/preview", &body)?);
+    let points = |preview: &Value| preview["hide"]["points"].as_u64().unwrap_or_default();
+    let after = preview(json!({"table": name, "policy": changes}))?;
+    if points(&after) == 0 {
+        return Ok(None);
+    }
+    let before = points(&preview(json!({"table": name}))?);
+    let hidden = points(&after).saturating_sub(before);
+    if hidden == 0 {
+        return Ok(None);
+    }
+    let more = if before > 0 { "more " } else { "" };
+    let freed = match after["free"]["begins"].as_str() {
+        Some(begins) => format!(", from {begins} on"),
+        None => String::new(),
+    };
+    Ok(Some(format!(
+        "This hides about {} {more}points of table {name} on {}, all before {}. A longer policy shows them again until \
+         their bytes are freed{freed}.",
+        output::count(hidden),
+        client.base(),
+        output::member(&after, "visible_from"),
+    )))
 }
 
 fn drop_table(arguments: &DropArguments) -> Result<()> {
