@@ -23,6 +23,9 @@ fn pages_of_an_export_are_bounded_in_bytes() {
             let field = r#"{"measurement":"m","field":"s","types":["string"]}"#;
             return (200, "", format!(r#"{{"fields":[{field}]}}"#));
         }
+        if request.head.starts_with("POST /v1/tables/default/explain") {
+            return (200, "", r#"{"plan":{"timelines":1}}"#.to_owned());
+        }
         let question: serde_json::Value = serde_json::from_slice(&request.body).expect("JSON");
         let first = question["page"]
             .as_str()
@@ -225,12 +228,20 @@ fn jobs_are_run_watched_and_listed() {
         "old,host=a v=1 1600000000000000000\nold,host=a v=2 1600000001000000000\n",
     );
     lab.ok(&["write", &file, "-q"]);
-    assert_eq!(lab.ok(&["jobs", "run", "seal"]), "seal: done\n");
+    let sealed = lab.ok(&["jobs", "run", "seal"]);
+    assert!(
+        sealed.contains("100%") && sealed.contains("2 points are in"),
+        "{sealed}"
+    );
+    let waited = lab.ok(&["jobs", "run", "seal", "--wait"]);
+    assert!(waited.contains("seal of all tables, done 100%"), "{waited}");
+    let seals = lab.ok(&["jobs", "list", "--kind", "seal", "--state", "done"]);
+    assert_eq!(seals.matches("100%").count(), 2, "{seals}");
     lab.ok(&["delete", "-m", "old", "--to", "1600000000500000000", "--yes"]);
     let purged = lab.ok(&["jobs", "run", "purge", "--wait"]);
     let last = purged.lines().last().unwrap_or_default();
     assert!(
-        last.starts_with("job ") && last.contains("purge of default, done"),
+        last.starts_with("job ") && last.contains("purge of default, done 100%"),
         "{purged}"
     );
     let list = lab.ok(&["jobs", "list", "--state", "done", "--kind", "purge"]);

@@ -47,7 +47,8 @@ const ACCEPT_BACKOFF_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// Answers requests on `listener` until `shutdown` ends; then takes no new connection, lets running requests finish
-/// within the drain timeout, and returns. Idle connections close at once.
+/// within the drain timeout, and returns. Idle connections close at once. Calls `serving` when the next connection is accepted
+/// and answered at once.
 ///
 /// Scheduler and engine stay as they are; stop the one and close the other afterwards: that waits for writes that
 /// outlived the drain.
@@ -60,6 +61,7 @@ pub async fn serve(
     engine: Arc<Engine>,
     scheduler: Arc<Scheduler>,
     settings: HttpSettings,
+    serving: impl FnOnce(),
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
@@ -69,6 +71,7 @@ pub async fn serve(
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     tracing::info!(%address, "http service started");
+    serving();
     tokio::select! {
         () = accept(&listener, &app, &router, &graceful, &mut connections) => {}
         () = shutdown => {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_engine::{Engine, EngineError};
 use tideline_model::{Clock, SegmentId, TableId, TrustedNow};
-use tideline_series_store::{Evicted, Pace, Rewrite, Rewritten, Survey, Unsealed};
+use tideline_series_store::{Evicted, Pace, Rewrite, Rewritten, SealReport, Survey, Unsealed};
 
 use crate::plan::Facts;
 use crate::work::{Work, WorkError};
@@ -50,6 +50,10 @@ impl Work for Engine {
 
     fn seal(&self) -> Result<(), WorkError> {
         Ok(Self::seal(self)?)
+    }
+
+    fn take_seal_reports(&self) -> Vec<SealReport> {
+        self.store().take_seal_reports()
     }
 
     fn clean_catalog(&self, table: TableId, now: TrustedNow) -> Result<u64, WorkError> {

@@ -17,6 +17,7 @@
 //! | `runner` | the thread |
 //! | `moves` | what it does where segments move |
 //! | [`errand`] | work that a request begins and does itself |
+//! | `seals` | seals that the store does, as jobs |
 //! | `lookup` | finding jobs |
 //! | [`archives`] | how archives stand |
 //! | [`pace`] | rate, pause and cancel of a running rewrite |
@@ -39,6 +40,7 @@ pub mod plan;
 mod runner;
 pub mod schedule;
 pub mod scheduler;
+mod seals;
 pub mod work;
 
 pub use archives::ArchiveState;

@@ -46,6 +46,10 @@ pub(crate) struct State {
     pub(crate) agenda: Agenda,
     pub(crate) running: Option<Running>,
     pub(crate) errands: Vec<Arc<Begun>>,
+    /// Requests that wait for a seal.
+    pub(crate) seals_awaited: usize,
+    /// Rows of jobs that were listed without being written.
+    pub(crate) unwritten: Edit,
     /// The latest facts; `None` before the first look.
     pub(crate) facts: Option<Arc<Facts>>,
     pub(crate) totals: Totals,
@@ -118,9 +122,11 @@ impl Shared {
             return false;
         }
         let mut look = self.look();
+        self.note_seals();
         let mut edit = Edit::default();
         let begun = {
             let mut state = self.state.lock();
+            edit.add(std::mem::take(&mut state.unwritten));
             if state.is_stopping {
                 return false;
             }
@@ -245,7 +251,9 @@ impl Shared {
             }
             (Chore::Seal, _) => {
                 self.work.seal()?;
-                Ok(done("everything written before is sealed".into()))
+                let sum = self.sum_seals();
+                pace.part_done(&sum.cost());
+                Ok(done(sum.outcome()))
             }
             (chore, _) => Err(WorkError::Overtaken(format!("{chore} cannot be planned"))),
         }

@@ -127,6 +127,7 @@ impl Scheduler {
     /// Jobs: the running one, then waiting ones in the order in which they would be done, then past ones from new to
     /// old.
     pub fn jobs(&self, filter: &JobFilter) -> Vec<Job> {
+        self.shared.note_seals();
         self.shared.list(filter)
     }
 
@@ -349,6 +350,9 @@ impl Scheduler {
         self.shared.wake_up();
         self.shared.ended.notify_all();
         self.thread.join();
+        self.shared.note_seals();
+        let unwritten = std::mem::take(&mut self.shared.state.lock().unwritten);
+        self.shared.write(unwritten);
         let deadline = std::time::Instant::now() + ERRANDS_WAIT;
         let mut state = self.shared.state.lock();
         while !state.errands.is_empty() {

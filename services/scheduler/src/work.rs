@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_model::{Clock, SegmentId, TableId, TrustedNow};
-use tideline_series_store::{Evicted, Pace, Rewrite, Rewritten, StoreError, Unsealed};
+use tideline_series_store::{Evicted, Pace, Rewrite, Rewritten, SealReport, StoreError, Unsealed};
 
 use crate::plan::Facts;
 
@@ -41,6 +41,9 @@ pub trait Work: Send + Sync + 'static {
 
     /// Seals everything written so far.
     fn seal(&self) -> Result<(), WorkError>;
+
+    /// Hands out the reports of seals that have ended since the last call, oldest first.
+    fn take_seal_reports(&self) -> Vec<SealReport>;
 
     /// Removes files that a crash or a failure has left at the target of a table's archive; how many.
     fn sweep_archive(&self, table: TableId) -> Result<u64, WorkError>;

@@ -103,13 +103,26 @@ impl Server {
         let mut http = config.http_settings();
         http.connections_max =
             descriptors::connections_max(http.connections_max, files_max, config.backend.open_files_max);
+        let (begun, has_begun) = mpsc::channel();
         let serving = runtime.spawn(tideline_http::serve(
             listener,
             Arc::clone(&engine),
             Arc::clone(&scheduler),
             http,
+            move || {
+                // Fails only when this start has ended already.
+                let _ = begun.send(());
+            },
             stop.asked(),
         ));
+        if has_begun.recv().is_err() {
+            let end = runtime
+                .block_on(serving)
+                .map_err(io::Error::other)
+                .and_then(|end| end);
+            let reason = end.map_or_else(|error| error.to_string(), |()| "it ended at once".to_owned());
+            return Err(ServerError::Serve { reason });
+        }
         Ok(Self {
             address,
             engine,

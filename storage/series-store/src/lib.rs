@@ -45,6 +45,7 @@ pub mod rewrite;
 pub mod scan;
 pub mod schema;
 pub mod seal;
+mod seal_reports;
 mod segment_writer;
 pub mod settings;
 mod sharding;
@@ -67,6 +68,7 @@ pub use rewrite::{
 };
 pub use scan::{Order, ReadCost, Selection, Snapshot, SweepReader, TierCost};
 pub use schema::{FieldInfo, Shape, TableSchema};
+pub use seal_reports::SealReport;
 pub use settings::Settings;
 pub use shared::Stamps;
 pub use store::{Committed, SeriesStore, StoreStats, TimelineDirectory};

@@ -29,6 +29,7 @@ use crate::head::series::HeadPieces;
 use crate::head::table::TableHead;
 use crate::manifest::{Segment, TableCounts, WriteRank, WriteSpan, put_counts, put_cursor, put_segment};
 use crate::merge::{Part, Priority, concat, merge, slice};
+use crate::seal_reports::SealReport;
 use crate::segment_writer::SegmentWriter;
 use crate::shared::{SHARD, Shared, group_window};
 use crate::window::{Window, choose_tiers, cold_boundary};
@@ -194,6 +195,7 @@ fn seal(shared: &Shared, head: &Arc<Head>) -> Result<()> {
             .retain(|frozen| !Arc::ptr_eq(frozen, head));
         return Ok(shared.backend.forget(SHARD, shared.epoch, head.end())?);
     }
+    let (started, begun) = (shared.trusted_now().now.nanos(), Instant::now());
     let mut segments = Vec::new();
     for (table, points) in head.tables() {
         if shared.tables.read().by_id.contains_key(&table) {
@@ -205,6 +207,8 @@ fn seal(shared: &Shared, head: &Arc<Head>) -> Result<()> {
     let counts = counts(shared)?;
     around("seal", "edit", || publish(shared, head, &segments, &counts))?;
     shared.counters.seals.fetch_add(1, Ordering::Relaxed);
+    let report = SealReport::of(started, begun.elapsed(), &segments);
+    shared.seal_reports.add(report);
     around("seal", "forget", || {
         Ok(shared.backend.forget(SHARD, shared.epoch, head.end())?)
     })?;

@@ -24,6 +24,7 @@ use crate::requests::Requests;
 use crate::retired::{FilesToRemove, Gone, InDoubt, ObjectsToRemove, Retired};
 use crate::rewrite::SettingsWritten;
 use crate::schema::TableSchema;
+use crate::seal_reports::SealReports;
 use crate::settings::Settings;
 use crate::store::TimelineDirectory;
 use crate::tables::Table;
@@ -86,6 +87,7 @@ pub(crate) struct Shared {
     pub(crate) settings_written: Mutex<SettingsWritten>,
     pub(crate) tail: Tail,
     pub(crate) sealing: Mutex<SealProgress>,
+    pub(crate) seal_reports: SealReports,
     /// Signalled when a head is frozen or sealed, when a seal fails, and at the end.
     pub(crate) sealing_changed: Condvar,
 }
@@ -180,6 +182,7 @@ impl Shared {
         Self {
             stamps: Stamps::new(Arc::clone(&clock)),
             sealing: Mutex::default(),
+            seal_reports: SealReports::default(),
             backend,
             epoch,
             clock,

@@ -21,6 +21,7 @@ use crate::rewrite::{Evicted, OrphanSearch, Orphans, Pace, Rewrite, Rewritten};
 use crate::scan::{Snapshot, visible_from};
 use crate::schema::Shape;
 use crate::seal::Sealer;
+use crate::seal_reports::SealReport;
 use crate::shared::{Shared, Stamps};
 use crate::survey::Survey;
 use crate::tables::Table;
@@ -254,6 +255,11 @@ impl SeriesStore {
         self.shared.check_not_read_only()?;
         let end = self.committer.freeze()?;
         self.sealer.wait(end)
+    }
+
+    /// Hands out the reports of seals that have ended since the last call, oldest first; at most the last 200.
+    pub fn take_seal_reports(&self) -> Vec<SealReport> {
+        self.shared.seal_reports.take()
     }
 
     // --- moving ----------------------------------------------------------------------------------------

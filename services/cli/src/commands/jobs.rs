@@ -148,10 +148,19 @@ pub(crate) fn table(jobs: &Value) -> String {
 
 /// How much of a job is done.
 fn share(job: &Value) -> String {
-    match (job["done"]["bytes"].as_f64(), job["total"]["bytes"].as_f64()) {
-        (Some(done), Some(total)) if total > 0.0 => format!("{:.0}%", (done / total * 100.0).min(100.0)),
-        _ => String::new(),
+    if job["state"] == "done" {
+        // Amounts are planned ones, of which a part may have gone meanwhile, and some work has none.
+        return "100%".to_owned();
     }
+    let of = |amount: &str| {
+        let total = job["total"][amount].as_f64().filter(|total| *total > 0.0)?;
+        Some(job["done"][amount].as_f64()? / total)
+    };
+    let share = of("bytes").or_else(|| of("timelines"));
+    // All of it is only done when the job has ended.
+    share.map_or_else(String::new, |share| {
+        format!("{:.0}%", (share * 100.0).floor().min(99.0))
+    })
 }
 
 fn show(client: &Client, arguments: &JobArguments, text: &str) -> Result<()> {
@@ -180,7 +189,7 @@ fn steer(arguments: &JobArguments, verb: &str) -> Result<()> {
 
 fn start(arguments: &RunArguments) -> Result<()> {
     let client = arguments.connection.client()?;
-    // A seal is done at once and is no job that could be followed.
+    // A seal is short: the answer is the job that has ended.
     let mut body = json!({"kind": arguments.kind, "wait": arguments.kind == "seal"});
     if let Some(table) = &arguments.table {
         body["table"] = table.as_str().into();

@@ -123,8 +123,9 @@ async fn start(
     let jobs = match kind {
         // It may not have to wait behind a long move, and has nothing in common with one.
         JobKind::Seal if wait => {
-            app.change(|engine| Ok(engine.seal()?)).await?;
-            Vec::new()
+            let scheduler = app.scheduler.clone();
+            let sealed = app.change(move |engine| Ok(scheduler.seal(|| engine.seal())?));
+            vec![sealed.await?]
         }
         _ => run(&app, to_chore(kind), table, wait).await?,
     };

@@ -69,7 +69,14 @@ impl Server {
         let shutdown = async {
             let _ = stopped.await;
         };
-        let serving = tideline_http::serve(listener, engine, Arc::clone(&scheduler), settings, shutdown);
+        let serving = tideline_http::serve(
+            listener,
+            engine,
+            Arc::clone(&scheduler),
+            settings,
+            || {},
+            shutdown,
+        );
         let serving = runtime.spawn(serving);
         Self {
             address,

@@ -240,3 +240,25 @@ fn what_cannot_be_run_is_refused() {
     assert!([200, 202].contains(&queued.status), "{}", queued.text());
     assert_eq!(queued.value()["jobs"][0]["kind"], "seal");
 }
+
+#[test]
+fn a_seal_is_listed_as_a_job() {
+    let server = Server::start();
+    server
+        .post(
+            "/v1/tables/default/points",
+            "text/plain",
+            "m,host=a v=1,w=2 1795176000000000000\n",
+        )
+        .expect(200);
+    let done = server.json("POST", "/v1/jobs", r#"{"kind": "seal"}"#).expect(200);
+    let job = &done["jobs"][0];
+    assert_eq!((&job["kind"], &job["state"]), (&json!("seal"), &json!("done")));
+    assert_eq!(
+        (&job["total"]["points"], &job["done"]["values"]),
+        (&json!(1), &json!(2))
+    );
+    assert_eq!(job["total"]["bytes"], job["done"]["bytes"]);
+    let listed = jobs(&server, "?kind=seal&state=done");
+    assert_eq!((listed.len(), &listed[0]["id"]), (1, &job["id"]));
+}

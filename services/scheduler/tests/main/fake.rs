@@ -11,13 +11,15 @@ use tideline_backend::SegmentRef;
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 use tideline_model::{
     Clock, GroupId, ManualClock, Policy, Schedule, SegmentId, SequenceNumber, StoredClock, TableId, Tier,
-    Timestamp, TrustedClock, TrustedNow,
+    TimeRange, Timestamp, TrustedClock, TrustedNow,
 };
 use tideline_scheduler::plan::{Facts, SegmentFacts, TableFacts};
 use tideline_scheduler::{Job, JobFilter, JobState, Scheduler, Settings, Work, WorkError};
 use tideline_series_store::manifest::{Segment, SegmentTotals, WriteRank, WriteSpan};
 use tideline_series_store::window::Window;
-use tideline_series_store::{Evicted, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten, Unsealed};
+use tideline_series_store::{
+    Evicted, Pace, Rewrite, RewriteCause, RewriteCost, Rewritten, SealReport, Unsealed,
+};
 
 pub(crate) const HOUR: i64 = 3_600 * NANOS_PER_SECOND;
 pub(crate) const DAY: i64 = NANOS_PER_DAY;
@@ -60,6 +62,8 @@ pub(crate) struct FakeWork {
     /// What was done, in words.
     pub(crate) log: Mutex<Vec<String>>,
     pub(crate) catalog_finds: Mutex<u64>,
+    /// Seals that the store has done without being asked.
+    pub(crate) seals: Mutex<Vec<SealReport>>,
 }
 
 impl FakeWork {
@@ -85,6 +89,7 @@ impl FakeWork {
             on_step: Mutex::default(),
             log: Mutex::default(),
             catalog_finds: Mutex::default(),
+            seals: Mutex::default(),
         })
     }
 
@@ -258,7 +263,12 @@ impl Work for FakeWork {
     fn seal(&self) -> Result<(), WorkError> {
         self.next_failure()?;
         self.log.lock().push("Seal".into());
+        self.seals.lock().push(sealed(500));
         Ok(())
+    }
+
+    fn take_seal_reports(&self) -> Vec<SealReport> {
+        std::mem::take(&mut self.seals.lock())
     }
 
     fn sweep_archive(&self, _table: TableId) -> Result<u64, WorkError> {
@@ -294,6 +304,21 @@ impl Work for FakeWork {
 
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock) as _
+    }
+}
+
+/// The report of a seal of so many points.
+pub(crate) fn sealed(points: u64) -> SealReport {
+    SealReport {
+        started: START + 20 * DAY,
+        duration: Duration::from_secs(1),
+        segments: 1,
+        windows: 1,
+        timelines: 5,
+        points,
+        values: points,
+        bytes: 2 * points,
+        range: Some(TimeRange::new(START, START + HOUR)),
     }
 }
 

@@ -11,3 +11,4 @@ mod real_store;
 mod restarts;
 mod retries;
 mod schedules;
+mod seals;

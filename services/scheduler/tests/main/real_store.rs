@@ -16,8 +16,8 @@ use tideline_model::{
 use tideline_scheduler::plan::Facts;
 use tideline_scheduler::{Chore, JobFilter, JobState, Scheduler, Settings, Work, WorkError};
 use tideline_series_store::{
-    Delete, Evicted, Order, Pace, Recovery, Rewrite, Rewritten, Selection, SeriesStore, StoreError, Survey,
-    Table, TimelineDirectory, Unsealed,
+    Delete, Evicted, Order, Pace, Recovery, Rewrite, Rewritten, SealReport, Selection, SeriesStore,
+    StoreError, Survey, Table, TimelineDirectory, Unsealed,
 };
 
 use crate::chance::Chance;
@@ -64,6 +64,10 @@ impl Work for StoreWork {
 
     fn seal(&self) -> Result<(), WorkError> {
         Ok(self.store.seal()?)
+    }
+
+    fn take_seal_reports(&self) -> Vec<SealReport> {
+        self.store.take_seal_reports()
     }
 
     fn sweep_archive(&self, _table: TableId) -> Result<u64, WorkError> {

@@ -164,7 +164,7 @@ fn a_seal_and_a_clean_up_can_be_asked_for() {
     let outcome = |ids: &[u64]| scheduler.job(ids[0]).and_then(|job| job.outcome);
     assert_eq!(
         outcome(&seal).as_deref(),
-        Some("everything written before is sealed")
+        Some("500 points are in 1 segments, 1000 bytes")
     );
     assert_eq!(outcome(&catalog).as_deref(), Some("0 timelines removed"));
 }
