@@ -17,6 +17,7 @@ use tideline_model::{Clock, SystemClock};
 mod body;
 mod csv;
 mod cutter;
+mod early;
 mod feed;
 mod input;
 mod outcome;
@@ -45,11 +46,16 @@ Examples:
   tideline write metrics.lp.gz logs/                   # a file and a folder
   telegraf --test | tideline write -                   # standard input
   tideline write --resume night.resume --rejects bad.lp /backup/*.lp.zst
-  tideline write rooms.csv --measurement room --tag host --field temperature:float --time ts --time-format s
+  tideline write rooms.csv --measurement room --tag host --field temperature:float --time ts
+  tideline write logs/ --measurement cpu --tag-from-file 'host=metrics-*.csv' --tag dc=fra
   tideline write trips.parquet --measurement trip --tag city --time started
 
 Where the same point occurs twice with different values, either may win; --parallel 1 keeps the order of files and
-lines. Lines without a time get that at which they were read. Native histograms in files of an archive or an export are
+lines. Lines without a time get that at which they were read.
+
+Each column of CSV has one type, which holds all of its cells: integers, else floats, booleans or texts. A text among
+numbers is an error unless --field says what it is. Files are read once before for that; of a stream the first batch decides.
+ Native histograms in files of an archive or an export are
 passed over and counted: remote write and `tideline archive attach` bring them.
 
 Exit status: 0 all stored, 1 something was rejected or not sent, 2 wrong usage.";
@@ -66,9 +72,9 @@ pub(crate) struct WriteArguments {
     /// The format, where the name of a file does not say it [default for standard input: lp]
     #[arg(long, value_enum)]
     format: Option<FormatName>,
-    /// The unit of integer times
-    #[arg(long, value_name = "UNIT", default_value = "ns", value_enum)]
-    precision: Unit,
+    /// The unit of integer times [default: ns; of CSV the unit that their size suggests]
+    #[arg(long, value_name = "UNIT", value_enum)]
+    precision: Option<Unit>,
     #[command(flatten)]
     csv: CsvArguments,
     /// Connections that send at once
@@ -121,9 +127,13 @@ impl Unit {
 }
 
 impl WriteArguments {
+    fn unit(&self) -> Unit {
+        self.precision.unwrap_or(Unit::Ns)
+    }
+
     /// The unit of integer times.
     fn precision(&self) -> &'static str {
-        self.csv.precision().unwrap_or(self.precision.name())
+        self.csv.precision().unwrap_or(self.unit().name())
     }
 }
 
@@ -186,7 +196,7 @@ fn reading(arguments: &WriteArguments) -> Result<Map<String, Value>> {
         Value::Object(reading) => reading,
         _ => Map::new(),
     };
-    reading.insert("precision".into(), arguments.precision.name().into());
+    reading.insert("precision".into(), arguments.unit().name().into());
     reading.insert("format".into(), json!(arguments.format));
     // What was not said is left out, so that an option that is added later changes nothing.
     reading.retain(|_, value| !value.is_null() && value != &json!([]));
@@ -263,12 +273,14 @@ fn summary(
                 "points": figures.points,
                 "values": figures.values,
                 "rejected": figures.rejected,
+                "replaced": figures.replaced,
                 "rejected_before": figures.rejected_before,
                 "histograms_passed_over": figures.histograms,
                 "acknowledged_before_bytes": figures.skipped_bytes,
                 "retries": figures.retries,
                 "seconds": figures.seconds,
                 "notes": progress.notes(),
+                "warnings": progress.warnings(),
             })
             .to_string(),
         );

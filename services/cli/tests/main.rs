@@ -16,3 +16,4 @@ mod serve;
 mod shell;
 mod write;
 mod write_again;
+mod write_csv;

@@ -1,13 +1,29 @@
 //! CSV into points: which column is what, and each row as a line of JSON, which holds any text.
+//!
+//! A file is read twice: `scan` decides the type of each column and the form of its times, then rows are converted. Of a
+//! stream the first batch decides.
+
+mod replaced;
+mod scan;
+mod tags;
+mod times;
+mod values;
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat};
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{CliError, Result};
+use replaced::Met;
+pub(super) use replaced::{COMPARED_MAX, Compared};
+pub(super) use scan::ColumnScan;
+use times::TimeForm;
+pub(super) use times::likely_unit;
+pub(super) use values::Kind;
+use values::{split_field, value};
 
 /// How CSV is read.
 #[derive(Debug, Clone, Args, Serialize)]
@@ -24,12 +40,20 @@ pub(super) struct CsvArguments {
     /// The column that holds the measurement
     #[arg(help_heading = "CSV and Parquet", long, value_name = "COLUMN")]
     measurement_column: Option<String>,
-    /// A column that is a tag
-    #[arg(help_heading = "CSV and Parquet", long = "tag", value_name = "COLUMN")]
+    /// A column that is a tag, or of CSV a tag that all rows have
+    #[arg(
+        help_heading = "CSV and Parquet",
+        long = "tag",
+        value_name = "COLUMN|KEY=VALUE"
+    )]
     #[serde(rename = "tag")]
     tags: Vec<String>,
-    /// A column that is a field, with its type: float, int, uint, bool or string; without one, what the text looks like
-    /// [default: all columns that are nothing else]
+    /// A tag whose value is the name of the file without its endings, or the part for which * stands in a pattern, as in
+    /// host=metrics-*.csv; of CSV
+    #[arg(help_heading = "CSV and Parquet", long, value_name = "KEY[=PATTERN]")]
+    tag_from_file: Vec<String>,
+    /// A column that is a field, with its type: float, int, uint, bool or string; without one, the type that holds all of
+    /// its cells [default: all columns that are nothing else]
     #[arg(
         help_heading = "CSV and Parquet",
         long = "field",
@@ -40,7 +64,8 @@ pub(super) struct CsvArguments {
     /// The column that holds the time [default: `time`, where there is one]
     #[arg(help_heading = "CSV and Parquet", long, value_name = "COLUMN")]
     time: Option<String>,
-    /// How times are written: rfc3339, s, ms, us, ns, or a pattern such as '%d.%m.%Y %H:%M:%S' (UTC without a %z)
+    /// How times are written: rfc3339, s, ms, us, ns, or a pattern such as '%d.%m.%Y %H:%M:%S' (UTC without a %z) [default: of
+    /// CSV any of RFC 3339, a date, a date with a time, and numbers in the unit that their size suggests]
     #[arg(help_heading = "CSV and Parquet", long, value_name = "FORMAT")]
     time_format: Option<String>,
     /// The names of the columns, separated by commas, of files without a header
@@ -66,24 +91,18 @@ pub(super) enum Role {
     Nothing,
 }
 
-/// How a field is typed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Auto,
-    Float,
-    Int,
-    Uint,
-    Bool,
-    String,
-}
-
 /// How the rows of a file become points.
 #[derive(Debug)]
 pub(super) struct CsvPlan {
+    /// The columns.
+    names: Vec<String>,
     roles: Vec<Role>,
     measurement: Option<String>,
-    time_pattern: Option<String>,
+    /// Tags that all rows have.
+    tags: Vec<(String, String)>,
+    times: TimeForm,
     delimiter: u8,
+    met: Met,
 }
 
 /// The rows of a batch as lines of JSON.
@@ -94,6 +113,8 @@ pub(super) struct Converted {
     pub(super) starts: Vec<usize>,
     /// Rows that are no points: where they begin, and why.
     pub(super) refused: Vec<(usize, String)>,
+    /// How they compare with earlier rows of the file.
+    pub(super) compared: Compared,
 }
 
 impl CsvArguments {
@@ -127,7 +148,7 @@ impl CsvArguments {
             &self.time,
             &self.time_format,
         ];
-        let lists = [&self.tags, &self.fields, &self.columns];
+        let lists = [&self.tags, &self.tag_from_file, &self.fields, &self.columns];
         names.iter().all(|name| name.is_none()) && lists.iter().all(|list| list.is_empty())
     }
 
@@ -135,8 +156,8 @@ impl CsvArguments {
     pub(super) fn check(&self, has_columns: bool) -> Result<()> {
         if !has_columns && !self.says_nothing() {
             return Err(CliError::usage(
-                "--measurement, --tag, --field, --time, --time-format and --columns are for CSV and Parquet, and nothing \
-                 here is",
+                "--measurement, --tag, --tag-from-file, --field, --time, --time-format and --columns are for CSV and \
+                 Parquet, and nothing here is",
             ));
         }
         let format = self.time_format.as_deref().unwrap_or("rfc3339");
@@ -149,7 +170,7 @@ impl CsvArguments {
         for field in &self.fields {
             split_field(field)?;
         }
-        Ok(())
+        self.tag_from_file.iter().try_for_each(|rule| tags::check(rule))
     }
 
     /// Refuses what has no meaning for Parquet.
@@ -163,21 +184,60 @@ impl CsvArguments {
                 "--columns and patterns of --time-format are for CSV; in Parquet columns have names, and times a type",
             ));
         }
+        if !self.tag_from_file.is_empty() || self.tags.iter().any(|tag| tags::constant(tag).is_some()) {
+            return Err(CliError::usage(
+                "--tag-from-file and --tag KEY=VALUE are for CSV; a Parquet file says itself which tags its rows have",
+            ));
+        }
         Ok(())
     }
 
-    /// How a file with this header is read; with `None` as `--columns` says.
-    pub(super) fn plan(&self, header: Option<&[u8]>) -> Result<CsvPlan> {
+    /// How a file with this header is read; with `None` as `--columns` says. Types of columns and the form of times are open
+    /// until a [`ColumnScan`] decides.
+    pub(super) fn plan(&self, header: Option<&[u8]>, path: &str) -> Result<CsvPlan> {
         let names = match header {
             None => self.columns.clone(),
             Some(header) => cells_of_header(header, self.delimiter)?,
         };
+        let roles = self.roles(&names)?;
         Ok(CsvPlan {
-            roles: self.roles(&names)?,
+            tags: self.shared_tags(&roles, path)?,
+            names,
+            roles,
             measurement: self.measurement.clone(),
-            time_pattern: self.time_format.clone().filter(|format| format.contains('%')),
+            times: match &self.time_format {
+                Some(format) if format.contains('%') => TimeForm::Pattern(format.clone()),
+                Some(_) => TimeForm::Plain,
+                None => TimeForm::Common("ns"),
+            },
             delimiter: self.delimiter,
+            met: Met::default(),
         })
+    }
+
+    /// The tags that all rows of a file have.
+    fn shared_tags(&self, roles: &[Role], path: &str) -> Result<Vec<(String, String)>> {
+        let said = self.tags.iter().filter_map(|tag| tags::constant(tag));
+        let mut shared: Vec<(String, String)> = said
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        for rule in &self.tag_from_file {
+            shared.push(tags::from_file(rule, path)?);
+        }
+        shared.sort_unstable();
+        let is_column = |key: &str| {
+            roles
+                .iter()
+                .any(|role| matches!(role, Role::Tag(tag) if tag == key))
+        };
+        let twice = shared
+            .windows(2)
+            .find(|pair| pair[0].0 == pair[1].0)
+            .map(|pair| &pair[0].0);
+        match twice.or_else(|| shared.iter().map(|(key, _)| key).find(|key| is_column(key))) {
+            Some(key) => Err(CliError::usage(format!("the tag {key:?} is named twice"))),
+            None => Ok(shared),
+        }
     }
 
     /// What each column is.
@@ -218,7 +278,7 @@ impl CsvArguments {
                 }
             }
         }
-        for name in &self.tags {
+        for name in self.tags.iter().filter(|tag| tags::constant(tag).is_none()) {
             assign(column(name)?, Role::Tag(name.clone()))?;
         }
         for field in &self.fields {
@@ -238,38 +298,29 @@ impl CsvArguments {
 }
 
 impl CsvPlan {
-    /// Turns whole rows into lines of JSON.
-    pub(super) fn convert(&self, rows: &[u8]) -> Converted {
-        let mut reader = ::csv::ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .delimiter(self.delimiter)
-            .from_reader(rows);
-        let mut converted = Converted::default();
-        let mut row = ::csv::ByteRecord::new();
-        loop {
-            match reader.read_byte_record(&mut row) {
-                Ok(true) => {}
-                // Reading memory does not fail.
-                Ok(false) | Err(_) => return converted,
-            }
-            let start = row
-                .position()
-                .and_then(|position| usize::try_from(position.byte()).ok());
-            let mut start = start.unwrap_or_default();
-            // The reader counts the rest of a line end, and blank lines, to the row behind them.
-            while matches!(rows.get(start), Some(b'\r' | b'\n')) {
-                start += 1;
-            }
-            match self.point(&row) {
-                Ok(point) => {
-                    converted.starts.push(start);
-                    converted.body.extend_from_slice(point.to_string().as_bytes());
-                    converted.body.push(b'\n');
-                }
-                Err(reason) => converted.refused.push((start, reason)),
-            }
+    /// The unit of integer times, where their size decides it.
+    pub(super) const fn unit(&self) -> Option<&'static str> {
+        match self.times {
+            TimeForm::Common(unit) => Some(unit),
+            TimeForm::Plain | TimeForm::Pattern(_) => None,
         }
+    }
+
+    /// Turns whole rows into lines of JSON.
+    pub(super) fn convert(&self, bytes: &[u8]) -> Converted {
+        let mut converted = Converted::default();
+        let mut hashes = Vec::new();
+        rows(bytes, self.delimiter, |start, row| match self.point(row) {
+            Ok(point) => {
+                hashes.extend(place_of(&point));
+                converted.starts.push(start);
+                converted.body.extend_from_slice(point.to_string().as_bytes());
+                converted.body.push(b'\n');
+            }
+            Err(reason) => converted.refused.push((start, reason)),
+        });
+        converted.compared = self.met.add(&hashes);
+        converted
     }
 
     fn point(&self, row: &::csv::ByteRecord) -> std::result::Result<Value, String> {
@@ -278,6 +329,11 @@ impl CsvPlan {
         }
         let mut point = serde_json::Map::new();
         let mut tags = serde_json::Map::new();
+        tags.extend(
+            self.tags
+                .iter()
+                .map(|(key, value)| (key.clone(), value.as_str().into())),
+        );
         let mut fields = serde_json::Map::new();
         if let Some(name) = &self.measurement {
             point.insert("measurement".into(), name.as_str().into());
@@ -294,7 +350,7 @@ impl CsvPlan {
                     point.insert("measurement".into(), cell.into());
                 }
                 Role::Time => {
-                    point.insert("time".into(), self.time(cell.trim())?.into());
+                    point.insert("time".into(), self.times.read(cell.trim())?.into());
                 }
                 Role::Tag(name) => {
                     tags.insert(name.clone(), cell.into());
@@ -314,71 +370,35 @@ impl CsvPlan {
         point.insert("fields".into(), fields.into());
         Ok(point.into())
     }
+}
 
-    /// A time as the server reads it.
-    fn time(&self, cell: &str) -> std::result::Result<String, String> {
-        let Some(pattern) = &self.time_pattern else {
-            return Ok(cell.to_owned());
-        };
-        let with_zone = DateTime::parse_from_str(cell, pattern).map(|time| time.to_utc());
-        let time = with_zone
-            .or_else(|_| NaiveDateTime::parse_from_str(cell, pattern).map(|time| time.and_utc()))
-            .or_else(|error| match NaiveDate::parse_from_str(cell, pattern) {
-                Ok(date) => Ok(date.and_time(chrono::NaiveTime::MIN).and_utc()),
-                Err(_) => Err(error),
-            });
-        let time = time.map_err(|error| format!("time {cell:?} is not like {pattern:?}: {error}"))?;
-        Ok(time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+/// Hands out each row with the place at which it begins.
+fn rows(bytes: &[u8], delimiter: u8, mut each: impl FnMut(usize, &::csv::ByteRecord)) {
+    let mut reader = ::csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .delimiter(delimiter)
+        .from_reader(bytes);
+    let mut row = ::csv::ByteRecord::new();
+    // Reading memory does not fail.
+    while let Ok(true) = reader.read_byte_record(&mut row) {
+        let start = row
+            .position()
+            .and_then(|position| usize::try_from(position.byte()).ok());
+        let mut start = start.unwrap_or_default();
+        // The reader counts the rest of a line end, and blank lines, to the row behind them.
+        while matches!(bytes.get(start), Some(b'\r' | b'\n')) {
+            start += 1;
+        }
+        each(start, &row);
     }
 }
 
-/// A cell as the value of a field.
-fn value(name: &str, kind: Kind, cell: &str) -> std::result::Result<Value, String> {
-    let text = cell.trim();
-    let boolean = match text {
-        "true" | "True" | "TRUE" => Some(true),
-        "false" | "False" | "FALSE" => Some(false),
-        _ => None,
-    };
-    Ok(match kind {
-        Kind::Float => json!({"float": text}),
-        Kind::Int => json!({"signed": text}),
-        Kind::Uint => json!({"unsigned": text}),
-        Kind::String => cell.into(),
-        Kind::Bool => match (boolean, text) {
-            (Some(value), _) => value.into(),
-            (None, "1" | "t" | "T") => true.into(),
-            (None, "0" | "f" | "F") => false.into(),
-            _ => return Err(format!("field {name}: {cell:?} is neither true nor false")),
-        },
-        Kind::Auto => match boolean {
-            Some(value) => value.into(),
-            None if text.parse::<i64>().is_ok() => json!({"signed": text}),
-            None if text.parse::<f64>().is_ok() && text.bytes().any(|byte| byte.is_ascii_digit()) => {
-                json!({"float": text})
-            }
-            None => cell.into(),
-        },
-    })
-}
-
-fn split_field(field: &str) -> Result<(&str, Kind)> {
-    let Some((name, kind)) = field.rsplit_once(':') else {
-        return Ok((field, Kind::Auto));
-    };
-    let kind = match kind {
-        "float" => Kind::Float,
-        "int" => Kind::Int,
-        "uint" => Kind::Uint,
-        "bool" => Kind::Bool,
-        "string" => Kind::String,
-        _ => {
-            return Err(CliError::usage(format!(
-                "--field {field}: the type {kind:?} is none of float, int, uint, bool, string"
-            )));
-        }
-    };
-    Ok((name, kind))
+/// A hash of the timeline and the time of a point that has one.
+fn place_of(point: &Value) -> Option<u64> {
+    let time = point.get("time")?;
+    let place = json!([point.get("measurement"), point.get("tags"), time]);
+    Some(xxh3_64(place.to_string().as_bytes()))
 }
 
 fn cells_of_header(header: &[u8], delimiter: u8) -> Result<Vec<String>> {

@@ -12,14 +12,15 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use tideline_model::{Clock, Precision, SystemClock};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::WriteArguments;
-use super::csv::{CsvArguments, CsvPlan};
+use super::csv::{ColumnScan, CsvArguments, CsvPlan};
 use super::cutter::{BatchLimits, Cutter, Piece};
+use super::early::likely_unit_of;
 use super::input::{FormatName, Input};
 use super::parquet::ParquetRows;
 use super::progress::Progress;
 use super::record::Framing;
 use super::resume::{Acknowledged, Ranges};
+use super::{Unit, WriteArguments};
 use crate::error::{CliError, Result};
 
 /// Most files that are read in turn.
@@ -52,6 +53,8 @@ pub(super) struct Feed<'a> {
     acknowledged: Acknowledged,
     csv: &'a CsvArguments,
     precision: &'static str,
+    /// The unit of `--precision`, where it was given.
+    unit: Option<&'static str>,
     limits: BatchLimits,
     random: u64,
     /// Whether batches are hashed.
@@ -84,6 +87,8 @@ struct Source {
     read: Rc<Cell<u64>>,
     accounted: u64,
     acknowledged: Ranges,
+    /// Whether its first times were looked at.
+    is_checked: bool,
 }
 
 impl<'a> Feed<'a> {
@@ -104,6 +109,7 @@ impl<'a> Feed<'a> {
             acknowledged,
             csv: &arguments.csv,
             precision: arguments.precision(),
+            unit: arguments.precision.map(Unit::name),
             limits: BatchLimits {
                 bytes: arguments.batch_bytes,
                 rows: usize::try_from(arguments.batch_rows).unwrap_or(usize::MAX),
@@ -171,6 +177,7 @@ impl<'a> Feed<'a> {
             precision: self.precision,
             read: opened.read,
             accounted: 0,
+            is_checked: false,
         };
         if input.format == FormatName::Csv {
             let header = match self.csv.has_header() {
@@ -181,11 +188,42 @@ impl<'a> Feed<'a> {
                 // An empty file has no header and needs none.
                 return Ok(source);
             }
-            let plan = self.csv.plan(header.as_ref().map(|piece| &*piece.bytes));
-            let plan = plan.map_err(|error| CliError::usage(format!("{}: {error}", source.path)))?;
+            let plan = self
+                .csv
+                .plan(header.as_ref().map(|piece| &*piece.bytes), &source.path);
+            let mut plan = plan.map_err(|error| CliError::usage(format!("{}: {error}", source.path)))?;
+            let scan = self.scan(input, &mut source, &plan)?;
+            scan.decide(&mut plan, &source.path, self.unit)?;
+            source.precision = plan.unit().unwrap_or(source.precision);
+            if let Some(likely) = scan.likely_unit(source.precision) {
+                progress.warn_of_1970(&source.path, source.precision, likely);
+            }
             source.csv = Some(Arc::new(plan));
         }
         Ok(source)
+    }
+
+    /// Looks through all rows of a file, or those of the first batch of a stream.
+    fn scan(&self, input: &Input, source: &mut Source, plan: &CsvPlan) -> Result<ColumnScan> {
+        let mut scan = ColumnScan::new(plan);
+        if input.bytes.is_none() {
+            let first = source.records.next(None).map_err(|error| source.failed(error))?;
+            if let Some(piece) = first {
+                scan.add(plan, &piece);
+                source.records.give_back(piece);
+            }
+            return Ok(scan);
+        }
+        let opened = input.open(&self.stopped).map_err(|error| source.failed(error))?;
+        let mut rows = Cutter::new(opened.reader, input.framing, self.limits);
+        if self.csv.has_header() {
+            rows.record().map_err(|error| source.failed(error))?;
+        }
+        while let Some(piece) = rows.next(None).map_err(|error| source.failed(error))? {
+            scan.add(plan, &piece);
+            rows.lend(|| Some(piece.bytes));
+        }
+        Ok(scan)
     }
 
     fn open_parquet(&mut self, input: &Input, progress: &Progress) -> Result<Source> {
@@ -206,6 +244,8 @@ impl<'a> Feed<'a> {
             precision: "ns",
             read: Rc::default(),
             accounted: 0,
+            // Its times have a type, or are integers of the unit that was said for this file.
+            is_checked: true,
         })
     }
 
@@ -300,6 +340,11 @@ impl Source {
             let Some(piece) = piece else {
                 return Ok(None);
             };
+            if !std::mem::replace(&mut self.is_checked, true)
+                && let Some(likely) = likely_unit_of(&piece.bytes, self.framing, self.precision)
+            {
+                progress.warn_of_1970(&self.path, self.precision, likely);
+            }
             return Ok(Some(Batch {
                 path: Arc::clone(&self.path),
                 framing: self.framing,

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::csv::{COMPARED_MAX, Compared};
 use super::input::Input;
 use crate::output;
 
@@ -29,11 +30,15 @@ pub(super) struct Progress {
     points: AtomicU64,
     values: AtomicU64,
     rejected: AtomicU64,
+    replaced: AtomicU64,
     retries: AtomicU64,
     rejected_before: AtomicU64,
     histograms: AtomicU64,
+    is_partly_compared: AtomicBool,
     /// What else is to be said at the end.
     notes: Mutex<Vec<String>>,
+    /// What was said at once.
+    warnings: Mutex<Vec<String>>,
 }
 
 /// The counts at one moment.
@@ -48,6 +53,8 @@ pub(super) struct Figures {
     pub(super) points: u64,
     pub(super) values: u64,
     pub(super) rejected: u64,
+    /// Rows of CSV that have the timeline and time of another row of their file.
+    pub(super) replaced: u64,
     pub(super) retries: u64,
     /// Rows of the skipped bytes that were not stored.
     pub(super) rejected_before: u64,
@@ -69,10 +76,13 @@ impl Progress {
             points: AtomicU64::new(0),
             values: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            replaced: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             rejected_before: AtomicU64::new(0),
             histograms: AtomicU64::new(0),
+            is_partly_compared: AtomicBool::new(false),
             notes: Mutex::default(),
+            warnings: Mutex::default(),
         }
     }
 
@@ -92,6 +102,17 @@ impl Progress {
         }
     }
 
+    /// Rows of CSV were compared with others of their file.
+    pub(super) fn compared(&self, path: &str, compared: Compared) {
+        self.replaced.fetch_add(compared.replaced, Ordering::Relaxed);
+        if compared.unknown > 0 && !self.is_partly_compared.swap(true, Ordering::Relaxed) {
+            self.note(format!(
+                "{path}: rows after the first {} points are not compared: more of them may replace others",
+                output::count(COMPARED_MAX as u64)
+            ));
+        }
+    }
+
     /// Something to say at the end.
     pub(super) fn note(&self, note: String) {
         self.notes
@@ -103,6 +124,33 @@ impl Progress {
     /// What is to be said.
     pub(super) fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Prints a warning at once: there may still be time to stop.
+    pub(super) fn warn(&self, warning: String) {
+        let mut out = std::io::stderr();
+        let clear = if out.is_terminal() { "\r\x1b[K" } else { "" };
+        // The warning is in the figures as well.
+        let _ = writeln!(out, "{clear}warning: {warning}");
+        self.warnings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(warning);
+    }
+
+    /// What was warned of.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.warnings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Warns that times of an input are near 1970.
+    pub(super) fn warn_of_1970(&self, path: &str, unit: &str, likely: &str) {
+        self.warn(format!(
+            "{path}: most times are near 1970, since integers are taken for {unit}; did you mean --precision {likely}?"
+        ));
     }
 
     /// Bytes that an earlier run had sent, and rows of them that were not stored.
@@ -144,6 +192,7 @@ impl Progress {
             points: count(&self.points),
             values: count(&self.values),
             rejected: count(&self.rejected),
+            replaced: count(&self.replaced),
             retries: count(&self.retries),
             rejected_before: count(&self.rejected_before),
             histograms: count(&self.histograms),
@@ -233,6 +282,13 @@ impl fmt::Display for Figures {
         }
         if self.retries > 0 {
             write!(f, "; {} batches tried again", output::count(self.retries))?;
+        }
+        if self.replaced > 0 {
+            write!(
+                f,
+                "; {} have the timeline and time of another row of their file, of which one is kept",
+                output::count(self.replaced)
+            )?;
         }
         if self.rejected > 0 {
             write!(f, "; {} rejected", output::count(self.rejected))?;

@@ -192,6 +192,9 @@ impl Sender<'_> {
         if let Some((resume, hash)) = self.resume.filter(|_| is_noted).zip(batch.hash) {
             resume.acknowledge(&batch.path, &batch.piece, hash, rejected)?;
         }
+        if let Some(converted) = converted {
+            self.progress.compared(&batch.path, converted.compared);
+        }
         self.progress.acknowledged(
             bytes.len() as u64,
             batch.source_bytes,

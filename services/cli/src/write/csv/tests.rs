@@ -3,6 +3,7 @@
 use clap::Parser;
 
 use super::*;
+use crate::write::cutter::Piece;
 
 #[derive(Parser)]
 struct Line {
@@ -17,8 +18,23 @@ fn arguments(line: &[&str]) -> CsvArguments {
         .csv
 }
 
+fn scanned(plan: &mut CsvPlan, rows: &str) -> Result<()> {
+    let mut scan = ColumnScan::new(plan);
+    let piece = Piece {
+        start: 0,
+        end: 0,
+        first_line: 2,
+        bytes: rows.into(),
+    };
+    scan.add(plan, &piece);
+    scan.decide(plan, "in.csv", None)
+}
+
 fn converted(line: &[&str], header: &str, rows: &str) -> (Vec<Value>, Converted) {
-    let plan = arguments(line).plan(Some(header.as_bytes())).expect("a plan");
+    let mut plan = arguments(line)
+        .plan(Some(header.as_bytes()), "in/web-1.csv")
+        .expect("a plan");
+    scanned(&mut plan, rows).expect("one type a column");
     let converted = plan.convert(rows.as_bytes());
     let lines = converted
         .body
@@ -44,7 +60,7 @@ fn a_header_is_enough() {
         [
             json!({"measurement": "cpu", "time": "5", "tags": {"host": "a"}, "fields":
                 {"load": {"float": "1.5"}, "up": true, "note": "two\nlines, \"quoted\""}}),
-            json!({"measurement": "cpu", "time": "6", "tags": {}, "fields": {"load": {"signed": "3"}}}),
+            json!({"measurement": "cpu", "time": "6", "tags": {}, "fields": {"load": {"float": "3"}}}),
         ]
     );
     assert_eq!(converted.starts, [0, 42]);
@@ -97,12 +113,89 @@ fn what_does_not_fit_is_a_usage_error() {
         ),
         (&[], "a,b", "no column \"measurement\""),
         (&["--tag", "a", "--field", "a"], "measurement,a", "named twice"),
+        (&["--tag", "a", "--tag", "a=1"], "measurement,a,b", "named twice"),
+        (&["--tag-from-file", "host"], "measurement,a", "has no name"),
     ] {
-        let error = arguments(line).plan(Some(header.as_bytes())).expect_err(said);
+        let error = arguments(line)
+            .plan(Some(header.as_bytes()), "-")
+            .expect_err(said);
         assert!(error.to_string().contains(said), "{error}");
         assert_eq!(error.exit_status(), 2);
     }
     assert!(arguments(&["--field", "a:double"]).check(true).is_err());
     assert!(arguments(&["--time-format", "yesterday"]).check(true).is_err());
     assert!(arguments(&["--tag", "a"]).check(false).is_err());
+}
+
+#[test]
+fn a_column_has_one_type() {
+    let (points, _) = converted(
+        &["--measurement", "m", "--time", "t"],
+        "t,mixed,whole,large,truth,words,rooms",
+        "1,1,1,1,true,a,12\n2,1.5,2,18446744073709551615,false,b,12a\n",
+    );
+    let fields: Vec<&Value> = points.iter().map(|point| &point["fields"]).collect();
+    assert_eq!(
+        fields[0],
+        &json!({"mixed": {"float": "1"}, "whole": {"signed": "1"}, "large": {"unsigned": "1"}, "truth": true,
+            "words": "a", "rooms": "12"})
+    );
+    assert_eq!(fields[1]["mixed"], json!({"float": "1.5"}));
+    let mut plan = arguments(&["--measurement", "m"])
+        .plan(Some(b"a,load"), "-")
+        .expect("a plan");
+    let error = scanned(&mut plan, "1,1\n2,2\n3,oops\n").expect_err("a text among numbers");
+    assert_eq!(error.exit_status(), 2);
+    let said = error.to_string();
+    assert!(
+        said.contains("in.csv:4: column load: \"oops\"") && said.contains("--field load:string"),
+        "{said}"
+    );
+}
+
+#[test]
+fn rows_share_tags_and_replace_each_other() {
+    let (points, converted) = converted(
+        &[
+            "--measurement",
+            "m",
+            "--tag",
+            "host",
+            "--tag",
+            "dc=fra",
+            "--tag-from-file",
+            "file",
+        ],
+        "time,host,v",
+        "2023-11-14 22:13:20,a,1\n2023-11-14 22:13:20,b,1\n2023-11-14T22:13:20Z,a,2\n",
+    );
+    assert_eq!(
+        points[0]["tags"],
+        json!({"dc": "fra", "file": "web-1", "host": "a"})
+    );
+    assert_eq!(points[0]["time"], "2023-11-14T22:13:20Z");
+    assert_eq!(
+        converted.compared,
+        Compared {
+            replaced: 1,
+            unknown: 0
+        }
+    );
+}
+
+#[test]
+fn times_that_nobody_can_read_are_a_usage_error() {
+    let plan = || {
+        arguments(&["--measurement", "m"])
+            .plan(Some(b"time,v"), "-")
+            .expect("a plan")
+    };
+    let error = scanned(&mut plan(), "03/04/2024,1\n").expect_err("day or month");
+    assert!(
+        error.to_string().contains("in.csv:2: ") && error.to_string().contains("%d/%m/%Y"),
+        "{error}"
+    );
+    let mut milliseconds = plan();
+    scanned(&mut milliseconds, "1700000000000,1\n").expect("numbers");
+    assert_eq!(milliseconds.unit(), Some("ms"));
 }

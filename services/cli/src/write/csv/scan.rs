@@ -1,0 +1,190 @@
+//! Looks through a file, or the beginning of a stream, and decides the type of each column and the form of its times.
+
+use super::times::{TimeForm, TimeNumbers, decimal, likely_unit};
+use super::values::{Kind, boolean, is_float};
+use super::{CsvPlan, Role, rows};
+use crate::error::{CliError, Result};
+use crate::write::cutter::Piece;
+use crate::write::early::is_near_1970;
+
+/// What was found in the columns.
+#[derive(Debug)]
+pub(in crate::write) struct ColumnScan {
+    columns: Vec<ColumnCounts>,
+    times: TimeNumbers,
+    /// Times in words that can be read.
+    dates: u64,
+    /// The first time that cannot be read.
+    no_time: Option<Cell>,
+}
+
+/// A cell that does not fit.
+#[derive(Debug)]
+struct Cell {
+    line: u64,
+    text: String,
+}
+
+/// How many cells of a column have which form.
+#[derive(Debug, Default)]
+struct ColumnCounts {
+    booleans: u64,
+    integers: u64,
+    /// Integers beyond the signed ones.
+    unsigned: u64,
+    negative: u64,
+    floats: u64,
+    texts: u64,
+    /// The first cell that is no number.
+    no_number: Option<Cell>,
+}
+
+impl ColumnScan {
+    pub(in crate::write) fn new(plan: &CsvPlan) -> Self {
+        Self {
+            columns: plan.roles.iter().map(|_| ColumnCounts::default()).collect(),
+            times: TimeNumbers::default(),
+            dates: 0,
+            no_time: None,
+        }
+    }
+
+    /// Looks at whole rows.
+    pub(in crate::write) fn add(&mut self, plan: &CsvPlan, piece: &Piece) {
+        let (mut line, mut counted) = (piece.first_line, 0);
+        rows(&piece.bytes, plan.delimiter, |start, row| {
+            line += memchr::memchr_iter(b'\n', &piece.bytes[counted..start]).count() as u64;
+            counted = start;
+            if row.len() != plan.roles.len() {
+                return;
+            }
+            for (at, (role, cell)) in plan.roles.iter().zip(row).enumerate() {
+                let Some(text) = std::str::from_utf8(cell).ok().map(str::trim) else {
+                    continue;
+                };
+                match role {
+                    _ if text.is_empty() => {}
+                    Role::Field(_, Kind::Auto) => self.columns[at].add(line, text),
+                    Role::Time => self.add_time(plan, line, text),
+                    _ => {}
+                }
+            }
+        });
+    }
+
+    fn add_time(&mut self, plan: &CsvPlan, line: u64, text: &str) {
+        if matches!(plan.times, TimeForm::Pattern(_)) {
+            return;
+        }
+        let number = text.parse().ok().or_else(|| Some(decimal(text)?.0));
+        if let Some(number) = number {
+            self.times.add(number);
+        } else if plan.times.read(text).is_ok() {
+            self.dates += 1;
+        } else {
+            self.no_time.get_or_insert_with(|| Cell {
+                line,
+                text: text.to_owned(),
+            });
+        }
+    }
+
+    /// Returns the unit that is likely meant where all times are near 1970 as integers of `unit`.
+    pub(in crate::write) fn likely_unit(&self, unit: &str) -> Option<&'static str> {
+        let largest = self.times.largest()?;
+        let is_near = i64::try_from(largest).is_ok_and(|time| is_near_1970(time, unit));
+        is_near.then(|| likely_unit(largest))
+    }
+
+    /// Puts types and times into the plan; `unit` is that of `--precision`, where it was given.
+    ///
+    /// # Errors
+    ///
+    /// If a column of numbers has other cells, or no time can be read: with the place of the first one.
+    pub(in crate::write) fn decide(
+        &self,
+        plan: &mut CsvPlan,
+        path: &str,
+        unit: Option<&'static str>,
+    ) -> Result<()> {
+        let names = plan.names.clone();
+        for ((role, counts), column) in plan.roles.iter_mut().zip(&self.columns).zip(&names) {
+            if let Role::Field(_, kind @ Kind::Auto) = role {
+                *kind = counts.kind().map_err(|(cell, numbers)| {
+                    CliError::usage(format!(
+                        "{path}:{}: column {column}: {:?} is no number, as {numbers} other cells are; correct it, or say \
+                         --field {column}:string to keep texts, or --field {column}:float to reject such rows",
+                        cell.line, cell.text
+                    ))
+                })?;
+            }
+        }
+        if !matches!(plan.times, TimeForm::Common(_)) {
+            return Ok(());
+        }
+        if let Some(cell) = self
+            .no_time
+            .as_ref()
+            .filter(|_| self.times.largest().is_none() && self.dates == 0)
+        {
+            let reason = plan.times.read(&cell.text).err().unwrap_or_default();
+            return Err(CliError::usage(format!("{path}:{}: {reason}", cell.line)));
+        }
+        let unit = match unit {
+            Some(unit) => unit,
+            None => self
+                .times
+                .unit()
+                .map_err(|reason| CliError::usage(format!("{path}: {reason}")))?,
+        };
+        plan.times = TimeForm::Common(unit);
+        Ok(())
+    }
+}
+
+impl ColumnCounts {
+    fn add(&mut self, line: u64, text: &str) {
+        if text.parse::<i64>().is_ok() {
+            self.integers += 1;
+            self.negative += u64::from(text.starts_with('-'));
+            return;
+        }
+        if text.parse::<u64>().is_ok() {
+            self.unsigned += 1;
+            return;
+        }
+        if is_float(text) {
+            self.floats += 1;
+            return;
+        }
+        match boolean(text) {
+            Some(_) => self.booleans += 1,
+            None => self.texts += 1,
+        }
+        self.no_number.get_or_insert_with(|| Cell {
+            line,
+            text: text.to_owned(),
+        });
+    }
+
+    /// The one type that holds all cells; else the first cell that is no number, and how many are.
+    fn kind(&self) -> std::result::Result<Kind, (&Cell, u64)> {
+        let numbers = self.integers + self.unsigned + self.floats;
+        let others = self.booleans + self.texts;
+        Ok(match (numbers, others) {
+            (0, 0) => Kind::Auto,
+            (0, _) if self.texts == 0 => Kind::Bool,
+            // Texts of which some look like numbers, such as names of rooms.
+            (_, 1..) if others >= numbers => Kind::String,
+            (_, 1..) => {
+                if let Some(cell) = &self.no_number {
+                    return Err((cell, numbers));
+                }
+                Kind::String
+            }
+            _ if self.floats > 0 || (self.unsigned > 0 && self.negative > 0) => Kind::Float,
+            _ if self.unsigned > 0 => Kind::Uint,
+            _ => Kind::Int,
+        })
+    }
+}

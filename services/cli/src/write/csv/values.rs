@@ -1,0 +1,83 @@
+//! Types of fields in CSV: as an option says, or as all cells of a column allow.
+
+use serde_json::{Value, json};
+
+use crate::error::{CliError, Result};
+
+/// How a field is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::write) enum Kind {
+    Auto,
+    Float,
+    Int,
+    Uint,
+    Bool,
+    String,
+}
+
+/// A cell as the value of a field.
+pub(super) fn value(name: &str, kind: Kind, cell: &str) -> std::result::Result<Value, String> {
+    let text = cell.trim();
+    let wrong = |what: &str| Err(format!("column {name}: {cell:?} is no {what}"));
+    Ok(match kind {
+        Kind::Float if is_float(text) => match text.trim_start_matches('+') {
+            "nan" | "-nan" | "-NaN" => json!({"float": "NaN"}),
+            "inf" => json!({"float": "Inf"}),
+            "-inf" => json!({"float": "-Inf"}),
+            number => json!({"float": number}),
+        },
+        Kind::Float => return wrong("number"),
+        Kind::Int if text.parse::<i64>().is_ok() => json!({"signed": text}),
+        Kind::Int => return wrong("integer"),
+        Kind::Uint if text.parse::<u64>().is_ok() => json!({"unsigned": text}),
+        Kind::Uint => return wrong("unsigned integer"),
+        Kind::String => cell.into(),
+        Kind::Bool => match (boolean(text), text) {
+            (Some(value), _) => value.into(),
+            (None, "1" | "t" | "T") => true.into(),
+            (None, "0" | "f" | "F") => false.into(),
+            _ => return wrong("truth value: write true or false"),
+        },
+        // Of a stream whose first batch has no value of the column.
+        Kind::Auto => match boolean(text) {
+            Some(value) => value.into(),
+            None if text.parse::<i64>().is_ok() => json!({"signed": text}),
+            None if is_float(text) => return value(name, Kind::Float, cell),
+            None => cell.into(),
+        },
+    })
+}
+
+/// Splits `COLUMN[:TYPE]`.
+pub(super) fn split_field(field: &str) -> Result<(&str, Kind)> {
+    let Some((name, kind)) = field.rsplit_once(':') else {
+        return Ok((field, Kind::Auto));
+    };
+    let kind = match kind {
+        "float" => Kind::Float,
+        "int" => Kind::Int,
+        "uint" => Kind::Uint,
+        "bool" => Kind::Bool,
+        "string" => Kind::String,
+        _ => {
+            return Err(CliError::usage(format!(
+                "--field {field}: the type {kind:?} is none of float, int, uint, bool, string"
+            )));
+        }
+    };
+    Ok((name, kind))
+}
+
+/// Whether a text is a number with a point, an exponent, or a word for one that is not finite.
+pub(super) fn is_float(text: &str) -> bool {
+    let is_word = matches!(text.trim_start_matches(['+', '-']), "NaN" | "nan" | "Inf" | "inf");
+    is_word || (text.parse::<f64>().is_ok() && text.bytes().any(|byte| byte.is_ascii_digit()))
+}
+
+pub(super) fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "true" | "True" | "TRUE" => Some(true),
+        "false" | "False" | "FALSE" => Some(false),
+        _ => None,
+    }
+}
