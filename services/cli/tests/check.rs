@@ -94,6 +94,11 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
     assert_eq!(report["is_sound"], true);
     assert_eq!(counts["points"], 6 * 144 * 8, "{report}");
     assert_eq!(counts["points_in_journal"], 144 * 2, "{report}");
+    assert_eq!(
+        counts["timelines"],
+        8 + 2,
+        "those of the journal count once: {report}"
+    );
     assert!(files(&data) == before, "checking has changed something");
     let names: Vec<&Path> = before.keys().map(PathBuf::as_path).collect();
     assert!(

@@ -2,7 +2,8 @@
 //! start checks it, and makes it anew from the catalog where it is not what was written.
 
 use tideline_backend::{Backend, Health};
-use tideline_series_store::check::{Checked, check};
+use tideline_model::TimelineId;
+use tideline_series_store::check::{Checked, JournalTimelines, check};
 use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataOfMetrics};
 
 /// What was read, and what was wrong with it.
@@ -10,7 +11,7 @@ use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataO
 pub struct CheckReport {
     /// Tables, segments and journal.
     pub store: Checked,
-    /// Timelines in the catalogs of all tables.
+    /// Timelines of all tables: those of the catalogs, with what the journal introduces and removes.
     pub timelines: u64,
     /// What is damaged, one sentence each, with its place.
     pub findings: Vec<String>,
@@ -35,7 +36,9 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
         let mut found =
             |error: CatalogError| findings.push(format!("catalog of table {}: {error}", table.name.as_str()));
         match Catalog::load(backend, table.id, options) {
-            Ok(catalog) => report.timelines += catalog.len(),
+            Ok(catalog) => {
+                report.timelines += timelines(&catalog, report.store.journal_timelines.get(&table.id));
+            }
             Err(error) => found(error),
         }
         // A start passes over what is damaged of them.
@@ -44,4 +47,16 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
         }
     }
     report
+}
+
+/// Counts the timelines of a catalog and of the journal, each once.
+fn timelines(catalog: &Catalog, journal: Option<&JournalTimelines>) -> u64 {
+    let Some(journal) = journal else {
+        return catalog.len();
+    };
+    let reader = catalog.reader();
+    let has = |id: &&TimelineId| reader.by_id(**id).is_some();
+    let removed = journal.removed.iter().filter(has).count() as u64;
+    let introduced = journal.introduced.iter().filter(|id| !has(id)).count() as u64;
+    catalog.len() + introduced - removed
 }

@@ -5,6 +5,7 @@
 //! archive every place of rows. Its files are elsewhere, and are checked by themselves. Journal entries
 //! that are not in segments yet are decoded, and rows of schemas, deletes and requests read.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use tideline_archive::{ArchiveCopy, Extent};
 use tideline_backend::{Backend, Direction, KeyRange, Partition};
 use tideline_chunk::{Chunk, Delta, LoneSummaries};
 use tideline_key_codec::{SegmentList, chunk_bucket, parse_chunk_key};
-use tideline_model::{FieldId, TimelineId};
+use tideline_model::{FieldId, TableId, TimelineId};
 
 use crate::deletes::Deletes;
 use crate::error::{Result, StoreError};
@@ -42,10 +43,36 @@ pub struct Checked {
     pub journal_entries: u64,
     /// Points in them.
     pub journal_points: u64,
+    /// Timelines that they introduce and remove, by table.
+    pub journal_timelines: BTreeMap<TableId, JournalTimelines>,
     /// Fields of all tables.
     pub fields: u64,
     /// What is damaged, one sentence each, with its place.
     pub findings: Vec<String>,
+}
+
+/// Timelines of a table whose rows the catalog may not have yet, or may still have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JournalTimelines {
+    /// Introduced, and not removed afterwards.
+    pub introduced: BTreeSet<TimelineId>,
+    /// Removed, and not introduced afterwards.
+    pub removed: BTreeSet<TimelineId>,
+}
+
+impl JournalTimelines {
+    fn apply(&mut self, delta: &Delta) {
+        for timeline in &delta.new_timelines {
+            self.removed.remove(&timeline.id);
+            self.introduced.insert(timeline.id);
+        }
+        if let Some(delete) = delta.delete.as_ref().filter(|delete| delete.removes_timelines) {
+            for id in &delete.timelines {
+                self.introduced.remove(id);
+                self.removed.insert(*id);
+            }
+        }
+    }
 }
 
 impl Checked {
@@ -283,6 +310,13 @@ fn check_journal(backend: &dyn Backend, manifest: &ManifestState, checked: &mut 
                     let groups = delta.groups.iter();
                     checked.journal_points += groups.map(|group| group.timestamps.len() as u64).sum::<u64>();
                     checked.journal_entries += 1;
+                    if manifest.tables.contains_key(&delta.table) {
+                        checked
+                            .journal_timelines
+                            .entry(delta.table)
+                            .or_default()
+                            .apply(&delta);
+                    }
                 }
                 Err(cause) => checked
                     .findings
