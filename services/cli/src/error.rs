@@ -123,6 +123,7 @@ impl CliError {
             Self::Strange { .. } => ("unexpected_answer", false),
             Self::File { .. } => ("file", false),
             Self::Output(_) => ("output", false),
+            Self::UnknownName(_) => ("unknown_name", false),
             Self::Incomplete(_) => ("incomplete", false),
             _ => ("failed", false),
         };

@@ -31,7 +31,7 @@ fn an_unknown_name_is_an_error_with_a_suggestion() {
     for (line, said) in [
         (&["query", "-m", "cpuu"][..], measurement),
         (&["query", "-m", "cpuu", "-o", "csv"], measurement),
-        (&["query", "-m", "cpuu", "--json"], measurement),
+        (&["query", "-m", "cpuu", "--json"], "\"code\":\"unknown_name\""),
         (&["query", "-w", "hosst=web-1"], tag),
         (
             &["query", "-m", "cpu", "--fn", "count", "--group-by", "hosst"],
