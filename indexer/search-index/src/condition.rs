@@ -20,9 +20,12 @@ pub const DISTANCE_MAX: u8 = 2;
 /// Longest text or word of a fuzzy search, in bytes. With two edits, 96 letters of one byte make an automaton of 2,679
 /// states, and 24 different ones of four bytes one of 10,257.
 pub const FUZZY_BYTES_MAX: usize = 96;
-/// Most states of all automata of a condition, each of a kilobyte.
+/// Most states of all automata of a condition, each of [`STATE_BYTES`].
 pub const FUZZY_STATES_MAX: usize = 16_384;
-/// Most memory that a compiled regular expression may take, in bytes.
+/// Bytes of a state: where each byte of a text leads.
+pub const STATE_BYTES: u64 = 1_024;
+/// Most memory that a compiled regular expression may take, in bytes; it is estimated before. All of a condition together
+/// may take [`tideline_pattern::REQUEST_BYTES_MAX`].
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// Which timelines are meant. [`crate::Matcher::new`] checks it.

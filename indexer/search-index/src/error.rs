@@ -24,9 +24,15 @@ pub enum SearchError {
     /// A text that is no timeline id.
     #[error("{0:?} is no timeline id: 32 hexadecimal digits")]
     InvalidId(String),
-    /// A regular expression that cannot be compiled.
-    #[error("regular expression: {0}")]
-    InvalidRegex(Box<regex::Error>),
+    /// A regular expression that is not one or too large, or too many of them.
+    #[error(transparent)]
+    Pattern(#[from] tideline_pattern::PatternError),
+    /// There is no memory for the patterns of a condition.
+    #[error(transparent)]
+    Memory(#[from] tideline_model::MemoryFull),
+    /// The caller has ended the search.
+    #[error("the search was stopped: its client left, or it took longer than it may")]
+    Stopped,
     /// A text search without a letter or digit.
     #[error("a text search needs at least one word: letters or digits")]
     NoWords,

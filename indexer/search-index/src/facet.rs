@@ -88,6 +88,9 @@ impl SearchIndex {
             if group.peek().is_none() {
                 break;
             }
+            if seen.is_stopped() {
+                return Err(SearchError::Stopped);
+            }
             let reader = catalog.reader();
             for entry in group.filter_map(|ordinal| reader.entry(ordinal)) {
                 count.take(&entry)?;

@@ -16,7 +16,7 @@ use tideline_model::Ordinal;
 use tideline_timeline_catalog::{Catalog, GeoPoint};
 
 use crate::highlight::{Highlight, highlights};
-use crate::matcher::{Matcher, SeenLookup};
+use crate::matcher::SeenLookup;
 use crate::{Condition, Result, SearchError, SearchIndex, Subject};
 
 use collect::{Collect, Collected};
@@ -123,8 +123,8 @@ impl SearchIndex {
             Some(token) => Some(token::decode(token, request, terms)?),
             None => None,
         };
-        let matcher = Matcher::new(&request.condition)?;
-        let hits = self.matching(catalog, &matcher, seen);
+        let matcher = self.compile(&request.condition, seen)?;
+        let hits = self.matching(catalog, &matcher, seen)?;
         let ranking = Ranking::new(&request.sort, &matcher.root);
         let collect = Collect::new(request, &ranking, after);
         let Collected {
@@ -167,6 +167,9 @@ fn collected(
         let group: Vec<Ordinal> = rest.by_ref().take(COMPARE_GROUP).collect();
         if group.is_empty() {
             return Ok(collect.finish());
+        }
+        if seen.is_stopped() {
+            return Err(SearchError::Stopped);
         }
         let times = if needs_seen { seen.seen(&group) } else { Vec::new() };
         let reader = catalog.reader();

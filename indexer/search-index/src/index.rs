@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use roaring::RoaringBitmap;
-use tideline_model::{SupervisedThread, Supervisor, TableId};
+use tideline_model::{MemoryAccount, SupervisedThread, Supervisor, TableId};
 use tideline_timeline_catalog::Catalog;
 
 use crate::indexer::Indexer;
@@ -25,6 +25,7 @@ pub(crate) const THREAD: &str = "indexer";
 pub struct SearchIndex {
     shared: Arc<Shared>,
     thread: SupervisedThread,
+    memory: MemoryAccount,
 }
 
 /// When and with how much memory the index commits.
@@ -42,6 +43,8 @@ pub struct IndexOptions {
     pub retry_after: Duration,
     /// Starts the indexer thread, and records whether it has panicked outside of a commit.
     pub supervisor: Supervisor,
+    /// Patterns of conditions are reserved here.
+    pub memory: MemoryAccount,
 }
 
 impl Default for IndexOptions {
@@ -53,6 +56,7 @@ impl Default for IndexOptions {
             idle_after: Duration::from_secs(10),
             retry_after: Duration::from_secs(5),
             supervisor: Supervisor::default(),
+            memory: MemoryAccount::default(),
         }
     }
 }
@@ -83,6 +87,7 @@ impl SearchIndex {
         std::fs::create_dir_all(folder).map_err(in_folder)?;
         let shared = Arc::new(Shared::default());
         let supervisor = options.supervisor.clone();
+        let memory = options.memory.clone();
         let indexer = Indexer::new(PathBuf::from(folder), options, Arc::clone(&shared));
         let thread = supervisor.spawn(THREAD, move || indexer.run());
         let thread = thread.map_err(SearchError::Thread)?;
@@ -95,7 +100,11 @@ impl SearchIndex {
                 shared.done.notify_all();
             }
         });
-        Ok(Self { shared, thread })
+        Ok(Self {
+            shared,
+            thread,
+            memory,
+        })
     }
 
     /// Feeds a table's catalog to the index. Call it before timelines are registered or edited.
@@ -132,7 +141,7 @@ impl SearchIndex {
 
     /// All visible timelines of a table that meet a condition, as ordinals.
     ///
-    /// Exact and complete, whatever the index has reached. Two equal tags among 200,000 timelines take about
+    /// Exact and complete, whatever the index has reached; [`SearchError::Stopped`] where `seen` ends it. Two equal tags among 200,000 timelines take about
     /// 0.1 ms; a timeline that has to be looked at costs about 0.3 µs.
     pub fn search(
         &self,
@@ -140,7 +149,12 @@ impl SearchIndex {
         condition: &Condition,
         seen: &dyn SeenLookup,
     ) -> Result<RoaringBitmap> {
-        Ok(self.matching(catalog, &Matcher::new(condition)?, seen))
+        self.matching(catalog, &self.compile(condition, seen)?, seen)
+    }
+
+    /// Checks a condition and compiles its patterns, with memory from the account of the options.
+    pub fn compile(&self, condition: &Condition, seen: &dyn SeenLookup) -> Result<Matcher> {
+        Matcher::compile(condition, &self.memory, &|| seen.is_stopped())
     }
 
     /// As [`search`](Self::search), for a condition that is checked.
@@ -149,7 +163,7 @@ impl SearchIndex {
         catalog: &Catalog,
         matcher: &Matcher,
         seen: &dyn SeenLookup,
-    ) -> RoaringBitmap {
+    ) -> Result<RoaringBitmap> {
         let snapshot = self.shared.snapshot.read().clone();
         let (found, fault) = search(snapshot.as_deref(), catalog, matcher, seen);
         if let Some(fault) = fault {
@@ -161,7 +175,11 @@ impl SearchIndex {
             control.orders.push(Order::Rebuild);
             self.shared.wake.notify_one();
         }
-        found
+        // What is found until then is a part only.
+        match seen.is_stopped() {
+            true => Err(SearchError::Stopped),
+            false => Ok(found),
+        }
     }
 
     /// How the index is doing.

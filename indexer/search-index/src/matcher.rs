@@ -3,18 +3,25 @@
 //! This evaluation is the meaning of a condition: it serves fresh timelines and verifies candidates, and what
 //! `segment` finds in the index must be the same.
 
-use tideline_model::{Ordinal, TimeRange, TimelineId, Timestamp};
+use std::sync::Arc;
+
+use tideline_model::{MemoryAccount, Ordinal, Reservation, TimeRange, TimelineId, Timestamp};
+use tideline_pattern::{Pattern, PatternBudget};
 use tideline_timeline_catalog::{AttributeRef, AttributeValue, Entry};
 
-use crate::condition::{Condition, DEPTH_MAX, NODES_MAX, NumberRange, PATTERN_BYTES_MAX, Subject, Test};
+use crate::condition::{
+    Condition, DEPTH_MAX, FUZZY_STATES_MAX, NODES_MAX, NumberRange, PATTERN_BYTES_MAX, STATE_BYTES, Subject,
+    Test,
+};
 use crate::geo::Region;
 use crate::text::{TextTest, regular_expression, say_all, wildcard};
 use crate::{Result, SearchError};
 
-/// A checked condition.
+/// A checked condition. Its compiled patterns are reserved from the memory account while any clone lives.
 #[derive(Debug, Clone)]
 pub struct Matcher {
     pub(crate) root: Node,
+    _memory: Arc<Reservation>,
 }
 
 /// When the points of a timeline begin and end.
@@ -26,10 +33,17 @@ pub struct Seen {
     pub last: Timestamp,
 }
 
-/// Tells when timelines have points. Asked for candidates only, in groups; no catalog lock is held then.
+/// Serves a search with what the index does not hold: when timelines have points, and whether the search goes on.
+/// Called for candidates only, in groups; no catalog lock is held then.
 pub trait SeenLookup {
     /// One answer for each ordinal, in order; `None` where there is no point.
     fn seen(&self, ordinals: &[Ordinal]) -> Vec<Option<Seen>>;
+
+    /// Whether the search should end, because its client has left or its time is over. Once true, it stays true. Checked
+    /// after some thousand timelines or values, and before each pattern is compiled.
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
 
 /// A node of the checked tree. Negated tests are `Not` of the test.
@@ -81,10 +95,34 @@ pub(crate) enum SeenSubject {
 }
 
 impl Matcher {
-    /// Checks the limits of a condition, and compiles its patterns.
+    /// Checks the limits of a condition, and compiles its patterns: at most a second's work, for a thread that may be busy
+    /// for so long.
     pub fn new(condition: &Condition) -> Result<Self> {
-        let root = compile(condition, 1, &mut Size::default())?;
-        Ok(Self { root })
+        Self::compile(condition, &MemoryAccount::unlimited(), &|| false)
+    }
+
+    /// The same with patterns reserved from `memory`, until `is_stopped`.
+    ///
+    /// # Errors
+    ///
+    /// A limit that was passed, an account without room, [`SearchError::Stopped`].
+    pub fn compile(
+        condition: &Condition,
+        memory: &MemoryAccount,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Self> {
+        let mut size = Size {
+            nodes: 0,
+            states: 0,
+            patterns: PatternBudget::default(),
+            memory: memory.reserve("patterns of conditions", 0)?,
+            is_stopped,
+        };
+        let root = compile(condition, 1, &mut size)?;
+        Ok(Self {
+            root,
+            _memory: Arc::new(size.memory),
+        })
     }
 
     /// Whether a timeline meets the condition. `seen` matters only where [`needs_seen`](Self::needs_seen).
@@ -213,14 +251,44 @@ pub(crate) fn texts_of<'a>(entry: &Entry<'a>) -> impl Iterator<Item = (Property<
 }
 
 /// How large a condition is, in what has a limit.
-#[derive(Debug, Default)]
-pub(crate) struct Size {
+pub(crate) struct Size<'a> {
     nodes: usize,
-    /// States of the automata of fuzzy texts and words, each a kilobyte.
-    pub(crate) states: usize,
+    /// States of the automata of fuzzy texts and words.
+    states: usize,
+    patterns: PatternBudget,
+    memory: Reservation,
+    is_stopped: &'a dyn Fn() -> bool,
 }
 
-fn compile(condition: &Condition, depth: usize, size: &mut Size) -> Result<Node> {
+impl Size<'_> {
+    /// Takes a regular expression that is compiled next.
+    pub(crate) fn take_pattern(&mut self, pattern: &Pattern) -> Result<()> {
+        self.go_on()?;
+        self.patterns.take(pattern.as_str(), pattern.bytes())?;
+        Ok(self.memory.grow(pattern.bytes())?)
+    }
+
+    /// Takes the states of a fuzzy text or word.
+    pub(crate) fn take_states(&mut self, states: usize) -> Result<()> {
+        self.go_on()?;
+        self.states += states;
+        limit(
+            "size of all fuzzy searches together, in states,",
+            FUZZY_STATES_MAX,
+            self.states,
+        )?;
+        Ok(self.memory.grow(states as u64 * STATE_BYTES)?)
+    }
+
+    fn go_on(&self) -> Result<()> {
+        match (self.is_stopped)() {
+            true => Err(SearchError::Stopped),
+            false => Ok(()),
+        }
+    }
+}
+
+fn compile(condition: &Condition, depth: usize, size: &mut Size<'_>) -> Result<Node> {
     limit("depth of the condition", DEPTH_MAX, depth)?;
     count(size, 1)?;
     let mut all = |conditions: &[Condition]| -> Result<Vec<Node>> {
@@ -240,7 +308,7 @@ fn compile(condition: &Condition, depth: usize, size: &mut Size) -> Result<Node>
     })
 }
 
-fn leaf(subject: &Subject, test: &Test, size: &mut Size) -> Result<Node> {
+fn leaf(subject: &Subject, test: &Test, size: &mut Size<'_>) -> Result<Node> {
     let text_subject = match subject {
         Subject::Measurement => TextSubject::Measurement,
         Subject::Source => TextSubject::Source,
@@ -274,7 +342,7 @@ fn leaf(subject: &Subject, test: &Test, size: &mut Size) -> Result<Node> {
             text(TextTest::Suffix(suffix.clone()))
         }
         Test::Wildcard(pattern) => text(wildcard(pattern)?),
-        Test::Regex(pattern) => text(regular_expression(pattern)?),
+        Test::Regex(pattern) => text(regular_expression(pattern, size)?),
         Test::Fuzzy {
             text: close,
             distance,
@@ -325,7 +393,7 @@ fn one_of(
     }
 }
 
-fn id_leaf(test: &Test, size: &mut Size) -> Result<Node> {
+fn id_leaf(test: &Test, size: &mut Size<'_>) -> Result<Node> {
     let parse = |value: &AttributeValue| match value {
         AttributeValue::Text(text) => text.parse().map_err(|_| {
             let shown = text.chars().take(80).collect();
@@ -353,7 +421,7 @@ fn seen_leaf(seen: SeenSubject, subject: &Subject, test: &Test) -> Result<Node> 
     }
 }
 
-fn count(size: &mut Size, more: usize) -> Result<()> {
+fn count(size: &mut Size<'_>, more: usize) -> Result<()> {
     size.nodes += more;
     limit("number of conditions and values", NODES_MAX, size.nodes)
 }

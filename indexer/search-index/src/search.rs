@@ -57,7 +57,9 @@ pub(crate) fn search(
     };
     let Difference { new, edited, gone } = position.difference(&catalog.reader());
     let wrong = &edited | &gone;
-    let bounds = catch_unwind(AssertUnwindSafe(|| committed(snapshot, catalog, &matcher.root)));
+    let bounds = catch_unwind(AssertUnwindSafe(|| {
+        committed(snapshot, catalog, &matcher.root, seen)
+    }));
     let fault = match bounds {
         Ok(Ok(Bounds { upper, lower })) => {
             let lower = lower - &wrong;
@@ -77,11 +79,16 @@ struct Bounds {
     lower: RoaringBitmap,
 }
 
-fn committed(snapshot: &Snapshot, catalog: &Catalog, root: &Node) -> tantivy::Result<Bounds> {
+fn committed(
+    snapshot: &Snapshot,
+    catalog: &Catalog,
+    root: &Node,
+    seen: &dyn SeenLookup,
+) -> tantivy::Result<Bounds> {
     let ids = resolve(catalog, named_ids(root).into_iter());
     let source_tags = catalog.reader().source_tags().to_vec();
     let table = catalog.table();
-    let views: Vec<SegmentView<'_>> = views(snapshot, table, &source_tags, &ids)?;
+    let views: Vec<SegmentView<'_>> = views(snapshot, table, &source_tags, &ids, seen)?;
     let (upper, exact) = bound(&views, root, Bound::Upper)?;
     if exact {
         let lower = upper.clone();
@@ -100,10 +107,11 @@ fn views<'a>(
     table: TableId,
     source_tags: &'a [String],
     ids: &'a HashMap<TimelineId, Ordinal>,
+    seen: &'a dyn SeenLookup,
 ) -> tantivy::Result<Vec<SegmentView<'a>>> {
     let segments = snapshot.searcher.segment_readers().iter();
     segments
-        .map(|segment| SegmentView::open(segment, snapshot.fields, table, source_tags, ids))
+        .map(|segment| SegmentView::open(segment, snapshot.fields, table, source_tags, ids, Some(seen)))
         .collect()
 }
 
@@ -138,7 +146,7 @@ fn resolve(catalog: &Catalog, ids: impl Iterator<Item = TimelineId>) -> HashMap<
     ids.filter_map(|id| Some((id, reader.by_id(id)?))).collect()
 }
 
-/// Those of `candidates` that meet the condition, one by one.
+/// Those of `candidates` that meet the condition, one by one; some of them where the search is stopped.
 fn verify(
     catalog: &Catalog,
     matcher: &Matcher,
@@ -150,7 +158,7 @@ fn verify(
     let mut rest = candidates.iter().map(Ordinal);
     loop {
         let group: Vec<Ordinal> = rest.by_ref().take(VERIFY_GROUP).collect();
-        if group.is_empty() {
+        if group.is_empty() || lookup.is_stopped() {
             return found;
         }
         let seen = if needs_seen {

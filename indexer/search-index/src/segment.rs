@@ -20,7 +20,7 @@ use tantivy::{InvertedIndexReader, Searcher, SegmentReader};
 use tideline_model::{Ordinal, TableId, TimelineId};
 
 use crate::mapping::{Fields, KEY_FIELD, Keyed, Token, names_of, ordered_time, ordinal_of};
-use crate::matcher::{Node, TextSubject};
+use crate::matcher::{Node, SeenLookup, TextSubject};
 use crate::text::TextTest;
 
 use ranges::number_bits;
@@ -30,6 +30,8 @@ const KEY_GROUP: usize = 256;
 /// When an `And` has come down to this many documents of a segment, the rest of it is verified one by one.
 /// Reading on costs about 1 ns a listed document, verifying about 0.5 µs a document.
 const VERIFY_DOCUMENTS_MAX: u64 = 256;
+/// Values that are looked at before the next check whether the search goes on: about a millisecond.
+const VALUES_BETWEEN_CHECKS: usize = 4_096;
 /// Up to this many listed documents are sorted; more are gathered in a bitmap of the whole segment.
 const SORTED_DOCUMENTS_MAX: usize = 4_096;
 /// Of more values than these, what the first ones list speaks for the others.
@@ -70,6 +72,8 @@ pub(crate) struct SegmentView<'a> {
     keys: Arc<dyn ColumnValues<u64>>,
     /// All documents of the table, deleted ones among them.
     all: RoaringBitmap,
+    /// Ends a search early; what is found until then does not count.
+    lookup: Option<&'a dyn SeenLookup>,
 }
 
 impl<'a> SegmentView<'a> {
@@ -79,6 +83,7 @@ impl<'a> SegmentView<'a> {
         table: TableId,
         source_tags: &'a [String],
         ids: &'a HashMap<TimelineId, Ordinal>,
+        lookup: Option<&'a dyn SeenLookup>,
     ) -> tantivy::Result<Self> {
         let terms = segment.inverted_index(fields.tokens)?;
         let keys = segment.fast_fields().u64(KEY_FIELD)?.first_or_default_col(0);
@@ -90,9 +95,14 @@ impl<'a> SegmentView<'a> {
             terms,
             keys,
             all: RoaringBitmap::new(),
+            lookup,
         };
         view.all = view.term(&Token::table(table))?;
         Ok(view)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.lookup.is_some_and(SeenLookup::is_stopped)
     }
 
     /// Appends the ordinals of documents that are not deleted.
@@ -116,6 +126,9 @@ impl<'a> SegmentView<'a> {
 
     /// A bound of the documents that match a tree.
     pub(crate) fn evaluate(&self, node: &Node, bound: Bound) -> tantivy::Result<Bounded> {
+        if self.is_stopped() {
+            return Ok(Bounded::exact(RoaringBitmap::new()));
+        }
         Ok(match node {
             Node::All => Bounded::exact(self.all.clone()),
             Node::And(nodes) => self.all_of(nodes, bound)?,
@@ -358,7 +371,12 @@ impl<'a> SegmentView<'a> {
             None => range.into_stream()?,
         };
         let mut infos = Vec::new();
+        let mut count = 0_usize;
         while let Some((token, info)) = stream.next() {
+            count += 1;
+            if count.is_multiple_of(VALUES_BETWEEN_CHECKS) && self.is_stopped() {
+                break;
+            }
             if passes(&token[prefix.0.len()..]) {
                 infos.push(info.clone());
             }
@@ -443,7 +461,7 @@ pub(crate) fn with_attributes(
     let ids = HashMap::new();
     let mut ordinals = Vec::new();
     for segment in searcher.segment_readers() {
-        let view = SegmentView::open(segment, fields, table, &[], &ids)?;
+        let view = SegmentView::open(segment, fields, table, &[], &ids, None)?;
         let described = view.passing(&Token::attribute_keys(table), "", &|_| true)?;
         view.add_ordinals(&described, &mut ordinals);
     }

@@ -8,12 +8,11 @@ use std::ops::{Range, RangeBounds};
 use std::sync::{Arc, LazyLock};
 
 use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder, SINK_STATE};
-use regex::bytes::{Regex, RegexBuilder};
 use tantivy_fst::Automaton;
+use tideline_pattern::{Glob, Limits, Pattern};
 
 use crate::condition::{
-    DISTANCE_MAX, FUZZY_BYTES_MAX, FUZZY_STATES_MAX, NumberRange, PATTERN_BYTES_MAX, REGEX_BYTES_MAX,
-    WORDS_MAX,
+    DISTANCE_MAX, FUZZY_BYTES_MAX, NumberRange, PATTERN_BYTES_MAX, REGEX_BYTES_MAX, WORDS_MAX,
 };
 use crate::matcher::{Size, limit};
 use crate::{Result, SearchError};
@@ -25,9 +24,11 @@ pub(crate) enum TextTest {
     OneOf(Vec<String>),
     Prefix(String),
     Suffix(String),
-    /// The whole text fits; every text that does begins with `prefix`.
+    /// The whole text fits a wildcard pattern.
+    Glob(Glob),
+    /// The whole text fits a regular expression, which is compiled; every text that does begins with `prefix`.
     Pattern {
-        regex: Regex,
+        pattern: Pattern,
         prefix: String,
     },
     /// The whole text is close to another, and not empty.
@@ -65,7 +66,7 @@ pub(crate) struct Close {
 
 impl TextTest {
     /// It is not empty, and within so many edits of `text`.
-    pub(crate) fn close(text: &str, edits_max: u8, size: &mut Size) -> Result<Self> {
+    pub(crate) fn close(text: &str, edits_max: u8, size: &mut Size<'_>) -> Result<Self> {
         Ok(match edits_max {
             0 if text.is_empty() => Self::OneOf(Vec::new()),
             0 => Self::OneOf(vec![text.to_owned()]),
@@ -74,7 +75,7 @@ impl TextTest {
     }
 
     /// It says all the words of `asked`, each within so many edits; as a phrase if they must follow each other.
-    pub(crate) fn words(asked: &str, edits_max: u8, is_phrase: bool, size: &mut Size) -> Result<Self> {
+    pub(crate) fn words(asked: &str, edits_max: u8, is_phrase: bool, size: &mut Size<'_>) -> Result<Self> {
         limit("bytes of a text search", PATTERN_BYTES_MAX, asked.len())?;
         let asked: Vec<String> = words(asked).map(Cow::into_owned).collect();
         limit("words of a text search", WORDS_MAX, asked.len())?;
@@ -96,6 +97,7 @@ impl TextTest {
     pub(crate) fn literal_prefix(&self) -> &str {
         match self {
             Self::Prefix(prefix) | Self::Pattern { prefix, .. } => prefix,
+            Self::Glob(glob) => glob.literal_prefix(),
             _ => "",
         }
     }
@@ -113,7 +115,8 @@ impl TextTest {
                 .is_ok(),
             Self::Prefix(prefix) => text.starts_with(prefix.as_bytes()),
             Self::Suffix(suffix) => text.ends_with(suffix.as_bytes()),
-            Self::Pattern { regex, prefix } => text.starts_with(prefix.as_bytes()) && regex.is_match(text),
+            Self::Glob(glob) => glob.matches(text),
+            Self::Pattern { pattern, prefix } => text.starts_with(prefix.as_bytes()) && pattern.matches(text),
             Self::Close(close) => !text.is_empty() && close.to(text),
             Self::Words(asked) => say_all(asked, read(text).into_iter()),
             Self::Phrase(asked) => {
@@ -172,7 +175,7 @@ pub(crate) fn phrases(asked: &[Word], found: &[WordAt<'_>]) -> impl Iterator<Ite
 }
 
 impl Close {
-    fn new(text: &str, edits_max: u8, size: &mut Size) -> Result<Self> {
+    fn new(text: &str, edits_max: u8, size: &mut Size<'_>) -> Result<Self> {
         /// What the automata of each number of edits are made with; making these takes milliseconds.
         static BUILDERS: [LazyLock<LevenshteinAutomatonBuilder>; DISTANCE_MAX as usize] = [
             LazyLock::new(|| LevenshteinAutomatonBuilder::new(1, true)),
@@ -185,12 +188,7 @@ impl Close {
         )?;
         limit("bytes of a fuzzy search", FUZZY_BYTES_MAX, text.len())?;
         let automaton = BUILDERS[usize::from(edits_max) - 1].build_dfa(text);
-        size.states += automaton.num_states();
-        limit(
-            "size of all fuzzy searches together, in states,",
-            FUZZY_STATES_MAX,
-            size.states,
-        )?;
+        size.take_states(automaton.num_states())?;
         Ok(Self {
             automaton: Arc::new(automaton),
             edits_max,
@@ -327,69 +325,45 @@ fn number(text: &str) -> Option<f64> {
 /// All of a text fits; `*` stands for any text, `?` for any one character.
 pub(crate) fn wildcard(pattern: &str) -> Result<TextTest> {
     limit("bytes of a wildcard pattern", PATTERN_BYTES_MAX, pattern.len())?;
-    let prefix = pattern.split(['*', '?']).next().unwrap_or_default();
-    let mut expression = String::new();
-    for part in pattern.split_inclusive(['*', '?']) {
-        match part.strip_suffix(['*', '?']) {
-            Some(literal) => {
-                expression.push_str(&regex::escape(literal));
-                expression.push_str(if part.ends_with('*') { ".*" } else { "." });
-            }
-            None => expression.push_str(&regex::escape(part)),
-        }
-    }
-    whole(&expression, prefix.to_owned())
+    Ok(TextTest::Glob(Glob::new(pattern)))
 }
 
 /// All of a text fits the regular expression.
-pub(crate) fn regular_expression(pattern: &str) -> Result<TextTest> {
-    limit("bytes of a regular expression", PATTERN_BYTES_MAX, pattern.len())?;
-    let is_plain = |c: char| c.is_alphanumeric() || "_-:/ @,;=%~\"'!<>".contains(c);
-    if pattern.chars().all(|c| is_plain(c) || c == '|') {
+pub(crate) fn regular_expression(expression: &str, size: &mut Size<'_>) -> Result<TextTest> {
+    let pattern = Pattern::new(expression, REGEX_LIMITS)?;
+    if let Some(texts) = pattern.texts() {
         // Dashboards spell lists like this; terms are found faster than patterns.
-        let mut values: Vec<String> = pattern.split('|').map(str::to_owned).collect();
-        values.sort_unstable();
-        values.dedup();
-        return Ok(TextTest::OneOf(values));
+        return Ok(TextTest::OneOf(texts.to_vec()));
     }
-    let mut prefix = String::new();
-    if !pattern.contains('|') {
-        let rest = pattern.trim_start_matches(is_plain);
-        prefix.push_str(&pattern[..pattern.len() - rest.len()]);
-        if rest.starts_with(['*', '?', '{']) {
-            // The last character is repeated, perhaps zero times.
-            prefix.pop();
-        }
+    size.take_pattern(&pattern)?;
+    pattern.compile()?;
+    let prefix = literal_prefix(expression).to_owned();
+    Ok(TextTest::Pattern { pattern, prefix })
+}
+
+/// What every text begins with that fits an expression.
+fn literal_prefix(expression: &str) -> &str {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-:/ @,;=%~\"'!<>".contains(c);
+    if expression.contains('|') {
+        return "";
     }
-    whole(pattern, prefix)
+    let rest = expression.trim_start_matches(is_plain);
+    let prefix = &expression[..expression.len() - rest.len()];
+    match prefix.char_indices().next_back() {
+        // The last character is repeated, perhaps zero times.
+        Some((last, _)) if rest.starts_with(['*', '?', '{']) => &prefix[..last],
+        _ => prefix,
+    }
 }
 
 /// Whether a condition may hold this regular expression: it is one, not too long, and not too large once compiled.
-/// Compiles it.
+/// Compiles nothing.
 pub fn takes_regular_expression(pattern: &str) -> bool {
-    regular_expression(pattern).is_ok()
+    Pattern::new(pattern, REGEX_LIMITS).is_ok()
 }
 
-/// A regular expression that must take the whole text.
-fn whole(expression: &str, prefix: String) -> Result<TextTest> {
-    // Alone first: an unbalanced bracket must not pair with one of the frame.
-    build(expression)?;
-    let regex = build(&format!(r"\A(?:{expression})\z"))?;
-    Ok(TextTest::Pattern { regex, prefix })
-}
-
-fn build(expression: &str) -> Result<Regex> {
-    let built = RegexBuilder::new(expression)
-        .dot_matches_new_line(true)
-        .size_limit(REGEX_BYTES_MAX)
-        .dfa_size_limit(REGEX_BYTES_MAX)
-        .build();
-    built.map_err(|error| match error {
-        regex::Error::CompiledTooBig(limit) => SearchError::OverLimit {
-            what: "bytes of a compiled regular expression",
-            limit,
-            actual: limit + 1,
-        },
-        other => SearchError::InvalidRegex(Box::new(other)),
-    })
-}
+/// What a regular expression of a condition may take.
+const REGEX_LIMITS: Limits = Limits {
+    text_bytes_max: PATTERN_BYTES_MAX,
+    compiled_bytes_max: REGEX_BYTES_MAX as u64,
+};

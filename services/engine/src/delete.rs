@@ -11,6 +11,7 @@ use tideline_series_store::{DELETE_TIMELINES_MAX, Delete};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::find::Stop;
 use crate::suggest::Suggestion;
 use crate::tables::Table;
 
@@ -43,19 +44,20 @@ pub struct Deleted {
 impl Engine {
     /// Deletes the points of timelines in a range of time. The timelines stay, with their attributes.
     ///
-    /// Costs one synced entry of the journal for each 65,536 timelines; bytes are freed later.
+    /// `stop` ends the search for the timelines; once they are found, the delete is carried out. Costs one synced entry of the journal for each 65,536 timelines; bytes are freed later.
     pub fn delete_points(
         &self,
         table: &Table,
         selector: &TimelineSelector,
         range: TimeRange,
+        stop: Stop<'_>,
     ) -> Result<Deleted> {
         if range.is_empty() {
             return Err(EngineError::Invalid(
                 "the range of a delete holds no instant: its start must lie before its end".into(),
             ));
         }
-        let ids = self.resolve_ids(table, selector)?;
+        let ids = self.resolve_ids(table, selector, stop)?;
         for timelines in ids.chunks(DELETE_TIMELINES_MAX) {
             let delete = Delete {
                 timelines: timelines.to_vec(),
@@ -69,8 +71,13 @@ impl Engine {
     }
 
     /// Deletes timelines: all their points in every tier, their attributes and their place in every list.
-    pub fn delete_timelines(&self, table: &Table, selector: &TimelineSelector) -> Result<Deleted> {
-        let ids = self.resolve_ids(table, selector)?;
+    pub fn delete_timelines(
+        &self,
+        table: &Table,
+        selector: &TimelineSelector,
+        stop: Stop<'_>,
+    ) -> Result<Deleted> {
+        let ids = self.resolve_ids(table, selector, stop)?;
         for timelines in ids.chunks(DELETE_TIMELINES_MAX) {
             self.remove_timelines(table, timelines.to_vec(), TimeRange::ALL)?;
             self.forget_removed(table)?;
@@ -103,9 +110,14 @@ impl Engine {
     }
 
     /// What is selected, as ordinals.
-    pub fn selected(&self, table: &Table, selector: &TimelineSelector) -> Result<RoaringBitmap> {
+    pub fn selected(
+        &self,
+        table: &Table,
+        selector: &TimelineSelector,
+        stop: Stop<'_>,
+    ) -> Result<RoaringBitmap> {
         match selector {
-            TimelineSelector::Condition(condition) => self.select(table, condition),
+            TimelineSelector::Condition(condition) => self.select(table, condition, stop),
             TimelineSelector::Ids(ids) => {
                 let reader = table.catalog.reader();
                 let known = |id: &TimelineId| {
@@ -118,8 +130,13 @@ impl Engine {
     }
 
     /// The ids of what is selected, rising.
-    fn resolve_ids(&self, table: &Table, selector: &TimelineSelector) -> Result<Vec<TimelineId>> {
-        let selected = self.selected(table, selector)?;
+    fn resolve_ids(
+        &self,
+        table: &Table,
+        selector: &TimelineSelector,
+        stop: Stop<'_>,
+    ) -> Result<Vec<TimelineId>> {
+        let selected = self.selected(table, selector, stop)?;
         let reader = table.catalog.reader();
         let ids = selected.iter().map(|ordinal| reader.id(Ordinal(ordinal)));
         let mut ids: Vec<TimelineId> = ids.collect();

@@ -162,6 +162,7 @@ impl Engine {
         }
         let index_options = IndexOptions {
             supervisor: settings.store.supervisor.clone(),
+            memory: settings.memory.clone(),
             ..IndexOptions::default()
         };
         let index = SearchIndex::open(&settings.index_dir, index_options)?;

@@ -52,7 +52,7 @@ pub enum EngineError {
     Catalog(#[from] CatalogError),
     /// The index failed.
     #[error(transparent)]
-    Search(#[from] SearchError),
+    Search(SearchError),
     /// The request cannot be right.
     #[error("{0}")]
     Invalid(String),
@@ -170,7 +170,17 @@ impl EngineError {
             | Self::Search(SearchError::OverLimit { limit, actual, .. }) => {
                 Some((*limit as u64, *actual as u64))
             }
+            Self::Search(SearchError::Pattern(error)) => error.limit(),
             _ => None,
+        }
+    }
+}
+
+impl From<SearchError> for EngineError {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::Memory(full) => Self::Memory(full),
+            error => Self::Search(error),
         }
     }
 }
@@ -242,9 +252,12 @@ fn catalog_kind(error: &CatalogError) -> ErrorKind {
 fn search_kind(error: &SearchError) -> ErrorKind {
     match error {
         SearchError::OverLimit { .. } => ErrorKind::OverLimit,
-        SearchError::Unsupported { .. }
+        SearchError::Pattern(error) if error.limit().is_some() => ErrorKind::OverLimit,
+        SearchError::Memory(_) => ErrorKind::Overloaded,
+        SearchError::Stopped => ErrorKind::Conflict,
+        SearchError::Pattern(_)
+        | SearchError::Unsupported { .. }
         | SearchError::InvalidId(_)
-        | SearchError::InvalidRegex(_)
         | SearchError::NoWords
         | SearchError::List
         | SearchError::InvalidArea(_)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use roaring::RoaringBitmap;
 use tideline_model::{Ordinal, TimelineId, Timestamp};
 use tideline_search_index::{
-    Condition, FacetRequest, Facets, FindRequest, Highlight, Seen, SeenLookup, SortBy, Subject,
+    Condition, FacetRequest, Facets, FindRequest, Highlight, Matcher, Seen, SeenLookup, SortBy, Subject,
 };
 use tideline_series_store::FieldInfo;
 use tideline_timeline_catalog::{
@@ -69,12 +69,18 @@ pub struct FacetCounts {
     pub suggestions: Vec<Suggestion>,
 }
 
+/// Whether a search should end: its client has left, or its time is over. Once true, it stays true.
+pub type Stop<'a> = &'a dyn Fn() -> bool;
+
+/// For searches that go on to their end.
+pub const NEVER: Stop<'static> = &|| false;
+
 impl Engine {
     /// The timelines that meet a condition: a page in order, and their number.
-    pub fn find(&self, table: &Table, request: &FindRequest) -> Result<TimelinePage> {
+    pub fn find(&self, table: &Table, request: &FindRequest, stop: Stop<'_>) -> Result<TimelinePage> {
         let page = self
             .index
-            .find(&table.catalog, request, &self.seen_lookup(table))?;
+            .find(&table.catalog, request, &self.seen_lookup(table, stop))?;
         let ordinals: Vec<Ordinal> = page.hits.iter().map(|hit| hit.ordinal).collect();
         let described = self.describe_all(table, &ordinals)?;
         // One that has gone meanwhile is left out.
@@ -106,19 +112,24 @@ impl Engine {
     }
 
     /// How many of the timelines that meet a condition have which values.
-    pub fn facets(&self, table: &Table, request: &FacetRequest) -> Result<FacetCounts> {
+    pub fn facets(&self, table: &Table, request: &FacetRequest, stop: Stop<'_>) -> Result<FacetCounts> {
         let facets = self
             .index
-            .facets(&table.catalog, request, &self.seen_lookup(table))?;
+            .facets(&table.catalog, request, &self.seen_lookup(table, stop))?;
         let suggestions = suggestions(&table.catalog, &request.condition, &request.by);
         Ok(FacetCounts { facets, suggestions })
     }
 
     /// All timelines that meet a condition, as ordinals.
-    pub fn select(&self, table: &Table, condition: &Condition) -> Result<RoaringBitmap> {
+    pub fn select(&self, table: &Table, condition: &Condition, stop: Stop<'_>) -> Result<RoaringBitmap> {
         Ok(self
             .index
-            .search(&table.catalog, condition, &self.seen_lookup(table))?)
+            .search(&table.catalog, condition, &self.seen_lookup(table, stop))?)
+    }
+
+    /// Checks a condition and compiles its patterns, as each search does.
+    pub fn compile(&self, table: &Table, condition: &Condition, stop: Stop<'_>) -> Result<Matcher> {
+        Ok(self.index.compile(condition, &self.seen_lookup(table, stop))?)
     }
 
     /// The visible timeline with this id.
@@ -237,8 +248,12 @@ impl Engine {
         Ok(described)
     }
 
-    fn seen_lookup<'a>(&'a self, table: &'a Table) -> StoreSeen<'a> {
-        StoreSeen { engine: self, table }
+    fn seen_lookup<'a>(&'a self, table: &'a Table, stop: Stop<'a>) -> StoreSeen<'a> {
+        StoreSeen {
+            engine: self,
+            table,
+            stop,
+        }
     }
 }
 
@@ -246,6 +261,7 @@ impl Engine {
 struct StoreSeen<'a> {
     engine: &'a Engine,
     table: &'a Table,
+    stop: Stop<'a>,
 }
 
 impl SeenLookup for StoreSeen<'_> {
@@ -261,6 +277,10 @@ impl SeenLookup for StoreSeen<'_> {
                 vec![None; ids.len()]
             }
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        (self.stop)()
     }
 }
 

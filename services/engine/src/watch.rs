@@ -27,7 +27,7 @@ use tideline_timeline_catalog::AttributeValue;
 use crate::delete::TimelineSelector;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::find::Timeline;
+use crate::find::{NEVER, Timeline};
 use crate::tables::Table;
 
 /// Rows that a part is made of at most, and about how many bytes of values.
@@ -137,7 +137,8 @@ impl Engine {
     ///
     /// An unknown id; a condition beyond the limits, or one that asks when timelines were seen; a cursor of another table.
     pub fn watch(&self, table: &Table, request: WatchRequest) -> Result<Watcher> {
-        let matcher = Matcher::new(&self.condition_of(table, &request.timelines)?)?;
+        let condition = self.condition_of(table, &request.timelines)?;
+        let matcher = self.compile(table, &condition, NEVER)?;
         if matcher.needs_seen() {
             return Err(EngineError::Invalid(
                 "a watch cannot ask for first_seen or last_seen, which every point changes".into(),

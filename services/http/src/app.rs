@@ -1,14 +1,16 @@
 //! What every handler shares: the engine, the budgets, the metrics.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tideline_engine::find::Stop;
 use tideline_engine::{Engine, Table};
 use tideline_model::Timestamp;
 use tideline_openapi::ErrorCode;
-use tideline_query::Querier;
+use tideline_query::{Budget, Cancel, Querier, Watch};
 use tideline_scheduler::Scheduler;
 use tokio::sync::{Semaphore, watch};
 
@@ -17,6 +19,7 @@ use crate::client::Client;
 use crate::context::{RequestContext, RequestIds};
 use crate::failure::{Failure, Result};
 use crate::metrics::Metrics;
+use crate::resources::query::Waiting;
 use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
 use crate::shares::{Share, Shares};
@@ -175,6 +178,25 @@ impl App {
         .await
     }
 
+    /// Runs a search, or what begins with one, on a blocking thread, when its turn comes. It is stopped when its client leaves
+    /// or its time is over.
+    pub(crate) async fn search<T, F>(&self, turns: &Turns, table: String, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine, &Table, Stop<'_>) -> Result<T> + Send + 'static,
+    {
+        let turn = turns.take().await?;
+        let cancel = Cancel::new();
+        let _waiting = Waiting(Some(cancel.clone()));
+        let watch = self.querier.watch(Budget::default(), &cancel);
+        let engine = Arc::clone(&self.engine);
+        blocking(move || {
+            let _turn = turn;
+            stoppable(&watch, |stop| call(&engine, &engine.table(&table)?, stop))
+        })
+        .await
+    }
+
     /// The same for a read of one table.
     pub(crate) async fn read_table<T, F>(&self, name: String, call: F) -> Result<T>
     where
@@ -199,6 +221,22 @@ impl App {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// Runs a search until its client has left or its time is over; then the error is that of the watch.
+pub(crate) fn stoppable<T>(watch: &Watch, search: impl FnOnce(Stop<'_>) -> Result<T>) -> Result<T> {
+    let ended = Cell::new(None);
+    let found = search(&|| {
+        if let Err(error) = watch.check() {
+            ended.set(Some(error));
+            return true;
+        }
+        false
+    });
+    match (found, ended.into_inner()) {
+        (Err(_), Some(error)) => Err(error.into()),
+        (found, _) => found,
     }
 }
 

@@ -15,6 +15,7 @@ use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::points::Reject;
 use tideline_openapi::prometheus::PrometheusError;
 use tideline_openapi::{ErrorBody, ErrorCode};
+use tideline_pattern::PatternError;
 use tideline_scheduler::SchedulerError;
 
 use crate::context::{Dialect, RequestContext, RequestId};
@@ -164,6 +165,19 @@ impl Failure {
                     | ErrorCode::Unavailable
                     | ErrorCode::BodyTooSlow
             )
+    }
+}
+
+impl From<PatternError> for Failure {
+    fn from(error: PatternError) -> Self {
+        let code = match error.limit() {
+            Some(_) => ErrorCode::OverLimit,
+            None => ErrorCode::Invalid,
+        };
+        Self {
+            limit: error.limit(),
+            ..Self::new(code, error.to_string())
+        }
     }
 }
 

@@ -55,6 +55,12 @@ impl<'m> Selection<'m> {
     /// What meets all matchers, as far as the index can tell.
     pub(crate) fn new(view: &SeriesView<'_>, matchers: &'m [Matcher]) -> Result<Self> {
         let split = Split::new(matchers);
+        split.compile(&|bytes| {
+            view.check()?;
+            // They are kept with their matchers, until the request ends.
+            let held = view.watch.hold_beside(0, bytes);
+            held.map_err(|error| crate::failure::of_query(&error))
+        })?;
         let mut selection = Self {
             measurements: measurements(view.table, &split.names),
             split,
@@ -68,7 +74,12 @@ impl<'m> Selection<'m> {
         if !split.names.is_empty() && selection.measurements.len() <= MEASUREMENTS_NAMED_MAX {
             conditions.push(is_of(&selection.measurements));
         }
-        let found = view.engine().select(view.table, &Condition::And(conditions));
+        let is_over = || view.check().is_err();
+        let found = view
+            .engine()
+            .select(view.table, &Condition::And(conditions), &is_over);
+        // Whoever stopped the search says why.
+        view.check()?;
         let found = found.map_err(|error| crate::failure::of_engine(&error))?;
         selection.ordinals = found.iter().map(Ordinal).collect();
         Ok(selection)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use regex::bytes::Regex;
+use tideline_pattern::{Pattern, PatternError};
 
 use crate::pattern;
 
@@ -28,15 +28,19 @@ pub struct Matcher {
     pub op: MatchOp,
     /// What it is compared with.
     pub value: String,
-    /// The expression, anchored at both ends, of the operators that have one.
-    regex: Option<Regex>,
+    /// The expression of the operators that have one.
+    pattern: Option<Pattern>,
 }
 
 impl Matcher {
-    /// A condition; fails where `value` should be a regular expression and is none.
-    pub fn new(name: impl Into<String>, op: MatchOp, value: impl Into<String>) -> Result<Self, regex::Error> {
+    /// A condition. An expression is checked and not compiled.
+    ///
+    /// # Errors
+    ///
+    /// If `value` should be a regular expression and is not one, or one over the limits.
+    pub fn new(name: impl Into<String>, op: MatchOp, value: impl Into<String>) -> Result<Self, PatternError> {
         let value = value.into();
-        let regex = match op {
+        let pattern = match op {
             MatchOp::Equal | MatchOp::NotEqual => None,
             MatchOp::Regex | MatchOp::NotRegex => Some(pattern::whole(&value)?),
         };
@@ -44,28 +48,43 @@ impl Matcher {
             name: name.into(),
             op,
             value,
-            regex,
+            pattern,
         })
     }
 
-    /// The expression in the syntax of the `regex` crate, not anchored, of the operators that have one; `None` as well
-    /// where that has no such expression of texts.
-    pub fn pattern(&self) -> Option<String> {
-        let pattern = self.regex.as_ref().map(|_| pattern::rewritten(&self.value));
-        pattern.filter(|pattern| !pattern.contains(pattern::NO_BOUNDARY))
+    /// The expression of the operators that have one, in the syntax of the `regex` crate.
+    pub fn pattern(&self) -> Option<&Pattern> {
+        self.pattern.as_ref()
     }
 
-    /// Whether a value meets it; a missing label is the empty text.
+    /// The same where it is an expression of texts: others are of bytes only.
+    pub fn text_pattern(&self) -> Option<&Pattern> {
+        let pattern = self.pattern.as_ref();
+        pattern.filter(|pattern| !pattern.as_str().contains(pattern::NO_BOUNDARY))
+    }
+
+    /// Compiles the expression, if there is one that needs it, so that [`matches`](Self::matches) is quick.
+    ///
+    /// # Errors
+    ///
+    /// If the compiler takes more memory than was estimated.
+    pub fn compile(&self) -> Result<(), PatternError> {
+        let pattern = self.pattern.as_ref().filter(|pattern| pattern.texts().is_none());
+        pattern.map_or(Ok(()), |pattern| pattern.compile().map(|_| ()))
+    }
+
+    /// Whether a value meets it; a missing label is the empty text. The first call compiles an expression, unless the
+    /// value is empty.
     pub fn matches(&self, value: &str) -> bool {
-        match (self.op, &self.regex) {
-            (MatchOp::Equal, _) => value == self.value,
-            (MatchOp::NotEqual, _) => value != self.value,
-            (MatchOp::Regex, regex) => regex
-                .as_ref()
-                .is_some_and(|regex| regex.is_match(value.as_bytes())),
-            (MatchOp::NotRegex, regex) => !regex
-                .as_ref()
-                .is_some_and(|regex| regex.is_match(value.as_bytes())),
+        let fits = || {
+            let pattern = self.pattern.as_ref();
+            pattern.is_some_and(|pattern| pattern.matches(value.as_bytes()))
+        };
+        match self.op {
+            MatchOp::Equal => value == self.value,
+            MatchOp::NotEqual => value != self.value,
+            MatchOp::Regex => fits(),
+            MatchOp::NotRegex => !fits(),
         }
     }
 }

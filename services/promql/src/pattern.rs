@@ -4,15 +4,25 @@
 //! one too, `\d`, `\s`, `\w`, `\b` and `\B` know ASCII only, `\Q…\E` quotes, and a backslash before digits is an
 //! octal number.
 
-use regex::bytes::Regex;
+use tideline_pattern::{Limits, Pattern, PatternError};
 
 /// Where no word of ASCII begins or ends: also between the bytes of a character, so that it can be asked of bytes only.
 pub(crate) const NO_BOUNDARY: &str = "(?-u:\\B)";
 
-/// An expression that a whole text must meet. As in Prometheus, the dot meets line ends too. Of a text it takes whole
-/// characters.
-pub fn whole(pattern: &str) -> Result<Regex, regex::Error> {
-    Regex::new(&format!("^(?s:{})$", rewritten(pattern)))
+/// What one expression may take: dashboards write lists of a thousand values.
+const LIMITS: Limits = Limits {
+    text_bytes_max: 64 << 10,
+    compiled_bytes_max: 8 << 20,
+};
+
+/// An expression that a whole text must meet, checked and not compiled. As in Prometheus, the dot meets line ends too.
+/// Of a text it takes whole characters.
+///
+/// # Errors
+///
+/// If it is not an expression, longer than 64 KiB, or would take more than 8 MiB once it is compiled.
+pub fn whole(pattern: &str) -> Result<Pattern, PatternError> {
+    Pattern::new(&rewritten(pattern), LIMITS)
 }
 
 /// An expression that means here what it means in Go.
@@ -177,7 +187,7 @@ mod tests {
         ];
         for (pattern, text) in met {
             assert!(
-                whole(pattern).unwrap().is_match(text.as_bytes()),
+                whole(pattern).unwrap().matches(text.as_bytes()),
                 "{pattern} {text}"
             );
         }
@@ -194,7 +204,7 @@ mod tests {
         ];
         for (pattern, text) in not_met {
             assert!(
-                !whole(pattern).unwrap().is_match(text.as_bytes()),
+                !whole(pattern).unwrap().matches(text.as_bytes()),
                 "{pattern} {text}"
             );
         }

@@ -111,7 +111,10 @@ impl Scope {
         let limit = |count: u64| within("timelines selected", watch.budget().timelines_max, count);
         let ordinals: Vec<Ordinal> = match selector {
             Selector::Condition(condition) => {
-                let found = engine.select(table, condition)?;
+                let found = engine.select(table, condition, &|| watch.check().is_err());
+                // Whoever stopped the search says why.
+                watch.check()?;
+                let found = found?;
                 limit(found.len())?;
                 found.iter().map(Ordinal).collect()
             }

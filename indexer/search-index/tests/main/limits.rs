@@ -40,7 +40,8 @@ fn limits_name_the_limit_and_what_was_given() {
         Test::Wildcard(long.clone()),
         Test::Regex(long),
     ] {
-        assert!(refusal(&host(test)).contains("1025 is over the limit of 1024"));
+        let refusal = refusal(&host(test));
+        assert!(refusal.contains("1025") && refusal.contains("1024"), "{refusal}");
     }
     let bomb = host(Test::Regex("((a{100}){100}){100}".to_owned()));
     assert!(

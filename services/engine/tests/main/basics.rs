@@ -1,5 +1,6 @@
 //! Writing, finding and describing, over restarts.
 
+use tideline_engine::find::NEVER;
 use tideline_engine::{ErrorKind, IdempotentRequest, MetricKind, MetricMetadata, WriteOptions};
 use tideline_model::{PointBatch, TableName, TableSpec, Value};
 use tideline_search_index::{Condition, FindRequest};
@@ -31,7 +32,7 @@ fn a_write_is_findable_and_readable_at_once_and_after_a_restart() {
         ..FindRequest::default()
     };
     let found = engine
-        .find(&table, &request)
+        .find(&table, &request, NEVER)
         .expect("a page")
         .found
         .remove(0)
@@ -216,7 +217,7 @@ fn attributes_are_durable_and_findable() {
         limit: 1,
         ..FindRequest::default()
     };
-    let id = engine.find(&table, &request).expect("a page").found[0]
+    let id = engine.find(&table, &request, NEVER).expect("a page").found[0]
         .timeline
         .id;
     set_owner(&engine, &table, id, "ops");

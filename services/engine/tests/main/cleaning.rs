@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, Table};
 use tideline_model::{Policy, TimeRange, Timestamp};
 use tideline_search_index::Condition;
@@ -32,7 +33,7 @@ fn a_timeline_without_points_goes_unless_somebody_has_described_it() {
     assert_eq!(clean(&engine, &table), 0);
     for name in ["empty", "described"] {
         engine
-            .delete_points(&table, &host(name), TimeRange::ALL)
+            .delete_points(&table, &host(name), TimeRange::ALL, NEVER)
             .expect("a delete");
     }
     assert_eq!(clean(&engine, &table), 1);
@@ -164,7 +165,7 @@ fn a_timeline_that_is_written_at_that_moment_stays() {
                     for step in 0..100 {
                         let name = format!("w{writer}h{}", step % 5);
                         engine
-                            .delete_points(table, &host(&name), TimeRange::ALL)
+                            .delete_points(table, &host(&name), TimeRange::ALL, NEVER)
                             .expect("a delete");
                         let at = START + step * SECOND;
                         write(engine, table, &line(&name, at));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tideline_engine::find::NEVER;
 use tideline_engine::{Deleted, Engine, ErrorKind, Table, TimelineSelector};
 use tideline_model::{TimeRange, TimelineId};
 use tideline_search_index::Condition;
@@ -43,7 +44,9 @@ fn points_of_a_selection_and_range_are_gone_and_others_stay() {
     let now = fixture.now();
     let range = TimeRange::new(now + 3, now + 7);
     for _ in 0..2 {
-        let deleted = engine.delete_points(&table, &host("a"), range).expect("a delete");
+        let deleted = engine
+            .delete_points(&table, &host("a"), range, NEVER)
+            .expect("a delete");
         assert_eq!(deleted, Deleted { timelines: 1 });
     }
     let after = |times: &[i64]| times.iter().map(|at| at - now).collect::<Vec<_>>();
@@ -51,7 +54,7 @@ fn points_of_a_selection_and_range_are_gone_and_others_stay() {
     assert_eq!(instants(&engine, &table, b).len(), 10);
     write(&engine, &table, &format!("m,host=a f=1 {}", now + 5));
     let all = TimeRange::ALL;
-    let deleted = engine.delete_points(&table, &TimelineSelector::Ids(vec![b, b]), all);
+    let deleted = engine.delete_points(&table, &TimelineSelector::Ids(vec![b, b]), all, NEVER);
     assert_eq!(deleted.expect("a delete"), Deleted { timelines: 1 });
     drop((table, engine));
 
@@ -79,7 +82,9 @@ fn a_deleted_timeline_is_gone_and_a_later_write_brings_it_back_bare() {
         set_owner(&engine, &table, a, "ops");
         let selector = TimelineSelector::Ids(vec![a]);
         engine.store().seal().expect("a seal");
-        let deleted = engine.delete_timelines(&table, &selector).expect("a delete");
+        let deleted = engine
+            .delete_timelines(&table, &selector, NEVER)
+            .expect("a delete");
         assert_eq!(deleted, Deleted { timelines: 1 });
         let check_gone = |engine: &Engine, table: &Table| {
             assert_eq!(hosts(engine, table, Condition::All), ["b", "c"]);
@@ -88,7 +93,7 @@ fn a_deleted_timeline_is_gone_and_a_later_write_brings_it_back_bare() {
             assert_eq!(gone, ErrorKind::NotFound);
             assert!(instants(engine, table, a).is_empty());
             let again = engine
-                .delete_timelines(table, &selector)
+                .delete_timelines(table, &selector, NEVER)
                 .expect_err("nothing to delete");
             assert_eq!(again.kind(), ErrorKind::NotFound);
         };
@@ -126,15 +131,15 @@ fn what_cannot_be_meant_is_refused_before_anything_is_done() {
     write(&engine, &table, "m,host=a f=1 1");
     let a = id_of(&engine, &table, "a");
     let unknown = TimelineSelector::Ids(vec![a, TimelineId::MAX]);
-    let refused = engine.delete_points(&table, &unknown, TimeRange::ALL);
+    let refused = engine.delete_points(&table, &unknown, TimeRange::ALL, NEVER);
     assert_eq!(refused.expect_err("unknown").kind(), ErrorKind::NotFound);
-    let refused = engine.delete_timelines(&table, &unknown);
+    let refused = engine.delete_timelines(&table, &unknown, NEVER);
     assert_eq!(refused.expect_err("unknown").kind(), ErrorKind::NotFound);
-    let refused = engine.delete_points(&table, &host("a"), TimeRange::new(5, 5));
+    let refused = engine.delete_points(&table, &host("a"), TimeRange::new(5, 5), NEVER);
     assert_eq!(refused.expect_err("empty").kind(), ErrorKind::Invalid);
     assert_eq!(instants(&engine, &table, a), [1]);
     let nobody = engine
-        .delete_timelines(&table, &host("nobody"))
+        .delete_timelines(&table, &host("nobody"), NEVER)
         .expect("a delete");
     assert_eq!(nobody, Deleted { timelines: 0 });
 }
@@ -150,7 +155,9 @@ fn a_large_selection_is_deleted_in_parts() {
         .collect();
     write(&engine, &table, &lines.join("\n"));
     let everything = TimelineSelector::Condition(Condition::tag("dc", "x"));
-    let deleted = engine.delete_timelines(&table, &everything).expect("a delete");
+    let deleted = engine
+        .delete_timelines(&table, &everything, NEVER)
+        .expect("a delete");
     assert_eq!(deleted.timelines, TIMELINES as u64);
     assert_eq!(engine.table_stats(&table).timelines, 0);
     write(&engine, &table, "m,host=h65999,dc=x f=1 1");
@@ -187,7 +194,9 @@ fn no_point_is_ever_stored_without_its_timeline() {
         scope.spawn(|| {
             let everything = TimelineSelector::Condition(Condition::All);
             while !done.load(Ordering::Relaxed) {
-                engine.delete_timelines(&table, &everything).expect("a delete");
+                engine
+                    .delete_timelines(&table, &everything, NEVER)
+                    .expect("a delete");
             }
         });
         for writer in writers {

@@ -1,6 +1,7 @@
 //! A start is refused where segments need rows of the catalog or the schema that are not there.
 
 use tideline_backend::{Backend, Direction, PageLimit, RowChange, Space, Stamp};
+use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, EngineError};
 use tideline_key_codec::{space, table_rows};
 use tideline_model::{TableId, TimeRange};
@@ -107,7 +108,7 @@ fn timelines_that_were_removed_since_the_last_seal_are_not_missed() {
     let table = engine.default_table().expect("the default table");
     for name in ["h01", "h02", "h03"] {
         engine
-            .delete_points(&table, &host(name), TimeRange::ALL)
+            .delete_points(&table, &host(name), TimeRange::ALL, NEVER)
             .expect("a delete");
     }
     let now = engine.store().trusted_now();

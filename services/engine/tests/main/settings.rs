@@ -1,5 +1,6 @@
 //! What a policy does at once, and which ones are refused; what a table reports about itself.
 
+use tideline_engine::find::NEVER;
 use tideline_engine::{ErrorKind, TimelineSelector};
 use tideline_model::{Policy, TableName, TableSpec, TimeRange};
 use tideline_search_index::Condition;
@@ -165,7 +166,9 @@ fn a_table_reports_its_tiers() {
         (0, 0, 0)
     );
     let range = TimeRange::new(START - 200 * DAY, START - 50 * DAY);
-    engine.delete_points(&table, &host("a"), range).expect("a delete");
+    engine
+        .delete_points(&table, &host("a"), range, NEVER)
+        .expect("a delete");
     let stats = engine.table_stats(&table);
     assert_eq!(
         (stats.deletes_waiting, stats.bytes_with_deletes),
@@ -181,6 +184,8 @@ fn a_table_reports_its_tiers() {
     assert_eq!(names, ["aging", "default"]);
     assert_eq!(all[0].1.expired_bytes, stats.cold.bytes);
     let everything = TimelineSelector::Condition(Condition::All);
-    engine.delete_timelines(&table, &everything).expect("a delete");
+    engine
+        .delete_timelines(&table, &everything, NEVER)
+        .expect("a delete");
     assert_eq!(engine.table_stats(&table).timelines, 0);
 }

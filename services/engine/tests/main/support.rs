@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_engine::find::NEVER;
 use tideline_engine::{
     Engine, EngineError, Settings, Table, Timeline, TimelineSelector, WriteOptions, WriteOutcome,
 };
@@ -109,7 +110,7 @@ pub(crate) fn found(engine: &Engine, table: &Table, condition: Condition) -> BTr
         limit: 10_000,
         ..FindRequest::default()
     };
-    let page = engine.find(table, &request).expect("a page");
+    let page = engine.find(table, &request, NEVER).expect("a page");
     assert_eq!(page.total, page.found.len() as u64);
     let named = page
         .found

@@ -1,5 +1,6 @@
 //! Watching: each acknowledged point of the wanted timelines once, in order, from any cursor on.
 
+use tideline_engine::find::NEVER;
 use tideline_engine::watch::{WatchCursor, WatchEvents, WatchPart, WatchRequest, Watcher};
 use tideline_engine::{Engine, ErrorKind, Table, TimelineSelector, WriteOptions};
 use tideline_model::{ColumnData, PointBatch, PointGroup, SeriesResolver, TableName, TableSpec, TimeRange};
@@ -243,12 +244,16 @@ fn deletes_are_told_with_the_timelines_that_meet_the_condition_also_after_a_rest
     let begin = watcher.cursor();
     let range = TimeRange::new(1, 5);
     let every = TimelineSelector::Condition(Condition::All);
-    engine.delete_points(&of_default, &every, range).expect("deleted");
+    engine
+        .delete_points(&of_default, &every, range, NEVER)
+        .expect("deleted");
     write(&engine, &of_default, "m,host=a f=2 2\n");
     engine
-        .delete_points(&of_default, &host("b"), range)
+        .delete_points(&of_default, &host("b"), range, NEVER)
         .expect("deleted");
-    engine.delete_timelines(&of_default, &host("c")).expect("removed");
+    engine
+        .delete_timelines(&of_default, &host("c"), NEVER)
+        .expect("removed");
     let expected = [
         format!("{} deleted 1..5", id("a")),
         // It cannot be asked any more whether it was one of them.
@@ -293,7 +298,7 @@ fn a_delete_of_very_many_timelines_is_told_to_its_end_from_any_cursor_on() {
     let mut watcher = engine.watch(&table, wanted.clone()).expect("a watch");
     let every = TimelineSelector::Condition(Condition::All);
     engine
-        .delete_points(&table, &every, TimeRange::new(0, 9))
+        .delete_points(&table, &every, TimeRange::new(0, 9), NEVER)
         .expect("deleted");
     let all = told(&mut watcher, &engine);
     assert_eq!(all.len(), 12_000);
@@ -355,7 +360,7 @@ fn many_edits_are_told_from_any_cursor_on() {
     let mut watcher = engine.watch(&table, wanted.clone()).expect("a watch");
     let changes =
         std::collections::BTreeMap::from([("owner".to_owned(), Some(AttributeValue::Text("me".into())))]);
-    let all = engine.select(&table, &Condition::All).expect("all");
+    let all = engine.select(&table, &Condition::All, NEVER).expect("all");
     engine
         .set_attributes_of(&table, &all, &changes, &mut |_| true)
         .expect("edits");

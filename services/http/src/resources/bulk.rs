@@ -6,23 +6,26 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use roaring::RoaringBitmap;
+use tideline_engine::find::Stop;
 use tideline_engine::{AttributesChanged, Table, TimelineSelector};
 use tideline_model::Timestamp;
 use tideline_openapi::attribute::AttributeValue;
 use tideline_openapi::bulk::{ChangeAttributes, ChangeProgress};
 use tideline_openapi::job::JobDetail;
+use tideline_query::{Budget, Cancel};
 use tideline_scheduler::{Chore, Ending, Errand, Job};
 use tideline_timeline_catalog::AttributeChanges;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::{App, stoppable};
 use crate::condition::{to_attribute, to_selector};
 use crate::context::RequestId;
 use crate::errand::{self, Begun};
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::jobs::detail;
+use crate::resources::query::Waiting;
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand_selector;
 use crate::stream;
@@ -62,18 +65,26 @@ async fn change(
     let changes = changes_of(set, remove, now)?;
     let selector = to_selector(expand_selector(&app, &table, timelines)?, now)?;
     let turn = app.errands.take().await?;
+    // A client that leaves before anything was changed ends it.
+    let cancel = Cancel::new();
+    let mut waiting = Waiting(Some(cancel.clone()));
     let running = app.clone();
-    let begin = move || begin(&running, &table, &selector);
+    let begin = move || {
+        let watch = running.querier.watch(Budget::default(), &cancel);
+        stoppable(&watch, |stop| begin(&running, &table, &selector, stop))
+    };
     if !wait {
         let running = app.clone();
         let job = errand::send_off(turn, begin, move |work: Change| {
             // What came of it is the job's to tell.
             let _told = work.perform(&running, &changes, &mut |_| true);
         });
-        return Ok((StatusCode::ACCEPTED, detail(job.await?, id)).into_response());
+        let job = job.await;
+        waiting.0 = None;
+        return Ok((StatusCode::ACCEPTED, detail(job?, id)).into_response());
     }
     let id = String::from(id);
-    stream::answer("application/x-ndjson", move |writer| {
+    let answer = stream::answer("application/x-ndjson", move |writer| {
         let _turn = turn;
         let work = begin()?;
         let job = work.errand.id();
@@ -89,7 +100,9 @@ async fn change(
         }
         stream::tell(writer, &line(job, &progress, is_done, &id)).map_err(stream::client_left)
     })
-    .await
+    .await;
+    waiting.0 = None;
+    answer
 }
 
 /// What is to be set and removed, as the catalog takes it.
@@ -129,9 +142,9 @@ struct Change {
     errand: Errand,
 }
 
-fn begin(app: &App, table: &str, selector: &TimelineSelector) -> Result<Change> {
+fn begin(app: &App, table: &str, selector: &TimelineSelector, stop: Stop<'_>) -> Result<Change> {
     let table = app.engine.table(table)?;
-    let selected = app.engine.selected(&table, selector)?;
+    let selected = app.engine.selected(&table, selector, stop)?;
     let errand = app.scheduler.begin(
         Chore::Attributes,
         Some((table.points().id(), table.name().as_str())),

@@ -54,7 +54,9 @@ async fn facets(
         },
     };
     let depth = request.by.len();
-    let facets = app.read_table(table, move |engine, table| Ok(engine.facets(table, &request)?));
+    let facets = app.search(&app.queries, table, move |engine, table, stop| {
+        Ok(engine.facets(table, &request, stop)?)
+    });
     let FacetCounts { facets, suggestions } = facets.await?;
     Ok(Json(FacetList {
         timelines: facets.timelines,

@@ -148,10 +148,9 @@ async fn delete(
     let (selector, range) = resolve_surely(&app.engine, |now| {
         Ok((to_selector(timelines.clone(), now)?, to_range(range.into(), now)))
     })?;
-    let deleted = app.change(move |engine| {
-        let table = engine.table(&table)?;
-        let unknown = selector.unknown_names(&table);
-        Ok((engine.delete_points(&table, &selector, range)?, unknown))
+    let deleted = app.search(&app.changes, table, move |engine, table, stop| {
+        let unknown = selector.unknown_names(table);
+        Ok((engine.delete_points(table, &selector, range, stop)?, unknown))
     });
     let (deleted, unknown) = deleted.await?;
     Ok(axum::Json(DeleteReport {

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
+use tideline_engine::find::NEVER;
 use tideline_openapi::search::{NamedSearch, SavedSearch, SearchDetail, SearchList};
-use tideline_search_index::Matcher;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -103,7 +103,7 @@ async fn save(
         let table = engine.table(&table)?;
         let condition = saved::expand_new(&table, &name, &search.condition)?;
         let condition = to_index(condition, engine.now())?;
-        Matcher::new(&condition).map_err(Failure::invalid)?;
+        engine.compile(&table, &condition, NEVER)?;
         let text = serde_json::to_string(&search).map_err(Failure::invalid)?;
         engine.save_search(&table, &name, &text)?;
         Ok(NamedSearch::new(name, search))

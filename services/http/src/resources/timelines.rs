@@ -139,10 +139,9 @@ async fn delete_selected(
     table: String,
     selector: TimelineSelector,
 ) -> Result<(Deleted, Vec<tideline_engine::Suggestion>)> {
-    let deleted = app.change(move |engine| {
-        let table = engine.table(&table)?;
-        let unknown = selector.unknown_names(&table);
-        Ok((engine.delete_timelines(&table, &selector)?, unknown))
+    let deleted = app.search(&app.changes, table, move |engine, table, stop| {
+        let unknown = selector.unknown_names(table);
+        Ok((engine.delete_timelines(table, &selector, stop)?, unknown))
     });
     deleted.await
 }
@@ -216,7 +215,9 @@ async fn find(app: &App, table: String, search: TimelineSearch, id: RequestId) -
         highlight: search.highlight,
     };
     let is_collapsed = request.collapse.is_some();
-    let page = app.read_table(table, move |engine, table| Ok(engine.find(table, &request)?));
+    let page = app.search(&app.queries, table, move |engine, table, stop| {
+        Ok(engine.find(table, &request, stop)?)
+    });
     let TimelinePage {
         found,
         total,

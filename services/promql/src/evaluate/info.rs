@@ -42,6 +42,9 @@ impl Wish {
             }
         };
         for matcher in matchers {
+            matcher
+                .compile()
+                .map_err(|error| PromqlError::TooMany(error.to_string()))?;
             match matcher.name.as_str() {
                 METRIC_NAME => names.push(matcher.clone()),
                 _ => labels.push(matcher.clone()),

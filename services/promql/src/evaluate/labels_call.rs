@@ -1,6 +1,9 @@
 //! Functions that change labels only.
 
 use std::collections::HashMap;
+use std::sync::PoisonError;
+
+use tideline_pattern::{Pattern, PatternError};
 
 use super::Scope;
 use super::call::text_of;
@@ -15,11 +18,10 @@ impl Scope<'_> {
     pub(super) fn label_replace(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
         let (target, replacement) = (text_of(&arguments[1])?, text_of(&arguments[2])?);
         let (source, expression) = (text_of(&arguments[3])?, text_of(&arguments[4])?);
-        let regex = pattern::whole(expression).map_err(|_| {
-            PromqlError::Execution(format!(
-                "invalid regular expression in label_replace(): {expression}"
-            ))
-        })?;
+        let pattern = self.pattern_with_groups(expression)?;
+        let bytes = usize::try_from(pattern.bytes_with_groups()).unwrap_or(usize::MAX);
+        let _held = self.budget().bytes(bytes)?;
+        let regex = pattern.compile().map_err(|error| too_large(&error))?;
         check_name(&arguments[1], "destination", "label_replace")?;
         let mut columns = self.vector(&arguments[0])?;
         // Many series share a value; `None` = the expression does not match.
@@ -42,6 +44,25 @@ impl Scope<'_> {
         self.merged_held(columns, true)
     }
 
+    /// The expression of `label_replace`, checked; those of all calls are added up.
+    fn pattern_with_groups(&self, expression: &str) -> Result<Pattern> {
+        self.check()?;
+        let pattern = pattern::whole(expression).map_err(|error| match error {
+            PatternError::Invalid(_) => PromqlError::Execution(format!(
+                "invalid regular expression in label_replace(): {expression}"
+            )),
+            error => too_large(&error),
+        })?;
+        let mut patterns = self
+            .shared
+            .patterns
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let taken = patterns.take(expression, pattern.bytes_with_groups());
+        taken.map_err(|error| too_large(&error))?;
+        Ok(pattern)
+    }
+
     /// `label_join(vector, target, separator, source, …)`.
     pub(super) fn label_join(&self, arguments: &[Node<'_>]) -> Result<Vec<Column>> {
         let (target, separator) = (text_of(&arguments[1])?, text_of(&arguments[2])?);
@@ -61,6 +82,10 @@ impl Scope<'_> {
         }
         self.merged_held(columns, true)
     }
+}
+
+fn too_large(error: &PatternError) -> PromqlError {
+    PromqlError::TooMany(format!("label_replace(): {error}"))
 }
 
 /// Any text is a label's name but the empty one and bytes that are none.

@@ -37,6 +37,8 @@ mod window;
 
 use std::sync::{Mutex, PoisonError};
 
+use tideline_pattern::PatternBudget;
+
 use self::budget::{Budget, HeldBytes};
 use self::column::Column;
 use self::grid::Grid;
@@ -151,6 +153,7 @@ pub fn evaluate(
         settings,
         lookback: question.lookback_delta.unwrap_or(settings.lookback_delta).max(1),
         budget: Budget::new(source, settings.max_samples),
+        patterns: Mutex::default(),
         annotations: Mutex::default(),
     };
     let grid = Grid::new(question.start, end, question.step, settings.max_samples)?;
@@ -181,6 +184,8 @@ struct Shared<'a> {
     /// In milliseconds.
     lookback: i64,
     budget: Budget<'a>,
+    /// Regular expressions of functions.
+    patterns: Mutex<PatternBudget>,
     annotations: Mutex<Annotations>,
 }
 

@@ -24,6 +24,8 @@ mod selector;
 pub(crate) use duration::SECONDS_MAX;
 pub use duration::{DurationError, parse_duration};
 
+use tideline_pattern::PatternBudget;
+
 use crate::ast::{Expr, TextRange};
 use crate::check::check;
 use crate::error::ParseError;
@@ -38,7 +40,7 @@ pub const DEPTH_MAX: usize = 200;
 /// How long the text of a query may be, in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 
-/// Parses and checks an expression.
+/// Parses and checks an expression. Compiles no regular expression: their sizes are estimated and added up.
 pub fn parse(text: &str) -> Result<Expr, ParseError> {
     let mut parser = Parser::new(text)?;
     let parsed = parser.whole_expression();
@@ -67,6 +69,8 @@ struct Parser<'a> {
     last_end: usize,
     /// How many expressions have been begun and not ended.
     depth: usize,
+    /// Regular expressions of all selectors.
+    patterns: PatternBudget,
 }
 
 /// Why something could not be parsed.
@@ -104,6 +108,7 @@ impl<'a> Parser<'a> {
             fault: None,
             last_end: 0,
             depth: 0,
+            patterns: PatternBudget::default(),
         };
         parser.advance();
         Ok(parser)

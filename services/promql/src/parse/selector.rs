@@ -1,5 +1,7 @@
 //! Metric names and conditions in braces.
 
+use tideline_pattern::PatternError;
+
 use super::{Fault, Parsed, Parser};
 use crate::ast::{Bounds, Shift, TextRange, VectorSelector};
 use crate::labels::METRIC_NAME;
@@ -73,12 +75,18 @@ impl Parser<'_> {
             TokenKind::String => self.said(name),
             _ => self.text_of(name).to_owned(),
         };
-        Matcher::new(label, op, self.said(value)).map_err(|error| {
+        let matcher = Matcher::new(label, op, self.said(value)).and_then(|matcher| {
+            if let Some(pattern) = matcher.pattern() {
+                self.patterns.take(&matcher.value, pattern.bytes())?;
+            }
+            Ok(matcher)
+        });
+        matcher.map_err(|error| {
             let at = TextRange {
                 start: name.at.start,
                 end: value.at.end,
             };
-            self.error(at, format!("error parsing regexp: {}", reason(&error)))
+            self.error(at, reason(&error))
         })
     }
 
@@ -105,9 +113,14 @@ fn assembled(name: Option<String>, matchers: Vec<Matcher>, at: TextRange) -> Vec
     }
 }
 
-/// The last line of an error: those before draw the expression.
-fn reason(error: &regex::Error) -> String {
+/// Of what is not an expression the last line of the error: those before draw the expression.
+fn reason(error: &PatternError) -> String {
     let text = error.to_string();
-    let line = text.lines().last().unwrap_or_default();
-    line.trim_start_matches("error: ").to_owned()
+    match error {
+        PatternError::Invalid(_) => {
+            let line = text.lines().last().unwrap_or_default();
+            format!("error parsing regexp: {}", line.trim_start_matches("error: "))
+        }
+        _ => text,
+    }
 }

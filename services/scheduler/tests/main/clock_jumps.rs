@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, Table, Timeline, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::time::NANOS_PER_SECOND;
@@ -325,6 +326,6 @@ fn timelines(engine: &Engine, table: &Table) -> Vec<Timeline> {
         limit: 10_000,
         ..FindRequest::default()
     };
-    let page = engine.find(table, &request).expect("a page");
+    let page = engine.find(table, &request, NEVER).expect("a page");
     page.found.into_iter().map(|found| found.timeline).collect()
 }

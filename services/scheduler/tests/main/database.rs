@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, Settings, Table, TimelineSelector, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::{ManualClock, TimeRange, Timestamp};
@@ -26,7 +27,7 @@ fn hosts(engine: &Engine, table: &Table) -> Vec<String> {
         limit: 100,
         ..FindRequest::default()
     };
-    let page = engine.find(table, &request).expect("a page");
+    let page = engine.find(table, &request, NEVER).expect("a page");
     page.found
         .into_iter()
         .filter_map(|found| found.timeline.source)
@@ -64,7 +65,7 @@ fn days_become_cold_deletes_are_applied_and_empty_timelines_go() {
 
     let b = TimelineSelector::Condition(Condition::tag("host", "b"));
     engine
-        .delete_points(&table, &b, TimeRange::ALL)
+        .delete_points(&table, &b, TimeRange::ALL, NEVER)
         .expect("a delete");
     assert_eq!(
         hosts(&engine, &table).len(),

@@ -1,15 +1,16 @@
 //! `/api/v1/format_query` and `/api/v1/parse_query`: an expression laid out, and as a tree.
 
+use axum::extract::State;
 use axum::response::Response;
 use tideline_openapi::prometheus::{Answer, Anything};
-use tideline_promql::ast::Expr;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::KnownTable;
 use super::answer::{PrometheusFailures, success};
-use super::parameters::{Parameters, wrong};
+use super::parameters::Parameters;
+use super::run::parse;
 use crate::app::App;
 use crate::failure::Result;
 
@@ -37,8 +38,9 @@ struct ExpressionParameters {
     params(ExpressionParameters),
     responses((status = 200, description = "The text", body = Answer<String>), PrometheusFailures)
 )]
-async fn format_get(_: KnownTable, parameters: Parameters) -> Result<Response> {
-    Ok(success(tideline_promql::pretty(&read(&parameters)?)))
+async fn format_get(State(app): State<App>, _: KnownTable, parameters: Parameters) -> Result<Response> {
+    let expr = parse(&app, parameters.text("query")).await?;
+    Ok(success(tideline_promql::pretty(&expr)))
 }
 
 /// Lay out an expression, as a form
@@ -50,8 +52,8 @@ async fn format_get(_: KnownTable, parameters: Parameters) -> Result<Response> {
     ),
     responses((status = 200, description = "The text", body = Answer<String>), PrometheusFailures)
 )]
-async fn format_post(table: KnownTable, parameters: Parameters) -> Result<Response> {
-    format_get(table, parameters).await
+async fn format_post(app: State<App>, table: KnownTable, parameters: Parameters) -> Result<Response> {
+    format_get(app, table, parameters).await
 }
 
 /// Take an expression apart
@@ -62,8 +64,9 @@ async fn format_post(table: KnownTable, parameters: Parameters) -> Result<Respon
     params(ExpressionParameters),
     responses((status = 200, description = "The tree", body = Answer<Anything>), PrometheusFailures)
 )]
-async fn parse_get(_: KnownTable, parameters: Parameters) -> Result<Response> {
-    Ok(success(tideline_promql::to_json(&read(&parameters)?)))
+async fn parse_get(State(app): State<App>, _: KnownTable, parameters: Parameters) -> Result<Response> {
+    let expr = parse(&app, parameters.text("query")).await?;
+    Ok(success(tideline_promql::to_json(&expr)))
 }
 
 /// Take an expression apart, as a form
@@ -75,10 +78,6 @@ async fn parse_get(_: KnownTable, parameters: Parameters) -> Result<Response> {
     ),
     responses((status = 200, description = "The tree", body = Answer<Anything>), PrometheusFailures)
 )]
-async fn parse_post(table: KnownTable, parameters: Parameters) -> Result<Response> {
-    parse_get(table, parameters).await
-}
-
-fn read(parameters: &Parameters) -> Result<Expr> {
-    tideline_promql::parse(parameters.text("query")).map_err(|problem| wrong("query", problem))
+async fn parse_post(app: State<App>, table: KnownTable, parameters: Parameters) -> Result<Response> {
+    parse_get(app, table, parameters).await
 }

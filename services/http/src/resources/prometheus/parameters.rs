@@ -7,6 +7,7 @@
 use axum::extract::{FromRequest, Request};
 use axum::http::Method;
 use tideline_openapi::ErrorCode;
+use tideline_pattern::PatternBudget;
 use tideline_promql::Matcher;
 
 use crate::app::App;
@@ -148,8 +149,17 @@ impl Parameters {
 
     /// The selectors `match[]`.
     pub(crate) fn any_selectors(&self) -> Result<Vec<Vec<Matcher>>> {
-        let parse = |text| tideline_promql::parse_selector(text).map_err(Failure::invalid);
-        self.texts("match[]").map(parse).collect()
+        let mut patterns = PatternBudget::default();
+        let mut parse = |text| {
+            let selector = tideline_promql::parse_selector(text).map_err(Failure::invalid)?;
+            for matcher in &selector {
+                if let Some(pattern) = matcher.pattern() {
+                    patterns.take(&matcher.value, pattern.bytes())?;
+                }
+            }
+            Ok(selector)
+        };
+        self.texts("match[]").map(&mut parse).collect()
     }
 
     /// The selectors `match[]`; each has a matcher that a series without labels does not meet.

@@ -16,6 +16,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::percent_decode_str;
 use roaring::RoaringBitmap;
 use serde::Deserialize;
+use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, Table, TimelineSelector, WriteOptions};
 use tideline_histogram::STALE_NAN_BITS;
 use tideline_ingest_protocols::prometheus::{HISTOGRAM_FIELD, ImportOptions, VALUE_FIELD};
@@ -249,7 +250,7 @@ fn from_base64(part: &str) -> Result<String> {
 /// Marks the series of a group as ended. A more special group, whose series bear the same labels and more, goes on.
 fn end(engine: &Engine, table: &Table, group: &Group) -> Result<()> {
     let selector = TimelineSelector::Condition(group.condition());
-    let selected = engine.selected(table, &selector)?;
+    let selected = engine.selected(table, &selector, NEVER)?;
     if selected.len() > ENDED_SERIES_MAX {
         return Err(Failure::over(
             ErrorCode::OverLimit,

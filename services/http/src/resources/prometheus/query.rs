@@ -19,7 +19,7 @@ use super::answer::{PrometheusFailures, TRUNCATED, put_notes};
 use super::encode::put_result;
 use super::parameters::{Parameters, wrong};
 use super::reach::reach;
-use super::run::{Asked, Running, run};
+use super::run::{Asked, Running, parse, run};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::failure::{Failure, Result};
@@ -176,7 +176,7 @@ async fn instant(
     let time = parameters.optional_time("time")?.unwrap_or(now);
     let (start, end, step) = (time, time, 0);
     let options = Options::of(app, parameters, limit)?;
-    let asked = Query::read(parameters, "prometheus_query", (start, end, step), options)?;
+    let asked = Query::read(app, parameters, "prometheus_query", (start, end, step), options).await?;
     asked.answer(app, request_id, table).await
 }
 
@@ -204,7 +204,14 @@ async fn range(
         ));
     }
     let options = Options::of(app, parameters, limit)?;
-    let asked = Query::read(parameters, "prometheus_query_range", (start, end, step), options)?;
+    let asked = Query::read(
+        app,
+        parameters,
+        "prometheus_query_range",
+        (start, end, step),
+        options,
+    )
+    .await?;
     asked.answer(app, request_id, table).await
 }
 
@@ -292,7 +299,8 @@ struct Query {
 }
 
 impl Query {
-    fn read(
+    async fn read(
+        app: &App,
         parameters: &Parameters,
         resource: &'static str,
         times: (i64, i64, i64),
@@ -300,7 +308,7 @@ impl Query {
     ) -> Result<Self> {
         let began = Instant::now();
         let text = parameters.text("query").to_owned();
-        let expr = tideline_promql::parse(&text).map_err(|problem| wrong("query", problem))?;
+        let expr = parse(app, &text).await?;
         Ok(Self {
             resource,
             text,

@@ -15,6 +15,7 @@ use axum::response::Response;
 use tideline_ingest_protocols::prometheus::{
     ReadMatcher, ReadMatcherKind, ReadQuery, ReadRequest, ReadResponseType, decode_read,
 };
+use tideline_pattern::PatternBudget;
 use tideline_prometheus::Piece;
 use tideline_promql::{Labels, MatchOp, Matcher, PromqlError, Samples};
 use utoipa_axum::router::OpenApiRouter;
@@ -76,7 +77,9 @@ async fn read(
             queries.len()
         )));
     }
-    let queries: Vec<Question> = queries.iter().map(Question::of).collect::<Result<_>>()?;
+    let mut patterns = PatternBudget::default();
+    let queries = queries.iter().map(|query| Question::of(query, &mut patterns));
+    let queries: Vec<Question> = queries.collect::<Result<_>>()?;
     let asked = Asked {
         request_id,
         table,
@@ -130,17 +133,21 @@ struct Question {
 }
 
 impl Question {
-    fn of(query: &ReadQuery) -> Result<Self> {
-        let matcher = |ReadMatcher { kind, name, value }: &ReadMatcher| {
+    fn of(query: &ReadQuery, patterns: &mut PatternBudget) -> Result<Self> {
+        let mut matcher = |ReadMatcher { kind, name, value }: &ReadMatcher| {
             let op = match kind {
                 ReadMatcherKind::Equal => MatchOp::Equal,
                 ReadMatcherKind::NotEqual => MatchOp::NotEqual,
                 ReadMatcherKind::Regex => MatchOp::Regex,
                 ReadMatcherKind::NotRegex => MatchOp::NotRegex,
             };
-            Matcher::new(name.as_str(), op, value.as_str()).map_err(Failure::invalid)
+            let matcher = Matcher::new(name.as_str(), op, value.as_str())?;
+            if let Some(pattern) = matcher.pattern() {
+                patterns.take(value, pattern.bytes())?;
+            }
+            Ok(matcher)
         };
-        let selector: Vec<Matcher> = query.matchers.iter().map(matcher).collect::<Result<_>>()?;
+        let selector: Vec<Matcher> = query.matchers.iter().map(&mut matcher).collect::<Result<_>>()?;
         let text = selector
             .iter()
             .map(|matcher| format!("{}{}{:?}", matcher.name, matcher.op, matcher.value));

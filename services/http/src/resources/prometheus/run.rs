@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use tideline_model::TimeRange;
 use tideline_prometheus::{NANOS_PER_MILLI, SeriesView};
-use tideline_promql::PromqlError;
+use tideline_promql::ast::Expr;
+use tideline_promql::{ParseError, PromqlError};
 use tideline_query::{Budget, Cancel};
 
+use super::parameters::wrong;
 use crate::app::{App, Turns};
 use crate::context::RequestId;
 use crate::failure::Result;
@@ -15,8 +17,22 @@ use crate::resources::query::Waiting;
 use crate::running::Description;
 use crate::stream::{self, AnswerWriter};
 
+/// Up to this length an expression is parsed within a millisecond.
+const PARSED_AT_ONCE_BYTES: usize = 4 << 10;
 /// Bytes of a sample: its instant and its value.
 const SAMPLE_BYTES: u64 = 16;
+
+/// Parses an expression; a long one on a thread, when its turn among queries comes. Regular expressions are checked, and
+/// not compiled.
+pub(super) async fn parse(app: &App, text: &str) -> Result<Expr> {
+    let wrong_query = |problem: ParseError| wrong("query", problem);
+    if text.len() <= PARSED_AT_ONCE_BYTES {
+        return tideline_promql::parse(text).map_err(wrong_query);
+    }
+    let text = text.to_owned();
+    app.read(move |_| tideline_promql::parse(&text).map_err(wrong_query))
+        .await
+}
 
 /// A question before it runs.
 #[derive(Debug)]

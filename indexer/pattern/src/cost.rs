@@ -1,0 +1,141 @@
+//! An upper bound of the compiled size of an expression, from its syntax tree alone.
+//!
+//! The figures are those of the `regex` crate 1.13, rounded up; a test compares them with what it takes.
+
+use regex_syntax::ast::{
+    Ast, ClassSet, ClassSetItem, ClassSetRange, Flag, Flags, FlagsItemKind, LiteralKind, RepetitionKind,
+    RepetitionRange,
+};
+
+/// What every expression takes: its automata's fixed parts.
+const BASE_BYTES: u64 = 2 << 10;
+/// A state of the automaton: one byte of a literal, a branch, a loop.
+const STATE_BYTES: u64 = 96;
+/// One character with and without regard to capitals.
+const FOLDED_LITERAL_BYTES: u64 = 1_024;
+/// A range of characters, or any one character: a few states for each length in UTF-8.
+const RANGE_BYTES: u64 = 3 << 10;
+/// A class of Unicode such as `\w` or `\pL`: hundreds of ranges.
+const UNICODE_CLASS_BYTES: u64 = 80 << 10;
+
+/// The size of an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// Bytes of one compiled automaton.
+    pub(crate) bytes: u64,
+    /// Groups that capture, without that of the whole.
+    pub(crate) groups: u64,
+}
+
+/// Estimates an expression.
+pub(crate) fn cost(ast: &Ast) -> Cost {
+    let mut estimate = Estimate {
+        is_folded: folds(ast),
+        groups: 0,
+    };
+    Cost {
+        bytes: estimate.of(ast).saturating_add(BASE_BYTES),
+        groups: estimate.groups,
+    }
+}
+
+struct Estimate {
+    /// Whether some part disregards capitals: then all is weighed as if it did.
+    is_folded: bool,
+    groups: u64,
+}
+
+impl Estimate {
+    /// Recursion is as deep as the parser lets expressions nest.
+    fn of(&mut self, ast: &Ast) -> u64 {
+        match ast {
+            Ast::Empty(_) | Ast::Flags(_) | Ast::Assertion(_) => STATE_BYTES,
+            Ast::Literal(literal) => self.literal(literal.c, &literal.kind),
+            Ast::Dot(_) => RANGE_BYTES,
+            Ast::ClassUnicode(_) | Ast::ClassPerl(_) => UNICODE_CLASS_BYTES,
+            Ast::ClassBracketed(class) => self.set(&class.kind),
+            Ast::Repetition(repetition) => {
+                let one = self.of(&repetition.ast);
+                let times = u64::from(times(&repetition.op.kind));
+                one.saturating_add(STATE_BYTES).saturating_mul(times)
+            }
+            Ast::Group(group) => {
+                self.groups += u64::from(group.is_capturing());
+                self.of(&group.ast).saturating_add(2 * STATE_BYTES)
+            }
+            Ast::Alternation(either) => self.all(&either.asts),
+            Ast::Concat(parts) => self.all(&parts.asts),
+        }
+    }
+
+    fn all(&mut self, asts: &[Ast]) -> u64 {
+        let mut sum = STATE_BYTES;
+        for ast in asts {
+            sum = sum.saturating_add(self.of(ast)).saturating_add(STATE_BYTES);
+        }
+        sum
+    }
+
+    fn literal(&self, c: char, kind: &LiteralKind) -> u64 {
+        match (self.is_folded, kind) {
+            (true, _) => FOLDED_LITERAL_BYTES,
+            (false, _) => c.len_utf8() as u64 * STATE_BYTES,
+        }
+    }
+
+    fn set(&self, set: &ClassSet) -> u64 {
+        match set {
+            ClassSet::Item(item) => self.item(item),
+            ClassSet::BinaryOp(op) => self.set(&op.lhs).saturating_add(self.set(&op.rhs)),
+        }
+    }
+
+    fn item(&self, item: &ClassSetItem) -> u64 {
+        match item {
+            ClassSetItem::Empty(_) => STATE_BYTES,
+            ClassSetItem::Literal(_) | ClassSetItem::Ascii(_) => RANGE_BYTES,
+            ClassSetItem::Range(range) => self.range(range),
+            ClassSetItem::Unicode(_) | ClassSetItem::Perl(_) => UNICODE_CLASS_BYTES,
+            ClassSetItem::Bracketed(class) => self.set(&class.kind),
+            ClassSetItem::Union(union) => {
+                let items = union.items.iter().map(|item| self.item(item));
+                items.fold(STATE_BYTES, u64::saturating_add)
+            }
+        }
+    }
+
+    fn range(&self, range: &ClassSetRange) -> u64 {
+        match self.is_folded && !range.end.c.is_ascii() {
+            true => UNICODE_CLASS_BYTES,
+            false => RANGE_BYTES,
+        }
+    }
+}
+
+/// How many times a repeated part is compiled.
+fn times(kind: &RepetitionKind) -> u32 {
+    match kind {
+        RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore | RepetitionKind::OneOrMore => 1,
+        RepetitionKind::Range(RepetitionRange::Exactly(count)) => (*count).max(1),
+        RepetitionKind::Range(RepetitionRange::AtLeast(count)) => count.saturating_add(1),
+        RepetitionKind::Range(RepetitionRange::Bounded(_, most)) => (*most).max(1),
+    }
+}
+
+/// Whether a flag of the expression switches regard to capitals off.
+fn folds(ast: &Ast) -> bool {
+    let sets = |flags: &Flags| {
+        let items = flags.items.iter();
+        items
+            .clone()
+            .any(|item| item.kind == FlagsItemKind::Flag(Flag::CaseInsensitive))
+    };
+    match ast {
+        Ast::Flags(set) => sets(&set.flags),
+        Ast::Group(group) => group.flags().is_some_and(sets) || folds(&group.ast),
+        Ast::Repetition(repetition) => folds(&repetition.ast),
+        Ast::Alternation(either) => either.asts.iter().any(folds),
+        Ast::Concat(parts) => parts.asts.iter().any(folds),
+        _ => false,
+    }
+}

@@ -1,0 +1,97 @@
+//! Wildcard patterns: `*` stands for any text, `?` for any one character.
+//!
+//! They are matched as they are written, so they cost no more memory than their text.
+
+/// A wildcard pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glob {
+    pattern: String,
+}
+
+impl Glob {
+    /// Every text is a pattern.
+    pub fn new(pattern: impl Into<String>) -> Self {
+        Self {
+            pattern: pattern.into(),
+        }
+    }
+
+    /// The text that everything begins with that matches.
+    pub fn literal_prefix(&self) -> &str {
+        self.pattern.split(['*', '?']).next().unwrap_or_default()
+    }
+
+    /// Whether all of a text matches. What is not UTF-8 does not.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        std::str::from_utf8(text).is_ok_and(|text| self.matches_text(text))
+    }
+
+    /// Walks both from the left. After a mismatch only the last `*` can stand for more: an earlier one has already found
+    /// the first place where what follows it fits, and any later place leaves less text for the rest.
+    fn matches_text(&self, text: &str) -> bool {
+        let (mut pattern, mut rest) = (self.pattern.chars(), text.chars());
+        let mut last_star = None;
+        loop {
+            let mut ahead = pattern.clone();
+            match (ahead.next(), rest.clone().next()) {
+                (Some('*'), _) => {
+                    pattern = ahead;
+                    last_star = Some((pattern.clone(), rest.clone()));
+                    continue;
+                }
+                (Some(wanted), Some(found)) if wanted == '?' || wanted == found => {
+                    pattern = ahead;
+                    rest.next();
+                    continue;
+                }
+                (None, None) => return true,
+                _ => {}
+            }
+            let Some((after_star, taken)) = &mut last_star else {
+                return false;
+            };
+            if taken.next().is_none() {
+                return false;
+            }
+            (pattern, rest) = (after_star.clone(), taken.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_and_question_marks_stand_for_text() {
+        for (pattern, text) in [
+            ("", ""),
+            ("*", ""),
+            ("*", "a\nb"),
+            ("web-*", "web-"),
+            ("*-1", "web-1"),
+            ("w*b-?", "web-1"),
+            ("?", "é"),
+            ("*ab*ab", "abab"),
+            ("a*b*c", "aXbYbZc"),
+            ("**", "x"),
+            ("a.b", "a.b"),
+        ] {
+            assert!(Glob::new(pattern).matches(text.as_bytes()), "{pattern} {text}");
+        }
+        for (pattern, text) in [
+            ("", "a"),
+            ("?", ""),
+            ("web-?", "web-12"),
+            ("web-*", "Web-1"),
+            ("*ab*ab", "ab"),
+            ("a*b*c", "aXbYb"),
+            ("a.b", "axb"),
+            ("a", "ab"),
+        ] {
+            assert!(!Glob::new(pattern).matches(text.as_bytes()), "{pattern} {text}");
+        }
+        assert!(!Glob::new("*").matches(b"\xff"), "not a text");
+        assert_eq!(Glob::new("web-*.x?").literal_prefix(), "web-");
+    }
+}

@@ -1,0 +1,321 @@
+//! A regular expression, checked at once and compiled when it is first needed.
+
+use std::sync::{Arc, OnceLock};
+
+use regex::bytes::{Regex, RegexBuilder};
+use regex_syntax::ParserBuilder;
+use regex_syntax::ast::parse::ParserBuilder as AstParserBuilder;
+
+use crate::cost::{Cost, cost};
+use crate::error::shown;
+use crate::texts::{takes_empty, texts};
+use crate::{PatternError, Result};
+
+/// Deepest nesting of groups and repetitions.
+const DEPTH_MAX: u32 = 100;
+/// What the frame that anchors an expression adds to it.
+const FRAME_DEPTH: u32 = 2;
+/// Memory in which one direction of an expression keeps states that it has met in texts, in bytes. Where it is too
+/// small for an expression, texts are searched more slowly.
+const STATES_BYTES_MAX: usize = 64 << 10;
+/// Memory that is lent to a capture group for each byte of the automaton, in 1/2: two slots a state.
+const GROUP_SHARE: u64 = 2;
+
+/// What one expression may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest text, in bytes.
+    pub text_bytes_max: usize,
+    /// Most memory of the compiled expression, in bytes.
+    pub compiled_bytes_max: u64,
+}
+
+/// A checked regular expression that a whole text must fit; the dot takes line ends too. Clones share what is compiled.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    expression: Arc<str>,
+    cost: Cost,
+    texts: Option<Arc<[String]>>,
+    takes_empty: bool,
+    compiled: Arc<OnceLock<Option<Regex>>>,
+}
+
+impl Pattern {
+    /// Checks an expression. Compiles nothing: the cost is that of reading the text.
+    ///
+    /// # Errors
+    ///
+    /// If it is not an expression, or over a limit.
+    pub fn new(expression: &str, limits: Limits) -> Result<Self> {
+        if expression.len() > limits.text_bytes_max {
+            return Err(PatternError::TooLong {
+                pattern: shown(expression),
+                limit: limits.text_bytes_max as u64,
+                actual: expression.len() as u64,
+            });
+        }
+        let ast = AstParserBuilder::new()
+            .nest_limit(DEPTH_MAX)
+            .build()
+            .parse(expression);
+        let invalid = |error| PatternError::Invalid(regex_syntax::Error::from(error).to_string());
+        let ast = ast.map_err(invalid)?;
+        // A comment at its end would swallow the end of the frame.
+        let in_frame = AstParserBuilder::new()
+            .nest_limit(DEPTH_MAX + FRAME_DEPTH)
+            .build()
+            .parse(&framed(expression));
+        in_frame.map_err(invalid)?;
+        let cost = cost(&ast);
+        if cost.bytes > limits.compiled_bytes_max {
+            return Err(PatternError::TooLarge {
+                pattern: shown(expression),
+                limit: limits.compiled_bytes_max,
+                actual: cost.bytes,
+            });
+        }
+        // Names of classes are looked up here, so this must come after the size is known.
+        let hir = ParserBuilder::new()
+            .nest_limit(DEPTH_MAX)
+            .utf8(false)
+            .dot_matches_new_line(true)
+            .build()
+            .parse(expression);
+        let hir = hir.map_err(|error| PatternError::Invalid(error.to_string()))?;
+        Ok(Self {
+            expression: expression.into(),
+            cost,
+            texts: texts(&hir).map(Into::into),
+            takes_empty: takes_empty(&hir),
+            compiled: Arc::default(),
+        })
+    }
+
+    /// The expression.
+    pub fn as_str(&self) -> &str {
+        &self.expression
+    }
+
+    /// Memory that it takes to tell whether texts match, in bytes: both automata, and the states that they keep.
+    pub fn bytes(&self) -> u64 {
+        match &self.texts {
+            Some(texts) => texts.iter().map(|text| text.len() as u64 + 32).sum(),
+            None => 2 * self.cost.bytes + 2 * STATES_BYTES_MAX as u64,
+        }
+    }
+
+    /// The same where captured groups are asked for as well.
+    pub fn bytes_with_groups(&self) -> u64 {
+        let groups = (self.cost.groups + 1).saturating_mul(self.cost.bytes / GROUP_SHARE);
+        (2 * self.cost.bytes + 2 * STATES_BYTES_MAX as u64).saturating_add(groups)
+    }
+
+    /// All texts that it takes, sorted, where they are few.
+    pub fn texts(&self) -> Option<&[String]> {
+        self.texts.as_deref()
+    }
+
+    /// Whether a text fits. Compiles at the first call where more than few texts do: call it where a thread may be busy
+    /// for some milliseconds.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        match &self.texts {
+            _ if text.is_empty() => self.takes_empty,
+            Some(texts) => texts.binary_search_by(|known| known.as_bytes().cmp(text)).is_ok(),
+            None => self.compiled().is_some_and(|regex| regex.is_match(text)),
+        }
+    }
+
+    /// The compiled expression, anchored at both ends. It is always there: what passes the limits compiles. Should a new
+    /// version of the compiler break that, nothing matches, and [`compile`](Self::compile) says so before.
+    fn compiled(&self) -> Option<&Regex> {
+        self.compiled.get_or_init(|| self.build().ok()).as_ref()
+    }
+
+    /// Compiles it, unless that has been done, and returns it, anchored at both ends.
+    ///
+    /// # Errors
+    ///
+    /// If its size was estimated too low, and it is larger than twice the estimate.
+    pub fn compile(&self) -> Result<&Regex> {
+        self.compiled().ok_or_else(|| PatternError::TooLarge {
+            pattern: shown(&self.expression),
+            limit: self.size_max() as u64,
+            actual: self.size_max() as u64 + 1,
+        })
+    }
+
+    fn size_max(&self) -> usize {
+        usize::try_from(self.cost.bytes)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(2)
+    }
+
+    fn build(&self) -> std::result::Result<Regex, regex::Error> {
+        RegexBuilder::new(&framed(&self.expression))
+            .nest_limit(DEPTH_MAX + FRAME_DEPTH)
+            .dot_matches_new_line(true)
+            .size_limit(self.size_max())
+            .dfa_size_limit(STATES_BYTES_MAX)
+            .build()
+    }
+}
+
+/// The expression, anchored at both ends.
+fn framed(expression: &str) -> String {
+    format!(r"\A(?:{expression})\z")
+}
+
+/// Equal when they are written equally.
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.expression == other.expression
+    }
+}
+
+impl Eq for Pattern {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PatternBudget, REQUEST_BYTES_MAX};
+
+    const LIMITS: Limits = Limits {
+        text_bytes_max: 4_096,
+        compiled_bytes_max: 4 << 20,
+    };
+
+    fn pattern(expression: &str) -> Pattern {
+        Pattern::new(expression, LIMITS).expect(expression)
+    }
+
+    #[test]
+    fn the_estimate_is_an_upper_bound() {
+        let expressions = [
+            "a",
+            "a.*b",
+            "(?i)kelvin-[a-z0-9]+",
+            r"\w+",
+            r"\W",
+            r"\d+\.\d+",
+            r"\s",
+            r"\S",
+            r"\pL{10}",
+            r"\PL{4}",
+            r"\p{Greek}",
+            r"\p{any}",
+            "[^a]",
+            "[^é-ü]",
+            "(?i)[é-ü]",
+            "(?i)ſ",
+            "(?i)[^k]",
+            ".{20}",
+            "(a|b|c)*",
+            "[[:alpha:]&&[^k]]",
+            r"[\w--\d]",
+            r"[\pL\pN]",
+            r"(?i)\pL",
+            "[😀-🙏]",
+            "(?i)[\u{0}-\u{10ffff}]",
+            "[\u{80}-\u{10ffff}]",
+            "a{1000}",
+            "a{3,}",
+            "(ab?c*){2,9}",
+            r"(?-u:\b)a(?-u:\B)",
+            "a{0}",
+            "(a{0}){0}",
+            r"[a-cx-z0-9_.é-ü]",
+            "(((a)(b)(c)))",
+            r"(?i)straße",
+            r"\p{Cn}",
+            r"\p{Lo}",
+            r"\p{L}\p{M}\p{N}\p{S}",
+            r"(?i)\p{Lu}",
+            r"\P{Lu}",
+            r"(?i)\w",
+            r"[^\w]",
+            r"[^\pL\d]",
+            r"\p{Alphabetic}",
+            r"\p{Changes_When_Casefolded}",
+            r"(?i)[a-z]",
+            r"\p{age:16.0}",
+            r"\p{gcb:LV}",
+            r"\p{gcb:LVT}",
+        ];
+        for expression in expressions {
+            let pattern = pattern(expression);
+            let size = usize::try_from(pattern.cost.bytes).expect("it fits");
+            let built = RegexBuilder::new(&format!(r"\A(?:{expression})\z"))
+                .dot_matches_new_line(true)
+                .size_limit(size)
+                .build();
+            assert!(built.is_ok(), "{expression} takes more than {size} bytes");
+            pattern.compile().expect(expression);
+        }
+    }
+
+    #[test]
+    fn large_ones_are_refused_before_they_are_compiled() {
+        for expression in [r"\pL{1000}", "a{1000}{1000}{1000}", r"(\w\w){500}"] {
+            let refused = Pattern::new(expression, LIMITS).expect_err(expression);
+            let (limit, actual) = refused.limit().expect("a limit");
+            assert!(limit == 4 << 20 && actual > limit, "{refused}");
+        }
+        let long = "x".repeat(4_097);
+        let refused = Pattern::new(&long, LIMITS).expect_err("too long");
+        assert_eq!(refused.limit(), Some((4_096, 4_097)));
+        let deep = "(".repeat(1_000) + &")".repeat(1_000);
+        for expression in [
+            "*",
+            "(",
+            "[a",
+            "\\",
+            "a{3,2}",
+            "[b-a]",
+            r"\p{Nothing}",
+            "(?x)a # comment",
+            &deep,
+        ] {
+            let refused = Pattern::new(expression, LIMITS).expect_err(expression);
+            assert!(matches!(refused, PatternError::Invalid(_)), "{refused}");
+        }
+    }
+
+    #[test]
+    fn patterns_of_a_request_are_added_up() {
+        let mut budget = PatternBudget::default();
+        let one = pattern("a.*b");
+        let taken = (1..).find(|_| budget.take(one.as_str(), one.bytes()).is_err());
+        assert!((200..2_000).contains(&taken.expect("a limit")), "{taken:?}");
+        assert!(budget.bytes() > REQUEST_BYTES_MAX);
+        // A list is cheap.
+        let list = pattern("web-01|web-02|db-[12]");
+        assert_eq!(list.texts().map(<[String]>::len), Some(4));
+        assert!(list.bytes() < 200);
+        assert!(one.bytes_with_groups() > one.bytes());
+    }
+
+    #[test]
+    fn texts_fit_as_a_whole() {
+        for (expression, text, fits) in [
+            ("a|ab", "ab", true),
+            ("a|b", "ab", false),
+            ("a.b", "a\nb", true),
+            ("", "", true),
+            ("x*", "", true),
+            (r"\b", "", false),
+            (r"\B|x+", "", true),
+            ("^$", "", true),
+            ("x+", "", false),
+            ("(?i)web-.*", "WEB-1", true),
+        ] {
+            let pattern = pattern(expression);
+            assert_eq!(pattern.matches(text.as_bytes()), fits, "{expression} {text}");
+            let regex = pattern.compile().expect(expression);
+            assert_eq!(
+                regex.is_match(text.as_bytes()),
+                fits,
+                "compiled: {expression} {text}"
+            );
+        }
+    }
+}

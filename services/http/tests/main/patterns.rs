@@ -1,0 +1,253 @@
+//! Regular expressions in requests: weighed before they are compiled, and never compiled where others wait.
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tideline_http::HttpSettings;
+
+use crate::client::{Answer, Server};
+
+const TABLE: &str = "/v1/tables/default";
+
+/// A text as a value of a form.
+fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+/// The request that froze a server for 15 s: some 20 KB, 700 expressions of a megabyte each.
+fn bomb() -> String {
+    let matchers = (0..700).map(|at| format!(r#"label_{at:03}=~"x\\pL{{40}}.*{at}""#));
+    format!("up{{{}}}", matchers.collect::<Vec<_>>().join(","))
+}
+
+fn regexes(count: usize, pattern: impl Fn(usize) -> String) -> String {
+    let nodes: Vec<_> = (0..count)
+        .map(|at| json!({"tag": "host", "regex": pattern(at)}))
+        .collect();
+    json!({"where": {"or": nodes}}).to_string()
+}
+
+fn fill(server: &Server, hosts: usize) {
+    let lines: String = (0..hosts)
+        .map(|host| format!("cpu,host=machine-{host:06}-{} usage=1\n", "ab".repeat(20)))
+        .collect();
+    server
+        .post(&format!("{TABLE}/points"), "text/plain", lines)
+        .expect(200);
+}
+
+#[test]
+fn patterns_of_a_request_are_added_up_before_any_is_compiled() {
+    let server = Server::start();
+    let bomb = bomb();
+    assert!((15_000..30_000).contains(&bomb.len()), "{}", bomb.len());
+    let query = encoded(&bomb);
+    let end = "start=0&end=60&step=15";
+    for path in [
+        format!("/api/v1/parse_query?query={query}"),
+        format!("/api/v1/format_query?query={query}"),
+        format!("/api/v1/query?query={query}"),
+        format!("/api/v1/query_range?query={query}&{end}"),
+        format!("/api/v1/query_exemplars?query={query}&{end}"),
+        format!("/api/v1/series?match[]={query}"),
+        format!("/federate?match[]={query}"),
+    ] {
+        let refused = server.get(&path);
+        let text = refused.text();
+        assert_eq!(refused.status, 400, "{text}");
+        assert!(
+            text.contains("patterns of this request") && text.contains("at most 67108864 are allowed"),
+            "{text}"
+        );
+    }
+    // The sum is that of all selectors of a request.
+    let one = encoded(r#"up{a=~"x\\pL{40}.*"}"#);
+    let many = vec![format!("match[]={one}"); 40].join("&");
+    let refused = server.get(&format!("/api/v1/series?{many}"));
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(
+        refused.text().contains("patterns of this request"),
+        "{}",
+        refused.text()
+    );
+    // One alone is too large.
+    let refused = server.get(&format!(
+        "/api/v1/parse_query?query={}",
+        encoded(r#"{a=~"\\pL{1000}"}"#)
+    ));
+    assert_eq!(refused.status, 400);
+    assert!(
+        refused.text().contains("at most 8388608 are allowed"),
+        "{}",
+        refused.text()
+    );
+    // What dashboards send passes: a list of a thousand values, and some dozen patterns.
+    let hosts = (0..1_000).map(|host| format!("machine-{host:06}"));
+    let list = format!(r#"up{{host=~"{}"}}"#, hosts.collect::<Vec<_>>().join("|"));
+    let dozens = (0..100).map(|at| format!(r#"l{at}=~"(?i)a.*[b-d]{at}\\d+""#));
+    let dozens = format!("up{{{}}}", dozens.collect::<Vec<_>>().join(","));
+    for query in [list, dozens] {
+        let form = format!("query={}", encoded(&query));
+        for path in ["/api/v1/parse_query", "/api/v1/query"] {
+            let answer = server.post(path, "application/x-www-form-urlencoded", &form);
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+    }
+}
+
+#[test]
+fn calls_of_label_replace_are_added_up() {
+    let server = Server::start();
+    fill(&server, 1);
+    let call = |at: usize| format!(r#"label_replace(cpu_usage, "a", "$1", "host", "(a.*){at}\\w{{20}}")"#);
+    let one = server.get(&format!("/api/v1/query?query={}", encoded(&call(1))));
+    assert_eq!(one.status, 200, "{}", one.text());
+    let calls: Vec<String> = (0..150).map(call).collect();
+    let form = format!("query={}", encoded(&calls.join(" or ")));
+    let refused = server.post("/api/v1/query", "application/x-www-form-urlencoded", form);
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert!(
+        refused
+            .text()
+            .contains("label_replace(): the patterns of this request"),
+        "{}",
+        refused.text()
+    );
+}
+
+#[test]
+fn conditions_of_many_patterns_are_refused_wherever_they_are_given() {
+    let server = Server::start();
+    let bomb = regexes(3_000, |at| format!("a.*{at}"));
+    let condition: serde_json::Value = serde_json::from_str(&bomb).expect("JSON");
+    let condition = &condition["where"];
+    let timelines = json!({"where": condition});
+    let range = json!({"start": null, "end": null});
+    for (method, path, body) in [
+        ("POST", "timelines/search", bomb.clone()),
+        (
+            "POST",
+            "timelines/facets",
+            json!({"where": condition, "by": [{"tag": "host"}]}).to_string(),
+        ),
+        (
+            "POST",
+            "query",
+            json!({"timelines": timelines, "range": range}).to_string(),
+        ),
+        (
+            "POST",
+            "points/delete",
+            json!({"timelines": timelines, "range": range}).to_string(),
+        ),
+        (
+            "POST",
+            "timelines/delete",
+            json!({"timelines": timelines}).to_string(),
+        ),
+        ("POST", "watch", json!({"timelines": timelines}).to_string()),
+        ("PUT", "searches/large", bomb.clone()),
+        (
+            "POST",
+            "timelines/attributes",
+            json!({"timelines": timelines, "set": {"a": "b"}}).to_string(),
+        ),
+    ] {
+        let refused = server.json(method, &format!("{TABLE}/{path}"), &body);
+        let error = refused.value();
+        assert_eq!(
+            (refused.status, &error["code"], &error["limit"]),
+            (400, &json!("over_limit"), &json!(64 << 20)),
+            "{path}: {error}"
+        );
+        assert!(
+            refused.text().contains("patterns of this request"),
+            "{path}: {error}"
+        );
+    }
+    // Wildcards and lists are not compiled.
+    let wildcards: Vec<_> = (0..3_000)
+        .map(|at| json!({"tag": "host", "wildcard": format!("machine-*{at}")}))
+        .collect();
+    let lists: Vec<_> = (0..3_000)
+        .map(|at| json!({"tag": "host", "regex": format!("web-{at}|db-[0-9]-{at}")}))
+        .collect();
+    for nodes in [wildcards, lists] {
+        let body = json!({"where": {"or": nodes}}).to_string();
+        server
+            .json("POST", &format!("{TABLE}/timelines/search"), &body)
+            .expect(200);
+    }
+}
+
+#[test]
+fn a_search_ends_when_its_client_leaves() {
+    let server = Server::with(HttpSettings {
+        queries_in_flight_max: 1,
+        turn_timeout: Duration::from_secs(3),
+        ..HttpSettings::default()
+    });
+    for _ in 0..4 {
+        fill(&server, 20_000);
+    }
+    // Each of 20,000 values is put to 300 patterns that look at all of it.
+    let slow = regexes(300, |at| format!(".*a.*b.*a.*b.*a.*b.*a.*c{at}"));
+    let quick = regexes(1, |_| "machine-000001.*".to_owned());
+    let path = format!("{TABLE}/timelines/search");
+    let mut stream = server.connect();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        slow.len()
+    );
+    stream.write_all(head.as_bytes()).expect("sent");
+    stream.write_all(slow.as_bytes()).expect("sent");
+    thread::sleep(Duration::from_millis(500));
+    stream.set_nonblocking(true).expect("set");
+    let early = stream.read(&mut [0]);
+    assert!(early.is_err(), "it is slow enough to be left");
+    stream.set_nonblocking(false).expect("set");
+    stream.shutdown(Shutdown::Both).expect("closed");
+    drop(stream);
+    let left = Instant::now();
+    // The only turn is free again.
+    let found = server.json("POST", &path, &quick).expect(200);
+    assert_eq!(found["total"], json!(1), "{:?}", left.elapsed());
+}
+
+#[test]
+fn writers_go_on_beside_sixteen_bombs() {
+    let server = Server::start();
+    fill(&server, 100);
+    let query = encoded(&bomb());
+    let search = regexes(3_000, |at| format!("a.*{at}"));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut written = 0;
+            while !done.load(Ordering::Relaxed) || written < 20 {
+                fill(&server, 100);
+                written += 1;
+            }
+        });
+        let bombs: Vec<_> = (0..16)
+            .map(|at| {
+                let (server, query, search) = (&server, &query, &search);
+                scope.spawn(move || -> Answer {
+                    match at % 2 {
+                        0 => server.get(&format!("/api/v1/parse_query?query={query}")),
+                        _ => server.json("POST", &format!("{TABLE}/timelines/search"), search),
+                    }
+                })
+            })
+            .collect();
+        for bomb in bombs {
+            assert_eq!(bomb.join().expect("no panic").status, 400);
+        }
+        done.store(true, Ordering::Relaxed);
+        writer.join().expect("each write is acknowledged");
+    });
+}
