@@ -150,7 +150,7 @@ pub struct PolicyChanges {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub move_bytes_per_second: Option<Option<u64>>,
-    /// Most timelines that writes may add in a minute, at least 1. Default `null` = no limit.
+    /// Most timelines that writes may add in a minute, at least 1. Default `null` = the limit of the server, `tables.timelines_per_minute`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub timelines_per_minute: Option<Option<u64>>,

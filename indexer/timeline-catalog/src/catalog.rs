@@ -120,6 +120,13 @@ impl Catalog {
         self.state.read().memory_bytes()
     }
 
+    /// Timelines that were ever registered, and the resident bytes of their names and tags. The cost grows with the number of
+    /// different sets of names.
+    pub fn identity_bytes(&self) -> (u64, u64) {
+        let state = self.state.read();
+        (state.registered(), state.identity_bytes() as u64)
+    }
+
     /// Replaces the source tags, which is possible until the first timeline is registered.
     pub fn set_source_tags(&self, source_tags: Vec<String>) -> Result<()> {
         let mut state = self.state.write();

@@ -374,6 +374,16 @@ impl State {
 
     /// Resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
+        self.identity_bytes() + self.raw_keys.memory_bytes() + self.edits.memory_bytes()
+    }
+
+    /// Timelines that have an ordinal.
+    pub(crate) fn registered(&self) -> u64 {
+        self.ids.len() as u64
+    }
+
+    /// Without attributes, and without the cache of raw keys, which has a budget of its own.
+    pub(crate) fn identity_bytes(&self) -> usize {
         let shapes: usize = self.shapes.iter().map(|shape| size_of_val(&*shape.keys)).sum();
         self.symbols.memory_bytes()
             + shapes
@@ -383,12 +393,10 @@ impl State {
             + self.ids.capacity() * size_of::<TimelineId>()
             + self.values.capacity() * size_of::<Symbol>()
             + self.by_id.allocation_size()
-            + self.raw_keys.memory_bytes()
             + self.visible.serialized_size()
             + self.unsaved.serialized_size()
             + self.outdated.serialized_size()
             + self.names.memory_bytes()
-            + self.edits.memory_bytes()
     }
 }
 

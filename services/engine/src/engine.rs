@@ -14,6 +14,7 @@ use tideline_timeline_catalog::{Catalog, CatalogOptions};
 
 use crate::directory::{Catalogs, Member};
 use crate::error::Result;
+use crate::growth::TableLimits;
 
 /// The open database.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub struct Settings {
     pub store: tideline_series_store::Settings,
     /// Budget of each table's cache of raw series keys, in bytes.
     pub raw_key_cache_bytes: usize,
+    /// Limits of tables and of their number.
+    pub tables: TableLimits,
     /// Whether the data is a copy of another database's that goes on: archived files are that one's then.
     pub is_copy: bool,
     /// How long after a change of its policy, or after a jump of the clock, no timeline of a table is removed by its
@@ -55,6 +58,7 @@ impl Settings {
             index_dir,
             store: tideline_series_store::Settings::default(),
             raw_key_cache_bytes: 256 << 20,
+            tables: TableLimits::default(),
             is_copy: false,
             purge_delay: Duration::from_secs(24 * 3_600),
             memory: MemoryAccount::default(),
@@ -130,6 +134,8 @@ pub struct EngineStats {
     pub timelines: u64,
     /// New timelines refused since the start, because their table takes only so many a minute.
     pub timelines_refused: u64,
+    /// New timelines refused since the start, because the identities of their table take all the memory that they may.
+    pub timelines_oversized: u64,
     /// Resident bytes of all catalogs.
     pub catalog_bytes: usize,
     /// Tables.
@@ -264,6 +270,10 @@ impl Engine {
             timelines_refused: members
                 .iter()
                 .map(|member| member.activity.growth.refused())
+                .sum(),
+            timelines_oversized: members
+                .iter()
+                .map(|member| member.activity.growth.oversized())
                 .sum(),
             catalog_bytes: members.iter().map(|member| member.catalog.memory_bytes()).sum(),
             tables: tables.len(),

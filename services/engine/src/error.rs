@@ -69,6 +69,17 @@ pub enum EngineError {
         /// Its size.
         actual: u64,
     },
+    /// There are as many tables as may be.
+    #[error(
+        "there are {count} tables, and tables.count_max allows {limit}; drop a table or raise the limit: what differs by a tag \
+         fits into one table"
+    )]
+    TooManyTables {
+        /// The limit.
+        limit: usize,
+        /// Tables that there are.
+        count: usize,
+    },
     /// What followed a watcher's cursor cannot be told.
     #[error("{0}: query what you need from the time of the last event on, and watch without a cursor")]
     WatchLost(TailError),
@@ -122,7 +133,7 @@ impl EngineError {
             Self::Search(error) => search_kind(error),
             Self::Invalid(_) => ErrorKind::Invalid,
             Self::Forbidden(_) => ErrorKind::Forbidden,
-            Self::OverLimit { .. } => ErrorKind::OverLimit,
+            Self::OverLimit { .. } | Self::TooManyTables { .. } => ErrorKind::OverLimit,
             Self::Memory(full) => match full.is_retryable() {
                 true => ErrorKind::Overloaded,
                 false => ErrorKind::OverLimit,
@@ -165,6 +176,7 @@ impl EngineError {
         match self {
             Self::OverLimit { limit, actual, .. } => Some((*limit, *actual)),
             Self::Memory(full) => Some((full.limit_bytes, full.held_bytes)),
+            Self::TooManyTables { limit, count } => Some((*limit as u64, *count as u64 + 1)),
             Self::Store(StoreError::Overloaded { limit, actual })
             | Self::Catalog(CatalogError::OverLimit { limit, actual, .. })
             | Self::Search(SearchError::OverLimit { limit, actual, .. }) => {

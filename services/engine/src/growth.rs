@@ -1,6 +1,7 @@
 //! How many new timelines a table takes, and which tag brings them.
 //!
-//! A table may bound its new timelines a minute. The minute slides in slots: one more slot than a minute has is
+//! A table bounds its new timelines a minute, by its own limit or that of the settings, and the bytes of all identities
+//! that it keeps in memory. The minute slides in slots: one more slot than a minute has is
 //! counted, so that no sixty seconds ever take more than the limit. Each slot keeps a sketch of the distinct values
 //! of each tag key that came with new timelines, admitted or not; the key with the most is named in the refusal.
 //!
@@ -17,6 +18,12 @@ use xxhash_rust::xxh3::xxh3_64;
 const SLOT_SECONDS: u64 = 10;
 /// Slots that are counted: a minute of whole ones, and the one that has begun.
 const SLOTS: u64 = 60 / SLOT_SECONDS + 1;
+/// The bytes of identities are computed anew when one in so many timelines is new …
+const MEASURED_SHARE: u64 = 64;
+/// … but not more often than for so many.
+const MEASURED_TIMELINES_MIN: u64 = 1_024;
+/// About what a timeline takes besides its names.
+const IDENTITY_BYTES: u64 = 64;
 /// Tag keys that a slot has sketches for. Together they take at most 224 KiB a table, while it grows.
 const KEYS_MAX: usize = 32;
 /// Bits of a hash that choose its register.
@@ -32,11 +39,44 @@ pub fn is_growth_refusal(reason: &str) -> bool {
     reason.ends_with(REMEDY)
 }
 
-/// New timelines of one table in the last minute.
+/// Limits of tables. The defaults are far above an honest fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableLimits {
+    /// New timelines of a table in a minute, unless its policy sets another limit. Default 20,000,000: twice as many as a
+    /// fleet of 100,000 machines with 100 series each brings when all send for the first time.
+    pub timelines_per_minute: u64,
+    /// Bytes that the identities of a table take in memory. Default 16 GiB; the server sets half of its memory.
+    pub identity_bytes_max: u64,
+    /// Tables. Default 1,000.
+    pub tables_max: usize,
+}
+
+impl Default for TableLimits {
+    fn default() -> Self {
+        Self {
+            timelines_per_minute: 20_000_000,
+            identity_bytes_max: 16 << 30,
+            tables_max: 1_000,
+        }
+    }
+}
+
+/// New timelines of one table in the last minute, and the size of all.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     state: Mutex<State>,
     refused: AtomicU64,
+    oversized: AtomicU64,
+    identities: Mutex<IdentityBytes>,
+}
+
+/// Bytes of a table's identities, as last computed and since.
+#[derive(Debug, Default)]
+struct IdentityBytes {
+    /// 0 before the first timeline since the start.
+    bytes: u64,
+    /// Timelines that may be added before the sum is computed anew.
+    left: u64,
 }
 
 #[derive(Debug, Default)]
@@ -66,8 +106,7 @@ impl Growth {
     ) -> Result<(), String> {
         let mut state = self.state.lock();
         state.note(now.as_secs() / SLOT_SECONDS, novel);
-        let taken: u64 = state.slots.iter().map(|slot| slot.taken).sum();
-        if taken < limit {
+        if state.taken() < limit {
             if let Some(slot) = state.slots.last_mut() {
                 slot.taken += 1;
             }
@@ -80,6 +119,57 @@ impl Growth {
         ))
     }
 
+    /// Counts a timeline that was added.
+    pub(crate) fn note(&self, now: Duration) {
+        let mut state = self.state.lock();
+        state.slot_at(now.as_secs() / SLOT_SECONDS).taken += 1;
+    }
+
+    /// Whether the last minute has brought as many timelines as may be.
+    pub(crate) fn is_full(&self, now: Duration, limit: u64) -> bool {
+        let mut state = self.state.lock();
+        state.slot_at(now.as_secs() / SLOT_SECONDS);
+        state.taken() >= limit
+    }
+
+    /// Whether the identities of a table take all the bytes that they may. `measure` returns their number and bytes; it is
+    /// called once for each 64th of the timelines, for its cost grows with them.
+    pub(crate) fn is_oversized(&self, limit: u64, measure: impl FnOnce() -> (u64, u64)) -> bool {
+        let is_due = self.identities.lock().left == 0;
+        // The lock is not held meanwhile: what is measured has locks of its own.
+        let measured = is_due.then(measure);
+        let mut identities = self.identities.lock();
+        if let Some((timelines, bytes)) = measured {
+            *identities = IdentityBytes {
+                bytes,
+                left: (timelines / MEASURED_SHARE).max(MEASURED_TIMELINES_MIN),
+            };
+        }
+        identities.bytes >= limit
+    }
+
+    /// Counts the identity of a timeline that was added.
+    pub(crate) fn note_identity(&self, bytes: usize) {
+        let mut identities = self.identities.lock();
+        identities.bytes += bytes as u64 + IDENTITY_BYTES;
+        identities.left = identities.left.saturating_sub(1);
+    }
+
+    /// The reason why an oversized table takes no new timeline.
+    pub(crate) fn oversize(&self, limit: u64, table: &str) -> String {
+        self.oversized.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.identities.lock().bytes;
+        format!(
+            "the names and tags of the timelines of table {table} take {bytes} bytes of memory, and tables.identity_bytes_max \
+             allows {limit}; only known timelines are written; delete timelines and restart, or raise the limit"
+        )
+    }
+
+    /// Timelines refused since the start because their table is too large.
+    pub(crate) fn oversized(&self) -> u64 {
+        self.oversized.load(Ordering::Relaxed)
+    }
+
     /// Refusals since the start.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
@@ -87,7 +177,12 @@ impl Growth {
 }
 
 impl State {
-    fn note(&mut self, number: u64, novel: &[(&str, &str)]) {
+    fn taken(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.taken).sum()
+    }
+
+    /// The newest slot, once those are forgotten that are older than a minute.
+    fn slot_at(&mut self, number: u64) -> &mut Slot {
         self.slots.retain(|slot| slot.number + SLOTS > number);
         if self.slots.last().is_none_or(|slot| slot.number < number) {
             self.slots.push(Slot {
@@ -96,9 +191,11 @@ impl State {
                 values: HashMap::new(),
             });
         }
-        let Some(slot) = self.slots.last_mut() else {
-            return;
-        };
+        self.slots.last_mut().expect("one was pushed if there was none")
+    }
+
+    fn note(&mut self, number: u64, novel: &[(&str, &str)]) {
+        let slot = self.slot_at(number);
         for (key, value) in novel {
             if let Some(sketch) = slot.values.get_mut(*key) {
                 sketch.add(value);

@@ -66,6 +66,7 @@ pub use delete::{Deleted, TimelineSelector};
 pub use engine::{Engine, EngineStats, FailedTier, Readiness, Settings};
 pub use error::{EngineError, ErrorKind, Result};
 pub use find::{FacetCounts, FoundTimeline, Timeline, TimelinePage};
+pub use growth::TableLimits;
 pub use heat::HotRange;
 pub use partitions::Partition;
 pub use resolve::BatchResolver;

@@ -7,6 +7,7 @@ use tideline_model::{Clock, Identity, Ordinal, SeriesError, SeriesResolver};
 use tideline_timeline_catalog::{CatalogReader, LastKey};
 
 use crate::engine::Engine;
+use crate::growth::TableLimits;
 use crate::tables::Table;
 
 /// Resolves the timelines of one batch. Known keys are looked up under one shared lock that is held over the
@@ -15,19 +16,22 @@ use crate::tables::Table;
 pub struct BatchResolver<'a> {
     table: &'a Table,
     clock: Arc<dyn Clock>,
-    /// New timelines that the table takes in a minute.
+    /// New timelines that the table takes in a minute by its policy.
     limit: Option<u64>,
+    /// What holds for all tables.
+    limits: &'a TableLimits,
     reader: Option<CatalogReader<'a>>,
     last: LastKey,
 }
 
 impl Engine {
     /// A resolver for a batch that goes to `table`. Drop it before waiting for anything.
-    pub fn resolver<'a>(&self, table: &'a Table) -> BatchResolver<'a> {
+    pub fn resolver<'a>(&'a self, table: &'a Table) -> BatchResolver<'a> {
         BatchResolver {
             table,
             clock: Arc::clone(&self.clock),
             limit: table.spec().policy.timelines_per_minute,
+            limits: &self.settings.tables,
             reader: None,
             last: LastKey::default(),
         }
@@ -35,22 +39,40 @@ impl Engine {
 }
 
 impl BatchResolver<'_> {
+    /// Registers a timeline within the limits. A table with a limit of its own names the tag that grows fastest, for which
+    /// all new tags are noted; the limits of all tables cost nothing until they are reached.
     fn register(&self, identity: &Identity, key: &[u8]) -> Result<Ordinal, SeriesError> {
         let catalog = &self.table.catalog;
-        let Some(limit) = self.limit else {
-            let registered = catalog.register(identity, Some(key));
-            return registered
-                .map(|timeline| timeline.ordinal)
-                .map_err(|error| SeriesError(error.to_string()));
-        };
-        let (now, mut refusal) = (self.clock.monotonic(), String::new());
         let growth = &self.table.activity.growth;
-        let admit = |novel: &[(&str, &str)]| {
-            let admitted = growth.admit(now, limit, self.table.name().as_str(), novel);
-            admitted.map_err(|reason| refusal = reason).is_ok()
+        let name = self.table.name().as_str();
+        let (now, mut refusal) = (self.clock.monotonic(), String::new());
+        let limit = self.limit.unwrap_or(self.limits.timelines_per_minute);
+        let bytes_max = self.limits.identity_bytes_max;
+        let is_oversized = growth.is_oversized(bytes_max, || catalog.identity_bytes());
+        let registered = if is_oversized || self.limit.is_some() || growth.is_full(now, limit) {
+            let admit = |novel: &[(&str, &str)]| {
+                let admitted = match is_oversized {
+                    true => Err(growth.oversize(bytes_max, name)),
+                    false => growth.admit(now, limit, name, novel),
+                };
+                admitted.map_err(|reason| refusal = reason).is_ok()
+            };
+            catalog.register_admitted(identity, Some(key), admit)
+        } else {
+            catalog.register(identity, Some(key)).map(|registered| {
+                if registered.new {
+                    growth.note(now);
+                }
+                Some(registered)
+            })
         };
-        match catalog.register_admitted(identity, Some(key), admit) {
-            Ok(Some(timeline)) => Ok(timeline.ordinal),
+        match registered {
+            Ok(Some(timeline)) => {
+                if timeline.new {
+                    growth.note_identity(key.len());
+                }
+                Ok(timeline.ordinal)
+            }
             Ok(None) => Err(SeriesError(refusal)),
             Err(error) => Err(SeriesError(error.to_string())),
         }

@@ -127,10 +127,18 @@ impl Engine {
     }
 
     /// Makes a table.
+    ///
+    /// # Errors
+    ///
+    /// A policy that contradicts itself, a name that is taken, [`EngineError::TooManyTables`].
     pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
         check_policy(&spec.policy)?;
         self.check_archive(None, &spec.policy)?;
         self.forget_dropped_tables()?;
+        let (limit, count) = (self.settings.tables.tables_max, self.store.tables().len());
+        if count >= limit && self.store.table(name.as_str()).is_err() {
+            return Err(EngineError::TooManyTables { limit, count });
+        }
         Ok(self.joined(self.store.create_table(name, spec)?))
     }
 

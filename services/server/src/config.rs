@@ -51,6 +51,8 @@ pub struct Config {
     pub memory_max: Option<u64>,
     /// Bytes of unsealed points at which they are sealed. `None`: as many as timelines and memory suggest.
     pub head_bytes_max: Option<u64>,
+    /// Bytes that the identities of a table take in memory. `None`: half of the memory.
+    pub identity_bytes_max: Option<u64>,
     /// The engine, but for the folder of its index, which follows [`Self::data_dir`], and the budget of its head, which
     /// follows [`Self::head_bytes_max`].
     pub engine: tideline_engine::Settings,
@@ -113,6 +115,7 @@ impl Default for Config {
             backend: FjallOptions::default(),
             memory_max: None,
             head_bytes_max: None,
+            identity_bytes_max: None,
             engine: tideline_engine::Settings::new(PathBuf::new()),
             archive: ArchiveConfig::default(),
             scheduler: tideline_scheduler::Settings::default(),
@@ -135,6 +138,8 @@ impl Config {
             ..self.engine.clone()
         };
         settings.store.head = self.head_budget();
+        let half = crate::memory::MemoryLimit::of_process().bytes / 2;
+        settings.tables.identity_bytes_max = self.identity_bytes_max.unwrap_or(half);
         settings
     }
 

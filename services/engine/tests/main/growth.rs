@@ -1,8 +1,8 @@
 //! A table takes so many new timelines a minute, and says which tag brings them.
 
 use tideline_engine::growth::is_growth_refusal;
-use tideline_engine::{IdempotentRequest, Table, WriteOptions};
-use tideline_model::Policy;
+use tideline_engine::{ErrorKind, IdempotentRequest, Table, TableLimits, WriteOptions};
+use tideline_model::{Policy, TableName, TableSpec};
 
 use crate::support::{Fixture, SECOND, decode, table_with, write};
 
@@ -92,4 +92,99 @@ fn a_request_that_stored_nothing_for_now_may_be_repeated_under_its_key() {
     assert_eq!(send(), (0, 1, false));
     assert_eq!(send(), (1, 0, false));
     assert_eq!(send(), (1, 0, true));
+}
+
+#[test]
+fn tables_without_a_limit_follow_that_of_the_server() {
+    let fixture = Fixture::new();
+    let engine = fixture.open_with(|settings| settings.tables.timelines_per_minute = 10);
+    let table = engine.default_table().expect("the default table");
+    assert_eq!(write(&engine, &table, &pods(0..10)).rejected, 0);
+    let outcome = write(&engine, &table, &pods(5..15));
+    assert_eq!((outcome.points, outcome.rejected, outcome.retryable), (5, 5, 5));
+    let reason = &outcome.rejects[0].reason;
+    assert!(
+        is_growth_refusal(reason) && reason.contains("at most 10 new"),
+        "{reason}"
+    );
+    let own = limited(&engine, 12);
+    assert_eq!(write(&engine, &own, &pods(0..12)).rejected, 0, "its own limit");
+    fixture.pass(&engine, 71 * SECOND);
+    assert_eq!(write(&engine, &table, &pods(10..20)).rejected, 0);
+}
+
+#[test]
+fn the_first_start_of_a_large_fleet_is_within_the_defaults() {
+    let limits = TableLimits::default();
+    // 100,000 machines with 100 series each, all within a minute.
+    assert!(limits.timelines_per_minute >= 100_000 * 100);
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    for start in (0..100_000).step_by(20_000) {
+        let outcome = write(&engine, &table, &pods(start..start + 20_000));
+        assert_eq!((outcome.points, outcome.rejected), (20_000, 0));
+    }
+    let (timelines, bytes) = table.catalog().identity_bytes();
+    assert_eq!(timelines, 100_000);
+    // Ten millions of them take less than half of the memory of a machine for such a fleet.
+    assert!(bytes / timelines < 400, "{bytes} bytes");
+}
+
+#[test]
+fn an_oversized_table_takes_points_of_known_timelines_only() {
+    let fixture = Fixture::new();
+    let engine = fixture.open_with(|settings| settings.tables.identity_bytes_max = 1 << 20);
+    let table = engine.default_table().expect("the default table");
+    let mut stored = 0;
+    let refused = loop {
+        let outcome = write(&engine, &table, &pods(stored..stored + 500));
+        if outcome.rejected > 0 {
+            break outcome;
+        }
+        stored += 500;
+        assert!(stored < 100_000, "the limit holds");
+    };
+    assert!(stored >= 1_000, "{stored} timelines fit into a MiB");
+    let (_, bytes) = table.catalog().identity_bytes();
+    assert!(bytes < 2 << 20, "{bytes} bytes");
+    let reason = &refused.rejects[0].reason;
+    assert!(
+        reason.contains("tables.identity_bytes_max allows 1048576"),
+        "{reason}"
+    );
+    assert_eq!(refused.retryable, 0, "time does not heal it");
+    assert_eq!(write(&engine, &table, &pods(0..stored)).rejected, 0);
+    assert_eq!(engine.stats().timelines_oversized, refused.rejected);
+    // Others are not concerned, and a restart counts anew.
+    let other = limited(&engine, 1_000);
+    assert_eq!(write(&engine, &other, &pods(0..100)).rejected, 0);
+    drop((table, other));
+    engine.close().expect("closes");
+    drop(engine);
+    let engine = fixture.open_with(|settings| settings.tables.identity_bytes_max = 1 << 20);
+    let table = engine.default_table().expect("the default table");
+    assert_eq!(write(&engine, &table, &pods(0..stored)).rejected, 0);
+    assert!(write(&engine, &table, &pods(200_000..200_500)).rejected > 0);
+}
+
+#[test]
+fn tables_are_bounded_in_number() {
+    let fixture = Fixture::new();
+    let engine = fixture.open_with(|settings| settings.tables.tables_max = 3);
+    let make = |name: &str| {
+        let name = TableName::new(name).expect("valid");
+        engine.create_table(name, TableSpec::default())
+    };
+    make("a").expect("the second one");
+    make("b").expect("the third one");
+    let refused = make("c").expect_err("a fourth one");
+    assert_eq!(
+        (refused.kind(), refused.limit(), refused.is_retryable()),
+        (ErrorKind::OverLimit, Some((3, 4)), false)
+    );
+    assert!(refused.to_string().contains("tables.count_max"), "{refused}");
+    assert_eq!(make("a").expect_err("taken").kind(), ErrorKind::Conflict);
+    engine.drop_table("a").expect("dropped");
+    make("c").expect("there is room again");
 }

@@ -182,6 +182,11 @@ fn catalog(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
         "New timelines refused because their table takes only so many a minute",
         stats.timelines_refused as f64,
     )?;
+    figures.counter(
+        "timelines_oversized",
+        "New timelines refused because the names and tags of their table take all the memory that they may",
+        stats.timelines_oversized as f64,
+    )?;
     figures.gauge("tables", "Tables", stats.tables as f64)?;
     figures.gauge(
         "catalog_bytes",

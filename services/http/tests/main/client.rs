@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
-use tideline_engine::{Engine, Settings};
+use tideline_engine::{Engine, Settings, TableLimits};
 use tideline_http::HttpSettings;
 use tideline_model::{ManualClock, Timestamp};
 use tideline_scheduler::Scheduler;
@@ -44,15 +44,25 @@ impl Server {
         Self::on(MemoryDisk::new(Character::Embedded), settings)
     }
 
+    /// One whose tables have these limits.
+    pub(crate) fn with_tables(tables: TableLimits) -> Self {
+        let disk = MemoryDisk::new(Character::Embedded);
+        Self::on_tables(disk, HttpSettings::default(), tables)
+    }
+
     pub(crate) fn on(disk: Arc<MemoryDisk>, settings: HttpSettings) -> Self {
+        Self::on_tables(disk, settings, TableLimits::default())
+    }
+
+    fn on_tables(disk: Arc<MemoryDisk>, settings: HttpSettings, tables: TableLimits) -> Self {
         let index = tempfile::tempdir().expect("a folder for the index");
         let clock = Arc::new(ManualClock::new(Timestamp::parse_rfc3339(NOW).expect("a time")));
         let backend = Arc::new(MemoryBackend::open(&disk));
-        let engine = Engine::open(
-            backend,
-            Arc::clone(&clock) as _,
-            Settings::new(index.path().to_owned()),
-        );
+        let engine_settings = Settings {
+            tables,
+            ..Settings::new(index.path().to_owned())
+        };
+        let engine = Engine::open(backend, Arc::clone(&clock) as _, engine_settings);
         let engine = Arc::new(engine.expect("opens"));
         let scheduler = Scheduler::start(Arc::clone(&engine) as _, tideline_scheduler::Settings::default());
         let scheduler = Arc::new(scheduler);

@@ -1,6 +1,7 @@
 //! Policies: set, refused, tried out; what they hide, and the clock that they go by.
 
 use serde_json::{Value, json};
+use tideline_engine::TableLimits;
 use tideline_model::time::NANOS_PER_DAY;
 use tideline_model::{Clock as _, Timestamp};
 
@@ -337,4 +338,45 @@ fn a_clock_in_doubt_is_told_and_can_be_confirmed() {
         (&confirmed["trusted"], &confirmed["doubt"]),
         (&json!("2027-11-20T12:00:00Z"), &Value::Null)
     );
+}
+
+#[test]
+fn tables_and_their_timelines_have_default_limits() {
+    let server = Server::with_tables(TableLimits {
+        timelines_per_minute: 3,
+        tables_max: 2,
+        ..TableLimits::default()
+    });
+    assert_eq!(
+        server.json("POST", "/v1/tables", r#"{"name": "second"}"#).status,
+        201
+    );
+    let refused = server.json("POST", "/v1/tables", r#"{"name": "third"}"#);
+    let error = refused.value();
+    assert_eq!(
+        (refused.status, &error["code"], &error["limit"], &error["actual"]),
+        (400, &json!("over_limit"), &json!(2), &json!(3))
+    );
+    assert!(refused.text().contains("tables.count_max"), "{error}");
+    let lines =
+        |from: i64, to: i64| -> String { (from..to).map(|pod| format!("m,pod=p{pod} a=1\n")).collect() };
+    let path = "/v1/tables/default/points";
+    server.post(path, "text/plain", lines(0, 3)).expect(200);
+    let refused = server.post(path, "text/plain", lines(3, 5));
+    assert_eq!(
+        (
+            refused.status,
+            &refused.value()["code"],
+            &refused.value()["retryable"]
+        ),
+        (429, &json!("too_many_timelines"), &json!(true))
+    );
+    server.post(path, "text/plain", lines(0, 3)).expect(200);
+    let metrics = server.get("/metrics").text();
+    for name in [
+        "tideline_timelines_refused_total 2",
+        "tideline_timelines_oversized_total 0",
+    ] {
+        assert!(metrics.contains(name), "{metrics}");
+    }
 }

@@ -316,6 +316,26 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::Count(&mut config.engine.store.requests_max),
     ),
     Key::new(
+        "tables.count_max",
+        "Tables; a further one is refused.",
+        |config| Slot::Count(&mut config.engine.tables.tables_max),
+    )
+    .within(1, 1_000_000),
+    Key::new(
+        "tables.timelines_per_minute",
+        "New timelines that a table takes in a minute; further ones are refused as retryable. The default is twice what 100,000\n\
+         machines with 100 series each bring when all send for the first time. A table's policy may set its own.",
+        |config| Slot::Count64(&mut config.engine.tables.timelines_per_minute),
+    )
+    .within(1, u64::MAX),
+    Key::new(
+        "tables.identity_bytes_max",
+        "Memory that the names and tags of all timelines of a table may take, removed ones included until a restart; beyond it\n\
+         only known timelines are written. Not set: half of the memory that the control group or the machine grants.",
+        |config| Slot::OptionalBytes64(&mut config.identity_bytes_max),
+    )
+    .within(MIB, u64::MAX),
+    Key::new(
         "query.threads",
         "Threads that large queries of hot points share. Not set: one for each core.",
         |config| Slot::OptionalCount(&mut config.http.query.threads),
