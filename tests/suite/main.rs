@@ -29,4 +29,5 @@ mod syscall_faults;
 mod thread_failures;
 mod upgrade;
 mod watch;
+mod watch_load;
 mod write_back;

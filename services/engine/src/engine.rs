@@ -15,6 +15,7 @@ use tideline_timeline_catalog::{Catalog, CatalogOptions};
 use crate::directory::{Catalogs, Member};
 use crate::error::Result;
 use crate::growth::TableLimits;
+use crate::watch::DecodedDeltas;
 
 /// The open database.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct Engine {
     pub(crate) settings: Settings,
     /// Idempotency keys of requests that are running.
     pub(crate) running_requests: Mutex<HashSet<(TableId, [u8; 16])>>,
+    /// Deltas that watchers have decoded lately.
+    pub(crate) decoded: DecodedDeltas,
     /// Held while an archive is attached: two at once would attach everything twice.
     pub(crate) attaching: Mutex<()>,
     replayed: Replayed,
@@ -180,6 +183,7 @@ impl Engine {
             clock,
             settings,
             running_requests,
+            decoded: DecodedDeltas::default(),
             attaching: Mutex::default(),
             replayed,
         };

@@ -1,7 +1,7 @@
 //! Watching a table: what is written to it from a cursor on, as it is acknowledged.
 //!
-//! 1. The store's tail gives the deltas behind the cursor; each is decoded here, for this watcher alone, so what nobody
-//!    watches costs nothing.
+//! 1. The store's tail gives the deltas behind the cursor; each is decoded here once for all watchers, which share what was
+//!    decoded lately, so what nobody watches costs nothing.
 //! 2. The timelines of a delta that meet the condition are remembered by ordinal, until an edit of their attributes.
 //! 3. Rows of those timelines become *parts* of a bounded size, each with the cursor behind it. Whoever goes on from
 //!    there gets the rest: each row once, in the journal's order.
@@ -12,16 +12,19 @@
 //! A delete is told with the ids of its timelines that meet the condition, and of those that are gone by now, which
 //! cannot be asked any more.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
+use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tideline_chunk::{DeleteRecord, Delta, DeltaGroup};
 use tideline_ingest_protocols::prometheus::is_sample_detail;
-use tideline_model::{ColumnData, Ordinal, SequenceNumber, TableId, TimeRange, TimelineId};
+use tideline_model::{ColumnData, Ordinal, SequenceNumber, TableId, TimeRange, TimelineId, background};
 use tideline_search_index::{Condition, Matcher, Subject, Test};
-use tideline_series_store::StoreError;
+use tideline_series_store::{StoreError, TailEntry};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::delete::TimelineSelector;
@@ -39,8 +42,11 @@ const STEP_PARTS_MAX: usize = 16;
 /// Timelines that one part tells of.
 const PART_TIMELINES_MAX: usize = 500;
 
+/// Bytes of encoded deltas that are kept decoded, for watchers that follow.
+const DECODED_BYTES_MAX: usize = 4 << 20;
+
 /// What is watched.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct WatchRequest {
     /// Of which timelines; it may not ask when they were seen, which every point changes.
     pub timelines: TimelineSelector,
@@ -73,6 +79,13 @@ pub struct WatchCursor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is no cursor of a watch; use the `id` of an event as it was sent")]
 pub struct BadCursor;
+
+impl WatchCursor {
+    /// The journal's sequence before which everything has been told.
+    pub fn sequence(&self) -> SequenceNumber {
+        self.sequence
+    }
+}
 
 /// Part of what a watcher is told, with the cursor behind it.
 #[derive(Debug)]
@@ -130,6 +143,64 @@ pub struct Watcher {
     met: RoaringBitmap,
 }
 
+/// A delta as watchers need it.
+#[derive(Debug)]
+struct DecodedDelta {
+    delta: Delta,
+    /// Of the delta's timelines.
+    ordinals: Vec<Option<Ordinal>>,
+}
+
+/// The deltas that were decoded lately, oldest first: a thousand watchers decode each once.
+#[derive(Debug, Default)]
+pub(crate) struct DecodedDeltas(Mutex<Decoded>);
+
+#[derive(Debug, Default)]
+struct Decoded {
+    kept: VecDeque<(SequenceNumber, usize, Arc<DecodedDelta>)>,
+    /// Of the encoded deltas.
+    bytes: usize,
+}
+
+impl DecodedDeltas {
+    fn get(&self, table: &Table, entry: &TailEntry) -> Result<Arc<DecodedDelta>> {
+        let known = |decoded: &Decoded| {
+            let mut kept = decoded.kept.iter().rev();
+            let found = kept.find(|(sequence, ..)| *sequence == entry.sequence);
+            found.map(|(_, _, delta)| Arc::clone(delta))
+        };
+        if let Some(decoded) = known(&self.0.lock()) {
+            return Ok(decoded);
+        }
+        let delta = Delta::decode(&entry.encoded).map_err(|error| {
+            EngineError::Store(StoreError::Delta {
+                sequence: entry.sequence.0,
+                cause: error,
+            })
+        })?;
+        let ordinals = {
+            let reader = table.catalog.reader();
+            delta.timelines.iter().map(|id| reader.by_id(*id)).collect()
+        };
+        let delta = Arc::new(DecodedDelta { delta, ordinals });
+        let mut decoded = self.0.lock();
+        // Two watchers may have decoded it at once.
+        if known(&decoded).is_none() && entry.encoded.len() <= DECODED_BYTES_MAX {
+            decoded.bytes += entry.encoded.len();
+            decoded
+                .kept
+                .push_back((entry.sequence, entry.encoded.len(), Arc::clone(&delta)));
+            while decoded.bytes > DECODED_BYTES_MAX {
+                let Some((_, bytes, _)) = decoded.kept.pop_front() else {
+                    break;
+                };
+                decoded.bytes -= bytes;
+            }
+        }
+        Ok(delta)
+    }
+}
+
 impl Engine {
     /// Begins to watch a table.
     ///
@@ -181,17 +252,39 @@ impl Engine {
 }
 
 impl Watcher {
+    /// The table that it watches.
+    pub fn table(&self) -> TableId {
+        self.cursor.table
+    }
+
     /// Where it stands.
     pub fn cursor(&self) -> WatchCursor {
         self.cursor
+    }
+
+    /// Places it where another watcher of the same request stands, or has stood.
+    pub fn jump(&mut self, cursor: WatchCursor) {
+        self.cursor = cursor;
+        // Edits and removals may have been passed over.
+        self.known.clear();
     }
 
     /// What has happened since the step before, up to a few MiB; nothing when it has caught up with the table.
     ///
     /// # Errors
     ///
-    /// [`EngineError::WatchLost`] where what followed the cursor is not kept any more; that of a dropped table.
+    /// As [`step_until`](Self::step_until).
     pub fn step(&mut self, engine: &Engine) -> Result<Vec<WatchPart>> {
+        self.step_until(engine, SequenceNumber(u64::MAX))
+    }
+
+    /// The same for what lies before `until` in the journal. Watchers that step to the same places can share what is made of
+    /// a step.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::WatchLost`] where what followed the cursor is not kept any more; that of a dropped table.
+    pub fn step_until(&mut self, engine: &Engine, until: SequenceNumber) -> Result<Vec<WatchPart>> {
         let table = &self.table.clone();
         engine.check_exists(table)?;
         let mut parts = Vec::new();
@@ -204,16 +297,12 @@ impl Watcher {
             .store
             .tail(&table.points, self.cursor.sequence, STEP_BYTES_MAX)
             .map_err(EngineError::WatchLost)?;
-        for entry in entries.entries {
+        for entry in entries.entries.iter().filter(|entry| entry.sequence < until) {
+            background::give_way();
             if parts.len() >= STEP_PARTS_MAX {
                 return Ok(parts);
             }
-            let delta = Delta::decode(&entry.encoded).map_err(|error| {
-                EngineError::Store(StoreError::Delta {
-                    sequence: entry.sequence.0,
-                    cause: error,
-                })
-            })?;
+            let delta = engine.decoded.get(table, entry)?;
             if entry.sequence != self.cursor.sequence {
                 self.cursor.rows = 0;
             }
@@ -227,7 +316,7 @@ impl Watcher {
                 last.cursor = self.cursor;
             }
         }
-        self.pass(entries.next);
+        self.pass(entries.next.min(until));
         Ok(parts)
     }
 
@@ -264,9 +353,10 @@ impl Watcher {
         &mut self,
         engine: &Engine,
         table: &Table,
-        delta: &Delta,
+        decoded: &DecodedDelta,
         parts: &mut Vec<WatchPart>,
     ) -> Result<bool> {
+        let delta = &decoded.delta;
         if let Some(delete) = &delta.delete {
             if delete.removes_timelines {
                 // Their ordinals may come back as others.
@@ -275,7 +365,11 @@ impl Watcher {
             // It has no rows.
             return Ok(!self.request.tell_deletes || self.tell_delete(table, delete, parts));
         }
-        let ordinals = self.wanted(table, &delta.timelines);
+        let ordinals: Vec<Option<Ordinal>> = decoded
+            .ordinals
+            .iter()
+            .map(|ordinal| ordinal.filter(|ordinal| self.meets(table, *ordinal)))
+            .collect();
         if self.request.tell_timelines && self.cursor.rows == 0 {
             let new: Vec<TimelineId> = delta.new_timelines.iter().map(|timeline| timeline.id).collect();
             let new: Vec<Ordinal> = self.wanted(table, &new).into_iter().flatten().collect();

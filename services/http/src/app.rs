@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tideline_engine::find::Stop;
@@ -12,7 +12,7 @@ use tideline_model::Timestamp;
 use tideline_openapi::ErrorCode;
 use tideline_query::{Budget, Cancel, Querier, Watch};
 use tideline_scheduler::Scheduler;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use crate::audit::Refusals;
 use crate::client::Client;
@@ -23,6 +23,7 @@ use crate::resources::query::Waiting;
 use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
 use crate::shares::{Share, Shares};
+use crate::watching::Watching;
 
 /// Changes of tables and attributes, and jobs, that run at once: rare, and each may take long.
 const CHANGES_IN_FLIGHT_MAX: usize = 8;
@@ -38,8 +39,6 @@ const READ_KIBIBYTES_MAX: usize = 512 << 10;
 
 /// Requests that wait for the end of jobs at once, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
-/// Watches that are looked after at once, each on a thread: they leave the cores to writes and queries.
-const WATCH_STEPS_IN_FLIGHT_MAX: usize = 4;
 /// Queries of cold points that the querier lets run at most; see [`HttpSettings::query`].
 const COLD_QUERIES_MAX: usize = 64;
 
@@ -80,10 +79,8 @@ pub(crate) struct Shared {
     pub(crate) waits: Turns,
     /// Turns of watches, for as long as they are open.
     pub(crate) watches: Turns,
-    /// Turns of looking what there is to tell a watch.
-    pub(crate) watch_steps: Semaphore,
-    /// Signals that there may be something to tell watches, or that they end.
-    pub(crate) news: watch::Sender<()>,
+    /// What all watches share.
+    pub(crate) watching: Watching,
     /// Turns of changes of tables and attributes, and of jobs.
     pub(crate) changes: Turns,
     /// Turns of errands, apart from the changes that steer them.
@@ -110,11 +107,8 @@ impl App {
             shares: Shares::new(count),
         };
         let querier = Querier::new(Arc::clone(&engine), &settings.query);
-        let news = watch::Sender::new(());
-        let wake = news.clone();
-        engine.store().on_tail_change(move || {
-            wake.send_replace(());
-        });
+        let watching = Watching::new(engine.memory().clone());
+        engine.store().on_tail_change(watching.waker());
         let cold_queries_max = COLD_QUERIES_MAX + settings.query.cold_waiting_max;
         Self(Arc::new(Shared {
             querier: querier.expect("the system has threads left at start"),
@@ -133,8 +127,7 @@ impl App {
             read_kibibytes: Arc::new(Semaphore::new(READ_KIBIBYTES_MAX)),
             waits: turns("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),
             watches: turns("watches", settings.watches_max),
-            watch_steps: Semaphore::new(WATCH_STEPS_IN_FLIGHT_MAX),
-            news,
+            watching,
             changes: turns("changes", CHANGES_IN_FLIGHT_MAX),
             errands: turns("changes of many timelines", ERRANDS_IN_FLIGHT_MAX),
             altering: Mutex::default(),
@@ -206,6 +199,11 @@ impl App {
         self.read(move |engine| call(engine, &engine.table(&name)?)).await
     }
 
+    /// A handle that does not keep the service alive.
+    pub(crate) fn downgrade(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.0)
+    }
+
     /// Whether the service is shutting down.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
@@ -214,7 +212,7 @@ impl App {
     /// From now on readiness is red.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
-        self.news.send_replace(());
+        self.watching.tick_now();
     }
 }
 

@@ -49,6 +49,7 @@ mod serve;
 mod settings;
 mod shares;
 mod stream;
+mod watching;
 
 pub use client::{Network, NotANetwork};
 pub use router::document;

@@ -44,7 +44,7 @@ pub struct HttpSettings {
     pub writes_in_flight_max: usize,
     /// Queries and searches that run at once, each on a thread, but for queries of cold points. Default 16.
     pub queries_in_flight_max: usize,
-    /// Watches that are open at once. Default 256.
+    /// Watches that are open at once. Default 2,048.
     pub watches_max: usize,
     /// Threads and limits of queries; at most 64 of cold points run at once.
     pub query: QuerySettings,
@@ -74,7 +74,7 @@ impl Default for HttpSettings {
             connections_max: 10_000,
             writes_in_flight_max: 32,
             queries_in_flight_max: 16,
-            watches_max: 256,
+            watches_max: 2_048,
             query: QuerySettings::default(),
             prometheus: PrometheusSettings::default(),
             turn_timeout: Duration::from_secs(5),

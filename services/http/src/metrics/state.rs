@@ -66,6 +66,18 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Encoded bytes of cold chunks that queries have read",
         queries.cold_read_bytes as f64,
     )?;
+    figures.gauge("watches", "Watches that are open", app.watches.running() as f64)?;
+    let (taken, shared) = app.watching.steps();
+    figures.counter(
+        "watch_steps",
+        "Steps of watches that were read from the journal and encoded",
+        taken as f64,
+    )?;
+    figures.counter(
+        "watch_steps_shared",
+        "Steps that watches took over from others with the same request",
+        shared as f64,
+    )?;
     figures.gauge(
         "request_bodies_free_bytes",
         "Bytes that further request bodies may take",

@@ -1,12 +1,14 @@
 //! `/v1/tables/{table}/watch`: what is written from now, or from a cursor on, as server-sent events.
 //!
-//! Whatever can be refused is refused with its status before the first event. Then a task of its own looks after the
-//! watch: it waits for news, has the engine look what there is on a blocking thread, and hands the text on. A client
-//! that takes it slowly slows its watch alone; when what it has not seen is not kept any more, it is told so.
+//! Whatever can be refused is refused with its status before the first event. Then a task of its own serves the watch: it
+//! waits for ticks, takes steps ([`crate::watching`]) and passes their text on. A client that takes it slowly slows its watch
+//! alone, and holds little: after a moment the step is given back. When what it has not seen is not kept any more, it gets
+//! an event that says so, and the watch ends.
 
 mod event;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -14,17 +16,18 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 use tideline_engine::TimelineSelector;
-use tideline_engine::watch::{WatchCursor, WatchPart, WatchRequest as EngineRequest, Watcher};
+use tideline_engine::watch::{WatchCursor, WatchRequest as EngineRequest, Watcher};
+use tideline_model::SequenceNumber;
 use tideline_openapi::DurationText;
 use tideline_openapi::query as wire;
 use tideline_openapi::watch::{WatchKind, WatchQuery, WatchRequest};
 use tideline_search_index as index;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::event::EventText;
+pub(crate) use self::event::EventText;
 use crate::app::{App, blocking};
 use crate::condition::to_selector;
 use crate::context::RequestId;
@@ -34,14 +37,15 @@ use crate::resources::{TablePath, WatchFailures};
 use crate::saved;
 use crate::shares::Share;
 use crate::stream;
+use crate::watching::{WatchGroup, WatchStep};
 
 const CONTENT_TYPE: &str = "text/event-stream";
 /// Parts between a watch and its connection.
 const QUEUE_PARTS: usize = 4;
 /// A comment goes out after this silence, so that both ends notice when the other is gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// News are gathered for so long: many small writes make one look.
-const GATHER: Duration = Duration::from_millis(10);
+/// A client that takes nothing for so long is slow: its watch gives back what it has encoded.
+const SLOW: Duration = Duration::from_secs(1);
 /// The longest watch that can be asked for by time.
 const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 
@@ -152,7 +156,7 @@ async fn answer(
     mut request: WatchRequest,
 ) -> Result<Response> {
     let last_event = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let until = request
+    let end = request
         .time
         .map(to_time)
         .transpose()?
@@ -161,28 +165,34 @@ async fn answer(
     request.timelines = saved::expand_optional(&app, &table, request.timelines)?;
     let request = to_engine(&app, request, last_event)?;
     let turn = app.watches.take().await?;
-    // From before the first look, so that nothing falls between.
-    let news = app.news.subscribe();
+    // From before the first step, so that nothing falls between.
+    let ticks = app.watching.subscribe(&app);
     let engine = app.engine.clone();
-    let begun = blocking(move || {
-        let mut watcher = engine.watch(&engine.table(&table)?, request)?;
-        let begin = watcher.cursor();
-        let parts = watcher.step(&engine)?;
-        Ok((begin, watcher, parts))
-    });
-    let (begin, watcher, parts) = begun.await?;
+    let of_group = request.clone();
+    let watcher = blocking(move || Ok(engine.watch(&engine.table(&table)?, request)?)).await?;
+    let group = app.watching.join(watcher.table(), of_group, text);
+    let begin = watcher.cursor();
+    let mut watcher = Some(watcher);
+    // What cannot be told, for instance because its cursor is too old, has a status.
+    let until = app.engine.store().tail_end();
+    let first = app
+        .watching
+        .step(&app.engine, &group, &mut watcher, until)
+        .await?;
     let (events, receiver) = mpsc::channel(QUEUE_PARTS);
     let watch = Watch {
         app,
         id,
-        watcher: Some(watcher),
+        watcher,
+        group,
         text,
         until,
-        news,
+        end,
+        ticks,
         events,
         _turn: turn,
     };
-    tokio::spawn(watch.run(begin, parts));
+    tokio::spawn(watch.run(begin, first));
     Ok(stream::live(CONTENT_TYPE, receiver))
 }
 
@@ -221,37 +231,36 @@ fn to_engine(app: &App, request: WatchRequest, last_event: Option<&str>) -> Resu
 struct Watch {
     app: App,
     id: RequestId,
-    /// Away while a thread looks what there is.
+    /// Absent while a thread takes a step.
     watcher: Option<Watcher>,
+    group: Arc<WatchGroup>,
     text: EventText,
-    until: Option<Instant>,
-    news: watch::Receiver<()>,
+    /// Steps go up to here.
+    until: SequenceNumber,
+    /// When it ends.
+    end: Option<Instant>,
+    ticks: watch::Receiver<SequenceNumber>,
     events: mpsc::Sender<io::Result<Bytes>>,
     _turn: Share,
 }
 
 /// What a watch does next.
 enum Next {
-    Look,
+    Step,
     End,
 }
 
 impl Watch {
-    /// Tells, waits and looks until the client leaves, the time is over or the service ends.
-    async fn run(mut self, begin: WatchCursor, parts: Vec<WatchPart>) {
-        let mut sent = self.send(self.text.ready(begin)).await;
-        let mut parts: Result<Vec<WatchPart>> = Ok(parts);
-        while sent {
-            match parts {
-                Ok(parts) if parts.is_empty() => match self.wait().await {
-                    Next::Look => {}
-                    Next::End => return,
-                },
-                Ok(parts) => {
-                    for part in &parts {
-                        sent = sent && self.send(self.text.part(part)).await;
-                    }
-                    if self.is_over() {
+    /// Sends, waits and steps until the client leaves, the time is over or the service ends.
+    async fn run(mut self, begin: WatchCursor, first: Arc<WatchStep>) {
+        if !self.send(self.text.ready(begin)).await {
+            return;
+        }
+        let mut step: Result<Arc<WatchStep>> = Ok(first);
+        loop {
+            match step {
+                Ok(step) => {
+                    if !self.send_step(step).await || self.is_over() {
                         return;
                     }
                 }
@@ -261,9 +270,47 @@ impl Watch {
                     return;
                 }
             }
-            self.news.borrow_and_update();
-            parts = self.look().await;
+            let is_caught_up = self
+                .watcher
+                .as_ref()
+                .is_none_or(|watcher| watcher.cursor().sequence() >= self.until);
+            if is_caught_up && matches!(self.wait().await, Next::End) {
+                return;
+            }
+            let until = *self.ticks.borrow_and_update();
+            self.until = until;
+            let engine = self.app.engine.clone();
+            let Self {
+                app, group, watcher, ..
+            } = &mut self;
+            step = app.watching.step(&engine, group, watcher, until).await;
         }
+    }
+
+    /// Sends the parts of a step; whether the client is still there. Of a slow client the rest of the step is given back, to be
+    /// taken again once there is room: from the cursor of the part that was sent last.
+    async fn send_step(&mut self, step: Arc<WatchStep>) -> bool {
+        let mut sent = step.from();
+        let mut is_slow = false;
+        for (cursor, text) in &step.parts {
+            match timeout(SLOW, self.events.reserve()).await {
+                Ok(Ok(permit)) => permit.send(Ok(text.clone())),
+                Ok(Err(_)) => return false,
+                Err(_) => {
+                    is_slow = true;
+                    break;
+                }
+            }
+            sent = *cursor;
+        }
+        drop(step);
+        if !is_slow {
+            return true;
+        }
+        if let Some(watcher) = &mut self.watcher {
+            watcher.jump(sent);
+        }
+        self.events.reserve().await.is_ok()
     }
 
     /// Whether the client is still there.
@@ -272,24 +319,21 @@ impl Watch {
     }
 
     fn is_over(&self) -> bool {
-        self.app.is_draining() || self.until.is_some_and(|until| Instant::now() >= until)
+        self.app.is_draining() || self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Waits for news, with signs of life.
+    /// Waits for a tick, with signs of life.
     async fn wait(&mut self) -> Next {
         loop {
             if self.is_over() {
                 return Next::End;
             }
             let heartbeat = Instant::now() + HEARTBEAT;
-            let timer = self.until.map_or(heartbeat, |until| until.min(heartbeat));
+            let timer = self.end.map_or(heartbeat, |end| end.min(heartbeat));
             tokio::select! {
-                changed = self.news.changed() => {
-                    if changed.is_err() {
-                        return Next::End;
-                    }
-                    sleep(GATHER).await;
-                    return if self.app.is_draining() { Next::End } else { Next::Look };
+                changed = self.ticks.changed() => {
+                    let is_over = changed.is_err() || self.app.is_draining();
+                    return if is_over { Next::End } else { Next::Step };
                 }
                 () = self.events.closed() => return Next::End,
                 () = sleep_until(timer) => {}
@@ -298,19 +342,5 @@ impl Watch {
                 return Next::End;
             }
         }
-    }
-
-    /// What there is to tell.
-    async fn look(&mut self) -> Result<Vec<WatchPart>> {
-        let _turn = self.app.watch_steps.acquire().await;
-        let engine = self.app.engine.clone();
-        let mut watcher = self.watcher.take().expect("it comes back from each look");
-        let looked = blocking(move || {
-            let parts = watcher.step(&engine);
-            Ok((watcher, parts))
-        });
-        let (watcher, parts) = looked.await?;
-        self.watcher = Some(watcher);
-        Ok(parts?)
     }
 }

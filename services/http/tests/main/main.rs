@@ -20,5 +20,6 @@ mod service;
 mod shares;
 mod statistics;
 mod transfers;
+mod watches;
 mod writing;
 mod wrong_clock;

@@ -12,8 +12,8 @@ use crate::resources::query::{put_json_time, put_json_value, put_series_head};
 use crate::resources::timelines;
 
 /// How events are written.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct EventText {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EventText {
     times: TimeForm,
     integers: IntegerForm,
 }
@@ -34,7 +34,7 @@ impl EventText {
         out
     }
 
-    pub(super) fn part(self, part: &WatchPart) -> Vec<u8> {
+    pub(crate) fn part(self, part: &WatchPart) -> Vec<u8> {
         let mut out = Vec::new();
         match &part.events {
             WatchEvents::Points(series) => {

@@ -1,0 +1,129 @@
+//! Many watches: what they share, what a slow one holds, and what writers notice.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tideline_http::HttpSettings;
+
+use crate::client::Server;
+
+const TABLE: &str = "/v1/tables/default";
+
+/// An open watch, after its first event.
+fn watch(server: &Server, request: &str) -> TcpStream {
+    let mut stream = server.connect();
+    let head = format!(
+        "POST {TABLE}/watch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{request}",
+        request.len()
+    );
+    stream.write_all(head.as_bytes()).expect("sent");
+    let text = read_until(&mut stream, "event: ready");
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    stream
+}
+
+/// Reads until a text has come.
+fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
+    let mut text = String::new();
+    let mut bytes = [0; 65_536];
+    while !text.contains(wanted) {
+        let count = stream.read(&mut bytes).expect("an event in time");
+        assert!(count > 0, "the watch ended: {text}");
+        text.push_str(&String::from_utf8_lossy(&bytes[..count]));
+    }
+    text
+}
+
+fn metric(server: &Server, name: &str) -> f64 {
+    let metrics = server.get("/metrics").text();
+    let line = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let line = line.unwrap_or_else(|| panic!("{name} is missing: {metrics}"));
+    line.parse().expect("a number")
+}
+
+fn write(server: &Server, from: i64, to: i64) {
+    let lines: String = (from..to)
+        .map(|n| format!("m,host=h{} n={n}i {n}\n", n % 7))
+        .collect();
+    server
+        .post(&format!("{TABLE}/points"), "text/plain", lines)
+        .expect(200);
+}
+
+#[test]
+fn watches_of_the_same_are_encoded_once_and_each_point_comes_once() {
+    let server = Server::start();
+    write(&server, 0, 7);
+    let mut watches: Vec<TcpStream> = (0..40)
+        .map(|_| watch(&server, "{\"tell\": [\"points\"]}"))
+        .collect();
+    let mut others: Vec<TcpStream> = (0..7)
+        .map(|host| {
+            let request = format!(r#"{{"timelines": {{"where": {{"tag": "host", "equals": "h{host}"}}}}}}"#);
+            watch(&server, &request)
+        })
+        .collect();
+    assert!(metric(&server, "tideline_watches") >= 47.0);
+    const ROUNDS: i64 = 30;
+    for round in 1..=ROUNDS {
+        write(&server, round * 10, round * 10 + 10);
+        thread::sleep(Duration::from_millis(30));
+    }
+    write(&server, 100_000, 100_007);
+    for watch in &mut watches {
+        let mut text = read_until(watch, "100006]");
+        text.retain(|c| c != '\r');
+        for n in (10..ROUNDS * 10 + 10).chain(100_000..100_007) {
+            assert_eq!(text.matches(&format!(",{n}]")).count(), 1, "{n}: {text}");
+        }
+    }
+    for (host, watch) in others.iter_mut().enumerate() {
+        let last = (100_000..100_007)
+            .find(|n| n % 7 == host as i64)
+            .expect("one of each");
+        let text = read_until(watch, &format!(",{last}]"));
+        let told = (10..ROUNDS * 10 + 10).filter(|n| text.contains(&format!(",{n}]")));
+        assert!(told.clone().count() > 0 && told.clone().all(|n| n % 7 == host as i64));
+    }
+    let (taken, shared) = (
+        metric(&server, "tideline_watch_steps_total"),
+        metric(&server, "tideline_watch_steps_shared_total"),
+    );
+    assert!(
+        shared > 3.0 * taken,
+        "40 watches share, 7 do not: {shared} shared, {taken} taken"
+    );
+}
+
+#[test]
+fn a_slow_watch_holds_little_and_is_told_what_it_missed() {
+    let server = Server::with(HttpSettings {
+        answer_timeout: Duration::from_secs(60),
+        ..HttpSettings::default()
+    });
+    let mut slow = watch(&server, "{}");
+    let text = "x".repeat(60_000);
+    let began = Instant::now();
+    // More than is kept for watchers, and than fits into buffers of sockets.
+    for n in 0..500 {
+        let lines: String = (0..4)
+            .map(|at| format!("m,host=a text=\"{n}-{at}{text}\" {n}{at}\n"))
+            .collect();
+        server
+            .post(&format!("{TABLE}/points"), "text/plain", lines)
+            .expect(200);
+    }
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(
+        metric(&server, "tideline_memory_requests_bytes"),
+        0.0,
+        "after {:?}",
+        began.elapsed()
+    );
+    let text = read_until(&mut slow, "event: failed");
+    assert!(text.contains("is not kept any more") || read_until(&mut slow, "kept any more").len() > 1);
+}
