@@ -25,6 +25,7 @@ mod promql_scripts;
 mod real_data;
 mod rebuild;
 mod scenarios;
+mod slow_readers;
 mod syscall_faults;
 mod thread_failures;
 mod upgrade;

@@ -12,6 +12,7 @@ use tideline_model::Timestamp;
 use tideline_openapi::ErrorCode;
 use tideline_query::{Budget, Cancel, Querier, Watch};
 use tideline_scheduler::Scheduler;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::audit::Refusals;
@@ -19,7 +20,6 @@ use crate::client::Client;
 use crate::context::{RequestContext, RequestIds};
 use crate::failure::{Failure, Result};
 use crate::metrics::Metrics;
-use crate::resources::query::Waiting;
 use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
 use crate::shares::{Share, Shares};
@@ -34,9 +34,10 @@ const ERRANDS_IN_FLIGHT_MAX: usize = 4;
 const EXPORTS_IN_FLIGHT_MAX: usize = 8;
 /// Remote reads that run at once.
 const READS_IN_FLIGHT_MAX: usize = 16;
-/// Kibibytes that all answers of remote read that are sent whole hold: 512 MiB.
-const READ_KIBIBYTES_MAX: usize = 512 << 10;
 
+/// Requests whose answers wait for slow readers at once, each on a thread, besides those that have a turn. The runtime has 512
+/// threads for all that blocks.
+const SLOW_ANSWERS_MAX: usize = 128;
 /// Requests that wait for the end of jobs at once, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
 /// Queries of cold points that the querier lets run at most; see [`HttpSettings::query`].
@@ -71,10 +72,10 @@ pub(crate) struct Shared {
     pub(crate) exports: Turns,
     /// Turns of remote reads.
     pub(crate) reads: Turns,
-    /// Kibibytes that further answers of remote read may hold that are sent whole.
-    pub(crate) read_kibibytes: Arc<Semaphore>,
     /// Turns of queries of cold points. The querier bounds them more closely; here they only stay apart from the others.
     pub(crate) cold_queries: Turns,
+    /// Places of requests that have left their turn to others, since their readers are slow.
+    pub(crate) slow_answers: Arc<Semaphore>,
     /// Turns of requests that wait for jobs.
     pub(crate) waits: Turns,
     /// Turns of watches, for as long as they are open.
@@ -124,7 +125,7 @@ impl App {
             cold_queries: turns("queries of cold points", cold_queries_max),
             exports: turns("exports", EXPORTS_IN_FLIGHT_MAX),
             reads: turns("remote reads", READS_IN_FLIGHT_MAX),
-            read_kibibytes: Arc::new(Semaphore::new(READ_KIBIBYTES_MAX)),
+            slow_answers: Arc::new(Semaphore::new(SLOW_ANSWERS_MAX)),
             waits: turns("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),
             watches: turns("watches", settings.watches_max),
             watching,
@@ -253,8 +254,19 @@ where
     }
 }
 
-/// How many of something may run at once, shared fairly among clients.
-#[derive(Debug)]
+/// Cancels a search when it is dropped: its client has left before the answer. Empty once the search has ended.
+pub(crate) struct Waiting(pub(crate) Option<Cancel>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(cancel) = &self.0 {
+            cancel.cancel();
+        }
+    }
+}
+
+/// How many of something may run at once, shared fairly among clients. Clones share it.
+#[derive(Debug, Clone)]
 pub(crate) struct Turns {
     what: &'static str,
     timeout: Duration,
@@ -262,11 +274,16 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Waits for a turn of the running request's client. It ends when the share is dropped.
-    pub(crate) async fn take(&self) -> Result<Share> {
+    /// Waits for a turn of the running request's client. It ends when it is dropped.
+    pub(crate) async fn take(&self) -> Result<Turn> {
         let client = RequestContext::current().client;
         match tokio::time::timeout(self.timeout, self.shares.take(client)).await {
-            Ok(share) => Ok(share),
+            Ok(share) => Ok(Turn {
+                turns: self.clone(),
+                client,
+                share: Some(share),
+                runtime: Handle::current(),
+            }),
             Err(_) => Err(self.refusal(client)),
         }
     }
@@ -287,5 +304,27 @@ impl Turns {
     /// How many run now.
     pub(crate) fn running(&self) -> usize {
         self.shares.used()
+    }
+}
+
+/// A turn among requests of a kind; ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    turns: Turns,
+    client: Client,
+    /// None while another request has the turn.
+    share: Option<Share>,
+    runtime: Handle,
+}
+
+impl Turn {
+    /// Leaves the turn to another request.
+    pub(crate) fn pause(&mut self) {
+        self.share = None;
+    }
+
+    /// Waits for a turn again, behind those that wait already. Blocks: not for async code.
+    pub(crate) fn resume(&mut self) {
+        self.share = Some(self.runtime.block_on(self.turns.shares.take(self.client)));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! hyper's own header timeout also runs while a connection is idle, so it serves as the idle timeout. Here the head of a
 //! request gets its shorter time, counted from its first byte; so does the first byte of a new connection, counted from the
-//! accept. A client that takes nothing of its answer is cut off, since it would hold a query's permit forever. [`Connections`]
+//! accept. A client that takes nothing of its answer, or less than a rate, is cut off, since what it asked for would wait for
+//! it forever. [`Connections`]
 //! lists the open ones, so that the one that has been idle longest can make room for a new one.
 
 use std::cmp::Reverse;
@@ -33,7 +34,7 @@ pub(crate) struct GuardedStream {
     stream: TcpStream,
     busy: Busy,
     header_timeout: Duration,
-    answer_timeout: Duration,
+    pace: Pace,
     /// Heads that were complete at the last read.
     heads: u64,
     /// Whether the client has sent anything.
@@ -42,8 +43,27 @@ pub(crate) struct GuardedStream {
     head_deadline: Option<Instant>,
     /// Wakes the reader at `head_deadline`.
     head_timer: Option<Pin<Box<Sleep>>>,
-    /// Runs while the client takes nothing.
-    write_timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// The least that a client must take of its answers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadPace {
+    /// How long it may take nothing, and over how long the rate is averaged.
+    pub(crate) timeout: Duration,
+    pub(crate) bytes_per_second_min: u64,
+}
+
+/// How fast a client takes its answers, measured while bytes wait for it.
+#[derive(Debug)]
+struct Pace {
+    least: ReadPace,
+    /// Since when bytes have waited without one being taken.
+    stalled: Option<Instant>,
+    /// Wakes the writer when a stall has lasted too long.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Time in which bytes waited, and the bytes taken meanwhile.
+    waited: Duration,
+    taken: u64,
 }
 
 /// Whether a request of the connection is being answered: what is read then is not a head.
@@ -185,22 +205,22 @@ impl Busy {
 }
 
 impl GuardedStream {
-    pub(crate) fn new(
-        stream: TcpStream,
-        busy: Busy,
-        header_timeout: Duration,
-        answer_timeout: Duration,
-    ) -> Self {
+    pub(crate) fn new(stream: TcpStream, busy: Busy, header_timeout: Duration, pace: ReadPace) -> Self {
         Self {
             stream,
             busy,
             header_timeout,
-            answer_timeout,
+            pace: Pace {
+                least: pace,
+                stalled: None,
+                timer: None,
+                waited: Duration::ZERO,
+                taken: 0,
+            },
             heads: 0,
             has_begun: false,
             head_deadline: Some(Instant::now() + header_timeout),
             head_timer: None,
-            write_timer: None,
         }
     }
 
@@ -222,17 +242,39 @@ impl GuardedStream {
             ))
         })
     }
+}
 
-    /// Passes `written` on; fails when it has been pending for too long.
-    fn guard_write<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.write_timer = None;
-            return written;
+impl Pace {
+    /// Passes on how many bytes the client took, if it took any; fails when it has taken none for too long, or too few.
+    fn guard(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Poll::Ready(result) = written else {
+            let deadline = *self.stalled.get_or_insert_with(Instant::now) + self.least.timeout;
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            if timer.deadline() != deadline {
+                timer.as_mut().reset(deadline);
+            }
+            let elapsed = timer.as_mut().poll(cx);
+            return elapsed.map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "answer not taken")));
+        };
+        let Ok(bytes) = result else {
+            return Poll::Ready(result);
+        };
+        self.taken += bytes as u64;
+        // Bytes that were taken at once, as long as the answer is made slower than it is read, take no time.
+        if let Some(stalled) = self.stalled.take() {
+            self.waited += stalled.elapsed();
         }
-        let deadline = || Box::pin(sleep_until(Instant::now() + self.answer_timeout));
-        let timer = self.write_timer.get_or_insert_with(deadline);
-        let elapsed = timer.as_mut().poll(cx);
-        elapsed.map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "answer not taken")))
+        if self.waited >= self.least.timeout {
+            let seconds = self.waited.as_secs_f64();
+            if (self.taken as f64) < self.least.bytes_per_second_min as f64 * seconds {
+                return Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "answer read too slowly",
+                )));
+            }
+            (self.waited, self.taken) = (Duration::ZERO, 0);
+        }
+        Poll::Ready(Ok(bytes))
     }
 }
 
@@ -268,7 +310,7 @@ impl AsyncRead for GuardedStream {
 impl AsyncWrite for GuardedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.guard_write(written, cx)
+        self.pace.guard(written, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -285,7 +327,7 @@ impl AsyncWrite for GuardedStream {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.guard_write(written, cx)
+        self.pace.guard(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {

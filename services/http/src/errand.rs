@@ -5,8 +5,8 @@ use tideline_openapi::ErrorCode;
 use tideline_scheduler::Job;
 use tokio::sync::oneshot;
 
+use crate::app::Turn;
 use crate::failure::{Failure, Result};
-use crate::shares::Share;
 
 /// Work that has a job.
 pub(crate) trait Begun {
@@ -16,7 +16,7 @@ pub(crate) trait Begun {
 
 /// Begins an errand and does it; the answer is its job, as soon as it has one. `turn` is held to its end.
 pub(crate) async fn send_off<W: Begun>(
-    turn: Share,
+    turn: Turn,
     begin: impl FnOnce() -> Result<W> + Send + 'static,
     perform: impl FnOnce(W) + Send + 'static,
 ) -> Result<Job> {

@@ -29,7 +29,7 @@ use tower::ServiceExt;
 use crate::app::App;
 use crate::auth;
 use crate::client::{Client, Origin};
-use crate::connection::{Busy, Connections, GuardedStream};
+use crate::connection::{Busy, Connections, GuardedStream, ReadPace};
 use crate::failure::Failure;
 use crate::router::router;
 use crate::settings::HttpSettings;
@@ -204,7 +204,10 @@ impl Connection {
             stream,
             busy.clone(),
             settings.header_timeout,
-            settings.answer_timeout,
+            ReadPace {
+                timeout: settings.answer_timeout,
+                bytes_per_second_min: settings.answer_bytes_per_second_min,
+            },
         );
         let service = service_fn(move |mut request: Request<Incoming>| {
             busy.begin();

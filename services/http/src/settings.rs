@@ -37,6 +37,9 @@ pub struct HttpSettings {
     pub body_bytes_per_second_min: u64,
     /// How long a client may not take any of the answer before it is cut off. Default 30 s.
     pub answer_timeout: Duration,
+    /// The slowest client that may read an answer to its end, in bytes a second while bytes wait for it, averaged over
+    /// [`Self::answer_timeout`]. Default 4 KiB.
+    pub answer_bytes_per_second_min: u64,
     /// Connections held at once. At the limit the one that has been idle longest is closed for a new one; where all are busy, a
     /// few more are accepted for health checks and metrics only. Default 10,000.
     pub connections_max: usize,
@@ -71,6 +74,7 @@ impl Default for HttpSettings {
             body_timeout: Duration::from_secs(10),
             body_bytes_per_second_min: 4 << 10,
             answer_timeout: Duration::from_secs(30),
+            answer_bytes_per_second_min: 4 << 10,
             connections_max: 10_000,
             writes_in_flight_max: 32,
             queries_in_flight_max: 16,

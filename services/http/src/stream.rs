@@ -1,12 +1,17 @@
-//! Answers that are written while they are read: flat memory whatever their size.
+//! Answers that are written while they are read: bounded memory whatever their size.
 //!
-//! The writer runs on a blocking thread and fills chunks; a short queue lies between it and the connection, so a slow
-//! client slows the writer down. What fails before the first chunk is an ordinary failure with its status; what fails
-//! later, a panic included, cuts the answer off in the middle of its chunked encoding, which every client notices.
+//! The writer runs on a blocking thread and fills chunks, which a [`Spool`] keeps until the connection takes them. So a
+//! request of ordinary size ends, and leaves its turn to others, before its client has read anything. Where the spool is full
+//! the writer waits for its client, and others run in its turn meanwhile; see [`AnswerWriter::wait`]. What fails before the
+//! first chunk is an ordinary failure with its status; what fails later, a panic included, cuts the answer off in the middle of
+//! its chunked encoding, which every client notices.
+
+mod spool;
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
@@ -15,48 +20,88 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::body::Frame;
 use tideline_openapi::ErrorCode;
-use tokio::sync::mpsc;
+use tideline_query::{Cancel, while_waiting};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use self::spool::{Pushed, Spool};
+use crate::app::{App, Turn};
 use crate::failure::{Failure, Result};
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Chunks between writer and connection.
-const QUEUE_CHUNKS: usize = 4;
+
+/// What a request has while it writes its answer.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Ends with the last write to the spool; others have it while the writer waits for its client.
+    pub(crate) turn: Option<Turn>,
+    /// Told when the client leaves.
+    pub(crate) cancel: Cancel,
+}
 
 /// Destination of a streamed answer. Writes fail with `BrokenPipe` when the client has left.
 #[derive(Debug)]
 pub(crate) struct AnswerWriter {
     chunk: Vec<u8>,
-    queue: mpsc::Sender<io::Result<Bytes>>,
+    spool: Arc<Spool>,
+    turn: Option<Turn>,
+    slow_answers: Arc<Semaphore>,
     /// Whether a chunk has been sent; until then the length of the answer can still be announced.
     has_sent: bool,
 }
 
 impl Write for AnswerWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.chunk.extend_from_slice(bytes);
+        let (now, _) = bytes.split_at(bytes.len().min(CHUNK_BYTES - self.chunk.len()));
+        self.chunk.extend_from_slice(now);
         if self.chunk.len() >= CHUNK_BYTES {
             self.flush()?;
         }
-        Ok(bytes.len())
+        Ok(now.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         if self.chunk.is_empty() {
             return Ok(());
         }
-        let chunk = std::mem::replace(
-            &mut self.chunk,
-            Vec::with_capacity(CHUNK_BYTES + (CHUNK_BYTES >> 3)),
-        );
+        let mut chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
         self.has_sent = true;
-        let sent = self.queue.blocking_send(Ok(chunk.into()));
-        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client has left"))
+        // What is kept counts by its length.
+        chunk.shrink_to_fit();
+        let mut chunk = Bytes::from(chunk);
+        loop {
+            chunk = match self.spool.push(chunk) {
+                Pushed::Kept => return Ok(()),
+                Pushed::ClientLeft => {
+                    return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has left"));
+                }
+                Pushed::Full(chunk) => chunk,
+            };
+            self.wait()?;
+        }
     }
 }
 
 impl AnswerWriter {
+    /// Waits for the client to take a part of what is spooled. Others have the turn meanwhile: its thread and what the
+    /// request holds stay, so only so many may wait like this, and a further one is cut off.
+    fn wait(&mut self) -> io::Result<()> {
+        let Some(turn) = &mut self.turn else {
+            self.spool.wait_for_room();
+            return Ok(());
+        };
+        let place: std::result::Result<OwnedSemaphorePermit, _> =
+            Arc::clone(&self.slow_answers).try_acquire_owned();
+        let _place = place.map_err(|_| {
+            tracing::warn!("an answer was cut off: too many wait for clients that read slowly");
+            io::Error::other("too many answers wait for clients that read slowly")
+        })?;
+        turn.pause();
+        while_waiting(|| self.spool.wait_for_room());
+        turn.resume();
+        Ok(())
+    }
+
     /// Ends the answer: sends the rest, or returns all of it where nothing has been sent.
     fn finish(mut self) -> io::Result<Option<Bytes>> {
         if self.has_sent {
@@ -67,37 +112,52 @@ impl AnswerWriter {
 }
 
 /// Returns an answer of `content_type` that `write` produces on a blocking thread. An answer that fits into one chunk and was
-/// never flushed has a `Content-Length`; longer ones are streamed. What `write` should hold until it is done, such as its
-/// permit, it takes along.
-pub(crate) async fn answer<F>(content_type: &'static str, write: F) -> Result<Response>
+/// never flushed has a `Content-Length`; longer ones are streamed. `work` ends when `write` has returned.
+pub(crate) async fn answer<F>(app: &App, content_type: &'static str, work: Work, write: F) -> Result<Response>
 where
     F: FnOnce(&mut AnswerWriter) -> Result<()> + Send + 'static,
 {
-    let (queue, mut chunks) = mpsc::channel(QUEUE_CHUNKS);
+    let spool = Spool::new(app.engine.memory());
+    spooled(spool, &app.slow_answers, content_type, work, write).await
+}
+
+async fn spooled<F>(
+    spool: Spool,
+    slow_answers: &Arc<Semaphore>,
+    content_type: &'static str,
+    work: Work,
+    write: F,
+) -> Result<Response>
+where
+    F: FnOnce(&mut AnswerWriter) -> Result<()> + Send + 'static,
+{
+    let Work { turn, cancel } = work;
+    let spool = Arc::new(spool);
+    let client = Client {
+        spool: Arc::clone(&spool),
+        cancel,
+    };
+    let mut writer = AnswerWriter {
+        chunk: Vec::new(),
+        spool: Arc::clone(&spool),
+        turn,
+        slow_answers: Arc::clone(slow_answers),
+        has_sent: false,
+    };
     let writing = tokio::task::spawn_blocking(move || {
-        let mut writer = AnswerWriter {
-            chunk: Vec::new(),
-            queue,
-            has_sent: false,
-        };
-        // A panic must reach the queue as an error: a queue that only ends is a complete answer.
+        // A panic must reach the spool as an error: a spool that only ends is a complete answer.
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)));
-        let queue = writer.queue.clone();
         let finished = written
             .unwrap_or_else(|_| Err(panicked()))
             .and_then(|()| writer.finish().map_err(client_left));
-        let failure = match finished {
-            Ok(whole) => return Ok(whole),
-            Err(failure) => failure,
-        };
         // Once a chunk is out its status is too: the answer can only be cut off.
-        let cut_off = io::Error::other(failure.message.clone());
-        if queue.blocking_send(Err(cut_off)).is_err() {
+        let end = finished.as_ref().map(|_| ());
+        if !spool.end(end.map_err(|failure| io::Error::other(failure.message.clone()))) {
             tracing::debug!("a client left before its answer was complete");
         }
-        Err(failure)
+        finished
     });
-    let first = match chunks.recv().await {
+    let first = match std::future::poll_fn(|cx| client.spool.poll_chunk(cx)).await {
         Some(Ok(first)) => first,
         Some(Err(_)) | None => match writing.await {
             Ok(Ok(whole)) => {
@@ -108,11 +168,43 @@ where
             Err(_) => return Err(panicked()),
         },
     };
-    let body = Body::new(ChunkedAnswer {
+    let body = Body::new(SpooledAnswer {
         first: Some(first),
-        rest: chunks,
+        client,
     });
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
+}
+
+/// A client that waits for its answer, or for the rest of it. When it leaves, this is dropped, and the request stops.
+struct Client {
+    spool: Arc<Spool>,
+    cancel: Cancel,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        self.spool.leave();
+    }
+}
+
+/// The body of a streamed answer.
+struct SpooledAnswer {
+    first: Option<Bytes>,
+    client: Client,
+}
+
+impl HttpBody for SpooledAnswer {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        let chunk = self.client.spool.poll_chunk(cx);
+        chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+    }
 }
 
 /// Writes a line of an NDJSON answer, and sends it at once.
@@ -136,29 +228,22 @@ pub(crate) fn client_left(error: io::Error) -> Failure {
 
 /// An answer of `content_type` whose parts come through `parts`, for as long as they come.
 pub(crate) fn live(content_type: &'static str, parts: mpsc::Receiver<io::Result<Bytes>>) -> Response {
-    let body = Body::new(ChunkedAnswer {
-        first: None,
-        rest: parts,
-    });
-    ([(header::CONTENT_TYPE, content_type)], body).into_response()
+    (
+        [(header::CONTENT_TYPE, content_type)],
+        Body::new(LiveAnswer(parts)),
+    )
+        .into_response()
 }
 
-struct ChunkedAnswer {
-    first: Option<Bytes>,
-    rest: mpsc::Receiver<io::Result<Bytes>>,
-}
+struct LiveAnswer(mpsc::Receiver<io::Result<Bytes>>);
 
-impl HttpBody for ChunkedAnswer {
+impl HttpBody for LiveAnswer {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
-        }
-        self.rest
-            .poll_recv(cx)
-            .map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+        let part = self.0.poll_recv(cx);
+        part.map(|part| part.map(|part| part.map(Frame::data)))
     }
 }
 
@@ -166,11 +251,19 @@ impl HttpBody for ChunkedAnswer {
 mod tests {
     use http_body_util::BodyExt;
 
+    use tideline_model::MemoryAccount;
+
     use super::*;
+
+    async fn begin(write: fn(&mut AnswerWriter) -> Result<()>) -> Result<Response> {
+        let spool = Spool::new(&MemoryAccount::unlimited());
+        let slow_answers = Arc::new(Semaphore::new(1));
+        spooled(spool, &slow_answers, "text/plain", Work::default(), write).await
+    }
 
     /// What a client reads of an answer: its bytes, and whether it is complete.
     async fn read(write: fn(&mut AnswerWriter) -> Result<()>) -> (usize, bool) {
-        let answer = answer("text/plain", write).await.expect("it begins well");
+        let answer = begin(write).await.expect("it begins well");
         let mut body = answer.into_body();
         let mut bytes = 0;
         loop {
@@ -215,7 +308,7 @@ mod tests {
             writer.write_all(b"little").expect("there is room");
             panic!("at once");
         };
-        let failure = answer("text/plain", write).await.expect_err("nothing is out");
+        let failure = begin(write).await.expect_err("nothing is out");
         assert_eq!(failure.code, ErrorCode::Internal);
     }
 }

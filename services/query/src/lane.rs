@@ -5,6 +5,7 @@
 //! workers, all in the background; only a few at once, the next in the order in which they came; and, where it is set,
 //! reading no more bytes a second than that.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -75,7 +76,7 @@ pub(crate) struct HotLane {
 #[derive(Debug)]
 pub(crate) struct ColdLane {
     pub(crate) pool: ThreadPool,
-    gate: Gate,
+    gate: Arc<Gate>,
     pub(crate) meter: ReadMeter,
 }
 
@@ -99,12 +100,12 @@ impl ColdLane {
         let threads = settings.cold_threads.unwrap_or(cores / 2).max(1);
         Ok(Self {
             pool: pool("query-cold", threads, background::enter)?,
-            gate: Gate {
+            gate: Arc::new(Gate {
                 running_max: settings.cold_queries_max.unwrap_or(2 * threads).max(1),
                 waiting_max: settings.cold_waiting_max,
                 state: Mutex::default(),
                 changed: Condvar::new(),
-            },
+            }),
             meter: ReadMeter {
                 clock,
                 rate: settings.cold_read_bytes_per_second,
@@ -123,6 +124,7 @@ impl ColdLane {
             let builder = std::thread::Builder::new().name("query-cold".into());
             let running = builder.spawn_scoped(scope, || {
                 background::enter();
+                GATE.set(Some(Arc::clone(&self.gate)));
                 work()
             });
             running.map(|running| running.join())
@@ -132,6 +134,33 @@ impl ColdLane {
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
             Err(_) => Err(self.gate.state.lock().overloaded()),
         }
+    }
+}
+
+thread_local! {
+    /// The gate that the query of this thread has passed.
+    static GATE: RefCell<Option<Arc<Gate>>> = const { RefCell::new(None) };
+}
+
+/// Runs `wait`, in which a query waits for a slow reader of its rows, while others may run in its place: a query of cold
+/// points gives its place up, and is the next to get one again when `wait` has returned.
+///
+/// Called by sinks, on the thread that hands them rows.
+pub fn while_waiting<T>(wait: impl FnOnce() -> T) -> T {
+    let gate = GATE.with_borrow(Option::clone);
+    let Some(gate) = gate else { return wait() };
+    gate.leave();
+    // The place is taken again even if `wait` panics: the turn that the query holds gives it back once more.
+    let _rejoins = Rejoins(&gate);
+    wait()
+}
+
+/// Takes a place again when it is dropped.
+struct Rejoins<'a>(&'a Gate);
+
+impl Drop for Rejoins<'_> {
+    fn drop(&mut self) {
+        self.0.rejoin();
     }
 }
 
@@ -227,6 +256,27 @@ impl Gate {
     }
 }
 
+impl Gate {
+    fn leave(&self) {
+        self.state.lock().running -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits for a place before all that have not run yet.
+    fn rejoin(&self) {
+        let mut state = self.state.lock();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push_front(ticket);
+        while state.waiting.front() != Some(&ticket) || state.running >= self.running_max {
+            self.changed.wait(&mut state);
+        }
+        state.waiting.pop_front();
+        state.running += 1;
+        self.changed.notify_all();
+    }
+}
+
 impl GateState {
     fn overloaded(&self) -> QueryError {
         QueryError::Overloaded {
@@ -238,8 +288,7 @@ impl GateState {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().running -= 1;
-        self.0.changed.notify_all();
+        self.0.leave();
     }
 }
 

@@ -70,7 +70,7 @@ pub use explain::{Estimate, Explanation, Plan};
 pub use fill::Fill;
 pub use filter::{ValueCondition, ValueTest};
 pub use function::{Function, Percentile};
-pub use lane::{QuerySettings, QueryStats};
+pub use lane::{QuerySettings, QueryStats, while_waiting};
 pub use latest::LatestQuery;
 pub use querier::Querier;
 pub use question::{

@@ -18,7 +18,7 @@ use crate::extract::Json;
 use crate::failure::{Failure, Result};
 use crate::resources::Failures;
 use crate::resources::jobs::detail;
-use crate::stream;
+use crate::stream::{self, Work};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(attach))
@@ -63,7 +63,8 @@ async fn attach(
         return Ok((StatusCode::ACCEPTED, detail(job.await?, id)).into_response());
     }
     let id = String::from(id);
-    stream::answer("application/x-ndjson", move |writer| {
+    let running = app.clone();
+    stream::answer(&app, "application/x-ndjson", Work::default(), move |writer| {
         let _turn = turn;
         let work = begin()?;
         let job = work.errand.id();
@@ -75,7 +76,7 @@ async fn attach(
             has_left |= told.is_err();
             told.is_ok()
         };
-        let outcome = work.perform(&app, &mut watch);
+        let outcome = work.perform(&running, &mut watch);
         if has_left {
             return Ok(());
         }

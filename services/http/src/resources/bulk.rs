@@ -18,17 +18,16 @@ use tideline_timeline_catalog::AttributeChanges;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::{App, stoppable};
+use crate::app::{App, Waiting, stoppable};
 use crate::condition::{to_attribute, to_selector};
 use crate::context::RequestId;
 use crate::errand::{self, Begun};
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::jobs::detail;
-use crate::resources::query::Waiting;
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand_selector;
-use crate::stream;
+use crate::stream::{self, Work};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(change))
@@ -84,7 +83,8 @@ async fn change(
         return Ok((StatusCode::ACCEPTED, detail(job?, id)).into_response());
     }
     let id = String::from(id);
-    let answer = stream::answer("application/x-ndjson", move |writer| {
+    let running = app.clone();
+    let answer = stream::answer(&app, "application/x-ndjson", Work::default(), move |writer| {
         let _turn = turn;
         let work = begin()?;
         let job = work.errand.id();
@@ -94,7 +94,7 @@ async fn change(
             has_left |= told.is_err();
             told.is_ok()
         };
-        let (progress, is_done) = work.perform(&app, &changes, &mut watch)?;
+        let (progress, is_done) = work.perform(&running, &changes, &mut watch)?;
         if has_left {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use crate::context::RequestId;
 use crate::failure::{Failure, Result};
 use crate::metrics;
 use crate::resources::{Failures, whole_seconds};
-use crate::stream::{self, AnswerWriter};
+use crate::stream::{self, AnswerWriter, Work};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -130,10 +130,11 @@ async fn metrics_text(State(app): State<App>, headers: HeaderMap) -> Result<Resp
     } else {
         "text/plain; version=0.0.4; charset=utf-8"
     };
+    let running = app.clone();
     let write = move |writer: &mut AnswerWriter| {
-        let text = metrics::render(&app);
+        let text = metrics::render(&running);
         let text = text.map_err(|_| Failure::new(ErrorCode::Internal, "metrics could not be written"))?;
         writer.write_all(text.as_bytes()).map_err(stream::client_left)
     };
-    stream::answer(content_type, write).await
+    stream::answer(&app, content_type, Work::default(), write).await
 }

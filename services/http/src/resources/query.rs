@@ -35,7 +35,7 @@ use crate::failure::{Failure, Result};
 use crate::resources::{QueryFailures, TablePath};
 use crate::running::Description;
 use crate::saved;
-use crate::stream;
+use crate::stream::{self, Work};
 
 pub(crate) use self::format::{Options, put_json_text, put_json_time, put_json_value};
 pub(crate) use self::json::put_series_head;
@@ -143,11 +143,12 @@ where
         .is_some_and(|((range, tier), table)| app.querier.reaches_cold(&table, range, tier));
     let turns = if is_cold { &app.cold_queries } else { &app.queries };
     let turn = turns.take().await?;
-    let cancel = Cancel::new();
-    let mut waiting = Waiting(Some(cancel.clone()));
-    let running = app.clone();
-    let response = stream::answer(options.format.content_type(), move |writer| {
-        let _turn = turn;
+    let work = Work {
+        turn: Some(turn),
+        cancel: Cancel::new(),
+    };
+    let (running, cancel) = (app.clone(), work.cancel.clone());
+    stream::answer(app, options.format.content_type(), work, move |writer| {
         let table = running.engine.table(&description.table)?;
         let _listed = running.running.list(&running.engine, description, cancel.clone());
         let mut sink = options.clone().sink(&mut *writer);
@@ -155,10 +156,7 @@ where
         options.check_whole(&summary)?;
         sink.end(&summary).map_err(stream::client_left)
     })
-    .await;
-    // From now on a client that leaves closes the stream, and the writer meets that.
-    waiting.0 = None;
-    response
+    .await
 }
 
 /// What a query is listed as while it runs.
@@ -173,17 +171,6 @@ pub(crate) fn describe(
         table: table.to_owned(),
         resource,
         question: serde_json::to_string(question).unwrap_or_default(),
-    }
-}
-
-/// A client that waits for the first part of its answer. When it leaves, this is dropped, and the query stops.
-pub(crate) struct Waiting(pub(crate) Option<Cancel>);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if let Some(cancel) = &self.0 {
-            cancel.cancel();
-        }
     }
 }
 

@@ -28,14 +28,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(crate) use self::event::EventText;
-use crate::app::{App, blocking};
+use crate::app::{App, Turn, blocking};
 use crate::condition::to_selector;
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{TablePath, WatchFailures};
 use crate::saved;
-use crate::shares::Share;
 use crate::stream;
 use crate::watching::{WatchGroup, WatchStep};
 
@@ -241,7 +240,7 @@ struct Watch {
     end: Option<Instant>,
     ticks: watch::Receiver<SequenceNumber>,
     events: mpsc::Sender<io::Result<Bytes>>,
-    _turn: Share,
+    _turn: Turn,
 }
 
 /// What a watch does next.

@@ -202,6 +202,12 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .within(100, HOUR_MILLIS),
     Key::new(
+        "http.answer_bytes_per_second_min",
+        "The slowest client that may read an answer to its end, each second in which bytes wait for it, averaged over\n\
+         answer_timeout. A slower one is cut off and its query ends.",
+        |config| Slot::Bytes64(&mut config.http.answer_bytes_per_second_min),
+    ),
+    Key::new(
         "http.connections_max",
         "Connections held at once. At the limit the one that has been idle longest is closed for a new one. Lower where the\n\
          process may open few files.",

@@ -7,7 +7,6 @@ mod varint;
 mod whole;
 
 use std::io::Write as _;
-use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
@@ -97,7 +96,7 @@ async fn read(
     };
     match response_type {
         ReadResponseType::Samples => {
-            let whole = WholeAnswer::new(Arc::clone(&app.read_kibibytes));
+            let whole = WholeAnswer::new(app.engine.memory());
             let content_type = "application/x-protobuf";
             let answer = run_transfer(&app.reads, &app, asked, content_type, move |running, writer| {
                 write_samples(running, &queries, whole, writer)

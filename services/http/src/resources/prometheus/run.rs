@@ -13,9 +13,8 @@ use super::parameters::wrong;
 use crate::app::{App, Turns};
 use crate::context::RequestId;
 use crate::failure::Result;
-use crate::resources::query::Waiting;
 use crate::running::Description;
-use crate::stream::{self, AnswerWriter};
+use crate::stream::{self, AnswerWriter, Work};
 
 /// Up to this length an expression is parsed within a millisecond.
 const PARSED_AT_ONCE_BYTES: usize = 4 << 10;
@@ -110,11 +109,13 @@ where
         time_max: asked.time_max.saturating_sub(waited),
         ..budget
     };
-    let cancel = Cancel::new();
-    let mut waiting = Waiting(Some(cancel.clone()));
-    let app = app.clone();
-    let response = stream::answer(content_type, move |writer| {
-        let _turn = turn;
+    let answering = Work {
+        turn: Some(turn),
+        cancel: Cancel::new(),
+    };
+    let (running, cancel) = (app.clone(), answering.cancel.clone());
+    stream::answer(app, content_type, answering, move |writer| {
+        let app = running;
         let table = app.engine.table(&asked.table)?;
         let description = Description {
             request_id: asked.request_id,
@@ -126,10 +127,7 @@ where
         let view = SeriesView::new(&app.querier, &table, budget, &cancel);
         work(&Running { view, waited }, writer)
     })
-    .await;
-    // From now on a client that leaves closes the stream, and the writer meets that.
-    waiting.0 = None;
-    response
+    .await
 }
 
 /// What a question may cost. The samples that it gathers may take as much as those that it may hold: few series of many

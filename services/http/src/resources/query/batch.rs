@@ -9,20 +9,20 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use tideline_engine::Table;
-use tideline_model::Timestamp;
+use tideline_model::{MemoryFull, Reservation, Timestamp};
 use tideline_openapi::ErrorCode;
 use tideline_openapi::query::{BatchAnswer, BatchQuery, PointQuery};
 use tideline_query::{Budget, Cancel};
 
 use super::format::{Format, put_json_text};
-use super::{Options, Waiting, describe, question};
+use super::{Options, describe, question};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::resources::{QueryFailures, TablePath};
 use crate::saved;
-use crate::stream;
+use crate::stream::{self, Work};
 
 /// Most questions of a request.
 const QUERIES_MAX: usize = 64;
@@ -66,11 +66,12 @@ pub(super) async fn batch(
     });
     let turns = if is_cold { &app.cold_queries } else { &app.queries };
     let turn = turns.take().await?;
-    let cancel = Cancel::new();
-    let mut waiting = Waiting(Some(cancel.clone()));
-    let running = app.clone();
-    let response = stream::answer(Format::Json.content_type(), move |writer| {
-        let _turn = turn;
+    let work = Work {
+        turn: Some(turn),
+        cancel: Cancel::new(),
+    };
+    let (running, cancel) = (app.clone(), work.cancel.clone());
+    stream::answer(&app, Format::Json.content_type(), work, move |writer| {
         let table = running.engine.table(&table)?;
         let _listed = running.running.list(&running.engine, description, cancel.clone());
         let mut left = Left {
@@ -104,9 +105,7 @@ pub(super) async fn batch(
         text.extend_from_slice(b"}}\n");
         writer.write_all(&text).map_err(stream::client_left)
     })
-    .await;
-    waiting.0 = None;
-    response
+    .await
 }
 
 /// What is left for the next question.
@@ -139,11 +138,19 @@ impl Left {
         query.timelines = saved::expand_optional(app, table.name().as_str(), query.timelines)?;
         let mut question = question::to_question(query, now)?;
         question.budget = self.share(app, &question.budget);
-        let mut buffer = Buffer::default();
+        let mut buffer = Buffer {
+            bytes: Vec::new(),
+            is_over: false,
+            memory: app.engine.memory().open("answers of several queries"),
+            refused: None,
+        };
         let mut sink = options.sink(&mut buffer);
         let asked = app.querier.points(table, &question, &self.cancel, &mut *sink);
         let ended = asked.map(|summary| (sink.end(&summary).is_ok(), summary.rows));
         drop(sink);
+        if let Some(full) = buffer.refused {
+            return Err(full.into());
+        }
         match ended {
             _ if buffer.is_over => Err(Failure::new(
                 ErrorCode::OverBudget,
@@ -177,10 +184,14 @@ impl Left {
 }
 
 /// An answer that is held, up to its limit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Buffer {
     bytes: Vec<u8>,
     is_over: bool,
+    /// The capacity of `bytes`.
+    memory: Reservation,
+    /// Why there was no memory for more.
+    refused: Option<MemoryFull>,
 }
 
 impl Write for Buffer {
@@ -188,6 +199,15 @@ impl Write for Buffer {
         if self.bytes.len() + bytes.len() > ANSWER_BYTES_MAX {
             self.is_over = true;
             return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        if self.bytes.capacity() - self.bytes.len() < bytes.len() {
+            // As a vector grows: it doubles.
+            let capacity = (self.bytes.len() + bytes.len()).max(2 * self.bytes.capacity());
+            if let Err(full) = self.memory.resize(capacity as u64) {
+                self.refused = Some(full);
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            self.bytes.reserve_exact(capacity - self.bytes.len());
         }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())

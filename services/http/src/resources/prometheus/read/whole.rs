@@ -1,14 +1,12 @@
 //! An answer of remote read that is sent whole: a snappy block tells its length first, and each message in it too.
 //!
-//! It is packed while it grows, so that what is held is the packed form, and all such answers together hold no more than a
-//! budget. A block is a sequence of pieces that are packed each by itself; only the length in front of it is of all.
+//! It is packed while it grows, so that what is held is the packed form, in the memory account of the process. A block is a sequence of pieces that are packed each by itself; only the length in front of it is of all.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 
+use tideline_model::{MemoryAccount, Reservation};
 use tideline_prometheus::Piece;
 use tideline_promql::{PromqlError, Result};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::message::{put_bytes_head, put_labels};
 use super::varint::{varint, varint_length};
@@ -28,7 +26,7 @@ pub(super) struct WholeAnswer {
     series: Vec<u8>,
     /// Bytes of the pieces.
     packed_bytes: usize,
-    share: Share,
+    memory: Reservation,
 }
 
 /// A message in packed pieces.
@@ -41,25 +39,16 @@ struct Packed {
     bytes: usize,
 }
 
-/// What an answer takes of what all may hold.
-struct Share {
-    kibibytes: Arc<Semaphore>,
-    taken: Option<OwnedSemaphorePermit>,
-}
-
 impl WholeAnswer {
-    /// An empty one; `kibibytes` are what all together may still hold.
-    pub(super) fn new(kibibytes: Arc<Semaphore>) -> Self {
+    /// An empty one, which counts in an account.
+    pub(super) fn new(memory: &MemoryAccount) -> Self {
         Self {
             encoder: snap::raw::Encoder::new(),
             space: vec![0; snap::raw::max_compress_len(PIECE_BYTES)],
             results: Vec::new(),
             series: Vec::new(),
             packed_bytes: 0,
-            share: Share {
-                kibibytes,
-                taken: None,
-            },
+            memory: memory.open("answers of remote read"),
         }
     }
 
@@ -172,28 +161,18 @@ impl WholeAnswer {
                  or accept streamed chunks"
             )));
         }
-        self.share.grow_to(bytes)
-    }
-}
-
-impl Share {
-    fn grow_to(&mut self, bytes: usize) -> Result<()> {
-        let taken = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = bytes.div_ceil(1 << 10).saturating_sub(taken);
-        let Some(more) = u32::try_from(more).ok().filter(|more| *more > 0) else {
+        if bytes as u64 <= self.memory.bytes() {
             return Ok(());
-        };
-        let permit = Arc::clone(&self.kibibytes).try_acquire_many_owned(more);
-        let permit = permit.map_err(|_| PromqlError::Storage {
-            message: "remote reads hold as many bytes of answers as they may; ask again later, or accept streamed chunks"
-                .to_owned(),
-            is_overloaded: true,
-        })?;
-        match &mut self.taken {
-            Some(taken) => taken.merge(permit),
-            None => self.taken = Some(permit),
         }
-        Ok(())
+        let wanted = bytes.div_ceil(PIECE_BYTES) * PIECE_BYTES;
+        let grown = self.memory.resize(wanted as u64);
+        grown.map_err(|full| match full.is_retryable() {
+            true => PromqlError::Storage {
+                message: format!("{full}; ask again later, or accept streamed chunks"),
+                is_overloaded: true,
+            },
+            false => PromqlError::TooMany(format!("{full}; accept streamed chunks")),
+        })
     }
 }
 
@@ -208,8 +187,8 @@ mod tests {
     use super::*;
 
     /// The block of an answer with one series of so many bytes in each result, in pieces.
-    fn block(results: &[usize], kibibytes: usize) -> Result<Vec<u8>> {
-        let mut answer = WholeAnswer::new(Arc::new(Semaphore::new(kibibytes)));
+    fn block(results: &[usize], memory: &MemoryAccount) -> Result<Vec<u8>> {
+        let mut answer = WholeAnswer::new(memory);
         let labels = Labels::from_sorted([("__name__", "up")]);
         for bytes in results {
             answer.begin()?;
@@ -230,7 +209,7 @@ mod tests {
 
     #[test]
     fn pieces_are_one_block() {
-        let block = block(&[10, 0, 70_000, 300_000], 10_000).expect("it fits");
+        let block = block(&[10, 0, 70_000, 300_000], &MemoryAccount::unlimited()).expect("it fits");
         let message = snap::raw::Decoder::new().decompress_vec(&block).expect("a block");
         let mut expected = Vec::new();
         for bytes in [10, 0, 70_000, 300_000_usize] {
@@ -250,8 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn all_answers_share_what_they_hold() {
-        let refused = block(&[300_000], 100);
+    fn an_answer_holds_no_more_than_the_account_has() {
+        let memory = MemoryAccount::new(400 << 10);
+        let _others = memory.reserve("others", 300 << 10).expect("there is room");
+        let refused = block(&[300_000], &memory);
         assert!(
             matches!(
                 refused,
