@@ -15,7 +15,7 @@
 //! | `context`, `observe`, `audit`, `host`, `auth` | what happens around every request |
 //! | `failure` | the one table from kind of failure to status, per dialect |
 //! | `body` | the one bounded way in for request bodies |
-//! | `extract`, `stream` | extractors; answers that are streamed |
+//! | `extract`, `stream`, `whole` | extractors; answers that are streamed, and the memory of others |
 //! | `condition`, `saved` | conditions of the interface into those of the index; saved searches spelled out |
 //! | `ingest`, `database` | a write; what `db` and `bucket` mean |
 //! | `running` | the queries that run now |
@@ -50,6 +50,7 @@ mod settings;
 mod shares;
 mod stream;
 mod watching;
+mod whole;
 
 pub use client::{Network, NotANetwork};
 pub use router::document;

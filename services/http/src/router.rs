@@ -16,7 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::{auth, described, host, observe, resources};
+use crate::{auth, described, host, observe, resources, whole};
 
 /// Smallest answer that is compressed, in bytes. Streamed answers, whose length is unknown when they begin, are larger.
 const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
@@ -92,6 +92,7 @@ pub(crate) fn router(app: &App) -> Router {
         .merge(resources::guide::router())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), whole::reserve))
         .layer(compression())
         .layer(from_fn_with_state(app.clone(), auth::refuse_other_sites))
         .layer(from_fn_with_state(app.clone(), auth::require_token))

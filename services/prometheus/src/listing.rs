@@ -78,6 +78,7 @@ impl SeriesView<'_> {
                 series.take(self, &selection, &group)
             })?;
         }
+        self.keep(series.held.bytes())?;
         Ok(Listed::new(series.all, limit))
     }
 
@@ -92,6 +93,7 @@ impl SeriesView<'_> {
         if selectors.is_empty() && range.is_none() {
             let all = self.table.catalog().reader().tag_keys(&everything());
             let mut names: Vec<String> = all.into_iter().map(|key| key.name).collect();
+            self.hold_list(&names)?;
             if !names.is_empty() || !self.metric_names().is_empty() {
                 names.push(METRIC_NAME.to_owned());
             }
@@ -115,7 +117,9 @@ impl SeriesView<'_> {
         let is_all = selectors.is_empty() && range.is_none();
         if name == METRIC_NAME {
             if is_all {
-                return Ok(Listed::new(self.metric_names(), limit));
+                let names: Vec<String> = self.metric_names().into_iter().collect();
+                self.hold_list(&names)?;
+                return Ok(Listed::new(names, limit));
             }
             let names = self.gather(selectors, range, |metrics, _, take| {
                 metrics.iter().for_each(|metric| take(&metric.name));
@@ -124,12 +128,26 @@ impl SeriesView<'_> {
         }
         if is_all {
             let values = self.table.catalog().reader().tag_values(name, &everything());
-            return Ok(Listed::new(values.into_iter().map(|value| value.name), limit));
+            let values: Vec<String> = values.into_iter().map(|value| value.name).collect();
+            self.hold_list(&values)?;
+            return Ok(Listed::new(values, limit));
         }
         let values = self.gather(selectors, range, |_, entry, take| {
             entry.tag(name).into_iter().for_each(take);
         })?;
         Ok(Listed::new(values, limit))
+    }
+
+    /// Takes a list into account, which stays until the request ends.
+    fn hold_list(&self, list: &[String]) -> Result<()> {
+        let bytes: usize = list.iter().map(|text| text.len() + ENTRY_BYTES).sum();
+        self.keep(bytes as u64)
+    }
+
+    /// Takes bytes into account that stay until the request ends.
+    fn keep(&self, bytes: u64) -> Result<()> {
+        let held = self.watch.hold_beside(0, bytes);
+        held.map_err(|error| failure::of_query(&error))
     }
 
     /// The names of metrics that some timeline may have.
@@ -167,6 +185,7 @@ impl SeriesView<'_> {
                 gathered.settle(self, span)?;
             }
         }
+        self.keep(gathered.held.bytes())?;
         Ok(gathered.known)
     }
 }

@@ -1,5 +1,7 @@
 //! What InfluxDB 1 agents speak: `/write`, `/query`, `/ping`.
 
+use std::io::{self, Write as _};
+
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
@@ -21,6 +23,7 @@ use crate::database;
 use crate::extract::{Query, content_type};
 use crate::failure::{Failure, Result};
 use crate::resources::influx;
+use crate::stream::{self, AnswerWriter, Work};
 
 /// The InfluxDB whose ways these routes follow; some clients refuse to work without it.
 const VERSION: &str = "1.8.10";
@@ -164,56 +167,121 @@ async fn answer(app: &App, q: Option<String>, access: Access) -> Result<Response
     let q = q.filter(|q| !q.is_empty());
     let q = q.ok_or_else(|| Failure::invalid("missing required parameter \"q\""))?;
     let statements = influx_query::parse(&q);
-    let creates = |statement: &Statement| matches!(statement, Statement::CreateDatabase { .. });
-    let (answer, created) = match access == Access::Change && statements.iter().any(creates) {
-        true => app.change(move |engine| run(engine, &statements, access)).await?,
-        false => app.read(move |engine| run(engine, &statements, access)).await?,
+    let unsupported = statements.iter().find_map(|statement| match statement {
+        Statement::Unsupported { error, .. } => Some(error),
+        _ => None,
+    });
+    if let Some(error) = unsupported {
+        return Err(Failure::invalid(error));
+    }
+    let (statements, creations) = create_databases(app, statements, access).await?;
+    let created: Vec<&str> = creations
+        .iter()
+        .filter(|creation| creation.outcome == Ok(true))
+        .map(|creation| creation.name.as_str())
+        .collect();
+    let changed =
+        (!created.is_empty()).then(|| Changed(format!("/query CREATE DATABASE {}", created.join(", "))));
+    let work = Work {
+        turn: Some(app.queries.take().await?),
+        ..Work::default()
     };
-    let mut response = (VERSION_HEADERS, Json(answer)).into_response();
-    if !created.is_empty() {
-        let statements = format!("/query CREATE DATABASE {}", created.join(", "));
-        response.extensions_mut().insert(Changed(statements));
+    let running = app.clone();
+    let answer = stream::answer(app, "application/json", work, move |writer| {
+        write_results(&running.engine, &statements, &creations, writer).map_err(stream::client_left)
+    });
+    let mut response = (VERSION_HEADERS, answer.await?).into_response();
+    if let Some(changed) = changed {
+        response.extensions_mut().insert(changed);
     }
     Ok(response)
 }
 
-/// Runs statements; the answer, and the names of the tables that they created.
-fn run(engine: &Engine, statements: &[Statement], access: Access) -> Result<(QueryAnswer, Vec<String>)> {
-    let mut created = Vec::new();
-    let run = |(statement_id, statement): (usize, &Statement)| {
-        let mut result = StatementResult {
-            statement_id,
-            ..StatementResult::default()
-        };
-        match statement {
-            Statement::CreateDatabase { name } => match create_database(engine, name, access) {
-                Ok(true) => created.push(name.clone()),
-                Ok(false) => {}
-                Err(reason) => result.error = Some(reason),
-            },
-            Statement::DropDatabase { name } => {
-                if engine.table(name).is_ok() {
-                    result.error = Some(format!("{name} is a table: drop it by DELETE /v1/tables/{name}"));
-                }
-            }
-            Statement::ShowDatabases => {
-                let names = engine
-                    .tables()
-                    .iter()
-                    .map(|table| vec![table.name().to_string()])
-                    .collect();
-                result.series = Some(vec![ResultSeries {
-                    name: "databases".into(),
-                    columns: vec!["name".into()],
-                    values: names,
-                }]);
-            }
-            Statement::Unsupported { error, .. } => return Err(Failure::invalid(error)),
-        }
-        Ok(result)
+/// What became of a `CREATE DATABASE`.
+struct Creation {
+    statement_id: usize,
+    name: String,
+    /// Whether there was none; on error, a reason for people.
+    outcome: std::result::Result<bool, String>,
+}
+
+/// Creates the databases of statements, before any is answered. Returns the statements again.
+async fn create_databases(
+    app: &App,
+    statements: Vec<Statement>,
+    access: Access,
+) -> Result<(Vec<Statement>, Vec<Creation>)> {
+    let creates = |statement: &Statement| matches!(statement, Statement::CreateDatabase { .. });
+    if !statements.iter().any(creates) {
+        return Ok((statements, Vec::new()));
+    }
+    let create = move |engine: &Engine| {
+        let creations = statements.iter().enumerate();
+        let creations = creations.filter_map(|(statement_id, statement)| match statement {
+            Statement::CreateDatabase { name } => Some(Creation {
+                statement_id,
+                name: name.clone(),
+                outcome: create_database(engine, name, access),
+            }),
+            _ => None,
+        });
+        let creations = creations.collect();
+        Ok((statements, creations))
     };
-    let results = statements.iter().enumerate().map(run).collect::<Result<_>>()?;
-    Ok((QueryAnswer { results }, created))
+    match access {
+        Access::Change => app.change(create).await,
+        Access::Read => app.read(create).await,
+    }
+}
+
+/// Writes a [`QueryAnswer`] result by result: a request has room for thousands of statements, and each may list all tables.
+fn write_results(
+    engine: &Engine,
+    statements: &[Statement],
+    creations: &[Creation],
+    writer: &mut AnswerWriter,
+) -> io::Result<()> {
+    writer.write_all(b"{\"results\":[")?;
+    let mut creations = creations.iter().peekable();
+    for (statement_id, statement) in statements.iter().enumerate() {
+        if statement_id > 0 {
+            writer.write_all(b",")?;
+        }
+        let creation = creations.next_if(|creation| creation.statement_id == statement_id);
+        let result = StatementResult {
+            statement_id,
+            series: show(engine, statement),
+            error: creation
+                .and_then(|creation| creation.outcome.clone().err())
+                .or_else(|| refusal(engine, statement)),
+        };
+        serde_json::to_writer(&mut *writer, &result)?;
+    }
+    writer.write_all(b"]}")
+}
+
+/// The series of a statement that lists something.
+fn show(engine: &Engine, statement: &Statement) -> Option<Vec<ResultSeries>> {
+    let Statement::ShowDatabases = statement else {
+        return None;
+    };
+    let tables = engine.tables();
+    let names = tables.iter().map(|table| vec![table.name().to_string()]);
+    Some(vec![ResultSeries {
+        name: "databases".into(),
+        columns: vec!["name".into()],
+        values: names.collect(),
+    }])
+}
+
+/// Why a statement was not executed.
+fn refusal(engine: &Engine, statement: &Statement) -> Option<String> {
+    match statement {
+        Statement::DropDatabase { name } if engine.table(name).is_ok() => {
+            Some(format!("{name} is a table: drop it by DELETE /v1/tables/{name}"))
+        }
+        _ => None,
+    }
 }
 
 /// Creates the table of a database; whether there was none. On error, a reason for people.

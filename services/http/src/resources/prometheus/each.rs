@@ -8,6 +8,9 @@ use tideline_promql::{Labels, Matcher, Result, Samples, Select, Source};
 
 use super::run::Running;
 
+/// Bytes of an entry of the set of series that were handed out, beside its labels.
+const SEEN_BYTES: usize = 32;
+
 /// Takes a series with its samples, from several threads at once.
 pub(super) type Take<'a> = dyn Fn(&Labels, Samples<'_>) -> Result<()> + Sync + 'a;
 
@@ -33,6 +36,10 @@ pub(super) fn each_series(
             let SeriesData::Samples(samples) = data else {
                 return Ok(());
             };
+            if selectors.len() > 1 {
+                let texts: usize = labels.iter().map(|(name, value)| name.len() + value.len()).sum();
+                source.hold(0, (texts + SEEN_BYTES) as u64)?;
+            }
             // Whoever panicked with the lock has left a whole set.
             let is_new = selectors.len() == 1
                 || seen

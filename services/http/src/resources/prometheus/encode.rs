@@ -24,7 +24,11 @@ pub(super) enum Form {
     Plain,
 }
 
-/// `"resultType":…,"result":…`. `hand_on` is called behind each series, so that what is written need not pile up.
+/// Bytes of text after which `hand_on` is called within a series.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// `"resultType":…,"result":…`. `hand_on` is called behind each series, and within a long one, so that text does not pile up:
+/// one series may have as many samples as an evaluation may hold.
 pub(super) fn put_result<E>(
     value: &QueryValue,
     out: &mut Vec<u8>,
@@ -60,7 +64,7 @@ pub(super) fn put_result<E>(
         QueryValue::Matrix(all) => {
             for (at, series) in all.iter().enumerate() {
                 put_comma(at, out);
-                put_series(series, out);
+                put_series(series, out, hand_on)?;
                 hand_on(out)?;
             }
         }
@@ -85,7 +89,15 @@ fn put_sample(sample: &Sample, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn put_series(series: &Series, out: &mut Vec<u8>) {
+fn put_series<E>(
+    series: &Series,
+    out: &mut Vec<u8>,
+    hand_on: &mut dyn FnMut(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut hand_on = |out: &mut Vec<u8>| match out.len() >= PIECE_BYTES {
+        true => hand_on(out),
+        false => Ok(()),
+    };
     out.extend_from_slice(b"{\"metric\":");
     put_labels(&series.labels, out);
     if !series.floats.is_empty() {
@@ -93,6 +105,7 @@ fn put_series(series: &Series, out: &mut Vec<u8>) {
         for (at, (time, value)) in series.floats.iter().enumerate() {
             put_comma(at, out);
             put_point(*time, *value, out);
+            hand_on(out)?;
         }
         out.push(b']');
     }
@@ -101,10 +114,12 @@ fn put_series(series: &Series, out: &mut Vec<u8>) {
         for (at, (time, histogram)) in series.histograms.iter().enumerate() {
             put_comma(at, out);
             put_histogram_point(*time, histogram, out);
+            hand_on(out)?;
         }
         out.push(b']');
     }
     out.push(b'}');
+    Ok(())
 }
 
 /// Labels as an object.

@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use tideline_histogram::{Histogram, Place, Slot, is_stale};
 use tideline_prometheus::NANOS_PER_MILLI;
-use tideline_promql::{Labels, Samples};
+use tideline_promql::{Labels, Samples, Source as _};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -82,6 +82,7 @@ async fn federate(
             let (Some(name), Some(newest)) = (labels.metric_name(), Newest::of(&samples)) else {
                 return Ok(());
             };
+            running.view.source().hold(0, newest.bytes(labels))?;
             // Whoever panicked with the lock has left a whole map.
             let mut families = families.lock().unwrap_or_else(PoisonError::into_inner);
             families
@@ -101,6 +102,11 @@ async fn federate(
     })
     .await
 }
+
+/// Bytes of a series in the list and in the text beside its labels.
+const SERIES_BYTES: usize = 256;
+/// Bytes of a histogram for each sample that it counts as, in the list and as text.
+const HISTOGRAM_SAMPLE_BYTES: usize = 64;
 
 /// The newest sample of a series.
 #[derive(Debug)]
@@ -134,6 +140,16 @@ impl Newest {
             }
             (None, None) => None,
         }
+    }
+
+    /// Bytes that it takes with its labels, in the list and as text.
+    fn bytes(&self, labels: &Labels) -> u64 {
+        let texts: usize = labels.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let value = match &self.value {
+            Value::Number(_) => 0,
+            Value::Histogram(histogram) => HISTOGRAM_SAMPLE_BYTES * histogram.sample_size(),
+        };
+        (SERIES_BYTES + 2 * texts + value) as u64
     }
 
     fn number(time: i64, value: f64) -> Option<Self> {
