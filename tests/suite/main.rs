@@ -16,6 +16,7 @@ mod drain;
 mod export_import;
 mod first_boot;
 mod house;
+mod memory;
 mod model;
 mod openapi_client;
 mod openapi_examples;

@@ -70,7 +70,7 @@ fn queries_are_answered_beside_readers_of_64_bytes_a_second() {
             scope.spawn(|| read_slowly(&client, &stop));
         }
         wait::pause(Duration::from_secs(1));
-        let count = json!({"functions": ["count"], "fields": ["value"]});
+        let count = json!({"aggregate": {"functions": ["count"]}, "fields": ["value"]});
         for _ in 0..20 {
             let asked = Instant::now();
             let answer = client

@@ -25,6 +25,8 @@ const SHARES: [(&str, u64); 8] = [
     ("storage.series_cache_bytes", 16),
     ("archive.cache_bytes", 32),
 ];
+/// The journal's newest entries are at most this part of `memory.max`.
+const RECENT_PART: u64 = 32;
 
 /// The division of [`Config::memory_max`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +84,7 @@ impl Config {
                     bytes(self.head_budget().bytes_max).saturating_mul(2),
                 ),
                 ("storage.pending_bytes_max", bytes(store.pending_bytes_max)),
-                ("recent journal entries", bytes(store.tail_bytes_max)),
+                ("recent journal entries", bytes(self.recent_bytes_max())),
                 (
                     "http.bodies_in_flight_bytes_max",
                     bytes(self.http.bodies_in_flight_bytes_max),
@@ -96,6 +98,12 @@ impl Config {
                 ("archive.cache_bytes", bytes(self.archive.cache_bytes)),
             ],
         }
+    }
+
+    /// Bytes of the journal's newest entries that are kept for watches.
+    pub(super) fn recent_bytes_max(&self) -> usize {
+        let share = usize::try_from(self.memory_max_bytes() / RECENT_PART).unwrap_or(usize::MAX);
+        self.engine.store.tail_bytes_max.min(share)
     }
 
     /// Memory that the budgets of the process may take together: what is set, else a share of what the system grants.
@@ -114,7 +122,7 @@ impl Config {
 }
 
 impl Resolved {
-    /// Lowers budgets that nobody has set to their share of a small `memory.max`.
+    /// Lowers budgets that are not set to their share of a small `memory.max`.
     pub(super) fn fit_memory(&mut self) {
         let max = self.config.memory_max_bytes();
         for (path, part) in SHARES {

@@ -325,6 +325,44 @@ fn background_work_and_cold_queries_are_set() {
 }
 
 #[test]
+fn budgets_that_are_not_set_fit_a_small_memory() {
+    const MIB: u64 = 1 << 20;
+    let of = |variables: &[(&str, &str)]| Resolved::join(&environment(variables)).expect("it fits").config;
+    for max in ["64MiB", "307MiB", "1GiB", "16GiB"] {
+        let plan = of(&[("TIDELINE__MEMORY__MAX", max)]).memory_plan();
+        assert!(plan.account().limit_bytes() >= plan.max_bytes / 8, "{plan:?}");
+    }
+    let small = of(&[
+        ("TIDELINE__MEMORY__MAX", "512MiB"),
+        ("TIDELINE__STORAGE__CACHE_BYTES", "40MiB"),
+    ]);
+    assert_eq!(small.backend.cache_bytes, 40 * MIB, "what is set stays");
+    assert_eq!(small.http.bodies_in_flight_bytes_max as u64, 64 * MIB);
+    assert_eq!(small.memory_plan().account().whole_bytes(), 512 * MIB);
+    let large = of(&[("TIDELINE__MEMORY__MAX", "16GiB")]);
+    assert_eq!(large.http.bodies_in_flight_bytes_max as u64, 256 * MIB);
+    assert_eq!(large.engine.raw_key_cache_bytes as u64, 256 * MIB);
+}
+
+#[test]
+fn a_memory_below_what_is_set_aside_is_refused_with_the_numbers() {
+    let wrong = problems(&environment(&[
+        ("TIDELINE__MEMORY__MAX", "256MiB"),
+        ("TIDELINE__STORAGE__HEAD_BYTES_MAX", "200MiB"),
+    ]));
+    let [wrong] = wrong.as_slice() else {
+        panic!("{wrong:?}");
+    };
+    for part in [
+        "TIDELINE__MEMORY__MAX",
+        "memory.max of 256MiB",
+        "2 × storage.head_bytes_max 400MiB",
+    ] {
+        assert!(wrong.contains(part), "{part:?} is not in {wrong}");
+    }
+}
+
+#[test]
 fn the_shown_configuration_can_be_read_back() {
     let shown = Resolved::join(&environment(&[(
         "TIDELINE__SERVER__DATA_DIR",
