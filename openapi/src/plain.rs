@@ -336,7 +336,7 @@ mod tests {
             ),
             (
                 r#"{"bogus":1}"#,
-                "the member \"bogus\" is not known here; known are timelines, fields, range, where",
+                "the member \"bogus\" is not known here; known are timelines, fields, sample_details, range, where",
             ),
             (r#"{"sort":{}}"#, "/sort: the member \"field\" is missing"),
             (r#"{"limit":1,"limit":2}"#, "the member \"limit\" is there twice"),

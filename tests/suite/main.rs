@@ -3,6 +3,7 @@
 mod agents;
 mod aging;
 mod archive_limits;
+mod audit;
 mod bad_input;
 mod cold_flood;
 mod crash;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tideline_model::background;
 use tideline_tests::server::DataFolder;
-use tideline_tests::{Launch, Server};
+use tideline_tests::{Launch, Server, wait};
 
 /// Open watches of a measurement.
 const WATCHES: usize = 1_000;
@@ -74,7 +74,7 @@ fn throughput(server: &Server) -> f64 {
                 }
             });
         }
-        thread::sleep(MEASURED);
+        wait::pause(MEASURED);
         done.store(true, Ordering::Relaxed);
     });
     points.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
@@ -98,10 +98,10 @@ fn beside(server: &Server, watched: Watched) -> (f64, u64) {
                     count.fetch_add(read as u64, Ordering::Relaxed);
                 }
             }
-            thread::sleep(Duration::from_millis(50));
+            wait::pause(Duration::from_millis(50));
         }
     });
-    thread::sleep(Duration::from_secs(2));
+    wait::pause(Duration::from_secs(2));
     let before = received.load(Ordering::Relaxed);
     let points = throughput(server);
     let bytes = received.load(Ordering::Relaxed) - before;
@@ -129,7 +129,7 @@ fn a_thousand_watches_leave_writers_most_of_their_throughput() {
                 bytes / 1_000_000
             );
             shares.push(share);
-            thread::sleep(Duration::from_secs(2));
+            wait::pause(Duration::from_secs(2));
         }
         shares.sort_by(f64::total_cmp);
         assert!(shares[PAIRS / 2] >= 0.7, "{watched:?}: {shares:?}");

@@ -205,11 +205,10 @@ fn a_search_ends_when_its_client_leaves() {
     );
     stream.write_all(head.as_bytes()).expect("sent");
     stream.write_all(slow.as_bytes()).expect("sent");
-    thread::sleep(Duration::from_millis(500));
-    stream.set_nonblocking(true).expect("set");
+    let patience = Some(Duration::from_millis(500));
+    stream.set_read_timeout(patience).expect("set");
     let early = stream.read(&mut [0]);
     assert!(early.is_err(), "it is slow enough to be left");
-    stream.set_nonblocking(false).expect("set");
     stream.shutdown(Shutdown::Both).expect("closed");
     drop(stream);
     let left = Instant::now();
