@@ -13,7 +13,7 @@ pub const DEPTH_MAX: u64 = 127;
 /// Most characters of a text that an error quotes.
 const QUOTED_CHARS_MAX: usize = 80;
 
-/// What readers say and what it means, wherever it stands in a text.
+/// Messages of serde readers and their plain words, replaced anywhere in a text.
 const PHRASES: &[(&str, &str)] = &[
     ("invalid digit found in string", "not a whole number"),
     (
@@ -55,7 +55,7 @@ const PHRASES: &[(&str, &str)] = &[
 /// Why JSON could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonFault {
-    /// What is wrong, and where.
+    /// The fault and its place.
     pub message: String,
     /// The limit that was passed, and the actual value.
     pub limit: Option<(u64, u64)>,
@@ -187,7 +187,7 @@ fn unquoted(name: &str) -> String {
     format!("{:?}", name.trim_matches('`'))
 }
 
-/// What was found, in words of JSON.
+/// The value found, in words of JSON.
 fn shown(found: &str) -> String {
     let inner = |prefix: &str| found.strip_prefix(prefix).map(|rest| rest.trim_matches('`'));
     if let Some(value) = inner("boolean ") {
@@ -272,7 +272,7 @@ fn pointer(path: &Path) -> String {
     pointer
 }
 
-/// How deep lists and objects of a document are within each other; brackets in texts do not count.
+/// Nesting depth of the lists and objects of a document; brackets in texts do not count.
 fn depth(document: &[u8]) -> u64 {
     let (mut depth, mut deepest) = (0u64, 0);
     let (mut is_text, mut is_escaped) = (false, false);

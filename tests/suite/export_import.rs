@@ -132,7 +132,7 @@ fn points(random: &mut Random, has_specials: bool) -> Vec<Value> {
             json!({"measurement": random.of(&measurements), "tags": tags, "time": time, "fields": fields}),
         );
     }
-    // What accompanies samples of Prometheus: an export is whole.
+    // Exemplars and start times of Prometheus: an export is complete.
     let exemplar = "{\"labels\":{},\"value\":1}";
     for (at, fields) in [json!({"value": 1.5, "_start": 7}), json!({"_exemplar": exemplar})]
         .into_iter()

@@ -1,5 +1,5 @@
 //! Requests that take as much memory as they can get, sixteen of each at once: the process stays below `memory.max`, writes go
-//! on, and what finds no room is told so.
+//! on, and requests without room get a clear error.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -27,7 +27,7 @@ fn launch(archive: &Path) -> Launch {
         )
 }
 
-/// Sends a request sixteen times at once; the statuses of the answers. What fails says that and how it may succeed.
+/// Sends a request sixteen times at once; the statuses of the answers. A refusal has a code and a limit.
 fn at_once(
     client: &Client,
     what: &str,

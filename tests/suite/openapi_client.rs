@@ -12,9 +12,9 @@ use tideline_tests::corpora::workspace;
 use tideline_tests::server::DataFolder;
 use tideline_tests::{Launch, skip};
 
-/// What is installed.
+/// Installed packages.
 const PACKAGE: &str = "openapi-python-client==0.29.1";
-/// What the generated client is made to do.
+/// Script that uses the generated client.
 const SCRIPT: &str = include_str!("openapi_client.py");
 
 #[test]
@@ -81,7 +81,7 @@ fn environment() -> Result<PathBuf, String> {
     Ok(home)
 }
 
-/// What a program prints, or why it failed.
+/// Runs a program and returns its output, or the reason of its failure.
 fn run(program: &Path, arguments: &[&str]) -> Result<String, String> {
     let shown = format!("{} {}", program.display(), arguments.join(" "));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();

@@ -14,7 +14,7 @@ use tideline_tests::{Client, Launch, wait};
 const READERS: usize = 48;
 /// Points of a kilobyte each: more than the buffers of a connection and of an answer take.
 const POINTS: usize = 16_000;
-/// How long a query may take beside the readers. A turn that is never free takes five seconds to be refused.
+/// Time limit of a query beside the readers. A turn that is never free takes five seconds to be refused.
 const PROMPT: Duration = Duration::from_secs(4);
 
 fn write(client: &Client) {

@@ -1,4 +1,4 @@
-//! What writers notice of a thousand watches: measured in pairs, on request.
+//! Throughput of writers beside a thousand watches: measured in pairs, on request.
 //!
 //! `cargo test -p tideline-tests --test suite -- --ignored --nocapture watch_load` prints the figures.
 
@@ -19,11 +19,11 @@ const WATCHES: usize = 1_000;
 const WRITERS: usize = 4;
 /// Points of a request, each of another machine.
 const BATCH_POINTS: usize = 100;
-/// How long each measurement takes.
+/// Duration of each measurement.
 const MEASURED: Duration = Duration::from_secs(6);
 const PAIRS: usize = 3;
 
-/// Which watches are open.
+/// Kind of the open watches.
 #[derive(Debug, Clone, Copy)]
 enum Watched {
     /// One machine each: a condition of its own.

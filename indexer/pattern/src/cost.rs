@@ -7,7 +7,7 @@ use regex_syntax::ast::{
     RepetitionRange,
 };
 
-/// What every expression takes: its automata's fixed parts.
+/// Fixed parts of the automata of any expression.
 const BASE_BYTES: u64 = 2 << 10;
 /// A state of the automaton: one byte of a literal, a branch, a loop.
 const STATE_BYTES: u64 = 96;
@@ -112,7 +112,7 @@ impl Estimate {
     }
 }
 
-/// How many times a repeated part is compiled.
+/// Number of copies of a repeated part in the compiled automaton.
 fn times(kind: &RepetitionKind) -> u32 {
     match kind {
         RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore | RepetitionKind::OneOrMore => 1,

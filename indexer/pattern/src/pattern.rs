@@ -13,7 +13,7 @@ use crate::{PatternError, Result};
 
 /// Deepest nesting of groups and repetitions.
 const DEPTH_MAX: u32 = 100;
-/// What the frame that anchors an expression adds to it.
+/// Cost of the frame that anchors an expression.
 const FRAME_DEPTH: u32 = 2;
 /// Memory in which one direction of an expression keeps states that it has met in texts, in bytes. Where it is too
 /// small for an expression, texts are searched more slowly.
@@ -21,7 +21,7 @@ const STATES_BYTES_MAX: usize = 64 << 10;
 /// Memory that is lent to a capture group for each byte of the automaton, in 1/2: two slots a state.
 const GROUP_SHARE: u64 = 2;
 
-/// What one expression may take.
+/// Limits of one expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Longest text, in bytes.

@@ -175,7 +175,7 @@ impl SearchIndex {
             control.orders.push(Order::Rebuild);
             self.shared.wake.notify_one();
         }
-        // What is found until then is a part only.
+        // The hits found until then are a part only.
         match seen.is_stopped() {
             true => Err(SearchError::Stopped),
             false => Ok(found),

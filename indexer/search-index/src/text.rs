@@ -341,7 +341,7 @@ pub(crate) fn regular_expression(expression: &str, size: &mut Size<'_>) -> Resul
     Ok(TextTest::Pattern { pattern, prefix })
 }
 
-/// What every text begins with that fits an expression.
+/// Literal prefix of every text that matches an expression.
 fn literal_prefix(expression: &str) -> &str {
     let is_plain = |c: char| c.is_alphanumeric() || "_-:/ @,;=%~\"'!<>".contains(c);
     if expression.contains('|') {
@@ -362,7 +362,7 @@ pub fn takes_regular_expression(pattern: &str) -> bool {
     Pattern::new(pattern, REGEX_LIMITS).is_ok()
 }
 
-/// What a regular expression of a condition may take.
+/// Limits of a regular expression in a condition.
 const REGEX_LIMITS: Limits = Limits {
     text_bytes_max: PATTERN_BYTES_MAX,
     compiled_bytes_max: REGEX_BYTES_MAX as u64,

@@ -60,10 +60,10 @@ fn wants_json() -> bool {
     arguments.into_iter().any(|argument| argument == "--json")
 }
 
-/// Says what is wrong with a command line, or prints the help or version that it asks for.
+/// Prints the error of a command line, or the requested help or version.
 fn not_understood(error: &clap::Error, in_json: bool) -> ExitCode {
     if !error.use_stderr() {
-        // Nothing can be said where standard output is closed.
+        // A closed standard output cannot be reported.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }

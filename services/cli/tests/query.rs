@@ -1,4 +1,4 @@
-//! What `query` and its relatives offer, against the real server.
+//! `query` and its related commands against the real server.
 
 use crate::lab::{Lab, at_home, ended};
 

@@ -18,7 +18,7 @@ pub struct BatchResolver<'a> {
     clock: Arc<dyn Clock>,
     /// New timelines that the table takes in a minute by its policy.
     limit: Option<u64>,
-    /// What holds for all tables.
+    /// Limits of all tables.
     limits: &'a TableLimits,
     reader: Option<CatalogReader<'a>>,
     last: LastKey,

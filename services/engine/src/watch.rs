@@ -147,7 +147,7 @@ pub struct Watcher {
 #[derive(Debug)]
 struct DecodedDelta {
     delta: Delta,
-    /// Of the delta's timelines.
+    /// Ordinals of the delta's timelines.
     ordinals: Vec<Option<Ordinal>>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct DecodedDeltas(Mutex<Decoded>);
 #[derive(Debug, Default)]
 struct Decoded {
     kept: VecDeque<(SequenceNumber, usize, Arc<DecodedDelta>)>,
-    /// Of the encoded deltas.
+    /// Bytes of the encoded deltas.
     bytes: usize,
 }
 

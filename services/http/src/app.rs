@@ -80,7 +80,7 @@ pub(crate) struct Shared {
     pub(crate) waits: Turns,
     /// Turns of watches, for as long as they are open.
     pub(crate) watches: Turns,
-    /// What all watches share.
+    /// State that all watches share.
     pub(crate) watching: Watching,
     /// Turns of changes of tables and attributes, and of jobs.
     pub(crate) changes: Turns,
@@ -265,7 +265,7 @@ impl Drop for Waiting {
     }
 }
 
-/// How many of something may run at once, shared fairly among clients. Clones share it.
+/// Limit of concurrent requests of a kind, shared fairly among clients. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Turns {
     what: &'static str,

@@ -77,7 +77,7 @@ fn is_own_site(headers: &HeaderMap) -> bool {
         .any(|host| host.eq_ignore_ascii_case(site))
 }
 
-/// Whether a browser says that a page of another site asks. Agents that are not browsers say nothing.
+/// Returns true if a browser marks the request as one of a page of another site. Agents other than browsers send no mark.
 pub(crate) fn is_foreign_page(headers: &HeaderMap) -> bool {
     let site = headers.get(HeaderName::from_static("sec-fetch-site"));
     site.is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))

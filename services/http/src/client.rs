@@ -42,7 +42,7 @@ impl fmt::Display for Client {
     }
 }
 
-/// Where a request came from; an extension of the request.
+/// Origin of a request; an extension of the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin {
     /// The other end of the connection.
@@ -244,7 +244,7 @@ mod tests {
             ("192.0.2.9", &[(FORWARDED, "for=192.0.2.1")], "192.0.2.9"),
             ("192.0.2.9", &[(X_FORWARDED, "192.0.2.1")], "192.0.2.9"),
             ("10.0.0.1", &[(X_FORWARDED, "192.0.2.1, 10.3.3.3")], "192.0.2.1"),
-            // What the client claims stands left of what the proxy has seen.
+            // Entries that the client claims stand left of the one that the proxy has appended.
             ("10.0.0.1", &[(X_FORWARDED, "1.1.1.1, 192.0.2.1")], "192.0.2.1"),
             (
                 "10.0.0.1",

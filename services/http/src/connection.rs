@@ -48,12 +48,12 @@ pub(crate) struct GuardedStream {
 /// The least that a client must take of its answers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadPace {
-    /// How long it may take nothing, and over how long the rate is averaged.
+    /// Longest time without progress, and the time over which the rate is averaged.
     pub(crate) timeout: Duration,
     pub(crate) bytes_per_second_min: u64,
 }
 
-/// How fast a client takes its answers, measured while bytes wait for it.
+/// Rate at which a client takes its answers, measured while bytes wait for it.
 #[derive(Debug)]
 struct Pace {
     least: ReadPace,

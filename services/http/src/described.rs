@@ -1,4 +1,4 @@
-//! What the document says by rule: failures that no handler causes, and words that have one schema.
+//! Parts of the document that follow rules: failures that no handler causes, and words that have one schema.
 //!
 //! Failures of the layers around all handlers, of bodies, of the disk: each route declares the failures of its own. These come from what it shares with others: whoever asks may lack the token
 //! or come from a page of another site, a body may be too large, a change may find the disk full. So they are added by rule,
@@ -63,7 +63,7 @@ pub(crate) fn complete(document: &mut OpenApi) {
     }
 }
 
-/// What a request does, as far as failures go.
+/// Kind of a request as far as its failures are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A safe method.

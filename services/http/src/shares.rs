@@ -44,7 +44,7 @@ struct State {
     refused: u64,
 }
 
-/// What a client holds and waits for.
+/// Units that a client holds and waits for.
 #[derive(Debug, Default)]
 struct Holding {
     units: usize,
@@ -66,12 +66,12 @@ pub(crate) struct Share {
     units: usize,
 }
 
-/// How much of a resource is in use.
+/// Units of a resource in use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InUse {
-    /// By all clients.
+    /// Units of all clients.
     pub(crate) all: usize,
-    /// By one client.
+    /// Units of one client.
     pub(crate) own: usize,
 }
 
@@ -130,7 +130,7 @@ impl Shares {
         self.share(client, 1)
     }
 
-    /// How much is in use.
+    /// Units in use.
     pub(crate) fn in_use(&self, client: Client) -> InUse {
         let state = self.0.state.lock();
         InUse {

@@ -30,7 +30,7 @@ use crate::failure::{Failure, Result};
 /// Bytes of a chunk.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What a request has while it writes its answer.
+/// Resources of a request while it writes its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     /// Ends with the last write to the spool; others have it while the writer waits for its client.
@@ -66,7 +66,7 @@ impl Write for AnswerWriter {
         }
         let mut chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
         self.has_sent = true;
-        // What is kept counts by its length.
+        // Chunks that are kept count by their length.
         chunk.shrink_to_fit();
         let mut chunk = Bytes::from(chunk);
         loop {

@@ -1,4 +1,4 @@
-//! What all watches share: threads in the background, ticks, and the steps of watches that ask for the same.
+//! State that all watches share: background threads, ticks, and the steps of watches with the same request.
 //!
 //! 1. A commit wakes one task, whatever the number of watches. It gathers news for some milliseconds, longer the more
 //!    watches are open, and then ticks: each watch takes a step to the same place in the journal.
@@ -35,10 +35,10 @@ const GATHER_PER_WATCH: Duration = Duration::from_micros(250);
 const GATHER_MAX: Duration = Duration::from_secs(1);
 /// Steps of a group that are kept for those that follow.
 const STEPS_KEPT: usize = 4;
-/// What a part takes in memory for each byte of its text: the text, and what it is made of.
+/// Memory of a part for each byte of its text: the text and its source.
 const BYTES_PER_BYTE: u64 = 2;
 
-/// What all watches share.
+/// State that all watches share.
 pub(crate) struct Watching {
     pool: ThreadPool,
     groups: Mutex<Vec<Weak<WatchGroup>>>,
@@ -52,7 +52,7 @@ pub(crate) struct Watching {
     shared: AtomicU64,
 }
 
-/// Watches that are told the same.
+/// Watches with the same request and cursor.
 #[derive(Debug)]
 pub(crate) struct WatchGroup {
     table: TableId,
@@ -68,7 +68,7 @@ pub(crate) struct WatchGroup {
 #[derive(Debug)]
 pub(crate) struct WatchStep {
     from: WatchCursor,
-    /// Where the watch stands after it.
+    /// Cursor of the watch after it.
     end: WatchCursor,
     /// Each with the cursor behind it.
     pub(crate) parts: Vec<(WatchCursor, Bytes)>,
@@ -76,7 +76,7 @@ pub(crate) struct WatchStep {
 }
 
 impl WatchStep {
-    /// Where the watch stood before it.
+    /// Cursor of the watch before it.
     pub(crate) fn from(&self) -> WatchCursor {
         self.from
     }
@@ -174,7 +174,7 @@ impl Watching {
         let (tell, told) = oneshot::channel();
         self.pool.spawn(move || {
             let step = encoded(&engine, &mut moved, until, text, &memory);
-            // A client that has left meanwhile wants nothing.
+            // A client that has left meanwhile gets nothing.
             let _gone = tell.send((moved, step));
         });
         let panicked = |_| Failure::new(ErrorCode::Internal, "internal error");

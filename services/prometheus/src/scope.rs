@@ -78,7 +78,7 @@ impl<'m> Selection<'m> {
         let found = view
             .engine()
             .select(view.table, &Condition::And(conditions), &is_over);
-        // Whoever stopped the search says why.
+        // The reason is that of the watch, which stopped the search.
         view.check()?;
         let found = found.map_err(|error| crate::failure::of_engine(&error))?;
         selection.ordinals = found.iter().map(Ordinal).collect();

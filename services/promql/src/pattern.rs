@@ -9,14 +9,14 @@ use tideline_pattern::{Limits, Pattern, PatternError};
 /// Where no word of ASCII begins or ends: also between the bytes of a character, so that it can be asked of bytes only.
 pub(crate) const NO_BOUNDARY: &str = "(?-u:\\B)";
 
-/// What one expression may take: dashboards write lists of a thousand values.
+/// Limits of one expression: dashboards write lists of a thousand values.
 const LIMITS: Limits = Limits {
     text_bytes_max: 64 << 10,
     compiled_bytes_max: 8 << 20,
 };
 
 /// An expression that a whole text must meet, checked and not compiled. As in Prometheus, the dot meets line ends too.
-/// Of a text it takes whole characters.
+/// Matches whole characters of a text.
 ///
 /// # Errors
 ///

@@ -101,7 +101,7 @@ const SPARE_BYTES_MAX: u64 = 4 << 20;
 
 /// The budget of one running query, shared by its workers.
 ///
-/// What the query holds counts twice: against its own budget, and, in pages, against the memory account of the process.
+/// Memory of the query counts twice: against its own budget, and, in pages, against the memory account of the process.
 #[derive(Debug)]
 pub struct Watch {
     budget: Budget,

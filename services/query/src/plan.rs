@@ -112,7 +112,7 @@ impl Scope {
         let ordinals: Vec<Ordinal> = match selector {
             Selector::Condition(condition) => {
                 let found = engine.select(table, condition, &|| watch.check().is_err());
-                // Whoever stopped the search says why.
+                // The reason is that of the watch, which stopped the search.
                 watch.check()?;
                 let found = found?;
                 limit(found.len())?;

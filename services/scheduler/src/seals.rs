@@ -137,7 +137,7 @@ impl SealSum {
         sum
     }
 
-    /// What was done, as of a rewrite.
+    /// Cost of the seal, in the form of a rewrite.
     pub(crate) fn cost(&self) -> RewriteCost {
         RewriteCost {
             timelines: self.amount.timelines,

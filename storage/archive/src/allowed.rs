@@ -97,7 +97,7 @@ const OPEN_TARGETS_MAX: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct OpenTargets {
     configured: HashMap<String, Arc<Target>>,
-    /// By name, each with the time of its last use.
+    /// Open targets by name, each with the time of its last use.
     others: HashMap<String, (u64, Arc<Target>)>,
     uses: u64,
 }
@@ -141,7 +141,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Where they may not, where it is not an address, and where its options are wrong.
+    /// If the address is not allowed, is not valid, or its options are wrong.
     pub fn allow(&self, name: &str) -> Result<()> {
         self.check_allowed(name)?;
         self.target(name).map(drop)

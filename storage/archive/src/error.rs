@@ -18,7 +18,7 @@ pub enum ArchiveError {
     NotAllowed {
         /// The target, without credentials.
         target: String,
-        /// What is allowed, and by which settings.
+        /// The allowed targets, and the settings that name them.
         allowed: String,
     },
     /// The target did not do what it was asked to.

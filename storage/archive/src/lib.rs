@@ -208,7 +208,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Where the target is none or is not allowed, or the local disk fails.
+    /// If the target is not valid or not allowed, or the local disk fails.
     pub fn writer<'a>(
         &self,
         place: SegmentPlace,

@@ -48,7 +48,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Where the target is not allowed or fails. Trying again is harmless.
+    /// If the target is not allowed or fails. Trying again is harmless.
     pub fn write_settings(
         &self,
         (target, folder): (&str, &str),

@@ -39,7 +39,7 @@ pub struct Reservation {
      requests may hold together are in use; the limit follows the setting memory.max"
 )]
 pub struct MemoryFull {
-    /// What the memory was for.
+    /// Purpose of the memory.
     pub holder: &'static str,
     /// Bytes that the holder would have had with this reservation.
     pub held_bytes: u64,

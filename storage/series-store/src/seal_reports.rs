@@ -16,7 +16,7 @@ const WAITING_MAX: usize = 200;
 pub struct SealReport {
     /// When it began, trusted nanoseconds since the epoch.
     pub started: i64,
-    /// How long it took.
+    /// Duration of the seal.
     pub duration: Duration,
     /// Segments that were loaded.
     pub segments: u64,

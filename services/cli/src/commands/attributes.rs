@@ -11,7 +11,7 @@ use crate::error::{CliError, Result};
 use crate::output;
 use crate::output::grid::Grid;
 
-/// What `attributes` does.
+/// Subcommands of `attributes`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AttributesCommand {
     /// Show the attributes of a timeline, or the keys that the table has with their types

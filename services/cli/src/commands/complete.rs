@@ -12,7 +12,7 @@ use crate::client::{Client, TableArguments, encoded};
 use crate::error::Result;
 use crate::output;
 
-/// How long a server may take; longer waits would disturb typing.
+/// Time limit of a request; longer waits would disturb typing.
 const TIMEOUT: &str = "700ms";
 /// Most candidates.
 const CANDIDATES_MAX: usize = 200;
@@ -23,7 +23,7 @@ const BASH_BREAKS: [char; 2] = ['=', ':'];
 /// Commands that do not speak to a server, or mean other things by the same arguments.
 const WITHOUT_SERVER: [&str; 4] = ["serve", "demo", "config", "write"];
 
-/// What `complete` takes.
+/// Arguments of `complete`.
 #[derive(Debug, Args)]
 pub(crate) struct CompleteArguments {
     /// The command line up to the cursor
@@ -34,7 +34,7 @@ pub(crate) struct CompleteArguments {
     shell: Option<Shell>,
 }
 
-/// How the server is reached, taken from the line.
+/// Connection options found in the line.
 #[derive(Parser)]
 struct Reached {
     #[command(flatten)]
@@ -65,7 +65,7 @@ struct Typed {
     is_quoted: bool,
 }
 
-/// What the words before the cursor say.
+/// Command and options parsed from the words before the cursor.
 #[derive(Debug, Default)]
 struct Context {
     wanted: Option<Wanted>,
@@ -206,7 +206,7 @@ fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     })
 }
 
-/// What stands behind an option.
+/// Candidates for the value of an option.
 fn of_option(id: &str) -> Option<Wanted> {
     match id {
         "table" => Some(Wanted::Tables),
@@ -218,7 +218,7 @@ fn of_option(id: &str) -> Option<Wanted> {
     }
 }
 
-/// What stands behind a command, where no option is open.
+/// Candidates for a positional argument of a command.
 fn of_command(path: &[&str]) -> Option<Wanted> {
     match path {
         ["tags" | "facets"] => Some(Wanted::Tags),

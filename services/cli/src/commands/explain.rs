@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::output;
 use crate::output::grid::Grid;
 
-/// What `explain` takes.
+/// Arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

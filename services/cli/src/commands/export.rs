@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut question = selection::question(&arguments.timelines, &arguments.fields)?;
     question.insert("range".into(), arguments.range.range().into());
-    // What is written back has to be whole.
+    // An export that is written back must be complete.
     question.insert("sample_details".into(), true.into());
     known::check(&client, &question.clone().into())?;
     let failed = |error: std::io::Error| match &arguments.out {

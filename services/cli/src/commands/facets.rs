@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::output;
 use crate::output::grid::Grid;
 
-/// What `facets` takes.
+/// Arguments of `facets`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -12,10 +12,10 @@ use crate::client::TableArguments;
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// Steps of a range where nothing says how wide they are.
+/// Number of steps of a range without `--step`.
 const STEPS: i64 = 240;
 
-/// What `promql` takes.
+/// Arguments of `promql`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -7,7 +7,7 @@ use crate::error::{CliError, Result};
 use crate::output;
 use crate::output::grid::Grid;
 
-/// What `queries` does.
+/// Subcommands of `queries`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueriesCommand {
     /// List the queries that run now, the oldest first

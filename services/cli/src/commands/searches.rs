@@ -10,7 +10,7 @@ use crate::error::{CliError, Result};
 use crate::output;
 use crate::output::grid::Grid;
 
-/// What `searches` does.
+/// Subcommands of `searches`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SearchesCommand {
     /// List saved searches

@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
             .collect(),
     };
     let unknown = known::find(&client, &Value::from(request.clone())).or_else(UnknownNames::refused)?;
-    // What is unknown now may be written while the watch lasts.
+    // An unknown name may be written while the watch lasts.
     unknown.warn();
     request.insert("tell".into(), json!(kinds));
     for (name, value) in [("from", &arguments.from), ("for", &arguments.time)] {

@@ -9,7 +9,7 @@ use super::readable::{number, span};
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Between the lowest and the highest value of a column.
 const BAND: char = '▒';
-/// Where marks of several series lie.
+/// Mark at which several series meet.
 const SEVERAL: char = '+';
 /// Lines of a chart.
 const HEIGHT: usize = 8;
@@ -223,7 +223,7 @@ fn steps(mut times: Vec<i64>, first: i64, last: i64, room: usize) -> usize {
     usize::try_from(steps).unwrap_or(room).min(room)
 }
 
-/// What is drawn: the figures of each series, and how to read its marks.
+/// Legend: the figures of each series and its mark.
 fn legend(lines: &[Line], columns: &[Vec<Option<Extent>>], axes: &Axes, width: usize) -> String {
     let figures = |line: &Line| {
         let finite = || line.points.iter().filter(|(_, value)| value.is_finite());

@@ -94,7 +94,7 @@ impl Grid {
         self.head.iter().enumerate().map(natural).collect()
     }
 
-    /// Which columns hold nothing but numbers.
+    /// True for columns of numbers only.
     fn numbers(&self) -> Vec<bool> {
         let is_number = |at| {
             let mut cells = self.cells(at).map(str::trim_end);

@@ -9,7 +9,7 @@ const FRACTIONS: [usize; 4] = [0, 3, 6, 9];
 /// Fewest hexadecimal digits of an id.
 const ID_CHARS_MIN: usize = 24;
 
-/// What the cells of a column are.
+/// Kind of the cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Times as the server writes them.
@@ -112,7 +112,7 @@ fn shorten_numbers(cells: &mut [&mut String]) {
     }
     for cell in cells.iter_mut() {
         let digits = cell.bytes().filter(u8::is_ascii_digit).count();
-        // What is short, or a whole number, stays as it was written: it may be a text such as a version.
+        // Short cells and whole numbers stay as they were written: they may be texts such as versions.
         if let (true, false, Ok(value)) = (digits > DIGITS, cell.ends_with(".0"), cell.parse::<f64>())
             && cell.contains(['.', 'e'])
         {

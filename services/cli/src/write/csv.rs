@@ -113,7 +113,7 @@ pub(super) struct Converted {
     pub(super) starts: Vec<usize>,
     /// Rows that are no points: where they begin, and why.
     pub(super) refused: Vec<(usize, String)>,
-    /// How they compare with earlier rows of the file.
+    /// Counts of replaced and repeated rows of the file.
     pub(super) compared: Compared,
 }
 

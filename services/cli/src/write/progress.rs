@@ -37,7 +37,7 @@ pub(super) struct Progress {
     is_partly_compared: AtomicBool,
     /// What else is to be said at the end.
     notes: Mutex<Vec<String>>,
-    /// What was said at once.
+    /// Messages printed at once.
     warnings: Mutex<Vec<String>>,
 }
 
@@ -138,7 +138,7 @@ impl Progress {
             .push(warning);
     }
 
-    /// What was warned of.
+    /// Warnings given.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.warnings
             .lock()

@@ -10,7 +10,7 @@ use crate::shares::{Share, Shares};
 /// By how much a body of unknown size gets more room. What it leaves behind stays resident for a while, so fewer and
 /// larger steps cost less at the peak; room that is never written costs nothing.
 const GROWTH: usize = 4;
-/// What all bodies in flight may take, and whose body this is.
+/// Budget of all bodies in flight, and the client of this one.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
     pub(super) bytes: Shares,

@@ -197,7 +197,7 @@ async fn answer(app: &App, q: Option<String>, access: Access) -> Result<Response
     Ok(response)
 }
 
-/// What became of a `CREATE DATABASE`.
+/// Outcome of a `CREATE DATABASE`.
 struct Creation {
     statement_id: usize,
     name: String,

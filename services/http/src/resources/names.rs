@@ -147,7 +147,7 @@ async fn attribute_keys(
 
 /// List fields with their types
 ///
-/// Without those that accompany samples of Prometheus, unless `sample_details` asks for them.
+/// Fields that accompany samples of Prometheus are left out unless `sample_details` is set.
 #[utoipa::path(
     get, path = "/v1/tables/{table}/fields", tag = "timelines",
     params(TablePath, FieldQuery),

@@ -133,7 +133,7 @@ async fn delete_one(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What was deleted, and the names of the condition that the table does not have.
+/// Returns the deleted timelines, and the names of the condition that the table does not have.
 async fn delete_selected(
     app: &App,
     table: String,

@@ -164,7 +164,7 @@ async fn answer(
     request.timelines = saved::expand_optional(&app, &table, request.timelines)?;
     let request = to_engine(&app, request, last_event)?;
     let turn = app.watches.take().await?;
-    // From before the first step, so that nothing falls between.
+    // Subscribed before the first step, so that no tick is missed in between.
     let ticks = app.watching.subscribe(&app);
     let engine = app.engine.clone();
     let of_group = request.clone();
@@ -172,7 +172,7 @@ async fn answer(
     let group = app.watching.join(watcher.table(), of_group, text);
     let begin = watcher.cursor();
     let mut watcher = Some(watcher);
-    // What cannot be told, for instance because its cursor is too old, has a status.
+    // A watch that cannot begin, for instance because its cursor is too old, has a status.
     let until = app.engine.store().tail_end();
     let first = app
         .watching

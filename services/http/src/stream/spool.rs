@@ -28,7 +28,7 @@ struct Queue {
     chunks: VecDeque<Bytes>,
     bytes: usize,
     memory: Reservation,
-    /// How the answer has ended, once it has; the error is given to the client once.
+    /// Outcome of the answer once it has ended; the error is given to the client once.
     end: Option<io::Result<()>>,
     has_left: bool,
     /// Waits for a chunk or the end.

@@ -1,4 +1,4 @@
-//! Start timestamps and exemplars are there for who asks for them, and in nobody's way.
+//! Start timestamps and exemplars are returned on request only.
 
 use serde_json::{Value, json};
 

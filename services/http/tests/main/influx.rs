@@ -158,7 +158,7 @@ fn databases_are_tables_with_fields_of_their_own() {
         let table = server.get(&format!("/v1/tables/{name}")).expect(200);
         assert_eq!(table["statistics"]["timelines"], 1, "{name}");
     }
-    // What was written before stays in one place with what follows.
+    // Points of a database stay in one table.
     assert_eq!(server.post("/write?db=old", "", "m,host=a f=1").status, 204);
     assert!(create("old").is_null());
     assert_eq!(server.post("/write?db=old", "", "m,host=b f=1").status, 204);

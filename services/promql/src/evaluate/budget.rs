@@ -1,4 +1,4 @@
-//! How many samples an evaluation holds, and how many bytes.
+//! Samples and bytes that an evaluation holds.
 //!
 //! Samples are counted as Prometheus counts them, against a limit of the evaluation. The bytes that they take are reported
 //! to the source, which has the memory account of the process behind it.
@@ -145,7 +145,7 @@ pub(crate) struct HeldBytes<'a> {
 impl HeldBytes<'_> {
     /// Takes more.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<()> {
-        // What failed to be taken is given back too.
+        // A failed reservation is given back too.
         self.bytes = self.bytes.saturating_add(bytes as u64);
         self.source.hold(0, bytes as u64)
     }

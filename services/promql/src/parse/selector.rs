@@ -113,7 +113,7 @@ fn assembled(name: Option<String>, matchers: Vec<Matcher>, at: TextRange) -> Vec
     }
 }
 
-/// Of what is not an expression the last line of the error: those before draw the expression.
+/// Returns the last line of a syntax error: the lines before draw the expression.
 fn reason(error: &PatternError) -> String {
     let text = error.to_string();
     match error {

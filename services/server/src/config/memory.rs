@@ -1,4 +1,4 @@
-//! How the memory of the process is divided: what has a budget of its own is set aside, the rest is for requests.
+//! Division of the memory of the process: budgets are set aside, the rest is for requests.
 
 use tideline_model::MemoryAccount;
 
@@ -33,7 +33,7 @@ const RECENT_PART: u64 = 32;
 pub struct MemoryPlan {
     /// All of it.
     pub max_bytes: u64,
-    /// What has a budget of its own, with its bytes.
+    /// Parts with a budget of their own, and their bytes.
     pub set_aside: Vec<(&'static str, u64)>,
 }
 
@@ -71,7 +71,7 @@ impl MemoryPlan {
 }
 
 impl Config {
-    /// How the memory of the process is divided.
+    /// Divides the memory of the process.
     pub fn memory_plan(&self) -> MemoryPlan {
         let store = &self.engine.store;
         let bytes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);

@@ -238,7 +238,7 @@ fn function(text: &str) -> Value {
     }
 }
 
-/// What fills empty windows, as the API takes it.
+/// Converts `--fill` to the filling of the API.
 fn fill(text: &str) -> Value {
     if let Some(time) = text.strip_prefix("previous:") {
         return json!({"previous": time});

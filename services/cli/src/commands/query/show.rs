@@ -10,7 +10,7 @@ use crate::output::grid::Grid;
 /// Charts of one answer.
 const CHARTS_MAX: usize = 8;
 
-/// The rows of an answer with what it says about them. `width` is that of the terminal.
+/// Formats the rows of an answer and its notes. `width` is that of the terminal.
 pub(crate) fn table(answer: &Value, width: Option<usize>) -> String {
     let (grid, rows) = grid(answer);
     let cost = &answer["cost"];

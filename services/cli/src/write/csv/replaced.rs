@@ -10,7 +10,7 @@ pub(in crate::write) const COMPARED_MAX: usize = 8 << 20;
 #[derive(Debug, Default)]
 pub(in crate::write) struct Met(Mutex<HashSet<u64>>);
 
-/// How rows compare with those that were met before.
+/// Counts of rows that repeat or replace earlier ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::write) struct Compared {
     /// Rows that have the timeline and time of another one.

@@ -7,7 +7,7 @@ use crate::error::{CliError, Result};
 use crate::write::cutter::Piece;
 use crate::write::early::is_near_1970;
 
-/// What was found in the columns.
+/// Result of a scan of the columns.
 #[derive(Debug)]
 pub(in crate::write) struct ColumnScan {
     columns: Vec<ColumnCounts>,
@@ -25,7 +25,7 @@ struct Cell {
     text: String,
 }
 
-/// How many cells of a column have which form.
+/// Counts of the cells of a column by form.
 #[derive(Debug, Default)]
 struct ColumnCounts {
     booleans: u64,

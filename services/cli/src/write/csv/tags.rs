@@ -1,4 +1,4 @@
-//! Tags that all rows of a file share: said on the command line, or taken from the file's name.
+//! Tags that all rows of a file share: given on the command line, or taken from the file's name.
 
 use std::path::Path;
 

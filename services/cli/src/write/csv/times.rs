@@ -19,12 +19,12 @@ const IN_UTC: [&str; 4] = [
 /// From here on a count of seconds is a time after 1973.
 const SECONDS_MIN: u64 = 100_000_000;
 
-/// How the times of a file are written.
+/// Format of the times of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TimeForm {
     /// As the server reads them: RFC 3339, or integers in the unit of the request.
     Plain,
-    /// By a pattern.
+    /// A pattern.
     Pattern(String),
     /// In any common form; numbers are in this unit.
     Common(&'static str),
@@ -141,7 +141,7 @@ fn is_ambiguous(cell: &str) -> bool {
     parts.len() == 3 && parts.iter().all(is_number)
 }
 
-/// What the numbers of a column of times are like.
+/// Range of the numbers of a column of times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TimeNumbers {
     count: u64,

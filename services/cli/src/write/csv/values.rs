@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::error::{CliError, Result};
 
-/// How a field is typed.
+/// Type of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::write) enum Kind {
     Auto,
