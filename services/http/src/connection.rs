@@ -15,10 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
 use axum::response::Response;
-use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -26,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::client::Client;
+use crate::holding::holding;
 use crate::shares::Share;
 
 /// A TCP connection that gives up on clients that stall.
@@ -173,14 +171,8 @@ impl Busy {
 
     /// The same answer, which ends being busy, and gives its share of the connections back, when all of it is sent or given up.
     pub(crate) fn until_sent(&self, answer: Response, share: Option<Share>) -> Response {
-        let busy = self.clone();
-        answer.map(|body| {
-            Body::new(BusyBody {
-                body,
-                busy,
-                _share: share,
-            })
-        })
+        let answering = Answering(self.clone());
+        answer.map(|body| holding(body, (answering, share)))
     }
 
     fn end(&self) {
@@ -335,35 +327,11 @@ impl AsyncWrite for GuardedStream {
     }
 }
 
-/// The body of an answer; ends being busy when it is dropped.
-struct BusyBody {
-    body: Body,
-    busy: Busy,
-    _share: Option<Share>,
-}
+/// An answer that a connection is busy with until this is dropped.
+struct Answering(Busy);
 
-impl Drop for BusyBody {
+impl Drop for Answering {
     fn drop(&mut self) {
-        self.busy.end();
-    }
-}
-
-impl HttpBody for BusyBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.0.end();
     }
 }

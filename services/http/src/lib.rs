@@ -36,6 +36,7 @@ mod described;
 mod errand;
 mod extract;
 mod failure;
+mod holding;
 mod host;
 mod ingest;
 mod metrics;
