@@ -10,6 +10,7 @@ mod crash;
 mod crash_matrix;
 mod damage;
 mod dashboards;
+mod descriptors;
 mod differential;
 mod documentation;
 mod documented;

@@ -157,7 +157,7 @@ struct ActiveFile {
     synced_bytes: u64,
 }
 
-/// A file that nothing may be appended to until it is settled.
+/// A file that nothing may be appended to until it is settled, or that could not be created.
 #[derive(Debug)]
 struct Broken {
     id: FileId,
@@ -249,7 +249,8 @@ impl ShardJournal {
         Ok(())
     }
 
-    /// Starts a file; its header goes out with the first entries.
+    /// Starts a file; its header goes out with the first entries. A failure breaks the journal, so that it is reported until
+    /// a file can be created again.
     fn create(&mut self, epoch: Epoch, first: SequenceNumber) -> Result<ActiveFile> {
         let newest = self.files.last().filter(|file| file.id.epoch == epoch);
         let id = FileId {
@@ -257,12 +258,11 @@ impl ShardJournal {
             epoch,
             generation: newest.map_or(0, |file| file.id.generation + 1),
         };
-        let path = self.folder.join(id.name());
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(|error| unavailable(format!("{}: {error}", path.display())))?;
+        let file = create_file(&self.folder, id).map_err(|error| {
+            self.set_broken(id, &error);
+            // Nothing was written: the outcome is known, unlike that of a failed write.
+            unavailable(format!("{}: {error}", id.name()))
+        })?;
         self.buffer.extend_from_slice(&id.header(first));
         Ok(ActiveFile {
             id,
@@ -377,12 +377,20 @@ impl ShardJournal {
     }
 
     /// Tries to make a broken journal sound again, by settling its last file. A failure leaves it broken.
+    ///
+    /// If nothing is left of that file, the next append creates it: that this works is tried first.
     pub(crate) fn heal(&mut self) -> Result<()> {
         let Some(broken) = &self.broken else {
             return Ok(());
         };
         let id = broken.id;
         let settled = settle(&self.folder, id, u64::MAX)?;
+        if settled.is_none() {
+            let path = self.folder.join(id.name());
+            create_file(&self.folder, id)
+                .and_then(|_tried| fs::remove_file(&path))
+                .map_err(at(&path))?;
+        }
         self.files.retain(|file| file.id != id);
         self.files
             .extend(settled.and_then(|walk| JournalFile::of(id, &walk)));
@@ -404,14 +412,26 @@ impl ShardJournal {
 
     /// Gives a file up after a failed write or sync: what it holds beyond its acknowledged entries is unknown.
     fn break_at(&mut self, id: FileId, error: &io::Error) -> BackendError {
+        self.set_broken(id, error);
+        from_io(error, &id.name(), During::Write)
+    }
+
+    fn set_broken(&mut self, id: FileId, error: &io::Error) {
         tracing::error!(file = id.name(), %error, "journal write failed");
         self.active = None;
         self.broken = Some(Broken {
             id,
             reason: error.to_string(),
         });
-        from_io(error, &id.name(), During::Write)
     }
+}
+
+/// Creates the file, which must not exist.
+fn create_file(folder: &Path, id: FileId) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(folder.join(id.name()))
 }
 
 impl JournalFile {

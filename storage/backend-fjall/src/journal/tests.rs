@@ -97,6 +97,26 @@ fn an_append_of_unknown_outcome_may_be_repeated() {
 }
 
 #[test]
+fn a_journal_that_can_create_no_file_stays_broken_until_it_can() {
+    let root = tempfile::tempdir().expect("a folder");
+    let folder = root.path().join("journal");
+    let mut journal = ShardJournal::new(&folder, SHARD);
+    let append = |journal: &mut ShardJournal| journal.append(EPOCH, &[entry(1, b"v")], Durability::Synced);
+    assert_eq!(
+        append(&mut journal).expect_err("no folder").kind(),
+        ErrorKind::Unavailable
+    );
+    assert!(journal.broken().is_some());
+    journal.heal().expect_err("still no folder");
+    assert!(journal.broken().is_some());
+    fs::create_dir(&folder).expect("a folder");
+    journal.heal().expect("heal");
+    assert_eq!(journal.broken(), None);
+    append(&mut journal).expect("the same again");
+    assert_eq!(entries(&journal).len(), 1);
+}
+
+#[test]
 fn damage_in_an_older_file_and_a_missing_file_are_corrupt() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut journal = ShardJournal::new(folder.path(), SHARD);
