@@ -35,6 +35,7 @@ pub mod ledger;
 pub mod load;
 pub mod points;
 pub mod program;
+pub mod python;
 pub mod raw;
 pub mod reading;
 pub mod remote_write;
