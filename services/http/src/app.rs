@@ -108,7 +108,7 @@ impl App {
             shares: Shares::new(count),
         };
         let querier = Querier::new(Arc::clone(&engine), &settings.query);
-        let watching = Watching::new(engine.memory().clone());
+        let watching = Watching::new(engine.memory().clone(), settings.watch_bytes_per_second_max);
         engine.store().on_tail_change(watching.waker());
         let cold_queries_max = COLD_QUERIES_MAX + settings.query.cold_waiting_max;
         Self(Arc::new(Shared {

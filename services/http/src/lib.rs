@@ -41,6 +41,7 @@ mod host;
 mod ingest;
 mod metrics;
 mod observe;
+mod pace;
 mod policy;
 mod resources;
 mod router;

@@ -49,6 +49,9 @@ pub struct HttpSettings {
     pub queries_in_flight_max: usize,
     /// Watches that are open at once. Default 2,048.
     pub watches_max: usize,
+    /// Bytes a second that all watches together send, so that they leave the cores to writers. A watch that falls behind by
+    /// more than the writes that are kept for it ends. Default 256 MiB.
+    pub watch_bytes_per_second_max: u64,
     /// Threads and limits of queries; at most 64 of cold points run at once.
     pub query: QuerySettings,
     /// How Prometheus' API answers.
@@ -79,6 +82,7 @@ impl Default for HttpSettings {
             writes_in_flight_max: 32,
             queries_in_flight_max: 16,
             watches_max: 2_048,
+            watch_bytes_per_second_max: 256 << 20,
             query: QuerySettings::default(),
             prometheus: PrometheusSettings::default(),
             turn_timeout: Duration::from_secs(5),

@@ -5,6 +5,8 @@
 //! 2. Steps are taken and encoded on threads of low priority, so that watches never take a core from a writer.
 //! 3. Watches of one table with the same condition, fields and form are a [`WatchGroup`]. Since they step to the same
 //!    places, the first one to take a step encodes it for all.
+//! 4. All together send at most [`HttpSettings::watch_bytes_per_second_max`](crate::HttpSettings): the system's calls that
+//!    send run on the threads of all connections.
 //!
 //! Encoded steps are reserved from the memory account while any watch holds them. A watch whose client takes nothing for a
 //! moment gives its step back, and takes it again later from its cursor.
@@ -25,6 +27,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::app::{App, Shared};
 use crate::failure::{Failure, Result};
+use crate::pace::Pace;
 use crate::resources::watch::EventText;
 
 /// News are gathered for so long at least: many small writes make one step.
@@ -47,6 +50,8 @@ pub(crate) struct Watching {
     is_ticking: AtomicBool,
     ticks: watch::Sender<SequenceNumber>,
     memory: MemoryAccount,
+    /// The rate at which all of them send.
+    pub(crate) pace: Pace,
     /// Steps that were taken, and those that followed one in the same group.
     taken: AtomicU64,
     shared: AtomicU64,
@@ -83,7 +88,7 @@ impl WatchStep {
 }
 
 impl Watching {
-    pub(crate) fn new(memory: MemoryAccount) -> Self {
+    pub(crate) fn new(memory: MemoryAccount, bytes_per_second_max: u64) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let pool = ThreadPoolBuilder::new()
             .num_threads((cores / 2).max(1))
@@ -97,6 +102,7 @@ impl Watching {
             is_ticking: AtomicBool::new(false),
             ticks: watch::Sender::new(SequenceNumber(0)),
             memory,
+            pace: Pace::new(bytes_per_second_max),
             taken: AtomicU64::new(0),
             shared: AtomicU64::new(0),
         }

@@ -293,7 +293,10 @@ impl Watch {
         let mut is_slow = false;
         for (cursor, text) in &step.parts {
             match timeout(SLOW, self.events.reserve()).await {
-                Ok(Ok(permit)) => permit.send(Ok(text.clone())),
+                Ok(Ok(permit)) => {
+                    self.app.watching.pace.take(text.len()).await;
+                    permit.send(Ok(text.clone()));
+                }
                 Ok(Err(_)) => return false,
                 Err(_) => {
                     is_slow = true;

@@ -233,6 +233,12 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .within(0, 100_000),
     Key::new(
+        "http.watch_bytes_per_second_max",
+        "What all watches together send a second, in turn, so that they leave the cores to writers. Watches that fall behind\n\
+         by more than the newest writes that are kept for them end and can begin anew.",
+        |config| Slot::Bytes64(&mut config.http.watch_bytes_per_second_max),
+    ),
+    Key::new(
         "http.turn_timeout",
         "How long a request waits for its turn before it is refused as overload.",
         |config| Slot::Duration(&mut config.http.turn_timeout),

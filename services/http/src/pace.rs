@@ -1,0 +1,69 @@
+//! A rate of bytes that many senders share, each in turn.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until};
+
+/// Time without sending that counts: so much may go out at once after it.
+const BURST: Duration = Duration::from_millis(100);
+
+/// At most so many bytes a second, first come, first served.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    bytes_per_second: u64,
+    /// When all bytes that were let through would have gone out at the rate.
+    free_at: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    pub(crate) fn new(bytes_per_second: u64) -> Self {
+        Self {
+            bytes_per_second: bytes_per_second.max(1),
+            free_at: Mutex::new(None),
+        }
+    }
+
+    /// Waits until so many bytes may go out.
+    pub(crate) async fn take(&self, bytes: usize) {
+        let begin = self.begin(bytes, Instant::now());
+        sleep_until(begin).await;
+    }
+
+    /// When bytes asked for now may go out.
+    fn begin(&self, bytes: usize, now: Instant) -> Instant {
+        let nanos = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second);
+        let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let mut free_at = self.free_at.lock();
+        let earliest = now.checked_sub(BURST).unwrap_or(now);
+        let begin = free_at.map_or(earliest, |free_at| free_at.max(earliest));
+        *free_at = Some(begin + takes);
+        begin
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_go_out_at_the_rate_and_in_turn() {
+        let (pace, now) = (Pace::new(1_000), Instant::now());
+        let waits: Vec<Duration> = (0..4)
+            .map(|_| pace.begin(100, now).saturating_duration_since(now))
+            .collect();
+        let millis: Vec<u128> = waits.iter().map(Duration::as_millis).collect();
+        assert_eq!(
+            millis,
+            [0, 0, 100, 200],
+            "a burst of a tenth of a second, then one after the other"
+        );
+        let later = now + Duration::from_secs(10);
+        assert!(
+            pace.begin(100, later) <= later,
+            "silence does not add up beyond the burst"
+        );
+        assert!(pace.begin(100, later) <= later);
+        assert!(pace.begin(100, later) > later);
+    }
+}
