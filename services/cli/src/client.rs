@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ureq::http::Response;
+use ureq::tls::TlsConfig;
 use ureq::{Agent, Body};
 
 mod profile;
+mod tls;
 
 use crate::error::{CliError, Refusal, Result};
 pub(crate) use profile::{ConnectionArguments, TableArguments, duration};
@@ -43,6 +45,7 @@ impl Client {
     /// `silence_max`: how long the server may take no byte and send none, at whatever point of a request.
     fn new(
         base: String,
+        tls: TlsConfig,
         token: Option<&str>,
         table: String,
         connections: usize,
@@ -52,6 +55,7 @@ impl Client {
         let agent = Agent::config_builder()
             // A proxy of the environment would be asked for servers of this machine too, and see the token.
             .proxy(None)
+            .tls_config(tls)
             .timeout_connect(Some(connect_timeout))
             .timeout_recv_response(Some(silence_max))
             .timeout_per_read(Some(silence_max))
@@ -251,6 +255,12 @@ impl Client {
     }
 
     fn unreachable(&self, error: &ureq::Error) -> CliError {
+        if let Some(reason) = tls::failure(error) {
+            return CliError::Tls {
+                server: self.base.clone(),
+                reason,
+            };
+        }
         let is_nobody =
             matches!(error, ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused);
         let reason = match is_nobody {

@@ -46,6 +46,9 @@ pub(crate) enum CliError {
     /// No answer, or a broken one.
     #[error("cannot reach {server}: {reason}")]
     Unreachable { server: String, reason: String },
+    /// The server shows no certificate that is trusted, or does not speak TLS.
+    #[error("no TLS connection to {server}: {reason}")]
+    Tls { server: String, reason: String },
     /// The server answered something that this version does not understand.
     #[error("{server} answered something else than expected: {reason}")]
     Strange { server: String, reason: String },
@@ -101,8 +104,8 @@ impl CliError {
     }
 
     /// The error as JSON for programs: `{"error": {code, message, retryable, …}}`, where `code` is the server's, or for what
-    /// the server did not answer one of `usage`, `config`, `unreachable`, `unexpected_answer`, `file`, `output`, `incomplete`
-    /// and `failed`.
+    /// the server did not answer one of `usage`, `config`, `unreachable`, `tls`, `unexpected_answer`, `file`, `output`,
+    /// `unknown_name`, `incomplete` and `failed`.
     pub(crate) fn to_json(&self) -> Value {
         let (code, retryable) = match self {
             Self::Refused(refusal) => {
@@ -120,6 +123,7 @@ impl CliError {
             Self::Usage(_) => ("usage", false),
             Self::Server(error) if error.is_config() => ("config", false),
             Self::Unreachable { .. } => ("unreachable", true),
+            Self::Tls { .. } => ("tls", false),
             Self::Strange { .. } => ("unexpected_answer", false),
             Self::File { .. } => ("file", false),
             Self::Output(_) => ("output", false),

@@ -236,7 +236,7 @@ fn profiles_choose_server_table_and_token_and_keep_the_token_to_themselves() {
         2,
         "no token on the command line"
     );
-    assert_eq!(run(&["tags", "--server", "https://a"]).code, 2);
+    assert_eq!(run(&["tags", "--server", "ftp://a"]).code, 2);
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod process;
 mod query;
 mod serve;
 mod shell;
+mod tls;
 mod write;
 mod write_again;
 mod write_csv;

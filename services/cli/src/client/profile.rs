@@ -2,7 +2,8 @@
 //!
 //! The server is the first of: `--server`, `--profile`, `TIDELINE_SERVER`, the default profile, this machine. The token
 //! comes from a file and from nowhere else: that of the profile goes to the server of the profile only, that of
-//! `TIDELINE_TOKEN_FILE` to whichever server was chosen. It is never shown.
+//! `TIDELINE_TOKEN_FILE` to whichever server was chosen. It is never shown. The same holds for the file of the authorities
+//! that are trusted, which `--ca` names too.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use clap::Args;
 use serde::Deserialize;
 use tideline_openapi::plain;
 
-use super::Client;
+use super::{Client, tls};
 use crate::error::{CliError, Result};
 
 /// Where a server listens that nobody said anything about.
@@ -34,11 +35,15 @@ pub(crate) struct ConnectionArguments {
     ///
     ///   default = "lab"
     ///   [profiles.lab]
-    ///   server = "http://10.0.0.5:8490"
+    ///   server = "https://10.0.0.5:8490"
+    ///   ca_file = "~/.config/tideline/lab.pem"
     ///   token_file = "~/.config/tideline/lab.token"
     ///   table = "default"
     #[arg(help_heading = "Server", long, value_name = "NAME", verbatim_doc_comment)]
     profile: Option<String>,
+    /// Certificates (PEM) of the authorities that an https:// server is trusted by, in place of the system's [env: TIDELINE_CA_FILE]
+    #[arg(help_heading = "Server", long, value_name = "FILE")]
+    ca: Option<String>,
     /// Answer in JSON, for programs
     #[arg(help_heading = "Server", long)]
     pub(crate) json: bool,
@@ -84,6 +89,7 @@ struct Profiles {
 #[serde(deny_unknown_fields)]
 struct Profile {
     server: String,
+    ca_file: Option<String>,
     token_file: Option<String>,
     table: Option<String>,
 }
@@ -105,13 +111,25 @@ impl ConnectionArguments {
         let server = self.server.clone();
         let server = server.or_else(|| profile.as_ref().map(|profile| profile.server.clone()));
         let server = server.or_else(|| environment("TIDELINE_SERVER"));
+        let server = checked(server.as_deref().unwrap_or(DEFAULT_SERVER))?;
         let token_file = environment("TIDELINE_TOKEN_FILE")
             .or_else(|| profile.as_ref().and_then(|profile| profile.token_file.clone()));
         let token = token_file.map(|path| read_token(&at_home(&path))).transpose()?;
+        let is_clear = !server.starts_with("https://");
+        if is_clear && self.ca.is_some() {
+            return Err(CliError::usage(format!(
+                "--ca is for servers of https://, and {server} is reached in clear text"
+            )));
+        }
+        let ca_file = self.ca.clone();
+        let ca_file = ca_file.or_else(|| environment("TIDELINE_CA_FILE"));
+        let ca_file = ca_file.or_else(|| profile.as_ref().and_then(|profile| profile.ca_file.clone()));
+        let ca_file = ca_file.filter(|_| !is_clear).map(|path| at_home(&path));
         let table = table.map(str::to_owned);
         let table = table.or_else(|| profile.and_then(|profile| profile.table));
         Ok(Client::new(
-            checked(server.as_deref().unwrap_or(DEFAULT_SERVER))?,
+            server,
+            tls::config(ca_file.as_deref())?,
             token.as_deref(),
             table.unwrap_or_else(|| DEFAULT_TABLE.to_owned()),
             connections,
@@ -203,7 +221,7 @@ fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> CliError {
     let before = error.span().and_then(|span| text.get(..span.start));
     let line = before.map_or(1, |before| before.matches('\n').count() + 1);
     CliError::usage(format!(
-        "{}: line {line}: {reason}; a profile has server, token_file and table",
+        "{}: line {line}: {reason}; a profile has server, ca_file, token_file and table",
         path.display()
     ))
 }
@@ -236,10 +254,13 @@ fn checked(server: &str) -> Result<String> {
             "the address of a server holds no user and no password; put a token into a token file",
         ));
     }
-    let host = server.strip_prefix("http://").unwrap_or_default();
+    let host = server
+        .strip_prefix("https://")
+        .or_else(|| server.strip_prefix("http://"))
+        .unwrap_or_default();
     if host.trim_matches('/').is_empty() || host.contains(['?', '#', ' ']) {
         return Err(CliError::usage(format!(
-            "{server:?} is no address of a server; write one such as {DEFAULT_SERVER} (TLS is the work of a proxy)"
+            "{server:?} is no address of a server; write one such as {DEFAULT_SERVER} or https://db-1"
         )));
     }
     Ok(server.trim_end_matches('/').to_owned())
@@ -253,7 +274,16 @@ mod tests {
     fn addresses_are_checked() {
         assert_eq!(checked("http://a:1/").expect("right"), "http://a:1");
         assert_eq!(checked("http://a/below").expect("right"), "http://a/below");
-        for wrong in ["", "a:1", "https://a", "http://", "http://user@a", "http://a?b"] {
+        assert_eq!(checked("https://a/").expect("right"), "https://a");
+        for wrong in [
+            "",
+            "a:1",
+            "ftp://a",
+            "http://",
+            "https://",
+            "http://user@a",
+            "http://a?b",
+        ] {
             assert_eq!(checked(wrong).expect_err(wrong).exit_status(), 2);
         }
     }

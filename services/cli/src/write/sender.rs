@@ -132,7 +132,7 @@ impl Sender<'_> {
                         return Err(failure);
                     }
                 },
-                Err(failure) if is_last => {
+                Err(failure) if is_last || matches!(failure, CliError::Tls { .. }) => {
                     self.pace.leave(&turn);
                     return Err(failure);
                 }
