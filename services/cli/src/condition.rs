@@ -62,18 +62,27 @@ pub(crate) fn joined(mut all: Vec<Value>) -> Option<Value> {
     }
 }
 
+/// Splits a condition at its first operator; of two that begin there the first one of the list holds. `None` without an
+/// operator or a name before it.
+pub(crate) fn split<'a>(
+    text: &'a str,
+    operators: &[&'static str],
+) -> Option<(&'a str, &'static str, &'a str)> {
+    let (at, operator) = text.char_indices().find_map(|(at, _)| {
+        let mut here = operators
+            .iter()
+            .filter(|operator| text[at..].starts_with(**operator));
+        Some((at, *here.next()?))
+    })?;
+    (at > 0).then(|| (&text[..at], operator, &text[at + operator.len()..]))
+}
+
 /// Reads one condition.
 pub(crate) fn parse(text: &str) -> Result<Value> {
     if text.trim_start().starts_with('{') {
         return json_tree(text);
     }
-    let found = text.char_indices().find_map(|(at, _)| {
-        let operator = OPERATORS
-            .iter()
-            .find(|operator| text[at..].starts_with(**operator))?;
-        Some((&text[..at], *operator, &text[at + operator.len()..]))
-    });
-    let Some((key, operator, value)) = found.filter(|(key, ..)| !key.is_empty()) else {
+    let Some((key, operator, value)) = split(text, &OPERATORS) else {
         return Err(CliError::usage(format!(
             "{text:?} is no condition; write one such as host=web-1, host!=web-1, host^=web-, host=~web-[12], \
              @owner=team-a, last_seen>=now-1h or a tree in JSON"

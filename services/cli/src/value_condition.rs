@@ -9,7 +9,7 @@
 
 use serde_json::{Value, json};
 
-use crate::condition::json_tree;
+use crate::condition::{json_tree, split};
 use crate::error::{CliError, Result};
 
 /// Operators and the tests of the API; of two that begin at the same place the first one of this list holds.
@@ -27,17 +27,13 @@ pub(crate) fn parse(text: &str) -> Result<Value> {
     if text.trim_start().starts_with('{') {
         return json_tree(text);
     }
-    let found = text.char_indices().find_map(|(at, _)| {
-        let operator = OPERATORS
-            .iter()
-            .find(|(operator, _)| text[at..].starts_with(operator));
-        operator.map(|(operator, test)| (&text[..at], *test, &text[at + operator.len()..]))
-    });
-    let Some((field, test, value)) = found.filter(|(field, ..)| !field.is_empty()) else {
+    let Some((field, operator, value)) = split(text, &OPERATORS.map(|(operator, _)| operator)) else {
         return Err(CliError::usage(format!(
             "{text:?} is not a condition on values; write one such as usage>90, state=idle, state!=idle or a tree in JSON"
         )));
     };
+    let known = OPERATORS.iter().find(|(known, _)| *known == operator);
+    let test = known.map_or(operator, |(_, test)| *test);
     let value = match serde_json::from_str(value) {
         Ok(value @ (Value::Bool(_) | Value::Number(_) | Value::String(_))) => value,
         _ => value.into(),
