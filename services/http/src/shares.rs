@@ -165,10 +165,7 @@ impl Shares {
     fn give_back(&self, client: Client, units: usize) {
         let mut state = self.0.state.lock();
         state.used -= units;
-        if let Some(holding) = state.clients.get_mut(&client) {
-            holding.units -= units;
-        }
-        state.forget_idle(client);
+        state.release(client, units);
         self.0.grant(&mut state);
     }
 }
@@ -208,18 +205,20 @@ impl Pool {
                 state.used += 1;
             }
             state.waiting -= usize::from(is_last);
-            state.forget_idle(client);
+            state.release(client, 0);
         }
     }
 }
 
 impl State {
-    /// Removes a client that neither holds nor waits for anything.
-    fn forget_idle(&mut self, client: Client) {
-        if let Entry::Occupied(entry) = self.clients.entry(client)
-            && entry.get().units == 0
-            && entry.get().waiting.is_empty()
-        {
+    /// Subtracts units from those of a client, and removes a client that neither holds nor waits for anything.
+    fn release(&mut self, client: Client, units: usize) {
+        let Entry::Occupied(mut entry) = self.clients.entry(client) else {
+            return;
+        };
+        let holding = entry.get_mut();
+        holding.units -= units;
+        if holding.units == 0 && holding.waiting.is_empty() {
             entry.remove();
         }
     }
@@ -267,7 +266,7 @@ impl Drop for Wait<'_> {
             let was_last = before > 0 && holding.waiting.is_empty();
             state.waiting -= usize::from(was_last);
         }
-        state.forget_idle(self.client);
+        state.release(self.client, 0);
     }
 }
 
