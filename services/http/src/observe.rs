@@ -34,7 +34,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
     };
     let id = RequestId::of(request.headers(), &app.request_ids);
     let origin = Origin::of(request.extensions());
-    let peer = origin.map(|origin| origin.to_string()).unwrap_or_default();
+    let peer = origin.map(tracing::field::display);
     let proxy = origin
         .and_then(|origin| origin.proxy())
         .map(tracing::field::display);
