@@ -29,6 +29,8 @@ use crate::failure::{Failure, Result};
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes that a writer allocates at once: most answers of dashboards fit, so they are not copied while they grow.
+const FIRST_BYTES: usize = 4 << 10;
 
 /// Resources of a request while it writes its answer.
 #[derive(Debug, Default)]
@@ -58,6 +60,17 @@ impl Write for AnswerWriter {
             self.flush()?;
         }
         Ok(now.len())
+    }
+
+    /// Encoders write a few bytes at a time, which nearly always fit.
+    #[inline]
+    fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while bytes.len() >= CHUNK_BYTES - self.chunk.len() {
+            let written = self.write(bytes)?;
+            bytes = &bytes[written..];
+        }
+        self.chunk.extend_from_slice(bytes);
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -138,7 +151,7 @@ where
         cancel,
     };
     let mut writer = AnswerWriter {
-        chunk: Vec::new(),
+        chunk: Vec::with_capacity(FIRST_BYTES),
         spool: Arc::clone(&spool),
         turn,
         slow_answers: Arc::clone(slow_answers),
