@@ -1,35 +1,33 @@
 //! Who may ask: whoever bears the token, however a client of the protocol carries it; and no page of another site
 //! through the browser of somebody who may.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tideline_openapi::ErrorCode;
 
-use crate::app::App;
-use crate::body;
 use crate::context::Dialect;
-use crate::failure::Failure;
-use crate::settings::Secret;
+use crate::failure::{Failure, Result};
+use crate::settings::{HttpSettings, Secret};
 
 /// Paths that answer everybody: a load balancer has no token, and they tell nothing worth hiding.
 const OPEN_PATHS: [&str; 3] = ["/health", "/ready", "/ping"];
 /// Likewise those of Prometheus at the root. Those below a table reveal whether it exists.
 const OPEN_PROMETHEUS_PATHS: [&str; 2] = ["/-/healthy", "/-/ready"];
 
-/// Lets a request pass when there is no token, its path is open, or it bears the token.
-pub(crate) async fn require_token(State(app): State<App>, request: Request, next: Next) -> Response {
-    let Some(token) = &app.settings.token else {
-        return next.run(request).await;
+/// Admits a request when there is no token, its path is open, or it bears the token.
+pub(crate) fn require_token(request: &Request, settings: &HttpSettings) -> Result<()> {
+    let Some(token) = &settings.token else {
+        return Ok(());
     };
-    if is_open(request.uri().path()) || bears(token, &request) {
-        return next.run(request).await;
+    if is_open(request.uri().path()) || bears(token, request) {
+        return Ok(());
     }
-    body::discard(request, &app).await;
-    Failure::new(ErrorCode::Unauthenticated, "the token is missing or wrong").into_response()
+    Err(Failure::new(
+        ErrorCode::Unauthenticated,
+        "the token is missing or wrong",
+    ))
 }
 
 pub(crate) fn is_open(path: &str) -> bool {
@@ -49,12 +47,14 @@ fn bears(token: &Secret, request: &Request) -> bool {
 /// Refuses what a page of another site asks a browser to change: without a token the browser's place in the network is
 /// all it takes, and with one the browser adds the password by itself. Reading needs no guard, for no answer lets
 /// another site see it.
-pub(crate) async fn refuse_other_sites(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) fn refuse_other_sites(request: &Request) -> Result<()> {
     if request.method().is_safe() || is_own_site(request.headers()) {
-        return next.run(request).await;
+        return Ok(());
     }
-    body::discard(request, &app).await;
-    Failure::new(ErrorCode::Forbidden, "pages of other sites may not ask for this").into_response()
+    Err(Failure::new(
+        ErrorCode::Forbidden,
+        "pages of other sites may not ask for this",
+    ))
 }
 
 /// Whether the page that asks, if one does, came from the host that it asks. A proxy in between names that host in

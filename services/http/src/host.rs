@@ -6,16 +6,12 @@
 
 use std::net::IpAddr;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{Version, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use tideline_openapi::ErrorCode;
 
-use crate::app::App;
 use crate::auth;
-use crate::body;
 use crate::failure::{Failure, Result};
 use crate::settings::HttpSettings;
 
@@ -24,22 +20,7 @@ const ANY_HOST: &str = "*";
 
 /// Refuses a request whose `Host` is missing, double, malformed or not served. Health checks may name any host: they
 /// reveal nothing, and probes use addresses.
-pub(crate) async fn require_host(State(app): State<App>, request: Request, next: Next) -> Response {
-    let checked = named_host(&request).and_then(|host| match host {
-        Some(host) if !auth::is_open(request.uri().path()) => admit(&host, &app.settings),
-        _ => Ok(()),
-    });
-    match checked {
-        Ok(()) => next.run(request).await,
-        Err(failure) => {
-            body::discard(request, &app).await;
-            failure.into_response()
-        }
-    }
-}
-
-/// Returns the host that a request names, without its port and in lower case; `None` in HTTP/1.0, which need not name one.
-fn named_host(request: &Request) -> Result<Option<String>> {
+pub(crate) fn admit(request: &Request, settings: &HttpSettings) -> Result<()> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());
     if second.is_some() {
@@ -49,11 +30,11 @@ fn named_host(request: &Request) -> Result<Option<String>> {
     }
     // A complete address in the request line overrides the header (RFC 9112, 3.2.2).
     if let Some(authority) = request.uri().authority() {
-        return Ok(Some(host_of(authority)));
+        return admit_authority(authority, request, settings);
     }
     let Some(host) = first else {
         return match request.version() {
-            Version::HTTP_09 | Version::HTTP_10 => Ok(None),
+            Version::HTTP_09 | Version::HTTP_10 => Ok(()),
             _ => Err(Failure::invalid(
                 "the header Host is missing; HTTP/1.1 requires it",
             )),
@@ -62,17 +43,24 @@ fn named_host(request: &Request) -> Result<Option<String>> {
     let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
     let authority =
         authority.ok_or_else(|| Failure::invalid("the header Host is not a host with an optional port"))?;
-    Ok(Some(host_of(&authority)))
+    admit_authority(&authority, request, settings)
 }
 
-/// The host of an authority in lower case, without port, brackets and the dot that ends an absolute name.
-fn host_of(authority: &Authority) -> String {
+fn admit_authority(authority: &Authority, request: &Request, settings: &HttpSettings) -> Result<()> {
+    match auth::is_open(request.uri().path()) {
+        true => Ok(()),
+        false => admit_host(host_of(authority), settings),
+    }
+}
+
+/// The host of an authority without port, brackets and the dot that ends an absolute name.
+fn host_of(authority: &Authority) -> &str {
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+    host.strip_suffix('.').unwrap_or(host)
 }
 
-/// Decides whether a host is served.
-fn admit(host: &str, settings: &HttpSettings) -> Result<()> {
+/// Decides whether a host is served. Case does not matter.
+fn admit_host(host: &str, settings: &HttpSettings) -> Result<()> {
     let HttpSettings { token, hosts, .. } = settings;
     let is_listed = || {
         let listed = |entry: &String| entry == ANY_HOST || entry.eq_ignore_ascii_case(host);
@@ -82,6 +70,7 @@ fn admit(host: &str, settings: &HttpSettings) -> Result<()> {
     if admits_any || is_loopback(host) || is_listed() {
         return Ok(());
     }
+    let host = host.to_ascii_lowercase();
     Err(Failure::new(
         ErrorCode::Forbidden,
         format!("requests to the host {host:?} are refused: add it to the setting http.hosts"),
@@ -90,8 +79,8 @@ fn admit(host: &str, settings: &HttpSettings) -> Result<()> {
 
 /// Whether a host always is this machine: `localhost`, a name below it, or a loopback address.
 fn is_loopback(host: &str) -> bool {
-    let is_name = host == "localhost" || host.ends_with(".localhost");
-    is_name
+    let last_label = host.rsplit_once('.').map_or(host, |(_, label)| label);
+    last_label.eq_ignore_ascii_case("localhost")
         || host
             .parse::<IpAddr>()
             .is_ok_and(|address| address.to_canonical().is_loopback())
@@ -114,7 +103,11 @@ mod tests {
     fn hosts_are_admitted_by_token_list_and_loopback() {
         for (host, has_token, hosts, is_admitted) in [
             ("localhost", false, &[][..], true),
+            ("LocalHost", false, &[], true),
             ("metrics.localhost", false, &[], true),
+            ("Metrics.LOCALHOST", false, &[], true),
+            ("notlocalhost", false, &[], false),
+            ("localhost.evil.example", false, &[], false),
             ("127.8.9.1", false, &[], true),
             ("::1", false, &[], true),
             ("::ffff:127.0.0.1", false, &[], true),
@@ -127,7 +120,7 @@ mod tests {
             ("db.example", false, &["DB.example"], true),
             ("192.0.2.7", false, &["*"], true),
         ] {
-            let admitted = admit(host, &settings(has_token, hosts));
+            let admitted = admit_host(host, &settings(has_token, hosts));
             assert_eq!(
                 admitted.is_ok(),
                 is_admitted,
@@ -139,7 +132,7 @@ mod tests {
     #[test]
     fn hosts_lose_port_brackets_and_dot() {
         for (authority, host) in [
-            ("LocalHost:8490", "localhost"),
+            ("LocalHost:8490", "LocalHost"),
             ("[::1]:8490", "::1"),
             ("db.example.:80", "db.example"),
             ("127.0.0.1", "127.0.0.1"),

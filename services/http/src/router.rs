@@ -1,8 +1,9 @@
 //! All routes, and the document that describes them. Both come from the same declarations.
 
 use axum::Router;
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tideline_openapi::ErrorCode;
 use tideline_openapi::prometheus::PrometheusError;
@@ -16,7 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::{auth, described, host, observe, resources, whole};
+use crate::{auth, body, described, host, observe, resources, whole};
 
 /// Smallest answer that is compressed, in bytes. Streamed answers, whose length is unknown when they begin, are larger.
 const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
@@ -84,7 +85,9 @@ fn routes() -> OpenApiRouter<App> {
     routes
 }
 
-/// The service: every route, within the layers that all share. The outermost comes last.
+/// The service: every route, within the layers that all share. The outermost comes first.
+///
+/// All layers are added at once: each further call of `layer` boxes every route once more, and a request copies every box.
 pub(crate) fn router(app: &App) -> Router {
     let (router, document) = routes().split_for_parts();
     router
@@ -92,18 +95,32 @@ pub(crate) fn router(app: &App) -> Router {
         .merge(resources::guide::router())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), whole::reserve))
-        .layer(compression())
-        .layer(from_fn_with_state(app.clone(), auth::refuse_other_sites))
-        .layer(from_fn_with_state(app.clone(), auth::require_token))
-        .layer(from_fn_with_state(app.clone(), host::require_host))
-        .layer(CatchPanicLayer::custom(observe::panicked))
-        .layer(from_fn_with_state(app.clone(), observe::observe))
-        .layer(SetResponseHeaderLayer::if_not_present(
-            header::X_CONTENT_TYPE_OPTIONS,
-            HeaderValue::from_static("nosniff"),
+        .layer((
+            SetResponseHeaderLayer::if_not_present(
+                header::X_CONTENT_TYPE_OPTIONS,
+                HeaderValue::from_static("nosniff"),
+            ),
+            from_fn_with_state(app.clone(), observe::observe),
+            CatchPanicLayer::custom(observe::panicked),
+            compression(),
+            from_fn_with_state(app.clone(), guard),
         ))
         .with_state(app.clone())
+}
+
+/// Answers a request whose host, token and site are admitted, and counts a large answer in the memory account. One layer does
+/// all of this, since each layer made of a function costs every request several allocations.
+async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let admitted = host::admit(&request, &app.settings)
+        .and_then(|()| auth::require_token(&request, &app.settings))
+        .and_then(|()| auth::refuse_other_sites(&request));
+    match admitted {
+        Ok(()) => whole::reserve(State(app), request, next).await,
+        Err(failure) => {
+            body::discard(request, &app).await;
+            failure.into_response()
+        }
+    }
 }
 
 /// Compresses answers for clients that accept it, at the fastest level. Small answers, server-sent events and images stay as
