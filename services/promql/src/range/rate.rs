@@ -26,6 +26,7 @@ pub(super) struct Kind {
     pub(super) by_second: bool,
 }
 
+#[inline]
 pub(super) fn rate(function: RangeFunction, window: &Window<'_>, notes: &mut Notes<'_>) -> Option<Point> {
     let kind = Kind {
         is_counter: function != RangeFunction::Delta,
@@ -42,6 +43,7 @@ pub(super) fn rate(function: RangeFunction, window: &Window<'_>, notes: &mut Not
     }
 }
 
+#[inline]
 fn float_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Option<f64> {
     let (first, last) = (*window.values.first()?, *window.values.last()?);
     let mut increase = last - first;
@@ -60,15 +62,19 @@ fn float_rate(window: &Window<'_>, kind: Kind, notes: &mut Notes<'_>) -> Option<
 
 /// The increase with what the counter had before each reset.
 fn with_resets(mut increase: f64, values: &[f64]) -> f64 {
-    /// So many samples are looked at without a branch for each; most have no reset among them.
+    /// Pairs of samples that are compared without a branch for each; most have no reset among them.
     const TOGETHER: usize = 64;
-    for from in (1..values.len()).step_by(TOGETHER) {
-        let last = &values[from..values.len().min(from + TOGETHER)];
-        let pairs = || values[from - 1..].iter().zip(last);
-        if pairs().fold(false, |any, (before, value)| any | (value < before)) {
+    let mut rest = values;
+    while rest.len() > 1 {
+        // The last sample of a part is the first of the next.
+        let part = &rest[..rest.len().min(TOGETHER + 1)];
+        let pairs = || part.iter().zip(&part[1..]);
+        // Integers as wide as a double are combined: processors compare doubles into masks of that width.
+        if pairs().fold(0, |any, (before, value)| any | u64::from(value < before)) != 0 {
             let lost = pairs().filter(|(before, value)| value < before);
             increase = lost.fold(increase, |increase, (before, _)| increase + before);
         }
+        rest = &rest[part.len() - 1..];
     }
     increase
 }
@@ -321,5 +327,26 @@ pub(super) fn subtract(difference: &mut Histogram, other: &Histogram, notes: &mu
 pub(super) fn note_bounds(reconciled: bool, operation: HistogramOperation, notes: &mut Notes<'_>) {
     if reconciled {
         notes(Note::MismatchedCustomBuckets(operation));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resets_are_found_wherever_parts_of_a_window_meet() {
+        let rising: Vec<f64> = (0..200).map(f64::from).collect();
+        for count in 0..rising.len() {
+            assert_eq!(with_resets(1.0, &rising[..count]).to_bits(), 1.0_f64.to_bits());
+        }
+        for reset in 1..rising.len() {
+            let mut values = rising.clone();
+            values[reset..].iter_mut().for_each(|value| *value -= 150.5);
+            let expected = 1.0 + rising[reset - 1];
+            assert_eq!(with_resets(1.0, &values).to_bits(), expected.to_bits(), "{reset}");
+        }
+        let gaps = [5.0, f64::NAN, 3.0, 7.0, 2.0];
+        assert_eq!(with_resets(0.0, &gaps).to_bits(), 7.0_f64.to_bits());
     }
 }
