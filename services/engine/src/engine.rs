@@ -170,7 +170,7 @@ impl Engine {
             );
         }
         let index_options = IndexOptions {
-            supervisor: settings.store.supervisor.clone(),
+            supervisor: settings.store.log.supervisor.clone(),
             memory: settings.memory.clone(),
             ..IndexOptions::default()
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tideline_backend::BackendError;
 use tideline_model::MemoryFull;
 use tideline_search_index::SearchError;
-use tideline_series_store::{StoreError, TailError};
+use tideline_series_store::{LogError, Refusal, StoreError, TailError};
 use tideline_timeline_catalog::CatalogError;
 
 /// Pause before a request that waits for the clock is sent again: the clock is mended by hand or by its time server.
@@ -160,8 +160,8 @@ impl EngineError {
     /// When to send it again, where that is known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Store(StoreError::Append { retry_after, .. }) => *retry_after,
-            Self::Store(StoreError::OpenEdit { retry_after, .. }) => Some(*retry_after),
+            Self::Store(StoreError::Log(LogError::Append { retry_after, .. })) => *retry_after,
+            Self::Store(StoreError::Log(LogError::OpenEdit { retry_after, .. })) => Some(*retry_after),
             Self::Store(StoreError::Backend(BackendError::Unavailable { retry_after, .. })) => {
                 Some(*retry_after)
             }
@@ -177,7 +177,7 @@ impl EngineError {
             Self::OverLimit { limit, actual, .. } => Some((*limit, *actual)),
             Self::Memory(full) => Some((full.limit_bytes, full.held_bytes)),
             Self::TooManyTables { limit, count } => Some((*limit as u64, *count as u64 + 1)),
-            Self::Store(StoreError::Overloaded { limit, actual })
+            Self::Store(StoreError::Log(LogError::Overloaded { limit, actual }))
             | Self::Catalog(CatalogError::OverLimit { limit, actual, .. })
             | Self::Search(SearchError::OverLimit { limit, actual, .. }) => {
                 Some((*limit as u64, *actual as u64))
@@ -206,8 +206,8 @@ impl From<BackendError> for EngineError {
 fn store_kind(error: &StoreError) -> ErrorKind {
     match error {
         StoreError::Backend(error) => backend_kind(error.kind()),
-        StoreError::Append { kind, .. } => backend_kind(*kind),
-        StoreError::Overloaded { .. } | StoreError::TimelinesRemoved(_) => ErrorKind::Overloaded,
+        StoreError::Log(error) => log_kind(error),
+        StoreError::TimelinesRemoved(_) => ErrorKind::Overloaded,
         StoreError::NoSuchTable(_) | StoreError::TableDropped(_) => ErrorKind::NotFound,
         StoreError::TableExists(_)
         | StoreError::SourceTagsFixed(_)
@@ -224,16 +224,29 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         StoreError::NoTarget(_) => ErrorKind::Conflict,
         StoreError::TypeConflict { .. } | StoreError::BadDelta(_) => ErrorKind::Invalid,
         StoreError::DeltaTooLarge(_) => ErrorKind::OverLimit,
-        StoreError::Closed
-        | StoreError::Failed(_)
-        | StoreError::OpenEdit { .. }
-        | StoreError::TableInDoubt(_) => ErrorKind::Unavailable,
+        StoreError::TableInDoubt(_) => ErrorKind::Unavailable,
         StoreError::Archive(_)
         | StoreError::Chunk { .. }
         | StoreError::Delta { .. }
         | StoreError::StoredRow { .. }
         | StoreError::Directory(_)
         | StoreError::RowsLost { .. } => ErrorKind::Internal,
+    }
+}
+
+fn log_kind(error: &LogError) -> ErrorKind {
+    match error {
+        LogError::Backend(error) => backend_kind(error.kind()),
+        LogError::Append { kind, .. } => backend_kind(*kind),
+        LogError::Overloaded { .. } | LogError::Refused(Refusal::Outdated) => ErrorKind::Overloaded,
+        LogError::Refused(Refusal::TableDropped(_)) => ErrorKind::NotFound,
+        LogError::Refused(Refusal::TableInDoubt(_))
+        | LogError::OpenEdit { .. }
+        | LogError::Failed(_)
+        | LogError::Closed => ErrorKind::Unavailable,
+        LogError::Model(_) | LogError::UnknownModel { .. } | LogError::StoredRow { .. } => {
+            ErrorKind::Internal
+        }
     }
 }
 

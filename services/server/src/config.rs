@@ -140,7 +140,7 @@ impl Config {
         settings.store.head = self.head_budget();
         let half = crate::memory::MemoryLimit::of_process().bytes / 2;
         settings.tables.identity_bytes_max = self.identity_bytes_max.unwrap_or(half);
-        settings.store.tail_bytes_max = self.recent_bytes_max();
+        settings.store.log.tail_bytes_max = self.recent_bytes_max();
         settings
     }
 

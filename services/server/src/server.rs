@@ -83,8 +83,8 @@ impl Server {
         let supervisor = Supervisor::default();
         #[cfg(feature = "fail-points")]
         {
-            tideline_series_store::fail_points::from_environment();
-            supervisor.on_round(tideline_series_store::fail_points::at_round);
+            tideline_log::fail_points::from_environment();
+            supervisor.on_round(tideline_log::fail_points::at_round);
         }
         let end_timeout = config.http.drain_timeout.saturating_add(CLOSE_TIMEOUT);
         let stop_on_failure = stop.clone();
@@ -287,12 +287,12 @@ fn open_engine(config: &Config, clock: Arc<dyn Clock>, supervisor: &Supervisor) 
         "memory limit"
     );
     settings.store.archive = Some(Arc::new(archive));
-    settings.store.clock_floor = Timestamp::from_nanos_clamped(CLOCK_FLOOR);
+    settings.store.log.clock_floor = Timestamp::from_nanos_clamped(CLOCK_FLOOR);
     settings.store.accept_loss = config.backend.accept_loss;
     if let Some(scratch) = &scratch {
         settings.index_dir = scratch.join("index");
     }
-    settings.store.supervisor = supervisor.clone();
+    settings.store.log.supervisor = supervisor.clone();
     let engine = Engine::open(Arc::new(backend), clock, settings).map_err(|source| ServerError::Engine {
         data_dir: data_dir.clone(),
         source,

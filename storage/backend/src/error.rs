@@ -26,6 +26,13 @@ pub enum ErrorKind {
     Misconfigured,
 }
 
+impl ErrorKind {
+    /// Whether sending the same again can help.
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::Unknown | Self::Unavailable | Self::Timeout)
+    }
+}
+
 /// A failed backend call.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {

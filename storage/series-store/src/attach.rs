@@ -17,7 +17,6 @@ use tideline_key_codec::chunk_bucket;
 use tideline_model::{SequenceNumber, TableId, TableName, Tier, TimelineId};
 
 use crate::error::{Result, StoreError};
-use crate::fail_points::around;
 use crate::manifest::{
     Adopted, ManifestState, Segment, SegmentFiles, SegmentTotals, put_cursor, put_segment, put_table,
 };
@@ -27,6 +26,7 @@ use crate::shared::Shared;
 use crate::store::SeriesStore;
 use crate::tables::Table;
 use crate::window::{COLD_LEVEL, LEVEL_MAX, Window};
+use tideline_log::fail_points::around;
 
 /// The places of the rows of a segment, by timeline, then time.
 pub type Places<'a> = dyn Iterator<Item = Result<(TimelineId, Extent)>> + 'a;
@@ -49,7 +49,7 @@ impl Segment {
 impl SeriesStore {
     /// Has every write from now on behind `to`, in memory and over restarts; the sequence of the next one.
     pub fn raise_sequences(&self, table: &Table, to: SequenceNumber) -> Result<SequenceNumber> {
-        self.committer().raise(table.id(), to)
+        self.raise(table.id(), to)
     }
 
     /// Refuses a described segment that would change places with what a table has: points of the same times that were
@@ -73,7 +73,7 @@ impl SeriesStore {
 
     /// What tells this database from others that keep files in the same target; `None` where it has none yet.
     pub fn origin(&self) -> Option<u64> {
-        self.shared().state.read().manifest.cursor.origin
+        self.shared().state.read().manifest.common.cursor.origin
     }
 
     /// The names of all descriptions whose points a table has: attached, written here, or become part of what was.
@@ -123,13 +123,20 @@ impl SeriesStore {
             count = segments.len();
             let mut changes: Vec<_> = segments.iter().map(put_segment).collect();
             segments.into_iter().for_each(|segment| manifest.add(segment));
-            for row in manifest.tables.values_mut().filter(|row| !row.adopted.is_empty()) {
+            for row in manifest
+                .common
+                .tables
+                .values_mut()
+                .filter(|row| !row.adopted.is_empty())
+            {
                 *row = row.clone().with_adopted(Vec::new());
                 changes.push(put_table(row));
             }
-            manifest.cursor = shared.cursor(manifest.cursor, manifest.cursor.sealed_to);
-            manifest.cursor.origin = Some(origin);
-            changes.push(put_cursor(&manifest.cursor));
+            manifest.common.cursor = shared
+                .log
+                .cursor(manifest.common.cursor, manifest.common.cursor.sealed_to);
+            manifest.common.cursor.origin = Some(origin);
+            changes.push(put_cursor(&manifest.common.cursor));
             changes
         })?;
         let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
@@ -146,10 +153,10 @@ impl SeriesStore {
             .with_adopted(all.clone());
         self.shared().edit_and(
             |manifest| {
-                if !manifest.tables.contains_key(&table.id()) {
+                if !manifest.common.tables.contains_key(&table.id()) {
                     return Err(StoreError::TableDropped(table.id()));
                 }
-                manifest.tables.insert(table.id(), row.clone());
+                manifest.common.tables.insert(table.id(), row.clone());
                 Ok(vec![put_table(&row)])
             },
             |_| {},
@@ -209,7 +216,7 @@ impl Shared {
             });
             self.backend
                 .load(place, chunk_bucket(TimelineId::MIN), &mut rows)?;
-            table.schema().save(self.backend.as_ref(), &self.stamps)
+            table.schema().save(self.backend.as_ref(), self.log.stamps())
         });
         let mut totals = loaded.totals;
         if made.is_err() || totals.chunks == 0 {
@@ -227,7 +234,7 @@ impl Shared {
             deletes_applied,
             totals,
         );
-        let listed = self.load_lists(segment, Some((files, self.trusted_now().now.nanos())));
+        let listed = self.load_lists(segment, Some((files, self.log.trusted_now().now.nanos())));
         let segment = match listed {
             Ok(segment) => segment,
             Err(error) => {
@@ -243,7 +250,7 @@ impl Shared {
             }
             return Err(error);
         }
-        self.note_newest(newest);
+        self.log.note_newest(newest);
         // Of its timelines more is stored now than was remembered.
         table.latest().forget_all();
         Ok(Some(Arc::new(segment)))
@@ -252,13 +259,15 @@ impl Shared {
     fn add_attached(&self, table: &Table, segment: &Segment) -> Result<()> {
         self.edit_and(
             |manifest| {
-                if !manifest.tables.contains_key(&table.id()) {
+                if !manifest.common.tables.contains_key(&table.id()) {
                     return Err(StoreError::TableDropped(table.id()));
                 }
                 check_clash(manifest, table, segment)?;
                 manifest.add(segment.clone());
-                manifest.cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
-                Ok(vec![put_segment(segment), put_cursor(&manifest.cursor)])
+                manifest.common.cursor = self
+                    .log
+                    .cursor(manifest.common.cursor, manifest.common.cursor.sealed_to);
+                Ok(vec![put_segment(segment), put_cursor(&manifest.common.cursor)])
             },
             |_| {},
         )

@@ -14,15 +14,14 @@ use tideline_archive::{ArchiveCopy, Extent};
 use tideline_backend::{Backend, Direction, KeyRange, Partition};
 use tideline_chunk::{Chunk, Delta, LoneSummaries};
 use tideline_key_codec::{SegmentList, chunk_bucket, parse_chunk_key};
+use tideline_log::{Requests, SHARD};
 use tideline_model::{FieldId, TableId, TimelineId};
 
 use crate::deletes::Deletes;
 use crate::error::{Result, StoreError};
 use crate::lists;
 use crate::manifest::{ManifestState, Segment, SegmentTotals, TableRow};
-use crate::requests::Requests;
 use crate::schema::TableSchema;
-use crate::shared::SHARD;
 
 /// What was read, and what was wrong with it.
 #[derive(Debug, Clone, Default)]
@@ -95,12 +94,12 @@ pub fn check(backend: &dyn Backend) -> Checked {
     let Some(manifest) = checked.take("manifest", manifest) else {
         return checked;
     };
-    for row in manifest.tables.values() {
+    for row in manifest.common.tables.values() {
         check_table(backend, &manifest, row, &mut checked);
         checked.tables.push(row.clone());
     }
     let unknown = manifest.segments.keys();
-    for table in unknown.filter(|table| !manifest.tables.contains_key(*table)) {
+    for table in unknown.filter(|table| !manifest.common.tables.contains_key(*table)) {
         checked.findings.push(format!(
             "manifest: segments of table {table}, which there is none of"
         ));
@@ -125,6 +124,7 @@ fn check_table(backend: &dyn Backend, manifest: &ManifestState, row: &TableRow, 
         ));
     }
     let requests = Requests::default().load(backend, row.id);
+    let requests = requests.map_err(StoreError::from);
     checked.take(&format!("table {name}"), requests);
     let deletes = Deletes::default().load(backend, row.id);
     checked.take(&format!("table {name}"), deletes);
@@ -302,7 +302,7 @@ impl Reading<'_> {
 }
 
 fn check_journal(backend: &dyn Backend, manifest: &ManifestState, checked: &mut Checked) -> Result<()> {
-    let from = manifest.cursor.sealed_to;
+    let from = manifest.common.cursor.sealed_to;
     for epoch in backend.epochs(SHARD)? {
         backend.replay(SHARD, epoch.epoch, from, &mut |sequence, entry| {
             match Delta::decode(&entry) {
@@ -310,7 +310,7 @@ fn check_journal(backend: &dyn Backend, manifest: &ManifestState, checked: &mut 
                     let groups = delta.groups.iter();
                     checked.journal_points += groups.map(|group| group.timestamps.len() as u64).sum::<u64>();
                     checked.journal_entries += 1;
-                    if manifest.tables.contains_key(&delta.table) {
+                    if manifest.common.tables.contains_key(&delta.table) {
                         checked
                             .journal_timelines
                             .entry(delta.table)

@@ -20,7 +20,7 @@ use tideline_model::{SequenceNumber, TableId, TimeRange, TimelineId};
 use crate::error::{Result, StoreError};
 use crate::manifest::{ManifestState, Segment};
 use crate::merge::{concat, slice};
-use crate::shared::Stamps;
+use tideline_log::Stamps;
 
 /// The waiting deletes of all tables at one moment; cheap to clone.
 #[derive(Debug, Clone, Default)]

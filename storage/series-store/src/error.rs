@@ -1,13 +1,10 @@
 //! What can go wrong in the series store.
 
-use std::time::Duration;
-
 use tideline_archive::ArchiveError;
-use tideline_backend::{BackendError, ErrorKind};
+use tideline_backend::BackendError;
 use tideline_chunk::{ChunkError, Delta, DeltaError};
-use tideline_model::{
-    SegmentId, TableId, TableName, ThreadFailure, TimeRange, TimelineId, Timestamp, ValueType,
-};
+use tideline_log::{LogError, Refusal};
+use tideline_model::{SegmentId, TableId, TableName, TimeRange, TimelineId, Timestamp, ValueType};
 
 /// The result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -18,6 +15,9 @@ pub enum StoreError {
     /// The backend failed; its kind says what to do.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// The log failed: it was not written, or its outcome is unknown.
+    #[error(transparent)]
+    Log(LogError),
     /// The archive failed; its kind says whether it may work later.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
@@ -27,42 +27,12 @@ pub enum StoreError {
     /// A table's policy does not say where its archive is.
     #[error("the policy of table {0} names no archive target")]
     NoTarget(TableName),
-    /// A write was appended with others and the backend failed.
-    #[error("write not acknowledged: {reason}")]
-    Append {
-        /// What the caller does next.
-        kind: ErrorKind,
-        /// The backend's words.
-        reason: String,
-        /// When to try again, where the backend says.
-        retry_after: Option<Duration>,
-    },
-    /// More is waiting than the budget holds. Nothing was written.
-    #[error("overloaded: {actual} bytes wait to be written, over the limit of {limit}")]
-    Overloaded {
-        /// The budget.
-        limit: usize,
-        /// What waits.
-        actual: usize,
-    },
     /// No such table.
     #[error("table {0} does not exist")]
     NoSuchTable(String),
     /// The table was dropped while the call ran.
     #[error("table {0} was dropped")]
     TableDropped(TableId),
-    /// It is not known whether an earlier edit of the manifest was made, such as one that makes or drops a table.
-    #[error(
-        "it is not known yet whether an earlier change of tables was made ({reason}), and the manifest cannot be read: {cause}"
-    )]
-    OpenEdit {
-        /// Why the backend could not say.
-        reason: String,
-        /// Why it cannot be found out now.
-        cause: String,
-        /// When to try again.
-        retry_after: Duration,
-    },
     /// A table may have been dropped. Nothing was written.
     #[error("it is not known yet whether table {0} was dropped; the write was not done")]
     TableInDoubt(TableName),
@@ -181,13 +151,6 @@ pub enum StoreError {
     /// A write takes more than an entry of the journal holds. Nothing was written; commit its parts one after another.
     #[error("the write is too large for one entry of the journal (limit {limit} bytes)", limit = tideline_backend::VALUE_BYTES_MAX)]
     DeltaTooLarge(Box<Delta>),
-    /// A thread that the store depends upon has panicked. The outcome of a write is unknown; it may be sent again after
-    /// the restart.
-    #[error("{0}; the process has to be restarted, and recovers everything acknowledged")]
-    Failed(ThreadFailure),
-    /// The store is closed, or another process owns its shard.
-    #[error("the store is closed")]
-    Closed,
 }
 
 impl StoreError {
@@ -201,20 +164,35 @@ impl StoreError {
 
     /// Whether sending the same again can help.
     pub fn is_retryable(&self) -> bool {
-        let kind = match self {
-            Self::Backend(error) => error.kind(),
-            Self::Append { kind, .. } => *kind,
-            Self::Archive(error) => return error.is_retryable(),
-            Self::Overloaded { .. }
-            | Self::TimelinesRemoved(_)
-            | Self::Failed(_)
-            | Self::OpenEdit { .. }
-            | Self::TableInDoubt(_) => return true,
-            _ => return false,
-        };
-        matches!(
-            kind,
-            ErrorKind::Unknown | ErrorKind::Unavailable | ErrorKind::Timeout
-        )
+        match self {
+            Self::Backend(error) => error.kind().is_retryable(),
+            Self::Log(error) => error.is_retryable(),
+            Self::Archive(error) => error.is_retryable(),
+            Self::TimelinesRemoved(_) | Self::TableInDoubt(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl From<LogError> for StoreError {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Backend(error) => Self::Backend(error),
+            LogError::Refused(Refusal::TableDropped(table)) => Self::TableDropped(table),
+            LogError::Refused(Refusal::TableInDoubt(table)) => Self::TableInDoubt(table),
+            LogError::StoredRow { what, reason } => Self::StoredRow { what, reason },
+            // A failure of this model comes back as it was.
+            LogError::Model(error) => match error.downcast::<Self>() {
+                Ok(error) => *error,
+                Err(error) => Self::Log(LogError::Model(error)),
+            },
+            error => Self::Log(error),
+        }
+    }
+}
+
+impl From<Refusal> for StoreError {
+    fn from(refusal: Refusal) -> Self {
+        LogError::from(refusal).into()
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! # The life of a point
 //!
-//! 1. [`SeriesStore::commit`] hands a delta to the [`committer`]: it gathers what waits, appends it to the
-//!    backend's journal, syncs, applies it to the [`head`] and to the [`latest`] values, and answers.
-//! 2. When the head passes its budget, or its oldest entry an age, the committer freezes it: a new generation
-//!    begins in memory and in the journal.
-//! 3. The [`seal`] worker turns the frozen head into chunks, one segment for each [`window`], loads them, and
-//!    publishes them with one edit of the [`manifest`] that also moves the journal cursor. Then the journal of
-//!    that generation is forgotten.
+//! 1. [`SeriesStore::commit`] hands a delta to the [log](tideline_log): it is appended to the backend's journal with what
+//!    else waits, synced, applied to the [`head`] and to the [`latest`] values, and answered.
+//! 2. When the head passes its budget, or its oldest entry an age, the log freezes it: a new generation begins in memory
+//!    and in the journal.
+//! 3. The log has the frozen head [sealed](seal): it becomes chunks, one segment for each [`window`], which are loaded. The
+//!    log publishes them with one edit of the [`manifest`] that also moves the journal cursor, and forgets the journal of
+//!    that generation.
 //!
 //! A crash between any two steps neither loses nor doubles a point: [`recovery`] replays the journal from the
 //! published cursor, and segments that no manifest names are swept.
@@ -26,20 +26,17 @@
 
 mod attach;
 pub mod check;
-pub mod committer;
 mod deletes;
-mod edits;
 pub mod error;
-pub mod fail_points;
 pub mod head;
 pub mod latest;
 mod lists;
 pub mod manifest;
 mod merge;
+mod model;
 mod pages;
 mod places;
 pub mod recovery;
-pub mod requests;
 mod retired;
 pub mod rewrite;
 pub mod scan;
@@ -53,9 +50,9 @@ mod shared;
 pub mod store;
 pub mod survey;
 pub mod tables;
-mod tail;
 pub mod unsealed;
 pub mod window;
+mod writes;
 
 pub use attach::Places;
 pub use error::{Result, StoreError};
@@ -70,10 +67,9 @@ pub use scan::{Order, ReadCost, Selection, Snapshot, SweepReader, TierCost};
 pub use schema::{FieldInfo, Shape, TableSchema};
 pub use seal_reports::SealReport;
 pub use settings::Settings;
-pub use shared::Stamps;
 pub use store::{Committed, SeriesStore, StoreStats, TimelineDirectory};
 pub use survey::{HeadSurvey, SegmentSurvey, Survey, TableSurvey};
 pub use tables::Table;
-pub use tail::{TailEntry, TailError, TailPart};
 pub use tideline_chunk::{DELETE_TIMELINES_MAX, DeleteRecord as Delete};
+pub use tideline_log::{LogError, LogSettings, Refusal, Stamps, TailEntry, TailError, TailPart};
 pub use unsealed::{Unsealed, UnsealedEstimate};

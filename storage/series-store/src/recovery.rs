@@ -1,47 +1,41 @@
 //! Opening a store: from what the backend kept to a running one.
 //!
-//! 1. Take the shard: a new epoch, so nothing an older process still sends can land.
-//! 2. Read the manifest, the tables' schemas and the remembered requests; make the default table if missing.
+//! 1. The log takes the shard and reads the manifest ([`tideline_log::Opening`]).
+//! 2. Read the segments, the tables' schemas and the waiting deletes.
 //! 3. The caller loads what it keeps about timelines (it needs to know the tables for that).
-//! 4. Replay the journals of older epochs from the published cursor on into a new head, and close them. Sequences go on
-//!    after the highest that was found, whatever became of its table.
-//! 5. Start the threads. The sealer frees the segments that no manifest named in step 2: loads that a crash cut off.
+//! 4. The log replays the journals of older epochs from the published cursor on; deltas go into a new head.
+//! 5. Start the threads; make the default table if it is missing. The segments that no manifest named in step 2 are freed:
+//!    loads that a crash cut off.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashSet;
-use tideline_backend::{Backend, Epoch, Health, SegmentRef};
-use tideline_chunk::Delta;
-use tideline_model::{
-    Clock, SegmentId, SequenceNumber, TableId, TableName, TableSpec, TimelineId, Timestamp, TrustedClock,
-};
+use tideline_backend::{Backend, Health, SegmentRef};
+use tideline_chunk::{Delta, DeltaGroup};
+use tideline_log::{Log, LogModel, ModelError, ModelTag, Opening, Replay, ReplayedEntry, RequestRecord};
+use tideline_model::{Clock, SegmentId, SequenceNumber, TableId, TableName, TableSpec, TimelineId};
 
 use crate::deletes::Deletes;
 use crate::error::{Result, StoreError};
-use crate::head::Head;
-use crate::manifest::{ManifestState, TableCounts, TableRow, put_counts};
-use crate::requests::Requests;
+use crate::head::{Head, HeadBudget};
+use crate::manifest::{ManifestState, TableCounts, TableRow};
 use crate::schema::{Shape, TableSchema};
 use crate::settings::Settings;
 use crate::sharding::ShardedDelta;
-use crate::shared::{SHARD, Shared, State, Tables};
+use crate::shared::{Shared, State, Tables};
 use crate::store::{SeriesStore, TimelineDirectory};
 use crate::tables::Table;
-use crate::tail::{Tail, TailEntry};
 
 /// A store that has read its manifest and not yet its journal.
 #[derive(Debug)]
 pub struct Recovery {
-    backend: Arc<dyn Backend>,
-    clock: Arc<dyn Clock>,
+    log: Opening,
     settings: Settings,
-    epoch: Epoch,
     manifest: ManifestState,
     tables: Tables,
     deletes: Deletes,
-    requests: Requests,
     /// Segments that no manifest names: loads that a crash cut off.
     orphans: Vec<SegmentRef>,
     guard: Guard,
@@ -59,15 +53,9 @@ pub struct Replayed {
 impl Recovery {
     /// Steps 1 and 2.
     pub fn begin(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
-        let epoch = backend.take(SHARD)?;
-        let mut manifest = ManifestState::read(&backend.manifest(SHARD)?)?;
-        let held = backend.segments()?;
-        let highest = held
-            .iter()
-            .map(|at| at.segment.0.max(at.group.0))
-            .max()
-            .unwrap_or(0);
-        manifest.cursor.next_segment = manifest.cursor.next_segment.max(highest + 1);
+        let log = Opening::begin(backend, clock, settings.log.clone())?;
+        let backend = log.backend().as_ref();
+        let manifest = ManifestState::of(log.manifest().clone(), log.rows())?;
         // Looked for before anybody loads: a load that runs must not be taken for one.
         let segments = manifest.segments.values().flat_map(BTreeMap::values);
         let named: HashSet<SegmentId> = segments
@@ -75,30 +63,30 @@ impl Recovery {
             .map(|part| part.id)
             .collect();
         let is_published = |at: &SegmentRef| named.contains(&at.segment);
-        let orphans = held.iter().filter(|at| !is_published(at)).copied().collect();
-        let mut guard = Guard::new(backend.as_ref(), &settings);
+        let orphans = log
+            .segments()
+            .iter()
+            .filter(|at| !is_published(at))
+            .copied()
+            .collect();
+        let mut guard = Guard::new(backend, &settings);
         let mut tables = Tables::default();
         let mut deletes = Deletes::default();
-        let requests = Requests::default();
-        for row in manifest.tables.values() {
-            let schema = TableSchema::load(backend.as_ref(), row.id)?;
+        for row in manifest.common.tables.values() {
+            let schema = TableSchema::load(backend, row.id)?;
             if let Some(counts) = row.counts {
                 guard.check_fields(row, schema.saved(), counts)?;
                 schema.reserve(counts.next_field);
             }
             tables.insert(Arc::new(Table::new(row, schema)));
-            requests.load(backend.as_ref(), row.id)?;
-            deletes.load(backend.as_ref(), row.id)?;
+            deletes.load(backend, row.id)?;
         }
         Ok(Self {
-            backend,
-            clock,
+            log,
             settings,
-            epoch,
             manifest,
             tables,
             deletes,
-            requests,
             orphans,
             guard,
         })
@@ -111,104 +99,92 @@ impl Recovery {
 
     /// The backend, for the caller's own rows.
     pub fn backend(&self) -> &Arc<dyn Backend> {
-        &self.backend
-    }
-
-    /// The time, as far as it can be trusted.
-    fn trusted_now(&self) -> Timestamp {
-        let stored = self.manifest.cursor.stored_clock();
-        let (floor, clock) = (self.settings.clock_floor, &self.clock);
-        TrustedClock::new(stored, floor, clock.now(), clock.monotonic()).now()
+        self.log.backend()
     }
 
     /// Steps 4 and 5.
-    pub fn finish(mut self, directory: Arc<dyn TimelineDirectory>) -> Result<(SeriesStore, Replayed)> {
-        let from = self.manifest.cursor.sealed_to;
-        let mut guard = std::mem::take(&mut self.guard);
-        let loaded = self.manifest.tables.keys();
-        let loaded: BTreeMap<_, _> = loaded
-            .filter_map(|table| Some((*table, directory.saved(*table)?)))
-            .collect();
-        let mut replay = Replay {
-            recovery: &self,
+    pub fn finish(self, directory: Arc<dyn TimelineDirectory>) -> Result<(SeriesStore, Replayed)> {
+        self.finish_beside(directory, &mut [], |_| Vec::new())
+    }
+
+    /// Steps 4 and 5, beside other models on the same log: `replays` take their entries of earlier runs in, and `models`
+    /// makes them once the log is open.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish).
+    pub fn finish_beside(
+        self,
+        directory: Arc<dyn TimelineDirectory>,
+        replays: &mut [&mut dyn Replay],
+        models: impl FnOnce(&Arc<Log>) -> Vec<Arc<dyn LogModel>>,
+    ) -> Result<(SeriesStore, Replayed)> {
+        let Self {
+            log,
+            settings,
+            manifest,
+            tables,
+            deletes,
+            orphans,
+            mut guard,
+        } = self;
+        let rows = manifest.common.tables.values();
+        let saved = rows
+            .clone()
+            .filter_map(|row| Some((row.id, directory.saved(row.id)?)));
+        let saved: BTreeMap<TableId, u64> = saved.collect();
+        let mut replay = SeriesReplay {
+            tables: &tables,
+            manifest: &manifest,
+            budget: settings.head,
             directory: directory.as_ref(),
+            head: Head::new(manifest.common.cursor.sealed_to),
             found: Replayed::default(),
-            highest: None,
-            deletes: self.deletes.clone(),
+            deletes,
             waiting_rows: BTreeMap::new(),
             removed: HashSet::new(),
             newest: None,
-            tail: Tail::new(from, self.settings.tail_bytes_max),
-            now: self.trusted_now(),
         };
-        let head = Head::new(from);
-        let older = self
-            .backend
-            .epochs(SHARD)?
-            .into_iter()
-            .filter(|epoch| epoch.epoch < self.epoch);
-        let mut ends = Vec::new();
-        for journal in older {
-            self.backend
-                .replay(SHARD, journal.epoch, from, &mut |sequence, entry| {
-                    replay.apply(&head, sequence, &entry).map_err(as_backend_error)
-                })?;
-            if journal.end.is_none() {
-                let end = replay
-                    .highest
-                    .map_or(from, |highest| SequenceNumber(highest.0 + 1));
-                ends.push((journal.epoch, end));
-            }
-        }
-        for row in self.manifest.tables.values() {
-            if let (Some(found), Some(counts)) = (loaded.get(&row.id), row.counts) {
+        let mut all: Vec<&mut dyn Replay> = vec![&mut replay];
+        all.extend(replays.iter_mut().map(|other| &mut **other as &mut dyn Replay));
+        let replayed = log.replay(&mut all)?;
+        for row in rows {
+            if let (Some(found), Some(counts)) = (saved.get(&row.id), row.counts) {
                 let removed = replay.removed.iter().filter(|(table, _)| *table == row.id);
                 guard.check_timelines(row, *found, removed.count() as u64, counts)?;
             }
         }
-        // Everything has been read: only now is something stored.
-        for (epoch, end) in ends {
-            self.backend.close_epoch(SHARD, epoch, end)?;
-        }
-        let Replay {
+        let SeriesReplay {
+            head,
             found,
             deletes,
             waiting_rows,
             newest,
-            tail,
             ..
         } = replay;
+        // Everything has been read: only now is something stored.
+        let log = replayed.open()?;
         let lost = guard.lost;
         let state = State {
             deletes,
-            manifest: Arc::new(self.manifest),
+            manifest: Arc::new(manifest),
             frozen: Vec::new(),
             active: Arc::new(head),
         };
-        let default_exists = self
-            .tables
+        let default_exists = tables
             .by_name
             .keys()
             .any(|name| name.as_str() == TableName::DEFAULT);
-        let shared = Arc::new(Shared::new(
-            self.backend,
-            self.epoch,
-            self.clock,
-            self.settings,
-            directory,
-            state,
-            self.tables,
-            self.requests,
-            self.orphans,
-            tail,
-        ));
+        let shared = Arc::new(Shared::new(log, settings, directory, state, tables, orphans));
         *shared.waiting_rows.lock() = waiting_rows;
         if let Some(newest) = newest {
-            shared.note_newest(newest);
+            shared.log.note_newest(newest);
         }
+        let others = models(&shared.log);
+        let store = SeriesStore::start(Arc::clone(&shared), others);
         if !lost.is_empty() {
             // The operator has accepted it: the next start is not to be refused.
-            shared.edit(|manifest| put_counts(manifest, &lost))?;
+            shared.edit(|manifest| manifest.common.put_counts(&lost))?;
         }
         if let Err(error) = shared.check_not_read_only() {
             tracing::error!(%error, "the store is opened for reading");
@@ -216,7 +192,7 @@ impl Recovery {
             let name = TableName::new(TableName::DEFAULT).expect("the default name follows its own rules");
             shared.create_table(name, TableSpec::default())?;
         }
-        Ok((SeriesStore::start(shared), found))
+        Ok((store, found))
     }
 }
 
@@ -299,49 +275,57 @@ impl Guard {
     }
 }
 
-struct Replay<'a> {
-    recovery: &'a Recovery,
+/// Takes the deltas of a journal in.
+struct SeriesReplay<'a> {
+    tables: &'a Tables,
+    manifest: &'a ManifestState,
+    budget: HeadBudget,
     directory: &'a dyn TimelineDirectory,
+    head: Head,
     found: Replayed,
-    /// The highest sequence of all entries, whatever their tables.
-    highest: Option<SequenceNumber>,
     deletes: Deletes,
     waiting_rows: BTreeMap<SequenceNumber, (TableId, Bytes)>,
     /// Timelines that were removed since the last seal: their rows may be gone.
     removed: HashSet<(TableId, TimelineId)>,
     /// The newest instant that was met.
     newest: Option<i64>,
-    tail: Tail,
-    /// The trusted time of the start.
-    now: Timestamp,
 }
 
-impl Replay<'_> {
-    fn apply(&mut self, head: &Head, sequence: SequenceNumber, entry: &[u8]) -> Result<()> {
-        self.highest = self.highest.max(Some(sequence));
+impl Replay for SeriesReplay<'_> {
+    fn tag(&self) -> ModelTag {
+        ModelTag::SERIES
+    }
+
+    fn apply(
+        &mut self,
+        sequence: SequenceNumber,
+        entry: &Bytes,
+    ) -> std::result::Result<ReplayedEntry, ModelError> {
+        Ok(self.take_in(sequence, entry)?)
+    }
+}
+
+impl SeriesReplay<'_> {
+    fn take_in(&mut self, sequence: SequenceNumber, entry: &Bytes) -> Result<ReplayedEntry> {
         let delta = Delta::decode(entry).map_err(|cause| StoreError::Delta {
             sequence: sequence.0,
             cause,
         })?;
-        let encoded = Bytes::copy_from_slice(entry);
-        // Also of a dropped table: cursors of others may be behind it.
-        self.tail.push(TailEntry {
-            sequence,
-            table: delta.table,
-            encoded: encoded.clone(),
-        });
-        let Some(table) = self.recovery.tables.by_id.get(&delta.table) else {
+        let Some(table) = self.tables.by_id.get(&delta.table) else {
             // The table was dropped after this entry was written. Its sequence is used up all the same: a watcher of
             // another table has a cursor after it.
-            head.pass(sequence);
-            return Ok(());
+            self.head.pass(sequence);
+            return Ok(ReplayedEntry {
+                table: delta.table,
+                request: None,
+            });
         };
         for timeline in &delta.new_timelines {
             self.directory
                 .adopt(delta.table, timeline)
                 .map_err(StoreError::Directory)?;
         }
-        let shape = |group: &tideline_chunk::DeltaGroup| {
+        let shape = |group: &DeltaGroup| {
             table
                 .schema()
                 .shape(group.measurements.names(), &group.fields, &group.columns)
@@ -351,17 +335,17 @@ impl Replay<'_> {
             .iter()
             .map(shape)
             .collect::<Result<Vec<Arc<Shape>>>>()?;
-        let settings = &self.recovery.settings;
         let sharded = ShardedDelta::new(&delta, &shapes);
-        head.apply(&sharded, sequence, settings.head);
-        let nothing_sealed = !self.recovery.manifest.segments.contains_key(&delta.table);
+        self.head.apply(&sharded, sequence, self.budget);
+        let nothing_sealed = !self.manifest.segments.contains_key(&delta.table);
         table.latest().apply(&sharded, sequence, nothing_sealed);
         let instants = delta.groups.iter().flat_map(|group| &group.timestamps);
         self.newest = self.newest.max(instants.max().copied());
         if let Some(record) = &delta.delete {
-            head.delete(delta.table, &record.timelines, record.range, sequence)?;
+            self.head
+                .delete(delta.table, &record.timelines, record.range, sequence)?;
             self.deletes.add(delta.table, sequence, record);
-            self.waiting_rows.insert(sequence, (delta.table, encoded));
+            self.waiting_rows.insert(sequence, (delta.table, entry.clone()));
             table.latest().forget(&record.timelines);
             if record.removes_timelines {
                 let removed = record.timelines.iter().map(|id| (delta.table, *id));
@@ -369,25 +353,18 @@ impl Replay<'_> {
                 self.directory.removed(delta.table, &record.timelines);
             }
         }
-        if let Some(request) = &delta.request {
-            self.recovery
-                .requests
-                .remember(delta.table, request, self.now, settings);
-        }
         self.found.deltas += 1;
         self.found.points += delta
             .groups
             .iter()
             .map(|group| group.timestamps.len() as u64)
             .sum::<u64>();
-        Ok(())
-    }
-}
-
-/// Carries a failure of ours through the backend's replay.
-fn as_backend_error(error: StoreError) -> tideline_backend::BackendError {
-    match error {
-        StoreError::Backend(error) => error,
-        other => tideline_backend::BackendError::corrupt(other.to_string()),
+        Ok(ReplayedEntry {
+            table: delta.table,
+            request: delta.request.map(|request| RequestRecord {
+                key: request.key,
+                outcome: request.outcome.into(),
+            }),
+        })
     }
 }

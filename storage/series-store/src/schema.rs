@@ -18,7 +18,7 @@ use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
 use tideline_model::{ColumnData, FieldId, TableId, ValueKind, ValueType};
 
 use crate::error::{Result, StoreError};
-use crate::shared::Stamps;
+use tideline_log::Stamps;
 
 /// The fields of one table.
 #[derive(Debug)]

@@ -4,198 +4,54 @@
 //! 2. For each table, walk its timelines in id order; merge what the head has of each, cut it at the windows,
 //!    encode chunks.
 //! 3. Load one segment a window.
-//! 4. Make catalog, schema and request rows durable: they are about to lose the journal that carries them.
-//! 5. Publish: one manifest edit adds the segments and moves the journal cursor, and in the same instant
+//! 4. Make catalog, schema and delete rows durable: they are about to lose the journal that carries them.
+//! 5. The log publishes: one manifest edit adds the segments and moves the journal cursor, and in the same instant
 //!    readers lose the head and gain the segments.
-//! 6. Forget the journal.
-//!
-//! A failure before 5 leaves orphans, which the next start sweeps, and the same head is sealed again later. A
-//! crash between 5 and 6 leaves a journal below the cursor, which replay skips.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use tideline_backend::{ManifestChange, SegmentRef};
 use tideline_chunk::{Chunk, Run, SequenceSpan};
 use tideline_key_codec::chunk_bucket;
-use tideline_model::{GroupId, Policy, SequenceNumber, SupervisedThread, TableId, Tier, TimelineId};
+use tideline_log::fail_points::around;
+use tideline_log::{Flushed, Manifest, ModelError};
+use tideline_model::{GroupId, Policy, SequenceNumber, TableId, Tier, TimelineId};
 
 use crate::deletes::apply;
 use crate::error::{Result, StoreError};
-use crate::fail_points::around;
 use crate::head::Head;
 use crate::head::series::HeadPieces;
 use crate::head::table::TableHead;
-use crate::manifest::{Segment, TableCounts, WriteRank, WriteSpan, put_counts, put_cursor, put_segment};
+use crate::manifest::{ManifestState, Segment, TableCounts, WriteRank, WriteSpan, put_segment};
 use crate::merge::{Part, Priority, concat, merge, slice};
 use crate::seal_reports::SealReport;
 use crate::segment_writer::SegmentWriter;
-use crate::shared::{SHARD, Shared, group_window};
+use crate::shared::{Shared, group_window};
 use crate::window::{Window, choose_tiers, cold_boundary};
 
-/// Name of the thread.
-const THREAD: &str = "sealer";
-/// How often the trusted time is stored while nothing else is: what passes between storing it and a crash looks like
-/// a jump of the clock to the next start.
-const TRUSTED_INTERVAL: Duration = Duration::from_secs(60);
 /// Bytes of a segment, for the choice of its group: what comes from one head is loaded in a moment.
 const SMALL: u64 = 0;
 /// Tables whose counts are stored in one edit: their rows may have 64 KiB each.
 const COUNTS_PER_EDIT: usize = 32;
-/// Pause before a failed seal is tried again.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The handle of the sealer thread.
-#[derive(Debug)]
-pub(crate) struct Sealer {
+/// A head that was written to segments which no manifest names yet.
+pub(crate) struct Sealed {
     shared: Arc<Shared>,
-    thread: SupervisedThread,
+    head: Arc<Head>,
+    segments: Vec<Segment>,
+    counts: Vec<(TableId, TableCounts)>,
+    /// The manifest as the edit leaves it.
+    draft: Option<ManifestState>,
+    started: i64,
+    begun: Instant,
 }
 
-impl Sealer {
-    pub(crate) fn start(shared: Arc<Shared>) -> Self {
-        let worker = Arc::clone(&shared);
-        let supervisor = &shared.settings.supervisor;
-        // Callers that wait for a seal, the committer among them, must not wait for a thread that is gone.
-        let waited_for = Arc::downgrade(&shared);
-        supervisor.on_failure(move |_| {
-            if let Some(shared) = waited_for.upgrade() {
-                shared.notify_sealer();
-            }
-        });
-        let thread = supervisor.spawn(THREAD, move || run(&worker));
-        let thread = thread.expect("the system has a thread left at start");
-        Self { shared, thread }
-    }
-
-    /// Makes the thread look for work.
-    pub(crate) fn wake(&self) {
-        self.shared.notify_sealer();
-    }
-
-    /// Waits until everything below `end` is sealed, or sealing fails.
-    pub(crate) fn wait(&self, end: SequenceNumber) -> Result<()> {
-        let mut progress = self.shared.sealing.lock();
-        progress.error = None;
-        while self
-            .shared
-            .state
-            .read()
-            .frozen
-            .iter()
-            .any(|head| head.first() < end)
-        {
-            self.shared.check_threads()?;
-            if progress.stopping {
-                return Err(StoreError::Closed);
-            }
-            if let Some(reason) = &progress.error {
-                let kind = tideline_backend::ErrorKind::Unavailable;
-                return Err(StoreError::Append {
-                    kind,
-                    reason: format!("seal failed: {reason}"),
-                    retry_after: None,
-                });
-            }
-            self.shared.sealing_changed.wait(&mut progress);
-        }
-        Ok(())
-    }
-
-    /// Ends the thread after the segment that it is working on. Repeatable.
-    pub(crate) fn stop(&self) {
-        self.shared.sealing.lock().stopping = true;
-        self.wake();
-        self.thread.join();
-    }
-}
-
-impl Shared {
-    /// Wakes the sealer, and whoever waits for it.
-    pub(crate) fn notify_sealer(&self) {
-        let _held_so_that_nobody_is_between_looking_and_waiting = self.sealing.lock();
-        self.sealing_changed.notify_all();
-    }
-}
-
-fn run(shared: &Shared) {
-    let mut stored = Instant::now();
-    loop {
-        shared.settings.supervisor.round(THREAD);
-        if stored.elapsed() >= TRUSTED_INTERVAL {
-            stored = Instant::now();
-            shared.store_trusted();
-        }
-        shared.reclaim_retired();
-        let is_read_only = shared.check_not_read_only().is_err();
-        if !is_read_only && let Err(error) = shared.forget_done_deletes() {
-            tracing::warn!(%error, "rows of applied deletes could not be removed; it is tried again");
-        }
-        let settled = settle(shared);
-        let oldest = shared.state.read().frozen.first().cloned();
-        let oldest = oldest.filter(|_| !is_read_only);
-        let failed =
-            is_read_only || !settled || oldest.is_some_and(|head| seal_and_report(shared, &head).is_err());
-        let mut progress = shared.sealing.lock();
-        if progress.stopping {
-            return;
-        }
-        let idle = shared.state.read().frozen.is_empty();
-        if failed || idle {
-            // A dropped table waits for its last reader; look again now and then.
-            shared.sealing_changed.wait_for(&mut progress, RETRY_INTERVAL);
-        }
-    }
-}
-
-/// Finds out about an edit of open outcome, which may be that of the last seal; whether none is left.
-fn settle(shared: &Shared) -> bool {
-    let settled = shared.settle();
-    if matches!(settled, Ok(true)) {
-        let sealed_to = shared.state.read().manifest.cursor.sealed_to;
-        if let Err(error) = shared.backend.forget(SHARD, shared.epoch, sealed_to) {
-            tracing::warn!(%error, "the sealed journal could not be forgotten; the next seal does it");
-        }
-    }
-    let mut progress = shared.sealing.lock();
-    match &settled {
-        Ok(true) => progress.error = None,
-        Ok(false) => return true,
-        Err(error) if !shared.state.read().frozen.is_empty() => progress.error = Some(error.to_string()),
-        Err(_) => return false,
-    }
-    shared.sealing_changed.notify_all();
-    settled.is_ok()
-}
-
-fn seal_and_report(shared: &Shared, head: &Arc<Head>) -> Result<()> {
-    let sealed = seal(shared, head);
-    let mut progress = shared.sealing.lock();
-    match &sealed {
-        Ok(()) => {
-            progress.error = None;
-        }
-        Err(error) => {
-            tracing::warn!(%error, "seal failed; it is tried again");
-            progress.error = Some(error.to_string());
-        }
-    }
-    shared.sealing_changed.notify_all();
-    sealed
-}
-
-fn seal(shared: &Shared, head: &Arc<Head>) -> Result<()> {
-    if shared.state.read().manifest.cursor.sealed_to >= head.end() {
-        // An earlier try published it without learning so.
-        shared
-            .state
-            .write()
-            .frozen
-            .retain(|frozen| !Arc::ptr_eq(frozen, head));
-        return Ok(shared.backend.forget(SHARD, shared.epoch, head.end())?);
-    }
-    let (started, begun) = (shared.trusted_now().now.nanos(), Instant::now());
+/// Writes a frozen head to segments, and makes durable what its journal carries beside points.
+pub(crate) fn seal(shared: &Arc<Shared>, head: &Arc<Head>) -> Result<Sealed> {
+    let (started, begun) = (shared.log.trusted_now().now.nanos(), Instant::now());
     let mut segments = Vec::new();
     for (table, points) in head.tables() {
         if shared.tables.read().by_id.contains_key(&table) {
@@ -204,16 +60,57 @@ fn seal(shared: &Shared, head: &Arc<Head>) -> Result<()> {
         }
     }
     around("seal", "save", || save_rows(shared, head))?;
-    let counts = counts(shared)?;
-    around("seal", "edit", || publish(shared, head, &segments, &counts))?;
-    shared.counters.seals.fetch_add(1, Ordering::Relaxed);
-    let report = SealReport::of(started, begun.elapsed(), &segments);
-    shared.seal_reports.add(report);
-    around("seal", "forget", || {
-        Ok(shared.backend.forget(SHARD, shared.epoch, head.end())?)
-    })?;
-    tracing::info!(points = head.points(), segments = segments.len(), "sealed");
-    Ok(())
+    Ok(Sealed {
+        shared: Arc::clone(shared),
+        head: Arc::clone(head),
+        segments,
+        counts: counts(shared)?,
+        draft: None,
+        started,
+        begun,
+    })
+}
+
+impl Flushed for Sealed {
+    fn edit(&mut self, manifest: &mut Manifest) -> std::result::Result<Vec<ManifestChange>, ModelError> {
+        // A table dropped since its segment was loaded leaves an orphan for the next sweep.
+        let is_alive = |segment: &Segment| manifest.tables.contains_key(&segment.table);
+        self.segments.retain(is_alive);
+        let mut draft = ManifestState::clone(&self.shared.state.read().manifest);
+        self.segments
+            .iter()
+            .for_each(|segment| draft.add(segment.clone()));
+        let mut changes: Vec<ManifestChange> = self.segments.iter().map(put_segment).collect();
+        changes.extend(manifest.put_counts(&self.counts));
+        manifest.cursor.counted = true;
+        self.draft = Some(draft);
+        Ok(changes)
+    }
+
+    fn adds(&self) -> Vec<SegmentRef> {
+        self.segments.iter().map(Segment::reference).collect()
+    }
+
+    fn follow(self: Box<Self>, manifest: &Arc<Manifest>) {
+        let Self {
+            shared,
+            head,
+            segments,
+            draft,
+            started,
+            begun,
+            ..
+        } = *self;
+        if let Some(draft) = draft {
+            shared.publish(draft, manifest, |state| {
+                state.frozen.retain(|frozen| !Arc::ptr_eq(frozen, &head));
+            });
+        }
+        shared.counters.seals.fetch_add(1, Ordering::Relaxed);
+        let report = SealReport::of(started, begun.elapsed(), &segments);
+        shared.seal_reports.add(report);
+        tracing::info!(points = head.points(), segments = segments.len(), "sealed");
+    }
 }
 
 /// Makes durable what the journal of a head carried beside points.
@@ -221,9 +118,10 @@ fn save_rows(shared: &Shared, head: &Head) -> Result<()> {
     shared.directory.save()?;
     let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
     for table in tables {
-        table.schema().save(shared.backend.as_ref(), &shared.stamps)?;
+        table
+            .schema()
+            .save(shared.backend.as_ref(), shared.log.stamps())?;
     }
-    shared.requests.save(shared.backend.as_ref(), &shared.stamps)?;
     shared.save_deletes(head.end())
 }
 
@@ -233,7 +131,7 @@ fn counts(shared: &Shared) -> Result<Vec<(TableId, TableCounts)>> {
     let manifest = Arc::clone(&shared.state.read().manifest);
     let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
     let counted = tables.iter().filter_map(|table| {
-        let known = manifest.tables.get(&table.id())?.counts;
+        let known = manifest.common.tables.get(&table.id())?.counts;
         let fields = table.schema().saved();
         let counts = TableCounts {
             timelines: shared.directory.saved(table.id())?,
@@ -245,35 +143,9 @@ fn counts(shared: &Shared) -> Result<Vec<(TableId, TableCounts)>> {
     let mut counted: Vec<_> = counted.collect();
     while counted.len() > COUNTS_PER_EDIT {
         let part = counted.split_off(counted.len() - COUNTS_PER_EDIT);
-        shared.edit(|manifest| put_counts(manifest, &part))?;
+        shared.edit(|manifest| manifest.common.put_counts(&part))?;
     }
     Ok(counted)
-}
-
-fn publish(
-    shared: &Shared,
-    head: &Arc<Head>,
-    segments: &[Segment],
-    counts: &[(TableId, TableCounts)],
-) -> Result<()> {
-    shared.edit_and(
-        |manifest| {
-            // A table dropped since its segment was loaded leaves an orphan for the next sweep.
-            let alive = segments
-                .iter()
-                .filter(|segment| manifest.tables.contains_key(&segment.table));
-            let alive: Vec<&Segment> = alive.collect();
-            manifest.cursor = shared.cursor(manifest.cursor, head.end());
-            alive.iter().for_each(|segment| manifest.add((*segment).clone()));
-            let counts = put_counts(manifest, counts);
-            manifest.cursor.counted = true;
-            let cursor = put_cursor(&manifest.cursor);
-            let segments = alive.into_iter().map(put_segment);
-            Ok(segments.chain(counts).chain([cursor]).collect())
-        },
-        |state| state.frozen.retain(|frozen| !Arc::ptr_eq(frozen, head)),
-    )?;
-    Ok(())
 }
 
 /// A segment in the making.
@@ -293,8 +165,13 @@ fn load_table(
     let state = shared.state.read().clone();
     let base = shared.settings.window_nanos;
     let occupied = occupied_windows(points, base)?;
-    let policy = state.manifest.tables.get(&table).map(|row| &row.spec.policy);
-    let cuts = cuts(policy, shared.trusted_now().now.nanos(), base);
+    let policy = state
+        .manifest
+        .common
+        .tables
+        .get(&table)
+        .map(|row| &row.spec.policy);
+    let cuts = cuts(policy, shared.log.trusted_now().now.nanos(), base);
     let occupied: Vec<Window> = occupied.into_iter().collect();
     let windows = choose_tiers(&occupied, base, &cuts, shared.settings.windows_per_seal_max);
     let cold_to = cuts.last().copied().unwrap_or(i64::MIN);

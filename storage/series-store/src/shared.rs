@@ -1,38 +1,34 @@
-//! What committer, sealer and readers share: the state that a snapshot pins, and the one way to change it.
+//! What writers, seals, rewrites and readers share: the state that a snapshot pins, and the one way to change it.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
-use parking_lot::{Condvar, Mutex, RwLock};
-use tideline_backend::{Backend, BackendError, Epoch, Health, SegmentRef, Shard, Stamp};
+use parking_lot::{Mutex, RwLock};
+use tideline_backend::{Backend, ManifestChange, SegmentRef};
 use tideline_chunk::Delta;
-use tideline_model::{
-    Clock, GroupId, SegmentId, SequenceNumber, StoredClock, TableId, TableName, TableSpec, Tier, Timestamp,
-    TrustedClock, TrustedNow,
-};
+use tideline_log::{Edit, Log, Refusal, Retired};
+use tideline_model::{SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier};
 
 use crate::deletes::{self, Deletes, TableDeletes};
-use crate::edits::OpenEdit;
 use crate::error::{Result, StoreError};
 use crate::head::Head;
 use crate::lists::FileLists;
-use crate::manifest::{Cursor, ManifestState, TableRow, put_cursor, put_table, remove_segment, remove_table};
-use crate::requests::Requests;
-use crate::retired::{FilesToRemove, Gone, InDoubt, ObjectsToRemove, Retired};
+use crate::manifest::{
+    ManifestState, Segment, SharedRows, TableRow, put_cursor, put_table, remove_segment, remove_table,
+};
+use crate::retired::{FilesToRemove, Gone, InDoubt, ObjectsToRemove};
 use crate::rewrite::SettingsWritten;
 use crate::schema::TableSchema;
 use crate::seal_reports::SealReports;
 use crate::settings::Settings;
 use crate::store::TimelineDirectory;
 use crate::tables::Table;
-use crate::tail::Tail;
 use crate::window::Window;
 
-/// The one shard of a single process.
-pub(crate) const SHARD: Shard = Shard(0);
 /// Doublings of the base window that a group of a tier spans; wider windows have one of their own. A day of hot data
 /// is one unit to the backend, and about a month of cold data: decades are a few hundred units.
 const fn group_level(tier: Tier) -> u8 {
@@ -51,31 +47,21 @@ const fn bytes_alone(tier: Tier) -> u64 {
     }
 }
 
-/// What committer, sealer and readers share.
+/// What writers, seals, rewrites and readers share.
 pub(crate) struct Shared {
+    pub(crate) log: Arc<Log>,
     pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) epoch: Epoch,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) directory: Arc<dyn TimelineDirectory>,
     pub(crate) state: RwLock<State>,
     pub(crate) tables: RwLock<Tables>,
-    pub(crate) requests: Requests,
-    pub(crate) stamps: Stamps,
     pub(crate) counters: Counters,
     /// Deletes whose rows are to be written before their journal goes, with their journal entries.
     pub(crate) waiting_rows: Mutex<BTreeMap<SequenceNumber, (TableId, Bytes)>>,
     /// Inputs of rewrites that run.
     pub(crate) moving: Mutex<HashSet<SegmentId>>,
-    trusted: Mutex<TrustedClock>,
-    clock_turns: AtomicU64,
-    /// Held while a manifest edit is made and taken into `state`; the edit whose outcome is open.
-    pub(crate) edit: Mutex<Option<OpenEdit>>,
-    /// Whether there is one.
-    pub(crate) has_open_edit: AtomicBool,
-    next_id: AtomicU64,
     /// Segments out of the manifest, until nobody reads them.
-    pub(crate) retired: Retired,
+    pub(crate) retired: Retired<ManifestState, Gone>,
     /// Files of such segments, to be removed by whoever may wait for their target.
     pub(crate) files_to_remove: FilesToRemove,
     /// Loads whose edit had an unknown outcome, until a later edit shows it.
@@ -85,11 +71,7 @@ pub(crate) struct Shared {
     pub(crate) file_lists: FileLists,
     /// Settings of tables as targets have them, for each folder.
     pub(crate) settings_written: Mutex<SettingsWritten>,
-    pub(crate) tail: Tail,
-    pub(crate) sealing: Mutex<SealProgress>,
     pub(crate) seal_reports: SealReports,
-    /// Signalled when a head is frozen or sealed, when a seal fails, and at the end.
-    pub(crate) sealing_changed: Condvar,
 }
 
 /// What a snapshot pins.
@@ -110,16 +92,7 @@ pub(crate) struct Tables {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct SealProgress {
-    /// Why the last seal failed, until one succeeds.
-    pub(crate) error: Option<String>,
-    pub(crate) stopping: bool,
-}
-
-#[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) commits: AtomicU64,
-    pub(crate) appends: AtomicU64,
     pub(crate) seals: AtomicU64,
     /// Bytes loaded by seals, into each tier.
     pub(crate) sealed_bytes: [AtomicU64; 3],
@@ -127,100 +100,38 @@ pub(crate) struct Counters {
     pub(crate) rewritten_bytes: [AtomicU64; 3],
 }
 
-/// Gives rising stamps for rows that are changed in place: wall-clock microseconds, never twice the same.
-#[derive(Debug)]
-pub struct Stamps {
-    last: AtomicU64,
-    clock: Arc<dyn Clock>,
-}
-
-impl Stamps {
-    /// Stamps after now.
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            last: AtomicU64::new(0),
-            clock,
-        }
-    }
-
-    /// The next stamp.
-    pub fn next(&self) -> Stamp {
-        let now = u64::try_from(self.clock.now().nanos() / 1_000).unwrap_or(0);
-        let bump = |last: u64| Some(now.max(last + 1));
-        let last = self
-            .last
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, bump)
-            .unwrap_or_else(|last| last);
-        Stamp(now.max(last + 1))
-    }
-}
-
 impl Shared {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "called once, by recovery, with everything it gathered"
-    )]
     pub(crate) fn new(
-        backend: Arc<dyn Backend>,
-        epoch: Epoch,
-        clock: Arc<dyn Clock>,
+        log: Arc<Log>,
         settings: Settings,
         directory: Arc<dyn TimelineDirectory>,
         state: State,
         tables: Tables,
-        requests: Requests,
         orphans: Vec<SegmentRef>,
-        tail: Tail,
     ) -> Self {
-        let stored = state.manifest.cursor.stored_clock();
-        let mut trusted = TrustedClock::new(stored, settings.clock_floor, clock.now(), clock.monotonic());
         let segments = state.manifest.segments.values().flat_map(BTreeMap::values);
         if let Some(newest) = segments.map(|segment| segment.last).max() {
-            trusted.note_stored(newest);
+            log.note_newest(newest);
         }
-        let next_id = AtomicU64::new(state.manifest.cursor.next_segment);
+        let gone = |place| Gone { place, files: None };
         Self {
-            stamps: Stamps::new(Arc::clone(&clock)),
-            sealing: Mutex::default(),
+            backend: Arc::clone(log.backend()),
+            log,
             seal_reports: SealReports::default(),
-            backend,
-            epoch,
-            clock,
             settings,
             directory,
             state: RwLock::new(state),
             tables: RwLock::new(tables),
-            requests,
             counters: Counters::default(),
             waiting_rows: Mutex::default(),
             moving: Mutex::default(),
-            trusted: Mutex::new(trusted),
-            clock_turns: AtomicU64::new(0),
-            edit: Mutex::default(),
-            has_open_edit: AtomicBool::new(false),
-            next_id,
-            retired: Retired::new(orphans),
+            retired: Retired::new(orphans.into_iter().map(gone).collect()),
             files_to_remove: FilesToRemove::default(),
             in_doubt: Mutex::default(),
             archiving: Mutex::default(),
             file_lists: FileLists::default(),
             settings_written: Mutex::default(),
-            tail,
-            sealing_changed: Condvar::new(),
         }
-    }
-
-    /// Fails once a thread that the store depends upon has panicked: nothing is committed or sealed from then on.
-    pub(crate) fn check_threads(&self) -> Result<()> {
-        match self.settings.supervisor.failure() {
-            Some(failure) => Err(StoreError::Failed(failure.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// The error of a call that a thread of the store has left without a reply.
-    pub(crate) fn ended(&self) -> StoreError {
-        self.check_threads().err().unwrap_or(StoreError::Closed)
     }
 
     /// Counts what a seal or a rewrite has loaded.
@@ -231,60 +142,86 @@ impl Shared {
         }
     }
 
-    /// What time it is, as far as it can be trusted.
-    pub(crate) fn trusted_now(&self) -> TrustedNow {
-        let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
-        let mut trusted = self.trusted.lock();
-        let before = trusted.now();
-        let shown = trusted.observe(wall, monotonic);
-        self.count_turn(before, &trusted);
-        shown
-    }
-
-    /// An operator says that the wall clock is right. That is stored at once: else a crash would bring the doubt back.
-    pub(crate) fn confirm_clock(&self) {
-        let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
-        let mut trusted = self.trusted.lock();
-        let before = trusted.now();
-        trusted.confirm(wall, monotonic);
-        self.count_turn(before, &trusted);
-        drop(trusted);
-        self.store_trusted();
-    }
-
-    /// How often the trusted time went back since the start: points that had been hidden were visible again after it.
-    pub(crate) fn clock_turns(&self) -> u64 {
-        self.clock_turns.load(Ordering::SeqCst)
-    }
-
-    fn count_turn(&self, before: Timestamp, trusted: &TrustedClock) {
-        if trusted.now() < before {
-            self.clock_turns.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
     /// Refuses what would change something while the backend keeps a damaged database as it is.
     pub(crate) fn check_not_read_only(&self) -> Result<()> {
-        match self.backend.health() {
-            Health::ReadOnly { reason } => Err(BackendError::Misconfigured {
-                reason: format!("read-only, because something acknowledged is missing: {reason}"),
+        Ok(self.log.check_not_read_only()?)
+    }
+
+    /// Changes the manifest: `change` alters a copy and says the same as rows. Readers that hold the old one
+    /// keep it.
+    pub(crate) fn edit(&self, change: impl FnOnce(&mut ManifestState) -> Vec<ManifestChange>) -> Result<()> {
+        self.edit_and(|manifest| Ok(change(manifest)), |_| {})?;
+        Ok(())
+    }
+
+    /// As [`edit`](Self::edit), where `change` may find that it cannot be made; `follow` alters the rest of the
+    /// state in the same instant for readers. Returns the version of the manifest after the edit.
+    pub(crate) fn edit_and(
+        &self,
+        change: impl FnOnce(&mut ManifestState) -> Result<Vec<ManifestChange>>,
+        follow: impl FnOnce(&mut State),
+    ) -> Result<u64> {
+        let draft = RefCell::new(None);
+        let alter = |common: &Arc<SharedRows>| {
+            let current = Arc::clone(&self.state.read().manifest);
+            let mut next = ManifestState {
+                common: SharedRows::clone(common),
+                segments: current.segments.clone(),
+            };
+            let changes = change(&mut next)?;
+            let edit = Edit {
+                manifest: next.common.clone(),
+                changes,
+                adds: missing_in(&next, &current).map(Segment::reference).collect(),
+            };
+            draft.replace(Some(next));
+            Ok::<_, StoreError>(edit)
+        };
+        let published = |common: &Arc<SharedRows>| {
+            if let Some(next) = draft.take() {
+                self.publish(next, common, follow);
             }
-            .into()),
-            _ => Ok(()),
+        };
+        self.log.edit(alter, published)
+    }
+
+    /// Has readers see a manifest that is durable by now, and the rest of the state as `follow` alters it.
+    pub(crate) fn publish(
+        &self,
+        next: ManifestState,
+        common: &Arc<SharedRows>,
+        follow: impl FnOnce(&mut State),
+    ) {
+        let next = ManifestState {
+            common: SharedRows::clone(common),
+            ..next
+        };
+        let mut state = self.state.write();
+        let before = std::mem::replace(&mut state.manifest, Arc::new(next));
+        follow(&mut state);
+        drop(state);
+        self.retired.replaced(&before);
+    }
+
+    /// Refuses a table that was dropped, or may have been.
+    pub(crate) fn check_table(&self, table: &Table) -> std::result::Result<(), Refusal> {
+        if !self.tables.read().by_id.contains_key(&table.id()) {
+            return Err(Refusal::TableDropped(table.id()));
+        }
+        match table.is_in_doubt() {
+            true => Err(Refusal::TableInDoubt(table.name().clone())),
+            false => Ok(()),
         }
     }
 
-    /// Stores the trusted time, for the next start to compare the wall clock with.
-    pub(crate) fn store_trusted(&self) {
-        if self.check_not_read_only().is_err() {
-            return;
-        }
-        let stored = self.edit(|manifest| {
-            manifest.cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
-            vec![put_cursor(&manifest.cursor)]
-        });
-        if let Err(error) = stored {
-            tracing::warn!(%error, "the trusted time could not be stored; it is tried again");
+    /// Forgets a table that the manifest names no more. Rows of its deletes that cannot be removed now mean nothing.
+    pub(crate) fn forget_table(&self, table: TableId, deletes: Vec<SequenceNumber>) {
+        self.tables.write().remove(table);
+        self.waiting_rows.lock().retain(|_, (of, _)| *of != table);
+        let rows = deletes.into_iter();
+        let rows: Vec<_> = rows.map(|sequence| deletes::row(table, sequence, None)).collect();
+        if let Err(error) = deletes::write_rows(self.backend.as_ref(), self.log.stamps(), &rows) {
+            tracing::warn!(%error, %table, "rows of deletes of a dropped table could not be removed");
         }
     }
 
@@ -296,12 +233,8 @@ impl Shared {
             .flat_map(|group| group.timestamps.iter().max())
             .max();
         if let Some(newest) = newest {
-            self.note_newest(*newest);
+            self.log.note_newest(*newest);
         }
-    }
-
-    pub(crate) fn note_newest(&self, instant: i64) {
-        self.trusted.lock().note_stored(instant);
     }
 
     /// Forgets deletes that nothing older is left of.
@@ -317,7 +250,7 @@ impl Shared {
                 .iter()
                 .map(|sequence| deletes::row(table, *sequence, None))
                 .collect();
-            deletes::write_rows(self.backend.as_ref(), &self.stamps, &rows)?;
+            deletes::write_rows(self.backend.as_ref(), self.log.stamps(), &rows)?;
             let mut waiting = self.waiting_rows.lock();
             sequences.iter().for_each(|sequence| {
                 waiting.remove(sequence);
@@ -341,7 +274,7 @@ impl Shared {
             deletes::row(*table, *sequence, Some(delta.clone()))
         };
         let rows: Vec<_> = waiting.iter().map(row).collect();
-        deletes::write_rows(self.backend.as_ref(), &self.stamps, &rows)?;
+        deletes::write_rows(self.backend.as_ref(), self.log.stamps(), &rows)?;
         let mut kept = self.waiting_rows.lock();
         waiting.iter().for_each(|(sequence, ..)| {
             kept.remove(sequence);
@@ -350,21 +283,21 @@ impl Shared {
     }
 
     pub(crate) fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Arc<Table>> {
-        self.settle()?;
+        self.log.settle()?;
         if self.tables.read().by_name.contains_key(&name) {
             return Err(StoreError::TableExists(name));
         }
         let mut made = None;
         self.edit(|manifest| {
-            if manifest.tables.values().any(|row| row.name == name) {
+            if manifest.common.tables.values().any(|row| row.name == name) {
                 return Vec::new();
             }
-            let id = TableId(manifest.cursor.next_table);
-            let created = self.trusted_now().now.nanos();
+            let id = TableId(manifest.common.cursor.next_table);
+            let created = self.log.trusted_now().now.nanos();
             let row = TableRow::new(id, name.clone(), spec, created, created);
-            manifest.tables.insert(id, row.clone());
-            manifest.cursor.next_table += 1;
-            let changes = vec![put_table(&row), put_cursor(&manifest.cursor)];
+            manifest.common.tables.insert(id, row.clone());
+            manifest.common.cursor.next_table += 1;
+            let changes = vec![put_table(&row), put_cursor(&manifest.common.cursor)];
             made = Some(row);
             changes
         })?;
@@ -382,7 +315,7 @@ impl Shared {
         let deletes = self.state.read().deletes.of(id).map(TableDeletes::sequences);
         let version = self.edit_and(
             |manifest| {
-                manifest.tables.remove(&id);
+                manifest.common.tables.remove(&id);
                 let segments = manifest.segments.remove(&id).unwrap_or_default();
                 let parts = segments.values().flat_map(|segment| segment.parts());
                 gone.extend(parts.map(Gone::of));
@@ -421,22 +354,6 @@ impl Shared {
         }
     }
 
-    /// An id for a segment or a group that was never used.
-    pub(crate) fn next_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The cursor to publish together with what uses the ids given out so far.
-    pub(crate) fn cursor(&self, current: Cursor, sealed_to: SequenceNumber) -> Cursor {
-        let mut cursor = current;
-        cursor.sealed_to = sealed_to;
-        cursor.next_segment = self.next_id.load(Ordering::Relaxed);
-        let StoredClock { now, settled } = self.trusted_now().stored();
-        cursor.trusted_now = now;
-        cursor.trusted_settled = settled;
-        cursor
-    }
-
     /// A place for a new segment of so many bytes: the group of its table and tier around its window, if it is small.
     pub(crate) fn place(
         &self,
@@ -455,11 +372,11 @@ impl Shared {
         let known = known.filter(|_| is_small(bytes));
         let new_group = || {
             let spare = self.backend.spare_group(tier.kept_in());
-            spare.unwrap_or_else(|| GroupId(self.next_id()))
+            spare.unwrap_or_else(|| self.log.next_group())
         };
         let group = known.map_or_else(new_group, |segment| segment.group);
         SegmentRef {
-            segment: SegmentId(self.next_id()),
+            segment: self.log.next_segment(),
             group,
             tier: tier.kept_in(),
         }
@@ -473,6 +390,34 @@ pub(crate) fn group_window(tier: Tier, window: Window) -> Window {
         wide = wide.parent();
     }
     wide
+}
+
+impl State {
+    /// Takes a table out of everything that is read.
+    pub(crate) fn drop_table(&mut self, table: TableId) {
+        let heads = self.frozen.iter().chain([&self.active]);
+        heads.for_each(|head| head.drop_table(table));
+        self.deletes.drop_table(table);
+    }
+}
+
+/// Everything that a backend keeps of the segments of `one` and not of those of `other`.
+pub(crate) fn missing_in<'a>(
+    one: &'a ManifestState,
+    other: &ManifestState,
+) -> impl Iterator<Item = &'a Segment> {
+    let parts = |manifest: &'a ManifestState| {
+        let segments = manifest.segments.values().flat_map(BTreeMap::values);
+        segments.flat_map(|segment| segment.parts())
+    };
+    let named: HashSet<SegmentId> = {
+        let segments = other.segments.values().flat_map(BTreeMap::values);
+        segments
+            .flat_map(|segment| segment.parts())
+            .map(|part| part.id)
+            .collect()
+    };
+    parts(one).filter(move |part| !named.contains(&part.id))
 }
 
 impl Tables {
@@ -498,7 +443,6 @@ impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared")
             .field("backend", &self.backend)
-            .field("epoch", &self.epoch)
             .finish_non_exhaustive()
     }
 }

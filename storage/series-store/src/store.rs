@@ -6,26 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use tideline_archive::{Archive, People};
 use tideline_backend::{Backend, Health, Usage};
-use tideline_chunk::{DeleteRecord, Delta, NewTimeline};
+use tideline_chunk::NewTimeline;
+use tideline_log::{Log, LogModel, LogThreads, RequestKey, Stamps, TailError, TailPart};
 use tideline_model::{
-    Durability, FieldId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, ThreadFailure, TimelineId,
-    TrustedNow,
+    FieldId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, ThreadFailure, TimelineId, TrustedNow,
 };
 
-use crate::committer::Committer;
 use crate::error::{Result, StoreError};
 use crate::latest::{LatestRow, Seen};
-use crate::manifest::{put_job, put_table, remove_job};
-use crate::requests::RequestKey;
+use crate::manifest::put_table;
+use crate::model::SeriesModel;
 use crate::rewrite::{Evicted, OrphanSearch, Orphans, Pace, Rewrite, Rewritten};
 use crate::scan::{Snapshot, visible_from};
-use crate::schema::Shape;
-use crate::seal::Sealer;
 use crate::seal_reports::SealReport;
-use crate::shared::{Shared, Stamps};
+use crate::shared::Shared;
 use crate::survey::Survey;
 use crate::tables::Table;
-use crate::tail::{TailError, TailPart};
 use crate::unsealed::Unsealed;
 
 /// Keeps what the store must not know: the identities behind timeline ids.
@@ -61,8 +57,7 @@ pub trait TimelineDirectory: Send + Sync {
 #[derive(Debug)]
 pub struct SeriesStore {
     shared: Arc<Shared>,
-    committer: Committer,
-    sealer: Sealer,
+    threads: LogThreads,
 }
 
 /// What became of a write.
@@ -108,22 +103,24 @@ pub struct StoreStats {
 }
 
 impl SeriesStore {
-    pub(crate) fn start(shared: Arc<Shared>) -> Self {
-        let sealer = Sealer::start(Arc::clone(&shared));
-        let committer = Committer::start(Arc::clone(&shared));
-        Self {
-            shared,
-            committer,
-            sealer,
-        }
+    pub(crate) fn start(shared: Arc<Shared>, mut models: Vec<Arc<dyn LogModel>>) -> Self {
+        models.push(Arc::new(SeriesModel(Arc::clone(&shared))));
+        let threads = LogThreads::start(Arc::clone(&shared.log), models);
+        Self { shared, threads }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    pub(crate) fn committer(&self) -> &Committer {
-        &self.committer
+    /// The threads of the log: other models commit their entries with them.
+    pub fn threads(&self) -> &LogThreads {
+        &self.threads
+    }
+
+    /// The log that it writes to.
+    pub fn log(&self) -> &Arc<Log> {
+        &self.shared.log
     }
 
     // --- tables ----------------------------------------------------------------------------------------
@@ -135,7 +132,7 @@ impl SeriesStore {
         if let Some(table) = self.shared.tables.read().named(&name) {
             return Ok(table);
         }
-        self.shared.settle_name(&name)?;
+        self.log().settle_name(&name)?;
         self.shared.tables.read().named(&name).ok_or_else(missing)
     }
 
@@ -153,7 +150,7 @@ impl SeriesStore {
 
     /// Changes a table's settings. Source tags are fixed once the table has a point.
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Arc<Table>> {
-        self.shared.settle()?;
+        self.log().settle()?;
         let table = self.table(name)?;
         if table.spec().source_tags != spec.source_tags && self.has_points(table.id()) {
             return Err(StoreError::SourceTagsFixed(table.name().clone()));
@@ -161,10 +158,10 @@ impl SeriesStore {
         // By the trusted clock: a wrong one would keep hidden points for ever, or free them at once.
         let row = table.row(spec, self.trusted_now().now.nanos());
         self.shared.edit(|manifest| {
-            let counts = manifest.tables.get(&table.id()).and_then(|row| row.counts);
+            let counts = manifest.common.tables.get(&table.id()).and_then(|row| row.counts);
             let row = row.clone().with_counts(counts);
             let change = put_table(&row);
-            manifest.tables.insert(table.id(), row);
+            manifest.common.tables.insert(table.id(), row);
             vec![change]
         })?;
         let policy_changes = table.spec().policy != row.spec.policy;
@@ -182,13 +179,13 @@ impl SeriesStore {
     ///
     /// After a retryable error it may be dropped or not. Until that is known its writes are refused as retryable.
     pub fn drop_table(&self, name: &str) -> Result<TableId> {
-        self.shared.settle()?;
+        self.log().settle()?;
         let table = self.table(name)?;
         if name == TableName::DEFAULT {
             return Err(StoreError::DefaultTable(table.name().clone()));
         }
         self.shared.drop_table(&table)?;
-        self.sealer.wake();
+        self.log().notify_flusher();
         Ok(table.id())
     }
 
@@ -210,51 +207,14 @@ impl SeriesStore {
 
     // --- writing ---------------------------------------------------------------------------------------
 
-    /// Commits a delta and waits for its acknowledgement.
-    ///
-    /// `shapes` holds the table's shape of each group of the delta. After `Ok` with [`Durability::Synced`] the
-    /// points are on stable storage, and every later read sees them. After an error the outcome is unknown
-    /// unless the error says otherwise; the same delta may be sent again. Blocks for a group commit.
-    ///
-    /// `generation` is the table's [`timeline_generation`](Table::timeline_generation) from before the delta's
-    /// timelines were named: where it has moved on, nothing is written, and [`StoreError::TimelinesRemoved`] gives
-    /// the delta back.
-    pub fn commit(
-        &self,
-        table: &Arc<Table>,
-        delta: Delta,
-        shapes: Vec<Arc<Shape>>,
-        durability: Durability,
-        generation: u64,
-    ) -> Result<Committed> {
-        if table.is_in_doubt() {
-            self.shared.settle()?;
-        }
-        self.committer
-            .commit(Arc::clone(table), delta, shapes, durability, generation)
-    }
-
-    /// Deletes the points of timelines in a range, in every tier; with `removes_timelines` the timelines too.
-    ///
-    /// After `Ok` it is on stable storage, and no later read sees them. Their bytes go when the segments that hold
-    /// them are rewritten. A point written afterwards is visible; the same delete again harms nothing.
-    pub fn delete(&self, table: &Arc<Table>, delete: DeleteRecord) -> Result<Committed> {
-        if table.is_in_doubt() {
-            self.shared.settle()?;
-        }
-        self.committer.delete(Arc::clone(table), delete)
-    }
-
     /// The outcome of an earlier request with this idempotency key.
     pub fn request_outcome(&self, table: &Table, key: RequestKey) -> Option<Bytes> {
-        self.shared.requests.outcome(table.id(), key)
+        self.log().request_outcome(table.id(), key)
     }
 
     /// Seals everything that was committed before the call, and waits for it.
     pub fn seal(&self) -> Result<()> {
-        self.shared.check_not_read_only()?;
-        let end = self.committer.freeze()?;
-        self.sealer.wait(end)
+        Ok(self.threads.flush()?)
     }
 
     /// Hands out the reports of seals that have ended since the last call, oldest first; at most the last 200.
@@ -358,33 +318,20 @@ impl SeriesStore {
 
     /// An operator says that the machine's clock is right.
     pub fn confirm_clock(&self) {
-        self.shared.confirm_clock();
+        self.log().confirm_clock();
     }
 
     /// Rows about jobs, by name.
     pub fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
-        let manifest = Arc::clone(&self.shared.state.read().manifest);
-        manifest
-            .jobs
-            .iter()
-            .map(|(name, detail)| (name.clone(), detail.clone()))
+        let manifest = self.log().manifest();
+        let rows = manifest.jobs.iter();
+        rows.map(|(name, detail)| (name.clone(), detail.clone()))
             .collect()
     }
 
     /// Adds, alters and removes rows about jobs, in one edit. Durable on return.
     pub fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<()> {
-        self.shared.edit(|manifest| {
-            let mut changes = Vec::with_capacity(put.len() + remove.len());
-            for name in remove {
-                changes.push(remove_job(&name));
-                manifest.jobs.remove(&name);
-            }
-            for (name, detail) in put {
-                changes.push(put_job(&name, &detail));
-                manifest.jobs.insert(name, detail);
-            }
-            changes
-        })
+        Ok(self.log().edit_job_rows(put, remove)?)
     }
 
     // --- reading ---------------------------------------------------------------------------------------
@@ -446,7 +393,7 @@ impl SeriesStore {
     /// forgotten.
     fn follow_clock(&self, table: &Table) -> i64 {
         let visible = self.visible_from(table);
-        table.latest().follow(self.shared.clock_turns());
+        table.latest().follow(self.log().clock_turns());
         visible
     }
 
@@ -457,20 +404,20 @@ impl SeriesStore {
 
     /// What time it is, as far as it can be trusted, and whether expiry may go by it.
     pub fn trusted_now(&self) -> TrustedNow {
-        self.shared.trusted_now()
+        self.log().trusted_now()
     }
 
     // --- watching --------------------------------------------------------------------------------------
 
     /// The place in the journal after everything that was committed so far.
     pub fn tail_end(&self) -> SequenceNumber {
-        self.shared.tail.end()
+        self.log().tail_end()
     }
 
     /// What was written to a table from a place in the journal on, deletes included: at least one entry where there is
     /// any, and at most about `bytes_max` of them.
     ///
-    /// From memory, which holds the newest entries of all tables up to [`Settings::tail_bytes_max`](crate::Settings).
+    /// From memory, which holds the newest entries of all tables up to [`LogSettings::tail_bytes_max`](crate::LogSettings).
     /// What comes out has been acknowledged, and queries see it.
     pub fn tail(
         &self,
@@ -478,17 +425,17 @@ impl SeriesStore {
         from: SequenceNumber,
         bytes_max: usize,
     ) -> std::result::Result<TailPart, TailError> {
-        self.shared.tail.read(table.id(), from, bytes_max)
+        self.log().tail(table.id(), from, bytes_max)
     }
 
     /// Has `wake` called whenever the tail has grown. It is called on the committer's thread and must not block.
     pub fn on_tail_change(&self, wake: impl Fn() + Send + Sync + 'static) {
-        self.shared.tail.on_change(Box::new(wake));
+        self.log().on_tail_change(wake);
     }
 
     /// Calls everybody who waits for the tail, because something else has changed that they look at.
     pub fn wake_watchers(&self) {
-        self.shared.tail.wake();
+        self.log().wake_watchers();
     }
 
     // --- operation -------------------------------------------------------------------------------------
@@ -500,7 +447,7 @@ impl SeriesStore {
 
     /// Rising stamps for such rows.
     pub fn stamps(&self) -> &Stamps {
-        &self.shared.stamps
+        self.log().stamps()
     }
 
     /// Whether promises can be kept now.
@@ -515,12 +462,12 @@ impl SeriesStore {
 
     /// The panic of a thread that the database depends upon; writes are refused from then on.
     pub fn thread_failure(&self) -> Option<&ThreadFailure> {
-        self.shared.settings.supervisor.failure()
+        self.shared.settings.log.supervisor.failure()
     }
 
     /// Why the last seal failed, until one succeeds.
     pub fn seal_error(&self) -> Option<String> {
-        self.shared.sealing.lock().error.clone()
+        self.log().flush_error()
     }
 
     /// Sizes and counts.
@@ -534,6 +481,7 @@ impl SeriesStore {
                 .values()
                 .flat_map(|segments| segments.values())
         };
+        let counts = self.log().counts();
         StoreStats {
             head_bytes: heads().map(|head| head.bytes()).sum(),
             head_budget_bytes: self.shared.settings.head.bytes(state.active.timelines()),
@@ -545,8 +493,8 @@ impl SeriesStore {
             segment_bytes: segments().map(|segment| segment.bytes).sum(),
             sealed_bytes: loaded(&self.shared.counters.sealed_bytes),
             rewritten_bytes: loaded(&self.shared.counters.rewritten_bytes),
-            commits: self.shared.counters.commits.load(Ordering::Relaxed),
-            appends: self.shared.counters.appends.load(Ordering::Relaxed),
+            commits: counts.commits,
+            appends: counts.appends,
             seals: self.shared.counters.seals.load(Ordering::Relaxed),
             seal_error: self.seal_error(),
             usage: self.shared.backend.usage(),
@@ -556,8 +504,7 @@ impl SeriesStore {
     /// Stops taking writes, answers those that wait, syncs and closes the backend. Unsealed points stay in the
     /// journal and are there again after the next start.
     pub fn close(&self) -> Result<()> {
-        self.committer.stop();
-        self.sealer.stop();
+        self.threads.stop();
         Ok(self.shared.backend.close()?)
     }
 }

@@ -107,10 +107,10 @@ impl Shared {
             }
         };
         Survey {
-            now: self.trusted_now(),
+            now: self.log.trusted_now(),
             tables: tables.into_iter().map(of_table).collect(),
             frozen_heads: state.frozen.len(),
-            retired_segments: self.retired.len(),
+            retired_segments: self.retired.count(),
             window_nanos: self.settings.window_nanos,
         }
     }

@@ -133,7 +133,7 @@ fn a_first_start_in_1971_takes_points_with_a_time_and_no_others() {
     let truth = fixture.now();
     let year_1971 = Timestamp::from_nanos_clamped(365 * DAY);
     let floor = Timestamp::from_nanos_clamped(truth - 100 * DAY);
-    let open = || fixture.open_with(|settings| settings.store.clock_floor = floor);
+    let open = || fixture.open_with(|settings| settings.store.log.clock_floor = floor);
     fixture.clock.set(year_1971);
     for _ in 0..2 {
         let engine = open();

@@ -28,7 +28,7 @@ fn a_dead_thread_turns_readiness_red_and_holds_up_nobody() {
         });
         let (sender, failed) = mpsc::channel();
         supervisor.on_failure(move |failure| sender.send(failure.thread).expect("the test listens"));
-        let engine = fixture.open_with(|settings| settings.store.supervisor = supervisor);
+        let engine = fixture.open_with(|settings| settings.store.log.supervisor = supervisor);
         let table = engine.default_table().expect("the default table");
         let line = |number: i64| format!("cpu,host=h{number} v=1 {}", fixture.now() + number);
         write(&engine, &table, &line(1));

@@ -317,7 +317,7 @@ fn a_delete_of_very_many_timelines_is_told_to_its_end_from_any_cursor_on() {
 #[test]
 fn a_watcher_that_stays_away_too_long_is_told_so() {
     let fixture = Fixture::new();
-    let engine = fixture.open_with(|settings| settings.store.tail_bytes_max = 200);
+    let engine = fixture.open_with(|settings| settings.store.log.tail_bytes_max = 200);
     let table = table(&engine);
     let mut watcher = engine.watch(&table, request(Condition::All)).expect("a watch");
     for at in 0..50 {

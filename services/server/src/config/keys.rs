@@ -261,7 +261,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "storage.pending_bytes_max",
         "Decoded points that may wait to be written; beyond it writes are refused as overload.",
-        |config| Slot::Bytes(&mut config.engine.store.pending_bytes_max),
+        |config| Slot::Bytes(&mut config.engine.store.log.pending_bytes_max),
     )
     .within(MIB, u64::MAX),
     Key::new(
@@ -319,13 +319,13 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "storage.request_ttl",
         "How long the outcome of a request with an idempotency key is remembered.",
-        |config| Slot::Duration(&mut config.engine.store.request_ttl),
+        |config| Slot::Duration(&mut config.engine.store.log.request_ttl),
     )
     .within(1_000, 168 * HOUR_MILLIS),
     Key::new(
         "storage.requests_max",
         "Most such outcomes that are remembered, oldest dropped first.",
-        |config| Slot::Count(&mut config.engine.store.requests_max),
+        |config| Slot::Count(&mut config.engine.store.log.requests_max),
     ),
     Key::new(
         "tables.count_max",

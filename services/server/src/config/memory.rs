@@ -83,7 +83,7 @@ impl Config {
                     "2 × storage.head_bytes_max",
                     bytes(self.head_budget().bytes_max).saturating_mul(2),
                 ),
-                ("storage.pending_bytes_max", bytes(store.pending_bytes_max)),
+                ("storage.pending_bytes_max", bytes(store.log.pending_bytes_max)),
                 ("recent journal entries", bytes(self.recent_bytes_max())),
                 (
                     "http.bodies_in_flight_bytes_max",
@@ -103,7 +103,7 @@ impl Config {
     /// Bytes of the journal's newest entries that are kept for watches.
     pub(super) fn recent_bytes_max(&self) -> usize {
         let share = usize::try_from(self.memory_max_bytes() / RECENT_PART).unwrap_or(usize::MAX);
-        self.engine.store.tail_bytes_max.min(share)
+        self.engine.store.log.tail_bytes_max.min(share)
     }
 
     /// Memory that the budgets of the process may take together: what is set, else a share of what the system grants.

@@ -115,6 +115,11 @@ impl Head {
         self.end.fetch_max(sequence.0 + 1, Ordering::AcqRel);
     }
 
+    /// Ends it: it takes in nothing from a sequence on.
+    pub(crate) fn end_before(&self, next: SequenceNumber) {
+        self.end.fetch_max(next.0, Ordering::AcqRel);
+    }
+
     /// Encodes all open rows and gives their memory back.
     fn close_open_rows(&self) {
         let tables: Vec<_> = self.tables.read().values().cloned().collect();

@@ -125,9 +125,9 @@ fn golden_rows_of_version_1_read_back() {
     );
     let rank = WriteRank { sequence: 0, seal: 7 };
     assert_eq!(segment.written, WriteSpan::of(rank));
-    assert_eq!(state.cursor.sealed_to, SequenceNumber(42));
+    assert_eq!(state.common.cursor.sealed_to, SequenceNumber(42));
     assert_eq!(
-        state.tables[&TableId(1)].spec.policy,
+        state.common.tables[&TableId(1)].spec.policy,
         tideline_model::Policy::default()
     );
 }
@@ -138,9 +138,9 @@ fn golden_rows_of_version_2_read_back() {
     let segment = &state.segments[&TableId(1)][&SegmentId(7)];
     assert_eq!((segment.tier, segment.archive.as_ref()), (Tier::Cold, None));
     assert_eq!(segment.deletes_applied, SequenceNumber(11));
-    let policy = &state.tables[&TableId(1)].spec.policy;
+    let policy = &state.common.tables[&TableId(1)].spec.policy;
     assert_eq!((policy.retention, policy.archive.as_ref()), (Some(9), None));
-    assert_eq!(state.cursor.origin, None);
+    assert_eq!(state.common.cursor.origin, None);
 }
 
 #[test]
@@ -151,10 +151,13 @@ fn golden_rows_of_version_3_read_back() {
     assert!(files.is_owned() && segment.replaces.is_empty());
     assert_eq!(segment.reference().tier, Tier::Cold);
     assert_eq!(
-        (state.cursor.origin, state.tables[&TableId(1)].adopted.len()),
+        (
+            state.common.cursor.origin,
+            state.common.tables[&TableId(1)].adopted.len()
+        ),
         (Some(171), 0)
     );
-    let policy = &state.tables[&TableId(1)].spec.policy;
+    let policy = &state.common.tables[&TableId(1)].spec.policy;
     let archive = policy.archive.as_ref().expect("it has one");
     assert_eq!((archive.after, archive.keep_cold, archive.keep), (5, None, None));
     assert!(segment.archived.is_none() && segment.copy.is_none());
@@ -164,8 +167,11 @@ fn golden_rows_of_version_3_read_back() {
 fn golden_rows_of_version_4_read_back() {
     let written = read(&GOLDEN_5).expect("rows of version 5");
     let state = read(&GOLDEN_4).expect("rows of version 4");
-    assert_eq!((state.segments, state.cursor), (written.segments, written.cursor));
-    assert_eq!(state.tables, written.tables);
+    assert_eq!(
+        (state.segments, state.common.cursor),
+        (written.segments, written.common.cursor)
+    );
+    assert_eq!(state.common.tables, written.common.tables);
     let state = read(&[GOLDEN_4_COPY]).expect("a row of version 4");
     let segment = &state.segments[&TableId(1)][&SegmentId(6)];
     let ManifestChange::Put(row) = put_segment(segment) else {
@@ -195,8 +201,12 @@ fn a_golden_row_with_lists_reads_back_and_is_written_the_same() {
 fn golden_rows_of_version_5_read_back_and_are_written_the_same() {
     let state = read(&GOLDEN_5).expect("rows of version 5");
     let segment = &state.segments[&TableId(1)][&SegmentId(7)];
-    let table = &state.tables[&TableId(1)];
-    let written = [put_segment(segment), put_cursor(&state.cursor), put_table(table)];
+    let table = &state.common.tables[&TableId(1)];
+    let written = [
+        put_segment(segment),
+        put_cursor(&state.common.cursor),
+        put_table(table),
+    ];
     for (change, (_, golden)) in written.iter().zip(GOLDEN_5) {
         let ManifestChange::Put(row) = change else {
             panic!("a put")

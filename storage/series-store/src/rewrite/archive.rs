@@ -21,12 +21,12 @@ use tideline_model::{Identity, TableSpec, Tier, TimelineId};
 use super::stream::{Output, Stream};
 use super::{Load, Loaded, Pace};
 use crate::error::{Result, StoreError};
-use crate::fail_points::around;
 use crate::manifest::{Segment, SegmentTotals, put_cursor};
 use crate::retired::ObjectsToRemove;
 use crate::segment_writer::chunk_rows_max;
 use crate::shared::Shared;
 use crate::tables::Table;
+use tideline_log::fail_points::around;
 
 /// How long a target that was not reached is left alone before files are removed there.
 const REMOVE_AGAIN: Duration = Duration::from_secs(300);
@@ -152,7 +152,7 @@ impl Shared {
             timeline: None,
         };
         let mut stream = Stream::new(self, load, pace, Output::Files(Box::new(output)));
-        let written = around("arc", "write", || {
+        let written = around("arc", "write", || -> Result<_> {
             stream.write_files()?;
             let Stream {
                 output, cost, pace, ..
@@ -185,7 +185,7 @@ impl Shared {
             segment: serde_json::to_value(&segment).expect("plain structures always serialise"),
             archive: files.clone(),
         };
-        let now = self.trusted_now().now.nanos();
+        let now = self.log.trusted_now().now.nanos();
         let segment = around("arc", "load", || {
             let bucket = chunk_bucket(TimelineId::MIN);
             let mut extents = written.extents;
@@ -198,7 +198,7 @@ impl Shared {
             files.sidecar = archive.description_name(place, &description);
             self.load_lists(segment, Some((files, now)))
         })?;
-        around("arc", "describe", || {
+        around("arc", "describe", || -> Result<_> {
             Ok(archive.describe(place, &description, &sent)?)
         })?;
         Ok(Loaded {
@@ -234,17 +234,19 @@ impl Shared {
 
     /// What tells this database from others in the same target; made and stored where there is none yet.
     fn origin(&self) -> Result<u64> {
-        let known = self.state.read().manifest.cursor.origin;
+        let known = self.state.read().manifest.common.cursor.origin;
         if let Some(origin) = known {
             return Ok(origin);
         }
         let mut origin = tideline_archive::new_origin()?;
         self.edit(|manifest| {
             // Somebody else may have come first: one edit at a time decides.
-            origin = *manifest.cursor.origin.get_or_insert(origin);
-            let cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
-            manifest.cursor = cursor;
-            vec![put_cursor(&manifest.cursor)]
+            origin = *manifest.common.cursor.origin.get_or_insert(origin);
+            let cursor = self
+                .log
+                .cursor(manifest.common.cursor, manifest.common.cursor.sealed_to);
+            manifest.common.cursor = cursor;
+            vec![put_cursor(&manifest.common.cursor)]
         })?;
         Ok(origin)
     }
@@ -258,12 +260,12 @@ impl Shared {
         let Some(archive) = &self.settings.archive else {
             return;
         };
-        while let Some(files) = self.files_to_remove.next(self.clock.monotonic()) {
+        while let Some(files) = self.files_to_remove.next(self.log.clock().monotonic()) {
             match archive.remove_objects(&files.target, files.keys.iter().map(String::as_str)) {
                 Ok(()) => {}
                 Err(error) if error.is_retryable() => {
                     tracing::warn!(%error, "files of segments that are gone could not be removed; they are tried again");
-                    let until = self.clock.monotonic().saturating_add(REMOVE_AGAIN);
+                    let until = self.log.clock().monotonic().saturating_add(REMOVE_AGAIN);
                     return self.files_to_remove.put_back(files, until);
                 }
                 Err(error) => {

@@ -14,10 +14,10 @@ use super::archive::given_up;
 use super::{Claim, Load, Rewrite, RewriteCause, RewriteCost, Rewritten};
 use crate::deletes::TableDeletes;
 use crate::error::{Result, StoreError};
-use crate::fail_points::around;
 use crate::manifest::Segment;
 use crate::scan::cursor;
 use crate::shared::Shared;
+use tideline_log::fail_points::around;
 
 /// What became of cold segments with a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

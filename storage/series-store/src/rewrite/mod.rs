@@ -37,7 +37,6 @@ use tideline_model::{SegmentId, SequenceNumber, TableId, Tier, TimeRange};
 
 use crate::deletes::TableDeletes;
 use crate::error::{Result, StoreError};
-use crate::fail_points::around;
 use crate::manifest::{
     ManifestState, Segment, SegmentTotals, WriteSpan, put_cursor, put_segment, remove_segment,
 };
@@ -49,6 +48,7 @@ pub use copy::Evicted;
 pub use orphans::{Orphan, OrphanSearch, Orphans};
 pub(crate) use settings::SettingsWritten;
 use stream::{Output, Stream};
+use tideline_log::fail_points::around;
 
 /// A rewrite to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -471,8 +471,10 @@ impl Shared {
                     manifest.add(output.clone());
                     changes.push(put_segment(output));
                 }
-                manifest.cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
-                changes.push(put_cursor(&manifest.cursor));
+                manifest.common.cursor = self
+                    .log
+                    .cursor(manifest.common.cursor, manifest.common.cursor.sealed_to);
+                changes.push(put_cursor(&manifest.common.cursor));
                 Ok(changes)
             },
             |_| {},
@@ -535,8 +537,10 @@ impl Shared {
         }
         let look = || {
             self.edit(|manifest| {
-                manifest.cursor = self.cursor(manifest.cursor, manifest.cursor.sealed_to);
-                vec![put_cursor(&manifest.cursor)]
+                manifest.common.cursor = self
+                    .log
+                    .cursor(manifest.common.cursor, manifest.common.cursor.sealed_to);
+                vec![put_cursor(&manifest.common.cursor)]
             })
         };
         // The first may find that the manifest has moved, and reads it anew.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::collections::HashSet;
 
 use tideline_archive::{ObjectContent, TargetObject};
+use tideline_log::LogError;
 
 use super::archive::given_up;
 use super::sweep::ORPHAN_AGE;
@@ -70,6 +71,7 @@ impl Shared {
         let (names, state) = self.named_objects()?;
         let own = state
             .manifest
+            .common
             .cursor
             .origin
             .map(|origin| format!("{origin:016x}"));
@@ -100,7 +102,7 @@ impl Shared {
         let newest = newest_settings(&objects);
         let age = i64::try_from(ORPHAN_AGE.as_nanos()).unwrap_or(i64::MAX);
         // While the clock is in doubt nothing is known to be old.
-        let now = self.trusted_now();
+        let now = self.log.trusted_now();
         let before = match now.doubt {
             None => now.now.nanos().saturating_sub(age),
             Some(_) => i64::MIN,
@@ -180,7 +182,7 @@ impl Shared {
                     ended.collect::<Vec<_>>()
                 });
                 for outcome in removed {
-                    let died = |_| StoreError::Closed;
+                    let died = |_| StoreError::from(LogError::Closed);
                     outcome.map_err(died)?.map_err(given_up)?;
                 }
                 count += together.len() as u64;

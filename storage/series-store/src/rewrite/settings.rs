@@ -33,7 +33,7 @@ fn folders(manifest: &ManifestState, table: TableId) -> BTreeSet<(&str, &str)> {
 impl Shared {
     /// Whether a folder with files of a table may hold other settings than the table has.
     pub(crate) fn has_unwritten_settings(&self, manifest: &ManifestState, table: &Table) -> bool {
-        if self.settings.archive.is_none() || manifest.cursor.origin.is_none() {
+        if self.settings.archive.is_none() || manifest.common.cursor.origin.is_none() {
             return false;
         }
         let folders = folders(manifest, table.id());
@@ -53,7 +53,7 @@ impl Shared {
         let found = self.tables.read().by_id.get(&table).cloned();
         let found = found.ok_or(StoreError::TableDropped(table))?;
         let manifest = self.state.read().manifest.clone();
-        let (Some(archive), Some(origin)) = (&self.settings.archive, manifest.cursor.origin) else {
+        let (Some(archive), Some(origin)) = (&self.settings.archive, manifest.common.cursor.origin) else {
             return Ok(0);
         };
         let spec = found.spec();

@@ -30,7 +30,7 @@ impl Shared {
         let Some(archive) = &self.settings.archive else {
             return Ok(0);
         };
-        let now = self.trusted_now();
+        let now = self.log.trusted_now();
         if now.doubt.is_some() {
             // How old an object is cannot be said: one that is being written may look like an orphan.
             return Ok(0);
@@ -46,7 +46,7 @@ impl Shared {
             swept: 0,
             failure: None,
         };
-        if let Some(own) = state.manifest.cursor.origin {
+        if let Some(own) = state.manifest.common.cursor.origin {
             let own = format!("{own:016x}");
             for target in targets(archive, &tables, &names) {
                 sweep.gone_tables(&target, &tables, &own);
@@ -82,7 +82,10 @@ impl Shared {
                 names.take(&copy);
             }
         }
-        for (place, files) in self.retired.files() {
+        for (place, files) in self
+            .retired
+            .waiting(|gone| Some((gone.place, gone.files.clone()?)))
+        {
             let copy = self.read_files(place, &files)?;
             names.take(&copy);
         }

@@ -83,7 +83,13 @@ impl Snapshot {
 
     /// The part of a range in which a table's points have not expired.
     pub fn visible(&self, table: TableId, range: TimeRange) -> TimeRange {
-        let policy = self.state.manifest.tables.get(&table).map(|row| &row.spec.policy);
+        let policy = self
+            .state
+            .manifest
+            .common
+            .tables
+            .get(&table)
+            .map(|row| &row.spec.policy);
         let start = range.start.max(visible_from(policy, self.now));
         TimeRange {
             start: start.min(range.end),

@@ -40,7 +40,7 @@ impl Place {
         ]
     }
 
-    fn backend(&self) -> Arc<dyn Backend> {
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         match self {
             Self::Memory(disk) => Arc::new(MemoryBackend::open(disk)),
             Self::Fjall(folder) => Arc::new(

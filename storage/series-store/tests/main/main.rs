@@ -1,6 +1,7 @@
 //! The series store from outside: against a naive model, over every backend, through seals and restarts.
 
 mod archived;
+mod beside;
 mod buffered;
 mod copies;
 mod damaged_files;

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use tideline_backend::memory::{Character, MemoryDisk};
+use tideline_log::LogError;
 use tideline_model::{Supervisor, Value};
 use tideline_series_store::{Settings, StoreError};
 
@@ -26,10 +27,8 @@ fn panicking(thread: &'static str) -> (Settings, mpsc::Sender<()>) {
             panic!("as the test asked");
         }
     });
-    let settings = Settings {
-        supervisor,
-        ..Settings::default()
-    };
+    let mut settings = Settings::default();
+    settings.log.supervisor = supervisor;
     (settings, arm)
 }
 
@@ -43,18 +42,19 @@ fn a_dead_committer_refuses_what_waits_and_what_comes() {
     arm.send(()).expect("the store listens");
     let waiting = write(&store, &table, &[point(2)], &[]).expect_err("its thread is gone");
     assert!(
-        matches!(waiting, StoreError::Failed(_) | StoreError::Closed),
+        matches!(waiting, StoreError::Log(LogError::Failed(_) | LogError::Closed)),
         "{waiting}"
     );
     // The thread records its failure after it has let go of the write.
     let (sender, failed) = mpsc::channel();
     settings
+        .log
         .supervisor
         .on_failure(move |failure| sender.send(failure.thread).expect("the test listens"));
     assert_eq!(failed.recv_timeout(PATIENCE), Ok("committer"));
     let later = write(&store, &table, &[point(3)], &[]).expect_err("nothing is committed any more");
     assert!(
-        later.is_retryable() && matches!(later, StoreError::Failed(_)),
+        later.is_retryable() && matches!(later, StoreError::Log(LogError::Failed(_))),
         "{later}"
     );
     assert!(
@@ -91,7 +91,7 @@ fn a_dead_sealer_holds_up_neither_seals_nor_writers() {
         let failed = outcome
             .expect("the call returns")
             .expect_err("its thread is gone");
-        assert!(matches!(failed, StoreError::Failed(_)), "{failed}");
+        assert!(matches!(failed, StoreError::Log(LogError::Failed(_))), "{failed}");
     });
     let refused = write(&store, &table, &[point(4)], &[]).expect_err("the process is about to end");
     assert!(refused.is_retryable(), "{refused}");

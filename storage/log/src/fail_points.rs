@@ -6,25 +6,39 @@
 #[cfg(all(feature = "fail-points", not(debug_assertions)))]
 compile_error!("the feature `fail-points` is for tests: it must not be part of a release build");
 
-use crate::error::Result;
+use tideline_backend::BackendError;
 
-/// Passes a step. An error only where a test asks for one.
+/// Passes a step.
+///
+/// # Errors
+///
+/// A test asks for one.
 #[cfg(not(feature = "fail-points"))]
 #[inline(always)]
-pub(crate) fn pass(_work: &str, _step: &str, _when: When) -> Result<()> {
+pub fn pass<E: From<BackendError>>(_work: &str, _step: &str, _when: When) -> Result<(), E> {
     Ok(())
 }
 
 /// On which side of the step.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(feature = "fail-points"), allow(dead_code))]
-pub(crate) enum When {
+pub enum When {
+    /// Nothing of it is done.
     Before,
+    /// It is done.
     After,
 }
 
 /// Does a step between its two fail points.
-pub(crate) fn around<T>(work: &str, step: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
+///
+/// # Errors
+///
+/// The step fails, or a test asks for it.
+pub fn around<T, E: From<BackendError>>(
+    work: &str,
+    step: &str,
+    body: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
     pass(work, step, When::Before)?;
     let done = body()?;
     pass(work, step, When::After)?;
@@ -32,9 +46,7 @@ pub(crate) fn around<T>(work: &str, step: &str, body: impl FnOnce() -> Result<T>
 }
 
 #[cfg(feature = "fail-points")]
-pub(crate) use enabled::pass;
-#[cfg(feature = "fail-points")]
-pub use enabled::{at_round, from_environment};
+pub use enabled::{at_round, from_environment, pass};
 
 #[cfg(feature = "fail-points")]
 mod enabled {
@@ -46,10 +58,13 @@ mod enabled {
     use tideline_backend::BackendError;
 
     use super::When;
-    use crate::error::Result;
 
     /// Passes a step: does what the test has configured for it.
-    pub(crate) fn pass(work: &str, step: &str, when: When) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// The test asks for one.
+    pub fn pass<E: From<BackendError>>(work: &str, step: &str, when: When) -> Result<(), E> {
         let when = match when {
             When::Before => "before",
             When::After => "after",

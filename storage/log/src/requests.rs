@@ -1,6 +1,6 @@
 //! Outcomes of requests that carried an idempotency key, so that a repeated request is answered, not done.
 //!
-//! The outcome travels inside the delta of its request; before a journal generation is forgotten the outcomes
+//! The outcome travels inside the entry of its request; before a journal generation is forgotten the outcomes
 //! in it become rows of the `REQUESTS` space. Old ones leave by age and by number.
 
 use std::collections::VecDeque;
@@ -10,20 +10,28 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tideline_backend::{Backend, Direction, PageLimit, RowChange, WRITE_ROWS_MAX};
-use tideline_chunk::RequestRecord;
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
 use tideline_model::{TableId, Timestamp};
 
-use crate::error::{Result, StoreError};
-use crate::settings::Settings;
-use crate::shared::Stamps;
+use crate::error::{LogError, Result};
+use crate::settings::LogSettings;
+use crate::stamps::Stamps;
 
 /// A request key: the first 16 bytes of a hash of what the client sent.
 pub type RequestKey = [u8; 16];
 
+/// The outcome of a request, as the entry of the request carries it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestRecord {
+    /// What the client sent as its key, hashed.
+    pub key: RequestKey,
+    /// The outcome, in the encoding of whoever answers requests.
+    pub outcome: Bytes,
+}
+
 /// The remembered outcomes of all tables.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
+pub struct Requests {
     state: Mutex<State>,
 }
 
@@ -56,7 +64,11 @@ const OUTCOME_FORMAT: u8 = 1;
 
 impl Requests {
     /// Reads the rows of a table.
-    pub(crate) fn load(&self, backend: &dyn Backend, table: TableId) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// The backend fails, or a row cannot be read.
+    pub fn load(&self, backend: &dyn Backend, table: TableId) -> Result<()> {
         let (partition, mut range) = table_rows(space::REQUESTS, table);
         let mut found = Vec::new();
         loop {
@@ -66,7 +78,7 @@ impl Requests {
             };
             let page = backend.scan(partition, &range, Direction::Ascending, limit)?;
             for row in page.rows {
-                let damaged = |reason: String| StoreError::StoredRow {
+                let damaged = |reason: String| LogError::StoredRow {
                     what: "request row",
                     reason,
                 };
@@ -116,14 +128,14 @@ impl Requests {
     pub(crate) fn remember(
         &self,
         table: TableId,
-        request: &RequestRecord,
+        request: RequestRecord,
         now: Timestamp,
-        settings: &Settings,
+        settings: &LogSettings,
     ) {
         let mut state = self.state.lock();
         let outcome = Outcome {
             at: now.nanos(),
-            bytes: request.outcome.clone().into(),
+            bytes: request.outcome,
             saved: false,
         };
         if state.outcomes.insert((table, request.key), outcome).is_none() {

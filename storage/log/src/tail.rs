@@ -1,6 +1,6 @@
-//! The end of the journal in memory: the newest deltas as they were written, for those who watch what comes in.
+//! The end of the journal in memory: the newest entries as they were written, for those who watch what comes in.
 //!
-//! A delta is kept as its journal entry, which is at hand anyway: keeping it costs a reference, and whoever watches
+//! An entry is kept as the journal has it, which is at hand anyway: keeping it costs a reference, and whoever watches
 //! decodes it. The oldest go first when the budget is full, so a watcher that is too slow, or away for too long, is
 //! told that it has missed some. A start fills it from the journal that it replays.
 
@@ -38,21 +38,21 @@ struct Entries {
     passed_over: Range<u64>,
 }
 
-/// A delta as the journal has it.
+/// An entry as the journal has it.
 #[derive(Debug, Clone)]
 pub struct TailEntry {
     /// Its place in the journal.
     pub sequence: SequenceNumber,
     /// The table that it was written to.
     pub table: TableId,
-    /// The encoded [`Delta`](tideline_chunk::Delta).
+    /// Its bytes, which begin with the [`ModelTag`](crate::ModelTag).
     pub encoded: Bytes,
 }
 
 /// What follows a place in the journal, of one table.
 #[derive(Debug, Clone)]
 pub struct TailPart {
-    /// Its deltas, in order.
+    /// Its entries, in order.
     pub entries: Vec<TailEntry>,
     /// Where to go on: nothing before it is missing from `entries`.
     pub next: SequenceNumber,

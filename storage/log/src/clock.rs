@@ -1,0 +1,65 @@
+//! The trusted time of the database: stored with the cursor, so that a start can compare the wall clock with it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tideline_model::{Clock, StoredClock, Timestamp, TrustedClock, TrustedNow};
+
+/// The trusted clock of a log.
+#[derive(Debug)]
+pub(crate) struct LogClock {
+    clock: Arc<dyn Clock>,
+    trusted: Mutex<TrustedClock>,
+    turns: AtomicU64,
+}
+
+impl LogClock {
+    pub(crate) fn new(clock: Arc<dyn Clock>, stored: StoredClock, floor: Timestamp) -> Self {
+        let trusted = TrustedClock::new(stored, floor, clock.now(), clock.monotonic());
+        Self {
+            clock,
+            trusted: Mutex::new(trusted),
+            turns: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// The time, as far as it can be trusted.
+    pub(crate) fn now(&self) -> TrustedNow {
+        let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
+        let mut trusted = self.trusted.lock();
+        let before = trusted.now();
+        let shown = trusted.observe(wall, monotonic);
+        self.count_turn(before, &trusted);
+        shown
+    }
+
+    /// An operator says that the wall clock is right.
+    pub(crate) fn confirm(&self) {
+        let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
+        let mut trusted = self.trusted.lock();
+        let before = trusted.now();
+        trusted.confirm(wall, monotonic);
+        self.count_turn(before, &trusted);
+    }
+
+    /// Takes note of the newest instant that is stored.
+    pub(crate) fn note_stored(&self, newest: i64) {
+        self.trusted.lock().note_stored(newest);
+    }
+
+    /// How often the trusted time went back since the start.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::SeqCst)
+    }
+
+    fn count_turn(&self, before: Timestamp, trusted: &TrustedClock) {
+        if trusted.now() < before {
+            self.turns.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! Group commit: one thread that appends what waits to the journal, syncs once for all of it, has the models apply it and
+//! answers.
+//!
+//! 1. Take the first waiting write, then all others that wait already, up to a budget of bytes or an entry that ends its group.
+//! 2. Number them, append them in one call, synced if any of them asks for it.
+//! 3. Have them applied in order; answer each.
+//! 4. Sync what no append of this thread has synced, if the oldest such write has waited for [`SYNC_INTERVAL`].
+//! 5. Freeze the models when one of them is full or old.
+//!
+//! While the thread is busy with one group the next one gathers, so groups grow with the load by themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use tideline_backend::{Epoch, JournalEntry};
+use tideline_model::{Durability, SequenceNumber, SupervisedThread};
+
+use crate::entry::LogEntry;
+use crate::error::{LogError, Result};
+use crate::fail_points::{When, pass};
+use crate::log::{Log, SHARD};
+use crate::manifest::put_cursor;
+use crate::model::{LogModel, Pressure};
+use crate::tail::TailEntry;
+
+/// Name of the thread.
+const THREAD: &str = "committer";
+/// How often the age of generations is checked while nothing is written, and the pause after a failed sync.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Time from the first unsynced write to the sync, under load and without. The guide promises that a power cut loses
+/// at most a second of buffered writes; the other half of it is for the sync itself.
+const SYNC_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Sequences that a run passes over before its first write: more than the run before can have given to entries that are
+/// lost since, as buffered ones in a power cut. A watcher that has seen those has a cursor after them, and would miss what
+/// came next in their place.
+const START_LEAP: u64 = 1 << 24;
+/// The epoch of the first run.
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+/// The handle of the committer thread.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    log: Arc<Log>,
+    sender: Sender<Message>,
+    pending_bytes: Arc<AtomicUsize>,
+    thread: SupervisedThread,
+}
+
+enum Message {
+    Write(Write),
+    /// Passes over sequences up to the one after the entry's, which is the last of them.
+    Raise(SequenceNumber, Write),
+    /// Freezes the models; answers with the first sequence that is not in what was frozen.
+    Freeze(Sender<Result<SequenceNumber>>),
+    Stop,
+}
+
+struct Write {
+    entry: Box<dyn LogEntry>,
+    reply: Sender<Result<SequenceNumber>>,
+}
+
+impl Write {
+    fn bytes(&self) -> usize {
+        self.entry.encoded().len()
+    }
+
+    /// A caller that has left gets no reply.
+    fn answer(&self, result: Result<SequenceNumber>) {
+        let _ = self.reply.send(result);
+    }
+}
+
+struct Worker {
+    log: Arc<Log>,
+    models: Vec<Arc<dyn LogModel>>,
+    receiver: Receiver<Message>,
+    pending_bytes: Arc<AtomicUsize>,
+    next: SequenceNumber,
+    /// Whether `next` is above everything that earlier runs may have given.
+    has_leapt: bool,
+    /// When to sync at the latest; `None` while everything is synced.
+    sync_due: Option<Instant>,
+}
+
+impl Committer {
+    /// Starts the thread. Sequences go on behind the newest entry.
+    pub(crate) fn start(log: Arc<Log>, models: Vec<Arc<dyn LogModel>>) -> Self {
+        // Unbounded in number, bounded in bytes by `pending_bytes_max`.
+        let (sender, receiver) = unbounded();
+        let pending_bytes = Arc::new(AtomicUsize::new(0));
+        let worker = Worker {
+            has_leapt: log.epoch == FIRST_EPOCH,
+            log: Arc::clone(&log),
+            models,
+            receiver,
+            pending_bytes: Arc::clone(&pending_bytes),
+            next: log.tail.end(),
+            sync_due: None,
+        };
+        let supervisor = &log.settings.supervisor;
+        let thread = supervisor.spawn(THREAD, move || worker.run());
+        let thread = thread.expect("the system has a thread left at start");
+        Self {
+            log,
+            sender,
+            pending_bytes,
+            thread,
+        }
+    }
+
+    /// Sends a message and waits for its reply. Fails when the thread has ended, and when any thread of the database has
+    /// panicked: then nothing more is committed.
+    fn request(&self, message: Message, answer: &Receiver<Result<SequenceNumber>>) -> Result<SequenceNumber> {
+        self.log.check_threads()?;
+        let sent = self.sender.send(message);
+        sent.map_err(|_| self.log.ended())?;
+        answer.recv().map_err(|_| self.log.ended())?
+    }
+
+    pub(crate) fn commit(&self, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {
+        let (bytes, limit) = (entry.encoded().len(), self.log.settings.pending_bytes_max);
+        let waiting = self.pending_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if waiting > 0 && waiting + bytes > limit {
+            self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(LogError::Overloaded {
+                limit,
+                actual: waiting + bytes,
+            });
+        }
+        let (reply, answer) = bounded(1);
+        self.request(Message::Write(Write { entry, reply }), &answer)
+    }
+
+    pub(crate) fn raise(&self, to: SequenceNumber, entry: Box<dyn LogEntry>) -> Result<SequenceNumber> {
+        let (reply, answer) = bounded(1);
+        self.request(Message::Raise(to, Write { entry, reply }), &answer)
+    }
+
+    pub(crate) fn freeze(&self) -> Result<SequenceNumber> {
+        let (reply, answer) = bounded(1);
+        self.request(Message::Freeze(reply), &answer)
+    }
+
+    /// Answers what waits, then ends the thread. Repeatable.
+    pub(crate) fn stop(&self) {
+        // Fails only when the thread has ended already.
+        let _ = self.sender.send(Message::Stop);
+        self.thread.join();
+    }
+}
+
+impl Worker {
+    fn run(mut self) {
+        loop {
+            match self.receiver.recv_timeout(self.patience()) {
+                Ok(Message::Write(first)) => {
+                    self.log.settings.supervisor.round(THREAD);
+                    let (group, follow) = self.gather(first);
+                    self.commit(group);
+                    if follow.is_some_and(|message| !self.answer(message)) {
+                        break;
+                    }
+                }
+                Ok(message) => {
+                    if !self.answer(message) {
+                        break;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.sync_if_due();
+            self.freeze_if_due();
+        }
+        self.sync_buffered();
+    }
+
+    /// Answers a message that is no write; false at the end.
+    fn answer(&mut self, message: Message) -> bool {
+        match message {
+            Message::Write(write) => self.commit(vec![write]),
+            Message::Raise(to, write) => self.raise(to, &write),
+            Message::Freeze(reply) => {
+                let _ = reply.send(self.freeze());
+            }
+            Message::Stop => return false,
+        }
+        true
+    }
+
+    /// How long to wait for a message: until something else is due.
+    fn patience(&self) -> Duration {
+        self.sync_due.map_or(IDLE_INTERVAL, |due| {
+            due.saturating_duration_since(Instant::now()).min(IDLE_INTERVAL)
+        })
+    }
+
+    /// What waits already, up to the budget or an entry that ends its group, and a message of another kind that ended the
+    /// gathering.
+    fn gather(&self, first: Write) -> (Vec<Write>, Option<Message>) {
+        let (mut bytes, mut is_over) = (first.bytes(), first.entry.ends_group());
+        let mut group = vec![first];
+        while !is_over && bytes < self.log.settings.group_bytes_max {
+            match self.receiver.try_recv() {
+                Ok(Message::Write(write)) => {
+                    bytes += write.bytes();
+                    is_over = write.entry.ends_group();
+                    group.push(write);
+                }
+                Ok(other) => return (group, Some(other)),
+                Err(_) => break,
+            }
+        }
+        (group, None)
+    }
+
+    fn commit(&mut self, mut group: Vec<Write>) {
+        let bytes: usize = group.iter().map(Write::bytes).sum();
+        group.retain(|write| match write.entry.check() {
+            Ok(()) => true,
+            Err(refusal) => {
+                write.answer(Err(refusal.into()));
+                false
+            }
+        });
+        if !group.is_empty() {
+            let begun = self.leap();
+            if let Err(error) = begun {
+                tracing::warn!(%error, writes = group.len(), "the first sequence of this run could not be stored");
+                group
+                    .iter()
+                    .for_each(|write| write.answer(Err(error.for_writer())));
+            } else {
+                self.append_and_apply(group, self.next);
+            }
+        }
+        self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Begins above every sequence that an earlier run may have given, durably: a run of which no entry is left is counted too.
+    fn leap(&mut self) -> Result<()> {
+        if self.has_leapt {
+            return Ok(());
+        }
+        let mut first = self.next;
+        self.log.edit_shared(|manifest| {
+            let begun = manifest.cursor.sequences_from.unwrap_or_default();
+            first = SequenceNumber(first.0.max(begun) + START_LEAP);
+            manifest.cursor.sequences_from = Some(first.0);
+            vec![put_cursor(&manifest.cursor)]
+        })?;
+        self.next = first;
+        self.log.tail.pass_over(first);
+        self.has_leapt = true;
+        Ok(())
+    }
+
+    /// Numbers entries from `first` on, journals them, has them applied and answers.
+    fn append_and_apply(&mut self, group: Vec<Write>, first: SequenceNumber) {
+        let synced = group
+            .iter()
+            .any(|write| write.entry.durability() == Durability::Synced);
+        // The numbers are used up even if the append fails: its entries may still land.
+        self.next = SequenceNumber(first.0 + group.len() as u64);
+        self.log.counters.appends.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = self.append(&group, first, synced) {
+            tracing::warn!(%error, writes = group.len(), "journal append failed");
+            group
+                .iter()
+                .for_each(|write| write.answer(Err(error.for_writer())));
+            return;
+        }
+        if synced {
+            self.sync_due = None;
+        } else {
+            self.sync_due
+                .get_or_insert_with(|| Instant::now() + SYNC_INTERVAL);
+        }
+        self.log
+            .counters
+            .commits
+            .fetch_add(group.len() as u64, Ordering::Relaxed);
+        for (sequence, write) in (first.0..).map(SequenceNumber).zip(group) {
+            let applied = self.apply(&write, sequence);
+            write.answer(applied.map(|()| sequence));
+        }
+        self.log.tail.wake();
+    }
+
+    fn append(&self, group: &[Write], first: SequenceNumber, synced: bool) -> Result<()> {
+        let entry = |(sequence, write): (u64, &Write)| JournalEntry {
+            sequence: SequenceNumber(sequence),
+            value: write.entry.encoded().clone(),
+        };
+        let entries: Vec<_> = (first.0..).zip(group).map(entry).collect();
+        let durability = match synced {
+            true => Durability::Synced,
+            false => Durability::Buffered,
+        };
+        let step = |when| -> Result<()> {
+            let mut kinds = group.iter().map(|write| write.entry.kind());
+            kinds.try_for_each(|kind| pass(kind, "append", when))
+        };
+        step(When::Before)?;
+        self.log
+            .backend
+            .append(SHARD, self.log.epoch, &entries, durability)?;
+        step(When::After)
+    }
+
+    fn apply(&self, write: &Write, sequence: SequenceNumber) -> Result<()> {
+        let entry = &write.entry;
+        let applied = entry.apply(sequence);
+        if let Some(request) = entry.request() {
+            // By the trusted time: a wrong clock would forget all outcomes, and do repeated requests again.
+            let (now, settings) = (self.log.trusted_now().now, &self.log.settings);
+            self.log.requests.remember(entry.table(), request, now, settings);
+        }
+        // Before the answer: whoever asks for what followed a cursor after it finds this.
+        self.log.tail.push(TailEntry {
+            sequence,
+            table: entry.table(),
+            encoded: entry.encoded().clone(),
+        });
+        applied.map_err(LogError::Model)?;
+        pass(entry.kind(), "apply", When::After)
+    }
+
+    /// Passes over sequences with an entry behind them: so a restart begins behind them as well.
+    fn raise(&mut self, to: SequenceNumber, write: &Write) {
+        write.answer(self.raised(to, write));
+    }
+
+    fn raised(&mut self, to: SequenceNumber, write: &Write) -> Result<SequenceNumber> {
+        self.leap()?;
+        if self.next >= to {
+            return Ok(self.next);
+        }
+        let last = SequenceNumber(to.0 - 1);
+        self.next = to;
+        self.append(std::slice::from_ref(write), last, true)
+            .map_err(|error| error.for_writer())?;
+        self.sync_due = None;
+        self.apply(write, last)?;
+        Ok(to)
+    }
+
+    fn sync_if_due(&mut self) {
+        if self.sync_due.is_some_and(|due| due <= Instant::now()) {
+            self.sync_buffered();
+        }
+    }
+
+    /// Syncs what no append has synced.
+    fn sync_buffered(&mut self) {
+        if self.sync_due.is_none() {
+            return;
+        }
+        match self.log.backend.sync(SHARD, self.log.epoch) {
+            Ok(()) => self.sync_due = None,
+            Err(error) => {
+                tracing::warn!(%error, "syncing buffered writes failed; it is tried again");
+                self.sync_due = Some(Instant::now() + IDLE_INTERVAL);
+            }
+        }
+    }
+
+    fn pressure(&self) -> Pressure {
+        let pressures = self.models.iter().map(|model| model.pressure());
+        pressures.max().unwrap_or(Pressure::Low)
+    }
+
+    fn freeze_if_due(&mut self) {
+        match self.pressure() {
+            Pressure::Low => return,
+            Pressure::Full => {}
+            Pressure::Over => {
+                // This wait may be long, and nothing is synced meanwhile.
+                self.sync_buffered();
+                self.log.wait_for_flush(IDLE_INTERVAL);
+                if self.pressure() == Pressure::Low {
+                    return;
+                }
+            }
+        }
+        if let Err(error) = self.freeze() {
+            tracing::warn!(%error, "freezing the models failed; they grow until the next try");
+        }
+    }
+
+    fn freeze(&mut self) -> Result<SequenceNumber> {
+        if self.models.iter().any(|model| !model.is_empty()) {
+            self.log.backend.cut(SHARD, self.log.epoch, self.next)?;
+            for model in &self.models {
+                model.freeze(self.next);
+            }
+            self.log.frozen.lock().push(self.next);
+        }
+        self.log.notify_flusher();
+        Ok(self.next)
+    }
+}

@@ -1,0 +1,228 @@
+//! Flushing: a frozen generation becomes segments and rows.
+//!
+//! 1. Each model writes what it has of the generation, unseen by readers, and makes durable what else only the journal
+//!    carries.
+//! 2. Publish: one edit of the manifest adds what all of them have written and moves the cursor of the journal. In the same
+//!    instant readers of each model lose its generation and gain what was published.
+//! 3. Forget the journal.
+//!
+//! A failure before 2 leaves orphans, which the next start removes, and the same generation is flushed again later. A
+//! crash between 2 and 3 leaves a journal below the cursor, which replay skips.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tideline_backend::ManifestChange;
+use tideline_model::{SequenceNumber, SupervisedThread};
+
+use crate::edits::Edit;
+use crate::error::{LogError, Result};
+use crate::fail_points::around;
+use crate::log::{Log, SHARD};
+use crate::manifest::{Manifest, put_cursor};
+use crate::model::{Flushed, LogModel};
+
+/// Name of the thread, which metrics and tests know.
+const THREAD: &str = "sealer";
+/// How often the trusted time is stored while nothing else is: what passes between storing it and a crash looks like
+/// a jump of the clock to the next start.
+const TRUSTED_INTERVAL: Duration = Duration::from_secs(60);
+/// Pause before a failed flush is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The handle of the flusher thread.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    log: Arc<Log>,
+    thread: SupervisedThread,
+}
+
+struct Worker {
+    log: Arc<Log>,
+    models: Vec<Arc<dyn LogModel>>,
+}
+
+impl Flusher {
+    pub(crate) fn start(log: Arc<Log>, models: Vec<Arc<dyn LogModel>>) -> Self {
+        let worker = Worker {
+            log: Arc::clone(&log),
+            models,
+        };
+        let supervisor = &log.settings.supervisor;
+        // Callers that wait for a flush, the committer among them, must not wait for a thread that is gone.
+        let waited_for = Arc::downgrade(&log);
+        supervisor.on_failure(move |_| {
+            if let Some(log) = waited_for.upgrade() {
+                log.notify_flusher();
+            }
+        });
+        let thread = supervisor.spawn(THREAD, move || worker.run());
+        let thread = thread.expect("the system has a thread left at start");
+        Self { log, thread }
+    }
+
+    /// Ends the thread after the segment that it is working on. Repeatable.
+    pub(crate) fn stop(&self) {
+        self.log.flushing.lock().is_stopping = true;
+        self.log.notify_flusher();
+        self.thread.join();
+    }
+}
+
+impl Log {
+    /// Wakes the flusher, and whoever waits for it.
+    pub fn notify_flusher(&self) {
+        let _held_so_that_nobody_is_between_looking_and_waiting = self.flushing.lock();
+        self.flushing_changed.notify_all();
+    }
+
+    /// Why the last flush failed, until one succeeds.
+    pub fn flush_error(&self) -> Option<String> {
+        self.flushing.lock().error.clone()
+    }
+
+    /// Waits until everything below `end` is flushed, or flushing fails.
+    pub(crate) fn wait_flushed(&self, end: SequenceNumber) -> Result<()> {
+        let mut progress = self.flushing.lock();
+        progress.error = None;
+        while self.frozen.lock().first().is_some_and(|first| *first <= end) {
+            self.check_threads()?;
+            if progress.is_stopping {
+                return Err(LogError::Closed);
+            }
+            if let Some(reason) = &progress.error {
+                return Err(LogError::of_flush(reason));
+            }
+            self.flushing_changed.wait(&mut progress);
+        }
+        Ok(())
+    }
+
+    /// Back-pressure: holds the committer, and so all writers, while older generations are flushed; not for ever where
+    /// flushing fails, since then only the memory of a generation is at stake.
+    pub(crate) fn wait_for_flush(&self, patience: Duration) {
+        let started = Instant::now();
+        let mut progress = self.flushing.lock();
+        let is_over = || self.frozen.lock().is_empty() || self.settings.supervisor.failure().is_some();
+        while !is_over() && !progress.is_stopping {
+            let timed_out = self
+                .flushing_changed
+                .wait_for(&mut progress, patience)
+                .timed_out();
+            if timed_out && progress.error.is_some() {
+                break;
+            }
+        }
+        tracing::warn!(waited = ?started.elapsed(), "writers waited for a seal");
+    }
+}
+
+impl Worker {
+    fn run(&self) {
+        let log = &self.log;
+        let mut stored = Instant::now();
+        loop {
+            log.settings.supervisor.round(THREAD);
+            if stored.elapsed() >= TRUSTED_INTERVAL {
+                stored = Instant::now();
+                log.store_clock();
+            }
+            self.models.iter().for_each(|model| model.tidy());
+            let is_read_only = log.check_not_read_only().is_err();
+            let settled = self.settle();
+            let oldest = log.frozen.lock().first().copied();
+            let oldest = oldest.filter(|_| !is_read_only);
+            let failed =
+                is_read_only || !settled || oldest.is_some_and(|end| self.flush_and_report(end).is_err());
+            let mut progress = log.flushing.lock();
+            if progress.is_stopping {
+                return;
+            }
+            let idle = log.frozen.lock().is_empty();
+            if failed || idle {
+                // Models wait for their last readers; they look again now and then.
+                log.flushing_changed.wait_for(&mut progress, RETRY_INTERVAL);
+            }
+        }
+    }
+
+    /// Finds out about an edit of open outcome, which may be that of the last flush; whether none is left.
+    fn settle(&self) -> bool {
+        let log = &self.log;
+        let settled = log.settle();
+        if matches!(settled, Ok(true)) {
+            let sealed_to = log.manifest().cursor.sealed_to;
+            if let Err(error) = log.backend.forget(SHARD, log.epoch, sealed_to) {
+                tracing::warn!(%error, "the flushed journal could not be forgotten; the next flush does it");
+            }
+        }
+        let mut progress = log.flushing.lock();
+        match &settled {
+            Ok(true) => progress.error = None,
+            Ok(false) => return true,
+            Err(error) if !log.frozen.lock().is_empty() => progress.error = Some(error.to_string()),
+            Err(_) => return false,
+        }
+        log.flushing_changed.notify_all();
+        settled.is_ok()
+    }
+
+    fn flush_and_report(&self, end: SequenceNumber) -> Result<()> {
+        let flushed = self.flush(end);
+        let mut progress = self.log.flushing.lock();
+        match &flushed {
+            Ok(()) => progress.error = None,
+            Err(error) => {
+                tracing::warn!(%error, "seal failed; it is tried again");
+                progress.error = Some(error.to_string());
+            }
+        }
+        self.log.flushing_changed.notify_all();
+        flushed
+    }
+
+    fn flush(&self, end: SequenceNumber) -> Result<()> {
+        let log = &self.log;
+        // Else an earlier try published it without learning so.
+        if log.manifest().cursor.sealed_to < end {
+            let mut flushed = Vec::with_capacity(self.models.len());
+            for model in &self.models {
+                flushed.extend(model.flush(end).map_err(LogError::Model)?);
+            }
+            log.requests.save(log.backend.as_ref(), log.stamps())?;
+            around("seal", "edit", || self.publish(end, flushed))?;
+        }
+        self.models.iter().for_each(|model| model.flushed(end));
+        log.frozen.lock().retain(|frozen| *frozen > end);
+        around("seal", "forget", || {
+            Ok::<_, LogError>(log.backend.forget(SHARD, log.epoch, end)?)
+        })
+    }
+
+    fn publish(&self, end: SequenceNumber, flushed: Vec<Box<dyn Flushed>>) -> Result<()> {
+        let flushed = RefCell::new(flushed);
+        let change = |current: &Arc<Manifest>| -> Result<Edit> {
+            let mut flushed = flushed.borrow_mut();
+            let mut manifest = Manifest::clone(current);
+            manifest.cursor = self.log.cursor(manifest.cursor, end);
+            let mut changes: Vec<ManifestChange> = Vec::new();
+            for part in flushed.iter_mut() {
+                changes.extend(part.edit(&mut manifest).map_err(LogError::Model)?);
+            }
+            changes.push(put_cursor(&manifest.cursor));
+            Ok(Edit {
+                manifest,
+                changes,
+                adds: flushed.iter().flat_map(|part| part.adds()).collect(),
+            })
+        };
+        let follow = |manifest: &Arc<Manifest>| {
+            for part in flushed.take() {
+                part.follow(manifest);
+            }
+        };
+        self.log.edit(change, follow)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,388 @@
+//! A model of a few dozen lines on the log: named counters, which are raised and deleted.
+//!
+//! Its rows say up to which sequence a counter has been raised, so an entry that is replayed after its row was written
+//! counts once.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::{
+    Backend, Direction, KeyRange, ManifestRow, PageLimit, Partition, RowChange, SegmentRef, Space,
+};
+use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_log::{
+    Flushed, Log, LogEntry, LogError, LogModel, LogSettings, LogThreads, Manifest, ModelError, ModelTag,
+    Opening, Pressure, Refusal, Replay, ReplayedEntry, RequestRecord,
+};
+use tideline_model::{Durability, SequenceNumber, SystemClock, TableId};
+
+const TABLE: TableId = TableId(1);
+const ROWS: Partition = Partition::space(Space(999), 0);
+/// The folder of a child process that counts until it is killed.
+const FOLDER: &str = "TIDELINE_COUNTERS";
+
+/// A counter, and the sequence of the entry that raised it last.
+type Counter = (u64, SequenceNumber);
+/// Counters that were changed; `None` for deleted ones.
+type Changed = BTreeMap<String, Option<Counter>>;
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: BTreeMap<String, Counter>,
+    active: Changed,
+    frozen: Vec<(SequenceNumber, Changed)>,
+}
+
+impl Counts {
+    fn apply(&mut self, entry: &[u8], sequence: SequenceNumber) {
+        let name = String::from_utf8_lossy(&entry[3..]).into_owned();
+        if entry[2] == b'+' {
+            let counter = self.all.entry(name.clone()).or_default();
+            if counter.1 < sequence {
+                *counter = (counter.0 + 1, sequence);
+            }
+            self.active.insert(name, Some(*counter));
+        } else {
+            self.all.remove(&name);
+            self.active.insert(name, None);
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Counters(Arc<Mutex<Counts>>);
+
+struct Entry {
+    counters: Counters,
+    encoded: Bytes,
+    request: Option<RequestRecord>,
+}
+
+impl LogEntry for Entry {
+    fn kind(&self) -> &'static str {
+        "count"
+    }
+    fn table(&self) -> TableId {
+        TABLE
+    }
+    fn encoded(&self) -> &Bytes {
+        &self.encoded
+    }
+    fn durability(&self) -> Durability {
+        Durability::Synced
+    }
+    fn request(&self) -> Option<RequestRecord> {
+        self.request.clone()
+    }
+    fn check(&self) -> Result<(), Refusal> {
+        match self.encoded[3..].is_empty() {
+            true => Err(Refusal::Outdated),
+            false => Ok(()),
+        }
+    }
+    fn apply(&self, sequence: SequenceNumber) -> Result<(), ModelError> {
+        self.counters.0.lock().apply(&self.encoded, sequence);
+        Ok(())
+    }
+}
+
+impl Replay for Counters {
+    fn tag(&self) -> ModelTag {
+        ModelTag::TEST
+    }
+    fn apply(&mut self, sequence: SequenceNumber, entry: &Bytes) -> Result<ReplayedEntry, ModelError> {
+        self.0.lock().apply(entry, sequence);
+        Ok(ReplayedEntry {
+            table: TABLE,
+            request: None,
+        })
+    }
+}
+
+/// The model while the log runs.
+struct Running {
+    counters: Counters,
+    log: Arc<Log>,
+}
+
+impl LogModel for Running {
+    fn pressure(&self) -> Pressure {
+        match self.counters.0.lock().active.len() > 100 {
+            true => Pressure::Full,
+            false => Pressure::Low,
+        }
+    }
+    fn is_empty(&self) -> bool {
+        self.counters.0.lock().active.is_empty()
+    }
+    fn freeze(&self, next: SequenceNumber) {
+        let mut counts = self.counters.0.lock();
+        let frozen = std::mem::take(&mut counts.active);
+        counts.frozen.push((next, frozen));
+    }
+    fn flush(&self, end: SequenceNumber) -> Result<Option<Box<dyn Flushed>>, ModelError> {
+        let counts = self.counters.0.lock();
+        let frozen = counts.frozen.iter().filter(|(at, _)| *at <= end);
+        let row = |(name, counter): (&String, &Option<Counter>)| RowChange {
+            key: name.clone().into(),
+            value: counter.map(|(count, last)| [count.to_be_bytes(), last.0.to_be_bytes()].concat().into()),
+        };
+        let rows: Vec<RowChange> = frozen.flat_map(|(_, changed)| changed.iter().map(row)).collect();
+        for rows in rows.chunks(100) {
+            self.log.backend().write(ROWS, rows, self.log.stamps().next())?;
+        }
+        Ok(None)
+    }
+    fn flushed(&self, end: SequenceNumber) {
+        self.counters.0.lock().frozen.retain(|(at, _)| *at > end);
+    }
+    fn tidy(&self) {}
+    fn take_over(&self, _: &Arc<Manifest>, _: &[ManifestRow]) -> Result<(), ModelError> {
+        Ok(())
+    }
+    fn doubt(&self, _: &[TableId]) {}
+    fn abandon(&self, _: &[SegmentRef]) {}
+}
+
+/// The counters of a database that runs.
+struct Database {
+    counters: Counters,
+    threads: LogThreads,
+}
+
+impl Database {
+    fn open(backend: Arc<dyn Backend>) -> Self {
+        let opening =
+            Opening::begin(backend, Arc::new(SystemClock), LogSettings::default()).expect("it begins");
+        let counters = Counters::default();
+        let limit = PageLimit {
+            rows_max: 10_000,
+            bytes_max: 1 << 20,
+        };
+        let page = opening
+            .backend()
+            .scan(ROWS, &KeyRange::ALL, Direction::Ascending, limit);
+        for row in page.expect("rows are read").rows {
+            let number =
+                |at: usize| u64::from_be_bytes(row.value[at..at + 8].try_into().expect("eight bytes"));
+            let name = String::from_utf8_lossy(&row.key).into_owned();
+            let counter = (number(0), SequenceNumber(number(8)));
+            counters.0.lock().all.insert(name, counter);
+        }
+        let replayed = opening.replay(&mut [&mut counters.clone()]).expect("it replays");
+        let log = replayed.open().expect("it opens");
+        let running = Running {
+            counters: counters.clone(),
+            log: Arc::clone(&log),
+        };
+        let threads = LogThreads::start(log, vec![Arc::new(running)]);
+        Self { counters, threads }
+    }
+
+    fn commit(&self, entry: &str) -> Result<SequenceNumber, LogError> {
+        self.commit_as(entry, None)
+    }
+
+    fn commit_as(&self, entry: &str, request: Option<RequestRecord>) -> Result<SequenceNumber, LogError> {
+        let encoded = Bytes::from(format!("TT{entry}"));
+        self.threads.commit(Box::new(Entry {
+            counters: self.counters.clone(),
+            encoded,
+            request,
+        }))
+    }
+
+    fn raise(&self, name: &str, times: usize) {
+        for _ in 0..times {
+            self.commit(&format!("+{name}")).expect("it is raised");
+        }
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.counters
+            .0
+            .lock()
+            .all
+            .get(name)
+            .map_or(0, |(count, _)| *count)
+    }
+
+    fn close(self) {
+        self.threads.stop();
+        self.threads.log().backend().close().expect("it closes");
+    }
+}
+
+fn fjall(folder: &Path) -> Arc<dyn Backend> {
+    Arc::new(FjallBackend::open(folder, FjallOptions::default()).expect("fjall opens its folder"))
+}
+
+fn every_backend(test: impl Fn(&dyn Fn() -> Arc<dyn Backend>)) {
+    for character in [Character::Embedded, Character::Distributed] {
+        let disk = MemoryDisk::new(character);
+        test(&|| Arc::new(MemoryBackend::open(&disk)));
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    test(&|| fjall(&folder.path().join("data")));
+}
+
+#[test]
+fn counters_survive_restarts_flushed_and_not() {
+    every_backend(|backend| {
+        let database = Database::open(backend());
+        database.raise("a", 3);
+        database.threads.flush().expect("it is flushed");
+        let flushed_to = database.threads.log().manifest().cursor.sealed_to;
+        assert_eq!(flushed_to, database.threads.log().tail_end());
+        database.raise("a", 2);
+        database.raise("b", 1);
+        database.close();
+        let database = Database::open(backend());
+        assert_eq!((database.count("a"), database.count("b")), (5, 1));
+        database.commit("-a").expect("it is deleted");
+        database.raise("b", 1);
+        database.close();
+        let database = Database::open(backend());
+        assert_eq!((database.count("a"), database.count("b")), (0, 2));
+        database.threads.flush().expect("it is flushed");
+        database.close();
+        let database = Database::open(backend());
+        assert_eq!((database.count("a"), database.count("b")), (0, 2));
+        database.close();
+    });
+}
+
+#[test]
+fn a_full_model_is_frozen_and_flushed_by_itself() {
+    every_backend(|backend| {
+        let database = Database::open(backend());
+        for name in 0..250 {
+            database.raise(&name.to_string(), 1);
+        }
+        database.threads.flush().expect("what is left is flushed");
+        assert!(database.counters.0.lock().frozen.is_empty());
+        database.close();
+        let database = Database::open(backend());
+        assert_eq!(database.counters.0.lock().all.len(), 250);
+        database.close();
+    });
+}
+
+#[test]
+fn requests_are_remembered_and_refusals_reach_their_writer() {
+    every_backend(|backend| {
+        let database = Database::open(backend());
+        let request = RequestRecord {
+            key: [7; 16],
+            outcome: Bytes::from_static(b"done"),
+        };
+        database.commit_as("+a", Some(request)).expect("it is raised");
+        let outcome = |database: &Database| database.threads.log().request_outcome(TABLE, [7; 16]);
+        assert_eq!(outcome(&database).as_deref(), Some(&b"done"[..]));
+        let refused = database.commit("+");
+        assert!(
+            matches!(refused, Err(LogError::Refused(Refusal::Outdated))),
+            "{refused:?}"
+        );
+        assert_eq!(database.count(""), 0);
+        let tail = database.threads.log().tail(TABLE, SequenceNumber(1), 1_000);
+        assert_eq!(tail.expect("it is kept").entries.len(), 1);
+        database.close();
+    });
+}
+
+#[test]
+fn a_journal_of_an_unknown_model_is_refused() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let database = Database::open(Arc::new(MemoryBackend::open(&disk)));
+    database.raise("a", 1);
+    database.close();
+    let backend = Arc::new(MemoryBackend::open(&disk));
+    let opening = Opening::begin(backend, Arc::new(SystemClock), LogSettings::default()).expect("it begins");
+    let refused = opening.replay(&mut []).expect_err("nobody knows these entries");
+    assert!(
+        matches!(
+            refused,
+            LogError::UnknownModel {
+                model: ModelTag::TEST,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_kill_loses_no_count_and_doubles_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let mut acknowledged = 0;
+    for round in 0..3 {
+        let mut child = Command::new(std::env::current_exe().expect("this test is a program"))
+            .args(["--exact", "the_child_counts_until_it_is_killed", "--nocapture"])
+            .env(FOLDER, &data)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let said = BufReader::new(child.stdout.take().expect("it is piped"));
+        let counts = said.lines().map_while(Result::ok);
+        let mut counts = counts.filter_map(|line| line.strip_prefix("count ")?.parse::<u64>().ok());
+        let until = acknowledged + 60;
+        let last = counts.find(|count| *count >= until).expect("it counts");
+        child.kill().expect("it is our child");
+        child.wait().expect("it ends");
+        acknowledged = counts.last().unwrap_or(last);
+        let database = Database::open(fjall(&data));
+        let found = database.count("a");
+        assert!(
+            found == acknowledged || found == acknowledged + 1,
+            "round {round}: {found} after {acknowledged} acknowledged"
+        );
+        acknowledged = found;
+        database.close();
+    }
+}
+
+#[test]
+fn the_child_counts_until_it_is_killed() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let database = Database::open(fjall(Path::new(&folder)));
+    loop {
+        database.raise("a", 1);
+        let count = database.count("a");
+        println!("count {count}");
+        if count.is_multiple_of(25) {
+            database.threads.flush().expect("it is flushed");
+        }
+    }
+}
+
+#[test]
+fn rows_about_jobs_are_found_again() {
+    every_backend(|backend| {
+        let database = Database::open(backend());
+        let log = database.threads.log();
+        let before = log.manifest().version;
+        log.edit_job_rows(
+            vec![("a".into(), "{}".into()), ("b".into(), "{}".into())],
+            Vec::new(),
+        )
+        .expect("they are stored");
+        log.edit_job_rows(Vec::new(), vec!["a".into()])
+            .expect("it is removed");
+        assert_eq!(log.manifest().version, before + 2);
+        database.close();
+        let database = Database::open(backend());
+        let manifest = database.threads.log().manifest();
+        assert_eq!(manifest.jobs.keys().collect::<Vec<_>>(), [&Bytes::from("b")]);
+        database.close();
+    });
+}
