@@ -30,6 +30,10 @@
 //! Tables, segments, cursors and jobs are rows of the shard's manifest, not of a key space: they change only
 //! by a fenced edit. A segment's generation is the segment itself: its rows are a partition of their own, so
 //! a late chunk never replaces another.
+//!
+//! Key columns of wide tables are encoded by [`mod@tuple`]; its page holds the byte format.
+
+pub mod tuple;
 
 use md5::{Digest, Md5};
 use tideline_backend::{KeyRange, Partition, Space};

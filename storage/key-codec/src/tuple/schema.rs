@@ -1,0 +1,116 @@
+//! The declaration of a tuple key: types and orders of its columns.
+
+use std::fmt;
+
+use super::KeyError;
+
+/// Most columns of a key.
+pub const KEY_COLUMNS_MAX: usize = 8;
+
+/// The columns of a key, in the order in which keys are compared: 1 to [`KEY_COLUMNS_MAX`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KeySchema {
+    columns: Box<[KeyColumn]>,
+}
+
+/// One column of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyColumn {
+    /// Type of its values.
+    pub kind: KeyKind,
+    /// Order of its values in a scan in key order.
+    pub order: ColumnOrder,
+}
+
+/// The type of a key column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyKind {
+    /// UTF-8 text, ordered by its bytes, which is the order of its code points.
+    String,
+    /// Signed 64-bit integer.
+    Signed,
+    /// Unsigned 64-bit integer.
+    Unsigned,
+    /// Bytes, ordered as unsigned numbers.
+    Binary,
+    /// Point in time, in nanoseconds.
+    Timestamp,
+    /// Exact decimal number.
+    Decimal,
+    /// `false`, then `true`.
+    Boolean,
+}
+
+/// The order of the values of a key column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ColumnOrder {
+    /// Smallest value first.
+    Ascending,
+    /// Largest value first.
+    Descending,
+}
+
+impl KeySchema {
+    /// Declares a key.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::ColumnCount`] without columns or with more than [`KEY_COLUMNS_MAX`].
+    pub fn new(columns: impl Into<Box<[KeyColumn]>>) -> Result<Self, KeyError> {
+        let columns = columns.into();
+        if (1..=KEY_COLUMNS_MAX).contains(&columns.len()) {
+            Ok(Self { columns })
+        } else {
+            Err(KeyError::ColumnCount {
+                actual: columns.len(),
+            })
+        }
+    }
+
+    /// Returns the columns, first compared first.
+    pub fn columns(&self) -> &[KeyColumn] {
+        &self.columns
+    }
+}
+
+impl KeyKind {
+    /// Every type.
+    pub const ALL: [Self; 7] = [
+        Self::String,
+        Self::Signed,
+        Self::Unsigned,
+        Self::Binary,
+        Self::Timestamp,
+        Self::Decimal,
+        Self::Boolean,
+    ];
+
+    /// Returns the name that messages use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Signed => "i64",
+            Self::Unsigned => "u64",
+            Self::Binary => "binary",
+            Self::Timestamp => "timestamp",
+            Self::Decimal => "decimal",
+            Self::Boolean => "bool",
+        }
+    }
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl ColumnOrder {
+    /// Returns the bits that differ between the stored bytes of a column and its ascending form.
+    pub(super) const fn mask(self) -> u8 {
+        match self {
+            Self::Ascending => 0,
+            Self::Descending => u8::MAX,
+        }
+    }
+}
