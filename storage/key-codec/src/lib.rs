@@ -24,7 +24,7 @@
 //! | `REQUESTS` | 14 | table ‖ request key | outcome of a request with an idempotency key | series-store |
 //! | `TOKENS` | 15 | token hash | token row | reserved |
 //! | `SEARCHES` | 16 | table ‖ name | saved search (timeline-catalog's `FORMAT.md`) | timeline-catalog |
-//! | chunks | – | timeline id ‖ chunk start | chunk (`chunk`'s `FORMAT.md`) | series-store, in segments |
+//! | chunks | – | timeline id ‖ chunk start | chunk (`chunk`'s `FORMAT.md`) | series-store, in segments, in buckets by leading bits of the id |
 //! | lists | – | list ‖ page | page of a list that is too long for the segment's manifest row | series-store, in segments, in a bucket of their own |
 //!
 //! Tables, segments, cursors and jobs are rows of the shard's manifest, not of a key space: they change only
@@ -126,9 +126,15 @@ pub fn chunks_between(first: TimelineId, last: TimelineId) -> KeyRange {
     }
 }
 
-/// The bucket of a segment that holds a timeline's chunks.
-pub fn chunk_bucket(_id: TimelineId) -> u16 {
-    SINGLE_SHARD_BUCKET
+/// Most leading bits of a timeline id that a segment's buckets go by.
+pub const BUCKET_BITS_MAX: u8 = 12;
+
+/// The bucket of a segment that holds a timeline's chunks: the leading `bits` of its id, at most [`BUCKET_BITS_MAX`]. So
+/// buckets follow each other in the order of ids.
+pub fn chunk_bucket(id: TimelineId, bits: u8) -> u16 {
+    let [first, second, ..] = id.0;
+    let leading = u32::from(u16::from_be_bytes([first, second]));
+    u16::try_from(leading >> (16 - u32::from(bits.min(BUCKET_BITS_MAX)))).unwrap_or(0)
 }
 
 /// The bucket of a segment that holds its lists; no timeline's chunks are in it.

@@ -80,3 +80,23 @@ fn deletes_of_a_table_are_in_the_order_of_the_journal() {
     );
     assert_eq!(parse_delete_key(&keys[1][..11]), None);
 }
+
+#[test]
+fn buckets_follow_the_order_of_ids() {
+    let id = |first: u8, second: u8| {
+        let mut id = [0x5a; 16];
+        (id[0], id[1]) = (first, second);
+        TimelineId(id)
+    };
+    for (bits, buckets) in [
+        (0, [0, 0, 0, 0]),
+        (1, [0, 0, 1, 1]),
+        (4, [0, 7, 8, 15]),
+        (12, [0, 0x7ff, 0x800, 0xfff]),
+        (16, [0, 0x7ff, 0x800, 0xfff]),
+    ] {
+        let ids = [id(0, 0), id(0x7f, 0xff), id(0x80, 0), id(0xff, 0xff)];
+        assert_eq!(ids.map(|id| chunk_bucket(id, bits)), buckets, "{bits} bits");
+    }
+    assert!(chunk_bucket(id(0xff, 0xff), BUCKET_BITS_MAX) < LISTS_BUCKET);
+}

@@ -164,8 +164,9 @@ impl Default for Cursor {
 /// The stored form that this build writes; it reads all from 1 on. A build that knows only format 1 would show
 /// points again that were deleted, and one that knows only format 2 would take places of rows in files for damaged chunks,
 /// and one that knows only format 3 would free what copies consist of, and remove files of other databases, and one that knows
-/// only format 4 would take segments with listed files for ones without any, so they must refuse.
-pub const FORMAT: u8 = 5;
+/// only format 4 would take segments with listed files for ones without any, and one that knows only format 5 would look for
+/// all chunks in the first bucket, so they must refuse.
+pub const FORMAT: u8 = 6;
 /// No journal comes this far: what says so is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";

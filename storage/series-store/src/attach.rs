@@ -13,9 +13,10 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use tideline_archive::{ArchiveCopy, Extent};
 use tideline_backend::BackendError;
-use tideline_key_codec::chunk_bucket;
+use tideline_log::fail_points::around;
 use tideline_model::{SequenceNumber, TableId, TableName, Tier, TimelineId};
 
+use crate::buckets::{PLACE_BYTES, bucket_bits, load_buckets};
 use crate::error::{Result, StoreError};
 use crate::manifest::{
     Adopted, ManifestState, Segment, SegmentFiles, SegmentTotals, put_cursor, put_segment, put_table,
@@ -26,7 +27,6 @@ use crate::shared::Shared;
 use crate::store::SeriesStore;
 use crate::tables::Table;
 use crate::window::{COLD_LEVEL, LEVEL_MAX, Window};
-use tideline_log::fail_points::around;
 
 /// The places of the rows of a segment, by timeline, then time.
 pub type Places<'a> = dyn Iterator<Item = Result<(TimelineId, Extent)>> + 'a;
@@ -208,14 +208,14 @@ impl Shared {
             totals: SegmentTotals::default(),
             timeline: None,
         };
+        let bits = bucket_bits(described.chunks * PLACE_BYTES, self.settings.bucket_bytes);
         let made = around("attach", "load", || {
             let mut rows = places.map(|next| {
                 let (id, extent) = next.map_err(|error| BackendError::corrupt(error.to_string()))?;
                 loaded.count(id, &extent);
                 Ok(row(id, &extent, &[]))
             });
-            self.backend
-                .load(place, chunk_bucket(TimelineId::MIN), &mut rows)?;
+            load_buckets(self.backend.as_ref(), place, bits, &mut rows)?;
             table.schema().save(self.backend.as_ref(), self.log.stamps())
         });
         let mut totals = loaded.totals;
@@ -233,7 +233,8 @@ impl Shared {
             described.written,
             deletes_applied,
             totals,
-        );
+        )
+        .in_buckets(bits);
         let listed = self.load_lists(segment, Some((files, self.log.trusted_now().now.nanos())));
         let segment = match listed {
             Ok(segment) => segment,

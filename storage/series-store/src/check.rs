@@ -13,7 +13,7 @@ use hashbrown::HashSet;
 use tideline_archive::{ArchiveCopy, Extent};
 use tideline_backend::{Backend, Direction, KeyRange, Partition};
 use tideline_chunk::{Chunk, Delta, LoneSummaries};
-use tideline_key_codec::{SegmentList, chunk_bucket, parse_chunk_key};
+use tideline_key_codec::{SegmentList, parse_chunk_key};
 use tideline_log::{Requests, SHARD};
 use tideline_model::{FieldId, TableId, TimelineId};
 
@@ -180,24 +180,27 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn all(&mut self, backend: &dyn Backend) -> Result<()> {
-        let bucket = chunk_bucket(TimelineId([0; 16]));
-        let partition = Partition::segment(self.segment.reference(), bucket);
-        let mut range = KeyRange::prefix(&[]);
         let limit = backend.capabilities().page_advice;
-        loop {
-            let page = backend.scan(partition, &range, Direction::Ascending, limit)?;
-            for row in &page.rows {
-                self.chunk(&row.key, &row.value)?;
-            }
-            match page.next {
-                Some(next) => range = next,
-                None => return self.compare(),
+        for partition in self.segment.partitions() {
+            let mut range = Some(KeyRange::ALL);
+            while let Some(keys) = range {
+                let page = backend.scan(partition, &keys, Direction::Ascending, limit)?;
+                for row in &page.rows {
+                    self.chunk(partition, &row.key, &row.value)?;
+                }
+                range = page.next;
             }
         }
+        self.compare()
     }
 
-    fn chunk(&mut self, key: &[u8], value: &Bytes) -> Result<()> {
+    fn chunk(&mut self, partition: Partition, key: &[u8], value: &Bytes) -> Result<()> {
         let (id, start) = parse_chunk_key(key).ok_or_else(|| wrong("a key of a wrong length".into()))?;
+        if self.segment.partition(id) != partition {
+            return Err(wrong(format!(
+                "a chunk of timeline {id} lies in another bucket than its own"
+            )));
+        }
         let damaged = |cause| StoreError::chunk(id, cause);
         if let Some(files) = self.files.clone() {
             let (extent, summaries) = Extent::decode(value)?;

@@ -15,12 +15,12 @@ use hashbrown::HashMap;
 use tideline_backend::{Backend, Direction, PageLimit, RowChange};
 use tideline_chunk::{DeleteRecord, Delta, Run};
 use tideline_key_codec::{delete_key, parse_delete_key, space, table_rows};
+use tideline_log::Stamps;
 use tideline_model::{SequenceNumber, TableId, TimeRange, TimelineId};
 
 use crate::error::{Result, StoreError};
 use crate::manifest::{ManifestState, Segment};
 use crate::merge::{concat, slice};
-use tideline_log::Stamps;
 
 /// The waiting deletes of all tables at one moment; cheap to clone.
 #[derive(Debug, Clone, Default)]

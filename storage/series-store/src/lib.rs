@@ -25,6 +25,7 @@
 #![doc = include_str!("../FORMAT.md")]
 
 mod attach;
+mod buckets;
 pub mod check;
 mod deletes;
 pub mod error;

@@ -8,15 +8,15 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use tideline_archive::PagedList;
-use tideline_backend::{Manifest, ManifestChange, ManifestKind, ManifestRow, SegmentRef};
-use tideline_key_codec::segment_name;
+use tideline_backend::{Manifest, ManifestChange, ManifestKind, ManifestRow, Partition, SegmentRef};
+use tideline_key_codec::{BUCKET_BITS_MAX, chunk_bucket, segment_name};
 use tideline_log::Versioned;
 use tideline_log::manifest::stored::{group, id, sequence, table};
 pub use tideline_log::manifest::{
     Adopted, Cursor, Manifest as SharedRows, TableCounts, TableRow, put_cursor, put_table, remove_table,
 };
 use tideline_log::manifest::{FORMAT, SEQUENCE_END, parse_row, put_row};
-use tideline_model::{GroupId, SegmentId, SequenceNumber, TableId, Tier, TimeRange};
+use tideline_model::{GroupId, SegmentId, SequenceNumber, TableId, Tier, TimeRange, TimelineId};
 
 use crate::error::{Result, StoreError};
 use crate::window::{LEVEL_MAX, Window};
@@ -74,6 +74,9 @@ pub struct Segment {
     pub values: u64,
     /// Bytes of keys and values as handed to the backend.
     pub bytes: u64,
+    /// Leading bits of timeline ids by which its chunks lie in buckets; `0` for one bucket.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bucket_bits: u8,
     /// The tier that it belongs to. Absent in format 1, when all were hot.
     #[serde(default)]
     pub tier: Tier,
@@ -144,6 +147,7 @@ impl Segment {
             points,
             values,
             bytes,
+            bucket_bits: 0,
             tier,
             written,
             deletes_applied,
@@ -166,6 +170,24 @@ impl Segment {
             archived: Some(now),
             ..self
         }
+    }
+
+    /// The same with its chunks in buckets by so many leading bits of ids.
+    #[must_use]
+    pub fn in_buckets(self, bucket_bits: u8) -> Self {
+        Self { bucket_bits, ..self }
+    }
+
+    /// The part of it that holds a timeline's chunks.
+    pub(crate) fn partition(&self, id: TimelineId) -> Partition {
+        Partition::segment(self.reference(), chunk_bucket(id, self.bucket_bits))
+    }
+
+    /// The parts of it that hold chunks, in the order of timelines.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = Partition> {
+        let reference = self.reference();
+        let last = chunk_bucket(TimelineId::MAX, self.bucket_bits);
+        (0..=last).map(move |bucket| Partition::segment(reference, bucket))
     }
 
     /// The same in place of what others have described.
@@ -227,6 +249,7 @@ impl Segment {
             && segment.last < i64::MAX
             && oldest <= newest
             && segment.window.level <= LEVEL_MAX
+            && segment.bucket_bits <= BUCKET_BITS_MAX
             && sequences.into_iter().max() < Some(SEQUENCE_END);
         match is_sound {
             true => Ok(segment),
@@ -254,6 +277,10 @@ impl Segment {
     pub fn range(&self) -> TimeRange {
         TimeRange::new(self.first, self.last.saturating_add(1))
     }
+}
+
+fn is_zero(bits: &u8) -> bool {
+    *bits == 0
 }
 
 impl ManifestState {

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use tideline_archive::{FieldNames, Fields, ShapeField};
 use tideline_backend::{Backend, PageLimit, RowChange, WRITE_ROWS_MAX};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
+use tideline_log::Stamps;
 use tideline_model::{ColumnData, FieldId, TableId, ValueKind, ValueType};
 
 use crate::error::{Result, StoreError};
-use tideline_log::Stamps;
 
 /// The fields of one table.
 #[derive(Debug)]

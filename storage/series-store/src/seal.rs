@@ -15,11 +15,11 @@ use std::time::Instant;
 
 use tideline_backend::{ManifestChange, SegmentRef};
 use tideline_chunk::{Chunk, Run, SequenceSpan};
-use tideline_key_codec::chunk_bucket;
 use tideline_log::fail_points::around;
 use tideline_log::{Flushed, Manifest, ModelError};
 use tideline_model::{GroupId, Policy, SequenceNumber, TableId, Tier, TimelineId};
 
+use crate::buckets::{bucket_bits, load_buckets};
 use crate::deletes::apply;
 use crate::error::{Result, StoreError};
 use crate::head::Head;
@@ -203,24 +203,17 @@ fn load_table(
             Some((.., group)) => place.group = *group,
             None => places.push((tier, wide, place.group)),
         }
-        let bucket = chunk_bucket(TimelineId::MIN);
-        shared
-            .backend
-            .load(place, bucket, &mut draft.writer.take_rows().map(Ok))?;
         let totals = draft.writer.totals();
+        let bits = bucket_bits(totals.bytes, shared.settings.bucket_bytes);
+        let mut rows = draft.writer.take_rows().map(Ok);
+        load_buckets(shared.backend.as_ref(), place, bits, &mut rows)?;
         shared.count_loaded(&shared.counters.sealed_bytes, table, tier, totals.bytes);
         let written = WriteSpan::of(WriteRank {
             sequence: end.0 - 1,
             seal: place.segment.0,
         });
-        segments.push(Segment::new(
-            place,
-            table,
-            window,
-            written,
-            deletes_applied,
-            totals,
-        ));
+        let segment = Segment::new(place, table, window, written, deletes_applied, totals);
+        segments.push(segment.in_buckets(bits));
     }
     Ok(segments)
 }

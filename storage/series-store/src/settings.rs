@@ -21,6 +21,8 @@ pub struct Settings {
     pub head_age_max: Duration,
     /// Width of the narrowest window, in nanoseconds; windows are aligned to the epoch and double from here.
     pub window_nanos: i64,
+    /// Bytes of a bucket of a segment, at least, where it has several: a bucket has up to twice as many.
+    pub bucket_bytes: u64,
     /// Most windows of each tier that one seal writes; beyond it neighbours are joined into wider ones.
     pub windows_per_seal_max: usize,
     /// Where archived points are; without it none can be read or written.
@@ -36,6 +38,7 @@ impl Default for Settings {
             head: HeadBudget::default(),
             head_age_max: Duration::from_secs(2 * 3_600),
             window_nanos: 3 * 3_600 * NANOS_PER_SECOND,
+            bucket_bytes: 32 << 20,
             windows_per_seal_max: 24,
             archive: None,
             accept_loss: false,

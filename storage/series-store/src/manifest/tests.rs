@@ -74,7 +74,7 @@ const GOLDEN_4_COPY: (ManifestKind, &str) = (
     r#"{"format":4,"id":6,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":2,"points":4,"values":5,"bytes":8,"tier":"cold","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"copy":{"format":4,"id":7,"group":5,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":10,"archive":{"target":"default","files":[{"key":"default/_shared/day=1970-01-01/ab-7-cd.parquet","bytes":900,"sha256":"cd","index_from":700,"rows":5,"first":-9,"last":12,"shared":true}],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json"},"archived":70},"stays_until":80}"#,
 );
 
-/// Rows as version 5 writes them.
+/// Rows of version 5.
 const GOLDEN_5: [(ManifestKind, &str); 3] = [
     (
         ManifestKind::Segment,
@@ -90,17 +90,28 @@ const GOLDEN_5: [(ManifestKind, &str); 3] = [
     ),
 ];
 
-/// A cold segment with a copy, as version 5 writes it.
+/// A cold segment with a copy, of version 5.
 const GOLDEN_5_COPY: (ManifestKind, &str) = (
     ManifestKind::Segment,
     r#"{"format":5,"id":6,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":2,"points":4,"values":5,"bytes":8,"tier":"cold","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"copy":{"format":5,"id":7,"group":5,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":10,"archive":{"target":"default","files":[{"key":"default/_shared/day=1970-01-01/ab-7-cd.parquet","bytes":900,"sha256":"cd","index_from":700,"rows":5,"first":-9,"last":12,"shared":true}],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json"},"archived":70},"stays_until":80}"#,
 );
 
-/// A segment whose files and replaced descriptions are in lists, as version 5 writes it.
+/// A segment whose files and replaced descriptions are in lists, of version 5.
 const GOLDEN_5_LISTED: (ManifestKind, &str) = (
     ManifestKind::Segment,
     r#"{"format":5,"id":7,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"tier":"archive","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11,"archive":{"target":"default","files":[],"timelines":{"key":"default/_segments/ab-7-ef.timelines.parquet","bytes":90,"sha256":"ef","index_from":70,"rows":3,"first":-9,"last":12},"sidecar":"default/_segments/ab-7-01.json","list":{"items":512,"pages":2,"sha256":"99","bytes":900000}},"archived":77,"replaces_list":{"items":700,"pages":1,"sha256":"88"}}"#,
 );
+
+/// A segment in buckets, as version 6 writes it.
+const GOLDEN_6_BUCKETS: (ManifestKind, &str) = (
+    ManifestKind::Segment,
+    r#"{"format":6,"id":7,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"bucket_bits":3,"tier":"cold","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11}"#,
+);
+
+/// A row of version 5 as this build writes it.
+fn in_version_6(golden: &str) -> String {
+    golden.replace(r#""format":5"#, r#""format":6"#)
+}
 
 fn read(rows: &[(ManifestKind, &str)]) -> Result<ManifestState> {
     let row = |(kind, detail): &(ManifestKind, &str)| ManifestRow {
@@ -179,7 +190,7 @@ fn golden_rows_of_version_4_read_back() {
     };
     assert_eq!(
         std::str::from_utf8(&row.detail).expect("text"),
-        GOLDEN_5_COPY.1,
+        in_version_6(GOLDEN_5_COPY.1),
         "the copy in it is of the same format"
     );
 }
@@ -191,7 +202,8 @@ fn a_golden_row_with_lists_reads_back_and_is_written_the_same() {
     let ManifestChange::Put(row) = put_segment(segment) else {
         panic!("a put")
     };
-    assert_eq!(std::str::from_utf8(&row.detail).expect("text"), GOLDEN_5_LISTED.1);
+    let written = std::str::from_utf8(&row.detail).expect("text");
+    assert_eq!(written, in_version_6(GOLDEN_5_LISTED.1));
     let files = segment.archive.as_ref().expect("it is in files");
     assert_eq!((files.count(), files.bytes()), (513, 900_090));
     assert!(files.whole().is_none() && segment.replaces_list.is_some());
@@ -211,7 +223,8 @@ fn golden_rows_of_version_5_read_back_and_are_written_the_same() {
         let ManifestChange::Put(row) = change else {
             panic!("a put")
         };
-        assert_eq!(std::str::from_utf8(&row.detail).expect("text"), golden);
+        let written = std::str::from_utf8(&row.detail).expect("text");
+        assert_eq!(written, in_version_6(golden));
     }
     assert!(!segment.archive.as_ref().expect("it is in files").is_owned());
 }
@@ -223,7 +236,8 @@ fn a_golden_row_with_a_copy_reads_back_and_is_written_the_same() {
     let ManifestChange::Put(row) = put_segment(segment) else {
         panic!("a put")
     };
-    assert_eq!(std::str::from_utf8(&row.detail).expect("text"), GOLDEN_5_COPY.1);
+    let written = std::str::from_utf8(&row.detail).expect("text");
+    assert_eq!(written, in_version_6(GOLDEN_5_COPY.1));
     assert_eq!((segment.tier, segment.stays_until), (Tier::Cold, Some(80)));
     let parts: Vec<SegmentId> = segment.parts().map(|part| part.id).collect();
     assert_eq!(parts, [SegmentId(6), SegmentId(7)]);
@@ -237,11 +251,25 @@ fn a_golden_row_with_a_copy_reads_back_and_is_written_the_same() {
 }
 
 #[test]
+fn a_golden_row_with_buckets_reads_back_and_is_written_the_same() {
+    let state = read(&[GOLDEN_6_BUCKETS]).expect("a row of version 6");
+    let segment = &state.segments[&TableId(1)][&SegmentId(7)];
+    assert_eq!((segment.bucket_bits, segment.partitions().count()), (3, 8));
+    let ManifestChange::Put(row) = put_segment(segment) else {
+        panic!("a put")
+    };
+    assert_eq!(
+        std::str::from_utf8(&row.detail).expect("text"),
+        GOLDEN_6_BUCKETS.1
+    );
+}
+
+#[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
-    let later = [(ManifestKind::Cursor, r#"{"format":6,"whatever":true}"#)];
+    let later = [(ManifestKind::Cursor, r#"{"format":7,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 6 is not known to this build"
+        "stored cursor row cannot be read: format 7 is not known to this build"
     );
 }

@@ -15,18 +15,19 @@ use bytes::Bytes;
 use tideline_archive::{Archive, ArchiveError, ArchiveWriter, Description, Extent, People, SegmentPlace};
 use tideline_backend::{BackendError, Health, Row};
 use tideline_chunk::{Run, SequenceSpan};
-use tideline_key_codec::{chunk_bucket, chunk_key};
+use tideline_key_codec::chunk_key;
+use tideline_log::fail_points::around;
 use tideline_model::{Identity, TableSpec, Tier, TimelineId};
 
 use super::stream::{Output, Stream};
 use super::{Load, Loaded, Pace};
+use crate::buckets::{PLACE_BYTES, bucket_bits, load_buckets};
 use crate::error::{Result, StoreError};
 use crate::manifest::{Segment, SegmentTotals, put_cursor};
 use crate::retired::ObjectsToRemove;
 use crate::segment_writer::chunk_rows_max;
 use crate::shared::Shared;
 use crate::tables::Table;
-use tideline_log::fail_points::around;
 
 /// How long a target that was not reached is left alone before files are removed there.
 const REMOVE_AGAIN: Duration = Duration::from_secs(300);
@@ -187,16 +188,16 @@ impl Shared {
         };
         let now = self.log.trusted_now().now.nanos();
         let segment = around("arc", "load", || {
-            let bucket = chunk_bucket(TimelineId::MIN);
+            let bits = bucket_bits(segment.chunks * PLACE_BYTES, self.settings.bucket_bytes);
             let mut extents = written.extents;
             let mut rows = std::iter::from_fn(|| {
                 let next = extents.next()?;
                 let next = next.map_err(|error| BackendError::corrupt(error.to_string()));
                 Some(next.map(|(id, extent)| row(id, &extent, extents.summaries())))
             });
-            self.backend.load(segment.reference(), bucket, &mut rows)?;
+            load_buckets(self.backend.as_ref(), segment.reference(), bits, &mut rows)?;
             files.sidecar = archive.description_name(place, &description);
-            self.load_lists(segment, Some((files, now)))
+            self.load_lists(segment.in_buckets(bits), Some((files, now)))
         })?;
         around("arc", "describe", || -> Result<_> {
             Ok(archive.describe(place, &description, &sent)?)

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use tideline_log::fail_points::around;
 use tideline_model::{SegmentId, TableId, Tier};
 
 use super::archive::given_up;
@@ -17,7 +18,6 @@ use crate::error::{Result, StoreError};
 use crate::manifest::Segment;
 use crate::scan::cursor;
 use crate::shared::Shared;
-use tideline_log::fail_points::around;
 
 /// What became of cold segments with a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

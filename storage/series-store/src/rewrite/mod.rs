@@ -33,8 +33,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tideline_backend::{ErrorKind, SegmentRef};
+use tideline_log::fail_points::around;
 use tideline_model::{SegmentId, SequenceNumber, TableId, Tier, TimeRange};
 
+use crate::buckets::bucket_bits;
 use crate::deletes::TableDeletes;
 use crate::error::{Result, StoreError};
 use crate::manifest::{
@@ -48,7 +50,6 @@ pub use copy::Evicted;
 pub use orphans::{Orphan, OrphanSearch, Orphans};
 pub(crate) use settings::SettingsWritten;
 use stream::{Output, Stream};
-use tideline_log::fail_points::around;
 
 /// A rewrite to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -408,8 +409,10 @@ impl Shared {
         let writer = SegmentWriter::new(part.tier);
         let mut stream = Stream::new(self, load, pace, Output::Chunks(Box::new(writer)));
         let place = describe(SegmentTotals::default()).reference();
+        let bytes = load.inputs.iter().map(|segment| segment.bytes).sum();
+        let bits = bucket_bits(bytes, self.settings.bucket_bytes);
         around(rewrite.cause.name(), "load", || {
-            stream.load(self.backend.as_ref(), place)
+            stream.load(self.backend.as_ref(), place, bits)
         })?;
         let Stream { output, cost, .. } = stream;
         let mut loaded = Loaded {
@@ -420,7 +423,8 @@ impl Shared {
         if let Output::Chunks(mut writer) = output
             && !writer.is_empty()
         {
-            loaded.output = Some(self.load_lists(describe(writer.totals()), None)?);
+            let segment = describe(writer.totals()).in_buckets(bits);
+            loaded.output = Some(self.load_lists(segment, None)?);
         }
         Ok(loaded)
     }

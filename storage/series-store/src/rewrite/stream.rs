@@ -7,11 +7,11 @@ use bytes::Bytes;
 use tideline_archive::Extent;
 use tideline_backend::{Backend, BackendError, PageLimit, Row, SegmentRef};
 use tideline_chunk::{Chunk, ChunkError, SequenceSpan};
-use tideline_key_codec::chunk_bucket;
 use tideline_model::{FieldId, SequenceNumber, Tier, TimeRange, TimelineId, background};
 
 use super::archive::FilesOutput;
 use super::{Load, Pace, RewriteCost};
+use crate::buckets::load_buckets;
 use crate::deletes::TableDeletes;
 use crate::error::{Result, StoreError};
 use crate::manifest::SegmentTotals;
@@ -119,10 +119,9 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// Streams everything into a new segment.
-    pub(super) fn load(&mut self, backend: &dyn Backend, place: SegmentRef) -> Result<()> {
-        let bucket = chunk_bucket(TimelineId::MIN);
-        let loaded = backend.load(place, bucket, self);
+    /// Streams everything into the buckets of a new segment.
+    pub(super) fn load(&mut self, backend: &dyn Backend, place: SegmentRef, bits: u8) -> Result<()> {
+        let loaded = load_buckets(backend, place, bits, self);
         match self.failure.take() {
             Some(failure) => Err(failure),
             None => Ok(loaded?),

@@ -3,8 +3,10 @@
 //! Two ways to the next timeline, chosen once from how many of the segment's timelines are wanted: *dense*
 //! reads the segment in large pages and skips what is not wanted; *sparse* seeks each timeline by itself.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
-use tideline_backend::{Backend, Direction, KeyRange, Page, PageLimit, Partition, Row};
+use tideline_backend::{Backend, Direction, KeyRange, Page, PageLimit, Partition, Row, SegmentRef};
 use tideline_key_codec::{chunk_bucket, chunks_between, chunks_of, parse_chunk_key};
 use tideline_model::{TimeRange, TimelineId};
 
@@ -23,15 +25,40 @@ const SPARSE_PAGE: PageLimit = PageLimit {
 /// The place of a read in one segment.
 #[derive(Debug)]
 pub(super) struct SegmentCursor {
-    partition: Partition,
+    segment: Buckets,
     dense: Option<Walk>,
+}
+
+/// Where a segment keeps its chunks.
+#[derive(Debug, Clone, Copy)]
+struct Buckets {
+    place: SegmentRef,
+    bits: u8,
+}
+
+impl Buckets {
+    fn of(segment: &Segment) -> Self {
+        Self {
+            place: segment.reference(),
+            bits: segment.bucket_bits,
+        }
+    }
+
+    fn partition(self, id: TimelineId) -> Partition {
+        Partition::segment(self.place, chunk_bucket(id, self.bits))
+    }
 }
 
 /// A walk in pages: the rows at hand and what is left.
 #[derive(Debug)]
 pub(crate) struct Walk {
-    partition: Partition,
+    place: SegmentRef,
+    /// The bucket at hand and those after it.
+    buckets: RangeInclusive<u16>,
+    /// All of it, in each bucket.
+    keys: KeyRange,
     rows: std::vec::IntoIter<Row>,
+    /// Keys of the bucket at hand that are left.
     next: Option<KeyRange>,
     /// A row that belongs to a later timeline than the one just asked for.
     ahead: Option<(TimelineId, Bytes)>,
@@ -40,14 +67,15 @@ pub(crate) struct Walk {
 
 impl SegmentCursor {
     pub(super) fn new(segment: &Segment, wanted: &[TimelineId], page: PageLimit) -> Self {
-        let bucket = chunk_bucket(TimelineId::MIN);
-        let partition = Partition::segment(segment.reference(), bucket);
         let bounds = wanted.first().zip(wanted.last());
         let is_dense = wanted.len() > 1 && wanted.len() as u64 * DENSE_SHARE >= segment.timelines;
         let dense = bounds
             .filter(|_| is_dense)
-            .map(|(first, last)| Walk::new(partition, chunks_between(*first, *last), page));
-        Self { partition, dense }
+            .map(|(first, last)| Walk::between(segment, *first, *last, page));
+        Self {
+            segment: Buckets::of(segment),
+            dense,
+        }
     }
 
     /// Whether it reads the segment through.
@@ -67,10 +95,10 @@ impl SegmentCursor {
         match &mut self.dense {
             Some(walk) => walk.chunks(backend, id, found),
             None => {
+                let partition = self.segment.partition(id);
                 let mut next = Some(chunks_of(id, range));
                 while let Some(keys) = next {
-                    let page: Page =
-                        backend.scan(self.partition, &keys, Direction::Ascending, SPARSE_PAGE)?;
+                    let page: Page = backend.scan(partition, &keys, Direction::Ascending, SPARSE_PAGE)?;
                     page.rows.into_iter().for_each(|row| found(row.value));
                     next = page.next;
                 }
@@ -82,7 +110,7 @@ impl SegmentCursor {
 
 /// Whether a segment has a chunk of a timeline.
 pub(crate) fn holds(backend: &dyn Backend, segment: &Segment, id: TimelineId) -> Result<bool> {
-    let partition = Partition::segment(segment.reference(), chunk_bucket(id));
+    let partition = segment.partition(id);
     let limit = PageLimit {
         rows_max: 1,
         ..SPARSE_PAGE
@@ -92,11 +120,16 @@ pub(crate) fn holds(backend: &dyn Backend, segment: &Segment, id: TimelineId) ->
 }
 
 impl Walk {
-    fn new(partition: Partition, keys: KeyRange, page: PageLimit) -> Self {
+    /// A walk from one timeline to another, which is included.
+    fn between(segment: &Segment, first: TimelineId, last: TimelineId, page: PageLimit) -> Self {
+        let keys = chunks_between(first, last);
+        let bits = segment.bucket_bits;
         Self {
-            partition,
+            place: segment.reference(),
+            buckets: chunk_bucket(first, bits)..=chunk_bucket(last, bits),
+            next: Some(keys.clone()),
+            keys,
             rows: Vec::new().into_iter(),
-            next: Some(keys),
             ahead: None,
             page,
         }
@@ -104,12 +137,7 @@ impl Walk {
 
     /// A walk over all of a segment.
     pub(crate) fn all(segment: &Segment, page: PageLimit) -> Self {
-        let bucket = chunk_bucket(TimelineId::MIN);
-        Self::new(
-            Partition::segment(segment.reference(), bucket),
-            KeyRange::ALL,
-            page,
-        )
+        Self::between(segment, TimelineId::MIN, TimelineId::MAX, page)
     }
 
     /// The timeline of the next chunk; `None` after the last.
@@ -158,9 +186,14 @@ impl Walk {
             let Some(keys) = self.next.take() else {
                 return Ok(None);
             };
-            let page = backend.scan(self.partition, &keys, Direction::Ascending, self.page)?;
+            let partition = Partition::segment(self.place, *self.buckets.start());
+            let page = backend.scan(partition, &keys, Direction::Ascending, self.page)?;
             self.rows = page.rows.into_iter();
             self.next = page.next;
+            if self.next.is_none() {
+                self.buckets.next();
+                self.next = (!self.buckets.is_empty()).then(|| self.keys.clone());
+            }
         }
     }
 }

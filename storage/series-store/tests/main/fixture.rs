@@ -72,6 +72,7 @@ pub(crate) fn tiny() -> Settings {
         head: HeadBudget::fixed(96 << 10),
         window_nanos: 1_000,
         windows_per_seal_max: 4,
+        bucket_bytes: 2 << 10,
         archive: Some(archive()),
         ..Settings::default()
     }

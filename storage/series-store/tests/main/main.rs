@@ -2,6 +2,7 @@
 
 mod archived;
 mod beside;
+mod buckets;
 mod buffered;
 mod copies;
 mod damaged_files;

@@ -1,0 +1,66 @@
+//! The buckets of a segment: ranges of timelines, each of a size that an engine keeps as one partition.
+
+use tideline_backend::{Backend, BackendError, Row, SegmentRef};
+use tideline_key_codec::{BUCKET_BITS_MAX, chunk_bucket, parse_chunk_key};
+
+/// Bytes of a place of a chunk in files, about: for the number of buckets of a segment in the archive.
+pub(crate) const PLACE_BYTES: u64 = 128;
+
+/// The number of leading bits with which buckets of a segment of so many bytes have between `bucket_bytes` and twice that;
+/// `0` for less.
+pub(crate) fn bucket_bits(bytes: u64, bucket_bytes: u64) -> u8 {
+    let buckets = bytes / bucket_bytes.max(1);
+    let bits = buckets.checked_ilog2().unwrap_or(0);
+    u8::try_from(bits).unwrap_or(u8::MAX).min(BUCKET_BITS_MAX)
+}
+
+/// Loads a segment bucket by bucket, from rows in the order of their keys.
+///
+/// # Errors
+///
+/// Those of the backend and of `rows`; the segment is given up then.
+pub(crate) fn load_buckets(
+    backend: &dyn Backend,
+    place: SegmentRef,
+    bits: u8,
+    rows: &mut dyn Iterator<Item = Result<Row, BackendError>>,
+) -> Result<(), BackendError> {
+    let bucket_of = |row: &Row| parse_chunk_key(&row.key).map_or(0, |(id, _)| chunk_bucket(id, bits));
+    let mut rows = rows.peekable();
+    loop {
+        let bucket = match rows.peek() {
+            Some(Ok(row)) => bucket_of(row),
+            _ => 0,
+        };
+        // An error ends the load of the bucket that it comes in.
+        let is_here =
+            |row: &Result<Row, BackendError>| row.as_ref().map_or(true, |row| bucket_of(row) == bucket);
+        let mut here = std::iter::from_fn(|| rows.next_if(is_here));
+        backend.load(place, bucket, &mut here)?;
+        if rows.peek().is_none() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn buckets_have_between_one_and_two_times_their_bytes() {
+        for (mib, bits) in [
+            (0, 0),
+            (63, 0),
+            (64, 1),
+            (127, 1),
+            (128, 2),
+            (1_024, 5),
+            (1 << 40, 12),
+        ] {
+            assert_eq!(bucket_bits(mib * MIB, 32 * MIB), bits, "{mib} MiB");
+        }
+    }
+}
