@@ -330,9 +330,10 @@ impl Backend for FjallBackend {
         self.inner.store(tier).spare_group()
     }
 
-    fn segments(&self) -> Result<Vec<SegmentRef>> {
+    fn segments(&self, shard: Shard) -> Result<Vec<SegmentRef>> {
         let mut segments = self.inner.hot.segments()?;
         segments.extend(self.inner.cold.store.segments()?);
+        segments.retain(|held| held.segment.shard() == shard.0);
         Ok(segments)
     }
 

@@ -470,8 +470,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// The segments that hold bytes here, published or not: what a sweep compares with the manifest.
-    fn segments(&self) -> Result<Vec<SegmentRef>>;
+    /// The segments of a shard that hold bytes here, published or not: what a sweep compares with the shard's manifest. A
+    /// segment is of the shard that [its id](SegmentId::shard) names: those of other owners are not for this one to free.
+    fn segments(&self, shard: Shard) -> Result<Vec<SegmentRef>>;
 
     // --- journal ---------------------------------------------------------------------------------------
 

@@ -336,8 +336,10 @@ impl Backend for MemoryBackend {
         Ok(())
     }
 
-    fn segments(&self) -> Result<Vec<SegmentRef>> {
-        Ok(self.state()?.rows.segments())
+    fn segments(&self, shard: Shard) -> Result<Vec<SegmentRef>> {
+        let mut held = self.state()?.rows.segments();
+        held.retain(|held| held.segment.shard() == shard.0);
+        Ok(held)
     }
 
     fn append(

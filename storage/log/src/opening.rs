@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_backend::{Backend, BackendError, Epoch, ManifestRow, SegmentRef};
-use tideline_model::{Clock, SequenceNumber, Timestamp, TrustedClock};
+use tideline_model::{Clock, SegmentId, SequenceNumber, Timestamp, TrustedClock};
 
 use crate::committer::Committer;
 use crate::entry::{LogEntry, ModelTag};
@@ -59,13 +59,14 @@ impl Opening {
         let epoch = backend.take(SHARD)?;
         let stored = backend.manifest(SHARD)?;
         let mut manifest = Manifest::read(&stored)?;
-        let held = backend.segments()?;
+        let held = backend.segments(SHARD)?;
         let highest = held
             .iter()
             .map(|at| at.segment.0.max(at.group.0))
             .max()
             .unwrap_or(0);
-        manifest.cursor.next_segment = manifest.cursor.next_segment.max(highest + 1);
+        let first = SegmentId::of(SHARD.0, 1).0;
+        manifest.cursor.next_segment = manifest.cursor.next_segment.max(highest + 1).max(first);
         let requests = Requests::default();
         for table in manifest.tables.keys() {
             requests.load(backend.as_ref(), *table)?;
@@ -97,7 +98,7 @@ impl Opening {
         &self.rows
     }
 
-    /// All segments that the backend held before anybody loaded one.
+    /// All segments of the shard that the backend held before anybody loaded one.
     pub fn segments(&self) -> &[SegmentRef] {
         &self.segments
     }

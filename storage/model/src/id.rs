@@ -105,9 +105,24 @@ number_id! {
     SequenceNumber(u64)
 }
 number_id! {
-    /// Names what one load wrote. Never used again.
+    /// Names what one load wrote. Never used again, and unique over all shards.
     SegmentId(u64)
 }
+impl SegmentId {
+    /// Bits of the number that a shard gives; the shard is above them.
+    const NUMBER_BITS: u32 = 48;
+
+    /// The id that the owner of a shard gives as its `number`, which is below 2^48.
+    pub const fn of(shard: u16, number: u64) -> Self {
+        Self(((shard as u64) << Self::NUMBER_BITS) | number)
+    }
+
+    /// The shard whose owner has given it.
+    pub const fn shard(self) -> u16 {
+        (self.0 >> Self::NUMBER_BITS) as u16
+    }
+}
+
 number_id! {
     /// Names a set of segments that a backend may store, and drop, as one unit (in fjall a keyspace).
     GroupId(u64)

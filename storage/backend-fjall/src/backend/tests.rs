@@ -92,7 +92,7 @@ fn a_log_that_failed_is_used_again_as_a_new_file_only() {
         assert_ne!(numbers(&store)["0.jnl"], before, "the doubtful file is used");
     }
     assert!(backend.get(ROWS, b"before").expect("get").is_some());
-    assert_eq!(backend.segments().expect("segments"), [COLD]);
+    assert_eq!(backend.segments(SHARD).expect("segments"), [COLD]);
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn a_failed_cold_store_hinders_nothing_else_and_reopens_by_itself() {
         assert_eq!(backend.tier_health(Tier::Cold), Health::Ready);
     }
     load(&backend, next).expect("load");
-    assert_eq!(backend.segments().expect("segments"), [COLD, next]);
+    assert_eq!(backend.segments(SHARD).expect("segments"), [COLD, next]);
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_cold_store_that_cannot_be_reopened_leaves_the_hot_one_alone() {
     let read = backend.get(Partition::segment(COLD, 0), b"k");
     assert_eq!(read.expect_err("not open").kind(), ErrorKind::Unavailable);
     assert_eq!(
-        backend.segments().expect_err("not all of them").kind(),
+        backend.segments(SHARD).expect_err("not all of them").kind(),
         ErrorKind::Unavailable
     );
     assert_eq!(backend.health(), Health::Ready);
@@ -328,7 +328,7 @@ fn a_cold_store_that_cannot_be_reopened_leaves_the_hot_one_alone() {
     backend.inner.cold.store.try_now();
     backend.inner.tick();
     assert_eq!(backend.tier_health(Tier::Cold), Health::Ready);
-    assert_eq!(backend.segments().expect("segments"), [COLD]);
+    assert_eq!(backend.segments(SHARD).expect("segments"), [COLD]);
 }
 
 #[test]

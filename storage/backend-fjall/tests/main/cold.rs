@@ -70,7 +70,7 @@ fn a_folder_of_format_1_opens_and_is_kept_until_the_first_cold_segment() {
         assert_eq!(backend.health(), Health::Ready);
         assert_eq!(count(&backend, ROWS).expect("scan"), 20);
         assert_eq!(rows_of(&backend, SEGMENT), 10);
-        assert_eq!(backend.segments().expect("segments"), [SEGMENT]);
+        assert_eq!(backend.segments(SHARD).expect("segments"), [SEGMENT]);
         assert_eq!(backend.manifest(shard).expect("manifest").rows.len(), 1);
         let epochs = backend.epochs(shard).expect("epochs");
         assert_eq!(replay(&backend, epochs[0].epoch), [1, 2, 3, 4, 5]);
@@ -87,7 +87,7 @@ fn a_folder_of_format_1_opens_and_is_kept_until_the_first_cold_segment() {
     let format = fs::read_to_string(place.path().join("FORMAT")).expect("read");
     assert!(format.starts_with("tideline-fjall 2\nfolder "), "{format}");
     let backend = place.open().expect("open");
-    assert_eq!(backend.segments().expect("segments"), [SEGMENT, COLD]);
+    assert_eq!(backend.segments(SHARD).expect("segments"), [SEGMENT, COLD]);
     assert_eq!(rows_of(&backend, COLD), 100);
     assert_eq!(count(&backend, ROWS).expect("scan"), 20);
 }
@@ -105,7 +105,7 @@ fn both_tiers_are_there_after_a_crash() {
         let restarted = clone.open().expect("open");
         assert_eq!(restarted.health(), Health::Ready);
         assert_eq!(
-            restarted.segments().expect("segments"),
+            restarted.segments(SHARD).expect("segments"),
             [SEGMENT, cold_segment(7)]
         );
         load(&restarted, cold_segment(8));
@@ -123,7 +123,7 @@ fn an_empty_cold_store_costs_next_to_nothing() {
     let before = backend.usage();
     load(&backend, COLD);
     backend.reclaim(COLD).expect("reclaim");
-    assert_eq!(backend.segments().expect("segments"), []);
+    assert_eq!(backend.segments(SHARD).expect("segments"), []);
     let usage = backend.usage();
     assert!(usage.cold_bytes < 64 << 10, "{usage:?}");
     assert!(usage.hot_bytes < before.hot_bytes + (64 << 10), "{usage:?}");
@@ -171,7 +171,11 @@ fn a_kill_while_it_is_made_leaves_a_folder_that_opens() {
         );
         for _ in 0..2 {
             let backend = fresh.open().expect("open");
-            assert_eq!(backend.segments().expect("segments"), [SEGMENT], "step {step}");
+            assert_eq!(
+                backend.segments(SHARD).expect("segments"),
+                [SEGMENT],
+                "step {step}"
+            );
             backend.close().expect("close");
         }
         let backend = fresh.open().expect("open");
@@ -230,7 +234,7 @@ fn a_cold_folder_that_is_gone_is_missed() {
     backend.close().expect("close");
     let backend = place.open_with(moved).expect("open");
     assert_eq!(
-        backend.segments().expect("segments"),
+        backend.segments(SHARD).expect("segments"),
         [SEGMENT, COLD, cold_segment(7)]
     );
 }
@@ -249,13 +253,16 @@ fn the_loss_of_the_cold_folder_can_be_accepted() {
     assert_eq!(refusal(&place, in_folder(&cold)).kind(), ErrorKind::Misconfigured);
     let backend = place.open_with(accepting).expect("an operator accepts");
     assert_eq!(backend.health(), Health::Ready);
-    assert_eq!(backend.segments().expect("segments"), [SEGMENT]);
+    assert_eq!(backend.segments(SHARD).expect("segments"), [SEGMENT]);
     backend.close().expect("close");
     let backend = place.open_with(in_folder(&cold)).expect("for good");
     load(&backend, cold_segment(9));
     backend.close().expect("close");
     let backend = place.open_with(in_folder(&cold)).expect("open");
-    assert_eq!(backend.segments().expect("segments"), [SEGMENT, cold_segment(9)]);
+    assert_eq!(
+        backend.segments(SHARD).expect("segments"),
+        [SEGMENT, cold_segment(9)]
+    );
 }
 
 #[test]
@@ -457,7 +464,7 @@ fn a_close_ends_a_load() {
     assert_eq!(again.health(), Health::Ready);
     assert_eq!(rows_of(&again, COLD), 100);
     again.reclaim(cold_segment(7)).expect("a sweep frees the rest");
-    assert_eq!(again.segments().expect("segments"), [COLD]);
+    assert_eq!(again.segments(SHARD).expect("segments"), [COLD]);
 }
 
 #[test]
@@ -477,7 +484,7 @@ fn hot_and_cold_may_have_groups_of_one_number() {
     assert_eq!(rows_of(&backend, cold), 0);
     load(&backend, cold);
     backend.reclaim(hot).expect("reclaim");
-    assert_eq!(backend.segments().expect("segments"), [cold]);
+    assert_eq!(backend.segments(SHARD).expect("segments"), [cold]);
     assert_eq!(rows_of(&backend, cold), 100);
 }
 

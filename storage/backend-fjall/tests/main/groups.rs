@@ -20,7 +20,7 @@ fn groups_that_come_and_go_over_many_starts_never_take_another_with_them() {
     let mut next = 1;
     for (round, seed) in (0..).zip(tideline_testkit::seeds("groups", 6)) {
         let backend = place.open().expect("open");
-        let mut found = backend.segments().expect("segments");
+        let mut found = backend.segments(SHARD).expect("segments");
         found.sort_unstable_by_key(|held| held.segment);
         assert_eq!(found, held, "start {round}");
         let mut state = seed;
@@ -73,7 +73,7 @@ fn bytes_of_a_freed_segment_go_while_others_of_its_group_stay() {
         }
         backend.close().expect("close");
         let backend = place.open().expect("open again");
-        assert_eq!(backend.segments().expect("segments"), [segments[1]]);
+        assert_eq!(backend.segments(SHARD).expect("segments"), [segments[1]]);
         backend.close().expect("close");
     }
 }

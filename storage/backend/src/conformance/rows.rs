@@ -239,7 +239,7 @@ fn calls_after_close_fail(fixture: &dyn Fixture) {
             .err(),
         backend.manifest(SHARD).err(),
         backend.edit(SHARD, epoch, 0, &[]).err(),
-        backend.segments().err(),
+        backend.segments(SHARD).err(),
         backend.epochs(SHARD).err(),
     ];
     for (n, failure) in failures.iter().enumerate() {

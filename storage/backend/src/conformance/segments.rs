@@ -9,6 +9,7 @@ pub(super) const RULES: &[TierRule] = &[
         loads_are_read_back,
     ),
     ("segments of one group do not see each other", segments_are_apart),
+    ("a shard lists its own segments only", each_shard_has_its_own),
     (
         "a load that fails midway shows nothing elsewhere and is reclaimed",
         a_failed_load_is_reclaimed,
@@ -36,7 +37,25 @@ fn loads_are_read_back(fixture: &dyn Fixture, tier: Tier) {
         assert_eq!(bucket(6), []);
         let value = backend.get(Partition::segment(loaded, 0), b"").expect("get");
         assert_eq!(value.as_deref(), Some(b"".as_slice()));
-        assert_eq!(backend.segments().expect("segments"), [loaded]);
+        assert_eq!(backend.segments(SHARD).expect("segments"), [loaded]);
+    };
+    check(&*backend);
+    check(&*reopen(fixture, backend));
+}
+
+fn each_shard_has_its_own(fixture: &dyn Fixture, tier: Tier) {
+    let backend = fixture.open();
+    let own = segment(SegmentId::of(0, 7).0, 1, tier);
+    let other = segment(SegmentId::of(3, 7).0, 2, tier);
+    for (n, loaded) in [own, other].into_iter().enumerate() {
+        load(&*backend, loaded, 0, &[row(b"k", &[n as u8])]);
+    }
+    let check = |backend: &dyn Backend| {
+        assert_eq!(backend.segments(SHARD).expect("segments"), [own]);
+        assert_eq!(backend.segments(Shard(3)).expect("segments"), [other]);
+        assert_eq!(backend.segments(Shard(1)).expect("segments"), []);
+        let rows = collect_all(backend, Partition::segment(other, 0));
+        assert_eq!(rows, [row(b"k", &[1])]);
     };
     check(&*backend);
     check(&*reopen(fixture, backend));
@@ -47,7 +66,7 @@ fn segments_are_apart(fixture: &dyn Fixture, tier: Tier) {
     let all = [
         segment(1, 1, tier),
         segment(2, 1, tier),
-        segment(u64::MAX, 1, tier),
+        segment((1 << 48) - 1, 1, tier),
         segment(3, 2, tier),
         segment(4, u64::MAX, tier),
     ];
@@ -63,7 +82,7 @@ fn segments_are_apart(fixture: &dyn Fixture, tier: Tier) {
         assert_eq!(collect_all(backend, missing), []);
         let no_group = Partition::segment(segment(9, 9, tier), 0);
         assert_eq!(backend.get(no_group, b"k").expect("get"), None);
-        let mut held = backend.segments().expect("segments");
+        let mut held = backend.segments(SHARD).expect("segments");
         held.sort();
         let mut wanted = all.to_vec();
         wanted.sort();
@@ -92,9 +111,9 @@ fn a_failed_load_is_reclaimed(fixture: &dyn Fixture, tier: Tier) {
         backend.reclaim(failed).expect("reclaim");
         assert_eq!(collect_all(&*backend, Partition::segment(failed, 0)), []);
     }
-    assert_eq!(backend.segments().expect("segments"), [kept]);
+    assert_eq!(backend.segments(SHARD).expect("segments"), [kept]);
     let backend = reopen(fixture, backend);
-    assert_eq!(backend.segments().expect("segments"), [kept]);
+    assert_eq!(backend.segments(SHARD).expect("segments"), [kept]);
     assert_eq!(
         collect_all(&*backend, Partition::segment(kept, 0)),
         [row(b"k", b"kept")]
@@ -118,10 +137,10 @@ fn reclaim_is_exact_and_repeatable(fixture: &dyn Fixture, tier: Tier) {
         for _ in 0..2 {
             backend.reclaim(gone).expect("reclaim");
             assert_eq!(collect_all(&*backend, Partition::segment(gone, 9)), []);
-            assert_eq!(backend.segments().expect("segments"), all[n + 1..]);
+            assert_eq!(backend.segments(SHARD).expect("segments"), all[n + 1..]);
         }
         backend = reopen(fixture, backend);
-        assert_eq!(backend.segments().expect("segments"), all[n + 1..]);
+        assert_eq!(backend.segments(SHARD).expect("segments"), all[n + 1..]);
         for &left in &all[n + 1..] {
             assert_eq!(collect_all(&*backend, Partition::segment(left, 0)), rows);
         }
@@ -130,7 +149,7 @@ fn reclaim_is_exact_and_repeatable(fixture: &dyn Fixture, tier: Tier) {
         .reclaim(segment(99, 99, tier))
         .expect("a segment that never was");
     load(&*backend, segment(5, 1, tier), 0, &rows);
-    assert_eq!(backend.segments().expect("segments"), [segment(5, 1, tier)]);
+    assert_eq!(backend.segments(SHARD).expect("segments"), [segment(5, 1, tier)]);
 }
 
 fn loads_are_checked(fixture: &dyn Fixture, tier: Tier) {

@@ -24,7 +24,7 @@ fn both(numbers: std::ops::RangeInclusive<u64>) -> Vec<SegmentRef> {
 }
 
 fn held(backend: &dyn Backend) -> Vec<SegmentRef> {
-    let mut held = backend.segments().expect("segments");
+    let mut held = backend.segments(SHARD).expect("segments");
     held.sort();
     held
 }

@@ -139,6 +139,6 @@ fn an_embedded_handle_dies_when_the_disk_is_opened_again() {
     let disk = MemoryDisk::new(Character::Embedded);
     let killed = MemoryBackend::open(&disk);
     let restarted = MemoryBackend::open(&disk);
-    assert!(killed.segments().is_err());
-    assert!(restarted.segments().is_ok());
+    assert!(killed.segments(SHARD).is_err());
+    assert!(restarted.segments(SHARD).is_ok());
 }

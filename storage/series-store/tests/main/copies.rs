@@ -124,7 +124,11 @@ impl Kept {
     }
 
     fn held(&self) -> usize {
-        self.store.backend().segments().expect("they can be listed").len()
+        self.store
+            .backend()
+            .segments(tideline_log::SHARD)
+            .expect("they can be listed")
+            .len()
     }
 }
 

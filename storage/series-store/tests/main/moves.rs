@@ -90,7 +90,11 @@ fn rewrite(table: &Table, inputs: Vec<SegmentId>, tier: Tier) -> Rewrite {
 }
 
 fn held_segments(store: &SeriesStore) -> usize {
-    store.backend().segments().expect("they can be listed").len()
+    store
+        .backend()
+        .segments(tideline_log::SHARD)
+        .expect("they can be listed")
+        .len()
 }
 
 fn count(store: &SeriesStore, table: &Table, tier: Option<Tier>) -> usize {
@@ -234,7 +238,7 @@ fn a_move_that_is_given_up_leaves_everything_as_it_was() {
         assert_eq!(segments(&store), inputs, "{name}");
         let mut held: Vec<SegmentId> = store
             .backend()
-            .segments()
+            .segments(tideline_log::SHARD)
             .expect("segments")
             .iter()
             .map(|held| held.segment)

@@ -131,7 +131,10 @@ fn small_moves_and_drops_leave_files_descriptors_and_memory_flat() {
     drop(store);
     // A restart keeps what is held, and goes on with the keyspaces that are empty.
     let store = open(&data);
-    let held = store.backend().segments().expect("they can be listed");
+    let held = store
+        .backend()
+        .segments(tideline_log::SHARD)
+        .expect("they can be listed");
     let mut held: Vec<SegmentId> = held.iter().map(|held| held.segment).collect();
     held.sort_unstable();
     assert!(held.iter().eq(&cold), "{held:?} {cold:?}");

@@ -170,7 +170,11 @@ fn a_cut_leaves_no_window_around_it_and_changes_no_answer() {
         let (store, table) = open(&place);
         assert_eq!(rows(&store, &table), before, "{name}, opened again");
         assert_eq!(segments(&store, &table).len(), found.len(), "{name}");
-        let held = store.backend().segments().expect("they can be listed").len();
+        let held = store
+            .backend()
+            .segments(tideline_log::SHARD)
+            .expect("they can be listed")
+            .len();
         assert_eq!(held, found.len(), "{name}: the backend keeps nothing else");
     }
 }
@@ -183,7 +187,13 @@ fn a_cut_that_is_given_up_leaves_nothing_behind() {
         write(&store, &table, &daily(700, 0), &ids()).expect("a write");
         store.seal().expect("a seal");
         let before = (segments(&store, &table), rows(&store, &table));
-        let held = || store.backend().segments().expect("they can be listed").len();
+        let held = || {
+            store
+                .backend()
+                .segments(tideline_log::SHARD)
+                .expect("they can be listed")
+                .len()
+        };
         let held_before = held();
         let at = cold_boundary(NOW - 33 * DAY, width());
         let wide = before.0.iter().find(|segment| {
