@@ -1,8 +1,14 @@
 //! Jobs: work in the background, planned, running and past, and what an operator asks of it.
 
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+use tideline_model::JobKind;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+
+use crate::named::named;
 use crate::preview::Amount;
 use crate::statistics::Span;
 use crate::tier::Tier;
@@ -14,6 +20,7 @@ use crate::time::DurationText;
 #[schema(example = json!({"kind": "migrate", "table": "default"}))]
 pub struct StartJobs {
     /// What to do.
+    #[schema(value_type = JobKindSchema)]
     pub kind: JobKind,
     /// Of this table only; without it of all. A seal is always of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,56 +30,18 @@ pub struct StartJobs {
     pub wait: Option<bool>,
 }
 
-/// Kinds of work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum JobKind {
-    /// Moves every unsealed point into segments and brings the search index up to date.
-    Seal,
-    /// Makes one segment of several that hold the same time.
-    Fold,
-    /// Moves the points of a window from the hot to the cold tier.
-    Migrate,
-    /// Moves the points of a window from the cold tier into files on an object store.
-    Archive,
-    /// Takes cold segments whose points have been in files for as long as `archive.keep_cold` says out of the cold tier.
-    Evict,
-    /// Brings archived points back into the cold tier; begun by `POST /v1/tables/{table}/archive/restore` only.
-    Restore,
-    /// Drops segments whose points have all expired.
-    Expire,
-    /// Frees the bytes of deleted points.
-    Purge,
-    /// Takes timelines without points, or that were silent for longer than `timeline_ttl`, out of the catalog.
-    CleanCatalog,
-    /// Sets and removes attributes of many timelines; begun by `POST /v1/tables/{table}/timelines/attributes` only.
-    SetAttributes,
-    /// Makes tables of what another database has archived; begun by `POST /v1/archive/attach` only.
-    AttachArchive,
-    /// Removes files that a crash or a failure has left at the target of an archive.
-    SweepArchive,
-    /// Writes changed settings of a table to the targets that hold files of it.
-    WriteSettings,
+/// Schema of [`JobKind`]: its names are those of the model.
+pub struct JobKindSchema;
+
+impl PartialSchema for JobKindSchema {
+    fn schema() -> RefOr<Schema> {
+        named("Kinds of work.", JobKind::ALL.map(JobKind::name))
+    }
 }
 
-impl JobKind {
-    /// Its name in requests, answers and figures.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Seal => "seal",
-            Self::Fold => "fold",
-            Self::Migrate => "migrate",
-            Self::Archive => "archive",
-            Self::Evict => "evict",
-            Self::Restore => "restore",
-            Self::Expire => "expire",
-            Self::Purge => "purge",
-            Self::CleanCatalog => "clean_catalog",
-            Self::SetAttributes => "set_attributes",
-            Self::AttachArchive => "attach_archive",
-            Self::SweepArchive => "sweep_archive",
-            Self::WriteSettings => "write_settings",
-        }
+impl ToSchema for JobKindSchema {
+    fn name() -> Cow<'static, str> {
+        "JobKind".into()
     }
 }
 
@@ -108,6 +77,7 @@ pub enum JobState {
 }))]
 pub struct StartedJobs {
     /// What was asked for.
+    #[schema(value_type = JobKindSchema)]
     pub kind: JobKind,
     /// How the jobs stand together; `done` also where there was nothing to do.
     pub state: JobState,
@@ -157,6 +127,7 @@ pub struct JobView {
     /// Rises from job to job.
     pub id: u64,
     /// What kind of work.
+    #[schema(value_type = JobKindSchema)]
     pub kind: JobKind,
     /// The table that it is about; `null` = all.
     pub table: Option<String>,
@@ -231,6 +202,7 @@ pub struct JobQuery {
     pub table: Option<String>,
     /// Of this kind.
     #[serde(default)]
+    #[param(value_type = Option<JobKindSchema>)]
     pub kind: Option<JobKind>,
     /// Most jobs of the page, 1 to 1,000. Default 100.
     #[serde(default)]

@@ -68,6 +68,7 @@ pub mod timeline;
 pub mod value_condition;
 pub mod watch;
 
+mod named;
 mod present;
 
 pub use attribute::AttributeValue;

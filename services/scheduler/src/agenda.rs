@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{SegmentId, TableId};
+use tideline_model::{JobKind, SegmentId, TableId};
 use tideline_series_store::window::Window;
 
-use crate::chore::Chore;
 use crate::job::{Job, JobState, JobTable};
 use crate::journal::{Edit, Journal};
 use crate::plan::{Facts, Past, Planned, TableFacts, begins};
@@ -37,14 +36,14 @@ pub(crate) struct Entry {
     pub(crate) created: i64,
     /// Whether somebody asked for it.
     pub(crate) by_hand: bool,
-    /// Whether it, and not its chore, is paused. Only of one that was asked for.
+    /// Whether it alone, and not its kind, is paused. Only for requested jobs.
     pub(crate) is_paused: bool,
 }
 
 /// What tells a piece of work from another in two plans.
-type Identity = (Chore, Option<TableId>, Option<Window>, Vec<SegmentId>);
+type Identity = (JobKind, Option<TableId>, Option<Window>, Vec<SegmentId>);
 /// What waits after a failure or a cancel: the same kind of work at the same place.
-type Place = (Chore, Option<TableId>, Option<Window>);
+type Place = (JobKind, Option<TableId>, Option<Window>);
 
 /// Until when work at a place waits.
 #[derive(Debug, Clone, Copy)]
@@ -85,25 +84,25 @@ pub(crate) struct Agenda {
     pub(crate) planned: Vec<Entry>,
     holds: HashMap<Place, Hold>,
     deletes_since: HashMap<SegmentId, i64>,
-    /// Chores of tables that had work since it was last stored that their schedules were served.
-    worked: Vec<(TableId, Chore)>,
+    /// (table, job kind) pairs whose last-run time is dirty.
+    worked: Vec<(TableId, JobKind)>,
 }
 
 impl Entry {
     fn identity(&self) -> Identity {
         let work = &self.work;
-        (work.chore, work.table, work.window, work.inputs.clone())
+        (work.kind, work.table, work.window, work.inputs.clone())
     }
 
     fn place(&self) -> Place {
-        (self.work.chore, self.work.table, self.work.window)
+        (self.work.kind, self.work.table, self.work.window)
     }
 
     /// As people see it.
     pub(crate) fn job(&self, journal: &Journal) -> Job {
         let mut job = Job::planned(self.id, &self.work, self.table.clone(), self.created);
         job.by_hand = self.by_hand;
-        if self.is_paused || (!self.by_hand && journal.is_paused(self.work.table, self.work.chore)) {
+        if self.is_paused || (!self.by_hand && journal.is_paused(self.work.table, self.work.kind)) {
             job.state = JobState::Paused;
         }
         job
@@ -134,13 +133,13 @@ impl Agenda {
         let known = self.planned.drain(..).map(|entry| (entry.identity(), entry));
         let mut known: HashMap<Identity, Entry> = known.collect();
         // A seal that runs does not hold what was written since it began: another may be asked for.
-        let running = running.filter(|entry| entry.work.chore != Chore::Seal);
+        let running = running.filter(|entry| entry.work.kind != JobKind::Seal);
         let spoken_for: Vec<Identity> = self.by_hand.iter().chain(running).map(Entry::identity).collect();
         for work in planned {
             if self.planned.len() == PLANNED_MAX {
                 break;
             }
-            let identity = (work.chore, work.table, work.window, work.inputs.clone());
+            let identity = (work.kind, work.table, work.window, work.inputs.clone());
             if spoken_for.contains(&identity) {
                 continue;
             }
@@ -160,8 +159,8 @@ impl Agenda {
     }
 
     /// Moves planned work of a kind to the front, whatever its schedule; the ids.
-    pub(crate) fn ask_for(&mut self, chore: Chore, table: Option<TableId>) -> Vec<u64> {
-        let is_meant = |work: &Planned| work.is_of(chore, table);
+    pub(crate) fn ask_for(&mut self, kind: JobKind, table: Option<TableId>) -> Vec<u64> {
+        let is_meant = |work: &Planned| work.is_of(kind, table);
         let (meant, rest) = self.planned.drain(..).partition(|entry| is_meant(&entry.work));
         self.planned = rest;
         let meant: Vec<Entry> = meant;
@@ -207,7 +206,7 @@ impl Agenda {
         });
         let may_begin = |entry: &Entry| {
             entry.work.is_due(now)
-                && !journal.is_paused(entry.work.table, entry.work.chore)
+                && !journal.is_paused(entry.work.table, entry.work.kind)
                 && !self.is_held(entry, monotonic)
         };
         let at = self.planned.iter().position(may_begin)?;
@@ -257,7 +256,7 @@ impl Agenda {
     /// Work at its place succeeded.
     pub(crate) fn succeeded(&mut self, entry: &Entry) {
         self.holds.remove(&entry.place());
-        let worked = entry.work.table.map(|table| (table, entry.work.chore));
+        let worked = entry.work.table.map(|table| (table, entry.work.kind));
         self.worked
             .extend(worked.filter(|worked| !self.worked.contains(worked)));
     }
@@ -269,11 +268,11 @@ impl Agenda {
     }
 
     /// The worst of a table's work of some kinds.
-    pub(crate) fn worst(&self, table: TableId, chores: &[Chore], monotonic: Duration) -> Option<Trouble> {
+    pub(crate) fn worst(&self, table: TableId, kinds: &[JobKind], monotonic: Duration) -> Option<Trouble> {
         let of_table = self
             .holds
             .iter()
-            .filter(|((chore, of, _), _)| *of == Some(table) && chores.contains(chore));
+            .filter(|((kind, of, _), _)| *of == Some(table) && kinds.contains(kind));
         of_table
             .filter_map(|(_, hold)| hold.trouble(monotonic))
             .max_by_key(|trouble| (trouble.failures, trouble.left))
@@ -301,7 +300,7 @@ impl Agenda {
             .tables
             .iter()
             .find(|table| Some(table.id) == entry.work.table);
-        let timetable = table.and_then(|table| Timetable::new(table.schedule(entry.work.chore)).ok());
+        let timetable = table.and_then(|table| Timetable::new(table.schedule(entry.work.kind)).ok());
         let next = timetable
             .filter(|timetable| !timetable.is_continuous())
             .and_then(|timetable| timetable.next_after(facts.now()));
@@ -318,15 +317,15 @@ impl Agenda {
         let now = facts.now();
         for table in &facts.tables {
             let mut is_to_store = false;
-            for chore in [Chore::Migrate, Chore::Archive, Chore::Expire] {
-                let is_continuous = Timetable::new(table.schedule(chore)).is_ok_and(|it| it.is_continuous());
-                let has_come = begins(facts, table, past, chore, i64::MIN).is_some_and(|at| at <= now);
-                if is_continuous || !has_come || self.has_work(table.id, chore, now) {
+            for kind in [JobKind::Migrate, JobKind::Archive, JobKind::Expire] {
+                let is_continuous = Timetable::new(table.schedule(kind)).is_ok_and(|it| it.is_continuous());
+                let has_come = begins(facts, table, past, kind, i64::MIN).is_some_and(|at| at <= now);
+                if is_continuous || !has_come || self.has_work(table.id, kind, now) {
                     continue;
                 }
-                let before = journal.serve(table.id, chore, now);
-                let has_worked = self.worked.contains(&(table.id, chore));
-                self.worked.retain(|worked| *worked != (table.id, chore));
+                let before = journal.serve(table.id, kind, now);
+                let has_worked = self.worked.contains(&(table.id, kind));
+                self.worked.retain(|worked| *worked != (table.id, kind));
                 is_to_store |= has_worked
                     || before.is_none_or(|before| now.abs_diff(before) >= SERVED_STORED_EVERY.unsigned_abs());
             }
@@ -339,12 +338,12 @@ impl Agenda {
     }
 
     /// Whether planned work of a kind may begin by its schedule, and is neither paused nor cancelled.
-    pub(crate) fn is_due(&self, table: TableId, chore: Chore, now: i64, journal: &Journal) -> bool {
-        !journal.is_paused(Some(table), chore) && self.has_work(table, chore, now)
+    pub(crate) fn is_due(&self, table: TableId, kind: JobKind, now: i64, journal: &Journal) -> bool {
+        !journal.is_paused(Some(table), kind) && self.has_work(table, kind, now)
     }
 
-    /// Whether something of a chore is still to be done since its schedule came. What was cancelled is not.
-    fn has_work(&self, table: TableId, chore: Chore, now: i64) -> bool {
+    /// Whether work of a kind is left since its schedule came. Cancelled work does not count.
+    fn has_work(&self, table: TableId, kind: JobKind, now: i64) -> bool {
         let is_cancelled = |entry: &Entry| {
             matches!(
                 self.holds.get(&entry.place()),
@@ -353,7 +352,7 @@ impl Agenda {
         };
         self.planned.iter().any(|entry| {
             entry.work.table == Some(table)
-                && entry.work.chore == chore
+                && entry.work.kind == kind
                 && entry.work.is_due(now)
                 && !is_cancelled(entry)
         })

@@ -1,9 +1,8 @@
 //! How archives stand: what is in files, what waits to be, and whether it goes on.
 
-use tideline_model::Tier;
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_duration};
+use tideline_model::{JobKind, Tier};
 
-use crate::chore::Chore;
 use crate::job::{Job, JobState, JobTable};
 use crate::plan::archive::{Standing, standing};
 use crate::plan::{SegmentFacts, TableFacts};
@@ -35,7 +34,7 @@ pub const STALLED_FAILURES: u32 = 3;
 pub const STALLED_AFTER: i64 = 2 * NANOS_PER_DAY;
 
 /// Work that needs the target of an archive.
-const CHORES: [Chore; 2] = [Chore::Archive, Chore::Evict];
+const CHORES: [JobKind; 2] = [JobKind::Archive, JobKind::Evict];
 
 impl Scheduler {
     /// How the archive of each table stands that has one, or archived points.
@@ -54,7 +53,7 @@ impl Scheduler {
             let left = trouble.map(|trouble| i64::try_from(trouble.left.as_nanos()).unwrap_or(i64::MAX));
             let is_of = |job: &&Job| {
                 let of = job.table.as_ref().map(|table| table.id);
-                job.kind == Chore::Archive && job.state.is_final() && of == Some(table.id)
+                job.kind == JobKind::Archive && job.state.is_final() && of == Some(table.id)
             };
             let jobs = || state.journal.jobs.values().rev().filter(is_of);
             let last_job = jobs().next().cloned();
@@ -67,7 +66,9 @@ impl Scheduler {
                 now,
                 since: standing.waiting_since,
                 progress: done.and_then(|job| job.finished).max(Some(table.policy_changed)),
-                is_due: state.agenda.is_due(table.id, Chore::Archive, now, &state.journal),
+                is_due: state
+                    .agenda
+                    .is_due(table.id, JobKind::Archive, now, &state.journal),
                 failures,
                 error: last_job.as_ref().and_then(|job| job.error.as_deref()),
             });

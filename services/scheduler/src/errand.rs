@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tideline_model::{TableId, Tier};
+use tideline_model::{JobKind, TableId, Tier};
 
-use crate::chore::Chore;
 use crate::job::{Job, JobProgress, JobState, JobTable};
 use crate::journal::Edit;
 use crate::pace::Wish;
@@ -52,7 +51,7 @@ impl Scheduler {
     /// Begins work of a request on so many timelines of a table, or of several.
     pub fn begin(
         &self,
-        chore: Chore,
+        kind: JobKind,
         table: Option<(TableId, &str)>,
         reason: String,
         timelines: u64,
@@ -65,7 +64,7 @@ impl Scheduler {
             let id = state.journal.next_id();
             let job = Job {
                 id,
-                kind: chore,
+                kind,
                 table: table.map(|(id, name)| JobTable {
                     id,
                     name: name.to_owned(),

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tideline_model::{TableId, Tier, TimeRange};
+use tideline_model::{JobKind, TableId, Tier, TimeRange};
 use tideline_series_store::RewriteCost;
 
-use crate::chore::Chore;
 use crate::plan::{Amount, Planned};
 
 /// A job.
@@ -15,7 +14,8 @@ pub struct Job {
     /// Rises from job to job, and across restarts.
     pub id: u64,
     /// What kind of work.
-    pub kind: Chore,
+    #[serde(with = "crate::stored_kind")]
+    pub kind: JobKind,
     /// Whose; `None` = the whole store.
     pub table: Option<JobTable>,
     /// How far it is.
@@ -66,7 +66,7 @@ pub enum JobState {
     Planned,
     /// It runs.
     Running,
-    /// Somebody paused it, or its chore.
+    /// A user paused it, or all jobs of its kind and table.
     Paused,
     /// It is done.
     Done,
@@ -99,7 +99,7 @@ pub struct JobProgress {
 #[derive(Debug, Clone, Default)]
 pub struct JobFilter {
     /// Of this kind.
-    pub kind: Option<Chore>,
+    pub kind: Option<JobKind>,
     /// Of the table with this name.
     pub table: Option<String>,
     /// In this state.
@@ -146,7 +146,7 @@ impl Job {
         let bounds = Some(work.range).filter(|range| *range != TimeRange::ALL);
         Self {
             id,
-            kind: work.chore,
+            kind: work.kind,
             table,
             state: JobState::Planned,
             by_hand: false,

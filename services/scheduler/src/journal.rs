@@ -1,4 +1,4 @@
-//! What survives a restart: past jobs, how far schedules were served, which chores are paused, the next job id.
+//! What survives a restart: past jobs, how far schedules were served, which kinds of jobs are paused, the next job id.
 //!
 //! Rows are JSON with a `format` number. They are written when a job begins and ends, not as it proceeds: after a
 //! crash a job that was running is known to have been interrupted, and its work is simply planned again.
@@ -17,10 +17,10 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tideline_model::TableId;
+use tideline_model::{JobKind, TableId};
 
-use crate::chore::Chore;
 use crate::job::{Job, JobState};
+use crate::stored_kind::StoredKind;
 
 /// The stored form that this build writes, and the only one yet.
 const FORMAT: u8 = 1;
@@ -36,7 +36,7 @@ pub(crate) struct Journal {
     /// Jobs that began, by id.
     pub(crate) jobs: BTreeMap<u64, Job>,
     tables: HashMap<TableId, TableState>,
-    paused: BTreeSet<Chore>,
+    paused: BTreeSet<StoredKind>,
     next_id: u64,
     /// Ids below this one are not given out again after a restart.
     set_aside: u64,
@@ -67,8 +67,8 @@ impl Edit {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct TableState {
     /// Up to which trusted instant each schedule was served.
-    served: BTreeMap<Chore, i64>,
-    paused: BTreeSet<Chore>,
+    served: BTreeMap<StoredKind, i64>,
+    paused: BTreeSet<StoredKind>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -81,7 +81,7 @@ struct Row<T> {
 #[derive(Serialize, Deserialize)]
 struct StoreState {
     next_id: u64,
-    paused: BTreeSet<Chore>,
+    paused: BTreeSet<StoredKind>,
 }
 
 impl Journal {
@@ -103,8 +103,8 @@ impl Journal {
             job.state = JobState::Cancelled;
             job.finished = job.started;
             let rest = match job.kind {
-                Chore::Attributes | Chore::Attach => "sent again, it does what is left",
-                Chore::Restore => "what came back stays; ask again for the rest",
+                JobKind::SetAttributes | JobKind::AttachArchive => "sent again, it does what is left",
+                JobKind::Restore => "what came back stays; ask again for the rest",
                 _ => "the same work is planned again",
             };
             job.outcome = Some(format!("interrupted by the end of the process; {rest}"));
@@ -193,30 +193,39 @@ impl Journal {
     /// The oldest past job of the kind with most of them.
     fn most_numerous(&self) -> Option<u64> {
         let past = || self.jobs.values().filter(|job| job.state.is_final());
-        let mut counts: BTreeMap<Chore, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<JobKind, usize> = BTreeMap::new();
         past().for_each(|job| *counts.entry(job.kind).or_default() += 1);
         let (kind, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
         past().find(|job| job.kind == kind).map(|job| job.id)
     }
 
     /// Up to when schedules were served, for the planner.
-    pub(crate) fn served(&self) -> HashMap<(TableId, Chore), i64> {
+    pub(crate) fn served(&self) -> HashMap<(TableId, JobKind), i64> {
         let tables = self.tables.iter();
         tables
-            .flat_map(|(table, state)| state.served.iter().map(|(chore, at)| ((*table, *chore), *at)))
+            .flat_map(|(table, state)| {
+                state
+                    .served
+                    .iter()
+                    .map(|(StoredKind(kind), at)| ((*table, *kind), *at))
+            })
             .collect()
     }
 
     /// Takes note that a schedule was served; the instant that stood there before.
-    pub(crate) fn serve(&mut self, table: TableId, chore: Chore, now: i64) -> Option<i64> {
-        self.tables.entry(table).or_default().served.insert(chore, now)
+    pub(crate) fn serve(&mut self, table: TableId, kind: JobKind, now: i64) -> Option<i64> {
+        self.tables
+            .entry(table)
+            .or_default()
+            .served
+            .insert(StoredKind(kind), now)
     }
 
-    /// Pauses a chore or lets it go on; the row that keeps it, unless it was so already.
+    /// Pauses a kind of jobs or resumes it; returns the row to store, `None` if nothing changed.
     pub(crate) fn set_paused(
         &mut self,
         table: Option<TableId>,
-        chore: Chore,
+        kind: JobKind,
         is_paused: bool,
     ) -> Option<(Bytes, Bytes)> {
         let paused = match table {
@@ -224,25 +233,25 @@ impl Journal {
             None => &mut self.paused,
         };
         let changed = if is_paused {
-            paused.insert(chore)
+            paused.insert(StoredKind(kind))
         } else {
-            paused.remove(&chore)
+            paused.remove(&StoredKind(kind))
         };
         changed.then(|| table.map_or_else(|| self.store_row(), |table| self.table_row(table)))
     }
 
-    /// Whether a chore is paused.
-    pub(crate) fn is_paused(&self, table: Option<TableId>, chore: Chore) -> bool {
+    /// Whether a kind of jobs is paused.
+    pub(crate) fn is_paused(&self, table: Option<TableId>, kind: JobKind) -> bool {
         match table {
             Some(table) => self
                 .tables
                 .get(&table)
-                .is_some_and(|state| state.paused.contains(&chore)),
-            None => self.paused.contains(&chore),
+                .is_some_and(|state| state.paused.contains(&StoredKind(kind))),
+            None => self.paused.contains(&StoredKind(kind)),
         }
     }
 
-    /// Chores that are paused.
+    /// Number of kinds that are paused, in the whole store and per table.
     pub(crate) fn paused_count(&self) -> usize {
         let of_tables: usize = self.tables.values().map(|state| state.paused.len()).sum();
         self.paused.len() + of_tables

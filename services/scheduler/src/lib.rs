@@ -10,7 +10,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`scheduler`] | [`Scheduler`]: what services use |
-//! | [`plan`] | facts → work; one chore, one file; the preview of a policy |
+//! | [`plan`] | facts → work; one file for each kind of jobs; the preview of a policy |
 //! | [`schedule`] | cron expressions with time zones |
 //! | [`job`] | jobs as people see them |
 //! | `agenda` | what is next: ids, what was asked for, what waits after a failure |
@@ -22,12 +22,12 @@
 //! | [`archives`] | how archives stand |
 //! | [`pace`] | rate, pause and cancel of a running rewrite |
 //! | `journal` | what survives a restart |
+//! | `stored_kind` | names of job kinds in stored rows |
 //! | [`work`] | the trait behind which the database is; `database` implements it for the engine |
 //! | [`metrics`] | figures |
 
 mod agenda;
 pub mod archives;
-pub mod chore;
 mod database;
 pub mod errand;
 pub mod job;
@@ -41,10 +41,10 @@ mod runner;
 pub mod schedule;
 pub mod scheduler;
 mod seals;
+mod stored_kind;
 pub mod work;
 
 pub use archives::ArchiveState;
-pub use chore::Chore;
 pub use errand::{Ending, Errand};
 pub use job::{Job, JobFilter, JobProgress, JobState, JobTable};
 pub use metrics::Metrics;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use tideline_model::JobKind;
 use tideline_series_store::RewriteCost;
 
-use crate::chore::Chore;
 use crate::job::{Job, JobState};
 use crate::runner::State;
 
@@ -12,17 +12,17 @@ use crate::runner::State;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
     /// Waiting work that may begin, by kind.
-    pub due: BTreeMap<Chore, u64>,
+    pub due: BTreeMap<JobKind, u64>,
     /// Waiting work that waits for its schedule or to be asked for, by kind.
-    pub waiting: BTreeMap<Chore, u64>,
+    pub waiting: BTreeMap<JobKind, u64>,
     /// The kind of the job that runs.
-    pub running: Option<Chore>,
-    /// Chores of tables that are paused.
-    pub chores_paused: u64,
+    pub running: Option<JobKind>,
+    /// Kinds of jobs that are paused, in the whole store and per table.
+    pub kinds_paused: u64,
     /// Jobs that ended, by kind and outcome.
-    pub ended: BTreeMap<(Chore, JobState), u64>,
+    pub ended: BTreeMap<(JobKind, JobState), u64>,
     /// What rewrites moved, by kind.
-    pub moved: BTreeMap<Chore, RewriteCost>,
+    pub moved: BTreeMap<JobKind, RewriteCost>,
     /// Segments of the store.
     pub segments: u64,
     /// Segments that wait for their last reader to be freed.
@@ -37,8 +37,8 @@ impl Metrics {
     /// Figures of a state.
     pub(crate) fn of(state: &State) -> Self {
         let mut metrics = Self {
-            running: state.running.as_ref().map(|running| running.entry.work.chore),
-            chores_paused: state.journal.paused_count() as u64,
+            running: state.running.as_ref().map(|running| running.entry.work.kind),
+            kinds_paused: state.journal.paused_count() as u64,
             ended: state.totals.ended.clone(),
             moved: state.totals.moved.clone(),
             ..Self::default()
@@ -51,7 +51,7 @@ impl Metrics {
             } else {
                 &mut metrics.waiting
             };
-            *counts.entry(entry.work.chore).or_default() += 1;
+            *counts.entry(entry.work.kind).or_default() += 1;
         }
         metrics.segments = facts.tables.iter().map(|table| table.segments.len() as u64).sum();
         metrics.segments_retired = facts.retired_segments as u64;
@@ -64,8 +64,8 @@ impl Metrics {
 /// Counts that only grow.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
-    pub(crate) ended: BTreeMap<(Chore, JobState), u64>,
-    pub(crate) moved: BTreeMap<Chore, RewriteCost>,
+    pub(crate) ended: BTreeMap<(JobKind, JobState), u64>,
+    pub(crate) moved: BTreeMap<JobKind, RewriteCost>,
 }
 
 impl Totals {
@@ -73,7 +73,7 @@ impl Totals {
         *self.ended.entry((job.kind, job.state)).or_default() += 1;
     }
 
-    pub(crate) fn moved(&mut self, chore: Chore, cost: &RewriteCost) {
-        *self.moved.entry(chore).or_default() += *cost;
+    pub(crate) fn moved(&mut self, kind: JobKind, cost: &RewriteCost) {
+        *self.moved.entry(kind).or_default() += *cost;
     }
 }

@@ -142,7 +142,7 @@ impl Shared {
         };
         let rewritten = self.work.rewrite(&rewrite, pace)?;
         pace.part_done(&rewritten.cost);
-        self.state.lock().totals.moved(work.chore, &rewritten.cost);
+        self.state.lock().totals.moved(work.kind, &rewritten.cost);
         Ok(rewritten)
     }
 }

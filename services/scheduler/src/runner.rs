@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
-use tideline_model::{Clock, TableId, Timestamp};
+use tideline_model::{Clock, JobKind, TableId, Timestamp};
 use tideline_series_store::RewriteCause;
 
 use crate::agenda::{Agenda, Entry};
-use crate::chore::Chore;
 use crate::errand::Begun;
 use crate::job::{Job, JobProgress, JobState};
 use crate::journal::{Edit, Journal};
@@ -217,45 +216,47 @@ impl Shared {
             outcome,
             is_news: true,
         };
-        match (work.chore, work.table) {
-            (Chore::Fold, Some(table)) => self.rewrite(work, table, RewriteCause::Fold, pace).map(done),
-            (Chore::Migrate, Some(table)) => self.rewrite(work, table, RewriteCause::Migrate, pace).map(done),
-            (Chore::Archive, Some(table)) => self.archive(work, table, pace).map(done),
-            (Chore::Evict, Some(table)) => self.evict(work, table).map(done),
-            (Chore::Restore, Some(table)) => self.restore(work, table, pace).map(done),
-            (Chore::Purge, Some(table)) => self.rewrite(work, table, RewriteCause::Purge, pace).map(done),
-            (Chore::Expire, Some(table)) => {
+        match (work.kind, work.table) {
+            (JobKind::Fold, Some(table)) => self.rewrite(work, table, RewriteCause::Fold, pace).map(done),
+            (JobKind::Migrate, Some(table)) => {
+                self.rewrite(work, table, RewriteCause::Migrate, pace).map(done)
+            }
+            (JobKind::Archive, Some(table)) => self.archive(work, table, pace).map(done),
+            (JobKind::Evict, Some(table)) => self.evict(work, table).map(done),
+            (JobKind::Restore, Some(table)) => self.restore(work, table, pace).map(done),
+            (JobKind::Purge, Some(table)) => self.rewrite(work, table, RewriteCause::Purge, pace).map(done),
+            (JobKind::Expire, Some(table)) => {
                 let dropped = self.work.drop_segments(table, &work.inputs)?;
                 Ok(done(format!("{dropped} segments dropped")))
             }
-            (Chore::Catalog, Some(table)) => {
+            (JobKind::CleanCatalog, Some(table)) => {
                 let removed = self.work.clean_catalog(table, self.work.trusted_now())?;
                 Ok(Ended::Done {
                     outcome: format!("{removed} timelines removed"),
                     is_news: removed > 0,
                 })
             }
-            (Chore::Sweep, Some(table)) => {
+            (JobKind::SweepArchive, Some(table)) => {
                 let removed = self.work.sweep_archive(table)?;
                 Ok(Ended::Done {
                     outcome: format!("{removed} files removed"),
                     is_news: removed > 0,
                 })
             }
-            (Chore::Settings, Some(table)) => {
+            (JobKind::WriteSettings, Some(table)) => {
                 let written = self.work.write_settings(table)?;
                 Ok(Ended::Done {
                     outcome: format!("the table's settings are beside its files in {written} more places"),
                     is_news: written > 0,
                 })
             }
-            (Chore::Seal, _) => {
+            (JobKind::Seal, _) => {
                 self.work.seal()?;
                 let sum = self.sum_seals();
                 pace.part_done(&sum.cost());
                 Ok(done(sum.outcome()))
             }
-            (chore, _) => Err(WorkError::Overtaken(format!("{chore} cannot be planned"))),
+            (kind, _) => Err(WorkError::Overtaken(format!("{kind} cannot be planned"))),
         }
     }
 
@@ -279,16 +280,16 @@ impl Shared {
 
 impl State {
     /// Puts work of a kind in front; the ids of all that there is of it.
-    pub(crate) fn ask_for(&mut self, chore: Chore, table: Option<TableId>) -> Vec<u64> {
+    pub(crate) fn ask_for(&mut self, kind: JobKind, table: Option<TableId>) -> Vec<u64> {
         // A seal that runs does not hold what was written since it began.
         let running = self.running.as_ref().map(|running| &running.entry);
-        let is_meant = |entry: &&Entry| chore != Chore::Seal && entry.work.is_of(chore, table);
+        let is_meant = |entry: &&Entry| kind != JobKind::Seal && entry.work.is_of(kind, table);
         let mut ids: Vec<u64> = running
             .filter(is_meant)
             .map(|entry| entry.id)
             .into_iter()
             .collect();
-        ids.extend(self.agenda.ask_for(chore, table));
+        ids.extend(self.agenda.ask_for(kind, table));
         ids
     }
 
@@ -356,7 +357,7 @@ impl State {
                 }
             }
             Ended::GivenUp(Wish::Pause) => {
-                let is_planned = entry.work.chore.is_planned();
+                let is_planned = entry.work.kind.is_planned();
                 self.agenda.put_back(entry);
                 if is_planned {
                     return self.journal.forget(job.id);
@@ -394,7 +395,7 @@ impl State {
                 job.state = JobState::Failed;
                 let wait = self.agenda.failed(&entry, monotonic);
                 job.error = Some(match job.kind {
-                    Chore::Archive | Chore::Evict => {
+                    JobKind::Archive | JobKind::Evict => {
                         let wait = i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX);
                         let again = job.finished.unwrap_or(facts.now()).saturating_add(wait);
                         let again = Timestamp::from_nanos_clamped(again);

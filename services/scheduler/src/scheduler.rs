@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tideline_model::{Policy, SupervisedThread, Supervisor, TimeRange, background};
+use tideline_model::{JobKind, Policy, SupervisedThread, Supervisor, TimeRange, background};
 
-use crate::chore::Chore;
 use crate::job::{Job, JobFilter, JobState};
 use crate::journal::Edit;
 use crate::metrics::Metrics;
@@ -138,12 +137,12 @@ impl Scheduler {
 
     /// Looks for work of a kind, and puts it in front of all other work, whatever its schedule and pauses say. Returns
     /// the ids of the jobs, one that runs already included; none where there is nothing to do.
-    pub fn run(&self, chore: Chore, table: Option<&str>) -> Result<Vec<u64>, SchedulerError> {
+    pub fn run(&self, kind: JobKind, table: Option<&str>) -> Result<Vec<u64>, SchedulerError> {
         let facts = self.shared.refresh();
         let table = table.map(|name| find_table(&facts, name)).transpose()?;
         let ids = {
             let mut state = self.shared.state.lock();
-            state.ask_for(chore, table.map(|table| table.id))
+            state.ask_for(kind, table.map(|table| table.id))
         };
         self.shared.wake_up();
         Ok(ids)
@@ -173,8 +172,8 @@ impl Scheduler {
         Ok(Some(job))
     }
 
-    /// Pauses a job. Of planned work this pauses the chore of its table, over restarts and until it is resumed; work
-    /// that was asked for is paused by itself. A running rewrite waits, and after a minute gives way to other work.
+    /// Pauses a job. A planned job pauses all jobs of its kind and table, over restarts and until it is resumed; a requested
+    /// job is paused alone. A running rewrite waits, and after a minute gives way to other work.
     pub fn pause(&self, id: u64) -> Result<Job, SchedulerError> {
         let mut state = self.shared.state.lock();
         let entry = self.shared.live(&mut state, id)?;
@@ -187,14 +186,14 @@ impl Scheduler {
         }
         let mut row = None;
         if !entry.by_hand {
-            row = state.journal.set_paused(entry.work.table, entry.work.chore, true);
+            row = state.journal.set_paused(entry.work.table, entry.work.kind, true);
         } else if let Some(waiting) = state.agenda.find(id) {
             waiting.is_paused = true;
         }
         self.told(state, id, row)
     }
 
-    /// Lets a paused job, and the chore that was paused with it, go on.
+    /// Resumes a paused job, and the kind that was paused with it.
     pub fn resume(&self, id: u64) -> Result<Job, SchedulerError> {
         let mut state = self.shared.state.lock();
         if state.errand(id).is_some() {
@@ -215,11 +214,8 @@ impl Scheduler {
         if let Some(waiting) = state.agenda.find(id) {
             waiting.is_paused = false;
         }
-        let row = (!entry.by_hand).then(|| {
-            state
-                .journal
-                .set_paused(entry.work.table, entry.work.chore, false)
-        });
+        let row =
+            (!entry.by_hand).then(|| state.journal.set_paused(entry.work.table, entry.work.kind, false));
         let job = self.told(state, id, row.flatten());
         self.shared.wake_up();
         job
@@ -256,17 +252,18 @@ impl Scheduler {
         Ok(job)
     }
 
-    /// Pauses a chore, of one table or of the whole store, over restarts and until it is resumed. What runs goes on.
-    pub fn pause_chore(&self, chore: Chore, table: Option<&str>) -> Result<(), SchedulerError> {
-        self.set_paused(chore, table, true)
+    /// Pauses a kind of jobs, for one table or for the whole store, over restarts and until it is resumed. A running job
+    /// continues.
+    pub fn pause_kind(&self, kind: JobKind, table: Option<&str>) -> Result<(), SchedulerError> {
+        self.set_paused(kind, table, true)
     }
 
-    /// Lets a paused chore go on.
-    pub fn resume_chore(&self, chore: Chore, table: Option<&str>) -> Result<(), SchedulerError> {
-        self.set_paused(chore, table, false)
+    /// Resumes a paused kind of jobs.
+    pub fn resume_kind(&self, kind: JobKind, table: Option<&str>) -> Result<(), SchedulerError> {
+        self.set_paused(kind, table, false)
     }
 
-    fn set_paused(&self, chore: Chore, table: Option<&str>, is_paused: bool) -> Result<(), SchedulerError> {
+    fn set_paused(&self, kind: JobKind, table: Option<&str>, is_paused: bool) -> Result<(), SchedulerError> {
         let table = match table {
             Some(name) => Some(find_table(&self.shared.work.facts(), name)?.id),
             None => None,
@@ -276,7 +273,7 @@ impl Scheduler {
             .state
             .lock()
             .journal
-            .set_paused(table, chore, is_paused);
+            .set_paused(table, kind, is_paused);
         self.shared.write(Edit::put(row));
         self.shared.wake_up();
         Ok(())

@@ -1,10 +1,9 @@
 //! Seals as jobs. The store seals without being asked; its reports become past jobs here, and those of a seal that was asked
 //! for become one job.
 
-use tideline_model::Tier;
+use tideline_model::{JobKind, Tier};
 use tideline_series_store::{RewriteCost, SealReport};
 
-use crate::chore::Chore;
 use crate::job::{Job, JobProgress, JobState};
 use crate::journal::Edit;
 use crate::plan::Amount;
@@ -73,7 +72,7 @@ impl Shared {
         let is_sealing = state
             .running
             .as_ref()
-            .is_some_and(|running| running.entry.work.chore == Chore::Seal);
+            .is_some_and(|running| running.entry.work.kind == JobKind::Seal);
         if is_sealing || state.seals_awaited > 0 {
             return;
         }
@@ -165,7 +164,7 @@ impl SealSum {
     fn job(&self, started: i64, reason: &str) -> Job {
         Job {
             id: 0,
-            kind: Chore::Seal,
+            kind: JobKind::Seal,
             table: None,
             state: JobState::Done,
             by_hand: false,

@@ -11,6 +11,7 @@
 //! | [`value`] | [`Value`], [`ValueType`] and the reserved type codes |
 //! | [`identity`] | [`Identity`]: measurement and sorted tags, and its stored form |
 //! | [`batch`] | [`PointBatch`]: what every decoder ends in, its columns, and [`SeriesResolver`] that it asks |
+//! | [`job`] | [`JobKind`]: kinds of background jobs |
 //! | [`measurements`] | [`Measurements`]: the measurement of each row of a group |
 //! | [`table`] | [`TableSpec`]: what a user sets about a table |
 //! | [`background`] | threads whose work lets other work go first |
@@ -22,6 +23,7 @@ pub mod background;
 pub mod batch;
 pub mod id;
 pub mod identity;
+pub mod job;
 mod joined;
 pub mod measurements;
 pub mod memory;
@@ -34,6 +36,7 @@ pub mod value;
 pub use batch::{BytesColumn, ColumnData, LineReject, PointBatch, PointGroup, SeriesError, SeriesResolver};
 pub use id::{FieldId, GroupId, Ordinal, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;
+pub use job::JobKind;
 pub use measurements::Measurements;
 pub use memory::{MemoryAccount, MemoryFull, Reservation};
 pub use supervision::{SupervisedThread, Supervisor, ThreadFailure};

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use tideline_model::JobKind;
 
 use super::pause;
 use crate::client::{Client, ConnectionArguments};
@@ -50,9 +52,8 @@ pub(crate) struct ListArguments {
     /// Only in this state
     #[arg(long, value_parser = ["planned", "running", "paused", "done", "failed", "cancelled"])]
     state: Option<String>,
-    /// Only of this kind: seal, fold, migrate, archive, evict, restore, expire, purge, clean_catalog, sweep_archive,
-    /// write_settings, attach_archive or set_attributes
-    #[arg(long)]
+    /// Only of this kind
+    #[arg(long, value_parser = kinds(|_| true))]
     kind: Option<String>,
     /// Most jobs
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
@@ -69,7 +70,8 @@ pub(crate) struct JobArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// seal, fold, migrate, archive, expire, purge, clean_catalog, sweep_archive or write_settings
+    /// The kind of work
+    #[arg(value_parser = kinds(|kind| !kind.needs_parameters()))]
     kind: String,
     #[command(flatten)]
     connection: ConnectionArguments,
@@ -79,6 +81,12 @@ pub(crate) struct RunArguments {
     /// Follow the jobs to their end
     #[arg(long)]
     wait: bool,
+}
+
+/// Accepts the names of some kinds of jobs.
+fn kinds(is_accepted: impl Fn(JobKind) -> bool) -> PossibleValuesParser {
+    let kinds = JobKind::ALL.into_iter().filter(|kind| is_accepted(*kind));
+    PossibleValuesParser::new(kinds.map(JobKind::name))
 }
 
 /// Does it.
@@ -190,7 +198,7 @@ fn steer(arguments: &JobArguments, verb: &str) -> Result<()> {
 fn start(arguments: &RunArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     // A seal is short: the answer is the job that has ended.
-    let mut body = json!({"kind": arguments.kind, "wait": arguments.kind == "seal"});
+    let mut body = json!({"kind": arguments.kind, "wait": arguments.kind == JobKind::Seal.name()});
     if let Some(table) = &arguments.table {
         body["table"] = table.as_str().into();
     }

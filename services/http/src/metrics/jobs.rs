@@ -2,19 +2,15 @@
 
 use std::fmt;
 
+use tideline_model::JobKind;
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_scheduler::{ArchiveState, Chore, JobFilter, JobState};
+use tideline_scheduler::{ArchiveState, JobFilter, JobState};
 use tideline_series_store::RewriteCost;
 
 use super::figures::Figures;
 use crate::app::App;
-use crate::resources::jobs::from_chore;
 
 const KIND: &str = "kind";
-
-fn kind(chore: Chore) -> &'static str {
-    from_chore(chore).name()
-}
 
 pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     let metrics = app.scheduler.metrics();
@@ -36,15 +32,16 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Jobs that ended since the start",
         ("state", &past.map(|state| (state.name(), ended(state)))),
     )?;
-    let due = |chore: Chore| metrics.due.get(&chore).copied().unwrap_or_default() as f64;
+    let due = |kind: JobKind| metrics.due.get(&kind).copied().unwrap_or_default() as f64;
     figures.gauges(
         "jobs_due",
         "Work that may begin and waits for its turn",
-        (KIND, &Chore::ALL.map(|chore| (kind(chore), due(chore)))),
+        (KIND, &JobKind::ALL.map(|kind| (kind.name(), due(kind)))),
     )?;
     let moved = |figure: fn(&RewriteCost) -> u64| {
-        let of = |chore| metrics.moved.get(&chore).map_or(0, figure) as f64;
-        [Chore::Fold, Chore::Migrate, Chore::Archive, Chore::Purge].map(|chore| (kind(chore), of(chore)))
+        let of = |kind| metrics.moved.get(&kind).map_or(0, figure) as f64;
+        [JobKind::Fold, JobKind::Migrate, JobKind::Archive, JobKind::Purge]
+            .map(|kind| (kind.name(), of(kind)))
     };
     figures.counters(
         "moved_points",

@@ -8,14 +8,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use tideline_engine::{Engine, PointsCopied, Table};
-use tideline_model::TimeRange;
 use tideline_model::time::NANOS_PER_DAY;
+use tideline_model::{JobKind, TimeRange};
 use tideline_openapi::archive::{
     ArchiveOverview, ArchiveTarget, RestoreArchived, RestoredArchive, TableArchive,
 };
 use tideline_openapi::policy::ArchivePolicy;
 use tideline_openapi::time::DurationText;
-use tideline_scheduler::{ArchiveState, Chore, Ending, Errand, Job, JobState};
+use tideline_scheduler::{ArchiveState, Ending, Errand, Job, JobState};
 use tideline_series_store::TableSurvey;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -251,7 +251,7 @@ async fn copy(app: &App, from: String, into: String, range: TimeRange) -> Result
             return Err(Failure::invalid("into is the table itself; name another one"));
         }
         let errand = begun.scheduler.begin(
-            Chore::Restore,
+            JobKind::Restore,
             Some((from.points().id(), from.name().as_str())),
             format!("somebody asked for a copy of its points in table {}", into.name()),
             from.catalog().len(),

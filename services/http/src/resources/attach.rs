@@ -4,10 +4,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tideline_engine::{AttachPlan, AttachProgress, AttachRequest, EngineError};
-use tideline_model::TableName;
+use tideline_model::{JobKind, TableName};
 use tideline_openapi::attach as wire;
 use tideline_openapi::job::JobDetail;
-use tideline_scheduler::{Chore, Ending, Errand, Job};
+use tideline_scheduler::{Ending, Errand, Job};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -128,7 +128,9 @@ fn begin(app: &App, request: &AttachRequest) -> Result<Attaching> {
         request.target,
         names.join(", ")
     );
-    let errand = app.scheduler.begin(Chore::Attach, None, reason, plan.entries);
+    let errand = app
+        .scheduler
+        .begin(JobKind::AttachArchive, None, reason, plan.entries);
     Ok(Attaching { plan, errand })
 }
 

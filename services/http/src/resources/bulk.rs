@@ -8,12 +8,12 @@ use axum::response::{IntoResponse, Response};
 use roaring::RoaringBitmap;
 use tideline_engine::find::Stop;
 use tideline_engine::{AttributesChanged, Table, TimelineSelector};
-use tideline_model::Timestamp;
+use tideline_model::{JobKind, Timestamp};
 use tideline_openapi::attribute::AttributeValue;
 use tideline_openapi::bulk::{ChangeAttributes, ChangeProgress};
 use tideline_openapi::job::JobDetail;
 use tideline_query::{Budget, Cancel};
-use tideline_scheduler::{Chore, Ending, Errand, Job};
+use tideline_scheduler::{Ending, Errand, Job};
 use tideline_timeline_catalog::AttributeChanges;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -146,7 +146,7 @@ fn begin(app: &App, table: &str, selector: &TimelineSelector, stop: Stop<'_>) ->
     let table = app.engine.table(table)?;
     let selected = app.engine.selected(&table, selector, stop)?;
     let errand = app.scheduler.begin(
-        Chore::Attributes,
+        JobKind::SetAttributes,
         Some((table.points().id(), table.name().as_str())),
         "attributes of all timelines that were selected are changed".to_owned(),
         selected.len(),

@@ -8,9 +8,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
-use tideline_openapi::job::{JobDetail, JobKind, JobList, JobQuery, JobState, StartJobs, StartedJobs};
+use tideline_model::JobKind;
+use tideline_openapi::job::{JobDetail, JobList, JobQuery, JobState, StartJobs, StartedJobs};
 use tideline_openapi::{ErrorBody, ErrorCode};
-use tideline_scheduler::{Chore, Job, JobFilter, Scheduler, SchedulerError};
+use tideline_scheduler::{Job, JobFilter, Scheduler, SchedulerError};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -21,8 +22,8 @@ use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::resources::{Failures, page_limit};
 
-use self::view::{Place, to_chore, to_state, together};
-pub(crate) use self::view::{detail, from_chore, view};
+use self::view::{Place, to_state, together};
+pub(crate) use self::view::{detail, view};
 
 /// Jobs of a page where the request does not say.
 const PAGE_DEFAULT: usize = 100;
@@ -61,7 +62,7 @@ async fn list(State(app): State<App>, id: RequestId, Query(query): Query<JobQuer
     let limit = page_limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let after = query.page.as_deref().map(Place::decode).transpose()?;
     let filter = JobFilter {
-        kind: query.kind.map(to_chore),
+        kind: query.kind,
         table: query.table,
         state: query.state.map(to_state),
     };
@@ -127,7 +128,7 @@ async fn start(
             let sealed = app.change(move |engine| Ok(scheduler.seal(|| engine.seal())?));
             vec![sealed.await?]
         }
-        _ => run(&app, to_chore(kind), table, wait).await?,
+        _ => run(&app, kind, table, wait).await?,
     };
     let state = together(&jobs);
     let stats = app.read(|engine| Ok(engine.stats().store)).await?;
@@ -238,10 +239,10 @@ where
 }
 
 /// Runs what there is to do of a kind; with `wait` until it has ended.
-async fn run(app: &App, chore: Chore, table: Option<String>, wait: bool) -> Result<Vec<Job>> {
+async fn run(app: &App, kind: JobKind, table: Option<String>, wait: bool) -> Result<Vec<Job>> {
     let scheduler = app.scheduler.clone();
     let ids = app
-        .change(move |_| Ok(scheduler.run(chore, table.as_deref())?))
+        .change(move |_| Ok(scheduler.run(kind, table.as_deref())?))
         .await?;
     if !wait {
         return Ok(ids.into_iter().filter_map(|id| app.scheduler.job(id)).collect());
@@ -261,7 +262,7 @@ pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
         return Ok(jobs);
     };
     let then = match failed.kind {
-        Chore::Restore => "and can be asked for again, what came back stays",
+        JobKind::Restore => "and can be asked for again, what came back stays",
         _ => "and is planned again",
     };
     Err(Failure::new(
@@ -269,7 +270,7 @@ pub(crate) async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
         format!(
             "job {} ({}) failed {then}: {}",
             failed.id,
-            from_chore(failed.kind).name(),
+            failed.kind,
             failed.error.as_deref().unwrap_or("it does not say why")
         ),
     ))

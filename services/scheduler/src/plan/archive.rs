@@ -13,14 +13,13 @@
 use std::collections::BTreeMap;
 
 use tideline_model::time::{NANOS_PER_DAY, format_duration};
-use tideline_model::{Tier, TimeRange};
+use tideline_model::{JobKind, Tier, TimeRange};
 use tideline_series_store::window::{COLD_LEVEL, Window, cold_boundary};
 
 use super::facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
 use super::moves::{Move, Moving, Waits};
 use super::writes::Inputs;
 use super::{Manner, Planned, Taken, Urgency, work, writes};
-use crate::chore::Chore;
 
 /// Between two looks for files that nothing names, nanoseconds: they are left alone for a day anyway.
 const SWEEP_EVERY: i64 = NANOS_PER_DAY;
@@ -51,7 +50,7 @@ pub(super) fn plan(
     plan_eviction(facts, table, &evicted, taken, planned);
     moving.extend(cutting(facts, table, taken));
     let moved = Move {
-        chore: Chore::Archive,
+        kind: JobKind::Archive,
         tier: Tier::Archive,
         age: policy.after,
         name: "segments",
@@ -116,7 +115,7 @@ fn plan_eviction(
         at: Some(facts.now()),
         urgency: Urgency::Free,
         ..work(
-            Chore::Evict,
+            JobKind::Evict,
             table,
             evicted,
             first.cold_window(),
@@ -306,7 +305,7 @@ pub(super) fn plan_settings(facts: &Facts, table: &TableFacts, planned: &mut Vec
         return;
     }
     planned.push(Planned {
-        chore: Chore::Settings,
+        kind: JobKind::WriteSettings,
         table: Some(table.id),
         inputs: Vec::new(),
         tier: Tier::Archive,
@@ -327,12 +326,12 @@ pub(super) fn plan_sweep(facts: &Facts, table: &TableFacts, past: &Past, planned
         return;
     }
     let now = facts.now();
-    let served = past.served.get(&(table.id, Chore::Sweep)).copied();
+    let served = past.served.get(&(table.id, JobKind::SweepArchive)).copied();
     let at = served
         .filter(|at| *at <= now)
         .map_or(now, |at| at.saturating_add(SWEEP_EVERY));
     planned.push(Planned {
-        chore: Chore::Sweep,
+        kind: JobKind::SweepArchive,
         table: Some(table.id),
         inputs: Vec::new(),
         tier: Tier::Archive,

@@ -1,11 +1,10 @@
 //! Catalog clean-up: timelines that have no point left, or were silent for too long, are taken out.
 
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{Tier, TimeRange};
+use tideline_model::{JobKind, Tier, TimeRange};
 
 use super::facts::{Amount, Facts, Past, TableFacts};
 use super::{Manner, Planned, Urgency, begins};
-use crate::chore::Chore;
 
 /// Between two clean-ups of a table without a schedule, nanoseconds: a pass over a million timelines takes part of a
 /// second, and a timeline without points harms nobody meanwhile.
@@ -13,14 +12,14 @@ pub const CATALOG_EVERY: i64 = 600 * NANOS_PER_SECOND;
 
 pub(super) fn plan(facts: &Facts, table: &TableFacts, past: &Past, planned: &mut Vec<Planned>) {
     let now = facts.now();
-    let served = past.served.get(&(table.id, Chore::Catalog)).copied();
+    let served = past.served.get(&(table.id, JobKind::CleanCatalog)).copied();
     let ready = served
         .filter(|at| *at <= now)
         .map_or(now, |at| at.saturating_add(CATALOG_EVERY));
     // Silence is counted by the clock: while that is in doubt nobody has been silent.
-    let at = begins(facts, table, past, Chore::Catalog, ready).filter(|_| facts.clock.doubt.is_none());
+    let at = begins(facts, table, past, JobKind::CleanCatalog, ready).filter(|_| facts.clock.doubt.is_none());
     planned.push(Planned {
-        chore: Chore::Catalog,
+        kind: JobKind::CleanCatalog,
         table: Some(table.id),
         inputs: Vec::new(),
         tier: Tier::Hot,

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
+use tideline_model::JobKind;
 use tideline_model::time::format_duration;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
 use super::{PlanSettings, Planned, Taken, Urgency, begins, work};
-use crate::chore::Chore;
 
 pub(super) fn plan(
     facts: &Facts,
@@ -35,9 +35,15 @@ pub(super) fn plan(
             format_duration(age),
             format_duration(settings.purge_delay)
         ),
-        at: begins(facts, table, past, Chore::Expire, facts.now()),
+        at: begins(facts, table, past, JobKind::Expire, facts.now()),
         urgency: Urgency::Free,
-        ..work(Chore::Expire, table, &segments, first.window, facts.window_nanos)
+        ..work(
+            JobKind::Expire,
+            table,
+            &segments,
+            first.window,
+            facts.window_nanos,
+        )
     };
     taken.take(&work);
     planned.push(work);

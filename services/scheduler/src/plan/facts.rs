@@ -2,11 +2,9 @@
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
-use tideline_model::{Policy, Schedule, SegmentId, TableId, Tier, TimeRange, TrustedNow};
+use tideline_model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange, TrustedNow};
 use tideline_series_store::manifest::WriteSpan;
 use tideline_series_store::window::{Window, cold_boundary};
-
-use crate::chore::Chore;
 
 /// Doublings of the base window that a cold window has at least: a day.
 pub const COLD_LEVEL: u8 = 3;
@@ -83,8 +81,8 @@ pub struct SegmentFacts {
 /// What was done before now, as far as plans depend on it.
 #[derive(Debug, Clone, Default)]
 pub struct Past {
-    /// Up to which instant the schedule of a table's chore has been served.
-    pub served: HashMap<(TableId, Chore), i64>,
+    /// Timestamp up to which the schedule of a (table, job kind) pair has been served.
+    pub served: HashMap<(TableId, JobKind), i64>,
     /// When a segment was first seen to have deletes.
     pub deletes_since: HashMap<SegmentId, i64>,
 }
@@ -165,25 +163,25 @@ impl TableFacts {
         Some(day.range(base).end.saturating_add(age))
     }
 
-    /// The schedule that a chore keeps.
-    pub(crate) fn schedule(&self, chore: Chore) -> &Schedule {
-        match chore {
-            Chore::Migrate => &self.policy.migrate,
-            Chore::Archive => self
+    /// The schedule of a kind of jobs.
+    pub(crate) fn schedule(&self, kind: JobKind) -> &Schedule {
+        match kind {
+            JobKind::Migrate => &self.policy.migrate,
+            JobKind::Archive => self
                 .policy
                 .archive
                 .as_ref()
                 .map_or(&Schedule::Continuous, |archive| &archive.schedule),
-            Chore::Expire | Chore::Catalog => &self.policy.expire,
-            Chore::Seal
-            | Chore::Fold
-            | Chore::Evict
-            | Chore::Restore
-            | Chore::Purge
-            | Chore::Sweep
-            | Chore::Settings
-            | Chore::Attach
-            | Chore::Attributes => &Schedule::Continuous,
+            JobKind::Expire | JobKind::CleanCatalog => &self.policy.expire,
+            JobKind::Seal
+            | JobKind::Fold
+            | JobKind::Evict
+            | JobKind::Restore
+            | JobKind::Purge
+            | JobKind::SweepArchive
+            | JobKind::WriteSettings
+            | JobKind::AttachArchive
+            | JobKind::SetAttributes => &Schedule::Continuous,
         }
     }
 }

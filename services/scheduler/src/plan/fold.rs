@@ -17,14 +17,13 @@
 use std::collections::BTreeSet;
 
 use hashbrown::HashSet;
-use tideline_model::Tier;
 use tideline_model::time::NANOS_PER_DAY;
+use tideline_model::{JobKind, Tier};
 use tideline_series_store::window::{LEVEL_MAX, Window};
 
 use super::facts::{COLD_LEVEL, Facts, SegmentFacts, TableFacts, widened};
 use super::writes::{INPUTS_MAX, Inputs};
 use super::{Planned, Taken, Urgency, work, writes};
-use crate::chore::Chore;
 
 /// Segments of a store above which neighbours are joined: a read of all time opens so many, and a start reads their
 /// rows. Well below a thousand, so that late data and a backfill find room before the next fold.
@@ -126,20 +125,20 @@ pub(super) fn plan_crowded(facts: &Facts, taken: &mut Taken, planned: &mut Vec<P
     let allowed = SEGMENTS_CROWDED
         .saturating_sub(total - lasting)
         .max(SEGMENTS_LASTING_MIN);
-    let saved = |work: &Planned| match work.chore {
-        Chore::Fold => work.inputs.len() - 1,
-        Chore::Expire => work.inputs.len(),
-        Chore::Seal
-        | Chore::Migrate
-        | Chore::Archive
-        | Chore::Evict
-        | Chore::Restore
-        | Chore::Purge
-        | Chore::Catalog
-        | Chore::Sweep
-        | Chore::Attach
-        | Chore::Settings
-        | Chore::Attributes => 0,
+    let saved = |work: &Planned| match work.kind {
+        JobKind::Fold => work.inputs.len() - 1,
+        JobKind::Expire => work.inputs.len(),
+        JobKind::Seal
+        | JobKind::Migrate
+        | JobKind::Archive
+        | JobKind::Evict
+        | JobKind::Restore
+        | JobKind::Purge
+        | JobKind::CleanCatalog
+        | JobKind::SweepArchive
+        | JobKind::AttachArchive
+        | JobKind::WriteSettings
+        | JobKind::SetAttributes => 0,
     };
     let mut left = lasting.saturating_sub(planned.iter().map(saved).sum());
     if left <= allowed {
@@ -330,7 +329,7 @@ fn fold(facts: &Facts, table: &TableFacts, inputs: &Inputs<'_>, reason: String, 
         reason,
         at: Some(facts.now()),
         urgency,
-        ..work(Chore::Fold, table, segments, window, facts.window_nanos)
+        ..work(JobKind::Fold, table, segments, window, facts.window_nanos)
     }
 }
 

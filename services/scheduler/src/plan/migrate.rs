@@ -8,13 +8,12 @@
 //! No point stays hot for longer than a day beyond `hot_ttl`.
 
 use hashbrown::HashMap;
-use tideline_model::{Tier, TimeRange};
+use tideline_model::{JobKind, Tier, TimeRange};
 use tideline_series_store::window::Window;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
 use super::moves::{Move, Moving};
 use super::{Manner, Planned, Taken, writes};
-use crate::chore::Chore;
 
 pub(super) fn plan(
     facts: &Facts,
@@ -29,7 +28,7 @@ pub(super) fn plan(
     }
     let age = table.policy.hot_ttl.unwrap_or_default();
     let moved = Move {
-        chore: Chore::Migrate,
+        kind: JobKind::Migrate,
         tier: Tier::Cold,
         age,
         name: "hot segments",

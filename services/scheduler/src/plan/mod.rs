@@ -1,6 +1,6 @@
 //! The planner: looks at facts and says what is to be done. No I/O, no state, no clock of its own.
 //!
-//! Each chore has a file that looks for its own work. [`plan`] asks them in the order in which segments are given
+//! Each kind of jobs has a file that plans it. [`plan`] calls them in the order in which segments are given
 //! away: what expires is not rewritten, what migrates or is archived is not folded or purged, and no segment is in two plans.
 
 pub mod archive;
@@ -20,13 +20,12 @@ mod tests;
 mod writes;
 
 use hashbrown::HashSet;
-use tideline_model::{SegmentId, TableId, Tier, TimeRange};
+use tideline_model::{JobKind, SegmentId, TableId, Tier, TimeRange};
 use tideline_series_store::window::Window;
 
 pub use facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
 pub use preview::{Boundaries, Preview, UnsealedBefore, preview};
 
-use crate::chore::Chore;
 use crate::schedule::Timetable;
 
 /// What can be set about plans.
@@ -40,7 +39,7 @@ pub struct PlanSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
     /// What kind.
-    pub chore: Chore,
+    pub kind: JobKind,
     /// Whose; `None` = the whole store.
     pub table: Option<TableId>,
     /// The segments that it takes, in the order of their writes.
@@ -104,8 +103,8 @@ impl Planned {
     }
 
     /// Whether it is work of a kind, and of a table where one is given.
-    pub fn is_of(&self, chore: Chore, table: Option<TableId>) -> bool {
-        self.chore == chore && (table.is_none() || self.table == table)
+    pub fn is_of(&self, kind: JobKind, table: Option<TableId>) -> bool {
+        self.kind == kind && (table.is_none() || self.table == table)
     }
 }
 
@@ -161,13 +160,13 @@ impl Taken {
 }
 
 /// Work on segments of a table.
-fn work(chore: Chore, table: &TableFacts, segments: &[&SegmentFacts], window: Window, base: i64) -> Planned {
+fn work(kind: JobKind, table: &TableFacts, segments: &[&SegmentFacts], window: Window, base: i64) -> Planned {
     let ranges = segments.iter().map(|segment| segment.window.range(base));
     let range = ranges
         .reduce(|one, other| TimeRange::new(one.start.min(other.start), one.end.max(other.end)))
         .unwrap_or(window.range(base));
     Planned {
-        chore,
+        kind,
         table: Some(table.id),
         inputs: segments.iter().map(|segment| segment.id).collect(),
         tier: segments.first().map(|segment| segment.tier).unwrap_or_default(),
@@ -181,21 +180,21 @@ fn work(chore: Chore, table: &TableFacts, segments: &[&SegmentFacts], window: Wi
     }
 }
 
-/// When a table's chore may begin by its schedule: `ready` or the first instant of the schedule after both `ready`
+/// When jobs of a kind may begin by the schedule of a table: `ready` or the first instant of the schedule after both `ready`
 /// and what was served last. `None` where the schedule cannot be kept.
 pub(crate) fn begins(
     facts: &Facts,
     table: &TableFacts,
     past: &Past,
-    chore: Chore,
+    kind: JobKind,
     ready: i64,
 ) -> Option<i64> {
-    let timetable = Timetable::new(table.schedule(chore)).ok()?;
+    let timetable = Timetable::new(table.schedule(kind)).ok()?;
     if timetable.is_continuous() {
         return Some(ready);
     }
     let now = facts.now();
-    let served = past.served.get(&(table.id, chore)).copied();
+    let served = past.served.get(&(table.id, kind)).copied();
     let since = [served, Some(table.created), Some(table.policy_changed)];
     // A clock that went back leaves instants of the future behind: they say nothing.
     let since = since.into_iter().flatten().filter(|at| *at <= now).max();

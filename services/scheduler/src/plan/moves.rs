@@ -1,20 +1,19 @@
 //! Moves to the next tier: the segments of windows that are old enough, in the order of their writes.
 
-use tideline_model::Tier;
 use tideline_model::time::{NANOS_PER_SECOND, format_duration};
+use tideline_model::{JobKind, Tier};
 use tideline_series_store::window::Window;
 
 use super::facts::{Facts, Past, TableFacts};
 use super::writes::Inputs;
 use super::{Manner, Planned, Taken, Urgency, begins, work};
-use crate::chore::Chore;
 
 /// A move that begins within this time keeps its segments from folds and purges: it does their work too. Nanoseconds.
 const SOON: i64 = 3_600 * NANOS_PER_SECOND;
 
 /// A kind of move.
 pub(super) struct Move {
-    pub(super) chore: Chore,
+    pub(super) kind: JobKind,
     /// Where to.
     pub(super) tier: Tier,
     /// How long ago a window must have ended, nanoseconds.
@@ -58,7 +57,7 @@ impl Move {
         } in moving
         {
             let ready = waits.as_ref().map_or(facts.now(), |waits| waits.until);
-            let at = begins(facts, table, past, self.chore, ready);
+            let at = begins(facts, table, past, self.kind, ready);
             let why = waits.map_or_else(String::new, |waits| format!("; {}", waits.why));
             let (count, name) = (inputs.segments.len(), self.name);
             let reason = match manner {
@@ -73,7 +72,7 @@ impl Move {
                 at,
                 urgency: Urgency::Moves,
                 manner,
-                ..work(self.chore, table, &inputs.segments, window, facts.window_nanos)
+                ..work(self.kind, table, &inputs.segments, window, facts.window_nanos)
             };
             if at.is_some_and(|at| at <= facts.now().saturating_add(SOON)) {
                 taken.take(&work);

@@ -1,13 +1,12 @@
 //! What a policy would do now, without doing it.
 
-use tideline_model::{Policy, Tier, TimeRange};
+use tideline_model::{JobKind, Policy, Tier, TimeRange};
 use tideline_series_store::Unsealed;
 use tideline_series_store::window::{Window, cold_boundary};
 
 use super::expire::{freed_before, paused};
 use super::facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
 use super::{PlanSettings, Taken, archive, begins, migrate};
-use crate::chore::Chore;
 
 /// What a policy would move, hide and free, seen from now.
 ///
@@ -165,7 +164,7 @@ pub fn preview(
         .iter()
         .filter(|segment| !table.is_visible(segment, now))
         .collect();
-    let migrates_at = ready.and_then(|ready| begins(facts, &table, past, Chore::Migrate, ready));
+    let migrates_at = ready.and_then(|ready| begins(facts, &table, past, JobKind::Migrate, ready));
     let segments_moving: Vec<SegmentFacts> = moving
         .iter()
         .flat_map(|group| {
@@ -225,7 +224,7 @@ fn archives(
     Some(Archives {
         at: ready
             .filter(|_| !moving.is_empty())
-            .and_then(|ready| begins(facts, table, past, Chore::Archive, ready)),
+            .and_then(|ready| begins(facts, table, past, JobKind::Archive, ready)),
         windows: windows(facts, &moving, SegmentFacts::cold_window),
         amount: with(Amount::of(&moving), unsealed),
     })
@@ -271,6 +270,6 @@ fn drops_at(
     let ready = kept_until.max(facts.now());
     let is_paused = freed_before(facts, table, settings).is_none() && paused(facts, settings).is_some();
     (!is_paused)
-        .then(|| begins(facts, table, past, Chore::Expire, ready))
+        .then(|| begins(facts, table, past, JobKind::Expire, ready))
         .flatten()
 }

@@ -3,11 +3,11 @@
 //! Deleted points are invisible from the first moment; a purge only frees their bytes and lets the delete itself be
 //! forgotten. It waits a little, since deletes tend to come in groups and one rewrite serves them all.
 
+use tideline_model::JobKind;
 use tideline_model::time::NANOS_PER_SECOND;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
 use super::{Planned, Taken, Urgency, work};
-use crate::chore::Chore;
 
 /// How long a segment waits for more deletes before they are applied to it, nanoseconds.
 pub const PURGE_AFTER: i64 = 600 * NANOS_PER_SECOND;
@@ -39,7 +39,7 @@ pub(super) fn plan(
             at: Some(since(segment).saturating_add(PURGE_AFTER)),
             urgency: Urgency::Space,
             ..work(
-                Chore::Purge,
+                JobKind::Purge,
                 table,
                 &[segment],
                 segment.window,

@@ -3,11 +3,10 @@
 //! Whole segments come back, and what lies there already stays with them. It is not planned from facts: only a request
 //! says what is wanted.
 
-use tideline_model::{Tier, TimeRange, Timestamp};
+use tideline_model::{JobKind, Tier, TimeRange, Timestamp};
 
 use super::facts::{Amount, Facts, SegmentFacts, TableFacts};
 use super::{Manner, Planned, Urgency};
-use crate::chore::Chore;
 
 /// Everything archived or cold that has points in a range, to stay in the cold tier until a trusted instant; `None` where
 /// there is nothing.
@@ -25,7 +24,7 @@ pub(crate) fn restore(facts: &Facts, table: &TableFacts, range: TimeRange, until
         spans.reduce(|one, other| TimeRange::new(one.start.min(other.start), one.end.max(other.end)))?;
     let archived = wanted.iter().filter(|segment| segment.tier == Tier::Archive);
     Some(Planned {
-        chore: Chore::Restore,
+        kind: JobKind::Restore,
         table: Some(table.id),
         inputs: wanted.iter().map(|segment| segment.id).collect(),
         tier: Tier::Cold,

@@ -1,10 +1,9 @@
 //! Seal: the store seals by itself, by size and age of its head; here it waits to be asked for.
 
-use tideline_model::{Tier, TimeRange};
+use tideline_model::{JobKind, Tier, TimeRange};
 
 use super::facts::{Amount, Facts};
 use super::{Manner, Planned, Urgency};
-use crate::chore::Chore;
 
 pub(super) fn plan(facts: &Facts, planned: &mut Vec<Planned>) {
     let reason = match facts.frozen_heads {
@@ -12,7 +11,7 @@ pub(super) fn plan(facts: &Facts, planned: &mut Vec<Planned>) {
         waiting => format!("{waiting} frozen heads are being sealed; by hand the active one too"),
     };
     planned.push(Planned {
-        chore: Chore::Seal,
+        kind: JobKind::Seal,
         table: None,
         inputs: Vec::new(),
         tier: Tier::Hot,

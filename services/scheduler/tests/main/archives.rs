@@ -3,9 +3,9 @@
 use std::sync::{Arc, mpsc};
 
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{ArchivePolicy, Policy, Schedule, SegmentId, Tier, TimeRange};
+use tideline_model::{ArchivePolicy, JobKind, Policy, Schedule, SegmentId, Tier, TimeRange};
 use tideline_scheduler::plan::SegmentFacts;
-use tideline_scheduler::{Chore, Job, JobFilter, JobState, Scheduler, WorkError};
+use tideline_scheduler::{Job, JobFilter, JobState, Scheduler, WorkError};
 
 use crate::fake::{DAY, FakeWork, HOUR, START, day, in_state, only};
 
@@ -27,7 +27,7 @@ fn moved(work: &FakeWork) -> Vec<String> {
     work.log().into_iter().filter(|done| done != "Catalog").collect()
 }
 
-fn jobs(scheduler: &Scheduler, kind: Chore) -> Vec<Job> {
+fn jobs(scheduler: &Scheduler, kind: JobKind) -> Vec<Job> {
     let filter = JobFilter {
         kind: Some(kind),
         ..JobFilter::default()
@@ -47,7 +47,7 @@ fn points_stay_cold_beside_their_files_and_leave_when_their_time_is_over() {
     let scheduler = work.scheduler();
     scheduler.run_due();
     assert_eq!(moved(&work), ["Copy [1]", "Fold [2, 3]", "Copy [1002]"]);
-    let done = jobs(&scheduler, Chore::Archive);
+    let done = jobs(&scheduler, JobKind::Archive);
     assert_eq!(done.len(), 2, "folding is part of the same job");
     assert_eq!(done[0].done.bytes, 3_000, "both of its parts are counted");
     let outcome = done[0].outcome.as_deref().unwrap_or_default();
@@ -62,7 +62,7 @@ fn points_stay_cold_beside_their_files_and_leave_when_their_time_is_over() {
     work.advance(1);
     scheduler.run_due();
     assert_eq!(moved(&work), ["Evict [1]"]);
-    let evicted = only(jobs(&scheduler, Chore::Evict));
+    let evicted = only(jobs(&scheduler, JobKind::Evict));
     assert_eq!(
         evicted.outcome.as_deref(),
         Some("1 segments left the cold tier: 1000 bytes")
@@ -98,7 +98,7 @@ fn a_move_into_files_is_paced_paused_resumed_and_cancelled() {
         .passes
         .store(NANOS_PER_SECOND / 2, std::sync::atomic::Ordering::Relaxed);
     while moved(&work).is_empty()
-        || jobs(&scheduler, Chore::Archive)
+        || jobs(&scheduler, JobKind::Archive)
             .iter()
             .any(|job| job.state != JobState::Done)
     {
@@ -115,7 +115,7 @@ fn a_move_into_files_is_paced_paused_resumed_and_cancelled() {
     let told = Arc::downgrade(&scheduler);
     work.on_step(move |step| {
         let scheduler = told.upgrade().expect("the test holds it");
-        if step == 5 && jobs(&scheduler, Chore::Archive).len() == 1 {
+        if step == 5 && jobs(&scheduler, JobKind::Archive).len() == 1 {
             let job = only(in_state(&scheduler, JobState::Running));
             scheduler.pause(job.id).expect("it runs");
             tell.send(job.id).expect("the test hears");
@@ -146,7 +146,7 @@ fn a_move_into_files_is_paced_paused_resumed_and_cancelled() {
     assert_eq!(moved(&work), [] as [&str; 0]);
     assert_eq!(
         only(in_state(&scheduler, JobState::Cancelled)).kind,
-        Chore::Archive
+        JobKind::Archive
     );
     work.advance(HOUR);
     scheduler.run_due();
@@ -170,9 +170,9 @@ fn what_is_restored_stays_for_as_long_as_was_asked_for() {
         .expect("two days");
     assert_eq!(
         (job.kind, job.by_hand, job.total.segments),
-        (Chore::Restore, true, 2)
+        (JobKind::Restore, true, 2)
     );
-    assert_eq!(jobs(&scheduler, Chore::Restore).len(), 1, "it is listed once");
+    assert_eq!(jobs(&scheduler, JobKind::Restore).len(), 1, "it is listed once");
     scheduler.run_due();
     assert_eq!(
         moved(&work),
@@ -262,7 +262,7 @@ fn a_target_that_is_down_is_told_and_costs_nothing_but_delay() {
         (2, Some(work.now() + 10 * NANOS_PER_SECOND))
     );
     assert!(waiting.last_job.is_some_and(|job| job.state == JobState::Failed));
-    let planned = jobs(&scheduler, Chore::Archive).remove(0);
+    let planned = jobs(&scheduler, JobKind::Archive).remove(0);
     assert!(
         planned
             .reason

@@ -5,8 +5,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{Policy, Tier};
-use tideline_scheduler::{Chore, Job, JobState, Scheduler, SchedulerError};
+use tideline_model::{JobKind, Policy, Tier};
+use tideline_scheduler::{Job, JobState, Scheduler, SchedulerError};
 
 use crate::fake::{DAY, FakeWork, HOUR, START, day, in_state, nightly, old_days, only, table};
 
@@ -17,7 +17,7 @@ fn running(scheduler: &Scheduler) -> Job {
 fn migrations(scheduler: &Scheduler, state: JobState) -> Vec<Job> {
     let jobs = in_state(scheduler, state);
     jobs.into_iter()
-        .filter(|job| job.kind == Chore::Migrate)
+        .filter(|job| job.kind == JobKind::Migrate)
         .collect()
 }
 
@@ -64,8 +64,8 @@ fn who_asks_for_work_that_runs_is_told_its_job_too() {
     let scheduler = work.scheduler();
     let (tell, hear) = mpsc::channel();
     at_step(&work, &scheduler, 3, move |scheduler, job| {
-        let of_all = scheduler.run(Chore::Migrate, None).expect("there is such work");
-        let others = scheduler.run(Chore::Purge, None).expect("there is such work");
+        let of_all = scheduler.run(JobKind::Migrate, None).expect("there is such work");
+        let others = scheduler.run(JobKind::Purge, None).expect("there is such work");
         tell.send((job.id, of_all, others)).expect("the test hears");
     });
     scheduler.run_due();
@@ -169,13 +169,13 @@ fn a_paused_rewrite_goes_on_where_it_was() {
         let runner = scope.spawn(|| scheduler.run_due());
         let id = hear.recv().expect("it ran");
         assert_eq!(scheduler.job(id).map(|job| job.state), Some(JobState::Paused));
-        assert_eq!(scheduler.metrics().chores_paused, 1);
+        assert_eq!(scheduler.metrics().kinds_paused, 1);
         scheduler.resume(id).expect("it is paused");
         assert_eq!(runner.join().expect("no panic"), 2);
         assert_eq!(scheduler.job(id).map(|job| job.state), Some(JobState::Done));
     });
     assert_eq!(work.log(), ["Catalog", "Migrate [1]"]);
-    assert_eq!(scheduler.metrics().chores_paused, 0);
+    assert_eq!(scheduler.metrics().kinds_paused, 0);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_rewrite_that_stays_paused_gives_way_to_other_work() {
     scheduler.run_due();
     assert!(work.log().contains(&"Migrate [7]".to_owned()));
     let paused = only(in_state(&scheduler, JobState::Paused));
-    assert_eq!((paused.kind, paused.done.bytes), (Chore::Migrate, 0));
+    assert_eq!((paused.kind, paused.done.bytes), (JobKind::Migrate, 0));
     assert_eq!(
         scheduler.resume(paused.id).map(|job| job.state),
         Ok(JobState::Planned)
@@ -217,7 +217,7 @@ fn a_rewrite_that_stays_paused_gives_way_to_other_work() {
 }
 
 #[test]
-fn pausing_planned_work_pauses_its_chore() {
+fn pausing_planned_work_pauses_its_kind() {
     let work = FakeWork::new(
         Policy {
             migrate: nightly(),
@@ -255,9 +255,9 @@ fn work_that_was_asked_for_is_paused_by_itself() {
     scheduler.run_due();
     work.tables.lock()[0].segments = old_days(2);
     work.log();
-    let ids = scheduler.run(Chore::Migrate, None).expect("a table");
+    let ids = scheduler.run(JobKind::Migrate, None).expect("a table");
     scheduler.pause(ids[0]).expect("it waits");
-    assert_eq!(scheduler.metrics().chores_paused, 0);
+    assert_eq!(scheduler.metrics().kinds_paused, 0);
     scheduler.run_due();
     assert_eq!(work.log(), ["Migrate [2]"]);
     scheduler.resume(ids[0]).expect("it is paused");

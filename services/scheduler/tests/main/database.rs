@@ -6,8 +6,8 @@ use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, Settings, Table, TimelineSelector, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
-use tideline_model::{ManualClock, TimeRange, Timestamp};
-use tideline_scheduler::{Chore, Scheduler};
+use tideline_model::{JobKind, ManualClock, TimeRange, Timestamp};
+use tideline_scheduler::Scheduler;
 use tideline_search_index::{Condition, FindRequest};
 
 use crate::fake::{DAY, HOUR, START};
@@ -80,6 +80,6 @@ fn days_become_cold_deletes_are_applied_and_empty_timelines_go() {
     let stats = engine.table_stats(&table);
     assert_eq!((stats.sealed_points, stats.deletes_waiting), (12 * 24, 0));
     let moved = scheduler.metrics().moved;
-    assert!(moved[&Chore::Migrate].points_written >= 2 * 5 * 24);
-    assert!(moved.contains_key(&Chore::Purge));
+    assert!(moved[&JobKind::Migrate].points_written >= 2 * 5 * 24);
+    assert!(moved.contains_key(&JobKind::Purge));
 }

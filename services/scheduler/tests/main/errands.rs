@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{Policy, TableId};
-use tideline_scheduler::{Chore, Ending, Errand, JobFilter, JobState, Scheduler, SchedulerError};
+use tideline_model::{JobKind, Policy, TableId};
+use tideline_scheduler::{Ending, Errand, JobFilter, JobState, Scheduler, SchedulerError};
 
 use crate::fake::{FakeWork, in_state, old_days, only};
 
 fn begin(scheduler: &Scheduler) -> Errand {
     scheduler.begin(
-        Chore::Attributes,
+        JobKind::SetAttributes,
         Some((TableId(1), "default")),
         "somebody asked".into(),
         100,
@@ -28,7 +28,7 @@ fn an_errand_is_listed_with_its_progress_beside_the_planned_work() {
     let job = only(in_state(&scheduler, JobState::Running));
     assert_eq!(
         (job.id, job.kind, job.by_hand),
-        (errand.id(), Chore::Attributes, true)
+        (errand.id(), JobKind::SetAttributes, true)
     );
     assert_eq!((job.done.timelines, job.total.timelines), (25, 100));
     assert_eq!(job.done.seconds_left, Some(9));
@@ -43,7 +43,10 @@ fn an_errand_is_listed_with_its_progress_beside_the_planned_work() {
     assert_eq!(done.done.seconds_left, None);
     let listed = scheduler.jobs(&JobFilter::default());
     assert_eq!(listed.iter().filter(|listed| listed.id == job.id).count(), 1);
-    assert_eq!(scheduler.metrics().ended[&(Chore::Attributes, JobState::Done)], 1);
+    assert_eq!(
+        scheduler.metrics().ended[&(JobKind::SetAttributes, JobState::Done)],
+        1
+    );
 }
 
 #[test]

@@ -10,11 +10,11 @@ use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline};
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{
-    ArchivePolicy, Clock, ColumnData, Durability, ManualClock, Ordinal, Policy, Schedule, SegmentId, TableId,
-    Tier, TimeRange, TimelineId, Timestamp, TrustedNow,
+    ArchivePolicy, Clock, ColumnData, Durability, JobKind, ManualClock, Ordinal, Policy, Schedule, SegmentId,
+    TableId, Tier, TimeRange, TimelineId, Timestamp, TrustedNow,
 };
 use tideline_scheduler::plan::Facts;
-use tideline_scheduler::{Chore, JobFilter, JobState, Scheduler, Settings, Work, WorkError};
+use tideline_scheduler::{JobFilter, JobState, Scheduler, Settings, Work, WorkError};
 use tideline_series_store::{
     Delete, Evicted, Order, Pace, Recovery, Rewrite, Rewritten, SealReport, Selection, SeriesStore,
     StoreError, Survey, Table, TimelineDirectory, Unsealed,
@@ -353,11 +353,11 @@ fn moves_change_no_answer() {
                 .any(|job| job.kind == kind && job.state == JobState::Done)
         };
         let kinds = [
-            Chore::Migrate,
-            Chore::Purge,
-            Chore::Archive,
-            Chore::Evict,
-            Chore::Restore,
+            JobKind::Migrate,
+            JobKind::Purge,
+            JobKind::Archive,
+            JobKind::Evict,
+            JobKind::Restore,
         ];
         done_kinds.extend(kinds.into_iter().filter(|kind| done(*kind)));
         let segments = work.facts().tables[0].segments.len();

@@ -1,8 +1,8 @@
 //! What survives a restart, and in which bytes.
 
 use bytes::Bytes;
-use tideline_model::{Policy, TableId, Tier};
-use tideline_scheduler::{Chore, JobFilter, JobState, Scheduler, Settings, WorkError};
+use tideline_model::{JobKind, Policy, TableId, Tier};
+use tideline_scheduler::{JobFilter, JobState, Scheduler, Settings, WorkError};
 
 use crate::fake::{DAY, FakeWork, HOUR, day, in_state, nightly, old_days, only, table};
 
@@ -25,7 +25,7 @@ fn a_job_that_was_running_is_interrupted_and_its_work_planned_again() {
     let outcome = "interrupted by the end of the process; the same work is planned again";
     assert_eq!(
         (interrupted.kind, interrupted.outcome.as_deref()),
-        (Chore::Migrate, Some(outcome))
+        (JobKind::Migrate, Some(outcome))
     );
     scheduler.run_due();
     let done = only(in_state(&scheduler, JobState::Done));
@@ -39,10 +39,10 @@ fn past_jobs_and_ids_outlive_the_process() {
     let scheduler = work.scheduler();
     scheduler.run_due();
     let before = in_state(&scheduler, JobState::Done);
-    let seal = scheduler.run(Chore::Seal, None).expect("always")[0];
+    let seal = scheduler.run(JobKind::Seal, None).expect("always")[0];
     let scheduler = work.scheduler();
     assert_eq!(in_state(&scheduler, JobState::Done), before);
-    let next = scheduler.run(Chore::Seal, None).expect("always")[0];
+    let next = scheduler.run(JobKind::Seal, None).expect("always")[0];
     assert!(
         next > seal,
         "an id that was only planned is not used again either"
@@ -77,19 +77,19 @@ fn schedules_are_not_served_twice_and_missed_ones_are_caught_up() {
 }
 
 #[test]
-fn paused_chores_stay_paused() {
+fn paused_kinds_stay_paused() {
     let work = FakeWork::new(Policy::default(), old_days(1));
     let scheduler = work.scheduler();
     scheduler
-        .pause_chore(Chore::Migrate, Some("default"))
+        .pause_kind(JobKind::Migrate, Some("default"))
         .expect("a table");
-    scheduler.pause_chore(Chore::Seal, None).expect("always");
+    scheduler.pause_kind(JobKind::Seal, None).expect("always");
     let scheduler = work.scheduler();
-    assert_eq!(scheduler.metrics().chores_paused, 2);
+    assert_eq!(scheduler.metrics().kinds_paused, 2);
     scheduler.run_due();
     assert_eq!(work.log(), ["Catalog"]);
     scheduler
-        .resume_chore(Chore::Migrate, Some("default"))
+        .resume_kind(JobKind::Migrate, Some("default"))
         .expect("a table");
     work.scheduler().run_due();
     assert!(work.log().contains(&"Migrate [1]".to_owned()));
@@ -103,7 +103,7 @@ fn what_is_kept_about_a_dropped_table_goes_with_it() {
         .push(table(2, "other", Policy::default(), Vec::new()));
     let scheduler = work.scheduler();
     scheduler
-        .pause_chore(Chore::Migrate, Some("other"))
+        .pause_kind(JobKind::Migrate, Some("other"))
         .expect("a table");
     let has_row = || work.rows.lock().contains_key(&Bytes::from("table-0000000002"));
     scheduler.run_due();
@@ -123,14 +123,14 @@ fn history_is_bounded_and_keeps_something_of_each_kind() {
     let scheduler = Scheduler::without_thread(work.clone() as _, settings);
     scheduler.run_due();
     for _ in 0..50 {
-        scheduler.run(Chore::Seal, None).expect("always");
+        scheduler.run(JobKind::Seal, None).expect("always");
         scheduler.run_due();
     }
     let past = in_state(&scheduler, JobState::Done);
     assert_eq!(past.len(), 10);
     only(
         past.into_iter()
-            .filter(|job| job.kind == Chore::Migrate)
+            .filter(|job| job.kind == JobKind::Migrate)
             .collect(),
     );
     let rows = work
@@ -158,7 +158,7 @@ fn long_texts_are_shortened_and_unknown_rows_left_out() {
     drop(rows);
     let scheduler = work.scheduler();
     assert_eq!(in_state(&scheduler, JobState::Failed).len(), 1);
-    assert!(scheduler.run(Chore::Seal, None).expect("always")[0] > 999);
+    assert!(scheduler.run(JobKind::Seal, None).expect("always")[0] > 999);
 }
 
 /// Rows as version 1 wrote them: they are on disk and must read back for ever.
@@ -177,15 +177,15 @@ fn golden_rows_read_back_and_are_written_the_same() {
     }
     let scheduler = work.scheduler();
     let read = only(scheduler.jobs(&JobFilter {
-        kind: Some(Chore::Migrate),
+        kind: Some(JobKind::Migrate),
         ..JobFilter::default()
     }));
     assert_eq!(
         (read.id, read.outcome.as_deref(), read.to),
         (7, Some("what"), Some(20))
     );
-    assert_eq!(scheduler.metrics().chores_paused, 2);
-    assert!(scheduler.run(Chore::Seal, None).expect("always")[0] >= 42);
+    assert_eq!(scheduler.metrics().kinds_paused, 2);
+    assert!(scheduler.run(JobKind::Seal, None).expect("always")[0] >= 42);
 
     // Written again by a change and its opposite; a running job that is interrupted is written as it was read.
     work.rows.lock().insert(
@@ -194,10 +194,10 @@ fn golden_rows_read_back_and_are_written_the_same() {
     );
     let scheduler = work.scheduler();
     scheduler
-        .pause_chore(Chore::Purge, Some("default"))
+        .pause_kind(JobKind::Purge, Some("default"))
         .expect("a table");
     scheduler
-        .resume_chore(Chore::Purge, Some("default"))
+        .resume_kind(JobKind::Purge, Some("default"))
         .expect("a table");
     let rows = work.rows.lock();
     let text =
@@ -211,4 +211,51 @@ fn golden_rows_read_back_and_are_written_the_same() {
             "\"interrupted by the end of the process; the same work is planned again\"",
         );
     assert_eq!(text("job-00000000000000000007"), interrupted);
+}
+
+/// Kinds whose stored names are shorter than those of the API, as version 1 wrote them.
+#[test]
+fn golden_rows_keep_the_short_names_of_kinds() {
+    let kinds = [
+        (JobKind::CleanCatalog, "catalog"),
+        (JobKind::SetAttributes, "attributes"),
+        (JobKind::AttachArchive, "attach"),
+        (JobKind::SweepArchive, "sweep"),
+        (JobKind::WriteSettings, "settings"),
+    ];
+    let work = FakeWork::new(Policy::default(), Vec::new());
+    let table = r#"{"format":1,"served":{"catalog":11,"sweep":12},"paused":["attributes","settings"]}"#;
+    let mut rows = vec![("table-0000000001".to_owned(), table.to_owned())];
+    for (id, (_, stored)) in (1..).zip(kinds) {
+        let job = format!(
+            r#"{{"format":1,"id":{id},"kind":"{stored}","table":null,"state":"running","by_hand":true,"reason":"","created":5,"due":6,"started":7,"finished":null,"from":null,"to":null,"tier":"hot","total":{{"windows":0,"segments":0,"timelines":0,"points":0,"values":0,"bytes":0}},"done":{{"timelines":0,"points":0,"values":0,"bytes":0,"bytes_written":0,"bytes_per_second":null,"seconds_left":null}},"outcome":null,"error":null}}"#
+        );
+        rows.push((format!("job-{id:020}"), job));
+    }
+    for (name, row) in &rows {
+        work.rows.lock().insert(name.clone().into(), row.clone().into());
+    }
+    let scheduler = work.scheduler();
+    for (id, (kind, _)) in (1..).zip(kinds) {
+        assert_eq!(scheduler.job(id).map(|job| job.kind), Some(kind));
+    }
+    assert_eq!(scheduler.metrics().kinds_paused, 2);
+    // Interrupted jobs were written again at the start; the table is written by a change and its opposite.
+    scheduler
+        .pause_kind(JobKind::Purge, Some("default"))
+        .expect("a table");
+    scheduler
+        .resume_kind(JobKind::Purge, Some("default"))
+        .expect("a table");
+    let written = work.rows.lock();
+    for (at, (name, row)) in rows.iter().enumerate() {
+        let text = String::from_utf8_lossy(&written[name.as_bytes()]).into_owned();
+        match at {
+            0 => assert_eq!(text, *row),
+            at => assert!(
+                text.contains(&format!(r#""kind":"{}","#, kinds[at - 1].1)),
+                "{text}"
+            ),
+        }
+    }
 }

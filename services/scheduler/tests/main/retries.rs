@@ -1,8 +1,8 @@
 //! What fails is tried again, not too often, and hinders nothing else.
 
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{Policy, Tier};
-use tideline_scheduler::{Chore, JobState, WorkError};
+use tideline_model::{JobKind, Policy, Tier};
+use tideline_scheduler::{JobState, WorkError};
 
 use crate::fake::{FakeWork, HOUR, day, in_state, old_days, only, table};
 
@@ -36,7 +36,10 @@ fn a_failing_job_is_tried_again_ever_less_often() {
     work.advance(600 * NANOS_PER_SECOND);
     scheduler.run_due();
     assert!(work.log().contains(&"Migrate [1]".to_owned()));
-    assert_eq!(scheduler.metrics().ended[&(Chore::Migrate, JobState::Failed)], 10);
+    assert_eq!(
+        scheduler.metrics().ended[&(JobKind::Migrate, JobState::Failed)],
+        10
+    );
 }
 
 #[test]

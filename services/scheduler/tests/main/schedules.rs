@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tideline_model::{Policy, SegmentId, Tier, Timestamp};
-use tideline_scheduler::{Chore, JobFilter, JobState, Scheduler, SchedulerError, Settings};
+use tideline_model::{JobKind, Policy, SegmentId, Tier, Timestamp};
+use tideline_scheduler::{JobFilter, JobState, Scheduler, SchedulerError, Settings};
 
 use crate::fake::{DAY, FakeWork, HOUR, START, day, in_state, nightly, old_days, only, table};
 
@@ -19,7 +19,7 @@ fn due_work_is_done_and_written_down() {
     assert_eq!(scheduler.run_due(), 3);
     assert_eq!(moved(&work), ["Migrate [1]", "Migrate [2]"]);
     let filter = JobFilter {
-        kind: Some(Chore::Migrate),
+        kind: Some(JobKind::Migrate),
         table: Some("default".into()),
         state: Some(JobState::Done),
     };
@@ -61,16 +61,16 @@ fn waiting_jobs_keep_their_ids_until_there_is_no_such_work() {
         kind: Some(kind),
         ..JobFilter::default()
     };
-    let waiting = only(scheduler.jobs(&kind(Chore::Migrate)));
+    let waiting = only(scheduler.jobs(&kind(JobKind::Migrate)));
     assert_eq!(
         (waiting.state, waiting.due),
         (JobState::Planned, Some(START + 20 * DAY + 3 * HOUR))
     );
     scheduler.run_due();
-    assert_eq!(only(scheduler.jobs(&kind(Chore::Migrate))), waiting);
+    assert_eq!(only(scheduler.jobs(&kind(JobKind::Migrate))), waiting);
     work.tables.lock()[0].segments.clear();
     scheduler.run_due();
-    assert_eq!(scheduler.jobs(&kind(Chore::Migrate)), []);
+    assert_eq!(scheduler.jobs(&kind(JobKind::Migrate)), []);
     assert_eq!(scheduler.job(waiting.id), None);
 }
 
@@ -123,17 +123,17 @@ fn work_can_be_asked_for_whatever_its_schedule_and_pauses_say() {
         old_days(1),
     ));
     let scheduler = work.scheduler();
-    assert_eq!(scheduler.run(Chore::Migrate, Some("default")), Ok(Vec::new()));
+    assert_eq!(scheduler.run(JobKind::Migrate, Some("default")), Ok(Vec::new()));
     scheduler.run_due();
     work.log();
     work.tables.lock()[0].segments = old_days(2);
     scheduler
-        .pause_chore(Chore::Migrate, Some("default"))
+        .pause_kind(JobKind::Migrate, Some("default"))
         .expect("a table");
-    let ids = scheduler.run(Chore::Migrate, Some("default")).expect("a table");
+    let ids = scheduler.run(JobKind::Migrate, Some("default")).expect("a table");
     assert_eq!(ids.len(), 2);
     assert_eq!(
-        scheduler.run(Chore::Migrate, Some("default")),
+        scheduler.run(JobKind::Migrate, Some("default")),
         Ok(ids.clone()),
         "asked for already"
     );
@@ -147,7 +147,7 @@ fn work_can_be_asked_for_whatever_its_schedule_and_pauses_say() {
     scheduler.run_due();
     assert_eq!(moved(&work), ["Migrate [1]", "Migrate [2]"]);
     assert_eq!(scheduler.job(ids[1]).map(|job| job.state), Some(JobState::Done));
-    let missing = scheduler.run(Chore::Migrate, Some("nowhere"));
+    let missing = scheduler.run(JobKind::Migrate, Some("nowhere"));
     assert_eq!(missing, Err(SchedulerError::NoSuchTable("nowhere".into())));
 }
 
@@ -157,8 +157,8 @@ fn a_seal_and_a_clean_up_can_be_asked_for() {
     let scheduler = work.scheduler();
     scheduler.run_due();
     work.log();
-    let seal = scheduler.run(Chore::Seal, None).expect("always");
-    let catalog = scheduler.run(Chore::Catalog, None).expect("always");
+    let seal = scheduler.run(JobKind::Seal, None).expect("always");
+    let catalog = scheduler.run(JobKind::CleanCatalog, None).expect("always");
     scheduler.run_due();
     assert_eq!(work.log(), ["Seal", "Catalog"]);
     let outcome = |ids: &[u64]| scheduler.job(ids[0]).and_then(|job| job.outcome);
@@ -185,7 +185,7 @@ fn the_catalog_is_cleaned_every_ten_minutes_and_told_of_when_it_mattered() {
     let job = only(in_state(&scheduler, JobState::Done));
     assert_eq!(
         (job.kind, job.outcome.as_deref()),
-        (Chore::Catalog, Some("7 timelines removed"))
+        (JobKind::CleanCatalog, Some("7 timelines removed"))
     );
 }
 
@@ -275,22 +275,22 @@ fn figures_count_what_waits_and_what_was_moved() {
     scheduler.run_due();
     work.tables.lock()[1].segments = old_days(3);
     scheduler
-        .pause_chore(Chore::Migrate, Some("other"))
+        .pause_kind(JobKind::Migrate, Some("other"))
         .expect("a table");
     scheduler.run_due();
     let metrics = scheduler.metrics();
-    assert_eq!(metrics.waiting[&Chore::Migrate], 3);
-    assert_eq!(metrics.due.get(&Chore::Migrate), None);
-    assert_eq!(metrics.ended[&(Chore::Migrate, JobState::Done)], 2);
+    assert_eq!(metrics.waiting[&JobKind::Migrate], 3);
+    assert_eq!(metrics.due.get(&JobKind::Migrate), None);
+    assert_eq!(metrics.ended[&(JobKind::Migrate, JobState::Done)], 2);
     assert_eq!(
         (
-            metrics.moved[&Chore::Migrate].bytes_read,
-            metrics.moved[&Chore::Migrate].bytes_written
+            metrics.moved[&JobKind::Migrate].bytes_read,
+            metrics.moved[&JobKind::Migrate].bytes_written
         ),
         (2_000, 1_000)
     );
     assert_eq!(
-        (metrics.chores_paused, metrics.segments, metrics.segments_retired),
+        (metrics.kinds_paused, metrics.segments, metrics.segments_retired),
         (1, 5, 3)
     );
     assert_eq!((metrics.running, metrics.clock_off_by), (None, None));
@@ -308,7 +308,7 @@ fn the_thread_works_by_itself_and_ends_when_told() {
     let id = loop {
         if let Some(job) = scheduler
             .jobs(&JobFilter {
-                kind: Some(Chore::Migrate),
+                kind: Some(JobKind::Migrate),
                 ..JobFilter::default()
             })
             .first()
@@ -319,7 +319,7 @@ fn the_thread_works_by_itself_and_ends_when_told() {
     };
     let job = scheduler.wait(id, Duration::from_secs(60)).expect("the job");
     assert_eq!(job.state, JobState::Done);
-    let seal = scheduler.run(Chore::Seal, None).expect("always")[0];
+    let seal = scheduler.run(JobKind::Seal, None).expect("always")[0];
     let seal = scheduler.wait(seal, Duration::from_secs(60)).expect("the job");
     assert_eq!(seal.state, JobState::Done);
     scheduler.stop();

@@ -1,14 +1,14 @@
 //! Seals are jobs, whoever begins them.
 
-use tideline_model::Policy;
-use tideline_scheduler::{Chore, Job, JobFilter, JobState, Scheduler};
+use tideline_model::{JobKind, Policy};
+use tideline_scheduler::{Job, JobFilter, JobState, Scheduler};
 
 use crate::fake::{FakeWork, sealed};
 
 /// Past seals, newest first.
 fn past(scheduler: &Scheduler) -> Vec<Job> {
     let filter = JobFilter {
-        kind: Some(Chore::Seal),
+        kind: Some(JobKind::Seal),
         state: Some(JobState::Done),
         ..JobFilter::default()
     };
@@ -49,7 +49,7 @@ fn a_seal_that_is_asked_for_is_one_job() {
     let work = FakeWork::new(Policy::default(), Vec::new());
     let scheduler = work.scheduler();
     work.seals.lock().push(sealed(100));
-    let ids = scheduler.run(Chore::Seal, None).expect("a seal");
+    let ids = scheduler.run(JobKind::Seal, None).expect("a seal");
     scheduler.run_due();
     let jobs = past(&scheduler);
     assert_eq!(jobs.len(), 2, "{jobs:?}");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::Json;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use tideline_openapi::job::{JobDetail, JobKind, JobProgress, JobState, JobView};
-use tideline_scheduler::{Chore, Job};
+use tideline_openapi::job::{JobDetail, JobProgress, JobState, JobView};
+use tideline_scheduler::Job;
 
 use crate::context::RequestId;
 use crate::failure::{Failure, Result};
@@ -66,7 +66,7 @@ pub(crate) fn detail(job: Job, id: RequestId) -> Json<JobDetail> {
 pub(crate) fn view(job: Job) -> JobView {
     JobView {
         id: job.id,
-        kind: from_chore(job.kind),
+        kind: job.kind,
         table: job.table.map(|table| table.name),
         state: from_state(job.state),
         by_hand: job.by_hand,
@@ -92,43 +92,6 @@ pub(crate) fn view(job: Job) -> JobView {
             .map(|seconds| whole_seconds(Duration::from_secs(seconds))),
         outcome: job.outcome,
         error: job.error,
-    }
-}
-
-pub(super) fn to_chore(kind: JobKind) -> Chore {
-    match kind {
-        JobKind::Seal => Chore::Seal,
-        JobKind::Fold => Chore::Fold,
-        JobKind::Migrate => Chore::Migrate,
-        JobKind::Archive => Chore::Archive,
-        JobKind::Evict => Chore::Evict,
-        JobKind::Restore => Chore::Restore,
-        JobKind::Expire => Chore::Expire,
-        JobKind::Purge => Chore::Purge,
-        JobKind::CleanCatalog => Chore::Catalog,
-        JobKind::SetAttributes => Chore::Attributes,
-        JobKind::AttachArchive => Chore::Attach,
-        JobKind::SweepArchive => Chore::Sweep,
-        JobKind::WriteSettings => Chore::Settings,
-    }
-}
-
-/// The kind of a chore, as answers name it.
-pub(crate) fn from_chore(chore: Chore) -> JobKind {
-    match chore {
-        Chore::Seal => JobKind::Seal,
-        Chore::Fold => JobKind::Fold,
-        Chore::Migrate => JobKind::Migrate,
-        Chore::Archive => JobKind::Archive,
-        Chore::Evict => JobKind::Evict,
-        Chore::Restore => JobKind::Restore,
-        Chore::Expire => JobKind::Expire,
-        Chore::Purge => JobKind::Purge,
-        Chore::Catalog => JobKind::CleanCatalog,
-        Chore::Attributes => JobKind::SetAttributes,
-        Chore::Attach => JobKind::AttachArchive,
-        Chore::Sweep => JobKind::SweepArchive,
-        Chore::Settings => JobKind::WriteSettings,
     }
 }
 

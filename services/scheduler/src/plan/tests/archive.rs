@@ -1,9 +1,8 @@
 //! What the planner moves into files.
 
-use tideline_model::{ArchivePolicy, Policy, Schedule, Tier};
+use tideline_model::{ArchivePolicy, JobKind, Policy, Schedule, Tier};
 
 use super::{DAY, SETTINGS, START, facts, segment, table, window};
-use crate::chore::Chore;
 use crate::plan::{Facts, Past, Planned, SegmentFacts, UnsealedBefore, plan, preview};
 
 fn policy(schedule: Schedule) -> Policy {
@@ -23,9 +22,9 @@ fn at(now: i64, segments: Vec<SegmentFacts>) -> Facts {
     facts(now, vec![table(policy(Schedule::Continuous), segments)])
 }
 
-fn plans(chore: Chore, facts: &Facts) -> Vec<Planned> {
+fn plans(kind: JobKind, facts: &Facts) -> Vec<Planned> {
     let all = plan(facts, &Past::default(), &SETTINGS);
-    all.into_iter().filter(|work| work.chore == chore).collect()
+    all.into_iter().filter(|work| work.kind == kind).collect()
 }
 
 fn inputs(planned: &[Planned]) -> Vec<Vec<u64>> {
@@ -40,9 +39,12 @@ fn a_cold_day_is_archived_when_all_of_it_is_old_enough() {
         segment(2, Tier::Cold, window(3, DAY), 2, 100),
         segment(3, Tier::Hot, window(0, 0), 3, 100),
     ];
-    assert_eq!(plans(Chore::Archive, &at(START + 31 * DAY - 1, days.clone())), []);
+    assert_eq!(
+        plans(JobKind::Archive, &at(START + 31 * DAY - 1, days.clone())),
+        []
+    );
     let facts = at(START + 31 * DAY, days);
-    let planned = plans(Chore::Archive, &facts);
+    let planned = plans(JobKind::Archive, &facts);
     assert_eq!(inputs(&planned), [[1]]);
     assert!(planned[0].is_due(facts.now()));
     assert_eq!(
@@ -61,9 +63,12 @@ fn late_points_go_into_the_next_files_with_what_is_there() {
     let later = segment(2, Tier::Archive, window(3, DAY), 2, 100);
     let late = segment(3, Tier::Cold, window(3, 0), 3, 13);
     let facts = at(START + 90 * DAY, vec![old.clone(), later.clone(), late]);
-    assert_eq!(inputs(&plans(Chore::Archive, &facts)), [[1, 3]]);
+    assert_eq!(inputs(&plans(JobKind::Archive, &facts)), [[1, 3]]);
     // What is in files already stays there.
-    assert_eq!(plans(Chore::Archive, &at(START + 90 * DAY, vec![old, later])), []);
+    assert_eq!(
+        plans(JobKind::Archive, &at(START + 90 * DAY, vec![old, later])),
+        []
+    );
 }
 
 #[test]
@@ -74,7 +79,7 @@ fn few_late_points_wait_for_more_or_for_a_week() {
         old.archived = archived;
         let late = segment(2, Tier::Cold, window(3, 0), 2, late);
         let facts = at(now, vec![old, late]);
-        let planned = plans(Chore::Archive, &facts);
+        let planned = plans(JobKind::Archive, &facts);
         assert_eq!(inputs(&planned), [[1, 2]], "somebody may ask for it");
         (planned[0].at, planned[0].is_due(now), planned[0].reason.clone())
     };
@@ -96,7 +101,7 @@ fn narrow_late_windows_lie_in_the_wide_one_that_was_archived() {
     let inside = wide.window.range(super::BASE).start - START + 3 * DAY;
     let late = segment(2, Tier::Cold, window(3, inside), 2, 10);
     let facts = at(START + 90 * DAY, vec![wide.clone(), late]);
-    let planned = plans(Chore::Archive, &facts);
+    let planned = plans(JobKind::Archive, &facts);
     assert_eq!(inputs(&planned), [[1, 2]]);
     assert_eq!(planned[0].window, Some(wide.window));
 }
@@ -155,13 +160,13 @@ fn what_is_kept_for_less_expires_everywhere() {
             segment(3, Tier::Archive, window(3, 29 * DAY), 3, 100),
         ],
     );
-    assert_eq!(plans(Chore::Expire, &facts), []);
+    assert_eq!(plans(JobKind::Expire, &facts), []);
     let policy = &mut facts.tables[0].policy;
     policy.archive.as_mut().expect("it has one").keep = Some(60 * DAY);
     // The day that hides is kept for another one.
-    assert_eq!(inputs(&plans(Chore::Expire, &facts)), [[1, 2]]);
+    assert_eq!(inputs(&plans(JobKind::Expire, &facts)), [[1, 2]]);
     facts.tables[0].policy.retention = Some(59 * DAY);
-    assert_eq!(inputs(&plans(Chore::Expire, &facts)), [[1, 2, 3]]);
+    assert_eq!(inputs(&plans(JobKind::Expire, &facts)), [[1, 2, 3]]);
 }
 
 #[test]
@@ -174,10 +179,10 @@ fn a_move_into_files_waits_for_its_schedule() {
     let facts = facts(START + 40 * DAY, vec![table(policy(schedule), day)]);
     // The instant of this year was served before the day was old enough.
     let mut past = Past::default();
-    past.served.insert((facts.tables[0].id, Chore::Archive), START);
+    past.served.insert((facts.tables[0].id, JobKind::Archive), START);
     let due = |past: &Past| {
         let all = plan(&facts, past, &SETTINGS);
-        let mut moves = all.iter().filter(|work| work.chore == Chore::Archive);
+        let mut moves = all.iter().filter(|work| work.kind == JobKind::Archive);
         moves.next().map(|work| work.is_due(facts.now()))
     };
     assert_eq!((due(&past), due(&Past::default())), (Some(false), Some(true)));
@@ -188,18 +193,19 @@ fn deletes_in_files_are_purged_and_orphans_looked_for_once_a_day() {
     let mut old = segment(1, Tier::Archive, window(3, 0), 1, 100);
     old.has_deletes = true;
     let facts = at(START + 90 * DAY, vec![old]);
-    let purges = plans(Chore::Purge, &facts);
+    let purges = plans(JobKind::Purge, &facts);
     assert_eq!((inputs(&purges), purges[0].tier), (vec![vec![1]], Tier::Archive));
     let table = facts.tables[0].id;
     let due = |served: Option<i64>| {
         let mut past = Past::default();
-        past.served.extend(served.map(|at| ((table, Chore::Sweep), at)));
+        past.served
+            .extend(served.map(|at| ((table, JobKind::SweepArchive), at)));
         let all = plan(&facts, &past, &SETTINGS);
-        let mut sweeps = all.iter().filter(|work| work.chore == Chore::Sweep);
+        let mut sweeps = all.iter().filter(|work| work.kind == JobKind::SweepArchive);
         sweeps.next().is_some_and(|work| work.is_due(facts.now()))
     };
     assert!(due(None) && due(Some(facts.now() - DAY)));
     assert!(!due(Some(facts.now() - DAY + 1)));
     let without = super::facts(START, vec![super::table(Policy::default(), Vec::new())]);
-    assert_eq!(plans(Chore::Sweep, &without), []);
+    assert_eq!(plans(JobKind::SweepArchive, &without), []);
 }

@@ -1,18 +1,17 @@
 //! What the planner chooses, case by case.
 
-use tideline_model::{Policy, Schedule, SegmentId, TableId, Tier, TimeRange, Timestamp};
+use tideline_model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange, Timestamp};
 
 use super::simulated::written;
 use super::{BASE, DAY, HOUR, SETTINGS, START, facts, hour_of_doubt, segment, table, trusted, window};
-use crate::chore::Chore;
 use crate::plan::catalog::CATALOG_EVERY;
 use crate::plan::purge::PURGE_AFTER;
 use crate::plan::{Facts, Manner, Past, Planned, SegmentFacts, UnsealedBefore, plan, preview};
 
 /// Plans of one kind for one table.
-fn plans(chore: Chore, facts: &Facts, past: &Past) -> Vec<Planned> {
+fn plans(kind: JobKind, facts: &Facts, past: &Past) -> Vec<Planned> {
     let all = plan(facts, past, &SETTINGS);
-    all.into_iter().filter(|work| work.chore == chore).collect()
+    all.into_iter().filter(|work| work.kind == kind).collect()
 }
 
 fn inputs(planned: &[Planned]) -> Vec<Vec<u64>> {
@@ -43,9 +42,9 @@ fn a_hot_day() -> Vec<SegmentFacts> {
 #[test]
 fn a_day_migrates_as_a_whole_and_not_before_all_of_it_is_old() {
     let young = of(Policy::default(), START + 8 * DAY - 1, a_hot_day());
-    assert_eq!(plans(Chore::Migrate, &young, &Past::default()), []);
+    assert_eq!(plans(JobKind::Migrate, &young, &Past::default()), []);
     let old = of(Policy::default(), START + 8 * DAY, a_hot_day());
-    let planned = plans(Chore::Migrate, &old, &Past::default());
+    let planned = plans(JobKind::Migrate, &old, &Past::default());
     assert_eq!(inputs(&planned), [[1, 2, 3, 4, 5, 6, 7, 8]]);
     let work = &planned[0];
     assert!(work.is_due(old.now()));
@@ -68,12 +67,12 @@ fn a_wide_hot_window_is_cut_as_soon_as_a_day_of_it_is_old() {
     let at = |now| of(Policy::default(), now, vec![wide.clone()]);
     let first_day = span.start + DAY;
     assert_eq!(
-        plans(Chore::Migrate, &at(first_day + 7 * DAY - 1), &Past::default()),
+        plans(JobKind::Migrate, &at(first_day + 7 * DAY - 1), &Past::default()),
         []
     );
     for days in 1..8 {
         let facts = at(span.start + days * DAY + 7 * DAY);
-        let planned = plans(Chore::Migrate, &facts, &Past::default());
+        let planned = plans(JobKind::Migrate, &facts, &Past::default());
         assert_eq!(planned[0].window, Some(wide.window));
         assert_eq!(planned[0].manner, Manner::Cut(span.start + days * DAY));
         assert_eq!(
@@ -94,7 +93,7 @@ fn a_wide_hot_window_is_cut_as_soon_as_a_day_of_it_is_old() {
             [TimeRange::new(span.start, span.start + days * DAY)]
         );
     }
-    let planned = plans(Chore::Migrate, &at(span.end + 7 * DAY), &Past::default());
+    let planned = plans(JobKind::Migrate, &at(span.end + 7 * DAY), &Past::default());
     assert_eq!(planned[0].manner, Manner::Plain);
     assert_eq!(planned[0].window, Some(wide.window));
 }
@@ -115,11 +114,11 @@ fn a_wide_cold_window_is_cut_as_soon_as_a_day_of_it_is_old_enough_for_files() {
     };
     let at = |now| of(policy.clone(), now, vec![wide.clone()]);
     assert_eq!(
-        plans(Chore::Archive, &at(span.start + 21 * DAY - 1), &Past::default()),
+        plans(JobKind::Archive, &at(span.start + 21 * DAY - 1), &Past::default()),
         []
     );
     let facts = at(span.start + 23 * DAY);
-    let planned = plans(Chore::Archive, &facts, &Past::default());
+    let planned = plans(JobKind::Archive, &facts, &Past::default());
     assert_eq!(planned[0].manner, Manner::Cut(span.start + 3 * DAY));
     let preview = preview(
         &facts,
@@ -134,7 +133,7 @@ fn a_wide_cold_window_is_cut_as_soon_as_a_day_of_it_is_old_enough_for_files() {
         300,
         "estimated"
     );
-    let planned = plans(Chore::Archive, &at(span.end + 20 * DAY), &Past::default());
+    let planned = plans(JobKind::Archive, &at(span.end + 20 * DAY), &Past::default());
     assert_eq!(planned[0].manner, Manner::Plain);
 }
 
@@ -146,7 +145,7 @@ fn a_table_that_keeps_everything_hot_never_migrates() {
     };
     assert_eq!(
         plans(
-            Chore::Migrate,
+            JobKind::Migrate,
             &of(policy, START + 9_000 * DAY, a_hot_day()),
             &Past::default()
         ),
@@ -164,7 +163,7 @@ fn late_data_in_the_cold_tier_cuts_a_move_in_two() {
     late.written.newest.seal = 9;
     segments.push(late);
     let planned = plans(
-        Chore::Migrate,
+        JobKind::Migrate,
         &of(Policy::default(), START + 8 * DAY, segments),
         &Past::default(),
     );
@@ -181,21 +180,22 @@ fn a_move_waits_for_its_schedule_and_a_missed_one_is_caught_up() {
     let facts = of(policy, now, a_hot_day());
     let mut past = Past::default();
     assert!(
-        plans(Chore::Migrate, &facts, &past)[0].is_due(now),
+        plans(JobKind::Migrate, &facts, &past)[0].is_due(now),
         "the table has never been served"
     );
-    past.served.insert((TableId(1), Chore::Migrate), now - HOUR);
-    let waiting = plans(Chore::Migrate, &facts, &past);
+    past.served.insert((TableId(1), JobKind::Migrate), now - HOUR);
+    let waiting = plans(JobKind::Migrate, &facts, &past);
     assert_eq!(waiting[0].at, Some(START + 9 * DAY + 3 * HOUR));
     assert!(!waiting[0].is_due(now));
-    past.served.insert((TableId(1), Chore::Migrate), now - 3 * HOUR);
+    past.served.insert((TableId(1), JobKind::Migrate), now - 3 * HOUR);
     assert!(
-        plans(Chore::Migrate, &facts, &past)[0].is_due(now),
+        plans(JobKind::Migrate, &facts, &past)[0].is_due(now),
         "this night was missed"
     );
-    past.served.insert((TableId(1), Chore::Migrate), now + 400 * DAY);
+    past.served
+        .insert((TableId(1), JobKind::Migrate), now + 400 * DAY);
     assert!(
-        plans(Chore::Migrate, &facts, &past)[0].is_due(now),
+        plans(JobKind::Migrate, &facts, &past)[0].is_due(now),
         "a clock that was wrong holds nothing up"
     );
 }
@@ -207,7 +207,7 @@ fn a_schedule_that_cannot_be_kept_never_begins() {
         ..Policy::default()
     };
     let planned = plans(
-        Chore::Migrate,
+        JobKind::Migrate,
         &of(policy, START + 8 * DAY, a_hot_day()),
         &Past::default(),
     );
@@ -242,7 +242,7 @@ fn a_stack_is_lowered_where_it_costs_least() {
     ];
     for (sizes, expected) in cases {
         let facts = of(Policy::default(), START + 100 * DAY, stack(sizes));
-        let planned = inputs(&plans(Chore::Fold, &facts, &Past::default()));
+        let planned = inputs(&plans(JobKind::Fold, &facts, &Past::default()));
         let expected: Vec<Vec<u64>> = if expected.is_empty() {
             Vec::new()
         } else {
@@ -256,14 +256,17 @@ fn a_stack_is_lowered_where_it_costs_least() {
 fn a_stack_that_is_far_too_high_is_folded_whatever_it_costs() {
     let sizes: Vec<u64> = (0..13).map(|at| 1 << (2 * (15 - at))).collect();
     let facts = of(Policy::default(), START + 100 * DAY, stack(&sizes));
-    assert_eq!(inputs(&plans(Chore::Fold, &facts, &Past::default())), [[12, 13]]);
+    assert_eq!(
+        inputs(&plans(JobKind::Fold, &facts, &Past::default())),
+        [[12, 13]]
+    );
 }
 
 #[test]
 fn narrow_late_windows_of_a_cold_day_are_folded_into_it() {
     let late = |at: u64| segment(at + 1, Tier::Cold, window(0, at as i64 * BASE), at + 1, 100);
     let facts = of(Policy::default(), START + 100 * DAY, (0..5).map(late).collect());
-    let planned = plans(Chore::Fold, &facts, &Past::default());
+    let planned = plans(JobKind::Fold, &facts, &Past::default());
     assert_eq!(inputs(&planned), [[1, 2, 3, 4, 5]]);
     assert_eq!(
         (planned[0].tier, planned[0].window),
@@ -280,7 +283,7 @@ fn hot_stacks_may_be_higher_and_are_left_alone_before_they_migrate() {
     };
     let folds = |count, now| {
         plans(
-            Chore::Fold,
+            JobKind::Fold,
             &of(Policy::default(), now, hot(count)),
             &Past::default(),
         )
@@ -304,11 +307,11 @@ fn what_lies_between_joins_the_fold_or_forbids_it() {
     between.written.newest.seal = 6;
     segments.push(between.clone());
     let facts = |segments| of(Policy::default(), START + 8 * DAY - 1, segments);
-    let planned = inputs(&plans(Chore::Fold, &facts(segments.clone()), &Past::default()));
+    let planned = inputs(&plans(JobKind::Fold, &facts(segments.clone()), &Past::default()));
     assert_eq!(planned, [[1, 2, 3, 6, 4, 5]]);
     // A hot one is of another tier.
     segments[5].tier = Tier::Hot;
-    let planned = inputs(&plans(Chore::Fold, &facts(segments), &Past::default()));
+    let planned = inputs(&plans(JobKind::Fold, &facts(segments), &Past::default()));
     assert_eq!(planned, [[1, 2, 3]]);
 }
 
@@ -318,7 +321,7 @@ fn neighbours_are_joined_only_when_the_store_is_crowded() {
     let now = START + 2_000 * DAY;
     let folds = |policy, days| {
         plans(
-            Chore::Fold,
+            JobKind::Fold,
             &of(policy, now, (0..days).map(day).collect()),
             &Past::default(),
         )
@@ -343,7 +346,7 @@ fn neighbours_are_joined_only_when_the_store_is_crowded() {
     };
     let day = |at: u64| segment(at + 1, Tier::Cold, window(3, at as i64 * DAY), at + 1, 1_000);
     let recent = of(short, START + 20 * DAY, (0..605).map(day).collect());
-    assert_eq!(plans(Chore::Fold, &recent, &Past::default()), []);
+    assert_eq!(plans(JobKind::Fold, &recent, &Past::default()), []);
 }
 
 // --- expire --------------------------------------------------------------------------------------------
@@ -368,7 +371,7 @@ fn segments_are_dropped_a_while_after_their_last_point_was_hidden() {
         (hidden + 2 * DAY - 1, 1),
         (hidden + 2 * DAY, 2),
     ] {
-        let planned = plans(Chore::Expire, &kept_for_thirty_days(now), &Past::default());
+        let planned = plans(JobKind::Expire, &kept_for_thirty_days(now), &Past::default());
         assert_eq!(
             planned.iter().map(|work| work.inputs.len()).sum::<usize>(),
             dropped,
@@ -385,7 +388,7 @@ fn nothing_is_dropped_while_policy_or_clock_may_be_wrong() {
     let dropped = |change: &dyn Fn(&mut Facts)| {
         let mut facts = kept_for_thirty_days(now);
         change(&mut facts);
-        !plans(Chore::Expire, &facts, &Past::default()).is_empty()
+        !plans(JobKind::Expire, &facts, &Past::default()).is_empty()
     };
     assert!(dropped(&|_| {}));
     assert!(!dropped(&|facts| facts.tables[0].policy_changed = now - DAY + 1));
@@ -412,9 +415,9 @@ fn hidden_segments_are_not_rewritten_any_more() {
     let mut facts = kept_for_thirty_days(START + 31 * DAY);
     facts.clock.expire_now = None;
     facts.tables[0].segments = a_hot_day();
-    assert_eq!(plans(Chore::Migrate, &facts, &Past::default()), []);
+    assert_eq!(plans(JobKind::Migrate, &facts, &Past::default()), []);
     facts.clock = trusted(START + 30 * DAY);
-    assert_eq!(plans(Chore::Migrate, &facts, &Past::default()).len(), 1);
+    assert_eq!(plans(JobKind::Migrate, &facts, &Past::default()).len(), 1);
 }
 
 // --- purge, catalog, seal ------------------------------------------------------------------------------
@@ -428,7 +431,7 @@ fn deletes_wait_a_little_and_the_oldest_go_first() {
     let mut past = Past::default();
     past.deletes_since.insert(SegmentId(1), now - 1);
     past.deletes_since.insert(SegmentId(2), now - PURGE_AFTER);
-    let planned = plans(Chore::Purge, &facts, &past);
+    let planned = plans(JobKind::Purge, &facts, &past);
     assert_eq!(inputs(&planned), [[2], [1]]);
     assert!(planned[0].is_due(now) && !planned[1].is_due(now));
 }
@@ -438,8 +441,8 @@ fn a_segment_with_deletes_that_migrates_is_not_purged_as_well() {
     let mut segments = a_hot_day();
     segments[3].has_deletes = true;
     let facts = of(Policy::default(), START + 8 * DAY, segments);
-    assert_eq!(plans(Chore::Purge, &facts, &Past::default()), []);
-    assert_eq!(plans(Chore::Migrate, &facts, &Past::default()).len(), 1);
+    assert_eq!(plans(JobKind::Purge, &facts, &Past::default()), []);
+    assert_eq!(plans(JobKind::Migrate, &facts, &Past::default()).len(), 1);
 }
 
 #[test]
@@ -452,8 +455,9 @@ fn what_migrates_much_later_is_purged_meanwhile() {
     };
     let now = START + 9 * DAY + 2 * HOUR;
     let mut past = Past::default();
-    past.served.insert((TableId(1), Chore::Migrate), START + 9 * DAY);
-    let purges = |now| plans(Chore::Purge, &of(policy.clone(), now, segments.clone()), &past).len();
+    past.served
+        .insert((TableId(1), JobKind::Migrate), START + 9 * DAY);
+    let purges = |now| plans(JobKind::Purge, &of(policy.clone(), now, segments.clone()), &past).len();
     assert_eq!((purges(now - 1), purges(now)), (1, 0));
 }
 
@@ -473,20 +477,20 @@ fn the_catalog_is_cleaned_now_and_then_and_never_by_a_doubtful_clock() {
     let now = START + 100 * DAY;
     let mut facts = of(Policy::default(), now, Vec::new());
     let mut past = Past::default();
-    assert!(plans(Chore::Catalog, &facts, &past)[0].is_due(now));
-    past.served.insert((TableId(1), Chore::Catalog), now - 1);
+    assert!(plans(JobKind::CleanCatalog, &facts, &past)[0].is_due(now));
+    past.served.insert((TableId(1), JobKind::CleanCatalog), now - 1);
     assert_eq!(
-        plans(Chore::Catalog, &facts, &past)[0].at,
+        plans(JobKind::CleanCatalog, &facts, &past)[0].at,
         Some(now - 1 + CATALOG_EVERY)
     );
     facts.clock.doubt = Some(hour_of_doubt());
-    assert_eq!(plans(Chore::Catalog, &facts, &past)[0].at, None);
+    assert_eq!(plans(JobKind::CleanCatalog, &facts, &past)[0].at, None);
 }
 
 #[test]
 fn a_seal_is_there_to_be_asked_for() {
     let planned = plans(
-        Chore::Seal,
+        JobKind::Seal,
         &of(Policy::default(), START, Vec::new()),
         &Past::default(),
     );
@@ -505,16 +509,19 @@ fn urgent_work_is_in_front_and_waiting_work_at_the_end() {
     segments.extend((10..19).map(|id| segment(id, Tier::Hot, window(0, (40 + id as i64) * DAY), id, 100)));
     segments.extend((20..26).map(|id| segment(id, Tier::Cold, window(3, 30 * DAY), id, 100)));
     let mut past = Past::default();
-    past.served.insert((TableId(1), Chore::Migrate), now - DAY);
-    let order: Vec<Chore> = plan(&of(policy, now, segments), &past, &SETTINGS)
+    past.served.insert((TableId(1), JobKind::Migrate), now - DAY);
+    let order: Vec<JobKind> = plan(&of(policy, now, segments), &past, &SETTINGS)
         .iter()
-        .map(|work| work.chore)
+        .map(|work| work.kind)
         .collect();
-    assert_eq!(&order[..3], [Chore::Expire, Chore::Fold, Chore::Catalog]);
+    assert_eq!(
+        &order[..3],
+        [JobKind::Expire, JobKind::Fold, JobKind::CleanCatalog]
+    );
     assert_eq!(
         order[3..]
             .iter()
-            .filter(|chore| **chore == Chore::Migrate)
+            .filter(|kind| **kind == JobKind::Migrate)
             .count(),
         3
     );

@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use tideline_model::{Policy, SegmentId, Tier, TimeRange};
+use tideline_model::{JobKind, Policy, SegmentId, Tier, TimeRange};
 use tideline_series_store::manifest::{WriteRank, WriteSpan};
 use tideline_series_store::window::{Window, choose_tiers, cold_boundary, tiles};
 
 use super::{BASE, SETTINGS, facts, segment, table, trusted};
-use crate::chore::Chore;
 use crate::plan::facts::{COLD_LEVEL, widened};
 use crate::plan::{Facts, Manner, Past, Planned, plan};
 
@@ -24,8 +23,8 @@ pub(super) struct SimulatedStore {
     pub(super) cold_percent: u64,
     /// Bytes that seals wrote.
     pub(super) sealed: u64,
-    /// Bytes that rewrites wrote, by chore.
-    pub(super) rewritten: BTreeMap<Chore, u64>,
+    /// Bytes that rewrites wrote, by kind of job.
+    pub(super) rewritten: BTreeMap<JobKind, u64>,
     /// The most segments that there ever were at rest.
     pub(super) segments_peak: usize,
     sequence: u64,
@@ -98,7 +97,7 @@ impl SimulatedStore {
             let now = self.facts.now();
             let due = planned
                 .iter()
-                .filter(|work| work.is_due(now) && work.chore != Chore::Catalog);
+                .filter(|work| work.is_due(now) && work.kind != JobKind::CleanCatalog);
             let due: Vec<_> = due.cloned().collect();
             if due.is_empty() {
                 self.segments_peak = self.segments_peak.max(self.segments().len());
@@ -157,7 +156,7 @@ impl SimulatedStore {
         let (inputs, rest): (Vec<_>, Vec<_>) =
             all.iter().cloned().partition(|segment| ids.contains(&segment.id));
         assert_eq!(inputs.len(), ids.len(), "every input is there");
-        if work.chore == Chore::Expire {
+        if work.kind == JobKind::Expire {
             self.facts.tables[0].segments = rest;
             return true;
         }
@@ -196,7 +195,7 @@ impl SimulatedStore {
             ];
             for (side, tier) in sides {
                 for tile in tiles(side, BASE, COLD_LEVEL) {
-                    self.cut(&inputs, (tile, tier, written), work.chore);
+                    self.cut(&inputs, (tile, tier, written), work.kind);
                 }
             }
             return true;
@@ -209,7 +208,7 @@ impl SimulatedStore {
         let mut output = segment(self.next_id, work.tier, window, 0, bytes);
         (output.first, output.last, output.written) = (start, last, written);
         self.next_id += 1;
-        *self.rewritten.entry(work.chore).or_default() += bytes;
+        *self.rewritten.entry(work.kind).or_default() += bytes;
         self.facts.tables[0].segments.push(output);
         true
     }
@@ -219,7 +218,7 @@ impl SimulatedStore {
         &mut self,
         inputs: &[super::SegmentFacts],
         (tile, tier, written): (Window, Tier, WriteSpan),
-        chore: Chore,
+        kind: JobKind,
     ) {
         let range = tile.range(BASE);
         let inside = inputs.iter().filter(|input| input.range().overlaps(&range));
@@ -241,7 +240,7 @@ impl SimulatedStore {
         let mut output = segment(self.next_id, tier, tile, 0, bytes);
         (output.first, output.last, output.written) = (first, last, written);
         self.next_id += 1;
-        *self.rewritten.entry(chore).or_default() += bytes;
+        *self.rewritten.entry(kind).or_default() += bytes;
         self.facts.tables[0].segments.push(output);
     }
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tideline_model::{Policy, Tier};
+use tideline_model::{JobKind, Policy, Tier};
 
 use super::simulated::SimulatedStore;
 use super::{BASE, DAY, HOUR, START};
-use crate::chore::Chore;
 
 /// Seals `every` for a time, each with all points since the last one; returns the store at its end.
 fn live(policy: Policy, every: i64, lasting: i64, late_percent: u64) -> SimulatedStore {
@@ -47,7 +46,7 @@ fn live_load_is_never_folded_while_hot_and_becomes_one_segment_a_day() {
     assert!(store.stack_max(Tier::Hot) <= 3, "{}", store.stack_max(Tier::Hot));
     assert_eq!(
         store.rewritten.keys().copied().collect::<Vec<_>>(),
-        [Chore::Migrate]
+        [JobKind::Migrate]
     );
 }
 
@@ -64,7 +63,7 @@ fn writes_of_a_live_load_stay_within_bounds() {
     ] {
         let store = live(Policy::default(), minutes * HOUR / 60, days * DAY, late_percent);
         let case = format!("a seal every {minutes} min, {late_percent} % late");
-        let folded = store.rewritten.get(&Chore::Fold).copied().unwrap_or(0) * 100 / store.sealed;
+        let folded = store.rewritten.get(&JobKind::Fold).copied().unwrap_or(0) * 100 / store.sealed;
         assert!(
             folded <= folded_max,
             "{case}: {folded} % of what was sealed is folded"
@@ -96,7 +95,7 @@ fn writes_of_a_live_load_stay_within_bounds() {
 fn decades_of_days_stay_below_a_thousand_segments() {
     let store = live(Policy::default(), DAY, 6 * 365 * DAY, 0);
     assert!(store.segments_peak <= 600, "{}", store.segments_peak);
-    let folded = store.rewritten[&Chore::Fold] * 100 / store.bytes();
+    let folded = store.rewritten[&JobKind::Fold] * 100 / store.bytes();
     assert!(
         folded <= 150,
         "{folded} % of the store was written again to join its windows"

@@ -1,0 +1,59 @@
+//! Names of job kinds in stored rows.
+//!
+//! Earlier builds stored five kinds under shorter names than the API has. Rows keep those names, so that rows of earlier
+//! builds open here and rows of this build open there.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tideline_model::JobKind;
+
+/// A kind of jobs as rows hold it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StoredKind(pub(crate) JobKind);
+
+/// Kinds whose stored name differs from [`JobKind::name`].
+const SHORTER: [(JobKind, &str); 5] = [
+    (JobKind::CleanCatalog, "catalog"),
+    (JobKind::SetAttributes, "attributes"),
+    (JobKind::AttachArchive, "attach"),
+    (JobKind::SweepArchive, "sweep"),
+    (JobKind::WriteSettings, "settings"),
+];
+
+impl StoredKind {
+    fn name(self) -> &'static str {
+        let shorter = SHORTER.iter().find(|(kind, _)| *kind == self.0);
+        shorter.map_or(self.0.name(), |(_, name)| name)
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        JobKind::ALL
+            .map(Self)
+            .into_iter()
+            .find(|kind| kind.name() == name)
+    }
+}
+
+impl Serialize for StoredKind {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for StoredKind {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        Self::parse(&name).ok_or_else(|| D::Error::custom(format!("{name:?} is not a kind of jobs")))
+    }
+}
+
+/// Serializes the kind of a job as rows hold it.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+pub(crate) fn serialize<S: Serializer>(kind: &JobKind, to: S) -> Result<S::Ok, S::Error> {
+    StoredKind(*kind).serialize(to)
+}
+
+/// Deserializes the kind of a job as rows hold it.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<JobKind, D::Error> {
+    StoredKind::deserialize(from).map(|StoredKind(kind)| kind)
+}
