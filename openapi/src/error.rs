@@ -64,6 +64,8 @@ pub enum ErrorCode {
     Gone,
     /// The resource does not have this method.
     MethodNotAllowed,
+    /// The server does not serve tables of this model, or the request is for tables of another model.
+    WrongModel,
     /// It contradicts what is there.
     Conflict,
     /// The `Idempotency-Key` was used before, with another body. Nothing was stored.

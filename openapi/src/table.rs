@@ -1,9 +1,14 @@
 //! Tables: what a user sets about them.
 
-use serde::{Deserialize, Serialize};
-use tideline_model::Durability as ModelDurability;
-use utoipa::ToSchema;
+use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+use tideline_model::{Durability as ModelDurability, TableModel};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::named::named;
 use crate::policy::{Policy, PolicyChanges};
 use crate::present::present;
 use crate::statistics::TableStatistics;
@@ -13,6 +18,7 @@ use crate::time::DurationText;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "name": "default",
+    "model": "series",
     "created": "2026-11-20T12:00:00Z",
     "source_tags": ["host", "hostname", "instance", "machine", "device"],
     "durability": "synced",
@@ -26,6 +32,9 @@ use crate::time::DurationText;
 pub struct TableView {
     /// Its name.
     pub name: String,
+    /// Shape of its keys and rows. Fixed when the table is created.
+    #[schema(value_type = TableModelSchema)]
+    pub model: TableModel,
     /// When it was made, RFC 3339.
     pub created: String,
     /// Tags that name the machine, the first one present wins. Fixed at the table's first write.
@@ -96,6 +105,10 @@ pub struct AlterTable {
 /// What a user sets about a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TableSettings {
+    /// Shape of its keys and rows. Cannot be changed after the table is created. Default `series`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<TableModelSchema>)]
+    pub model: Option<TableModel>,
     /// Tags that name the machine, the first one present wins. Cannot be changed after the first write. Default:
     /// `host`, `hostname`, `instance`, `machine`, `device`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,6 +135,23 @@ pub struct TableSettings {
     /// How its points age. Only the members that are named change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyChanges>,
+}
+
+/// Schema of [`TableModel`]: its names are those of the model.
+pub struct TableModelSchema;
+
+impl PartialSchema for TableModelSchema {
+    fn schema() -> RefOr<Schema> {
+        let description = "Shape of the keys and rows of a table: `series` holds points of timelines, `wide` rows with key columns, `feed` \
+                           messages of timelines. A server refuses models that it does not serve.";
+        named(description, TableModel::ALL.map(TableModel::name))
+    }
+}
+
+impl ToSchema for TableModelSchema {
+    fn name() -> Cow<'static, str> {
+        "TableModel".into()
+    }
 }
 
 /// What an acknowledgement promises.
@@ -176,6 +206,10 @@ mod tests {
             ),
             (r#"{"name": "a", "write_past": "soon"}"#, "expected a duration"),
             (r#"{"durability": "synced"}"#, "missing field `name`"),
+            (
+                r#"{"name": "a", "model": "rows"}"#,
+                "unknown variant `rows`, expected one of `series`, `wide`, `feed`",
+            ),
         ] {
             let error = create(json).expect_err(json);
             assert!(error.contains(said), "{json}: {error}");

@@ -173,6 +173,8 @@ fn tables_are_made_described_altered_and_dropped() {
         "tables",
         "create",
         "devices",
+        "--model",
+        "series",
         "--source-tag",
         "device",
         "--set",
@@ -184,7 +186,13 @@ fn tables_are_made_described_altered_and_dropped() {
         .lines()
         .find(|line| line.starts_with("devices"))
         .expect("it is there");
-    assert!(row.contains("90d") && row.ends_with("device"), "{list}");
+    assert!(
+        row.contains("series") && row.contains("90d") && row.ends_with("device"),
+        "{list}"
+    );
+    let refused = lab.run(&["tables", "create", "rows", "--model", "wide"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("it serves: series"), "{refused:?}");
     let previewed = lab.ok(&["tables", "policy", "devices", "--set", "hot_ttl=2d", "--preview"]);
     assert!(
         previewed.contains("moves to cold") && previewed.contains("hot_ttl                2d"),
@@ -206,7 +214,7 @@ fn tables_are_made_described_altered_and_dropped() {
     lab.ok(&["write", &file, "-q", "--table", "devices"]);
     let shown = lab.ok(&["tables", "show", "devices"]);
     assert!(
-        shown.starts_with("table devices, created ") && shown.contains("1 timelines"),
+        shown.starts_with("table devices, created ") && shown.contains(", synced, series, 1 timelines"),
         "{shown}"
     );
     let unasked = lab.run(&["tables", "drop", "devices"]);
@@ -259,6 +267,12 @@ fn jobs_are_run_watched_and_listed() {
     let late = lab.run(&["jobs", "cancel", &id]);
     assert!(late.code == 1 && late.err.contains("409 conflict"), "{late:?}");
     assert_eq!(lab.run(&["jobs", "show", "999999"]).code, 1);
+    let alone = lab.run(&["jobs", "run", "restore"]);
+    assert!(
+        alone.code == 2 && alone.err.contains("clean_catalog"),
+        "{alone:?}"
+    );
+    assert_eq!(lab.ok(&["jobs", "list", "--kind", "restore"]).lines().count(), 2);
 }
 
 #[test]

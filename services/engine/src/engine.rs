@@ -15,6 +15,7 @@ use tideline_timeline_catalog::{Catalog, CatalogOptions};
 use crate::directory::{Catalogs, Member};
 use crate::error::Result;
 use crate::growth::TableLimits;
+use crate::models::check_served;
 use crate::watch::DecodedDeltas;
 
 /// The open database.
@@ -156,6 +157,7 @@ impl Engine {
         let backend = recovery.backend();
         catalogs.use_backend(Arc::clone(backend));
         for table in recovery.tables() {
+            check_served(table.name(), table.spec().model)?;
             let options = catalog_options(&settings, table.spec().source_tags.clone());
             let catalog = Catalog::load(backend.as_ref(), table.id(), options)?;
             catalogs.get_or_insert(table.id(), || catalog);

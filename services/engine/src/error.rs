@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tideline_backend::BackendError;
-use tideline_model::MemoryFull;
+use tideline_model::{MemoryFull, TableModel, TableName};
 use tideline_search_index::SearchError;
 use tideline_series_store::{LogError, Refusal, StoreError, TailError};
 use tideline_timeline_catalog::CatalogError;
@@ -27,6 +27,8 @@ pub enum ErrorKind {
     NotFound,
     /// It was there, and is not kept any more.
     Gone,
+    /// The model of a table does not fit: use a table of the other model, or a server that serves it.
+    WrongModel,
     /// It contradicts what is there: a taken name, a fixed setting, the same request still running.
     Conflict,
     /// The idempotency key belongs to another request: choose a new one.
@@ -79,6 +81,36 @@ pub enum EngineError {
         limit: usize,
         /// Tables that there are.
         count: usize,
+    },
+    /// This build has no store for tables of a model.
+    #[error("table {table}: this server does not serve the model {model}; it serves: {}", names(.served))]
+    ModelNotServed {
+        /// Name of the table.
+        table: TableName,
+        /// Its model.
+        model: TableModel,
+        /// Models that are served.
+        served: &'static [TableModel],
+    },
+    /// A request for tables of one model names a table of another.
+    #[error("table {table} has the model {model}; this request is for tables of the model {needed}")]
+    OtherModel {
+        /// Name of the table.
+        table: TableName,
+        /// Its model.
+        model: TableModel,
+        /// Model that the request is for.
+        needed: TableModel,
+    },
+    /// The model of a table is fixed when it is created.
+    #[error("table {table} has the model {model}, which cannot be changed to {wanted}; create another table")]
+    ModelFixed {
+        /// Name of the table.
+        table: TableName,
+        /// Its model.
+        model: TableModel,
+        /// Model that was asked for.
+        wanted: TableModel,
     },
     /// What followed a watcher's cursor cannot be told.
     #[error("{0}: query what you need from the time of the last event on, and watch without a cursor")]
@@ -138,10 +170,13 @@ impl EngineError {
                 true => ErrorKind::Overloaded,
                 false => ErrorKind::OverLimit,
             },
+            Self::ModelNotServed { .. } | Self::OtherModel { .. } => ErrorKind::WrongModel,
             Self::NoSuchTimeline(_) => ErrorKind::NotFound,
             Self::WatchLost(_) => ErrorKind::Gone,
             Self::NoArchive(_) => ErrorKind::NotFound,
-            Self::RequestRunning | Self::AttachRunning | Self::Attached(_) => ErrorKind::Conflict,
+            Self::RequestRunning | Self::AttachRunning | Self::Attached(_) | Self::ModelFixed { .. } => {
+                ErrorKind::Conflict
+            }
             Self::KeyReused(_) => ErrorKind::KeyReused,
             Self::ClockInDoubt => ErrorKind::Unavailable,
             Self::DiskFull { .. } => ErrorKind::DiskFull,
@@ -186,6 +221,12 @@ impl EngineError {
             _ => None,
         }
     }
+}
+
+/// Names of models, separated by commas.
+fn names(models: &[TableModel]) -> String {
+    let names: Vec<&str> = models.iter().map(|model| model.name()).collect();
+    names.join(", ")
 }
 
 impl From<SearchError> for EngineError {

@@ -10,7 +10,8 @@
 //! | module | verbs |
 //! |---|---|
 //! | [`engine`] | open, close, readiness |
-//! | [`tables`] | create, list, alter, drop |
+//! | [`tables`] | create, alter, drop |
+//! | `models` | list, by model |
 //! | [`resolve`] | raw series key → timeline |
 //! | [`write`] | batch → acknowledged points and rejects |
 //! | `bounds` | which instants a table takes |
@@ -48,6 +49,7 @@ pub mod find;
 pub mod growth;
 pub mod heat;
 mod line_order;
+mod models;
 pub mod partitions;
 pub mod resolve;
 pub mod suggest;

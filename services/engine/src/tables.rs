@@ -1,4 +1,4 @@
-//! Tables: create, list, alter, drop, and what each holds.
+//! Tables: create, alter, drop, and what each holds.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::activity::Activity;
 use crate::directory::Member;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::models::check_served;
 
 /// A table, joined with its catalog. A handle stays valid when the table is dropped; its writes are refused.
 #[derive(Debug, Clone)]
@@ -106,32 +107,18 @@ impl Table {
 }
 
 impl Engine {
-    /// A table by name.
-    pub fn table(&self, name: &str) -> Result<Table> {
-        let points = self.store.table(name)?;
-        Ok(self.joined(points))
-    }
-
     /// The table that exists from the first start.
     pub fn default_table(&self) -> Result<Table> {
         self.table(TableName::DEFAULT)
-    }
-
-    /// All tables, by name.
-    pub fn tables(&self) -> Vec<Table> {
-        self.store
-            .tables()
-            .into_iter()
-            .map(|points| self.joined(points))
-            .collect()
     }
 
     /// Makes a table.
     ///
     /// # Errors
     ///
-    /// A policy that contradicts itself, a name that is taken, [`EngineError::TooManyTables`].
+    /// A model that is not served, a policy that contradicts itself, a name that is taken, [`EngineError::TooManyTables`].
     pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
+        check_served(&name, spec.model)?;
         check_policy(&spec.policy)?;
         self.check_archive(None, &spec.policy)?;
         self.forget_dropped_tables()?;
@@ -142,9 +129,17 @@ impl Engine {
         Ok(self.joined(self.store.create_table(name, spec)?))
     }
 
-    /// Changes a table's settings; source tags are fixed by the first write.
+    /// Changes the settings of a table of any model. The model is fixed, and source tags are by the first write.
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Table> {
-        let table = self.table(name)?;
+        let table = self.table_of_any_model(name)?;
+        let model = table.spec().model;
+        if model != spec.model {
+            return Err(EngineError::ModelFixed {
+                table: table.name().clone(),
+                model,
+                wanted: spec.model,
+            });
+        }
         check_policy(&spec.policy)?;
         self.check_archive(Some(&table.spec().policy), &spec.policy)?;
         if table.spec().source_tags != spec.source_tags {
@@ -298,7 +293,7 @@ impl Engine {
         }
     }
 
-    fn joined(&self, points: Arc<tideline_series_store::Table>) -> Table {
+    pub(crate) fn joined(&self, points: Arc<tideline_series_store::Table>) -> Table {
         let Member { catalog, activity } = self.member(&points);
         Table {
             points,

@@ -94,7 +94,8 @@ fn add(path: &str, operation: &mut Operation, kind: Kind) {
     if path.contains('{') {
         codes.push((ErrorCode::NotFound, "What is named does not exist"));
     }
-    if path.starts_with("/v1/tables/{table}/") {
+    let is_of_table = path.starts_with("/v1/tables/{table}/");
+    if is_of_table {
         codes.push((
             ErrorCode::OverBudget,
             "The request needs more than its budget of time or memory",
@@ -124,6 +125,14 @@ fn add(path: &str, operation: &mut Operation, kind: Kind) {
             let (media_type, content) = body_of(dialect, description);
             response.content(media_type, content.build()).build().into()
         });
+    }
+    let wrong_model = status(ErrorCode::WrongModel, dialect);
+    if let Some(RefOr::T(response)) = operation.responses.responses.get_mut(wrong_model.as_str())
+        && is_of_table
+    {
+        response
+            .description
+            .push_str("; or the table has another model than the request is for");
     }
 }
 

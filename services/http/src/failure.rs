@@ -213,7 +213,9 @@ pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::Overloaded | ErrorCode::Unavailable, _) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::DiskFull, Native) => StatusCode::INSUFFICIENT_STORAGE,
         (ErrorCode::DiskFull, _) => StatusCode::SERVICE_UNAVAILABLE,
-        (ErrorCode::IdempotencyKeyReused | ErrorCode::OverBudget, _) => StatusCode::UNPROCESSABLE_ENTITY,
+        (ErrorCode::IdempotencyKeyReused | ErrorCode::OverBudget | ErrorCode::WrongModel, _) => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
         (ErrorCode::Internal | ErrorCode::JobFailed, _) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -230,7 +232,9 @@ fn influx_v2_code(code: ErrorCode) -> &'static str {
         ErrorCode::Forbidden => "forbidden",
         ErrorCode::NotFound | ErrorCode::Gone => "not found",
         ErrorCode::MethodNotAllowed => "method not allowed",
-        ErrorCode::IdempotencyKeyReused | ErrorCode::OverBudget => "unprocessable entity",
+        ErrorCode::IdempotencyKeyReused | ErrorCode::OverBudget | ErrorCode::WrongModel => {
+            "unprocessable entity"
+        }
         ErrorCode::TooManyTimelines => "too many requests",
         ErrorCode::Conflict
         | ErrorCode::BodyTooSlow
@@ -253,7 +257,8 @@ fn prometheus_error_type(code: ErrorCode) -> &'static str {
         | ErrorCode::UnsupportedMediaType
         | ErrorCode::Unauthenticated
         | ErrorCode::Forbidden
-        | ErrorCode::MethodNotAllowed => "bad_data",
+        | ErrorCode::MethodNotAllowed
+        | ErrorCode::WrongModel => "bad_data",
         ErrorCode::NotFound | ErrorCode::Gone => "not_found",
         ErrorCode::NotAcceptable => "not_acceptable",
         ErrorCode::Conflict => "canceled",
@@ -350,6 +355,7 @@ impl From<EngineError> for Failure {
             ErrorKind::OverLimit => ErrorCode::OverLimit,
             ErrorKind::NotFound => ErrorCode::NotFound,
             ErrorKind::Gone => ErrorCode::Gone,
+            ErrorKind::WrongModel => ErrorCode::WrongModel,
             ErrorKind::Conflict => ErrorCode::Conflict,
             ErrorKind::KeyReused => ErrorCode::IdempotencyKeyReused,
             ErrorKind::Overloaded => ErrorCode::Overloaded,

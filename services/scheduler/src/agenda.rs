@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{JobKind, SegmentId, TableId};
-use tideline_series_store::window::Window;
+use tideline_model::{JobKind, SegmentId, TableId, TableModel};
 
 use crate::job::{Job, JobState, JobTable};
 use crate::journal::{Edit, Journal};
-use crate::plan::{Facts, Past, Planned, TableFacts, begins};
-use crate::schedule::Timetable;
+use crate::maintenance::{Planned, Served, Slot};
+use crate::overview::Overview;
+use crate::schedule::{Timetable, begins};
 
 /// Planned jobs that are listed and numbered; the rest of a longer plan comes when these are done.
 const PLANNED_MAX: usize = 1_000;
@@ -40,10 +40,10 @@ pub(crate) struct Entry {
     pub(crate) is_paused: bool,
 }
 
-/// What tells a piece of work from another in two plans.
-type Identity = (JobKind, Option<TableId>, Option<Window>, Vec<SegmentId>);
-/// What waits after a failure or a cancel: the same kind of work at the same place.
-type Place = (JobKind, Option<TableId>, Option<Window>);
+/// Identity of a unit of work across plans.
+type Identity = (Place, Vec<SegmentId>);
+/// What waits after a failure or a cancel: work of the same model, kind, table and slot.
+type Place = (TableModel, JobKind, Option<TableId>, Option<Slot>);
 
 /// Until when work at a place waits.
 #[derive(Debug, Clone, Copy)]
@@ -83,19 +83,17 @@ pub(crate) struct Agenda {
     pub(crate) by_hand: VecDeque<Entry>,
     pub(crate) planned: Vec<Entry>,
     holds: HashMap<Place, Hold>,
-    deletes_since: HashMap<SegmentId, i64>,
     /// (table, job kind) pairs whose last-run time is dirty.
     worked: Vec<(TableId, JobKind)>,
 }
 
 impl Entry {
     fn identity(&self) -> Identity {
-        let work = &self.work;
-        (work.kind, work.table, work.window, work.inputs.clone())
+        (self.place(), self.work.inputs.clone())
     }
 
     fn place(&self) -> Place {
-        (self.work.kind, self.work.table, self.work.window)
+        place(&self.work)
     }
 
     /// As people see it.
@@ -110,22 +108,10 @@ impl Entry {
 }
 
 impl Agenda {
-    /// What plans depend on beside facts. Takes note of segments that have deletes now.
-    pub(crate) fn past(&mut self, facts: &Facts, journal: &Journal) -> Past {
-        let segments = facts.tables.iter().flat_map(|table| &table.segments);
-        let deleted = segments.filter(|segment| segment.has_deletes);
-        let since = |id| self.deletes_since.get(&id).copied().unwrap_or(facts.now());
-        self.deletes_since = deleted.map(|segment| (segment.id, since(segment.id))).collect();
-        Past {
-            served: journal.served(),
-            deletes_since: self.deletes_since.clone(),
-        }
-    }
-
     /// Takes over a new plan. `running` is being done.
     pub(crate) fn renew(
         &mut self,
-        facts: &Facts,
+        overview: &Overview,
         planned: Vec<Planned>,
         running: Option<&Entry>,
         journal: &mut Journal,
@@ -139,7 +125,7 @@ impl Agenda {
             if self.planned.len() == PLANNED_MAX {
                 break;
             }
-            let identity = (work.kind, work.table, work.window, work.inputs.clone());
+            let identity = (place(&work), work.inputs.clone());
             if spoken_for.contains(&identity) {
                 continue;
             }
@@ -147,8 +133,8 @@ impl Agenda {
                 Some(entry) => Entry { work, ..entry },
                 None => Entry {
                     id: journal.next_id(),
-                    table: work.table.and_then(|table| job_table(facts, table)),
-                    created: facts.now(),
+                    table: work.table.and_then(|id| Some(overview.table(id)?.named())),
+                    created: overview.now(),
                     by_hand: false,
                     is_paused: false,
                     work,
@@ -178,10 +164,10 @@ impl Agenda {
     }
 
     /// Adds work that no plan has, because somebody asked for it.
-    pub(crate) fn add(&mut self, work: Planned, table: &TableFacts, now: i64, journal: &mut Journal) -> Job {
+    pub(crate) fn add(&mut self, work: Planned, table: JobTable, now: i64, journal: &mut Journal) -> Job {
         let entry = Entry {
             id: journal.next_id(),
-            table: Some(named(table)),
+            table: Some(table),
             created: now,
             by_hand: true,
             is_paused: false,
@@ -193,11 +179,10 @@ impl Agenda {
     }
 
     /// Takes the next piece of work out of what waits.
-    pub(crate) fn next(&mut self, facts: &Facts, journal: &Journal, monotonic: Duration) -> Option<Entry> {
+    pub(crate) fn next(&mut self, now: i64, journal: &Journal, monotonic: Duration) -> Option<Entry> {
         if let Some(at) = self.by_hand.iter().position(|entry| !entry.is_paused) {
             return self.by_hand.remove(at);
         }
-        let now = facts.now();
         self.holds.retain(|_, hold| match hold {
             // How often it failed is remembered a while longer.
             Hold::Failed(_, until) => monotonic < until.saturating_add(RETRY_MAX),
@@ -272,7 +257,7 @@ impl Agenda {
         let of_table = self
             .holds
             .iter()
-            .filter(|((kind, of, _), _)| *of == Some(table) && kinds.contains(kind));
+            .filter(|((_, kind, of, _), _)| *of == Some(table) && kinds.contains(kind));
         of_table
             .filter_map(|(_, hold)| hold.trouble(monotonic))
             .max_by_key(|trouble| (trouble.failures, trouble.left))
@@ -295,15 +280,12 @@ impl Agenda {
     }
 
     /// Work at its place is left alone until its schedule comes again.
-    pub(crate) fn cancelled(&mut self, entry: &Entry, facts: &Facts, monotonic: Duration) {
-        let table = facts
-            .tables
-            .iter()
-            .find(|table| Some(table.id) == entry.work.table);
+    pub(crate) fn cancelled(&mut self, entry: &Entry, overview: &Overview, monotonic: Duration) {
+        let table = entry.work.table.and_then(|id| overview.table(id));
         let timetable = table.and_then(|table| Timetable::new(table.schedule(entry.work.kind)).ok());
         let next = timetable
             .filter(|timetable| !timetable.is_continuous())
-            .and_then(|timetable| timetable.next_after(facts.now()));
+            .and_then(|timetable| timetable.next_after(overview.now()));
         let hold = match next {
             Some(next) => Hold::CancelledUntil(next),
             None => Hold::Cancelled(monotonic.saturating_add(CANCELLED_REST)),
@@ -311,15 +293,22 @@ impl Agenda {
         self.holds.insert(entry.place(), hold);
     }
 
-    /// Takes note of schedules whose instant came and for which nothing is left to do; the rows to store.
-    pub(crate) fn serve(&mut self, facts: &Facts, past: &Past, journal: &mut Journal) -> Edit {
+    /// Records schedules whose time has come and for which nothing is left to do; returns the rows to store.
+    pub(crate) fn serve(&mut self, overview: &Overview, served: &Served, journal: &mut Journal) -> Edit {
         let mut edit = Edit::default();
-        let now = facts.now();
-        for table in &facts.tables {
+        let now = overview.now();
+        for table in overview.tables() {
             let mut is_to_store = false;
-            for kind in [JobKind::Migrate, JobKind::Archive, JobKind::Expire] {
-                let is_continuous = Timetable::new(table.schedule(kind)).is_ok_and(|it| it.is_continuous());
-                let has_come = begins(facts, table, past, kind, i64::MIN).is_some_and(|at| at <= now);
+            // Rounds are served when they have ended.
+            for (kind, schedule) in table.schedules.iter().filter(|(kind, _)| !kind.is_round()) {
+                let kind = *kind;
+                let since = [
+                    served.get(&(table.id, kind)).copied(),
+                    Some(table.created),
+                    Some(table.policy_changed),
+                ];
+                let is_continuous = Timetable::new(schedule).is_ok_and(|it| it.is_continuous());
+                let has_come = begins(schedule, since, now, i64::MIN).is_some_and(|at| at <= now);
                 if is_continuous || !has_come || self.has_work(table.id, kind, now) {
                     continue;
                 }
@@ -333,7 +322,7 @@ impl Agenda {
                 edit.put.push(journal.table_row(table.id));
             }
         }
-        edit.remove = journal.retain_tables(|id| facts.tables.iter().any(|table| table.id == id));
+        edit.remove = journal.retain_tables(|id| overview.table(id).is_some());
         edit
     }
 
@@ -359,14 +348,6 @@ impl Agenda {
     }
 }
 
-fn job_table(facts: &Facts, table: TableId) -> Option<JobTable> {
-    let found = facts.tables.iter().find(|known| known.id == table)?;
-    Some(named(found))
-}
-
-fn named(table: &TableFacts) -> JobTable {
-    JobTable {
-        id: table.id,
-        name: table.name.clone(),
-    }
+fn place(work: &Planned) -> Place {
+    (work.model, work.kind, work.table, work.slot)
 }

@@ -1,74 +1,50 @@
-//! The real database behind [`Work`].
+//! What the scheduler needs of the database, whatever the models of its tables.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_engine::{Engine, EngineError};
-use tideline_model::{Clock, SegmentId, TableId, TrustedNow};
-use tideline_series_store::{Evicted, Pace, Rewrite, Rewritten, SealReport, Survey, Unsealed};
+use tideline_engine::Engine;
+use tideline_model::{Clock, TableModel, TrustedNow};
 
-use crate::plan::Facts;
-use crate::work::{Work, WorkError};
+use crate::maintenance::WorkError;
 
-impl Work for Engine {
-    fn facts(&self) -> Facts {
-        if let Err(error) = self.forget_dropped_tables() {
-            tracing::warn!(%error, "rows of dropped tables could not be removed; it is tried again");
-        }
-        Facts::from(&self.store().survey())
+/// The database as the runner sees it. Calls block.
+pub trait Database: Send + Sync + 'static {
+    /// Models of which tables can be created. Each needs a registered maintenance.
+    fn models(&self) -> &[TableModel];
+
+    /// The current time, as far as it can be trusted.
+    fn trusted_now(&self) -> TrustedNow;
+
+    /// True while the database is kept as it is, because acknowledged data is missing: then no work is done.
+    fn is_read_only(&self) -> bool {
+        false
     }
 
-    fn facts_and_unsealed(
-        &self,
-        table: TableId,
-        before: &dyn Fn(&Facts) -> [i64; 4],
-    ) -> Result<(Facts, [Unsealed; 4]), WorkError> {
-        let bounds = |survey: &Survey| before(&Facts::from(survey));
-        let (survey, unsealed) = self.store().survey_unsealed(table, bounds)?;
-        Ok((Facts::from(&survey), unsealed))
+    /// The rows kept about jobs, by name.
+    fn job_rows(&self) -> Vec<(Bytes, Bytes)>;
+
+    /// Adds, alters and removes rows about jobs, in one step, durable on return. A row has at most 64 KiB.
+    fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<(), WorkError>;
+
+    /// Trusts the clock of the machine from now on.
+    fn confirm_clock(&self);
+
+    /// The clock that throttles and retries go by.
+    fn clock(&self) -> Arc<dyn Clock>;
+}
+
+impl Database for Engine {
+    fn models(&self) -> &[TableModel] {
+        Self::models(self)
     }
 
     fn trusted_now(&self) -> TrustedNow {
         self.store().trusted_now()
     }
 
-    fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten, WorkError> {
-        Ok(self.store().rewrite(rewrite, pace)?)
-    }
-
-    fn evict(&self, table: TableId, segments: &[SegmentId]) -> Result<Evicted, WorkError> {
-        Ok(self.store().evict(table, segments)?)
-    }
-
-    fn drop_segments(&self, table: TableId, segments: &[SegmentId]) -> Result<u64, WorkError> {
-        Ok(self.store().drop_segments(table, segments)?)
-    }
-
     fn is_read_only(&self) -> bool {
         self.store().is_read_only()
-    }
-
-    fn seal(&self) -> Result<(), WorkError> {
-        Ok(Self::seal(self)?)
-    }
-
-    fn take_seal_reports(&self) -> Vec<SealReport> {
-        self.store().take_seal_reports()
-    }
-
-    fn clean_catalog(&self, table: TableId, now: TrustedNow) -> Result<u64, WorkError> {
-        let tables = self.tables();
-        let found = tables.iter().find(|found| found.points().id() == table);
-        let found = found.ok_or_else(|| WorkError::Overtaken(format!("table {table} was dropped")))?;
-        Ok(Self::clean_catalog(self, found, now)?.removed)
-    }
-
-    fn sweep_archive(&self, table: TableId) -> Result<u64, WorkError> {
-        Ok(self.store().sweep_archive(table)?)
-    }
-
-    fn write_settings(&self, table: TableId) -> Result<u64, WorkError> {
-        Ok(self.store().write_settings(table)?)
     }
 
     fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
@@ -85,14 +61,5 @@ impl Work for Engine {
 
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(Self::clock(self))
-    }
-}
-
-impl From<EngineError> for WorkError {
-    fn from(error: EngineError) -> Self {
-        match error {
-            EngineError::Store(error) => error.into(),
-            error => Self::Failed(error.to_string()),
-        }
     }
 }

@@ -13,8 +13,8 @@ use tideline_model::{JobKind, TableId, Tier};
 
 use crate::job::{Job, JobProgress, JobState, JobTable};
 use crate::journal::Edit;
+use crate::maintenance::Amount;
 use crate::pace::Wish;
-use crate::plan::Amount;
 use crate::runner::{Shared, State};
 use crate::scheduler::Scheduler;
 
@@ -57,7 +57,7 @@ impl Scheduler {
         timelines: u64,
     ) -> Errand {
         let shared = Arc::clone(self.shared());
-        let now = shared.work.trusted_now().now.nanos();
+        let now = shared.database.trusted_now().now.nanos();
         let mut edit = Edit::default();
         let begun = {
             let mut state = shared.state.lock();
@@ -144,7 +144,7 @@ impl Errand {
         self.is_ended = true;
         let mut job = self.job();
         job.done.seconds_left = None;
-        job.finished = Some(self.shared.work.trusted_now().now.nanos());
+        job.finished = Some(self.shared.database.trusted_now().now.nanos());
         match ending {
             Ending::Done(outcome) => (job.state, job.outcome) = (JobState::Done, Some(outcome)),
             Ending::Cancelled(outcome) => (job.state, job.outcome) = (JobState::Cancelled, Some(outcome)),

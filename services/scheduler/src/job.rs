@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tideline_model::{JobKind, TableId, Tier, TimeRange};
-use tideline_series_store::RewriteCost;
 
-use crate::plan::{Amount, Planned};
+use crate::maintenance::{Amount, Planned};
+use crate::pace::JobCost;
 
 /// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -167,8 +167,8 @@ impl Job {
 }
 
 impl JobProgress {
-    /// What a rewrite of `total` bytes has done after some time.
-    pub(crate) fn of(cost: &RewriteCost, total: u64, lasting: Duration) -> Self {
+    /// Progress of a job of `total` bytes after some time.
+    pub(crate) fn of(cost: &JobCost, total: u64, lasting: Duration) -> Self {
         let seconds = lasting.as_secs_f64();
         let rate = (seconds > 0.0 && cost.bytes_read > 0).then(|| cost.bytes_read as f64 / seconds);
         let left = |rate: f64| (total.saturating_sub(cost.bytes_read) as f64 / rate).ceil() as u64;

@@ -1,54 +1,62 @@
-//! The life of data, by itself: what is sealed, folded, migrated, purged and dropped, and when.
+//! Background work: what is sealed, folded, migrated, purged and dropped, and when.
 //!
-//! Two halves. The planner ([`plan`]) is pure: from facts about segments, policies and time it says what is to be
-//! done, why, and from when on. The runner does it: one thread, one job at a time, at a pace that leaves the machine
-//! to writers and readers, with jobs that people can list, run, pause, resume and cancel.
-//!
-//! Every move is the store's: load, edit, drop. The scheduler only chooses; what it is told by an old plan the store
-//! refuses, and a job that ends early leaves everything as it was.
+//! Each table model has a [`Maintenance`]: it surveys its tables, plans from the survey without I/O, and performs one unit of
+//! work at a time. The runner does the rest, the same for all models: one thread, one job at a time, at a rate that leaves the
+//! machine to writers and readers, with jobs that can be listed, run, paused, resumed and cancelled.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`scheduler`] | [`Scheduler`]: what services use |
-//! | [`plan`] | facts → work; one file for each kind of jobs; the preview of a policy |
+//! | [`maintenance`] | [`Maintenance`]: the trait of a model, and the values that pass between it and the runner |
+//! | [`models`] | [`Models`]: the registry of models |
+//! | [`series`] | maintenance of series tables |
+//! | `overview` | the tables and the plan of all models |
 //! | [`schedule`] | cron expressions with time zones |
-//! | [`job`] | jobs as people see them |
-//! | `agenda` | what is next: ids, what was asked for, what waits after a failure |
+//! | [`job`] | jobs as services see them |
+//! | `agenda` | the queue: ids, requested work, waits after failures |
 //! | `runner` | the thread |
-//! | `moves` | what it does where segments move |
+//! | [`run`] | the running job, as its model reports progress and is held back |
 //! | [`errand`] | work that a request begins and does itself |
-//! | `seals` | seals that the store does, as jobs |
+//! | `unplanned` | work that was in no plan, as jobs |
 //! | `lookup` | finding jobs |
-//! | [`archives`] | how archives stand |
-//! | [`pace`] | rate, pause and cancel of a running rewrite |
+//! | [`pace`] | rate, pause and cancel of the running job |
 //! | `journal` | what survives a restart |
 //! | `stored_kind` | names of job kinds in stored rows |
-//! | [`work`] | the trait behind which the database is; `database` implements it for the engine |
+//! | [`database`] | the trait behind which the database is, and the engine behind it |
 //! | [`metrics`] | figures |
 
 mod agenda;
-pub mod archives;
-mod database;
+pub mod database;
 pub mod errand;
 pub mod job;
 mod journal;
 mod lookup;
+pub mod maintenance;
 pub mod metrics;
-mod moves;
+pub mod models;
+mod overview;
 pub mod pace;
-pub mod plan;
+pub mod run;
 mod runner;
 pub mod schedule;
 pub mod scheduler;
-mod seals;
+pub mod series;
 mod stored_kind;
-pub mod work;
+mod unplanned;
 
-pub use archives::ArchiveState;
+pub use database::Database;
 pub use errand::{Ending, Errand};
 pub use job::{Job, JobFilter, JobProgress, JobState, JobTable};
+pub use maintenance::{
+    Amount, Maintenance, Outcome, PlanSettings, Planned, SegmentCounts, Served, Survey, TableState, Urgency,
+    WorkError,
+};
 pub use metrics::Metrics;
-pub use plan::Preview;
+pub use models::Models;
+pub use pace::JobCost;
+pub use run::Run;
 pub use schedule::{ScheduleError, Timetable};
 pub use scheduler::{Scheduler, SchedulerError, Settings};
-pub use work::{Work, WorkError};
+pub use series::SeriesWork;
+pub use series::archives::ArchiveState;
+pub use series::plan::Preview;

@@ -71,7 +71,7 @@ impl Shared {
         let mut job = entry.job(&state.journal);
         if let Some(Trouble { failures, left }) = state.agenda.trouble(entry, self.clock.monotonic()) {
             let left = i64::try_from(left.as_nanos()).unwrap_or(i64::MAX);
-            let again = self.work.trusted_now().now.nanos().saturating_add(left);
+            let again = self.database.trusted_now().now.nanos().saturating_add(left);
             job.due = job.due.max(Some(again));
             let at = Timestamp::from_nanos_clamped(again);
             let times = match failures {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use tideline_model::JobKind;
-use tideline_series_store::RewriteCost;
 
 use crate::job::{Job, JobState};
+use crate::pace::JobCost;
 use crate::runner::State;
 
 /// Figures of one moment; counts are since the start.
@@ -21,8 +21,8 @@ pub struct Metrics {
     pub kinds_paused: u64,
     /// Jobs that ended, by kind and outcome.
     pub ended: BTreeMap<(JobKind, JobState), u64>,
-    /// What rewrites moved, by kind.
-    pub moved: BTreeMap<JobKind, RewriteCost>,
+    /// What jobs read and wrote, by kind.
+    pub moved: BTreeMap<JobKind, JobCost>,
     /// Segments of the store.
     pub segments: u64,
     /// Segments that wait for their last reader to be freed.
@@ -43,9 +43,11 @@ impl Metrics {
             moved: state.totals.moved.clone(),
             ..Self::default()
         };
-        let Some(facts) = &state.facts else { return metrics };
+        let Some(overview) = &state.overview else {
+            return metrics;
+        };
         for entry in state.agenda.by_hand.iter().chain(&state.agenda.planned) {
-            let is_due = entry.by_hand || entry.work.is_due(facts.now());
+            let is_due = entry.by_hand || entry.work.is_due(overview.now());
             let counts = if is_due {
                 &mut metrics.due
             } else {
@@ -53,10 +55,10 @@ impl Metrics {
             };
             *counts.entry(entry.work.kind).or_default() += 1;
         }
-        metrics.segments = facts.tables.iter().map(|table| table.segments.len() as u64).sum();
-        metrics.segments_retired = facts.retired_segments as u64;
-        metrics.clock_off_by = facts.clock.doubt.map(|doubt| doubt.off_by);
-        metrics.clock_doubt = facts.clock.doubt.map(|doubt| doubt.reason());
+        let segments = overview.segments();
+        (metrics.segments, metrics.segments_retired) = (segments.published, segments.retired);
+        metrics.clock_off_by = overview.clock.doubt.map(|doubt| doubt.off_by);
+        metrics.clock_doubt = overview.clock.doubt.map(|doubt| doubt.reason());
         metrics
     }
 }
@@ -65,7 +67,7 @@ impl Metrics {
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) ended: BTreeMap<(JobKind, JobState), u64>,
-    pub(crate) moved: BTreeMap<JobKind, RewriteCost>,
+    pub(crate) moved: BTreeMap<JobKind, JobCost>,
 }
 
 impl Totals {
@@ -73,7 +75,7 @@ impl Totals {
         *self.ended.entry((job.kind, job.state)).or_default() += 1;
     }
 
-    pub(crate) fn moved(&mut self, kind: JobKind, cost: &RewriteCost) {
+    pub(crate) fn moved(&mut self, kind: JobKind, cost: &JobCost) {
         *self.moved.entry(kind).or_default() += *cost;
     }
 }

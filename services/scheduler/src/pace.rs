@@ -1,16 +1,15 @@
-//! How a running rewrite is held back, paused and ended.
+//! How a running job is held back, paused and ended.
 //!
-//! A rewrite asks every few timelines whether to go on. It is held while its table has read more bytes than its
-//! rate allows, and while it is paused. A pause that lasts longer than [`PAUSE_HOLD`] ends the rewrite, which leaves
+//! A job reports its cost every few milliseconds. It is held while its table has read more bytes than its
+//! rate allows, and while it is paused. A pause that lasts longer than [`PAUSE_HOLD`] ends the job, which leaves
 //! everything as it was: what is held open for it is freed, other work gets its turn, and it begins anew when it is
 //! resumed.
 
-use std::ops::ControlFlow;
+use std::ops::{Add, AddAssign, ControlFlow};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tideline_model::Clock;
-use tideline_series_store::{Pace, RewriteCost};
 
 /// For how long a paused rewrite keeps what it has done.
 pub const PAUSE_HOLD: Duration = Duration::from_secs(60);
@@ -18,6 +17,46 @@ pub const PAUSE_HOLD: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// What a table may read at once after a time without moves.
 const BURST: Duration = Duration::from_secs(1);
+
+/// What a job has read and written so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JobCost {
+    /// Timelines done.
+    pub timelines: u64,
+    /// Points, rows or messages that were read.
+    pub points_read: u64,
+    /// Field values in them.
+    pub values_read: u64,
+    /// Encoded bytes of them.
+    pub bytes_read: u64,
+    /// Points, rows or messages of the output.
+    pub points_written: u64,
+    /// Field values of the output.
+    pub values_written: u64,
+    /// Bytes of the output, keys included.
+    pub bytes_written: u64,
+}
+
+impl Add for JobCost {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
+impl AddAssign for JobCost {
+    fn add_assign(&mut self, other: Self) {
+        self.timelines += other.timelines;
+        self.points_read += other.points_read;
+        self.values_read += other.values_read;
+        self.bytes_read += other.bytes_read;
+        self.points_written += other.points_written;
+        self.values_written += other.values_written;
+        self.bytes_written += other.bytes_written;
+    }
+}
 
 /// What the running job is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,14 +74,14 @@ pub(crate) enum Wish {
 /// The wish, and what the job has done.
 #[derive(Debug)]
 pub(crate) struct Control {
-    state: Mutex<(Wish, RewriteCost)>,
+    state: Mutex<(Wish, JobCost)>,
     changed: Condvar,
 }
 
 impl Default for Control {
     fn default() -> Self {
         Self {
-            state: Mutex::new((Wish::GoOn, RewriteCost::default())),
+            state: Mutex::new((Wish::GoOn, JobCost::default())),
             changed: Condvar::new(),
         }
     }
@@ -57,7 +96,7 @@ impl Control {
         } else {
             Wish::GoOn
         };
-        *state = (wish, RewriteCost::default());
+        *state = (wish, JobCost::default());
     }
 
     /// Tells the running job. Nothing overrides a stop, and only that a cancel.
@@ -70,11 +109,11 @@ impl Control {
     }
 
     /// Takes note of what the job has done in the end.
-    pub(crate) fn report(&self, cost: &RewriteCost) {
+    pub(crate) fn report(&self, cost: &JobCost) {
         self.state.lock().1 = *cost;
     }
 
-    pub(crate) fn current(&self) -> (Wish, RewriteCost) {
+    pub(crate) fn current(&self) -> (Wish, JobCost) {
         *self.state.lock()
     }
 }
@@ -133,7 +172,7 @@ pub(crate) struct JobPace<'a> {
     /// Bytes that were taken from the budget.
     taken: u64,
     /// What earlier parts of the job have done.
-    before: RewriteCost,
+    before: JobCost,
     /// The wish that ended the job.
     pub(crate) ended_by: Option<Wish>,
 }
@@ -145,15 +184,20 @@ impl<'a> JobPace<'a> {
             clock,
             budget,
             taken: 0,
-            before: RewriteCost::default(),
+            before: JobCost::default(),
             ended_by: None,
         }
     }
 
     /// A part of the job is done; what comes is counted on top of it. What all have done.
-    pub(crate) fn part_done(&mut self, cost: &RewriteCost) -> RewriteCost {
+    pub(crate) fn part_done(&mut self, cost: &JobCost) -> JobCost {
         self.before += *cost;
         self.control.report(&self.before);
+        self.before
+    }
+
+    /// Cost of all parts that have ended.
+    pub(crate) fn cost(&self) -> JobCost {
         self.before
     }
 
@@ -161,10 +205,9 @@ impl<'a> JobPace<'a> {
         self.ended_by = Some(wish);
         ControlFlow::Break(())
     }
-}
 
-impl Pace for JobPace<'_> {
-    fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()> {
+    /// Reports the cost of the running part so far; waits while the job is held, breaks when it is to end.
+    pub(crate) fn step(&mut self, cost: &JobCost) -> ControlFlow<()> {
         let cost = self.before + *cost;
         let mut state = self.control.state.lock();
         state.1 = cost;
@@ -239,7 +282,7 @@ mod tests {
                 continue;
             }
             let mut pace = JobPace::new(&control, &clock, None);
-            let went_on = pace.step(&RewriteCost::default()).is_continue();
+            let went_on = pace.step(&JobCost::default()).is_continue();
             assert_eq!((went_on, pace.ended_by), (ends.is_none(), ends), "{wish:?}");
         }
         control.reset();

@@ -1,8 +1,8 @@
-//! The runner: looks, takes the next piece of work, does it, writes down what came of it.
+//! The runner: surveys, plans, takes the next unit of work, has its model perform it, records the outcome.
 //!
-//! One thread does one job at a time. It looks every few seconds, and again after each job, so a plan is never older
-//! than the job before it. Whoever asks or tells the runner something does so under a lock that is never held while
-//! work is done.
+//! One thread does one job at a time, whatever the model of its table. It plans every few seconds, and again after each job,
+//! so a plan is never older than the job before it. Requests change its state under a lock that is never held while work is
+//! done.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,21 +11,24 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
 use tideline_model::{Clock, JobKind, TableId, Timestamp};
-use tideline_series_store::RewriteCause;
 
 use crate::agenda::{Agenda, Entry};
+use crate::database::Database;
 use crate::errand::Begun;
 use crate::job::{Job, JobProgress, JobState};
 use crate::journal::{Edit, Journal};
+use crate::maintenance::{Outcome, PlanSettings, Planned, Served, WorkError};
 use crate::metrics::Totals;
+use crate::models::Models;
+use crate::overview::Overview;
 use crate::pace::{Budget, Control, JobPace, Wish};
-use crate::plan::{Facts, Past, PlanSettings, Planned, plan};
+use crate::run::Run;
 use crate::scheduler::{Settings, THREAD};
-use crate::work::{Work, WorkError};
 
 /// What the runner's thread and its callers share.
 pub(crate) struct Shared {
-    pub(crate) work: Arc<dyn Work>,
+    pub(crate) database: Arc<dyn Database>,
+    pub(crate) models: Models,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) state: Mutex<State>,
@@ -49,8 +52,8 @@ pub(crate) struct State {
     pub(crate) seals_awaited: usize,
     /// Rows of jobs that were listed without being written.
     pub(crate) unwritten: Edit,
-    /// The latest facts; `None` before the first look.
-    pub(crate) facts: Option<Arc<Facts>>,
+    /// The latest surveys; `None` before the first ones.
+    pub(crate) overview: Option<Arc<Overview>>,
     pub(crate) totals: Totals,
     budgets: HashMap<TableId, Budget>,
     pub(crate) is_stopping: bool,
@@ -66,24 +69,34 @@ pub(crate) struct Running {
 
 /// How a job ended.
 enum Ended {
-    Done { outcome: String, is_news: bool },
+    Done(Outcome),
     GivenUp(Wish),
     Overtaken(String),
-    Failed(String),
+    Failed {
+        reason: String,
+        /// What holds until the next try; then the error names its time.
+        meanwhile: Option<&'static str>,
+    },
 }
 
-/// One look at the store.
+/// Surveys and the plan made from them.
 struct Look {
-    facts: Arc<Facts>,
-    past: Past,
+    overview: Arc<Overview>,
+    served: Served,
     planned: Vec<Planned>,
 }
 
 impl Shared {
-    pub(crate) fn new(work: Arc<dyn Work>, settings: Settings) -> Self {
-        let (journal, interrupted) = Journal::read(&work.job_rows());
+    pub(crate) fn new(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
+        for model in database.models() {
+            assert!(
+                models.of(*model).is_some(),
+                "tables of the model {model} have no maintenance"
+            );
+        }
+        let (journal, interrupted) = Journal::read(&database.job_rows());
         let shared = Self {
-            clock: work.clock(),
+            clock: database.clock(),
             state: Mutex::new(State {
                 journal,
                 ..State::default()
@@ -92,7 +105,8 @@ impl Shared {
             wake: Condvar::new(),
             ended: Condvar::new(),
             turn: Mutex::default(),
-            work,
+            database,
+            models,
             settings,
         };
         shared.write(interrupted);
@@ -117,11 +131,11 @@ impl Shared {
     /// Looks, and does the most urgent piece of work that may begin; whether there was one.
     pub(crate) fn tick(&self) -> bool {
         let _one_at_a_time = self.turn.lock();
-        if self.work.is_read_only() {
+        if self.database.is_read_only() {
             return false;
         }
         let mut look = self.look();
-        self.note_seals();
+        self.note_unplanned();
         let mut edit = Edit::default();
         let begun = {
             let mut state = self.state.lock();
@@ -131,14 +145,14 @@ impl Shared {
             }
             state.renew(&mut look);
             let State { agenda, journal, .. } = &mut *state;
-            edit.add(agenda.serve(&look.facts, &look.past, journal));
+            edit.add(agenda.serve(&look.overview, &look.served, journal));
             edit.put.extend(journal.ids_to_set_aside());
             let monotonic = self.clock.monotonic();
-            let next = agenda.next(&look.facts, journal, monotonic);
+            let next = agenda.next(look.overview.now(), journal, monotonic);
             next.map(|entry| {
                 self.control.reset();
-                edit.add(state.begin(&entry, &look.facts, monotonic, self.settings.history));
-                let budget = state.budget(&entry, &look.facts, monotonic);
+                edit.add(state.begin(&entry, look.overview.now(), monotonic, self.settings.history));
+                let budget = state.budget(&entry, &look.overview, monotonic);
                 (entry, budget)
             })
         };
@@ -146,12 +160,12 @@ impl Shared {
         let Some((entry, budget)) = begun else {
             return false;
         };
-        self.execute(entry, &look.facts, budget);
+        self.execute(entry, &look.overview, budget);
         true
     }
 
     /// Looks and plans, and takes over the plan without doing anything.
-    pub(crate) fn refresh(&self) -> Arc<Facts> {
+    pub(crate) fn refresh(&self) -> Arc<Overview> {
         let mut look = self.look();
         let row = {
             let mut state = self.state.lock();
@@ -159,7 +173,7 @@ impl Shared {
             state.journal.ids_to_set_aside()
         };
         self.write(Edit::put(row));
-        look.facts
+        look.overview
     }
 
     /// Makes the thread look at once.
@@ -176,91 +190,63 @@ impl Shared {
     }
 
     fn look(&self) -> Look {
-        let facts = Arc::new(self.work.facts());
-        let past = {
-            let State { agenda, journal, .. } = &mut *self.state.lock();
-            agenda.past(&facts, journal)
-        };
-        let planned = plan(&facts, &past, &self.plan_settings());
-        Look { facts, past, planned }
+        let overview = Arc::new(self.overview());
+        let served = self.state.lock().journal.served();
+        let planned = overview.plan(&served, &self.plan_settings());
+        Look {
+            overview,
+            served,
+            planned,
+        }
+    }
+
+    /// Surveys all models.
+    pub(crate) fn overview(&self) -> Overview {
+        Overview::take(self.database.as_ref(), &self.models)
     }
 
     /// Writes rows about jobs. They are only a record: work goes on without them.
     pub(crate) fn write(&self, edit: Edit) {
-        if (edit.put.is_empty() && edit.remove.is_empty()) || self.work.is_read_only() {
+        if (edit.put.is_empty() && edit.remove.is_empty()) || self.database.is_read_only() {
             return;
         }
-        if let Err(error) = self.work.edit_job_rows(edit.put, edit.remove) {
+        if let Err(error) = self.database.edit_job_rows(edit.put, edit.remove) {
             tracing::warn!(%error, "rows about jobs could not be written");
         }
     }
 
-    fn execute(&self, entry: Entry, facts: &Facts, budget: Option<Budget>) {
-        let mut pace = JobPace::new(&self.control, self.clock.as_ref(), budget);
-        let done = catch_unwind(AssertUnwindSafe(|| self.perform(&entry, &mut pace)));
+    fn execute(&self, entry: Entry, overview: &Overview, budget: Option<Budget>) {
+        let pace = JobPace::new(&self.control, self.clock.as_ref(), budget);
+        let mut run = Run::new(self, entry.work.kind, pace);
+        let done = catch_unwind(AssertUnwindSafe(|| self.perform(&entry.work, &mut run)));
+        let failed = |reason| Ended::Failed {
+            reason,
+            meanwhile: self
+                .models
+                .of(entry.work.model)
+                .and_then(|model| model.while_failing(entry.work.kind)),
+        };
         let ended = match done {
-            Ok(Ok(ended)) => ended,
-            Ok(Err(WorkError::GivenUp)) => Ended::GivenUp(pace.ended_by.unwrap_or(Wish::Cancel)),
+            Ok(Ok(outcome)) => Ended::Done(outcome),
+            Ok(Err(WorkError::GivenUp)) => Ended::GivenUp(run.pace.ended_by.unwrap_or(Wish::Cancel)),
             Ok(Err(WorkError::Overtaken(reason))) => Ended::Overtaken(reason),
-            Ok(Err(WorkError::Failed(reason))) => Ended::Failed(reason),
-            Err(_) => Ended::Failed("it panicked; the log says where".into()),
+            Ok(Err(WorkError::Failed(reason))) => failed(reason),
+            Err(_) => failed("it panicked; the log says where".into()),
         };
-        let budget = pace.budget;
-        self.finish(entry, facts, ended, budget);
+        let budget = run.pace.budget;
+        self.finish(entry, overview, ended, budget);
     }
 
-    /// Does the work itself.
-    fn perform(&self, entry: &Entry, pace: &mut JobPace<'_>) -> Result<Ended, WorkError> {
-        let work = &entry.work;
-        let done = |outcome: String| Ended::Done {
-            outcome,
-            is_news: true,
-        };
-        match (work.kind, work.table) {
-            (JobKind::Fold, Some(table)) => self.rewrite(work, table, RewriteCause::Fold, pace).map(done),
-            (JobKind::Migrate, Some(table)) => {
-                self.rewrite(work, table, RewriteCause::Migrate, pace).map(done)
-            }
-            (JobKind::Archive, Some(table)) => self.archive(work, table, pace).map(done),
-            (JobKind::Evict, Some(table)) => self.evict(work, table).map(done),
-            (JobKind::Restore, Some(table)) => self.restore(work, table, pace).map(done),
-            (JobKind::Purge, Some(table)) => self.rewrite(work, table, RewriteCause::Purge, pace).map(done),
-            (JobKind::Expire, Some(table)) => {
-                let dropped = self.work.drop_segments(table, &work.inputs)?;
-                Ok(done(format!("{dropped} segments dropped")))
-            }
-            (JobKind::CleanCatalog, Some(table)) => {
-                let removed = self.work.clean_catalog(table, self.work.trusted_now())?;
-                Ok(Ended::Done {
-                    outcome: format!("{removed} timelines removed"),
-                    is_news: removed > 0,
-                })
-            }
-            (JobKind::SweepArchive, Some(table)) => {
-                let removed = self.work.sweep_archive(table)?;
-                Ok(Ended::Done {
-                    outcome: format!("{removed} files removed"),
-                    is_news: removed > 0,
-                })
-            }
-            (JobKind::WriteSettings, Some(table)) => {
-                let written = self.work.write_settings(table)?;
-                Ok(Ended::Done {
-                    outcome: format!("the table's settings are beside its files in {written} more places"),
-                    is_news: written > 0,
-                })
-            }
-            (JobKind::Seal, _) => {
-                self.work.seal()?;
-                let sum = self.sum_seals();
-                pace.part_done(&sum.cost());
-                Ok(done(sum.outcome()))
-            }
-            (kind, _) => Err(WorkError::Overtaken(format!("{kind} cannot be planned"))),
-        }
+    /// Has the model of the work perform it.
+    fn perform(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
+        let maintenance = self.models.of(work.model);
+        let maintenance = maintenance.ok_or_else(|| {
+            WorkError::Overtaken(format!("the model {} is not maintained here", work.model))
+        })?;
+        maintenance.perform(work, run)
     }
 
-    fn finish(&self, entry: Entry, facts: &Facts, ended: Ended, budget: Option<Budget>) {
+    fn finish(&self, entry: Entry, overview: &Overview, ended: Ended, budget: Option<Budget>) {
         let monotonic = self.clock.monotonic();
         let mut state = self.state.lock();
         let Some(Running { mut job, began, .. }) = state.running.take() else {
@@ -269,9 +255,9 @@ impl Shared {
         let lasting = monotonic.saturating_sub(began);
         job.done = JobProgress::of(&self.control.current().1, job.total.bytes, lasting);
         job.done.seconds_left = None;
-        job.finished = Some(self.work.trusted_now().now.nanos());
+        job.finished = Some(self.database.trusted_now().now.nanos());
         state.budgets.extend(entry.work.table.zip(budget));
-        let edit = state.end(entry, job, facts, ended, monotonic, self.settings.history);
+        let edit = state.end(entry, job, overview, ended, monotonic, self.settings.history);
         drop(state);
         self.ended.notify_all();
         self.write(edit);
@@ -297,15 +283,15 @@ impl State {
         let running = self.running.as_ref().map(|running| &running.entry);
         let planned = std::mem::take(&mut look.planned);
         self.agenda
-            .renew(&look.facts, planned, running, &mut self.journal);
-        self.facts = Some(Arc::clone(&look.facts));
+            .renew(&look.overview, planned, running, &mut self.journal);
+        self.overview = Some(Arc::clone(&look.overview));
     }
 
     /// Writes down that a job begins; the rows to store.
-    fn begin(&mut self, entry: &Entry, facts: &Facts, monotonic: Duration, history: usize) -> Edit {
+    fn begin(&mut self, entry: &Entry, now: i64, monotonic: Duration, history: usize) -> Edit {
         let mut job = entry.job(&self.journal);
         job.state = JobState::Running;
-        job.started = Some(facts.now());
+        job.started = Some(now);
         self.running = Some(Running {
             entry: entry.clone(),
             job: job.clone(),
@@ -321,12 +307,9 @@ impl State {
     }
 
     /// The read budget of a job's table, where it has a rate.
-    fn budget(&mut self, entry: &Entry, facts: &Facts, now: Duration) -> Option<Budget> {
-        let table = facts
-            .tables
-            .iter()
-            .find(|table| Some(table.id) == entry.work.table)?;
-        let rate = table.policy.move_bytes_per_second?;
+    fn budget(&mut self, entry: &Entry, overview: &Overview, now: Duration) -> Option<Budget> {
+        let table = overview.table(entry.work.table?)?;
+        let rate = table.bytes_per_second?;
         let kept = self.budgets.remove(&table.id);
         Some(kept.map_or_else(|| Budget::new(rate, now), |budget| budget.at_rate(rate, now)))
     }
@@ -336,7 +319,7 @@ impl State {
         &mut self,
         entry: Entry,
         mut job: Job,
-        facts: &Facts,
+        overview: &Overview,
         ended: Ended,
         monotonic: Duration,
         history: usize,
@@ -344,16 +327,13 @@ impl State {
         let is_kept = job.by_hand || !job.kind.is_round();
         let mut is_news = true;
         match ended {
-            Ended::Done {
-                outcome,
-                is_news: new,
-            } => {
+            Ended::Done(outcome) => {
                 job.state = JobState::Done;
-                job.outcome = Some(outcome);
-                is_news = new;
+                job.outcome = Some(outcome.text);
+                is_news = outcome.is_news;
                 self.agenda.succeeded(&entry);
                 if let Some(table) = entry.work.table.filter(|_| job.kind.is_round()) {
-                    self.journal.serve(table, job.kind, facts.now());
+                    self.journal.serve(table, job.kind, overview.now());
                 }
             }
             Ended::GivenUp(Wish::Pause) => {
@@ -378,7 +358,7 @@ impl State {
                     _ if job.kind.is_planned() => "cancelled; everything is as it was".into(),
                     _ => "cancelled; what came back stays".into(),
                 });
-                self.agenda.cancelled(&entry, facts, monotonic);
+                self.agenda.cancelled(&entry, overview, monotonic);
             }
             Ended::Overtaken(reason) => {
                 job.state = JobState::Cancelled;
@@ -386,7 +366,7 @@ impl State {
                 // Should a new plan be overtaken again, it is not at once.
                 self.agenda.failed(&entry, monotonic);
             }
-            Ended::Failed(reason) => {
+            Ended::Failed { reason, meanwhile } => {
                 let then = match job.kind.is_planned() {
                     true => "its work is planned again",
                     false => "what it has done stays",
@@ -394,14 +374,14 @@ impl State {
                 tracing::warn!(job = job.id, kind = %job.kind, reason, then, "a job failed");
                 job.state = JobState::Failed;
                 let wait = self.agenda.failed(&entry, monotonic);
-                job.error = Some(match job.kind {
-                    JobKind::Archive | JobKind::Evict => {
+                job.error = Some(match meanwhile {
+                    Some(meanwhile) => {
                         let wait = i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX);
-                        let again = job.finished.unwrap_or(facts.now()).saturating_add(wait);
+                        let again = job.finished.unwrap_or(overview.now()).saturating_add(wait);
                         let again = Timestamp::from_nanos_clamped(again);
-                        format!("{reason}; the cold tier keeps the points, and it is tried again at {again}")
+                        format!("{reason}; {meanwhile}, and it is tried again at {again}")
                     }
-                    _ => reason,
+                    None => reason,
                 });
             }
         }

@@ -108,6 +108,24 @@ impl Timetable {
     }
 }
 
+/// Returns when work that is `ready` may begin by a schedule: at once, or at the first time of the schedule that is neither
+/// before `ready` nor before the latest of `since`. `None` if the schedule cannot be kept.
+///
+/// `since` are the last time that the schedule was served, and when table and policy were made.
+pub(crate) fn begins(schedule: &Schedule, since: [Option<i64>; 3], now: i64, ready: i64) -> Option<i64> {
+    let timetable = Timetable::new(schedule).ok()?;
+    if timetable.is_continuous() {
+        return Some(ready);
+    }
+    // A clock that went back leaves timestamps of the future behind: they are ignored.
+    let since = since.into_iter().flatten().filter(|at| *at <= now).max();
+    // Work that is ready later waits for the first time after that.
+    let since = since.max((ready > now).then(|| ready.saturating_sub(1)));
+    timetable
+        .next_after(since.unwrap_or(i64::MIN))
+        .map(|next| next.max(ready))
+}
+
 #[cfg(test)]
 mod tests {
     use tideline_model::Timestamp;

@@ -1,17 +1,18 @@
-//! The scheduler as services use it: list, run, pause, resume, cancel, preview.
+//! The scheduler as services use it: list, run, pause, resume, cancel.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tideline_model::{JobKind, Policy, SupervisedThread, Supervisor, TimeRange, background};
+use tideline_model::{JobKind, SupervisedThread, Supervisor, background};
 
+use crate::database::Database;
 use crate::job::{Job, JobFilter, JobState};
 use crate::journal::Edit;
+use crate::maintenance::WorkError;
 use crate::metrics::Metrics;
+use crate::models::Models;
 use crate::pace::Wish;
-use crate::plan::{Boundaries, Facts, Preview, TableFacts, UnsealedBefore, preview, restore};
 use crate::runner::{Shared, State};
-use crate::work::{Work, WorkError};
 
 /// What can be set about the scheduler.
 #[derive(Debug, Clone)]
@@ -81,9 +82,13 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// Starts the thread. It looks for work at once.
-    pub fn start(work: Arc<dyn Work>, settings: Settings) -> Self {
+    ///
+    /// # Panics
+    ///
+    /// If tables can be created of a model that `models` does not maintain.
+    pub fn start(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
         let supervisor = settings.supervisor.clone();
-        let mut scheduler = Self::without_thread(work, settings);
+        let mut scheduler = Self::without_thread(database, models, settings);
         let shared = Arc::clone(&scheduler.shared);
         // Callers that wait for a job must not wait for a thread that is gone.
         let waited_for = Arc::downgrade(&shared);
@@ -104,9 +109,13 @@ impl Scheduler {
     }
 
     /// A scheduler that works only in [`tick`](Self::tick) and [`run_due`](Self::run_due).
-    pub fn without_thread(work: Arc<dyn Work>, settings: Settings) -> Self {
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub fn without_thread(database: Arc<dyn Database>, models: Models, settings: Settings) -> Self {
         Self {
-            shared: Arc::new(Shared::new(work, settings)),
+            shared: Arc::new(Shared::new(database, models, settings)),
             thread: SupervisedThread::default(),
         }
     }
@@ -126,7 +135,7 @@ impl Scheduler {
     /// Jobs: the running one, then waiting ones in the order in which they would be done, then past ones from new to
     /// old.
     pub fn jobs(&self, filter: &JobFilter) -> Vec<Job> {
-        self.shared.note_seals();
+        self.shared.note_unplanned();
         self.shared.list(filter)
     }
 
@@ -138,38 +147,14 @@ impl Scheduler {
     /// Looks for work of a kind, and puts it in front of all other work, whatever its schedule and pauses say. Returns
     /// the ids of the jobs, one that runs already included; none where there is nothing to do.
     pub fn run(&self, kind: JobKind, table: Option<&str>) -> Result<Vec<u64>, SchedulerError> {
-        let facts = self.shared.refresh();
-        let table = table.map(|name| find_table(&facts, name)).transpose()?;
+        let overview = self.shared.refresh();
+        let table = table.map(|name| overview.named(name)).transpose()?;
         let ids = {
             let mut state = self.shared.state.lock();
             state.ask_for(kind, table.map(|table| table.id))
         };
         self.shared.wake_up();
         Ok(ids)
-    }
-
-    /// Brings archived points of a range back into the cold tier, where policies leave them until a trusted instant in
-    /// nanoseconds; the job that does it, in front of planned work, or `None` where no archived or cold segment has points
-    /// there.
-    ///
-    /// Whole segments come back. What has come stays when the job is cancelled or fails; asked for again, it does the rest.
-    pub fn restore(&self, table: &str, range: TimeRange, until: i64) -> Result<Option<Job>, SchedulerError> {
-        let facts = self.shared.refresh();
-        let table = find_table(&facts, table)?;
-        let Some(work) = restore::restore(&facts, table, range, until) else {
-            return Ok(None);
-        };
-        let (job, edit) = {
-            let mut state = self.shared.state.lock();
-            let State { agenda, journal, .. } = &mut *state;
-            let job = agenda.add(work, table, facts.now(), journal);
-            let mut edit = journal.keep(job.clone(), self.shared.settings.history);
-            edit.put.extend(journal.ids_to_set_aside());
-            (job, edit)
-        };
-        self.shared.write(edit);
-        self.shared.wake_up();
-        Ok(Some(job))
     }
 
     /// Pauses a job. A planned job pauses all jobs of its kind and table, over restarts and until it is resumed; a requested
@@ -234,15 +219,15 @@ impl Scheduler {
             self.shared.control.wish(Wish::Cancel);
             return self.told(state, id, None);
         };
-        let facts = state.facts.clone();
-        if let Some(facts) = &facts {
+        let overview = state.overview.clone();
+        if let Some(overview) = &overview {
             state
                 .agenda
-                .cancelled(&entry, facts, self.shared.clock.monotonic());
+                .cancelled(&entry, overview, self.shared.clock.monotonic());
         }
         let mut job = entry.job(&state.journal);
         job.state = JobState::Cancelled;
-        job.finished = facts.map(|facts| facts.now());
+        job.finished = overview.map(|overview| overview.now());
         job.outcome = Some("cancelled before it began".into());
         state.totals.ended(&job);
         let edit = state.journal.keep(job.clone(), self.shared.settings.history);
@@ -265,7 +250,7 @@ impl Scheduler {
 
     fn set_paused(&self, kind: JobKind, table: Option<&str>, is_paused: bool) -> Result<(), SchedulerError> {
         let table = match table {
-            Some(name) => Some(find_table(&self.shared.work.facts(), name)?.id),
+            Some(name) => Some(self.shared.overview().named(name)?.id),
             None => None,
         };
         let row = self
@@ -277,30 +262,6 @@ impl Scheduler {
         self.shared.write(Edit::put(row));
         self.shared.wake_up();
         Ok(())
-    }
-
-    /// What the policy of a table would do now, or with `policy` what that one would do.
-    pub fn preview(&self, table: &str, policy: Option<Policy>) -> Result<Preview, SchedulerError> {
-        let id = find_table(&self.shared.work.facts(), table)?.id;
-        let of_table = |facts: &Facts| facts.tables.iter().position(|table| table.id == id);
-        let boundaries = |facts: &Facts| match of_table(facts) {
-            Some(at) => Boundaries::of(facts, &facts.tables[at], policy.as_ref()).all(),
-            None => [i64::MIN; 4],
-        };
-        let (facts, unsealed) = self.shared.work.facts_and_unsealed(id, &boundaries)?;
-        let table = find_table(&facts, table)?;
-        let past = {
-            let State { agenda, journal, .. } = &mut *self.shared.state.lock();
-            agenda.past(&facts, journal)
-        };
-        Ok(preview(
-            &facts,
-            table,
-            policy,
-            &UnsealedBefore::new(unsealed),
-            &past,
-            &self.shared.plan_settings(),
-        ))
     }
 
     /// Waits until a job has ended, the scheduler is stopped, or `timeout` has passed; the job as it is then.
@@ -327,7 +288,7 @@ impl Scheduler {
 
     /// Believes the machine's clock: an operator says that it is right.
     pub fn confirm_clock(&self) {
-        self.shared.work.confirm_clock();
+        self.shared.database.confirm_clock();
         self.shared.wake_up();
     }
 
@@ -347,7 +308,7 @@ impl Scheduler {
         self.shared.wake_up();
         self.shared.ended.notify_all();
         self.thread.join();
-        self.shared.note_seals();
+        self.shared.note_unplanned();
         let unwritten = std::mem::take(&mut self.shared.state.lock().unwritten);
         self.shared.write(unwritten);
         let deadline = std::time::Instant::now() + ERRANDS_WAIT;
@@ -385,9 +346,4 @@ impl Drop for Scheduler {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-fn find_table<'a>(facts: &'a Facts, name: &str) -> Result<&'a TableFacts, SchedulerError> {
-    let found = facts.tables.iter().find(|table| table.name == name);
-    found.ok_or_else(|| SchedulerError::NoSuchTable(name.to_owned()))
 }

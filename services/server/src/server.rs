@@ -15,7 +15,7 @@ use tideline_archive::Archive;
 use tideline_backend_fjall::FjallBackend;
 use tideline_engine::Engine;
 use tideline_model::{Clock, Supervisor, ThreadFailure, Timestamp};
-use tideline_scheduler::Scheduler;
+use tideline_scheduler::{Models, Scheduler};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -92,7 +92,11 @@ impl Server {
         let engine = Arc::new(open_engine(config, clock, &supervisor)?);
         let mut scheduling = config.scheduler.clone();
         scheduling.supervisor = supervisor.clone();
-        let scheduler = Arc::new(Scheduler::start(Arc::clone(&engine) as _, scheduling));
+        let scheduler = Arc::new(Scheduler::start(
+            Arc::clone(&engine) as _,
+            Models::new(Arc::clone(&engine) as _),
+            scheduling,
+        ));
         let ahead = Arc::downgrade(&engine);
         // Detached: it keeps nothing alive between its steps, and closing the database ends it. Nothing depends on it:
         // what it has not read ahead is read when it is needed.

@@ -165,7 +165,7 @@ impl Default for Cursor {
 /// points again that were deleted, and one that knows only format 2 would take places of rows in files for damaged chunks,
 /// and one that knows only format 3 would free what copies consist of, and remove files of other databases, and one that knows
 /// only format 4 would take segments with listed files for ones without any, and one that knows only format 5 would look for
-/// all chunks in the first bucket, so they must refuse.
+/// all chunks in the first bucket, and take a table of another model for one of points, so they must refuse.
 pub const FORMAT: u8 = 6;
 /// No journal comes this far: what says so is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;

@@ -13,7 +13,7 @@
 //! | [`batch`] | [`PointBatch`]: what every decoder ends in, its columns, and [`SeriesResolver`] that it asks |
 //! | [`job`] | [`JobKind`]: kinds of background jobs |
 //! | [`measurements`] | [`Measurements`]: the measurement of each row of a group |
-//! | [`table`] | [`TableSpec`]: what a user sets about a table |
+//! | [`table`] | [`TableSpec`]: what a user sets about a table; [`TableModel`] |
 //! | [`background`] | threads whose work lets other work go first |
 //! | [`memory`] | [`MemoryAccount`]: one limit for what requests hold |
 //! | [`supervision`] | [`Supervisor`]: threads whose panic ends the process |
@@ -40,7 +40,7 @@ pub use job::JobKind;
 pub use measurements::Measurements;
 pub use memory::{MemoryAccount, MemoryFull, Reservation};
 pub use supervision::{SupervisedThread, Supervisor, ThreadFailure};
-pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableName, TableSpec, Tier};
+pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableModel, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
 pub use trusted_clock::{ClockDoubt, StoredClock, TrustedClock, TrustedNow};
 pub use value::{Value, ValueKind, ValueType};

@@ -57,6 +57,45 @@ impl From<TableName> for String {
     }
 }
 
+/// Model of a table: the shape of its keys and rows. Fixed when the table is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TableModel {
+    /// Points of timelines: typed fields for each timestamp.
+    #[default]
+    Series,
+    /// Rows with one to eight typed key columns and any other columns.
+    Wide,
+    /// Messages of timelines, in the order of their sequence numbers.
+    Feed,
+}
+
+impl TableModel {
+    /// Every model.
+    pub const ALL: [Self; 3] = [Self::Series, Self::Wide, Self::Feed];
+
+    /// Name in requests, answers and stored settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Series => "series",
+            Self::Wide => "wide",
+            Self::Feed => "feed",
+        }
+    }
+
+    /// True for the default model, which stored settings omit.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for TableModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// What an acknowledgement promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -201,6 +240,9 @@ impl Policy {
 /// Everything that a user sets about a table. Durations in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSpec {
+    /// Model of the table. Settings stored before there were models omit it, and so do those of a series table.
+    #[serde(default, skip_serializing_if = "TableModel::is_default")]
+    pub model: TableModel,
     /// Tags that name the machine, first present wins. Fixed at the table's first write.
     pub source_tags: Vec<String>,
     /// What an acknowledgement promises when the request does not say.
@@ -218,6 +260,7 @@ impl Default for TableSpec {
     fn default() -> Self {
         let source_tags = ["host", "hostname", "instance", "machine", "device"];
         Self {
+            model: TableModel::Series,
             source_tags: source_tags.map(str::to_owned).to_vec(),
             durability: Durability::Synced,
             write_past: None,

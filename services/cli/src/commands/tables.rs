@@ -1,7 +1,9 @@
 //! `tideline tables`: list, make, describe, alter and drop tables.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
+use tideline_model::TableModel;
 
 use super::selection::confirm;
 use crate::client::{Client, ConnectionArguments, encoded};
@@ -56,6 +58,9 @@ pub(crate) struct CreateArguments {
     name: String,
     #[command(flatten)]
     connection: ConnectionArguments,
+    /// The shape of its keys and rows [default: series]
+    #[arg(long, value_parser = PossibleValuesParser::new(TableModel::ALL.map(TableModel::name)))]
+    model: Option<String>,
     /// A tag that names the machine, the first one present wins [default: host, hostname, instance, machine, device]
     #[arg(long = "source-tag", value_name = "TAG")]
     source_tags: Vec<String>,
@@ -134,6 +139,7 @@ fn list(ListArguments { connection }: &ListArguments) -> Result<()> {
         "table",
         "created",
         "durability",
+        "model",
         "hot for",
         "kept for",
         "source tags",
@@ -147,6 +153,7 @@ fn list(ListArguments { connection }: &ListArguments) -> Result<()> {
             output::member(table, "name"),
             output::member(table, "created"),
             output::member(table, "durability"),
+            output::member(table, "model"),
             age("hot_ttl"),
             match &policy["archive"]["keep"] {
                 Value::String(keep) => keep.clone(),
@@ -166,6 +173,7 @@ fn create(arguments: &CreateArguments) -> Result<()> {
         body.insert("source_tags".into(), json!(arguments.source_tags));
     }
     for (name, text) in [
+        ("model", &arguments.model),
         ("durability", &arguments.durability),
         ("write_past", &arguments.write_past),
         ("write_future", &arguments.write_future),
@@ -324,10 +332,11 @@ fn described(table: &Value) -> String {
         ]);
     }
     format!(
-        "table {}, created {}, {}, {} timelines\n\n{}\n{}",
+        "table {}, created {}, {}, {}, {} timelines\n\n{}\n{}",
         output::member(table, "name"),
         output::member(table, "created"),
         output::member(table, "durability"),
+        output::member(table, "model"),
         number(&statistics["timelines"]),
         tiers.render(),
         settings(&table["policy"]),

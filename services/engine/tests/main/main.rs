@@ -8,6 +8,7 @@ mod deletes;
 mod growth;
 mod heat;
 mod lost_rows;
+mod models;
 mod open_edits;
 mod settings;
 mod support;

@@ -4,8 +4,7 @@ use std::fmt;
 
 use tideline_model::JobKind;
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_scheduler::{ArchiveState, JobFilter, JobState};
-use tideline_series_store::RewriteCost;
+use tideline_scheduler::{ArchiveState, JobCost, JobFilter, JobState};
 
 use super::figures::Figures;
 use crate::app::App;
@@ -38,7 +37,7 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Work that may begin and waits for its turn",
         (KIND, &JobKind::ALL.map(|kind| (kind.name(), due(kind)))),
     )?;
-    let moved = |figure: fn(&RewriteCost) -> u64| {
+    let moved = |figure: fn(&JobCost) -> u64| {
         let of = |kind| metrics.moved.get(&kind).map_or(0, figure) as f64;
         [JobKind::Fold, JobKind::Migrate, JobKind::Archive, JobKind::Purge]
             .map(|kind| (kind.name(), of(kind)))

@@ -70,7 +70,7 @@ struct WriteQuery {
         (status = 401, description = "The token is missing or wrong", body = InfluxV1Error),
         (status = 413, description = "The body is too large", body = InfluxV1Error),
         (status = 415, description = "The encoding is not read here", body = InfluxV1Error),
-        (status = 422, description = "The `Idempotency-Key` was used before with another body", body = InfluxV1Error),
+        (status = 422, description = "The `Idempotency-Key` was used before with another body, or `db` is a table of another model than series", body = InfluxV1Error),
         (status = 503, description = "Too much at once, or the disk is nearly full: send it again", body = InfluxV1Error)
     )
 )]
@@ -265,7 +265,7 @@ fn show(engine: &Engine, statement: &Statement) -> Option<Vec<ResultSeries>> {
     let Statement::ShowDatabases = statement else {
         return None;
     };
-    let tables = engine.tables();
+    let tables = engine.series_tables();
     let names = tables.iter().map(|table| vec![table.name().to_string()]);
     Some(vec![ResultSeries {
         name: "databases".into(),
@@ -277,7 +277,7 @@ fn show(engine: &Engine, statement: &Statement) -> Option<Vec<ResultSeries>> {
 /// Why a statement was not executed.
 fn refusal(engine: &Engine, statement: &Statement) -> Option<String> {
     match statement {
-        Statement::DropDatabase { name } if engine.table(name).is_ok() => {
+        Statement::DropDatabase { name } if engine.table_of_any_model(name).is_ok() => {
             Some(format!("{name} is a table: drop it by DELETE /v1/tables/{name}"))
         }
         _ => None,

@@ -50,7 +50,7 @@ struct WriteQuery {
         (status = 401, description = "The token is missing or wrong", body = InfluxV2Error),
         (status = 413, description = "The body is too large", body = InfluxV2Error),
         (status = 415, description = "The encoding is not read here", body = InfluxV2Error),
-        (status = 422, description = "The `Idempotency-Key` was used before with another body", body = InfluxV2Error),
+        (status = 422, description = "The `Idempotency-Key` was used before with another body, or `bucket` is a table of another model than series", body = InfluxV2Error),
         (status = 429, description = "The table takes no more new timelines just now: send it again after `Retry-After`", body = InfluxV2Error),
         (status = 503, description = "Too much at once, or the disk is nearly full: send it again after `Retry-After`", body = InfluxV2Error)
     )
@@ -91,7 +91,7 @@ async fn buckets(State(app): State<App>, Query(query): Query<BucketQuery>) -> Re
         None => {
             let names = app.read(|engine| {
                 Ok(engine
-                    .tables()
+                    .series_tables()
                     .iter()
                     .map(|table| table.name().to_string())
                     .collect())

@@ -3,10 +3,9 @@
 use axum::Json;
 use axum::extract::State;
 use tideline_model::Policy;
-use tideline_openapi::policy;
 use tideline_openapi::preview::{Amount, PlannedMove, PolicyPreview, PreviewPolicy, UnsealedPoints};
-use tideline_scheduler::Preview;
-use tideline_scheduler::plan;
+use tideline_openapi::{ErrorBody, policy};
+use tideline_scheduler::{Amount as JobAmount, Preview};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -28,7 +27,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 #[utoipa::path(
     post, path = "/v1/policies/preview", tag = "jobs",
     request_body = PreviewPolicy,
-    responses((status = 200, description = "What it would do", body = PolicyPreview), Failures)
+    responses(
+        (status = 200, description = "What it would do", body = PolicyPreview),
+        (status = 422, description = "The table has another model than series", body = ErrorBody),
+        Failures
+    )
 )]
 async fn preview(
     State(app): State<App>,
@@ -48,7 +51,7 @@ async fn preview(
 }
 
 fn view(preview: Preview, id: RequestId) -> PolicyPreview {
-    let planned = |amount: plan::Amount, at: Option<i64>, windows: Vec<_>| PlannedMove {
+    let planned = |amount: JobAmount, at: Option<i64>, windows: Vec<_>| PlannedMove {
         amount: self::amount(amount),
         begins: at.map(instant),
         first_windows: windows
@@ -78,7 +81,7 @@ fn view(preview: Preview, id: RequestId) -> PolicyPreview {
 }
 
 /// How much something is about, as answers say it.
-pub(super) fn amount(amount: plan::Amount) -> Amount {
+pub(super) fn amount(amount: JobAmount) -> Amount {
     Amount {
         windows: amount.windows,
         segments: amount.segments,

@@ -83,20 +83,23 @@ async fn read(
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
 ) -> Result<Json<TableDetail>> {
-    let found = app.read_table(table, |engine, table| Ok(detail(engine, table, id)));
+    let found = app.read(move |engine| {
+        let table = engine.table_of_any_model(&table)?;
+        Ok(detail(engine, &table, id))
+    });
     found.await.map(Json)
 }
 
 /// Alter a table
 ///
-/// What the body does not name stays as it is. `source_tags` cannot be changed after the first write.
+/// What the body does not name stays as it is. `model` cannot be changed, and `source_tags` not after the first write.
 #[utoipa::path(
     patch, path = "/v1/tables/{table}", tag = "tables",
     params(TablePath),
     request_body = AlterTable,
     responses(
         (status = 200, description = "The altered table", body = TableDetail),
-        (status = 409, description = "`source_tags` are fixed", body = ErrorBody),
+        (status = 409, description = "`model` or `source_tags` are fixed", body = ErrorBody),
         Failures
     )
 )]
@@ -110,7 +113,7 @@ async fn alter(
     let altered = app.change(move |engine| {
         // What another request alters at the same time must not be set back.
         let _alone = altering.altering.lock().unwrap_or_else(PoisonError::into_inner);
-        let spec = TableSpec::clone(&engine.table(&table)?.spec());
+        let spec = TableSpec::clone(&engine.table_of_any_model(&table)?.spec());
         let table = engine.alter_table(&table, with_changes(spec, settings)?)?;
         Ok(detail(engine, &table, id))
     });
@@ -136,6 +139,9 @@ async fn drop_table(State(app): State<App>, Path(name): Path<String>) -> Result<
 
 /// `spec` with what `settings` name.
 fn with_changes(mut spec: TableSpec, settings: TableSettings) -> Result<TableSpec> {
+    if let Some(model) = settings.model {
+        spec.model = model;
+    }
     if let Some(source_tags) = settings.source_tags {
         check_source_tags(&source_tags)?;
         spec.source_tags = source_tags;
@@ -178,6 +184,7 @@ fn view(table: &Table) -> TableView {
     let spec = table.spec();
     TableView {
         name: table.name().to_string(),
+        model: spec.model,
         created: instant(table.created()),
         source_tags: spec.source_tags.clone(),
         durability: spec.durability.into(),

@@ -12,7 +12,7 @@ use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_engine::{Engine, Settings, TableLimits};
 use tideline_http::HttpSettings;
 use tideline_model::{ManualClock, Timestamp};
-use tideline_scheduler::Scheduler;
+use tideline_scheduler::{Models, Scheduler};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -28,6 +28,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) disk: Arc<MemoryDisk>,
     pub(crate) clock: Arc<ManualClock>,
+    pub(crate) engine: Arc<Engine>,
     scheduler: Arc<Scheduler>,
     runtime: Runtime,
     stop: Option<oneshot::Sender<()>>,
@@ -64,8 +65,11 @@ impl Server {
         };
         let engine = Engine::open(backend, Arc::clone(&clock) as _, engine_settings);
         let engine = Arc::new(engine.expect("opens"));
-        let scheduler = Scheduler::start(Arc::clone(&engine) as _, tideline_scheduler::Settings::default());
-        let scheduler = Arc::new(scheduler);
+        let scheduler = Arc::new(Scheduler::start(
+            Arc::clone(&engine) as _,
+            Models::new(Arc::clone(&engine) as _),
+            tideline_scheduler::Settings::default(),
+        ));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -81,7 +85,7 @@ impl Server {
         };
         let serving = tideline_http::serve(
             listener,
-            engine,
+            Arc::clone(&engine),
             Arc::clone(&scheduler),
             settings,
             || {},
@@ -92,6 +96,7 @@ impl Server {
             address,
             disk,
             clock,
+            engine,
             scheduler,
             runtime,
             stop: Some(stop),

@@ -10,6 +10,7 @@ mod finding;
 mod influx;
 mod jobs;
 mod limits;
+mod models;
 mod patterns;
 mod plain_words;
 mod policies;

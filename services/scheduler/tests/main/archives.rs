@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{ArchivePolicy, JobKind, Policy, Schedule, SegmentId, Tier, TimeRange};
-use tideline_scheduler::plan::SegmentFacts;
+use tideline_scheduler::series::plan::SegmentFacts;
 use tideline_scheduler::{Job, JobFilter, JobState, Scheduler, WorkError};
 
 use crate::fake::{DAY, FakeWork, HOUR, START, day, in_state, only};

@@ -15,7 +15,7 @@ use tideline_engine::{Engine, Table, Timeline, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{ManualClock, Policy, TableSpec, TimeRange, Timestamp};
-use tideline_scheduler::{Scheduler, Settings};
+use tideline_scheduler::{Models, Scheduler, Settings};
 use tideline_search_index::{Condition, FindRequest};
 use tideline_series_store::{Order, Selection};
 
@@ -316,7 +316,11 @@ fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock, index: &TempDir) -> (Arc<En
     let settings = tideline_engine::Settings::new(index.path().join("index"));
     let engine = Engine::open(backend, Arc::new(clock.clone()), settings).expect("the engine opens");
     let engine = Arc::new(engine);
-    let scheduler = Scheduler::without_thread(Arc::clone(&engine) as _, Settings::default());
+    let scheduler = Scheduler::without_thread(
+        Arc::clone(&engine) as _,
+        Models::new(Arc::clone(&engine) as _),
+        Settings::default(),
+    );
     (engine, scheduler)
 }
 

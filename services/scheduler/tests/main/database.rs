@@ -7,7 +7,7 @@ use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, Settings, Table, TimelineSelector, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::{JobKind, ManualClock, TimeRange, Timestamp};
-use tideline_scheduler::Scheduler;
+use tideline_scheduler::{Models, Scheduler};
 use tideline_search_index::{Condition, FindRequest};
 
 use crate::fake::{DAY, HOUR, START};
@@ -42,7 +42,11 @@ fn days_become_cold_deletes_are_applied_and_empty_timelines_go() {
     let settings = Settings::new(index.path().join("index"));
     let engine =
         Arc::new(Engine::open(backend, Arc::new(clock.clone()), settings).expect("the engine opens"));
-    let scheduler = Scheduler::without_thread(engine.clone() as _, tideline_scheduler::Settings::default());
+    let scheduler = Scheduler::without_thread(
+        engine.clone() as _,
+        Models::new(engine.clone() as _),
+        tideline_scheduler::Settings::default(),
+    );
     let table = engine.default_table().expect("the default table");
     for hour in 0..12 * 24 {
         let now = START + hour * HOUR;

@@ -10,11 +10,13 @@ use parking_lot::Mutex;
 use tideline_backend::SegmentRef;
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
 use tideline_model::{
-    Clock, GroupId, ManualClock, Policy, Schedule, SegmentId, SequenceNumber, StoredClock, TableId, Tier,
-    TimeRange, Timestamp, TrustedClock, TrustedNow,
+    Clock, GroupId, ManualClock, Policy, Schedule, SegmentId, SequenceNumber, StoredClock, TableId,
+    TableModel, Tier, TimeRange, Timestamp, TrustedClock, TrustedNow,
 };
-use tideline_scheduler::plan::{Facts, SegmentFacts, TableFacts};
-use tideline_scheduler::{Job, JobFilter, JobState, Scheduler, Settings, Work, WorkError};
+use tideline_scheduler::series::plan::{Facts, SegmentFacts, TableFacts};
+use tideline_scheduler::{
+    Database, Job, JobFilter, JobState, Models, Scheduler, SeriesWork, Settings, WorkError,
+};
 use tideline_series_store::manifest::{Segment, SegmentTotals, WriteRank, WriteSpan};
 use tideline_series_store::window::Window;
 use tideline_series_store::{
@@ -94,10 +96,16 @@ impl FakeWork {
     }
 
     pub(crate) fn scheduler(self: &Arc<Self>) -> Arc<Scheduler> {
-        Arc::new(Scheduler::without_thread(
-            Arc::clone(self) as _,
-            Settings::default(),
-        ))
+        self.scheduler_with(self.models(), Settings::default())
+    }
+
+    pub(crate) fn scheduler_with(self: &Arc<Self>, models: Models, settings: Settings) -> Arc<Scheduler> {
+        Arc::new(Scheduler::without_thread(Arc::clone(self) as _, models, settings))
+    }
+
+    /// Series tables alone.
+    pub(crate) fn models(self: &Arc<Self>) -> Models {
+        Models::new(Arc::clone(self) as _)
     }
 
     pub(crate) fn advance(&self, nanos: i64) {
@@ -182,7 +190,40 @@ impl FakeWork {
     }
 }
 
-impl Work for FakeWork {
+impl Database for FakeWork {
+    fn models(&self) -> &[TableModel] {
+        &[TableModel::Series]
+    }
+
+    fn trusted_now(&self) -> TrustedNow {
+        let mut trusted = self.trusted.lock();
+        trusted.observe(self.clock.hand.now(), self.clock.hand.monotonic())
+    }
+
+    fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
+        self.rows.lock().clone().into_iter().collect()
+    }
+
+    fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<(), WorkError> {
+        let mut rows = self.rows.lock();
+        remove.iter().for_each(|name| {
+            rows.remove(name);
+        });
+        rows.extend(put);
+        Ok(())
+    }
+
+    fn confirm_clock(&self) {
+        let (wall, monotonic) = (self.clock.hand.now(), self.clock.hand.monotonic());
+        self.trusted.lock().confirm(wall, monotonic);
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock) as _
+    }
+}
+
+impl SeriesWork for FakeWork {
     fn facts(&self) -> Facts {
         Facts {
             clock: self.trusted_now(),
@@ -199,11 +240,6 @@ impl Work for FakeWork {
         _before: &dyn Fn(&Facts) -> [i64; 4],
     ) -> Result<(Facts, [Unsealed; 4]), WorkError> {
         Ok((self.facts(), [Unsealed::default(); 4]))
-    }
-
-    fn trusted_now(&self) -> TrustedNow {
-        let mut trusted = self.trusted.lock();
-        trusted.observe(self.clock.hand.now(), self.clock.hand.monotonic())
     }
 
     fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten, WorkError> {
@@ -279,31 +315,9 @@ impl Work for FakeWork {
         Ok(0)
     }
 
-    fn clean_catalog(&self, _table: TableId, _now: TrustedNow) -> Result<u64, WorkError> {
+    fn clean_catalog(&self, _table: TableId) -> Result<u64, WorkError> {
         self.log.lock().push("Catalog".into());
         Ok(*self.catalog_finds.lock())
-    }
-
-    fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
-        self.rows.lock().clone().into_iter().collect()
-    }
-
-    fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<(), WorkError> {
-        let mut rows = self.rows.lock();
-        remove.iter().for_each(|name| {
-            rows.remove(name);
-        });
-        rows.extend(put);
-        Ok(())
-    }
-
-    fn confirm_clock(&self) {
-        let (wall, monotonic) = (self.clock.hand.now(), self.clock.hand.monotonic());
-        self.trusted.lock().confirm(wall, monotonic);
-    }
-
-    fn clock(&self) -> Arc<dyn Clock> {
-        Arc::clone(&self.clock) as _
     }
 }
 

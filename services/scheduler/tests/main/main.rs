@@ -7,6 +7,7 @@ mod control;
 mod database;
 mod errands;
 mod fake;
+mod models;
 mod real_store;
 mod restarts;
 mod retries;

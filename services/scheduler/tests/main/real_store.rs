@@ -11,10 +11,10 @@ use tideline_chunk::{Delta, DeltaGroup, NewTimeline};
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{
     ArchivePolicy, Clock, ColumnData, Durability, JobKind, ManualClock, Ordinal, Policy, Schedule, SegmentId,
-    TableId, Tier, TimeRange, TimelineId, Timestamp, TrustedNow,
+    TableId, TableModel, Tier, TimeRange, TimelineId, Timestamp, TrustedNow,
 };
-use tideline_scheduler::plan::Facts;
-use tideline_scheduler::{JobFilter, JobState, Scheduler, Settings, Work, WorkError};
+use tideline_scheduler::series::plan::Facts;
+use tideline_scheduler::{Database, JobFilter, JobState, Models, Scheduler, SeriesWork, Settings, WorkError};
 use tideline_series_store::{
     Delete, Evicted, Order, Pace, Recovery, Rewrite, Rewritten, SealReport, Selection, SeriesStore,
     StoreError, Survey, Table, TimelineDirectory, Unsealed,
@@ -31,7 +31,33 @@ struct StoreWork {
     clock: ManualClock,
 }
 
-impl Work for StoreWork {
+impl Database for StoreWork {
+    fn models(&self) -> &[TableModel] {
+        &[TableModel::Series]
+    }
+
+    fn trusted_now(&self) -> TrustedNow {
+        self.store.trusted_now()
+    }
+
+    fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
+        self.store.job_rows()
+    }
+
+    fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<(), WorkError> {
+        Ok(self.store.edit_job_rows(put, remove)?)
+    }
+
+    fn confirm_clock(&self) {
+        self.store.confirm_clock();
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(self.clock.clone())
+    }
+}
+
+impl SeriesWork for StoreWork {
     fn facts(&self) -> Facts {
         Facts::from(&self.store.survey())
     }
@@ -44,10 +70,6 @@ impl Work for StoreWork {
         let bounds = |survey: &Survey| before(&Facts::from(survey));
         let (survey, unsealed) = self.store.survey_unsealed(table, bounds)?;
         Ok((Facts::from(&survey), unsealed))
-    }
-
-    fn trusted_now(&self) -> TrustedNow {
-        self.store.trusted_now()
     }
 
     fn rewrite(&self, rewrite: &Rewrite, pace: &mut dyn Pace) -> Result<Rewritten, WorkError> {
@@ -78,25 +100,14 @@ impl Work for StoreWork {
         Ok(self.store.write_settings(table)?)
     }
 
-    fn clean_catalog(&self, _table: TableId, _now: TrustedNow) -> Result<u64, WorkError> {
+    fn clean_catalog(&self, _table: TableId) -> Result<u64, WorkError> {
         Ok(0)
     }
+}
 
-    fn job_rows(&self) -> Vec<(Bytes, Bytes)> {
-        self.store.job_rows()
-    }
-
-    fn edit_job_rows(&self, put: Vec<(Bytes, Bytes)>, remove: Vec<Bytes>) -> Result<(), WorkError> {
-        Ok(self.store.edit_job_rows(put, remove)?)
-    }
-
-    fn confirm_clock(&self) {
-        self.store.confirm_clock();
-    }
-
-    fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(self.clock.clone())
-    }
+fn started(work: &Arc<StoreWork>) -> Scheduler {
+    let models = Models::new(Arc::clone(work) as _);
+    Scheduler::without_thread(Arc::clone(work) as _, models, Settings::default())
 }
 
 struct NoNames;
@@ -269,7 +280,7 @@ fn moves_change_no_answer() {
         let disk = MemoryDisk::new(Character::Embedded);
         let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
         let mut work = open(&disk, &clock);
-        let mut scheduler = Scheduler::without_thread(work.clone() as _, Settings::default());
+        let mut scheduler = started(&work);
         let mut model = Model::new();
         for step in 0..if run % 3 == 0 { 200 } else { 250 } {
             let now = clock.now().nanos();
@@ -321,7 +332,7 @@ fn moves_change_no_answer() {
                     drop(scheduler);
                     work.store.close().expect("it closes");
                     work = open(&disk, &clock);
-                    scheduler = Scheduler::without_thread(work.clone() as _, Settings::default());
+                    scheduler = started(&work);
                 }
                 _ => clock.advance(chance.below(20) * HOUR),
             }
@@ -375,7 +386,7 @@ fn in_the_end_everything_old_is_cold_and_everything_expired_is_gone() {
     let disk = MemoryDisk::new(Character::Embedded);
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
     let work = open(&disk, &clock);
-    let scheduler = Scheduler::without_thread(work.clone() as _, Settings::default());
+    let scheduler = started(&work);
     let table = work.store.table("default").expect("the default table");
     let mut spec = (*table.spec()).clone();
     spec.policy = Policy {
@@ -421,7 +432,7 @@ fn hot_ttl_holds_to_a_day_after_a_sparse_backfill_and_after_a_late_change() {
         let disk = MemoryDisk::new(Character::Embedded);
         let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
         let work = open(&disk, &clock);
-        let scheduler = Scheduler::without_thread(work.clone() as _, Settings::default());
+        let scheduler = started(&work);
         let table = work.store.table("default").expect("the default table");
         let set_policy = |hot_days: Option<i64>, after_days: Option<i64>| {
             let mut spec = (*table.spec()).clone();
@@ -486,7 +497,7 @@ fn a_preview_tells_of_unsealed_points_what_the_policy_then_hides() {
         let disk = MemoryDisk::new(Character::Embedded);
         let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
         let work = open(&disk, &clock);
-        let scheduler = Scheduler::without_thread(work.clone() as _, Settings::default());
+        let scheduler = started(&work);
         let table = work.store.table("default").expect("the default table");
         for _ in 0..1 + chance.below(6) {
             write(&work.store, &table, &some_points(&mut chance, START));

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tideline_model::{JobKind, Policy, TableId, Tier};
-use tideline_scheduler::{JobFilter, JobState, Scheduler, Settings, WorkError};
+use tideline_scheduler::{JobFilter, JobState, Settings, WorkError};
 
 use crate::fake::{DAY, FakeWork, HOUR, day, in_state, nightly, old_days, only, table};
 
@@ -120,7 +120,7 @@ fn history_is_bounded_and_keeps_something_of_each_kind() {
         history: 10,
         ..Settings::default()
     };
-    let scheduler = Scheduler::without_thread(work.clone() as _, settings);
+    let scheduler = work.scheduler_with(work.models(), settings);
     scheduler.run_due();
     for _ in 0..50 {
         scheduler.run(JobKind::Seal, None).expect("always");

@@ -303,7 +303,7 @@ fn the_thread_works_by_itself_and_ends_when_told() {
         tick_interval: Duration::from_millis(5),
         ..Settings::default()
     };
-    let scheduler = Scheduler::start(work.clone() as _, settings);
+    let scheduler = Scheduler::start(work.clone() as _, work.models(), settings);
     work.tables.lock()[0].segments = old_days(1);
     let id = loop {
         if let Some(job) = scheduler

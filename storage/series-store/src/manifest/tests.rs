@@ -1,6 +1,7 @@
 //! Rows of the manifest as every format writes them: they are on disk and must read back for ever.
 
 use tideline_backend::{Epoch, ManifestRow};
+use tideline_model::{TableModel, TableName, TableSpec};
 
 use super::*;
 
@@ -272,4 +273,23 @@ fn a_row_of_a_later_format_is_refused_by_name() {
         error,
         "stored cursor row cannot be read: format 7 is not known to this build"
     );
+}
+
+#[test]
+fn a_table_of_another_model_reads_back() {
+    let spec = TableSpec {
+        model: TableModel::Wide,
+        ..TableSpec::default()
+    };
+    let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
+    let ManifestChange::Put(stored) = put_table(&row) else {
+        panic!("a put")
+    };
+    let text = std::str::from_utf8(&stored.detail).expect("text");
+    assert!(
+        text.starts_with(r#"{"format":6,"id":2,"name":"rows","spec":{"model":"wide","source_tags":"#),
+        "{text}"
+    );
+    let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
+    assert_eq!(state.common.tables[&TableId(2)], row);
 }

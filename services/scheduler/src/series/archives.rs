@@ -4,9 +4,9 @@ use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_duration};
 use tideline_model::{JobKind, Tier};
 
 use crate::job::{Job, JobState, JobTable};
-use crate::plan::archive::{Standing, standing};
-use crate::plan::{SegmentFacts, TableFacts};
 use crate::scheduler::Scheduler;
+use crate::series::plan::archive::{Standing, standing};
+use crate::series::plan::{SegmentFacts, TableFacts};
 
 /// The archive of one table.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +39,7 @@ const CHORES: [JobKind; 2] = [JobKind::Archive, JobKind::Evict];
 impl Scheduler {
     /// How the archive of each table stands that has one, or archived points.
     pub fn archives(&self) -> Vec<ArchiveState> {
-        let facts = self.shared().work.facts();
+        let facts = self.shared().models.series().work.facts();
         let now = facts.now();
         let has_archive = |table: &&TableFacts| {
             let is_there = |segment: &SegmentFacts| segment.is_copied || segment.tier == Tier::Archive;
@@ -73,10 +73,7 @@ impl Scheduler {
                 error: last_job.as_ref().and_then(|job| job.error.as_deref()),
             });
             ArchiveState {
-                table: JobTable {
-                    id: table.id,
-                    name: table.name.clone(),
-                },
+                table: table.state().named(),
                 behind: standing
                     .waiting_since
                     .map_or(0, |since| now.saturating_sub(since).max(0)),

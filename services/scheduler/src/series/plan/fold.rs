@@ -23,7 +23,8 @@ use tideline_series_store::window::{LEVEL_MAX, Window};
 
 use super::facts::{COLD_LEVEL, Facts, SegmentFacts, TableFacts, widened};
 use super::writes::{INPUTS_MAX, Inputs};
-use super::{Planned, Taken, Urgency, work, writes};
+use super::{Taken, work, writes};
+use crate::maintenance::{Planned, Urgency};
 
 /// Segments of a store above which neighbours are joined: a read of all time opens so many, and a start reads their
 /// rows. Well below a thousand, so that late data and a backfill find room before the next fold.

@@ -1,5 +1,6 @@
 //! From what the store says to what the planner looks at.
 
+use tideline_model::TableModel;
 use tideline_series_store::manifest::Segment;
 use tideline_series_store::{Survey, TableSurvey};
 
@@ -12,7 +13,12 @@ impl From<&Survey> for Facts {
             window_nanos: survey.window_nanos,
             frozen_heads: survey.frozen_heads,
             retired_segments: survey.retired_segments,
-            tables: survey.tables.iter().map(TableFacts::from).collect(),
+            tables: survey
+                .tables
+                .iter()
+                .filter(|table| table.table.spec().model == TableModel::Series)
+                .map(TableFacts::from)
+                .collect(),
         }
     }
 }

@@ -7,7 +7,8 @@ use tideline_model::JobKind;
 use tideline_model::time::NANOS_PER_SECOND;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
-use super::{Planned, Taken, Urgency, work};
+use super::{Taken, work};
+use crate::maintenance::{Planned, Urgency};
 
 /// How long a segment waits for more deletes before they are applied to it, nanoseconds.
 pub const PURGE_AFTER: i64 = 600 * NANOS_PER_SECOND;

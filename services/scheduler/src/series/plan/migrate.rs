@@ -13,7 +13,8 @@ use tideline_series_store::window::Window;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
 use super::moves::{Move, Moving};
-use super::{Manner, Planned, Taken, writes};
+use super::{Taken, writes};
+use crate::maintenance::{Mode, Planned};
 
 pub(super) fn plan(
     facts: &Facts,
@@ -35,12 +36,12 @@ pub(super) fn plan(
     };
     let moving = groups.into_iter().flat_map(|group| {
         let runs = writes::runs(group.segments, &table.segments);
-        let manner = group.cut.map_or(Manner::Plain, Manner::Cut);
+        let mode = group.cut.map_or(Mode::Plain, Mode::Cut);
         runs.into_iter().map(move |inputs| Moving {
             window: group.window,
             inputs,
             waits: None,
-            manner,
+            mode,
         })
     });
     moved.plan(facts, table, past, moving, (taken, planned));

@@ -1,10 +1,11 @@
 //! What the planner looks at: plain values, so that it can be tried without a store.
 
 use hashbrown::HashMap;
-use serde::{Deserialize, Serialize};
 use tideline_model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRange, TrustedNow};
 use tideline_series_store::manifest::WriteSpan;
 use tideline_series_store::window::{Window, cold_boundary};
+
+use crate::maintenance::{Amount, Served, TableState};
 
 /// Doublings of the base window that a cold window has at least: a day.
 pub const COLD_LEVEL: u8 = 3;
@@ -82,26 +83,9 @@ pub struct SegmentFacts {
 #[derive(Debug, Clone, Default)]
 pub struct Past {
     /// Timestamp up to which the schedule of a (table, job kind) pair has been served.
-    pub served: HashMap<(TableId, JobKind), i64>,
+    pub served: Served,
     /// When a segment was first seen to have deletes.
     pub deletes_since: HashMap<SegmentId, i64>,
-}
-
-/// How much a plan or a preview is about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amount {
-    /// Different windows.
-    pub windows: u64,
-    /// Segments.
-    pub segments: u64,
-    /// Timelines: at least so many, as many as the segment with the most of them has.
-    pub timelines: u64,
-    /// Points.
-    pub points: u64,
-    /// Field values.
-    pub values: u64,
-    /// Encoded bytes.
-    pub bytes: u64,
 }
 
 impl Amount {
@@ -163,8 +147,26 @@ impl TableFacts {
         Some(day.range(base).end.saturating_add(age))
     }
 
+    /// The table as queue and schedules need it.
+    pub(crate) fn state(&self) -> TableState {
+        let scheduled = [
+            JobKind::Migrate,
+            JobKind::Archive,
+            JobKind::Expire,
+            JobKind::CleanCatalog,
+        ];
+        TableState {
+            id: self.id,
+            name: self.name.clone(),
+            created: self.created,
+            policy_changed: self.policy_changed,
+            schedules: scheduled.map(|kind| (kind, self.schedule(kind).clone())).into(),
+            bytes_per_second: self.policy.move_bytes_per_second,
+        }
+    }
+
     /// The schedule of a kind of jobs.
-    pub(crate) fn schedule(&self, kind: JobKind) -> &Schedule {
+    pub(super) fn schedule(&self, kind: JobKind) -> &Schedule {
         match kind {
             JobKind::Migrate => &self.policy.migrate,
             JobKind::Archive => self

@@ -1,45 +1,70 @@
-//! Doing moves: work that reads and writes segments, in one part or in several.
+//! Performs moves: work that reads and writes segments, in one part or in several.
+
+use std::ops::ControlFlow;
 
 use tideline_model::{SegmentId, TableId, Tier, Timestamp};
-use tideline_series_store::{Rewrite, RewriteCause, RewriteCost, Rewritten};
+use tideline_series_store::{Pace, Rewrite, RewriteCause, RewriteCost, Rewritten};
 
-use crate::pace::JobPace;
-use crate::plan::{Manner, Planned};
-use crate::runner::Shared;
-use crate::work::WorkError;
+use super::Series;
+use crate::maintenance::{Mode, Planned, WorkError};
+use crate::pace::JobCost;
+use crate::run::Run;
 
-impl Shared {
+/// Reports the cost of a rewrite as that of a part of the running job.
+struct RunPace<'r, 'a>(&'r mut Run<'a>);
+
+impl Pace for RunPace<'_, '_> {
+    fn step(&mut self, cost: &RewriteCost) -> ControlFlow<()> {
+        self.0.step(&JobCost::from(*cost))
+    }
+}
+
+impl From<RewriteCost> for JobCost {
+    fn from(cost: RewriteCost) -> Self {
+        Self {
+            timelines: cost.timelines,
+            points_read: cost.points_read,
+            values_read: cost.values_read,
+            bytes_read: cost.bytes_read,
+            points_written: cost.points_written,
+            values_written: cost.values_written,
+            bytes_written: cost.bytes_written,
+        }
+    }
+}
+
+impl Series {
     /// Cold segments are cut, so that those of their days that are old enough can be archived; what came of it.
     fn cut(
         &self,
         work: &Planned,
         (table, at): (TableId, i64),
-        pace: &mut JobPace<'_>,
+        run: &mut Run<'_>,
     ) -> Result<String, WorkError> {
         let inputs = work.inputs.clone();
-        let cut = self.part(work, (table, inputs, Tier::Cold, RewriteCause::Cut(at)), pace)?;
+        let cut = self.part((table, inputs, Tier::Cold, RewriteCause::Cut(at)), run)?;
         Ok(format!(
             "{} cold segments became {}, so that those before {} can be archived: {}",
             work.inputs.len(),
             cut.outputs.len(),
             Timestamp::from_nanos_clamped(at),
-            read_and_written(&cut.cost)
+            read_and_written(&cut.cost.into())
         ))
     }
 
     /// All inputs become one segment, or several where they are cut; what came of it.
-    pub(crate) fn rewrite(
+    pub(super) fn rewrite(
         &self,
         work: &Planned,
         table: TableId,
         cause: RewriteCause,
-        pace: &mut JobPace<'_>,
+        run: &mut Run<'_>,
     ) -> Result<String, WorkError> {
-        let cause = match work.manner {
-            Manner::Cut(at) => RewriteCause::Cut(at),
+        let cause = match work.mode {
+            Mode::Cut(at) => RewriteCause::Cut(at),
             _ => cause,
         };
-        let rewritten = self.part(work, (table, work.inputs.clone(), work.tier, cause), pace)?;
+        let rewritten = self.part((table, work.inputs.clone(), work.tier, cause), run)?;
         let inputs = work.inputs.len();
         let cost = rewritten.cost;
         if cost == RewriteCost::default() {
@@ -52,40 +77,40 @@ impl Shared {
         };
         Ok(format!(
             "{inputs} segments became {left}: {}",
-            read_and_written(&cost)
+            read_and_written(&cost.into())
         ))
     }
 
     /// Points become files; where they stay in the cold tier for a while, they are one segment there before.
-    pub(crate) fn archive(
+    pub(super) fn archive(
         &self,
         work: &Planned,
         table: TableId,
-        pace: &mut JobPace<'_>,
+        run: &mut Run<'_>,
     ) -> Result<String, WorkError> {
-        let folded = match work.manner {
-            Manner::Copied { folded } => folded,
-            Manner::Cut(at) => return self.cut(work, (table, at), pace),
-            _ => return self.rewrite(work, table, RewriteCause::Archive, pace),
+        let folded = match work.mode {
+            Mode::Copied { folded } => folded,
+            Mode::Cut(at) => return self.cut(work, (table, at), run),
+            _ => return self.rewrite(work, table, RewriteCause::Archive, run),
         };
         let mut inputs = work.inputs.clone();
         if folded {
-            let made = self.part(work, (table, inputs, Tier::Cold, RewriteCause::Fold), pace)?;
+            let made = self.part((table, inputs, Tier::Cold, RewriteCause::Fold), run)?;
             match made.outputs.as_slice() {
                 [output] => inputs = vec![output.id],
                 _ => return Ok("nothing was left to archive".into()),
             }
         }
-        self.part(work, (table, inputs, Tier::Archive, RewriteCause::Copy), pace)?;
+        self.part((table, inputs, Tier::Archive, RewriteCause::Copy), run)?;
         Ok(format!(
             "{} segments are in files, and stay in the cold tier as one: {}",
             work.inputs.len(),
-            read_and_written(&self.control.current().1)
+            read_and_written(&run.cost())
         ))
     }
 
     /// Files take the place of cold segments.
-    pub(crate) fn evict(&self, work: &Planned, table: TableId) -> Result<String, WorkError> {
+    pub(super) fn evict(&self, work: &Planned, table: TableId) -> Result<String, WorkError> {
         let evicted = self.work.evict(table, &work.inputs)?;
         let left = format!(
             "{} segments left the cold tier: {} bytes",
@@ -98,19 +123,19 @@ impl Shared {
     }
 
     /// Archived segments come back into the cold tier, one by one. What changed meanwhile is left out.
-    pub(crate) fn restore(
+    pub(super) fn restore(
         &self,
         work: &Planned,
         table: TableId,
-        pace: &mut JobPace<'_>,
+        run: &mut Run<'_>,
     ) -> Result<String, WorkError> {
-        let Manner::Held(until) = work.manner else {
-            return Err(WorkError::Overtaken("nobody said for how long".into()));
+        let Mode::Held(until) = work.mode else {
+            return Err(WorkError::Overtaken("a restore without an end".into()));
         };
         let (mut restored, mut changed) = (0u64, 0u64);
         for input in &work.inputs {
             let part = (table, vec![*input], Tier::Cold, RewriteCause::Restore(until));
-            match self.part(work, part, pace) {
+            match self.part(part, run) {
                 Ok(_) => restored += 1,
                 Err(WorkError::Overtaken(_)) => changed += 1,
                 Err(error) => return Err(error),
@@ -119,7 +144,7 @@ impl Shared {
         let until = Timestamp::from_nanos_clamped(until);
         let done = format!(
             "{restored} segments are in the cold tier until {until}: {}",
-            read_and_written(&self.control.current().1)
+            read_and_written(&run.cost())
         );
         Ok(match changed {
             0 => done,
@@ -130,9 +155,8 @@ impl Shared {
     /// One rewrite of a job.
     fn part(
         &self,
-        work: &Planned,
         (table, inputs, tier, cause): (TableId, Vec<SegmentId>, Tier, RewriteCause),
-        pace: &mut JobPace<'_>,
+        run: &mut Run<'_>,
     ) -> Result<Rewritten, WorkError> {
         let rewrite = Rewrite {
             table,
@@ -140,13 +164,12 @@ impl Shared {
             tier,
             cause,
         };
-        let rewritten = self.work.rewrite(&rewrite, pace)?;
-        pace.part_done(&rewritten.cost);
-        self.state.lock().totals.moved(work.kind, &rewritten.cost);
+        let rewritten = self.work.rewrite(&rewrite, &mut RunPace(run))?;
+        run.part_done(&rewritten.cost.into());
         Ok(rewritten)
     }
 }
 
-fn read_and_written(cost: &RewriteCost) -> String {
+fn read_and_written(cost: &JobCost) -> String {
     format!("{} bytes read, {} written", cost.bytes_read, cost.bytes_written)
 }

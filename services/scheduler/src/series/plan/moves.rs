@@ -6,7 +6,8 @@ use tideline_series_store::window::Window;
 
 use super::facts::{Facts, Past, TableFacts};
 use super::writes::Inputs;
-use super::{Manner, Planned, Taken, Urgency, begins, work};
+use super::{Taken, begins, work};
+use crate::maintenance::{Mode, Planned, Urgency};
 
 /// A move that begins within this time keeps its segments from folds and purges: it does their work too. Nanoseconds.
 const SOON: i64 = 3_600 * NANOS_PER_SECOND;
@@ -27,7 +28,7 @@ pub(super) struct Moving<'a> {
     pub(super) window: Window,
     pub(super) inputs: Inputs<'a>,
     pub(super) waits: Option<Waits>,
-    pub(super) manner: Manner,
+    pub(super) mode: Mode,
 }
 
 /// Why something that is old enough does not move yet.
@@ -53,15 +54,15 @@ impl Move {
             window,
             inputs,
             waits,
-            manner,
+            mode,
         } in moving
         {
             let ready = waits.as_ref().map_or(facts.now(), |waits| waits.until);
             let at = begins(facts, table, past, self.kind, ready);
             let why = waits.map_or_else(String::new, |waits| format!("; {}", waits.why));
             let (count, name) = (inputs.segments.len(), self.name);
-            let reason = match manner {
-                Manner::Cut(_) => {
+            let reason = match mode {
+                Mode::Cut(_) => {
                     format!("{count} {name} hold whole days that ended more than {age} ago{why}")
                 }
                 _ => format!("{count} {name} lie in a window that ended more than {age} ago{why}"),
@@ -71,7 +72,7 @@ impl Move {
                 reason,
                 at,
                 urgency: Urgency::Moves,
-                manner,
+                mode,
                 ..work(self.kind, table, &inputs.segments, window, facts.window_nanos)
             };
             if at.is_some_and(|at| at <= facts.now().saturating_add(SOON)) {

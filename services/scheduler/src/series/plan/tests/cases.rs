@@ -4,9 +4,10 @@ use tideline_model::{JobKind, Policy, Schedule, SegmentId, TableId, Tier, TimeRa
 
 use super::simulated::written;
 use super::{BASE, DAY, HOUR, SETTINGS, START, facts, hour_of_doubt, segment, table, trusted, window};
-use crate::plan::catalog::CATALOG_EVERY;
-use crate::plan::purge::PURGE_AFTER;
-use crate::plan::{Facts, Manner, Past, Planned, SegmentFacts, UnsealedBefore, plan, preview};
+use crate::maintenance::{Mode, Planned};
+use crate::series::plan::catalog::CATALOG_EVERY;
+use crate::series::plan::purge::PURGE_AFTER;
+use crate::series::plan::{Facts, Past, SegmentFacts, UnsealedBefore, plan, preview};
 
 /// Plans of one kind for one table.
 fn plans(kind: JobKind, facts: &Facts, past: &Past) -> Vec<Planned> {
@@ -48,7 +49,7 @@ fn a_day_migrates_as_a_whole_and_not_before_all_of_it_is_old() {
     assert_eq!(inputs(&planned), [[1, 2, 3, 4, 5, 6, 7, 8]]);
     let work = &planned[0];
     assert!(work.is_due(old.now()));
-    assert_eq!((work.tier, work.window), (Tier::Cold, Some(window(3, 0))));
+    assert_eq!((work.tier, work.slot), (Tier::Cold, Some(window(3, 0).into())));
     assert_eq!((work.range.start, work.range.end), (START, START + DAY));
     assert_eq!(
         (work.amount.windows, work.amount.bytes, work.amount.timelines),
@@ -73,8 +74,8 @@ fn a_wide_hot_window_is_cut_as_soon_as_a_day_of_it_is_old() {
     for days in 1..8 {
         let facts = at(span.start + days * DAY + 7 * DAY);
         let planned = plans(JobKind::Migrate, &facts, &Past::default());
-        assert_eq!(planned[0].window, Some(wide.window));
-        assert_eq!(planned[0].manner, Manner::Cut(span.start + days * DAY));
+        assert_eq!(planned[0].slot, Some(wide.window.into()));
+        assert_eq!(planned[0].mode, Mode::Cut(span.start + days * DAY));
         assert_eq!(
             planned[0].reason,
             "1 hot segments hold whole days that ended more than 7d ago"
@@ -94,8 +95,8 @@ fn a_wide_hot_window_is_cut_as_soon_as_a_day_of_it_is_old() {
         );
     }
     let planned = plans(JobKind::Migrate, &at(span.end + 7 * DAY), &Past::default());
-    assert_eq!(planned[0].manner, Manner::Plain);
-    assert_eq!(planned[0].window, Some(wide.window));
+    assert_eq!(planned[0].mode, Mode::Plain);
+    assert_eq!(planned[0].slot, Some(wide.window.into()));
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn a_wide_cold_window_is_cut_as_soon_as_a_day_of_it_is_old_enough_for_files() {
     );
     let facts = at(span.start + 23 * DAY);
     let planned = plans(JobKind::Archive, &facts, &Past::default());
-    assert_eq!(planned[0].manner, Manner::Cut(span.start + 3 * DAY));
+    assert_eq!(planned[0].mode, Mode::Cut(span.start + 3 * DAY));
     let preview = preview(
         &facts,
         &facts.tables[0],
@@ -134,7 +135,7 @@ fn a_wide_cold_window_is_cut_as_soon_as_a_day_of_it_is_old_enough_for_files() {
         "estimated"
     );
     let planned = plans(JobKind::Archive, &at(span.end + 20 * DAY), &Past::default());
-    assert_eq!(planned[0].manner, Manner::Plain);
+    assert_eq!(planned[0].mode, Mode::Plain);
 }
 
 #[test]
@@ -269,8 +270,8 @@ fn narrow_late_windows_of_a_cold_day_are_folded_into_it() {
     let planned = plans(JobKind::Fold, &facts, &Past::default());
     assert_eq!(inputs(&planned), [[1, 2, 3, 4, 5]]);
     assert_eq!(
-        (planned[0].tier, planned[0].window),
-        (Tier::Cold, Some(window(3, 0)))
+        (planned[0].tier, planned[0].slot),
+        (Tier::Cold, Some(window(3, 0).into()))
     );
 }
 
@@ -333,7 +334,7 @@ fn neighbours_are_joined_only_when_the_store_is_crowded() {
     assert!(
         joined
             .iter()
-            .all(|work| work.window.is_some_and(|window| window.level == 6))
+            .all(|work| work.slot.is_some_and(|slot| slot.level == 6))
     );
     assert!(
         joined.iter().all(|work| work.range.start < START + 16 * DAY),

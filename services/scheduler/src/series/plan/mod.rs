@@ -20,93 +20,14 @@ mod tests;
 mod writes;
 
 use hashbrown::HashSet;
-use tideline_model::{JobKind, SegmentId, TableId, Tier, TimeRange};
+use tideline_model::{JobKind, SegmentId, TableModel, TimeRange};
 use tideline_series_store::window::Window;
 
-pub use facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
+pub use facts::{Facts, Past, SegmentFacts, TableFacts};
 pub use preview::{Boundaries, Preview, UnsealedBefore, preview};
 
-use crate::schedule::Timetable;
-
-/// What can be set about plans.
-#[derive(Debug, Clone, Copy)]
-pub struct PlanSettings {
-    /// How long hidden points are kept before their bytes are freed, nanoseconds.
-    pub purge_delay: i64,
-}
-
-/// A piece of work.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Planned {
-    /// What kind.
-    pub kind: JobKind,
-    /// Whose; `None` = the whole store.
-    pub table: Option<TableId>,
-    /// The segments that it takes, in the order of their writes.
-    pub inputs: Vec<SegmentId>,
-    /// The tier of what they become.
-    pub tier: Tier,
-    /// The window that tells it from other work of its kind.
-    pub window: Option<Window>,
-    /// The time that its segments' windows span.
-    pub range: TimeRange,
-    /// How much it takes.
-    pub amount: Amount,
-    /// Why, for people.
-    pub reason: String,
-    /// The trusted instant from which it may begin, nanoseconds since the epoch; `None` = only by hand.
-    pub at: Option<i64>,
-    /// How soon it should come among what may begin.
-    pub urgency: Urgency,
-    /// What is special about it.
-    pub manner: Manner,
-}
-
-/// In which way work is done, beside what its kind says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Manner {
-    /// As its kind says.
-    #[default]
-    Plain,
-    /// The points stay in the cold tier beside their files.
-    Copied {
-        /// Whether they have to become one segment first, without what was deleted.
-        folded: bool,
-    },
-    /// The points stay in the tier that they come to until this trusted instant, nanoseconds since the epoch.
-    Held(i64),
-    /// Points before this instant, nanoseconds since the epoch, go their way; the others stay in their tier.
-    Cut(i64),
-}
-
-/// The order in which work that may begin is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Urgency {
-    /// Costs nothing and frees space.
-    Free,
-    /// Reads suffer.
-    Reads,
-    /// Small and regular.
-    Regular,
-    /// Data is where it should not be any more.
-    Moves,
-    /// Deleted points wait to be freed.
-    Space,
-    /// The store holds too many segments.
-    Crowded,
-}
-
-impl Planned {
-    /// Whether it may begin.
-    pub fn is_due(&self, now: i64) -> bool {
-        self.at.is_some_and(|at| at <= now)
-    }
-
-    /// Whether it is work of a kind, and of a table where one is given.
-    pub fn is_of(&self, kind: JobKind, table: Option<TableId>) -> bool {
-        self.kind == kind && (table.is_none() || self.table == table)
-    }
-}
+use crate::maintenance::{Amount, PlanSettings, Planned, Slot, Urgency, sort};
+use crate::schedule;
 
 /// All work that there is, what should come first in front. Work that waits for its schedule is at the end.
 pub fn plan(facts: &Facts, past: &Past, settings: &PlanSettings) -> Vec<Planned> {
@@ -124,8 +45,7 @@ pub fn plan(facts: &Facts, past: &Past, settings: &PlanSettings) -> Vec<Planned>
     }
     fold::plan_crowded(facts, &mut taken, &mut planned);
     seal::plan(facts, &mut planned);
-    let now = facts.now();
-    planned.sort_by_key(|work| (!work.is_due(now), work.urgency, work.range.start));
+    sort(&mut planned, facts.now());
     planned
 }
 
@@ -166,41 +86,34 @@ fn work(kind: JobKind, table: &TableFacts, segments: &[&SegmentFacts], window: W
         .reduce(|one, other| TimeRange::new(one.start.min(other.start), one.end.max(other.end)))
         .unwrap_or(window.range(base));
     Planned {
-        kind,
-        table: Some(table.id),
         inputs: segments.iter().map(|segment| segment.id).collect(),
         tier: segments.first().map(|segment| segment.tier).unwrap_or_default(),
-        window: Some(window),
+        slot: Some(window.into()),
         range,
         amount: Amount::of(segments.iter().copied()),
-        reason: String::new(),
-        at: None,
         urgency: Urgency::Moves,
-        manner: Manner::Plain,
+        ..of_table(kind, table, "")
+    }
+}
+
+/// Work on a table without segments.
+fn of_table(kind: JobKind, table: &TableFacts, reason: &str) -> Planned {
+    Planned::new(TableModel::Series, kind, Some(table.id), reason)
+}
+
+impl From<Window> for Slot {
+    fn from(window: Window) -> Self {
+        Self {
+            level: window.level,
+            index: window.index,
+        }
     }
 }
 
 /// When jobs of a kind may begin by the schedule of a table: `ready` or the first instant of the schedule after both `ready`
 /// and what was served last. `None` where the schedule cannot be kept.
-pub(crate) fn begins(
-    facts: &Facts,
-    table: &TableFacts,
-    past: &Past,
-    kind: JobKind,
-    ready: i64,
-) -> Option<i64> {
-    let timetable = Timetable::new(table.schedule(kind)).ok()?;
-    if timetable.is_continuous() {
-        return Some(ready);
-    }
-    let now = facts.now();
+fn begins(facts: &Facts, table: &TableFacts, past: &Past, kind: JobKind, ready: i64) -> Option<i64> {
     let served = past.served.get(&(table.id, kind)).copied();
     let since = [served, Some(table.created), Some(table.policy_changed)];
-    // A clock that went back leaves instants of the future behind: they say nothing.
-    let since = since.into_iter().flatten().filter(|at| *at <= now).max();
-    // What is ready later waits for the first instant after that.
-    let since = since.max((ready > now).then(|| ready.saturating_sub(1)));
-    timetable
-        .next_after(since.unwrap_or(i64::MIN))
-        .map(|next| next.max(ready))
+    schedule::begins(table.schedule(kind), since, facts.now(), ready)
 }

@@ -1,10 +1,11 @@
 //! Catalog clean-up: timelines that have no point left, or were silent for too long, are taken out.
 
+use tideline_model::JobKind;
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{JobKind, Tier, TimeRange};
 
-use super::facts::{Amount, Facts, Past, TableFacts};
-use super::{Manner, Planned, Urgency, begins};
+use super::facts::{Facts, Past, TableFacts};
+use super::{begins, of_table};
+use crate::maintenance::Planned;
 
 /// Between two clean-ups of a table without a schedule, nanoseconds: a pass over a million timelines takes part of a
 /// second, and a timeline without points harms nobody meanwhile.
@@ -19,16 +20,11 @@ pub(super) fn plan(facts: &Facts, table: &TableFacts, past: &Past, planned: &mut
     // Silence is counted by the clock: while that is in doubt nobody has been silent.
     let at = begins(facts, table, past, JobKind::CleanCatalog, ready).filter(|_| facts.clock.doubt.is_none());
     planned.push(Planned {
-        kind: JobKind::CleanCatalog,
-        table: Some(table.id),
-        inputs: Vec::new(),
-        tier: Tier::Hot,
-        window: None,
-        range: TimeRange::ALL,
-        amount: Amount::default(),
-        reason: "timelines without points are taken out now and then".into(),
         at,
-        urgency: Urgency::Regular,
-        manner: Manner::Plain,
+        ..of_table(
+            JobKind::CleanCatalog,
+            table,
+            "timelines without points are taken out now and then",
+        )
     });
 }

@@ -12,7 +12,8 @@ use tideline_model::{Policy, SegmentId, TableId, Tier, Timestamp, TrustedNow};
 use tideline_series_store::manifest::{WriteRank, WriteSpan};
 use tideline_series_store::window::Window;
 
-use super::{Facts, PlanSettings, SegmentFacts, TableFacts};
+use super::{Facts, SegmentFacts, TableFacts};
+use crate::maintenance::PlanSettings;
 
 pub(super) const HOUR: i64 = 3_600 * NANOS_PER_SECOND;
 pub(super) const DAY: i64 = NANOS_PER_DAY;

@@ -10,7 +10,8 @@ use tideline_model::JobKind;
 use tideline_model::time::format_duration;
 
 use super::facts::{Facts, Past, SegmentFacts, TableFacts};
-use super::{PlanSettings, Planned, Taken, Urgency, begins, work};
+use super::{Taken, begins, work};
+use crate::maintenance::{PlanSettings, Planned, Urgency};
 
 pub(super) fn plan(
     facts: &Facts,
@@ -28,7 +29,7 @@ pub(super) fn plan(
     let Some(first) = segments.first() else { return };
     let age = table.policy.visible_age().unwrap_or_default();
     let work = Planned {
-        window: None,
+        slot: None,
         reason: format!(
             "{} segments hold only points older than {} and have been hidden for {}",
             segments.len(),

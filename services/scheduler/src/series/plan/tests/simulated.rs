@@ -8,8 +8,9 @@ use tideline_series_store::manifest::{WriteRank, WriteSpan};
 use tideline_series_store::window::{Window, choose_tiers, cold_boundary, tiles};
 
 use super::{BASE, SETTINGS, facts, segment, table, trusted};
-use crate::plan::facts::{COLD_LEVEL, widened};
-use crate::plan::{Facts, Manner, Past, Planned, plan};
+use crate::maintenance::{Mode, Planned};
+use crate::series::plan::facts::{COLD_LEVEL, widened};
+use crate::series::plan::{Facts, Past, plan};
 
 /// Windows that a seal may write, as the store has it.
 const WINDOWS_PER_SEAL: usize = 24;
@@ -186,7 +187,7 @@ impl SimulatedStore {
         if work.tier == Tier::Cold {
             window = widened(window, COLD_LEVEL);
         }
-        if let Manner::Cut(at) = work.manner {
+        if let Mode::Cut(at) = work.mode {
             let inputs: Vec<_> = inputs;
             let range = window.range(BASE);
             let sides = [

@@ -5,8 +5,9 @@
 
 use tideline_model::{JobKind, Tier, TimeRange, Timestamp};
 
-use super::facts::{Amount, Facts, SegmentFacts, TableFacts};
-use super::{Manner, Planned, Urgency};
+use super::facts::{Facts, SegmentFacts, TableFacts};
+use super::of_table;
+use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
 /// Everything archived or cold that has points in a range, to stay in the cold tier until a trusted instant; `None` where
 /// there is nothing.
@@ -23,20 +24,16 @@ pub(crate) fn restore(facts: &Facts, table: &TableFacts, range: TimeRange, until
     let span =
         spans.reduce(|one, other| TimeRange::new(one.start.min(other.start), one.end.max(other.end)))?;
     let archived = wanted.iter().filter(|segment| segment.tier == Tier::Archive);
+    let until_text = Timestamp::from_nanos_clamped(until);
     Some(Planned {
-        kind: JobKind::Restore,
-        table: Some(table.id),
         inputs: wanted.iter().map(|segment| segment.id).collect(),
         tier: Tier::Cold,
-        window: None,
         range: span,
         amount: Amount::of(archived.copied()),
-        reason: format!(
-            "somebody asked for it in the cold tier until {}",
-            Timestamp::from_nanos_clamped(until)
-        ),
+        reason: format!("somebody asked for it in the cold tier until {until_text}"),
         at: Some(now),
         urgency: Urgency::Moves,
-        manner: Manner::Held(until),
+        mode: Mode::Held(until),
+        ..of_table(JobKind::Restore, table, "")
     })
 }

@@ -13,13 +13,14 @@
 use std::collections::BTreeMap;
 
 use tideline_model::time::{NANOS_PER_DAY, format_duration};
-use tideline_model::{JobKind, Tier, TimeRange};
+use tideline_model::{JobKind, Tier};
 use tideline_series_store::window::{COLD_LEVEL, Window, cold_boundary};
 
-use super::facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
+use super::facts::{Facts, Past, SegmentFacts, TableFacts};
 use super::moves::{Move, Moving, Waits};
 use super::writes::Inputs;
-use super::{Manner, Planned, Taken, Urgency, work, writes};
+use super::{Taken, of_table, work, writes};
+use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
 /// Between two looks for files that nothing names, nanoseconds: they are left alone for a day anyway.
 const SWEEP_EVERY: i64 = NANOS_PER_DAY;
@@ -79,7 +80,7 @@ fn cutting<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Movin
             window,
             inputs,
             waits: None,
-            manner: Manner::Cut(at),
+            mode: Mode::Cut(at),
         })
     });
     runs.collect()
@@ -107,7 +108,7 @@ fn plan_eviction(
     let Some(first) = evicted.first() else { return };
     let work = Planned {
         tier: Tier::Archive,
-        window: None,
+        slot: None,
         reason: format!(
             "{} cold segments have been in files for as long as the policy keeps them cold too",
             evicted.len()
@@ -142,7 +143,7 @@ fn moving<'a>(facts: &Facts, table: &'a TableFacts, taken: &Taken) -> Vec<Moving
         let is_new = |run: &Inputs<'_>| run.segments.iter().any(|segment| !is_there(segment));
         moving.extend(runs.filter(is_new).map(|inputs| Moving {
             waits: waits(&inputs, facts.now()),
-            manner: manner(&inputs, stays),
+            mode: mode(&inputs, stays),
             window,
             inputs,
         }));
@@ -156,12 +157,12 @@ fn is_there(segment: &SegmentFacts) -> bool {
 }
 
 /// Points stay in the cold tier only where all of a window's are there.
-fn manner(inputs: &Inputs<'_>, stays: bool) -> Manner {
+fn mode(inputs: &Inputs<'_>, stays: bool) -> Mode {
     let segments = &inputs.segments;
     if !stays || segments.iter().any(|segment| segment.tier == Tier::Archive) {
-        return Manner::Plain;
+        return Mode::Plain;
     }
-    Manner::Copied {
+    Mode::Copied {
         folded: segments.len() > 1 || segments.iter().any(|segment| segment.has_deletes),
     }
 }
@@ -305,17 +306,13 @@ pub(super) fn plan_settings(facts: &Facts, table: &TableFacts, planned: &mut Vec
         return;
     }
     planned.push(Planned {
-        kind: JobKind::WriteSettings,
-        table: Some(table.id),
-        inputs: Vec::new(),
         tier: Tier::Archive,
-        window: None,
-        range: TimeRange::ALL,
-        amount: Amount::default(),
-        reason: "targets with files of the table may hold other settings than it has".into(),
         at: Some(facts.now()),
-        urgency: Urgency::Regular,
-        manner: Manner::Plain,
+        ..of_table(
+            JobKind::WriteSettings,
+            table,
+            "targets with files of the table may hold other settings than it has",
+        )
     });
 }
 
@@ -331,16 +328,12 @@ pub(super) fn plan_sweep(facts: &Facts, table: &TableFacts, past: &Past, planned
         .filter(|at| *at <= now)
         .map_or(now, |at| at.saturating_add(SWEEP_EVERY));
     planned.push(Planned {
-        kind: JobKind::SweepArchive,
-        table: Some(table.id),
-        inputs: Vec::new(),
         tier: Tier::Archive,
-        window: None,
-        range: TimeRange::ALL,
-        amount: Amount::default(),
-        reason: "files that nothing names any more are looked for once a day".into(),
         at: Some(at),
-        urgency: Urgency::Regular,
-        manner: Manner::Plain,
+        ..of_table(
+            JobKind::SweepArchive,
+            table,
+            "files that nothing names any more are looked for once a day",
+        )
     });
 }

@@ -5,8 +5,9 @@ use tideline_series_store::Unsealed;
 use tideline_series_store::window::{Window, cold_boundary};
 
 use super::expire::{freed_before, paused};
-use super::facts::{Amount, Facts, Past, SegmentFacts, TableFacts};
-use super::{PlanSettings, Taken, archive, begins, migrate};
+use super::facts::{Facts, Past, SegmentFacts, TableFacts};
+use super::{Taken, archive, begins, migrate};
+use crate::maintenance::{Amount, PlanSettings};
 
 /// What a policy would move, hide and free, seen from now.
 ///

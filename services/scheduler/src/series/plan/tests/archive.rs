@@ -3,7 +3,8 @@
 use tideline_model::{ArchivePolicy, JobKind, Policy, Schedule, Tier};
 
 use super::{DAY, SETTINGS, START, facts, segment, table, window};
-use crate::plan::{Facts, Past, Planned, SegmentFacts, UnsealedBefore, plan, preview};
+use crate::maintenance::Planned;
+use crate::series::plan::{Facts, Past, SegmentFacts, UnsealedBefore, plan, preview};
 
 fn policy(schedule: Schedule) -> Policy {
     Policy {
@@ -48,8 +49,8 @@ fn a_cold_day_is_archived_when_all_of_it_is_old_enough() {
     assert_eq!(inputs(&planned), [[1]]);
     assert!(planned[0].is_due(facts.now()));
     assert_eq!(
-        (planned[0].tier, planned[0].window),
-        (Tier::Archive, Some(window(3, 0)))
+        (planned[0].tier, planned[0].slot),
+        (Tier::Archive, Some(window(3, 0).into()))
     );
     assert_eq!(
         (planned[0].range.start, planned[0].range.end),
@@ -103,7 +104,7 @@ fn narrow_late_windows_lie_in_the_wide_one_that_was_archived() {
     let facts = at(START + 90 * DAY, vec![wide.clone(), late]);
     let planned = plans(JobKind::Archive, &facts);
     assert_eq!(inputs(&planned), [[1, 2]]);
-    assert_eq!(planned[0].window, Some(wide.window));
+    assert_eq!(planned[0].slot, Some(wide.window.into()));
 }
 
 #[test]

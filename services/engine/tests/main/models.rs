@@ -1,0 +1,60 @@
+//! Table models that the engine serves.
+
+use tideline_engine::ErrorKind;
+use tideline_model::{TableModel, TableName, TableSpec};
+
+use crate::support::Fixture;
+
+fn spec(model: TableModel) -> TableSpec {
+    TableSpec {
+        model,
+        ..TableSpec::default()
+    }
+}
+
+#[test]
+fn only_served_models_are_created_and_a_model_is_fixed() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    for model in TableModel::ALL {
+        let name = TableName::new(model.name()).expect("a name");
+        let created = engine.create_table(name, spec(model));
+        match engine.models().contains(&model) {
+            true => assert_eq!(created.expect("served").spec().model, model),
+            false => assert_eq!(created.expect_err("not served").kind(), ErrorKind::WrongModel),
+        }
+    }
+    let fixed = engine.alter_table("default", spec(TableModel::Feed));
+    assert_eq!(fixed.expect_err("fixed").kind(), ErrorKind::Conflict);
+    assert!(engine.alter_table("default", spec(TableModel::Series)).is_ok());
+}
+
+#[test]
+fn a_database_with_a_table_of_another_model_is_not_opened() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    // As a build that serves the model would make it.
+    let name = TableName::new("rows").expect("a name");
+    engine
+        .store()
+        .create_table(name, spec(TableModel::Wide))
+        .expect("a table");
+    assert_eq!(
+        engine.table("rows").expect_err("no series").kind(),
+        ErrorKind::WrongModel
+    );
+    let named = |tables: Vec<tideline_engine::Table>| -> Vec<String> {
+        tables.iter().map(|table| table.name().to_string()).collect()
+    };
+    assert_eq!(named(engine.tables()), ["default", "rows"]);
+    assert_eq!(named(engine.series_tables()), ["default"]);
+    engine.close().expect("closes");
+    drop(engine);
+    let refused = fixture
+        .try_open_with(|_| {})
+        .expect_err("its journal may hold rows");
+    assert_eq!(
+        refused.to_string(),
+        "table rows: this server does not serve the model wide; it serves: series"
+    );
+}

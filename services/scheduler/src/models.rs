@@ -1,0 +1,62 @@
+//! The registry of table models: whose tables the scheduler maintains.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tideline_model::TableModel;
+
+use crate::maintenance::Maintenance;
+use crate::series::{Series, SeriesWork};
+
+/// Table models with their maintenance. Series is always one of them: the default table is a series table.
+pub struct Models {
+    series: Arc<Series>,
+    all: Vec<Arc<dyn Maintenance>>,
+}
+
+impl Models {
+    /// Registers series tables.
+    pub fn new(series: Arc<dyn SeriesWork>) -> Self {
+        let series = Arc::new(Series::new(series));
+        Self {
+            all: vec![Arc::clone(&series) as _],
+            series,
+        }
+    }
+
+    /// Registers another model.
+    ///
+    /// # Panics
+    ///
+    /// If the model is registered already: a table has one maintenance.
+    #[must_use]
+    pub fn with(mut self, maintenance: Arc<dyn Maintenance>) -> Self {
+        let model = maintenance.model();
+        assert!(self.of(model).is_none(), "the model {model} is registered twice");
+        self.all.push(maintenance);
+        self
+    }
+
+    /// Maintenance of all models.
+    pub(crate) fn all(&self) -> &[Arc<dyn Maintenance>] {
+        &self.all
+    }
+
+    /// Maintenance of a model; `None` if it is not registered.
+    pub(crate) fn of(&self, model: TableModel) -> Option<&dyn Maintenance> {
+        let found = self.all.iter().find(|maintenance| maintenance.model() == model);
+        found.map(AsRef::as_ref)
+    }
+
+    /// Maintenance of series tables.
+    pub(crate) fn series(&self) -> &Arc<Series> {
+        &self.series
+    }
+}
+
+impl fmt::Debug for Models {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let models = self.all.iter().map(|maintenance| maintenance.model());
+        f.debug_set().entries(models).finish()
+    }
+}

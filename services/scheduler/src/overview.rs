@@ -1,0 +1,66 @@
+//! Surveys of all models at about one moment: the one list of tables, and the one plan.
+
+use std::sync::Arc;
+
+use tideline_model::{TableId, TrustedNow};
+
+use crate::database::Database;
+use crate::maintenance::{PlanSettings, Planned, SegmentCounts, Served, Survey, TableState, sort};
+use crate::models::Models;
+use crate::scheduler::SchedulerError;
+
+/// Tables of all models.
+pub(crate) struct Overview {
+    /// The trusted time after the surveys, so that what they find due is due.
+    pub(crate) clock: TrustedNow,
+    surveys: Vec<Arc<dyn Survey>>,
+}
+
+impl Overview {
+    /// Surveys every model.
+    pub(crate) fn take(database: &dyn Database, models: &Models) -> Self {
+        let surveys = models.all().iter().map(|model| model.survey()).collect();
+        Self {
+            surveys,
+            clock: database.trusted_now(),
+        }
+    }
+
+    /// The trusted time, nanoseconds since the epoch.
+    pub(crate) fn now(&self) -> i64 {
+        self.clock.now.nanos()
+    }
+
+    /// All tables.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &TableState> {
+        self.surveys.iter().flat_map(|survey| survey.tables())
+    }
+
+    /// A table by number.
+    pub(crate) fn table(&self, id: TableId) -> Option<&TableState> {
+        self.tables().find(|table| table.id == id)
+    }
+
+    /// A table by name.
+    pub(crate) fn named(&self, name: &str) -> Result<&TableState, SchedulerError> {
+        let found = self.tables().find(|table| table.name == name);
+        found.ok_or_else(|| SchedulerError::NoSuchTable(name.to_owned()))
+    }
+
+    /// Plans the work of all models, most urgent first.
+    pub(crate) fn plan(&self, served: &Served, settings: &PlanSettings) -> Vec<Planned> {
+        let plans = self.surveys.iter().map(|survey| survey.plan(served, settings));
+        let mut planned: Vec<Planned> = plans.flatten().collect();
+        sort(&mut planned, self.now());
+        planned
+    }
+
+    /// Segments of all tables.
+    pub(crate) fn segments(&self) -> SegmentCounts {
+        let counts = self.surveys.iter().map(|survey| survey.segments());
+        counts.fold(SegmentCounts::default(), |sum, counts| SegmentCounts {
+            published: sum.published + counts.published,
+            retired: sum.retired + counts.retired,
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! A running unit of work, as its model reports progress and is held back, paused and cancelled.
+
+use std::ops::ControlFlow;
+
+use tideline_model::JobKind;
+
+use crate::maintenance::Amount;
+use crate::pace::{JobCost, JobPace};
+use crate::runner::Shared;
+
+/// The running job. See [`Maintenance::perform`](crate::Maintenance::perform).
+pub struct Run<'a> {
+    shared: &'a Shared,
+    kind: JobKind,
+    pub(crate) pace: JobPace<'a>,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(shared: &'a Shared, kind: JobKind, pace: JobPace<'a>) -> Self {
+        Self { shared, kind, pace }
+    }
+
+    /// Reports the cost of the running part so far. Waits while the job is paused or has read more than its table allows;
+    /// breaks when the job is to end.
+    pub fn step(&mut self, cost: &JobCost) -> ControlFlow<()> {
+        self.pace.step(cost)
+    }
+
+    /// Ends a part of the work that has cost `cost`; costs of the next part are added to it. Returns the sum.
+    pub fn part_done(&mut self, cost: &JobCost) -> JobCost {
+        self.shared.state.lock().totals.moved(self.kind, cost);
+        self.pace.part_done(cost)
+    }
+
+    /// Cost of all parts that have ended.
+    pub fn cost(&self) -> JobCost {
+        self.pace.cost()
+    }
+
+    /// Replaces the planned extent of the job, for work whose extent is known only when it is done.
+    pub fn set_extent(&mut self, amount: Amount, span: Option<(i64, i64)>) {
+        if let Some(running) = &mut self.shared.state.lock().running {
+            let job = &mut running.job;
+            job.total = amount;
+            (job.from, job.to) = span.unzip();
+        }
+    }
+}

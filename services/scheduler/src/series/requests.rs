@@ -1,0 +1,67 @@
+//! Requests about series tables: restoring archived points, previewing a policy.
+
+use tideline_model::{Policy, TimeRange};
+
+use super::plan::{Boundaries, Facts, Past, Preview, TableFacts, UnsealedBefore, preview, restore};
+use crate::job::Job;
+use crate::runner::State;
+use crate::scheduler::{Scheduler, SchedulerError};
+
+impl Scheduler {
+    /// Brings archived points of a range back into the cold tier, where policies leave them until a trusted timestamp in
+    /// nanoseconds; returns the job that does it, in front of planned work, or `None` if no archived or cold segment has
+    /// points there.
+    ///
+    /// Whole segments come back. What has come stays when the job is cancelled or fails; requested again, it does the rest.
+    pub fn restore(&self, table: &str, range: TimeRange, until: i64) -> Result<Option<Job>, SchedulerError> {
+        let shared = self.shared();
+        shared.refresh();
+        let facts = shared.models.series().work.facts();
+        let table = find_table(&facts, table)?;
+        let Some(work) = restore::restore(&facts, table, range, until) else {
+            return Ok(None);
+        };
+        let (job, edit) = {
+            let mut state = shared.state.lock();
+            let State { agenda, journal, .. } = &mut *state;
+            let job = agenda.add(work, table.state().named(), facts.now(), journal);
+            let mut edit = journal.keep(job.clone(), shared.settings.history);
+            edit.put.extend(journal.ids_to_set_aside());
+            (job, edit)
+        };
+        shared.write(edit);
+        shared.wake_up();
+        Ok(Some(job))
+    }
+
+    /// Previews what the policy of a table would do now, or with `policy` what that one would do.
+    pub fn preview(&self, table: &str, policy: Option<Policy>) -> Result<Preview, SchedulerError> {
+        let shared = self.shared();
+        let series = shared.models.series();
+        let id = find_table(&series.work.facts(), table)?.id;
+        let of_table = |facts: &Facts| facts.tables.iter().position(|table| table.id == id);
+        let boundaries = |facts: &Facts| match of_table(facts) {
+            Some(at) => Boundaries::of(facts, &facts.tables[at], policy.as_ref()).all(),
+            None => [i64::MIN; 4],
+        };
+        let (facts, unsealed) = series.work.facts_and_unsealed(id, &boundaries)?;
+        let table = find_table(&facts, table)?;
+        let past = Past {
+            served: shared.state.lock().journal.served(),
+            deletes_since: series.deletes_since(&facts),
+        };
+        Ok(preview(
+            &facts,
+            table,
+            policy,
+            &UnsealedBefore::new(unsealed),
+            &past,
+            &shared.plan_settings(),
+        ))
+    }
+}
+
+fn find_table<'a>(facts: &'a Facts, name: &str) -> Result<&'a TableFacts, SchedulerError> {
+    let found = facts.tables.iter().find(|table| table.name == name);
+    found.ok_or_else(|| SchedulerError::NoSuchTable(name.to_owned()))
+}
