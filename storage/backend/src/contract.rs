@@ -14,6 +14,7 @@ use bytes::Bytes;
 use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber, Tier};
 
 use crate::error::Result;
+use crate::page::one_by_one;
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 8 << 10;
@@ -154,6 +155,15 @@ pub struct PageLimit {
     pub rows_max: usize,
     /// Bytes of keys and values after which the page ends.
     pub bytes_max: usize,
+}
+
+/// A range of the keys of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScanRange {
+    /// The partition.
+    pub partition: Partition,
+    /// The keys.
+    pub keys: KeyRange,
 }
 
 /// One key and its value.
@@ -321,6 +331,9 @@ pub struct Capabilities {
     pub reclaim: Reclaim,
     /// A good page for a long scan.
     pub page_advice: PageLimit,
+    /// Requests that one call has under way at once: 1 where none of them travels, so that nothing is won by asking for more
+    /// than is needed at the moment.
+    pub requests_in_flight: usize,
 }
 
 /// Whether the backend can keep its promises now.
@@ -435,6 +448,22 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         direction: Direction,
         limit: PageLimit,
     ) -> Result<Page>;
+
+    /// A page of each of many ranges, in the order of the ranges, all with rising keys: what [`scan`](Self::scan) would
+    /// answer for each, with several requests under way where requests travel.
+    ///
+    /// `limit` is for all pages together, and up to [`Capabilities::requests_in_flight`] pages may pass it. A range that was
+    /// not reached has an empty page that continues with all of the range; at least the first range is reached.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first range that cannot be read.
+    fn scan_many(&self, ranges: &[ScanRange], limit: PageLimit) -> Result<Vec<Page>> {
+        let scan = |range: &ScanRange, limit| {
+            self.scan(range.partition, &range.keys, Direction::Ascending, limit)
+        };
+        one_by_one(ranges, limit, scan)
+    }
 
     /// Writes rows of one partition of a key space: all or nothing, never seen in part, synced on return.
     ///

@@ -21,6 +21,7 @@ use tideline_model::{Durability, SequenceNumber, Tier};
 use crate::contract::*;
 use crate::error::{BackendError, Result};
 use crate::limits::{check_edit, check_key, check_older, check_row, check_write};
+use crate::page::one_by_one;
 use journal::Journal;
 use rows::Rows;
 
@@ -46,7 +47,13 @@ pub enum Character {
 pub struct MemoryDisk {
     character: Character,
     state: Mutex<State>,
+    /// Nanoseconds that each round trip takes.
+    round_trip_nanos: AtomicU64,
+    round_trips: AtomicU64,
 }
+
+/// Requests that the distributed character has under way at once in one call.
+const REQUESTS_IN_FLIGHT: usize = 32;
 
 /// What becomes of an append that answers `Unknown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +122,34 @@ impl MemoryDisk {
         Arc::new(Self {
             character,
             state: Mutex::default(),
+            round_trip_nanos: AtomicU64::new(0),
+            round_trips: AtomicU64::new(0),
         })
+    }
+
+    /// Makes every call take this long for each of its round trips from now on.
+    pub fn delay_round_trips(&self, each: Duration) {
+        let nanos = u64::try_from(each.as_nanos()).unwrap_or(u64::MAX);
+        self.round_trip_nanos.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Round trips of all calls so far: one for each call, more for those of many requests.
+    pub fn round_trips(&self) -> u64 {
+        self.round_trips.load(Ordering::Relaxed)
+    }
+
+    /// Waits as long as requests that are under way together.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the time that a request travels is what is imitated"
+    )]
+    fn travel(&self, requests: usize) {
+        let rounds = requests.div_ceil(REQUESTS_IN_FLIGHT) as u64;
+        self.round_trips.fetch_add(rounds, Ordering::Relaxed);
+        let nanos = self.round_trip_nanos.load(Ordering::Relaxed) * rounds;
+        if nanos > 0 {
+            std::thread::sleep(Duration::from_nanos(nanos));
+        }
     }
 
     /// Plans what becomes of the next append that has no plan yet. Only a distributed engine has such outcomes.
@@ -248,6 +282,7 @@ impl MemoryBackend {
                     rows_max: 1_024,
                     bytes_max: 1 << 20,
                 },
+                requests_in_flight: if embedded { 1 } else { REQUESTS_IN_FLIGHT },
             },
             opening: AtomicU64::new(opening),
         }
@@ -255,6 +290,12 @@ impl MemoryBackend {
 
     /// The state, unless this handle is closed or dead.
     fn state(&self) -> Result<MutexGuard<'_, State>> {
+        self.state_after(1)
+    }
+
+    /// The state after so many requests have travelled.
+    fn state_after(&self, requests: usize) -> Result<MutexGuard<'_, State>> {
+        self.disk.travel(requests);
         let state = self.disk.state.lock();
         if self.opening.load(Ordering::Acquire) != state.opening {
             return Err(BackendError::Refused {
@@ -299,6 +340,14 @@ impl Backend for MemoryBackend {
         limit: PageLimit,
     ) -> Result<Page> {
         Ok(self.state()?.rows.scan(partition, range, direction, limit))
+    }
+
+    fn scan_many(&self, ranges: &[ScanRange], limit: PageLimit) -> Result<Vec<Page>> {
+        let state = self.state_after(ranges.len())?;
+        one_by_one(ranges, limit, |range, limit| {
+            let (partition, direction) = (range.partition, Direction::Ascending);
+            Ok(state.rows.scan(partition, &range.keys, direction, limit))
+        })
     }
 
     fn write(&self, partition: Partition, changes: &[RowChange], stamp: Stamp) -> Result<()> {

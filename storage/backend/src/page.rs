@@ -1,6 +1,7 @@
-//! Fills a page of a scan up to its limit, and says where the next one goes on.
+//! Fills a page of a scan up to its limit, and says where the next one goes on; divides one limit among many scans.
 
-use crate::contract::{Direction, KeyRange, Page, PageLimit, Row};
+use crate::contract::{Direction, KeyRange, Page, PageLimit, Row, ScanRange};
+use crate::error::Result;
 
 /// A page that is being filled. Ask [`is_full`](PageBuilder::is_full) before each row.
 #[derive(Debug)]
@@ -60,5 +61,43 @@ impl<'a> PageBuilder<'a> {
             rows: self.rows,
             next: Some(next),
         }
+    }
+}
+
+/// Scans many ranges one after the other, until their pages together have reached the limit.
+///
+/// # Errors
+///
+/// That of the first scan that fails.
+pub fn one_by_one(
+    ranges: &[ScanRange],
+    limit: PageLimit,
+    mut scan: impl FnMut(&ScanRange, PageLimit) -> Result<Page>,
+) -> Result<Vec<Page>> {
+    let mut left = Some(limit);
+    let mut pages = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let page = match left {
+            Some(left) => scan(range, left)?,
+            None => Page {
+                rows: Vec::new(),
+                next: Some(range.keys.clone()),
+            },
+        };
+        left = left.and_then(|left| left.after(&page));
+        pages.push(page);
+    }
+    Ok(pages)
+}
+
+impl PageLimit {
+    /// What a page has left of the limit; `None` where nothing is left.
+    pub fn after(self, page: &Page) -> Option<Self> {
+        let bytes: usize = page.rows.iter().map(|row| row.key.len() + row.value.len()).sum();
+        let left = Self {
+            rows_max: self.rows_max.saturating_sub(page.rows.len()),
+            bytes_max: self.bytes_max.checked_sub(bytes)?,
+        };
+        (left.rows_max > 0).then_some(left)
     }
 }

@@ -121,6 +121,7 @@ fn capabilities() -> Capabilities {
             rows_max: 4_096,
             bytes_max: 2 << 20,
         },
+        requests_in_flight: 1,
     }
 }
 

@@ -12,6 +12,10 @@ pub(super) const RULES: &[Rule] = &[
     ),
     ("bounds are half-open", bounds_are_half_open),
     (
+        "many ranges are answered in their order, each as by itself",
+        many_ranges_at_once,
+    ),
+    (
         "a page ends after the row that passes its bytes",
         pages_end_by_bytes,
     ),
@@ -69,6 +73,55 @@ fn order_and_pages(fixture: &dyn Fixture) {
         );
     }
     assert_eq!(backend.get(ROWS, b"missing").expect("get"), None);
+}
+
+fn many_ranges_at_once(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    fill(&*backend);
+    let loaded = segment(1, 1, Tier::Hot);
+    let of_segment: Vec<_> = (0..300_u16).map(|n| row(&n.to_be_bytes(), &[1; 9])).collect();
+    load(&*backend, loaded, 3, &of_segment);
+    let partitions = [ROWS, Partition::segment(loaded, 3), Partition::segment(loaded, 4)];
+    let mut ranges = Vec::new();
+    for n in 0..100_u16 {
+        for partition in partitions {
+            let keys = match n {
+                0 => KeyRange::ALL,
+                n => KeyRange::new(n.to_be_bytes(), (n + n % 5).to_be_bytes()),
+            };
+            ranges.push(ScanRange { partition, keys });
+        }
+    }
+    let alone = |range: &ScanRange| {
+        let direction = Direction::Ascending;
+        collect(&*backend, range.partition, &range.keys, direction, EVERYTHING)
+    };
+    let wanted: Vec<_> = ranges.iter().map(alone).collect();
+    let in_flight = backend.capabilities().requests_in_flight;
+    assert!(in_flight > 0);
+    for (rows_max, bytes_max) in [(usize::MAX, usize::MAX), (1, 100), (7, usize::MAX), (1_000, 50)] {
+        let limit = PageLimit { rows_max, bytes_max };
+        let mut found = vec![Vec::new(); ranges.len()];
+        let mut left: Vec<_> = (0..).zip(ranges.clone()).collect();
+        while !left.is_empty() {
+            let (numbers, asked): (Vec<usize>, Vec<ScanRange>) = left.into_iter().unzip();
+            let pages = backend.scan_many(&asked, limit).expect("scan");
+            assert_eq!(pages.len(), asked.len(), "one page for each range");
+            let rows: usize = pages.iter().map(|page| page.rows.len()).sum();
+            let most = rows_max.saturating_mul(1 + in_flight);
+            assert!(rows <= most, "{rows} rows, the limit is {rows_max}");
+            let first = &pages[0];
+            assert!(!first.rows.is_empty() || first.next.is_none(), "it goes on");
+            left = Vec::new();
+            for ((number, range), page) in numbers.into_iter().zip(asked).zip(pages) {
+                found[number].extend(page.rows);
+                let partition = range.partition;
+                left.extend(page.next.map(|keys| (number, ScanRange { partition, keys })));
+            }
+        }
+        assert!(found == wanted, "{rows_max} rows, {bytes_max} bytes at once");
+    }
+    assert_eq!(backend.scan_many(&[], EVERYTHING).expect("scan"), []);
 }
 
 fn bounds_are_half_open(fixture: &dyn Fixture) {

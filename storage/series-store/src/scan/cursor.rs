@@ -1,52 +1,36 @@
 //! One segment during a read: a forward walk over timelines in id order.
 //!
 //! Two ways to the next timeline, chosen once from how many of the segment's timelines are wanted: *dense*
-//! reads the segment in large pages and skips what is not wanted; *sparse* seeks each timeline by itself.
+//! reads the segment in large pages and skips what is not wanted; *sparse* seeks timelines ([`Sought`]).
 
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
-use tideline_backend::{Backend, Direction, KeyRange, Page, PageLimit, Partition, Row, SegmentRef};
-use tideline_key_codec::{chunk_bucket, chunks_between, chunks_of, parse_chunk_key};
-use tideline_model::{TimeRange, TimelineId};
+use tideline_backend::{Backend, Direction, KeyRange, PageLimit, Partition, Row, SegmentRef};
+use tideline_key_codec::{chunk_bucket, chunks_between, parse_chunk_key};
+use tideline_model::TimelineId;
 
+use super::sought::Sought;
 use crate::error::{Result, StoreError};
 use crate::manifest::Segment;
 
 /// Dense where at least one in this many of a segment's timelines is wanted: a seek costs about as much as
 /// passing over that many chunks.
 const DENSE_SHARE: u64 = 8;
-/// A timeline's chunks in one segment: usually one.
-const SPARSE_PAGE: PageLimit = PageLimit {
-    rows_max: 64,
+
+/// The first chunk that there is.
+const ONE_CHUNK: PageLimit = PageLimit {
+    rows_max: 1,
     bytes_max: 1 << 20,
 };
 
 /// The place of a read in one segment.
 #[derive(Debug)]
-pub(super) struct SegmentCursor {
-    segment: Buckets,
-    dense: Option<Walk>,
-}
-
-/// Where a segment keeps its chunks.
-#[derive(Debug, Clone, Copy)]
-struct Buckets {
-    place: SegmentRef,
-    bits: u8,
-}
-
-impl Buckets {
-    fn of(segment: &Segment) -> Self {
-        Self {
-            place: segment.reference(),
-            bits: segment.bucket_bits,
-        }
-    }
-
-    fn partition(self, id: TimelineId) -> Partition {
-        Partition::segment(self.place, chunk_bucket(id, self.bits))
-    }
+pub(super) enum SegmentCursor {
+    /// It is read through.
+    Dense(Box<Walk>),
+    /// Its number among the segments in which timelines are sought.
+    Sparse(usize),
 }
 
 /// A walk in pages: the rows at hand and what is left.
@@ -66,42 +50,33 @@ pub(crate) struct Walk {
 }
 
 impl SegmentCursor {
-    pub(super) fn new(segment: &Segment, wanted: &[TimelineId], page: PageLimit) -> Self {
+    pub(super) fn new(segment: &Segment, wanted: &[TimelineId], page: PageLimit, sought: &mut Sought) -> Self {
         let bounds = wanted.first().zip(wanted.last());
         let is_dense = wanted.len() > 1 && wanted.len() as u64 * DENSE_SHARE >= segment.timelines;
-        let dense = bounds
-            .filter(|_| is_dense)
-            .map(|(first, last)| Walk::between(segment, *first, *last, page));
-        Self {
-            segment: Buckets::of(segment),
-            dense,
+        match bounds.filter(|_| is_dense) {
+            Some((first, last)) => Self::Dense(Box::new(Walk::between(segment, *first, *last, page))),
+            None => Self::Sparse(sought.add(segment)),
         }
     }
 
     /// Whether it reads the segment through.
     pub(super) fn is_dense(&self) -> bool {
-        self.dense.is_some()
+        matches!(self, Self::Dense(_))
     }
 
-    /// Hands out the chunks of a timeline that may reach into `range`, in time order. Dense cursors are asked
-    /// in rising order of ids.
+    /// Hands out the chunks of a timeline that may reach into the range of the read, in time order: those that were
+    /// sought, or those that the walk comes to. Dense cursors are asked in rising order of ids.
     pub(super) fn chunks(
         &mut self,
         backend: &dyn Backend,
+        sought: &Sought,
         id: TimelineId,
-        range: TimeRange,
         found: &mut impl FnMut(Bytes),
     ) -> Result<()> {
-        match &mut self.dense {
-            Some(walk) => walk.chunks(backend, id, found),
-            None => {
-                let partition = self.segment.partition(id);
-                let mut next = Some(chunks_of(id, range));
-                while let Some(keys) = next {
-                    let page: Page = backend.scan(partition, &keys, Direction::Ascending, SPARSE_PAGE)?;
-                    page.rows.into_iter().for_each(|row| found(row.value));
-                    next = page.next;
-                }
+        match self {
+            Self::Dense(walk) => walk.chunks(backend, id, found),
+            Self::Sparse(segment) => {
+                sought.chunks(id, *segment).cloned().for_each(found);
                 Ok(())
             }
         }
@@ -111,11 +86,7 @@ impl SegmentCursor {
 /// Whether a segment has a chunk of a timeline.
 pub(crate) fn holds(backend: &dyn Backend, segment: &Segment, id: TimelineId) -> Result<bool> {
     let partition = segment.partition(id);
-    let limit = PageLimit {
-        rows_max: 1,
-        ..SPARSE_PAGE
-    };
-    let page = backend.scan(partition, &chunks_between(id, id), Direction::Ascending, limit)?;
+    let page = backend.scan(partition, &chunks_between(id, id), Direction::Ascending, ONE_CHUNK)?;
     Ok(!page.rows.is_empty())
 }
 

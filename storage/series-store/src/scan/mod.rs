@@ -2,7 +2,8 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | [`cursor`] | one segment, walked forwards in pages or by single seeks |
+//! | [`cursor`] | one segment, walked forwards in pages or sought |
+//! | [`sought`] | timelines that are sought, in many segments at once |
 //! | [`archived`] | rows in files, read when they are needed |
 //! | [`piece`] | what one source has of a timeline, and decoding it |
 //! | [`cluster`] | pieces that overlap in time put together, as rows or as summaries |
@@ -19,6 +20,7 @@ pub(crate) mod cursor;
 pub(crate) mod piece;
 mod reader;
 mod screen;
+mod sought;
 #[cfg(test)]
 mod tests;
 

@@ -17,6 +17,7 @@ use super::cover::Grid;
 use super::cursor::SegmentCursor;
 use super::piece::{Piece, PieceData, Wanted, clusters};
 use super::screen::Screen;
+use super::sought::Sought;
 use super::{Order, Selection, Snapshot};
 use crate::deletes::{Mask, TableDeletes};
 use crate::error::{Result, StoreError};
@@ -30,6 +31,8 @@ pub struct SweepReader<'a> {
     selection: Selection<'a>,
     /// Of segments in the order of their writes.
     cursors: Vec<Source>,
+    /// What was sought in those that are not read through.
+    sought: Sought,
     deletes: Option<&'a TableDeletes>,
     pieces: Vec<Piece>,
     clusters: ClusterReader,
@@ -59,8 +62,9 @@ impl<'a> SweepReader<'a> {
             .filter(|segment| selection.tier.is_none_or(|tier| tier == segment.tier));
         let allowance = Allowance::new(wanted.clone());
         let shared = &snapshot.shared;
+        let mut sought = Sought::default();
         let cursors = wanted.map(|segment| {
-            let cursor = SegmentCursor::new(segment, selection.timelines, page);
+            let cursor = SegmentCursor::new(segment, selection.timelines, page, &mut sought);
             let through = cursor.is_dense();
             Source {
                 files: FilesReader::new(shared, segment, selection.fields, through, &allowance),
@@ -72,6 +76,7 @@ impl<'a> SweepReader<'a> {
         Self {
             snapshot,
             cursors: cursors.collect(),
+            sought,
             deletes: snapshot.state.deletes.of(selection.table),
             selection,
             pieces: Vec::new(),
@@ -238,13 +243,14 @@ impl<'a> SweepReader<'a> {
 
     fn gather(&mut self, id: TimelineId) -> Result<()> {
         let (backend, range) = (self.snapshot.backend(), self.selection.range);
+        self.sought.seek(backend, self.selection.timelines, id, range)?;
         let mut rank = 0;
         for source in &mut self.cursors {
             rank += 1;
             let pieces = &mut self.pieces;
             let (tier, deletes_from) = (source.tier, source.deletes_from);
             let mut damage = None;
-            source.cursor.chunks(backend, id, range, &mut |bytes| {
+            source.cursor.chunks(backend, &self.sought, id, &mut |bytes| {
                 let piece = match &source.files {
                     Some(files) => files.piece(&bytes, rank, deletes_from).map(|(piece, _)| piece),
                     None => chunk_piece(bytes, rank, tier, deletes_from)
