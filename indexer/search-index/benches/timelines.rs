@@ -177,7 +177,7 @@ fn save_and_load(catalog: &Catalog) {
     let mut stamp = 0;
     let mut next = || {
         stamp += 1;
-        Stamp(stamp)
+        Ok(Stamp(stamp))
     };
     let lap = Lap::start();
     catalog.save(&backend, &mut next).expect("memory does not fail");

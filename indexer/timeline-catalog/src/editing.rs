@@ -72,7 +72,7 @@ impl Catalog {
         backend: &dyn Backend,
         ordinal: Ordinal,
         changes: &AttributeChanges,
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<Attributes> {
         let mut edited = self.set_attributes_of(backend, &[ordinal], changes, stamp)?;
         edited.pop().expect("one outcome for each timeline")
@@ -85,7 +85,7 @@ impl Catalog {
         backend: &dyn Backend,
         ordinals: &[Ordinal],
         changes: &AttributeChanges,
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<Vec<Result<Attributes>>> {
         let edits: Vec<_> = ordinals.iter().map(|ordinal| (*ordinal, changes)).collect();
         self.edit(backend, &edits, stamp)
@@ -96,7 +96,7 @@ impl Catalog {
         &self,
         backend: &dyn Backend,
         edits: &[(Ordinal, AttributeChanges)],
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<Vec<Result<Attributes>>> {
         let edits: Vec<_> = edits
             .iter()
@@ -109,7 +109,7 @@ impl Catalog {
         &self,
         backend: &dyn Backend,
         edits: &[(Ordinal, &AttributeChanges)],
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<Vec<Result<Attributes>>> {
         if edits.len() > EDIT_TIMELINES_MAX {
             return Err(CatalogError::OverLimit {

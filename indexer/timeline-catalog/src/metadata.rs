@@ -320,7 +320,7 @@ impl MetadataOfMetrics {
         backend: &dyn Backend,
         metrics: &[MetricMetadata],
         now: Timestamp,
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<usize> {
         let mut changes = self.remembered.read().changes(metrics, now);
         if !changes.changed.is_empty() {
@@ -338,7 +338,7 @@ impl MetadataOfMetrics {
         &self,
         backend: &dyn Backend,
         changed: BTreeMap<&str, Known>,
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
         let changed: Vec<(&str, Known)> = changed.into_iter().collect();
         // A row is at most a few kilobytes, so this many stay within the bytes of a write.
@@ -349,7 +349,7 @@ impl MetadataOfMetrics {
                 value: Some(Bytes::from(encode(name, known))),
             });
             let (partition, _) = table_rows(space::METADATA, self.table);
-            backend.write(partition, &rows.collect::<Vec<_>>(), stamp())?;
+            backend.write(partition, &rows.collect::<Vec<_>>(), stamp()?)?;
             let mut remembered = self.remembered.write();
             for (name, known) in group {
                 remembered.insert(name, known.clone());
@@ -382,7 +382,7 @@ impl MetadataOfMetrics {
     pub(crate) fn remove_all(
         backend: &dyn Backend,
         table: TableId,
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
         remove_rows(backend, space::METADATA, table, stamp)
     }

@@ -76,7 +76,7 @@ impl SavedSearches {
         backend: &dyn Backend,
         name: &str,
         text: &str,
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
         check_name(name)?;
         let over = |what, limit, actual| Err(CatalogError::OverLimit { what, limit, actual });
@@ -99,7 +99,7 @@ impl SavedSearches {
         &self,
         backend: &dyn Backend,
         name: &str,
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<bool> {
         let _writing = self.writing.lock();
         if self.get(name).is_none() {
@@ -115,21 +115,21 @@ impl SavedSearches {
         backend: &dyn Backend,
         name: &str,
         value: Option<Vec<u8>>,
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
         let (partition, _) = table_rows(space::SEARCHES, self.table);
         let change = RowChange {
             key: named_key(self.table, name.as_bytes()).into(),
             value: value.map(Bytes::from),
         };
-        Ok(backend.write(partition, &[change], stamp())?)
+        Ok(backend.write(partition, &[change], stamp()?)?)
     }
 
     /// Deletes all rows of a dropped table.
     pub(crate) fn remove_all(
         backend: &dyn Backend,
         table: TableId,
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
         remove_rows(backend, space::SEARCHES, table, stamp)
     }
@@ -207,7 +207,7 @@ mod tests {
         let mut count = 0;
         let mut stamp = || {
             count += 1;
-            Stamp(count)
+            Ok(Stamp(count))
         };
         let searches = SavedSearches::new(TableId(7));
         let others = SavedSearches::new(TableId(8));

@@ -46,7 +46,11 @@ impl Catalog {
     ///
     /// Must be done before the journal forgets the deltas that carried them. After an error the rest stays
     /// unsaved, and the call may be repeated.
-    pub fn save(&self, backend: &dyn Backend, stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
+    pub fn save(
+        &self,
+        backend: &dyn Backend,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
+    ) -> Result<()> {
         self.save_all(backend, stamp, |state| &state.unsaved | &state.outdated)
     }
 
@@ -55,14 +59,18 @@ impl Catalog {
     ///
     /// Must be done before a removal is answered: a row that is found beside the journal of its removal is then known
     /// to be of after it.
-    pub fn save_removals(&self, backend: &dyn Backend, stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
+    pub fn save_removals(
+        &self,
+        backend: &dyn Backend,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
+    ) -> Result<()> {
         self.save_all(backend, stamp, |state| state.outdated.clone())
     }
 
     fn save_all(
         &self,
         backend: &dyn Backend,
-        stamp: &mut dyn FnMut() -> Stamp,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
         waiting: impl Fn(&State) -> RoaringBitmap,
     ) -> Result<()> {
         let _writing = self.writing.lock();
@@ -114,7 +122,11 @@ impl Catalog {
 
     /// Deletes all rows of a dropped table, saved searches and what is said of metrics too. May be repeated; nobody may
     /// save to the table any more.
-    pub fn remove_all(backend: &dyn Backend, table: TableId, stamp: &mut dyn FnMut() -> Stamp) -> Result<()> {
+    pub fn remove_all(
+        backend: &dyn Backend,
+        table: TableId,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
+    ) -> Result<()> {
         remove_rows(backend, space::CATALOG, table, stamp)?;
         SavedSearches::remove_all(backend, table, stamp)?;
         MetadataOfMetrics::remove_all(backend, table, stamp)
@@ -132,7 +144,7 @@ pub(crate) struct Change {
 pub(crate) fn write_rows(
     backend: &dyn Backend,
     changes: &[Change],
-    stamp: &mut dyn FnMut() -> Stamp,
+    stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
 ) -> Result<()> {
     let mut batch: Vec<RowChange> = Vec::new();
     let mut batch_bytes = 0;
@@ -146,7 +158,7 @@ pub(crate) fn write_rows(
                 || batch_bytes + bytes_of(&next.row) > WRITE_BYTES_MAX
         });
         if complete {
-            backend.write(change.partition, &batch, stamp())?;
+            backend.write(change.partition, &batch, stamp()?)?;
             batch.clear();
             batch_bytes = 0;
         }
@@ -165,7 +177,7 @@ pub(crate) fn remove_rows(
     backend: &dyn Backend,
     space: Space,
     table: TableId,
-    stamp: &mut dyn FnMut() -> Stamp,
+    stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
 ) -> Result<()> {
     let (partition, _) = table_rows(space, table);
     each_row(backend, space, table, ROWS_AT_ONCE, &mut |rows| {
@@ -174,7 +186,7 @@ pub(crate) fn remove_rows(
             value: None,
         };
         let changes: Vec<RowChange> = rows.into_iter().map(delete).collect();
-        Ok(backend.write(partition, &changes, stamp())?)
+        Ok(backend.write(partition, &changes, stamp()?)?)
     })
 }
 

@@ -75,7 +75,7 @@ impl Engine {
         changes: &AttributeChanges,
         progress: &mut AttributesChanged,
     ) -> Result<()> {
-        let stamps = self.catalogs.stamps();
+        let stamps = self.store.stamps();
         let _timelines_stay = self.keep_timelines(table)?;
         let open: Vec<Ordinal> = {
             let reader = table.catalog.reader();

@@ -106,7 +106,7 @@ impl Engine {
     /// Deletes the rows and documents of timelines that were removed.
     pub(crate) fn forget_removed(&self, table: &Table) -> Result<()> {
         self.index.notify();
-        Ok(self.catalogs.save_removals(&table.catalog)?)
+        Ok(self.catalogs.save_removals(&table.catalog, self.store.stamps())?)
     }
 
     /// What is selected, as ordinals.

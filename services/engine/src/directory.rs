@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use tideline_archive::People;
 use tideline_backend::Backend;
 use tideline_chunk::NewTimeline;
-use tideline_model::{Clock, Identity, Ordinal, TableId, TimelineId};
+use tideline_model::{Identity, Ordinal, TableId, TimelineId};
 use tideline_series_store::{Stamps, StoreError, TimelineDirectory};
 use tideline_timeline_catalog::value::AttributeRef;
 use tideline_timeline_catalog::{Catalog, CatalogError};
@@ -18,11 +18,10 @@ use tideline_timeline_catalog::{Catalog, CatalogError};
 use crate::activity::Activity;
 
 /// All catalogs by table, and what goes on in each.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Catalogs {
     by_table: RwLock<HashMap<TableId, Member>>,
     backend: OnceLock<Arc<dyn Backend>>,
-    stamps: Stamps,
     /// Whether the journal has been replayed.
     replayed: AtomicBool,
 }
@@ -35,30 +34,21 @@ pub(crate) struct Member {
 }
 
 impl Catalogs {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            by_table: RwLock::default(),
-            backend: OnceLock::new(),
-            stamps: Stamps::new(clock),
-            replayed: AtomicBool::new(false),
-        }
-    }
-
     /// The journal has been replayed: what comes from now on is new.
-    pub(crate) fn replayed(&self) {
+    pub(crate) fn replayed(&self, stamps: &Stamps) {
         self.replayed.store(true, Ordering::SeqCst);
         for catalog in self.all() {
             catalog.replayed();
-            if let Err(error) = self.save_removals(&catalog) {
+            if let Err(error) = self.save_removals(&catalog, stamps) {
                 tracing::warn!(%error, "rows of removed timelines are deleted later");
             }
         }
     }
 
     /// Deletes the rows of timelines that were removed, as is due before a removal is answered.
-    pub(crate) fn save_removals(&self, catalog: &Catalog) -> Result<(), CatalogError> {
+    pub(crate) fn save_removals(&self, catalog: &Catalog, stamps: &Stamps) -> Result<(), CatalogError> {
         match self.backend.get() {
-            Some(backend) => catalog.save_removals(backend.as_ref(), &mut || self.stamps.next()),
+            Some(backend) => catalog.save_removals(backend.as_ref(), &mut || stamps.next()),
             None => Ok(()),
         }
     }
@@ -98,10 +88,6 @@ impl Catalogs {
     /// All tables of which something is kept.
     pub(crate) fn tables(&self) -> Vec<TableId> {
         self.by_table.read().keys().copied().collect()
-    }
-
-    pub(crate) fn stamps(&self) -> &Stamps {
-        &self.stamps
     }
 
     fn all(&self) -> Vec<Arc<Catalog>> {
@@ -154,13 +140,13 @@ impl TimelineDirectory for Catalogs {
         Some(Arc::new(Names { catalog, keys }))
     }
 
-    fn save(&self) -> Result<(), StoreError> {
+    fn save(&self, stamps: &Stamps) -> Result<(), StoreError> {
         let Some(backend) = self.backend.get() else {
             return Ok(());
         };
         for catalog in self.all() {
             catalog
-                .save(backend.as_ref(), &mut || self.stamps.next())
+                .save(backend.as_ref(), &mut || stamps.next())
                 .map_err(|error| match error {
                     CatalogError::Backend(error) => StoreError::Backend(error),
                     other => StoreError::Directory(other.to_string()),

@@ -153,7 +153,7 @@ impl Engine {
     /// the background.
     pub fn open(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
         let recovery = Recovery::begin(backend, Arc::clone(&clock), settings.store.clone())?;
-        let catalogs = Arc::new(Catalogs::new(Arc::clone(&clock)));
+        let catalogs = Arc::new(Catalogs::default());
         let backend = recovery.backend();
         catalogs.use_backend(Arc::clone(backend));
         for table in recovery.tables() {
@@ -163,7 +163,7 @@ impl Engine {
             catalogs.get_or_insert(table.id(), || catalog);
         }
         let (store, replayed) = recovery.finish(Arc::clone(&catalogs) as _)?;
-        catalogs.replayed();
+        catalogs.replayed(store.stamps());
         if settings.is_copy {
             let segments = store.become_another()?;
             tracing::info!(
@@ -240,6 +240,10 @@ impl Engine {
             });
         }
         reasons.extend(failed.iter().map(FailedTier::describe));
+        if let Err(error) = self.store.log().check_lease() {
+            (reads, writes) = (false, false);
+            reasons.push(error.to_string());
+        }
         if let Some(failure) = self.store.thread_failure() {
             writes = false;
             reasons.push(format!("{failure}; the process ends"));

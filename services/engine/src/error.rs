@@ -284,6 +284,8 @@ fn log_kind(error: &LogError) -> ErrorKind {
         LogError::Refused(Refusal::TableInDoubt(_))
         | LogError::OpenEdit { .. }
         | LogError::Failed(_)
+        | LogError::LeaseLost { .. }
+        | LogError::LeaseExpired
         | LogError::Closed => ErrorKind::Unavailable,
         LogError::Model(_) | LogError::UnknownModel { .. } | LogError::StoredRow { .. } => {
             ErrorKind::Internal

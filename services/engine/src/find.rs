@@ -149,7 +149,7 @@ impl Engine {
         id: TimelineId,
         changes: &AttributeChanges,
     ) -> Result<Timeline> {
-        let stamps = self.catalogs.stamps();
+        let stamps = self.store.stamps();
         let _timelines_stay = self.keep_timelines(table)?;
         let ordinal = self.visible(table, id)?;
         table
@@ -164,7 +164,7 @@ impl Engine {
 
     /// Saves a search under a name, in the place of one that has it; durable on return. Its text is the caller's to read.
     pub fn save_search(&self, table: &Table, name: &str, text: &str) -> Result<()> {
-        let stamps = self.catalogs.stamps();
+        let stamps = self.store.stamps();
         let _table_stays = self.keep_timelines(table)?;
         let backend = self.store.backend();
         let mut stamp = || stamps.next();
@@ -173,7 +173,7 @@ impl Engine {
 
     /// Deletes a saved search; whether there was one.
     pub fn delete_search(&self, table: &Table, name: &str) -> Result<bool> {
-        let stamps = self.catalogs.stamps();
+        let stamps = self.store.stamps();
         let backend = self.store.backend();
         Ok(table
             .searches()
@@ -183,7 +183,7 @@ impl Engine {
     /// Remembers type, help and unit of metrics; durable on return. How many were left out because there are too many, or
     /// for their names. What is known already costs no write, nor does what a sender contradicts over and over.
     pub fn put_metadata(&self, table: &Table, metrics: &[MetricMetadata]) -> Result<usize> {
-        let stamps = self.catalogs.stamps();
+        let stamps = self.store.stamps();
         let _table_stays = self.keep_timelines(table)?;
         let backend = self.store.backend();
         let mut stamp = || stamps.next();

@@ -217,7 +217,7 @@ impl Engine {
             };
             // An edit of timelines that runs now would leave rows behind; a later one finds no table.
             let no_edits = member.activity.writers.write();
-            let stamps = self.catalogs.stamps();
+            let stamps = self.store.stamps();
             let removed = Catalog::remove_all(self.store.backend().as_ref(), id, &mut || stamps.next());
             drop(no_edits);
             if let Err(error) = removed {

@@ -23,7 +23,7 @@ fn main() {
     let first_boot = Instant::now();
     let backend = open();
     println!("first boot {:?}", first_boot.elapsed());
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
 
     let delta = Bytes::from((0..DELTA_BYTES).map(|n| (n * n / 7) as u8).collect::<Vec<_>>());
     let entry = |sequence| JournalEntry {

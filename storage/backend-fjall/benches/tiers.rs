@@ -48,7 +48,7 @@ fn main() {
     );
 
     let backend = open();
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     load(&backend, hot(1), &mut (0..HOT_ROWS).map(|n| chunks.row(n)));
     let mut work = Work {
         backend: &backend,

@@ -18,8 +18,8 @@ use tideline_backend::limits::{check_edit, check_key, check_write};
 use tideline_backend::page::PageBuilder;
 use tideline_backend::{
     Backend, BackendError, Capabilities, Direction, EditOutcome, Epoch, Health, JournalEntry, JournalEpoch,
-    KeyRange, Manifest, ManifestChange, ManifestRow, Page, PageLimit, Partition, Reopening, Result, Row,
-    RowChange, SegmentRef, Shard, Stamp, Unit, Usage,
+    KeyRange, Lease, Manifest, ManifestChange, ManifestRow, Page, PageLimit, Partition, Reopening, Result,
+    Row, RowChange, SegmentRef, Shard, Stamp, Unit, Usage,
 };
 use tideline_model::{Durability, GroupId, SequenceNumber, Tier};
 
@@ -266,13 +266,12 @@ impl Backend for FjallBackend {
         &self.inner.capabilities
     }
 
-    fn take(&self, shard: Shard) -> Result<Epoch> {
+    fn take(&self, shard: Shard) -> Result<Lease> {
         self.inner.take(shard)
     }
 
-    fn renew(&self, shard: Shard, epoch: Epoch) -> Result<()> {
-        let _open = self.inner.engine()?;
-        self.inner.ledger.lock().check_owner(shard, epoch)
+    fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease> {
+        self.inner.renew(shard, epoch)
     }
 
     fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {

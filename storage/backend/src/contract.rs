@@ -35,6 +35,20 @@ pub struct Shard(pub u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
+/// The ownership of a shard, for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// Higher than that of any owner before.
+    pub epoch: Epoch,
+    /// The lowest stamp that this owner may give: above every one that an earlier owner may have given.
+    pub stamp_min: Stamp,
+    /// The highest stamp that this owner may give, until the lease is renewed.
+    pub stamp_max: Stamp,
+    /// How long the ownership holds, counted from before the call was sent. `None` = until the backend is closed, because
+    /// nobody else can take the shard before.
+    pub holds: Option<Duration>,
+}
+
 /// Orders writes of one row: the highest stamp wins the whole row, a delete wins a tie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(pub u64);
@@ -424,13 +438,19 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     // --- ownership -------------------------------------------------------------------------------------
 
-    /// Makes the caller the owner of a shard and returns its epoch, higher than any before.
+    /// Makes the caller the owner of a shard, in an epoch that is higher than any before.
     ///
-    /// From then on `append` and `edit` of lower epochs are refused.
-    fn take(&self, shard: Shard) -> Result<Epoch>;
+    /// From then on `append` and `edit` of lower epochs are refused. Where a lease holds for a while only, its owner renews it
+    /// in time. Once it has run out, the owner answers neither writes nor reads until a renewal succeeds: another process
+    /// may own the shard.
+    fn take(&self, shard: Shard) -> Result<Lease>;
 
-    /// Prolongs the ownership; `Refused` when the shard has a newer owner.
-    fn renew(&self, shard: Shard, epoch: Epoch) -> Result<()>;
+    /// Prolongs the ownership, with the same epoch and lowest stamp.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` when the shard has a newer owner: that is final. After any other error the lease holds as long as before.
+    fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease>;
 
     // --- rows ------------------------------------------------------------------------------------------
 
@@ -459,9 +479,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// The error of the first range that cannot be read.
     fn scan_many(&self, ranges: &[ScanRange], limit: PageLimit) -> Result<Vec<Page>> {
-        let scan = |range: &ScanRange, limit| {
-            self.scan(range.partition, &range.keys, Direction::Ascending, limit)
-        };
+        let scan =
+            |range: &ScanRange, limit| self.scan(range.partition, &range.keys, Direction::Ascending, limit);
         one_by_one(ranges, limit, scan)
     }
 

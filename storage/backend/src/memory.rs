@@ -84,12 +84,35 @@ struct State {
     edit_faults: VecDeque<EditFault>,
     is_manifest_hidden: bool,
     chance: Option<Chance>,
+    terms: Terms,
+}
+
+/// What leases are like.
+#[derive(Debug, Clone, Copy)]
+struct Terms {
+    holds: Option<Duration>,
+    /// How many stamps a lease covers beyond those that were covered before.
+    stamps: u64,
+    is_renewal_failing: bool,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            holds: None,
+            // Beyond every wall clock, and still enough for thousands of owners.
+            stamps: 1 << 52,
+            is_renewal_failing: false,
+        }
+    }
 }
 
 /// A shard's owner, manifest and journals.
 #[derive(Default)]
 struct ShardState {
     owner: u64,
+    stamp_min: u64,
+    stamp_max: u64,
     version: u64,
     manifest: BTreeMap<(ManifestKind, Bytes), Bytes>,
     journals: BTreeMap<Epoch, Journal>,
@@ -154,46 +177,48 @@ impl MemoryDisk {
 
     /// Plans what becomes of the next append that has no plan yet. Only a distributed engine has such outcomes.
     pub fn fail_append(&self, fault: AppendFault) {
-        assert_eq!(
-            self.character,
-            Character::Distributed,
-            "an embedded append has an outcome"
-        );
+        self.assert_distributed("an embedded append has an outcome");
         self.state.lock().append_faults.push_back(fault);
     }
 
     /// Plans what becomes of the next edit that has no plan yet.
     pub fn fail_edit(&self, fault: EditFault) {
-        assert_eq!(
-            self.character,
-            Character::Distributed,
-            "an embedded edit has an outcome"
-        );
+        self.assert_distributed("an embedded edit has an outcome");
         self.state.lock().edit_faults.push_back(fault);
     }
 
     /// Makes the manifest unreadable, or readable again: as while a cluster is cut off.
     pub fn hide_manifest(&self, is_hidden: bool) {
-        assert_eq!(
-            self.character,
-            Character::Distributed,
-            "an embedded manifest is readable"
-        );
+        self.assert_distributed("an embedded manifest is readable");
         self.state.lock().is_manifest_hidden = is_hidden;
     }
 
     /// Makes appends and edits fail by chance, `fault_per_mille` of a thousand, in an order that the seed fixes.
     /// Late appends land at chance before other appends.
     pub fn fail_by_chance(&self, seed: u64, fault_per_mille: u64) {
-        assert_eq!(
-            self.character,
-            Character::Distributed,
-            "an embedded call has an outcome"
-        );
+        self.assert_distributed("an embedded call has an outcome");
         self.state.lock().chance = Some(Chance {
             state: seed,
             fault_per_mille,
         });
+    }
+
+    /// Has leases hold for so long, and cover so many stamps more with each renewal.
+    pub fn limit_leases(&self, holds: Duration, stamps: u64) {
+        self.assert_distributed("an embedded lease has no end");
+        let mut state = self.state.lock();
+        state.terms.holds = Some(holds);
+        state.terms.stamps = stamps;
+    }
+
+    /// Makes renewals fail as unavailable, or succeed again.
+    pub fn fail_renewals(&self, are_failing: bool) {
+        self.assert_distributed("an embedded lease has no end");
+        self.state.lock().terms.is_renewal_failing = are_failing;
+    }
+
+    fn assert_distributed(&self, otherwise: &str) {
+        assert_eq!(self.character, Character::Distributed, "{otherwise}");
     }
 
     /// Lets every late append land, where its epoch is not closed.
@@ -243,6 +268,23 @@ impl State {
 }
 
 impl ShardState {
+    fn take(&mut self, terms: Terms) -> Lease {
+        self.owner += 1;
+        self.stamp_min = self.stamp_max.saturating_add(1);
+        self.lease(terms)
+    }
+
+    /// The owner's lease, with stamps beyond those that it covered before.
+    fn lease(&mut self, terms: Terms) -> Lease {
+        self.stamp_max = self.stamp_max.saturating_add(terms.stamps);
+        Lease {
+            epoch: Epoch(self.owner),
+            stamp_min: Stamp(self.stamp_min),
+            stamp_max: Stamp(self.stamp_max),
+            holds: terms.holds,
+        }
+    }
+
     /// Refuses a caller that is not the owner.
     fn check_owner(&self, epoch: Epoch) -> Result<()> {
         if epoch.0 == self.owner && self.owner > 0 {
@@ -317,14 +359,24 @@ impl Backend for MemoryBackend {
         &self.capabilities
     }
 
-    fn take(&self, shard: Shard) -> Result<Epoch> {
-        let mut shard = self.shard(shard)?;
-        shard.owner += 1;
-        Ok(Epoch(shard.owner))
+    fn take(&self, shard: Shard) -> Result<Lease> {
+        let mut state = self.state()?;
+        let terms = state.terms;
+        Ok(state.shards.entry(shard).or_default().take(terms))
     }
 
-    fn renew(&self, shard: Shard, epoch: Epoch) -> Result<()> {
-        self.shard(shard)?.check_owner(epoch)
+    fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease> {
+        let mut state = self.state()?;
+        let terms = state.terms;
+        if terms.is_renewal_failing {
+            return Err(BackendError::Unavailable {
+                reason: "renewals were planned to fail".to_owned(),
+                retry_after: Duration::from_secs(1),
+            });
+        }
+        let shard = state.shards.entry(shard).or_default();
+        shard.check_owner(epoch)?;
+        Ok(shard.lease(terms))
     }
 
     fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use tideline_backend::{Epoch, JournalEntry};
+use tideline_backend::{BackendError, Epoch, JournalEntry};
 use tideline_model::{Durability, SequenceNumber, SupervisedThread};
 
 use crate::entry::LogEntry;
@@ -93,7 +93,7 @@ impl Committer {
         let (sender, receiver) = unbounded();
         let pending_bytes = Arc::new(AtomicUsize::new(0));
         let worker = Worker {
-            has_leapt: log.epoch == FIRST_EPOCH,
+            has_leapt: log.epoch() == FIRST_EPOCH,
             log: Arc::clone(&log),
             models,
             receiver,
@@ -306,9 +306,16 @@ impl Worker {
             kinds.try_for_each(|kind| pass(kind, "append", when))
         };
         step(When::Before)?;
-        self.log
-            .backend
-            .append(SHARD, self.log.epoch, &entries, durability)?;
+        self.log.check_lease()?;
+        let (backend, ownership) = (self.log.backend.as_ref(), &self.log.ownership);
+        backend
+            .append(SHARD, ownership.epoch, &entries, durability)
+            .inspect_err(|error| ownership.look_into(error, backend))?;
+        // A newer owner may have closed this epoch before the entries came.
+        if let Err(lost) = self.log.check_lease() {
+            let reason = format!("when the append was acknowledged, {lost}");
+            return Err(BackendError::Unknown { reason }.into());
+        }
         step(When::After)
     }
 
@@ -360,7 +367,7 @@ impl Worker {
         if self.sync_due.is_none() {
             return;
         }
-        match self.log.backend.sync(SHARD, self.log.epoch) {
+        match self.log.backend.sync(SHARD, self.log.epoch()) {
             Ok(()) => self.sync_due = None,
             Err(error) => {
                 tracing::warn!(%error, "syncing buffered writes failed; it is tried again");
@@ -394,7 +401,7 @@ impl Worker {
 
     fn freeze(&mut self) -> Result<SequenceNumber> {
         if self.models.iter().any(|model| !model.is_empty()) {
-            self.log.backend.cut(SHARD, self.log.epoch, self.next)?;
+            self.log.backend.cut(SHARD, self.log.epoch(), self.next)?;
             for model in &self.models {
                 model.freeze(self.next);
             }

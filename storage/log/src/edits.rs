@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tideline_backend::{
-    BackendError, EditOutcome, ErrorKind, Manifest as StoredManifest, ManifestChange, SegmentRef,
+    BackendError, EditOutcome, Epoch, ErrorKind, Manifest as StoredManifest, ManifestChange, SegmentRef,
 };
 use tideline_model::{SequenceNumber, TableId, TableName};
 
@@ -122,19 +122,17 @@ impl Log {
 
     /// Submits an edit and finds out what became of it; the version after it.
     fn submit(&self, open: &mut Option<OpenEdit>, current: &Arc<Manifest>, edit: &Edit) -> Result<u64> {
+        self.check_lease()?;
         let edited = self
             .backend
-            .edit(SHARD, self.epoch, current.version, &edit.changes);
+            .edit(SHARD, self.epoch(), current.version, &edit.changes);
         let error = match edited {
             Ok(EditOutcome::Applied { version }) => return Ok(version),
-            Ok(EditOutcome::Refused { epoch, .. }) if epoch == self.epoch => {
+            Ok(EditOutcome::Refused { epoch, .. }) if epoch == self.epoch() => {
                 self.take_over(&self.backend.manifest(SHARD)?)?;
                 return Err(moved_on());
             }
-            Ok(EditOutcome::Refused { epoch, .. }) => {
-                tracing::error!(?epoch, ours = ?self.epoch, "manifest edit refused: the shard has another owner");
-                return Err(LogError::Closed);
-            }
+            Ok(EditOutcome::Refused { epoch, .. }) => return Err(self.other_owner(epoch)),
             Err(error) => error,
         };
         if !matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Timeout) {
@@ -157,12 +155,19 @@ impl Log {
             tracing::error!(%error, "it is not known whether the manifest was edited; it is read again until that is known");
             return Err(error.into());
         };
-        let is_made = stored.epoch == self.epoch && stored.version == current.version + 1;
+        let is_made = stored.epoch == self.epoch() && stored.version == current.version + 1;
         self.close_edit(open, is_made);
         match is_made {
             true => Ok(stored.version),
             false => Err(error.into()),
         }
+    }
+
+    /// The error of finding the shard in another epoch than ours.
+    fn other_owner(&self, epoch: Epoch) -> LogError {
+        let reason = format!("its epoch is {}, ours was {}", epoch.0, self.epoch().0);
+        self.ownership.lose(&reason);
+        LogError::LeaseLost { reason }
     }
 
     /// Reads the manifest where the outcome of an edit is open; whether it was made.
@@ -175,9 +180,8 @@ impl Log {
             cause: error.to_string(),
             retry_after: SETTLE_AGAIN,
         })?;
-        if stored.epoch != self.epoch {
-            tracing::error!(epoch = ?stored.epoch, ours = ?self.epoch, "the shard has another owner");
-            return Err(LogError::Closed);
+        if stored.epoch != self.epoch() {
+            return Err(self.other_owner(stored.epoch));
         }
         let is_made = stored.version != self.manifest().version;
         if is_made {

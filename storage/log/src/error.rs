@@ -70,6 +70,15 @@ pub enum LogError {
         /// Why.
         reason: String,
     },
+    /// The shard has a newer owner. This process answers neither reads nor writes of it any more.
+    #[error("this process does not serve the data any more: {reason}")]
+    LeaseLost {
+        /// What the backend said.
+        reason: String,
+    },
+    /// The lease has run out and is not renewed yet: another process may own the shard.
+    #[error("the lease of the data has run out; reads and writes go on when it is renewed")]
+    LeaseExpired,
     /// A thread of the log has panicked. The outcome of a write is unknown; it may be sent again after the restart.
     #[error("{0}; the process has to be restarted, and recovers everything acknowledged")]
     Failed(ThreadFailure),
@@ -86,6 +95,7 @@ impl LogError {
             Self::Append { kind, .. } => kind.is_retryable(),
             Self::Overloaded { .. }
             | Self::Failed(_)
+            | Self::LeaseExpired
             | Self::OpenEdit { .. }
             | Self::Refused(Refusal::TableInDoubt(_) | Refusal::Outdated) => true,
             _ => false,
@@ -100,6 +110,10 @@ impl LogError {
                 kind: ErrorKind::Unavailable,
                 reason: self.to_string(),
                 retry_after: Some(*retry_after),
+            },
+            Self::LeaseExpired => Self::LeaseExpired,
+            Self::LeaseLost { reason } => Self::LeaseLost {
+                reason: reason.clone(),
             },
             _ => Self::Closed,
         }

@@ -153,7 +153,7 @@ impl Worker {
         let settled = log.settle();
         if matches!(settled, Ok(true)) {
             let sealed_to = log.manifest().cursor.sealed_to;
-            if let Err(error) = log.backend.forget(SHARD, log.epoch, sealed_to) {
+            if let Err(error) = log.backend.forget(SHARD, log.epoch(), sealed_to) {
                 tracing::warn!(%error, "the flushed journal could not be forgotten; the next flush does it");
             }
         }
@@ -196,7 +196,7 @@ impl Worker {
         self.models.iter().for_each(|model| model.flushed(end));
         log.frozen.lock().retain(|frozen| *frozen > end);
         around("seal", "forget", || {
-            Ok::<_, LogError>(log.backend.forget(SHARD, log.epoch, end)?)
+            Ok::<_, LogError>(log.backend.forget(SHARD, log.epoch(), end)?)
         })
     }
 

@@ -13,7 +13,7 @@
 //! published cursor on to their models again.
 //!
 //! Beside that the log keeps what all models need: the shared rows of the manifest and the one way to edit them, the newest
-//! entries for watchers, remembered requests, the trusted clock, stamps and ids.
+//! entries for watchers, remembered requests, the trusted clock, the lease of the shard, stamps and ids.
 //!
 //! # The journal
 //!
@@ -27,6 +27,7 @@ pub mod entry;
 pub mod error;
 pub mod fail_points;
 mod flusher;
+mod lease;
 mod log;
 pub mod manifest;
 pub mod model;

@@ -11,6 +11,7 @@ use tideline_model::{Clock, GroupId, SegmentId, SequenceNumber, StoredClock, Tab
 use crate::clock::LogClock;
 use crate::edits::OpenEdit;
 use crate::error::{LogError, Result};
+use crate::lease::{Ownership, Renewer};
 use crate::manifest::{Cursor, Manifest, put_cursor, put_job, remove_job};
 use crate::model::LogModel;
 use crate::requests::{RequestKey, Requests};
@@ -26,7 +27,7 @@ pub const SHARD: Shard = Shard(0);
 /// It is opened by [`Opening`](crate::Opening) and driven by [`LogThreads`](crate::LogThreads).
 pub struct Log {
     pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) epoch: Epoch,
+    pub(crate) ownership: Arc<Ownership>,
     pub(crate) settings: LogSettings,
     pub(crate) tail: Tail,
     pub(crate) requests: Requests,
@@ -41,6 +42,8 @@ pub struct Log {
     pub(crate) flushing: Mutex<FlushProgress>,
     /// Signalled when a generation is frozen or flushed, when a flush fails, and at the end.
     pub(crate) flushing_changed: Condvar,
+    /// Renews the lease, where it holds for a while only.
+    pub(crate) renewer: Mutex<Option<Renewer>>,
     models: OnceLock<Vec<Weak<dyn LogModel>>>,
     stamps: Stamps,
     clock: LogClock,
@@ -72,7 +75,7 @@ pub struct LogCounts {
 impl Log {
     pub(crate) fn new(
         backend: Arc<dyn Backend>,
-        epoch: Epoch,
+        ownership: Arc<Ownership>,
         clock: Arc<dyn Clock>,
         settings: LogSettings,
         manifest: Manifest,
@@ -81,10 +84,11 @@ impl Log {
     ) -> Self {
         let stored = manifest.cursor.stored_clock();
         Self {
-            stamps: Stamps::new(Arc::clone(&clock)),
+            stamps: Stamps::new(Arc::clone(&clock), Arc::clone(&ownership)),
             clock: LogClock::new(clock, stored, settings.clock_floor),
             next_id: AtomicU64::new(manifest.cursor.next_segment),
             manifest: RwLock::new(Arc::new(manifest)),
+            renewer: Mutex::default(),
             models: OnceLock::new(),
             edit: Mutex::default(),
             has_open_edit: AtomicBool::new(false),
@@ -93,7 +97,7 @@ impl Log {
             flushing_changed: Condvar::new(),
             counters: Counters::default(),
             backend,
-            epoch,
+            ownership,
             settings,
             requests,
             tail,
@@ -121,7 +125,7 @@ impl Log {
 
     /// The epoch in which this process owns the shard.
     pub fn epoch(&self) -> Epoch {
-        self.epoch
+        self.ownership.epoch
     }
 
     /// Rising stamps for rows that are changed in place.
@@ -310,7 +314,7 @@ impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Log")
             .field("backend", &self.backend)
-            .field("epoch", &self.epoch)
+            .field("ownership", &self.ownership)
             .finish_non_exhaustive()
     }
 }

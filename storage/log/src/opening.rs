@@ -18,6 +18,7 @@ use crate::committer::Committer;
 use crate::entry::{LogEntry, ModelTag};
 use crate::error::{LogError, Result};
 use crate::flusher::Flusher;
+use crate::lease::{Ownership, Renewer};
 use crate::log::{Log, SHARD};
 use crate::manifest::Manifest;
 use crate::model::{LogModel, Replay};
@@ -31,7 +32,9 @@ pub struct Opening {
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     settings: LogSettings,
-    epoch: Epoch,
+    ownership: Arc<Ownership>,
+    /// Where the lease holds for a while only.
+    renewer: Option<Renewer>,
     manifest: Manifest,
     rows: Vec<ManifestRow>,
     segments: Vec<SegmentRef>,
@@ -56,7 +59,14 @@ impl Opening {
     ///
     /// The backend fails, or a row of the manifest cannot be read.
     pub fn begin(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: LogSettings) -> Result<Self> {
-        let epoch = backend.take(SHARD)?;
+        let sent = clock.monotonic();
+        let lease = backend.take(SHARD)?;
+        let ownership = Arc::new(Ownership::new(&lease, sent, Arc::clone(&clock)));
+        // From now on: reading what there is may take longer than the lease holds.
+        let renewer = lease.holds.map(|holds| {
+            let (backend, ownership) = (Arc::clone(&backend), Arc::clone(&ownership));
+            Renewer::start(backend, ownership, &settings.supervisor, holds)
+        });
         let stored = backend.manifest(SHARD)?;
         let mut manifest = Manifest::read(&stored)?;
         let held = backend.segments(SHARD)?;
@@ -75,7 +85,8 @@ impl Opening {
             backend,
             clock,
             settings,
-            epoch,
+            ownership,
+            renewer,
             manifest,
             rows: stored.rows,
             segments: held,
@@ -118,7 +129,9 @@ impl Opening {
     pub fn replay(self, models: &mut [&mut dyn Replay]) -> Result<Replayed> {
         let from = self.manifest.cursor.sealed_to;
         let older = self.backend.epochs(SHARD)?.into_iter();
-        let older: Vec<_> = older.filter(|journal| journal.epoch < self.epoch).collect();
+        let older: Vec<_> = older
+            .filter(|journal| journal.epoch < self.ownership.epoch)
+            .collect();
         let tags: BTreeMap<ModelTag, usize> = (0..)
             .zip(models.iter())
             .map(|(at, model)| (model.tag(), at))
@@ -225,7 +238,8 @@ impl Replayed {
             backend,
             clock,
             settings,
-            epoch,
+            ownership,
+            renewer,
             manifest,
             requests,
             ..
@@ -233,8 +247,16 @@ impl Replayed {
         for (closed, end) in self.ends {
             backend.close_epoch(SHARD, closed, end)?;
         }
-        let log = Log::new(backend, epoch, clock, settings, manifest, requests, self.tail);
-        Ok(Arc::new(log))
+        let log = Log::new(backend, ownership, clock, settings, manifest, requests, self.tail);
+        let log = Arc::new(log);
+        let watched = Arc::downgrade(&log);
+        log.ownership.on_loss(move || {
+            if let Some(log) = watched.upgrade() {
+                log.wake_watchers();
+            }
+        });
+        *log.renewer.lock() = renewer;
+        Ok(log)
     }
 }
 
@@ -303,6 +325,9 @@ impl LogThreads {
     pub fn stop(&self) {
         self.committer.stop();
         self.flusher.stop();
+        if let Some(renewer) = &*self.log.renewer.lock() {
+            renewer.stop();
+        }
     }
 }
 

@@ -193,7 +193,7 @@ impl Requests {
         let changes: Vec<RowChange> = puts.chain(deletes).collect();
         let (partition, _) = table_rows(space::REQUESTS, TableId(0));
         for changes in changes.chunks(WRITE_ROWS_MAX) {
-            backend.write(partition, changes, stamps.next())?;
+            backend.write(partition, changes, stamps.next()?)?;
         }
         let mut state = self.state.lock();
         for (key, ..) in &unsaved {

@@ -2,34 +2,55 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use tideline_backend::Stamp;
+use tideline_backend::{BackendError, Result, Stamp};
 use tideline_model::Clock;
 
-/// Gives rising stamps for rows that are changed in place: wall-clock microseconds, never twice the same.
+use crate::lease::Ownership;
+
+/// When a caller may ask again for a stamp that the lease does not cover yet.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The one source of stamps of a shard: wall-clock microseconds, never twice the same, within the bounds of the lease.
 #[derive(Debug)]
 pub struct Stamps {
     last: AtomicU64,
     clock: Arc<dyn Clock>,
+    ownership: Arc<Ownership>,
 }
 
 impl Stamps {
-    /// Stamps after now.
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
+    /// Stamps after now, from the lowest of the lease on.
+    pub(crate) fn new(clock: Arc<dyn Clock>, ownership: Arc<Ownership>) -> Self {
         Self {
-            last: AtomicU64::new(0),
+            last: AtomicU64::new(ownership.stamp_min.0.saturating_sub(1)),
             clock,
+            ownership,
         }
     }
 
     /// The next stamp.
-    pub fn next(&self) -> Stamp {
-        let now = u64::try_from(self.clock.now().nanos() / 1_000).unwrap_or(0);
-        let bump = |last: u64| Some(now.max(last + 1));
-        let last = self
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` where the lease covers no higher stamp until it is renewed.
+    pub fn next(&self) -> Result<Stamp> {
+        let max = self.ownership.stamp_max().0;
+        // A wall clock beyond the lease is not believed.
+        let wall = u64::try_from(self.clock.now().nanos() / 1_000).unwrap_or(0);
+        let wall = if wall <= max { wall } else { 0 };
+        let mut next = 0;
+        let given = self
             .last
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, bump)
-            .unwrap_or_else(|last| last);
-        Stamp(now.max(last + 1))
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+                next = wall.max(last.checked_add(1)?);
+                (next <= max).then_some(next)
+            });
+        given.map_err(|last| BackendError::Unavailable {
+            reason: format!("the lease covers stamps up to {max}, and {last} is given"),
+            retry_after: RETRY_AFTER,
+        })?;
+        Ok(Stamp(next))
     }
 }

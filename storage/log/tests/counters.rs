@@ -135,7 +135,7 @@ impl LogModel for Running {
         };
         let rows: Vec<RowChange> = frozen.flat_map(|(_, changed)| changed.iter().map(row)).collect();
         for rows in rows.chunks(100) {
-            self.log.backend().write(ROWS, rows, self.log.stamps().next())?;
+            self.log.backend().write(ROWS, rows, self.log.stamps().next()?)?;
         }
         Ok(None)
     }

@@ -19,8 +19,8 @@ use tideline_model::{
     Timestamp,
 };
 use tideline_series_store::{
-    Order, Pace, Recovery, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, Settings, StoreError,
-    Table, TimelineDirectory,
+    Order, Pace, Recovery, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, Settings, Stamps,
+    StoreError, Table, TimelineDirectory,
 };
 
 const TIMELINES: u64 = 1_000;
@@ -305,7 +305,7 @@ impl TimelineDirectory for Nobody {
 
     fn removed(&self, _table: TableId, _ids: &[TimelineId]) {}
 
-    fn save(&self) -> Result<(), StoreError> {
+    fn save(&self, _stamps: &Stamps) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -206,7 +206,7 @@ pub(crate) fn row(table: TableId, sequence: SequenceNumber, delta: Option<Bytes>
 pub(crate) fn write_rows(backend: &dyn Backend, stamps: &Stamps, changes: &[RowChange]) -> Result<()> {
     let (partition, _) = table_rows(space::DELETES, TableId(0));
     for few in changes.chunks(2) {
-        backend.write(partition, few, stamps.next())?;
+        backend.write(partition, few, stamps.next()?)?;
     }
     Ok(())
 }

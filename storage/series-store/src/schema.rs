@@ -270,7 +270,7 @@ impl TableSchema {
         let (partition, _) = table_rows(space::SCHEMAS, self.table);
         for rows in changed.chunks(WRITE_ROWS_MAX / 4) {
             let changes: Vec<_> = rows.iter().map(|(_, _, change)| change.clone()).collect();
-            backend.write(partition, &changes, stamps.next())?;
+            backend.write(partition, &changes, stamps.next()?)?;
             let mut state = self.state.write();
             for (name, numbers_end, written) in rows {
                 state.saved = state.saved.max(*numbers_end);

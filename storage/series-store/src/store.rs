@@ -37,8 +37,9 @@ pub trait TimelineDirectory: Send + Sync {
     /// introduces them again, or they stay away.
     fn removed(&self, table: TableId, ids: &[TimelineId]);
 
-    /// Makes everything adopted, announced or removed so far durable: the journal that carried it is about to go.
-    fn save(&self) -> std::result::Result<(), StoreError>;
+    /// Makes everything adopted, announced or removed so far durable, with stamps of the log: the journal that carried it is
+    /// about to go.
+    fn save(&self, stamps: &Stamps) -> std::result::Result<(), StoreError>;
 
     /// Timelines of a table that have a durable row; `None` where they are not counted.
     fn saved(&self, table: TableId) -> Option<u64> {
@@ -126,7 +127,12 @@ impl SeriesStore {
     // --- tables ----------------------------------------------------------------------------------------
 
     /// A table by name. Retryable where it is not known yet whether it was made.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSuchTable`]; those of [`Log::check_lease`]: without a lease nothing is served.
     pub fn table(&self, name: &str) -> Result<Arc<Table>> {
+        self.log().check_lease()?;
         let missing = || StoreError::NoSuchTable(name.chars().take(80).collect());
         let name = TableName::new(name).map_err(|_| missing())?;
         if let Some(table) = self.shared.tables.read().named(&name) {

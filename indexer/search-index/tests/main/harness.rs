@@ -230,9 +230,9 @@ impl Database {
     }
 }
 
-fn next(stamp: &mut u64) -> Stamp {
+fn next(stamp: &mut u64) -> tideline_backend::Result<Stamp> {
     *stamp += 1;
-    Stamp(*stamp)
+    Ok(Stamp(*stamp))
 }
 
 impl Model {

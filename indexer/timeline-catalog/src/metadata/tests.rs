@@ -11,11 +11,11 @@ fn at(second: i64) -> Timestamp {
 }
 
 /// A disk, and stamps in their order.
-fn backend() -> (MemoryBackend, impl FnMut() -> Stamp) {
+fn backend() -> (MemoryBackend, impl FnMut() -> tideline_backend::Result<Stamp>) {
     let mut stamps = 0;
     let stamp = move || {
         stamps += 1;
-        Stamp(stamps)
+        Ok(Stamp(stamps))
     };
     (MemoryBackend::open(&MemoryDisk::new(Character::Embedded)), stamp)
 }
@@ -61,7 +61,7 @@ fn what_is_said_is_durable_and_what_is_known_is_not_written_again() {
     let mut writes = 0;
     let mut stamp = || {
         writes += 1;
-        Stamp(writes)
+        Ok(Stamp(writes))
     };
     let kept = MetadataOfMetrics::new(TableId(7));
     let said = [
@@ -192,7 +192,9 @@ fn a_damaged_row_is_passed_over_told_and_written_anew() {
         key: named_key(table, b"a").into(),
         value: Some(Bytes::from_static(b"nothing that was written")),
     };
-    backend.write(partition, &[damaged], stamp()).expect("written");
+    backend
+        .write(partition, &[damaged], stamp().expect("a stamp"))
+        .expect("written");
     let findings = || {
         let mut findings = Vec::new();
         MetadataOfMetrics::check(&backend, table, &mut |error| findings.push(error.to_string()))

@@ -112,9 +112,9 @@ impl Database {
     }
 }
 
-fn next(stamp: &mut u64) -> Stamp {
+fn next(stamp: &mut u64) -> tideline_backend::Result<Stamp> {
     *stamp += 1;
-    Stamp(*stamp)
+    Ok(Stamp(*stamp))
 }
 
 fn options() -> CatalogOptions {
@@ -415,7 +415,7 @@ fn a_damaged_row_is_an_error_that_names_it() {
     let stamp = next(&mut database.stamp);
     database
         .backend
-        .write(catalog_partition(id), &[change], stamp)
+        .write(catalog_partition(id), &[change], stamp.expect("a stamp"))
         .expect("memory does not fail");
     let loaded = Catalog::load(&database.backend, TABLE, options());
     assert!(matches!(loaded, Err(CatalogError::DamagedRow { id: named, .. }) if named == id));

@@ -168,7 +168,7 @@ impl Engine {
         if edits.is_empty() {
             return Ok(());
         }
-        let stamps = self.catalogs.stamps();
+        let stamps = self.store.stamps();
         let backend = self.store.backend();
         let set = table
             .catalog

@@ -16,7 +16,7 @@ use tideline_model::{
 use tideline_scheduler::series::plan::Facts;
 use tideline_scheduler::{Database, JobFilter, JobState, Models, Scheduler, SeriesWork, Settings, WorkError};
 use tideline_series_store::{
-    Delete, Evicted, Order, Pace, Recovery, Rewrite, Rewritten, SealReport, Selection, SeriesStore,
+    Delete, Evicted, Order, Pace, Recovery, Rewrite, Rewritten, SealReport, Selection, SeriesStore, Stamps,
     StoreError, Survey, Table, TimelineDirectory, Unsealed,
 };
 
@@ -121,7 +121,7 @@ impl TimelineDirectory for NoNames {
 
     fn removed(&self, _table: TableId, _ids: &[TimelineId]) {}
 
-    fn save(&self) -> Result<(), StoreError> {
+    fn save(&self, _stamps: &Stamps) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! the epoch to the end of the append, so a new owner finds nothing of the old one on its way.
 
 use tideline_backend::limits::check_older;
-use tideline_backend::{BackendError, Epoch, JournalEntry, Result, Shard};
+use tideline_backend::{BackendError, Epoch, JournalEntry, Lease, Result, Shard, Stamp};
 use tideline_model::{Durability, SequenceNumber, Tier};
 
 use super::{Inner, JournalFailure};
@@ -29,7 +29,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn take(&self, shard: Shard) -> Result<Epoch> {
+    pub(super) fn take(&self, shard: Shard) -> Result<Lease> {
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();
         let newest = journal.epochs().last().copied();
@@ -51,7 +51,14 @@ impl Inner {
             self.commit(&engine, &mut ledger, vec![head_change(shard, head)])?;
         }
         ledger.set_head(shard, head);
-        Ok(head.epoch)
+        Ok(own(head.epoch))
+    }
+
+    /// Looks whether the shard still has this owner.
+    pub(super) fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease> {
+        let _open = self.engine()?;
+        self.ledger.lock().check_owner(shard, epoch)?;
+        Ok(own(epoch))
     }
 
     pub(super) fn append(
@@ -134,5 +141,15 @@ impl Inner {
             ledger.forget_closed(shard, &closed);
         }
         Ok(())
+    }
+}
+
+/// A lease for as long as the folder is locked. Writes take effect in the order of calls, so their stamps are not stored.
+fn own(epoch: Epoch) -> Lease {
+    Lease {
+        epoch,
+        stamp_min: Stamp(0),
+        stamp_max: Stamp(u64::MAX),
+        holds: None,
     }
 }

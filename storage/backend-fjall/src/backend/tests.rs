@@ -33,7 +33,7 @@ fn write(backend: &FjallBackend, key: &'static str) -> Result<()> {
 fn a_poisoned_store_refuses_writes_and_reopens_by_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let backend = open(&folder);
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     write(&backend, "before").expect("write");
     backend.inner.hot.poison("a failed sync");
     assert!(matches!(backend.health(), Health::Poisoned { .. }));
@@ -99,7 +99,7 @@ fn a_log_that_failed_is_used_again_as_a_new_file_only() {
 fn a_journal_that_failed_is_a_new_file_before_it_is_used_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let backend = open(&folder);
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     let append = |sequence| {
         let entry = JournalEntry {
             sequence: SequenceNumber(sequence),
@@ -219,7 +219,7 @@ fn a_dead_maintenance_thread_is_recorded() {
 fn a_broken_journal_refuses_appends_and_heals_by_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let backend = open(&folder);
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     let entry = |sequence| JournalEntry {
         sequence: SequenceNumber(sequence),
         value: Bytes::from_static(b"delta"),
@@ -281,7 +281,7 @@ fn load(backend: &FjallBackend, segment: SegmentRef) -> Result<()> {
 fn a_failed_cold_store_hinders_nothing_else_and_reopens_by_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let backend = open(&folder);
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     load(&backend, COLD).expect("load");
     let next = SegmentRef {
         segment: SegmentId(2),

@@ -492,7 +492,7 @@ fn hot_and_cold_may_have_groups_of_one_number() {
 fn hot_writes_go_on_while_a_cold_load_waits() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     let mut sequence = 0;
     let mut rows = (0..3_u64).map(|n| {
         // Between two rows of the load everything else works.

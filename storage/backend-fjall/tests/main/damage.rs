@@ -24,7 +24,7 @@ type Loss<'a> = &'a dyn Fn(&Place);
 fn filled(is_crashed: bool) -> (Place, Epoch) {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     load(&backend, SEGMENT);
     // Each load counts itself in fjall's log, where only a batch before another can be told to have lost its number.
     for bucket in [6, 5, 4, 3, 2, 1, 0] {
@@ -310,7 +310,7 @@ fn logs_after_a_hole_are_set_aside_too() {
 fn a_hole_in_a_journal_is_cut_when_the_loss_is_accepted() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     // Three files of ten entries each, then one of another epoch.
     for n in 1..=ENTRIES {
         if n % 10 == 1 {
@@ -318,7 +318,7 @@ fn a_hole_in_a_journal_is_cut_when_the_loss_is_accepted() {
         }
         append(&backend, epoch, n, Durability::Synced);
     }
-    let next = backend.take(SHARD).expect("take");
+    let next = backend.take(SHARD).expect("take").epoch;
     append(&backend, next, 100, Durability::Synced);
     backend.close().expect("close");
     let mut names = files(&place.path().join("journal"));
@@ -580,7 +580,7 @@ fn an_accepted_loss_of_one_keyspace_is_not_reported_again() {
 fn after_a_clean_stop_the_loss_of_a_buffered_entry_is_noticed() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     for n in 1..=5 {
         append(&backend, epoch, n, Durability::Buffered);
     }
@@ -623,7 +623,7 @@ fn a_folder_that_lacks_something_answers_from_a_copy_and_stays_as_it_is() {
             "{what}: {:?}",
             backend.health()
         );
-        let owner = backend.take(SHARD).expect("take");
+        let owner = backend.take(SHARD).expect("take").epoch;
         assert!(owner > epoch);
         let entries = replay(&backend, epoch);
         assert!(entries.len() as u64 >= ENTRIES - 1, "{what}: {entries:?}");

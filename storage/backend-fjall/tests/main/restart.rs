@@ -31,7 +31,7 @@ fn a_second_open_is_refused_and_names_the_holder() {
 fn what_was_acknowledged_is_there_after_a_crash() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     for n in 0..50 {
         append(&backend, epoch, n + 1, Durability::Synced);
         write(&backend, n).expect("write");
@@ -122,7 +122,7 @@ fn unfinished(place: &Place) -> Vec<PathBuf> {
 fn logs_that_are_found_are_copied_before_they_are_used() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     load(&backend, SEGMENT);
     load(&backend, COLD);
     for n in 1..=20 {
@@ -167,7 +167,7 @@ fn logs_that_are_found_are_copied_before_they_are_used() {
 fn a_kill_while_files_are_renewed_leaves_a_folder_that_opens() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     append(&backend, epoch, 1, Durability::Synced);
     write(&backend, 1).expect("write");
     let clone = place.clone_as_after_a_crash();
@@ -191,7 +191,7 @@ fn a_kill_while_files_are_renewed_leaves_a_folder_that_opens() {
 fn a_torn_end_is_cut() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     for n in 1..=5 {
         append(&backend, epoch, n, Durability::Synced);
     }
@@ -235,7 +235,7 @@ fn a_torn_end_is_cut() {
 fn a_file_that_was_being_created_is_removed() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     append(&backend, epoch, 1, Durability::Synced);
     backend.cut(SHARD, epoch, SequenceNumber(2)).expect("cut");
     append(&backend, epoch, 2, Durability::Buffered);
@@ -257,7 +257,7 @@ fn a_file_that_was_being_created_is_removed() {
 fn less_than_acknowledged_is_read_only_until_an_operator_accepts() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     for n in 1..=5 {
         append(&backend, epoch, n, Durability::Synced);
         write(&backend, n).expect("write");
@@ -278,7 +278,7 @@ fn less_than_acknowledged_is_read_only_until_an_operator_accepts() {
         assert_eq!(count(&degraded, ROWS).expect("scan"), 5);
         let refused = write(&degraded, 6).expect_err("read-only");
         assert_eq!(refused.kind(), ErrorKind::Misconfigured);
-        let next = degraded.take(SHARD).expect("readers may open the shard");
+        let next = degraded.take(SHARD).expect("readers may open the shard").epoch;
         assert!(next > epoch);
         assert!(degraded.edit(SHARD, next, 0, &[]).is_err());
     }
@@ -297,7 +297,7 @@ fn less_than_acknowledged_is_read_only_until_an_operator_accepts() {
 fn a_forgotten_journal_is_not_missed() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     append(&backend, epoch, 1, Durability::Synced);
     backend.close().expect("close");
     let backend = place.open().expect("open");
@@ -314,7 +314,7 @@ fn a_forgotten_journal_is_not_missed() {
 fn a_full_disk_refuses_what_takes_space_and_allows_what_frees_it() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     load(&backend, SEGMENT);
     append(&backend, epoch, 1, Durability::Synced);
     backend.close().expect("close");
@@ -329,7 +329,7 @@ fn a_full_disk_refuses_what_takes_space_and_allows_what_frees_it() {
         write(&backend, 1).expect_err("full").kind(),
         ErrorKind::Unavailable
     );
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     let appended = backend.append(SHARD, epoch, &[], Durability::Synced);
     assert_eq!(appended.expect_err("full").kind(), ErrorKind::Unavailable);
     assert_eq!(
@@ -353,7 +353,7 @@ fn a_full_disk_refuses_what_takes_space_and_allows_what_frees_it() {
 fn usage_counts_what_is_there() {
     let place = Place::new();
     let backend = place.open().expect("open");
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     assert_eq!(backend.usage().journal_bytes, 0);
     append(&backend, epoch, 1, Durability::Synced);
     load(&backend, SEGMENT);

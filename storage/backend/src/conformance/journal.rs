@@ -60,7 +60,7 @@ fn held(backend: &dyn Backend) -> Vec<(u64, Option<u64>)> {
 
 fn entries_are_replayed(fixture: &dyn Fixture) {
     let backend = fixture.open();
-    let first = backend.take(SHARD).expect("take");
+    let first = backend.take(SHARD).expect("take").epoch;
     assert_eq!(held(&*backend), []);
     assert_eq!(replay(&*backend, first, 0), []);
     append(&*backend, first, 1..4);
@@ -76,7 +76,7 @@ fn entries_are_replayed(fixture: &dyn Fixture) {
 
     let backend = reopen(fixture, backend);
     assert_eq!(replay(&*backend, first, 0), [1, 2, 3, 10, 11, 20]);
-    let second = backend.take(SHARD).expect("take");
+    let second = backend.take(SHARD).expect("take").epoch;
     assert!(second > first, "an epoch rises across restarts");
     append(&*backend, second, 12..14);
     assert_eq!(held(&*backend), [(first.0, None), (second.0, None)]);
@@ -88,7 +88,7 @@ fn entries_are_replayed(fixture: &dyn Fixture) {
 
 fn replay_starts_and_stops(fixture: &dyn Fixture) {
     let backend = fixture.open();
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     append(&*backend, epoch, 5..10);
     append(&*backend, epoch, 20..22);
     assert_eq!(replay(&*backend, epoch, 8), [8, 9, 20, 21]);
@@ -111,10 +111,18 @@ fn replay_starts_and_stops(fixture: &dyn Fixture) {
 
 fn stale_epochs_are_fenced(fixture: &dyn Fixture) {
     let backend = fixture.open();
-    let stale = backend.take(SHARD).expect("take");
+    let stale = backend.take(SHARD).expect("take").epoch;
     append(&*backend, stale, 1..3);
-    backend.renew(SHARD, stale).expect("the owner renews");
-    let owner = backend.take(SHARD).expect("take");
+    let lease = backend.renew(SHARD, stale).expect("the owner renews");
+    assert_eq!(lease.epoch, stale, "a renewal keeps the epoch");
+    assert!(lease.stamp_min <= lease.stamp_max, "it covers stamps");
+    let later = backend.renew(SHARD, stale).expect("the owner renews");
+    assert_eq!(later.stamp_min, lease.stamp_min);
+    assert!(
+        later.stamp_max >= lease.stamp_max,
+        "a renewal takes no stamp away"
+    );
+    let owner = backend.take(SHARD).expect("take").epoch;
     assert!(owner > stale);
     let appended = backend.append(SHARD, stale, &[entry(3, b"")], Durability::Synced);
     assert_eq!(appended.expect_err("fenced").kind(), ErrorKind::Refused);
@@ -129,7 +137,7 @@ fn stale_epochs_are_fenced(fixture: &dyn Fixture) {
 
 fn closed_epochs_never_change(fixture: &dyn Fixture) {
     let backend = fixture.open();
-    let old = backend.take(SHARD).expect("take");
+    let old = backend.take(SHARD).expect("take").epoch;
     append(&*backend, old, 1..6);
     let early = backend.close_epoch(SHARD, old, SequenceNumber(6));
     assert_eq!(
@@ -137,7 +145,7 @@ fn closed_epochs_never_change(fixture: &dyn Fixture) {
         ErrorKind::Refused,
         "the owner's own epoch cannot be closed"
     );
-    let owner = backend.take(SHARD).expect("take");
+    let owner = backend.take(SHARD).expect("take").epoch;
     for _ in 0..2 {
         backend
             .close_epoch(SHARD, old, SequenceNumber(4))
@@ -157,9 +165,9 @@ fn closed_epochs_never_change(fixture: &dyn Fixture) {
 
 fn forget_frees_from_the_front(fixture: &dyn Fixture) {
     let backend = fixture.open();
-    let old = backend.take(SHARD).expect("take");
+    let old = backend.take(SHARD).expect("take").epoch;
     append(&*backend, old, 1..300);
-    let owner = backend.take(SHARD).expect("take");
+    let owner = backend.take(SHARD).expect("take").epoch;
     for start in [300, 600, 900] {
         backend.cut(SHARD, owner, SequenceNumber(start)).expect("cut");
         append(&*backend, owner, start..start + 300);
@@ -176,7 +184,7 @@ fn forget_frees_from_the_front(fixture: &dyn Fixture) {
     let backend = reopen(fixture, backend);
     check(&*backend);
 
-    let next = backend.take(SHARD).expect("take");
+    let next = backend.take(SHARD).expect("take").epoch;
     backend
         .close_epoch(SHARD, owner, SequenceNumber(1_200))
         .expect("close the epoch");
@@ -187,7 +195,7 @@ fn forget_frees_from_the_front(fixture: &dyn Fixture) {
     let backend = reopen(fixture, backend);
     assert_eq!(held(&*backend), []);
     assert_eq!(replay(&*backend, old, 0), []);
-    let last = backend.take(SHARD).expect("take");
+    let last = backend.take(SHARD).expect("take").epoch;
     append(&*backend, last, 2_048..2_050);
     assert_eq!(replay(&*backend, last, 0), [2_048, 2_049]);
 }
@@ -196,7 +204,7 @@ fn shards_are_apart(fixture: &dyn Fixture) {
     let backend = fixture.open();
     let shards = [Shard(0), Shard(1), Shard(u16::MAX)];
     let epochs = shards.map(|shard| {
-        let epoch = backend.take(shard).expect("take");
+        let epoch = backend.take(shard).expect("take").epoch;
         let entries = [entry(u64::from(shard.0) + 1, b"")];
         backend
             .append(shard, epoch, &entries, Durability::Synced)
@@ -217,7 +225,7 @@ fn shards_are_apart(fixture: &dyn Fixture) {
 
 fn entries_are_checked(fixture: &dyn Fixture) {
     let backend = fixture.open();
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     append(&*backend, epoch, 1..3);
     let refuse = |entries: &[JournalEntry]| {
         let answer = backend.append(SHARD, epoch, entries, Durability::Synced);

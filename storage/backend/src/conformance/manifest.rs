@@ -41,7 +41,7 @@ fn untaken_shards_are_empty(fixture: &dyn Fixture) {
 
 fn manifests_round_trip(fixture: &dyn Fixture) {
     let backend = fixture.open();
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     let mut wanted = Vec::new();
     for kind in ManifestKind::ALL {
         for name in [b"".as_slice(), b"\x00", b"b", b"\xff\xff"] {
@@ -52,7 +52,7 @@ fn manifests_round_trip(fixture: &dyn Fixture) {
     let outcome = backend.edit(SHARD, epoch, 0, &changes).expect("edit");
     assert_eq!(outcome, EditOutcome::Applied { version: 1 });
     let other = Shard(1);
-    let other_epoch = backend.take(other).expect("take");
+    let other_epoch = backend.take(other).expect("take").epoch;
     backend.edit(other, other_epoch, 0, &changes[..1]).expect("edit");
 
     let replaced = manifest_row(ManifestKind::Segment, b"b", b"");
@@ -83,14 +83,14 @@ fn manifests_round_trip(fixture: &dyn Fixture) {
 
 fn edits_are_fenced(fixture: &dyn Fixture) {
     let backend = fixture.open();
-    let stale = backend.take(SHARD).expect("take");
+    let stale = backend.take(SHARD).expect("take").epoch;
     let put = ManifestChange::Put(manifest_row(ManifestKind::Cursor, b"c", b"1"));
     let put = std::slice::from_ref(&put);
     assert_eq!(
         backend.edit(SHARD, stale, 0, put).expect("edit"),
         EditOutcome::Applied { version: 1 }
     );
-    let owner = backend.take(SHARD).expect("take");
+    let owner = backend.take(SHARD).expect("take").epoch;
     let refused = EditOutcome::Refused {
         epoch: owner,
         version: 1,
@@ -112,7 +112,7 @@ fn edits_are_fenced(fixture: &dyn Fixture) {
 
 fn edits_are_checked(fixture: &dyn Fixture) {
     let backend = fixture.open();
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     let large = manifest_row(ManifestKind::Job, b"job", &vec![0; MANIFEST_ROW_BYTES_MAX]);
     let refused = backend.edit(SHARD, epoch, 0, &[ManifestChange::Put(large.clone())]);
     assert_eq!(refused.expect_err("too large").kind(), ErrorKind::TooLarge);

@@ -270,7 +270,7 @@ fn rows_survive_a_restart(fixture: &dyn Fixture) {
 
 fn calls_after_close_fail(fixture: &dyn Fixture) {
     let backend = fixture.open();
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     backend.close().expect("close");
     backend.close().expect("close is idempotent");
     let failures = [

@@ -46,7 +46,7 @@ fn the_distributed_character_conforms() {
 fn an_append_of_unknown_outcome_may_land_late_until_the_epoch_is_closed() {
     let disk = MemoryDisk::new(Character::Distributed);
     let backend = MemoryBackend::open(&disk);
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     disk.fail_append(AppendFault::Landed);
     disk.fail_append(AppendFault::Lost);
     disk.fail_append(AppendFault::Late);
@@ -80,7 +80,7 @@ fn an_append_of_unknown_outcome_may_land_late_until_the_epoch_is_closed() {
 fn an_edit_of_unknown_outcome_is_told_apart_by_reading_the_manifest() {
     let disk = MemoryDisk::new(Character::Distributed);
     let backend = MemoryBackend::open(&disk);
-    let epoch = backend.take(SHARD).expect("take");
+    let epoch = backend.take(SHARD).expect("take").epoch;
     for (fault, version) in [(EditFault::Lost, 0), (EditFault::Applied, 1)] {
         disk.fail_edit(fault);
         let failed = backend.edit(SHARD, epoch, 0, &[]);
@@ -114,7 +114,7 @@ fn chance_repeats_with_its_seed() {
         let disk = MemoryDisk::new(Character::Distributed);
         disk.fail_by_chance(seed, 300);
         let backend = MemoryBackend::open(&disk);
-        let epoch = backend.take(SHARD).expect("take");
+        let epoch = backend.take(SHARD).expect("take").epoch;
         let acknowledged: Vec<u64> = (1..100)
             .filter(|&sequence| {
                 backend

@@ -50,7 +50,12 @@ pub(crate) struct Walk {
 }
 
 impl SegmentCursor {
-    pub(super) fn new(segment: &Segment, wanted: &[TimelineId], page: PageLimit, sought: &mut Sought) -> Self {
+    pub(super) fn new(
+        segment: &Segment,
+        wanted: &[TimelineId],
+        page: PageLimit,
+        sought: &mut Sought,
+    ) -> Self {
         let bounds = wanted.first().zip(wanted.last());
         let is_dense = wanted.len() > 1 && wanted.len() as u64 * DENSE_SHARE >= segment.timelines;
         match bounds.filter(|_| is_dense) {
@@ -86,7 +91,12 @@ impl SegmentCursor {
 /// Whether a segment has a chunk of a timeline.
 pub(crate) fn holds(backend: &dyn Backend, segment: &Segment, id: TimelineId) -> Result<bool> {
     let partition = segment.partition(id);
-    let page = backend.scan(partition, &chunks_between(id, id), Direction::Ascending, ONE_CHUNK)?;
+    let page = backend.scan(
+        partition,
+        &chunks_between(id, id),
+        Direction::Ascending,
+        ONE_CHUNK,
+    )?;
     Ok(!page.rows.is_empty())
 }
 

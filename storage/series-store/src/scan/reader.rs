@@ -243,6 +243,7 @@ impl<'a> SweepReader<'a> {
 
     fn gather(&mut self, id: TimelineId) -> Result<()> {
         let (backend, range) = (self.snapshot.backend(), self.selection.range);
+        self.snapshot.shared.log.check_lease()?;
         self.sought.seek(backend, self.selection.timelines, id, range)?;
         let mut rank = 0;
         for source in &mut self.cursors {

@@ -13,7 +13,8 @@ use tideline_model::{
     TableSpec, TimeRange, TimelineId, Timestamp, Value,
 };
 use tideline_series_store::{
-    HeadBudget, Order, Recovery, Selection, SeriesStore, Settings, StoreError, Table, TimelineDirectory,
+    HeadBudget, Order, Recovery, Selection, SeriesStore, Settings, Stamps, StoreError, Table,
+    TimelineDirectory,
 };
 
 /// Where a store lives, so that it can be opened again.
@@ -128,7 +129,7 @@ impl TimelineDirectory for Names {
 
     fn announced(&self, _table: TableId, _timelines: &[NewTimeline]) {}
 
-    fn save(&self) -> Result<(), StoreError> {
+    fn save(&self, _stamps: &Stamps) -> Result<(), StoreError> {
         Ok(())
     }
 

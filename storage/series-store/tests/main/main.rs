@@ -12,6 +12,7 @@ mod head;
 mod many_files;
 mod model;
 mod moves;
+mod ownership;
 mod round_trips;
 mod sequences;
 mod soak;

@@ -32,7 +32,10 @@ fn a_sparse_read_has_many_requests_under_way() {
         let before = disk.round_trips();
         let found = read(&store, &table, &wanted, TimeRange::ALL, None, Order::Ascending);
         let round_trips = disk.round_trips() - before;
-        assert!(found.iter().all(|rows| *rows == expected), "{timelines} timelines");
+        assert!(
+            found.iter().all(|rows| *rows == expected),
+            "{timelines} timelines"
+        );
         assert!(
             round_trips <= most,
             "{timelines} timelines took {round_trips} round trips, {most} are enough"

@@ -1,0 +1,145 @@
+//! A store whose shard has another owner, or may have: it answers neither writes nor reads.
+
+use std::time::{Duration, Instant};
+
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::{Backend, Shard};
+use tideline_model::{ManualClock, TimeRange, Timestamp, Value};
+use tideline_series_store::{LogError, Order, Selection, SeriesStore, Settings, StoreError};
+
+use crate::fixture::{Place, Point, read, timeline, write};
+
+const SHARD: Shard = Shard(0);
+/// Longer than any renewal in these tests waits.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn point(at: i64) -> Point {
+    (timeline(1), at, vec![("value", Value::Signed(at))])
+}
+
+/// What a read that was begun before answers now.
+fn step(store: &SeriesStore) -> Result<(), StoreError> {
+    let snapshot = store.snapshot();
+    let timelines = [timeline(1)];
+    let mut reader = snapshot.reader(Selection {
+        table: tideline_model::TableId(1),
+        timelines: &timelines,
+        range: TimeRange::ALL,
+        fields: None,
+        order: Order::Ascending,
+        tier: None,
+    });
+    reader.newest(timeline(1), &[]).map(drop)
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+fn is_lost(error: &StoreError) -> bool {
+    matches!(error, StoreError::Log(LogError::LeaseLost { .. }))
+}
+
+#[test]
+fn a_store_with_a_newer_owner_answers_nothing() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    let place = Place::Memory(disk.clone());
+    let (store, _) = place.open(&Settings::default());
+    let table = store.table("default").expect("the default table");
+    write(&store, &table, &[point(1)], &[timeline(1)]).expect("a write");
+    step(&store).expect("it is served");
+
+    let (newer, _) = place.open(&Settings::default());
+    let refused = write(&store, &table, &[point(2)], &[]).expect_err("another owner");
+    assert!(!matches!(refused, StoreError::Log(LogError::Closed)), "{refused}");
+    // The refused append has shown who the owner is: reads end too, those that were begun before among them.
+    assert!(is_lost(&step(&store).expect_err("no reads")));
+    assert!(is_lost(&store.table("default").expect_err("no table")));
+    let again = write(&store, &table, &[point(3)], &[]).expect_err("for ever");
+    assert!(!again.is_retryable(), "{again}");
+    drop(store);
+
+    let table = newer.table("default").expect("the default table");
+    let ids = [timeline(1)];
+    let found = read(&newer, &table, &ids, TimeRange::ALL, None, Order::Ascending);
+    let instants: Vec<i64> = found[0].iter().map(|(at, _)| *at).collect();
+    assert_eq!(instants, [1], "what was not acknowledged is not there");
+}
+
+#[test]
+fn a_renewal_that_is_refused_ends_the_service() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    disk.limit_leases(Duration::from_millis(40), 1_000_000);
+    let (store, _) = Place::Memory(disk.clone()).open(&Settings::default());
+    store.table("default").expect("the default table");
+    MemoryBackend::open(&disk).take(SHARD).expect("a rival takes it");
+    until("the loss is noticed without any request", || {
+        store.table("default").is_err_and(|error| is_lost(&error))
+    });
+}
+
+#[test]
+fn a_lease_that_has_run_out_is_served_again_once_it_is_renewed() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    let holds = Duration::from_secs(2);
+    disk.limit_leases(holds, 1_000_000);
+    let clock = ManualClock::new(Timestamp::EPOCH);
+    let (store, _) = Place::Memory(disk.clone()).open_at(&Settings::default(), &clock);
+    let table = store.table("default").expect("the default table");
+    write(&store, &table, &[point(1)], &[timeline(1)]).expect("a write");
+
+    disk.fail_renewals(true);
+    clock.advance(holds.as_nanos() as i64);
+    let expired = store.table("default").expect_err("no table");
+    assert!(
+        matches!(expired, StoreError::Log(LogError::LeaseExpired)),
+        "{expired}"
+    );
+    assert!(step(&store).is_err_and(|error| error.is_retryable()), "no reads");
+    let refused = write(&store, &table, &[point(2)], &[]).expect_err("no writes");
+    assert!(refused.is_retryable(), "{refused}");
+
+    disk.fail_renewals(false);
+    until("the lease is renewed", || store.table("default").is_ok());
+    write(&store, &table, &[point(3)], &[]).expect("a write");
+    step(&store).expect("a read");
+}
+
+#[test]
+fn stamps_stay_within_the_lease_and_above_those_of_earlier_owners() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    disk.limit_leases(Duration::from_secs(3_600), 10);
+    let place = Place::Memory(disk);
+    let (store, _) = place.open(&Settings::default());
+    let mut given = Vec::new();
+    let refused = loop {
+        match store.stamps().next() {
+            Ok(stamp) => given.push(stamp),
+            Err(error) => break error,
+        }
+    };
+    assert!(refused.kind().is_retryable(), "{refused}");
+    assert!(
+        !given.is_empty() && given.is_sorted() && given.len() <= 10,
+        "{given:?}"
+    );
+    drop(store);
+    let (store, _) = place.open(&Settings::default());
+    let first = store.stamps().next().expect("a new lease");
+    assert!(Some(&first) > given.last(), "{first:?} after {given:?}");
+}
+
+#[test]
+fn a_wall_clock_beyond_the_lease_uses_up_none_of_its_stamps() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    disk.limit_leases(Duration::from_secs(3_600), 1_000);
+    let clock = ManualClock::new(Timestamp::MAX);
+    let (store, _) = Place::Memory(disk).open_at(&Settings::default(), &clock);
+    for _ in 0..100 {
+        store.stamps().next().expect("a stamp");
+    }
+}
