@@ -96,6 +96,7 @@ fn options() -> CatalogOptions {
     CatalogOptions {
         source_tags: vec!["hostname".to_owned()],
         raw_key_cache_bytes: 128 << 20,
+        unflushed: Arc::default(),
     }
 }
 

@@ -1,9 +1,12 @@
 //! The catalog of one table: who gets which id and ordinal, and who is visible when.
 
+use std::sync::Arc;
+
 use parking_lot::{Mutex, RwLock};
 use tideline_key_codec::timeline_id;
 use tideline_model::{Identity, Ordinal, TableId, TimelineId};
 
+use crate::change::UnflushedBytes;
 use crate::metadata::MetadataOfMetrics;
 use crate::reader::CatalogReader;
 use crate::searches::SavedSearches;
@@ -25,19 +28,25 @@ const REMOVED_GROUP: usize = 4_096;
 pub struct Catalog {
     pub(crate) table: TableId,
     pub(crate) state: RwLock<State>,
-    /// Held while rows are written, so that an older row never lands on a newer one. Taken before `state`.
+    /// Held while rows are written, so that an older row never lands on a newer one. Taken before `state`. The committer of
+    /// the log never waits for it.
     pub(crate) writing: Mutex<()>,
+    /// Held while attributes are edited, until the log answers. Taken before `state`.
+    pub(crate) editing: Mutex<()>,
+    pub(crate) unflushed: Arc<UnflushedBytes>,
     pub(crate) searches: SavedSearches,
     pub(crate) metadata: MetadataOfMetrics,
 }
 
 /// What a catalog is opened with.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CatalogOptions {
     /// Tags that name the machine, first present wins.
     pub source_tags: Vec<String>,
     /// Budget of the cache of raw keys, in bytes: a key costs its length and about 20 bytes.
     pub raw_key_cache_bytes: usize,
+    /// Counts what the journal alone says, of all catalogs that are written out together.
+    pub unflushed: Arc<UnflushedBytes>,
 }
 
 /// What became of a registration.
@@ -57,11 +66,14 @@ impl Catalog {
         let CatalogOptions {
             source_tags,
             raw_key_cache_bytes,
+            unflushed,
         } = options;
         Self {
             table,
             state: RwLock::new(State::new(source_tags, raw_key_cache_bytes)),
             writing: Mutex::new(()),
+            editing: Mutex::new(()),
+            unflushed,
             searches: SavedSearches::new(table),
             metadata: MetadataOfMetrics::new(table),
         }
@@ -217,16 +229,18 @@ impl Catalog {
 
     /// As [`remove`](Self::remove), for a removal that is found in the journal at the start.
     ///
-    /// A row that was read before may be one of before the removal or one of after it, for a timeline that came
-    /// back: since rows of before are deleted before a removal is answered, the attributes stay with a timeline that
-    /// the journal brings back. [`replayed`](Self::replayed) takes those of the others.
+    /// Attributes that the journal said before go. A row that was read may be one of before the removal or one of after
+    /// it, for a timeline that came back: since rows of before are deleted before a removal is answered, attributes that
+    /// only a row says stay with a timeline that the journal brings back. [`replayed`](Self::replayed) takes those of the
+    /// others.
     pub fn remove_replayed(&self, ids: &[TimelineId]) {
-        self.each_removed(ids, |_, _| {});
+        self.each_removed(ids, |state, ordinal| state.edits.forget_confirmed(ordinal));
     }
 
     /// The journal has been replayed to its end: what has been removed and has not come back loses its attributes.
     pub fn replayed(&self) {
         let mut state = self.state.write();
+        state.edits.loaded();
         let gone = &state.outdated - &state.visible;
         for ordinal in gone {
             state.edits.withdraw(Ordinal(ordinal));

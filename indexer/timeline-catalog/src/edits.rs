@@ -1,7 +1,8 @@
-//! Attribute edits: which timeline was edited last when, what it has since, and up to where rows are sure to say so.
+//! Attribute edits: which timeline was edited last when, what it has since, and up to where a restart is sure to say so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use roaring::RoaringBitmap;
 use tideline_model::Ordinal;
 
 use crate::attribute_sets::{AttributeSets, SetNumber};
@@ -22,11 +23,13 @@ pub(crate) struct Edits {
     by_number: Vec<(u64, Ordinal)>,
     /// How many of `by_number` are replaced.
     replaced: usize,
-    /// Edits whose row is being written, or whose write failed or was overtaken: they may or may not be there after a
-    /// restart.
+    /// Edits that are on their way through the log, that failed there, or whose number a removal took: they may or may not
+    /// be there after a restart, or under another number.
     in_doubt: BTreeMap<u64, Ordinal>,
     /// The same by timeline.
     doubtful: BTreeSet<(Ordinal, u64)>,
+    /// While the journal is replayed: timelines whose newest edit was met in it.
+    confirmed: RoaringBitmap,
 }
 
 /// An edit, and the attributes that a timeline has by it.
@@ -60,6 +63,11 @@ impl Edits {
         Some(Newest { number, attributes })
     }
 
+    /// The number of the newest edit of a timeline; 0 = never edited.
+    pub(crate) fn number_of(&self, ordinal: Ordinal) -> u64 {
+        self.numbers.get(ordinal.0 as usize).copied().unwrap_or(0)
+    }
+
     /// Records the newest edit of a timeline.
     pub(crate) fn set(&mut self, ordinal: Ordinal, edited: Edited) {
         let number = edited.number;
@@ -74,15 +82,39 @@ impl Edits {
         }
     }
 
-    /// Records an edit that a row says; they come in no order, and [`loaded`](Self::loaded) ends them.
+    /// Records an edit that a row or the journal says; they come in no order, and [`loaded`](Self::loaded) ends them.
     pub(crate) fn load(&mut self, ordinal: Ordinal, edited: Edited) {
         self.by_number.push((edited.number, ordinal));
         self.put(ordinal, edited);
     }
 
-    /// All rows have been read.
+    /// All rows have been read, or all of the journal.
     pub(crate) fn loaded(&mut self) {
         self.by_number.sort_unstable();
+        self.confirmed.clear();
+    }
+
+    /// The newest edit of a timeline was met in the journal that is replayed, or will be recorded next.
+    pub(crate) fn confirm(&mut self, ordinal: Ordinal) {
+        self.confirmed.insert(ordinal.0);
+    }
+
+    /// Follows a removal in the journal that is replayed: a timeline whose newest edit was met before it has never been
+    /// edited, as if it were registered anew.
+    ///
+    /// An edit that only a row says stays. It is of after the removal: rows of before are deleted before a removal is
+    /// answered.
+    pub(crate) fn forget_confirmed(&mut self, ordinal: Ordinal) {
+        if !self.confirmed.remove(ordinal.0) {
+            return;
+        }
+        let at = ordinal.0 as usize;
+        if std::mem::take(&mut self.numbers[at]) > 0 {
+            self.replaced += 1;
+            self.types.remove(self.sets.get(self.has[at]));
+            self.sets
+                .remove(std::mem::replace(&mut self.has[at], SetNumber::EMPTY));
+        }
     }
 
     fn put(&mut self, ordinal: Ordinal, edited: Edited) {
@@ -113,23 +145,40 @@ impl Edits {
         }
     }
 
-    /// An edit of this number may reach the row, or not.
+    /// Gives what a timeline has the number of a new edit.
+    pub(crate) fn renumber(&mut self, ordinal: Ordinal) {
+        let attributes = self.of(ordinal).map(|newest| newest.attributes.clone());
+        let edited = Edited {
+            number: self.newest + 1,
+            attributes: attributes.unwrap_or_default(),
+        };
+        self.set(ordinal, edited);
+    }
+
+    /// An edit of this number may reach the journal, or not.
     pub(crate) fn set_in_doubt(&mut self, ordinal: Ordinal, number: u64) {
         self.in_doubt.insert(number, ordinal);
         self.doubtful.insert((ordinal, number));
     }
 
-    /// No later edit may take a number that a row may say.
+    /// It is known what became of an edit: it is in the journal, or never will be.
+    pub(crate) fn settle(&mut self, ordinal: Ordinal, number: u64) {
+        self.in_doubt.remove(&number);
+        self.doubtful.remove(&(ordinal, number));
+    }
+
+    /// No later edit may take a number that the journal may say.
     pub(crate) fn pass(&mut self, number: u64) {
         self.newest = self.newest.max(number);
     }
 
-    /// Nothing is in doubt about a timeline any more: its row was written or deleted.
+    /// A timeline's row was written with its newest edit, or deleted: a restart passes over what the journal may say of
+    /// edits up to that one.
     pub(crate) fn no_doubt(&mut self, ordinal: Ordinal) {
-        while let Some(doubt) = self.doubtful.range((ordinal, 0)..=(ordinal, u64::MAX)).next() {
-            let doubt = *doubt;
-            self.doubtful.remove(&doubt);
-            self.in_doubt.remove(&doubt.1);
+        let newest = self.number_of(ordinal);
+        while let Some(doubt) = self.doubtful.range((ordinal, 0)..=(ordinal, newest)).next() {
+            let (_, number) = *doubt;
+            self.settle(ordinal, number);
         }
     }
 

@@ -1,6 +1,7 @@
 //! What can go wrong in the catalog.
 
 use tideline_backend::BackendError;
+use tideline_log::LogError;
 use tideline_model::identity::IdentityError;
 use tideline_model::{Ordinal, TimelineId};
 
@@ -10,6 +11,12 @@ pub enum CatalogError {
     /// The backend could not read or write rows; its kind says what to do next.
     #[error("catalog rows: {0}")]
     Backend(#[from] BackendError),
+    /// The log did not commit a change, or did not say so.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A journal entry of a catalog is not what was written.
+    #[error("a journal entry of the catalog is damaged")]
+    DamagedEntry,
     /// A journal entry does not hold an identity.
     #[error("identity in the journal: {0}")]
     Identity(#[from] IdentityError),

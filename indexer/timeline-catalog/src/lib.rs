@@ -18,6 +18,7 @@
 //! | [`searches`] | [`SavedSearches`]: conditions with a name |
 //! | [`metadata`] | [`MetadataOfMetrics`]: type, help and unit of metrics |
 //! | [`editing`] | attributes are set and removed |
+//! | [`change`] | a change on its way through the log |
 //! | `store` | load, save and remove rows |
 //! | `row` | the stored form |
 //! | `state` | the arrays; `symbols`, `raw_keys`, `edits`, `attribute_sets` and `packed` are parts of it |
@@ -32,8 +33,11 @@
 //!    delta may bring it back. [`Catalog::save_removals`] deletes its row before the delete is answered, and
 //!    [`Catalog::save`] does so at the latest before the journal forgets the delete.
 //!
-//! After a crash [`Catalog::load`] reads the rows, [`Catalog::adopt`] and [`Catalog::remove_replayed`] take the rest
-//! from the journal, and [`Catalog::replayed`] ends that.
+//! After a crash [`Catalog::load`] reads the rows, [`Catalog::adopt`], [`Catalog::remove_replayed`] and [`Catalog::replay`]
+//! take the rest from the journal, and [`Catalog::replayed`] ends that.
+//!
+//! Attributes, saved searches and metadata go through the log: each is an entry of the journal ([`change`]) before it is
+//! visible, and a row with the next [`Catalog::save`].
 //!
 //! # Memory
 //!
@@ -45,6 +49,7 @@
 pub mod attributes;
 pub mod cardinality;
 pub mod catalog;
+pub mod change;
 pub mod editing;
 pub mod error;
 pub mod metadata;
@@ -65,6 +70,7 @@ mod symbols;
 
 pub use attributes::{AttributeType, AttributeValue, Attributes, GeoPoint};
 pub use catalog::{Catalog, CatalogOptions, IDENTITY_BYTES_MAX, Registered};
+pub use change::{Commit, UnflushedBytes};
 pub use editing::AttributeChanges;
 pub use error::CatalogError;
 pub use metadata::{MetadataOfMetrics, MetricKind, MetricMetadata};

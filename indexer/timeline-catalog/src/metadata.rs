@@ -5,15 +5,17 @@
 
 mod row;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tideline_backend::{Backend, RowChange, Stamp, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
 use tideline_model::{TableId, Timestamp};
 
 use self::row::{decode, encode};
+use crate::catalog::Catalog;
+use crate::change::{Changed, Commit, EntryRows, RowKind};
 use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
 use crate::{CatalogError, Result};
 
@@ -104,8 +106,10 @@ impl MetricKind {
 pub struct MetadataOfMetrics {
     table: TableId,
     remembered: RwLock<Remembered>,
-    /// Held while rows are written, so that memory and rows see the same order.
-    writing: Mutex<()>,
+    /// Held while something is changed, until the log answers.
+    editing: Mutex<()>,
+    /// Names of metrics whose row is not what memory says.
+    unsaved: Mutex<BTreeSet<Box<str>>>,
     left_out: Mutex<LeftOut>,
 }
 
@@ -125,7 +129,7 @@ struct LeftOut {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Known {
+pub(crate) struct Known {
     kind: MetricKind,
     help: Box<str>,
     unit: Box<str>,
@@ -249,7 +253,8 @@ impl MetadataOfMetrics {
         Self {
             table,
             remembered: RwLock::default(),
-            writing: Mutex::default(),
+            editing: Mutex::default(),
+            unsaved: Mutex::default(),
             left_out: Mutex::default(),
         }
     }
@@ -309,53 +314,50 @@ impl MetadataOfMetrics {
         all.map(|(name, known)| known.named(name)).collect()
     }
 
-    /// Remembers what is said of metrics; durable and visible on return. Returns how many were left out because of
-    /// [`METRICS_MAX`], [`METADATA_BYTES_MAX`] or [`METRIC_NAME_BYTES_MAX`], or for want of a name.
-    ///
-    /// What is known already costs a look-up. An unknown type and empty texts never take the place of something. What
-    /// differs does, but what has taken a place keeps it for a minute: senders may disagree. Of several of one name the
-    /// first two count.
-    pub fn put(
-        &self,
-        backend: &dyn Backend,
-        metrics: &[MetricMetadata],
-        now: Timestamp,
-        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
-    ) -> Result<usize> {
-        let mut changes = self.remembered.read().changes(metrics, now);
-        if !changes.changed.is_empty() {
-            let _writing = self.writing.lock();
-            // Others may have written meanwhile.
-            changes = self.remembered.read().changes(metrics, now);
-            self.write(backend, changes.changed, stamp)?;
+    /// Takes in what is said of metrics: the journal says so.
+    pub(crate) fn apply(&self, metrics: Vec<(Box<str>, Known)>) {
+        let names = metrics.iter().map(|(name, _)| name.clone());
+        self.unsaved.lock().extend(names);
+        let mut remembered = self.remembered.write();
+        for (name, known) in metrics {
+            remembered.insert(&name, known);
         }
-        self.note_left_out(changes.left_out, now);
-        Ok(changes.left_out)
     }
 
-    /// Writes rows, and takes them into memory.
-    fn write(
+    /// As [`apply`](Self::apply), for a row of the journal that is replayed.
+    pub(crate) fn replay(&self, name: &str, row: Option<&[u8]>) -> Result<()> {
+        let known = row.and_then(|row| decode(name, row));
+        let known = known.ok_or_else(|| CatalogError::DamagedMetadata(name.to_owned()))?;
+        self.apply(vec![(name.into(), known)]);
+        Ok(())
+    }
+
+    /// Writes the rows of what has changed since the last time. After an error they are written by the next call.
+    pub(crate) fn save(
         &self,
         backend: &dyn Backend,
-        changed: BTreeMap<&str, Known>,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
-        let changed: Vec<(&str, Known)> = changed.into_iter().collect();
         // A row is at most a few kilobytes, so this many stay within the bytes of a write.
         let at_once = WRITE_ROWS_MAX.min(WRITE_BYTES_MAX / (4 * HELP_BYTES_MAX));
-        for group in changed.chunks(at_once) {
-            let rows = group.iter().map(|(name, known)| RowChange {
+        let (partition, _) = table_rows(space::METADATA, self.table);
+        let mut waiting = std::mem::take(&mut *self.unsaved.lock()).into_iter();
+        loop {
+            let names: Vec<Box<str>> = waiting.by_ref().take(at_once).collect();
+            if names.is_empty() {
+                return Ok(());
+            }
+            let row = |name: &str| RowChange {
                 key: named_key(self.table, name.as_bytes()).into(),
-                value: Some(Bytes::from(encode(name, known))),
-            });
-            let (partition, _) = table_rows(space::METADATA, self.table);
-            backend.write(partition, &rows.collect::<Vec<_>>(), stamp()?)?;
-            let mut remembered = self.remembered.write();
-            for (name, known) in group {
-                remembered.insert(name, known.clone());
+                value: Some(encode(name, &self.remembered.read().by_name[name]).into()),
+            };
+            let rows: Vec<RowChange> = names.iter().map(|name| row(name)).collect();
+            let written = stamp().and_then(|stamp| backend.write(partition, &rows, stamp));
+            if let Err(error) = written {
+                self.unsaved.lock().extend(names.into_iter().chain(waiting));
+                return Err(error.into());
             }
         }
-        Ok(())
     }
 
     /// Counts what was left out, and says so now and then.
@@ -385,6 +387,45 @@ impl MetadataOfMetrics {
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
         remove_rows(backend, space::METADATA, table, stamp)
+    }
+}
+
+impl Catalog {
+    /// Remembers what is said of metrics; durable and visible on return. Returns how many were left out because of
+    /// [`METRICS_MAX`], [`METADATA_BYTES_MAX`] or [`METRIC_NAME_BYTES_MAX`], or for want of a name.
+    ///
+    /// What is known already costs a look-up. An unknown type and empty texts never take the place of something. What
+    /// differs does, but what has taken a place keeps it for a minute: senders may disagree. Of several of one name the
+    /// first two count.
+    ///
+    /// # Errors
+    ///
+    /// Those of the log; some of it may be remembered then.
+    pub fn put_metadata(
+        self: &Arc<Self>,
+        metrics: &[MetricMetadata],
+        now: Timestamp,
+        commit: &Commit<'_>,
+    ) -> Result<usize> {
+        let metadata = &self.metadata;
+        let mut changes = metadata.remembered.read().changes(metrics, now);
+        if !changes.changed.is_empty() {
+            let _turn = metadata.editing.lock();
+            // Others may have changed something meanwhile.
+            changes = metadata.remembered.read().changes(metrics, now);
+            let mut changed = changes.changed.into_iter().peekable();
+            while changed.peek().is_some() {
+                let mut rows = EntryRows::new(self.table);
+                let mut taken = Vec::new();
+                while let Some((name, known)) = changed.next_if(|_| !rows.is_full()) {
+                    rows.push(RowKind::Metric, name.as_bytes(), Some(&encode(name, &known)));
+                    taken.push((name.into(), known));
+                }
+                self.commit(rows, Changed::Metrics(taken), commit)?;
+            }
+        }
+        metadata.note_left_out(changes.left_out, now);
+        Ok(changes.left_out)
     }
 }
 

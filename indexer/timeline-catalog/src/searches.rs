@@ -1,15 +1,16 @@
 //! Saved searches: conditions that people gave a name. The catalog keeps their text and does not read it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tideline_backend::{Backend, RowChange, Stamp};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
 use tideline_model::TableId;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::catalog::Catalog;
+use crate::change::{Changed, Commit, EntryRows, RowKind};
 use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
 use crate::{CatalogError, Result};
 
@@ -19,6 +20,8 @@ pub const SEARCHES_MAX: usize = 1_000;
 pub const SEARCH_NAME_BYTES_MAX: usize = 128;
 /// Longest text of a search, in bytes.
 pub const SEARCH_TEXT_BYTES_MAX: usize = 64 << 10;
+/// Rows that one write saves: within the bytes of a write.
+const SAVED_AT_ONCE: usize = 32;
 /// The layout of rows.
 const VERSION: u8 = 1;
 
@@ -27,8 +30,10 @@ const VERSION: u8 = 1;
 pub struct SavedSearches {
     table: TableId,
     by_name: RwLock<BTreeMap<String, Arc<str>>>,
-    /// Held while rows are written, so that memory and rows see the same order.
-    writing: Mutex<()>,
+    /// Held while one is changed, until the log answers.
+    editing: Mutex<()>,
+    /// Names of searches whose row is not what memory says.
+    unsaved: Mutex<BTreeSet<String>>,
 }
 
 impl SavedSearches {
@@ -36,7 +41,8 @@ impl SavedSearches {
         Self {
             table,
             by_name: RwLock::default(),
-            writing: Mutex::default(),
+            editing: Mutex::default(),
+            unsaved: Mutex::default(),
         }
     }
 
@@ -68,61 +74,48 @@ impl SavedSearches {
             .collect()
     }
 
-    /// Saves a search under a name, in the place of one that has it; durable and visible on return.
-    ///
-    /// A name is 1 to [`SEARCH_NAME_BYTES_MAX`] letters, digits, dots, dashes and underscores of ASCII.
-    pub fn put(
-        &self,
-        backend: &dyn Backend,
-        name: &str,
-        text: &str,
-        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
-    ) -> Result<()> {
-        check_name(name)?;
-        let over = |what, limit, actual| Err(CatalogError::OverLimit { what, limit, actual });
-        if text.len() > SEARCH_TEXT_BYTES_MAX {
-            return over("bytes of a saved search", SEARCH_TEXT_BYTES_MAX, text.len());
-        }
-        let _writing = self.writing.lock();
-        let is_new = self.get(name).is_none();
-        let count = self.by_name.read().len() + usize::from(is_new);
-        if count > SEARCHES_MAX {
-            return over("saved searches of a table", SEARCHES_MAX, count);
-        }
-        self.write(backend, name, Some(encode(name, text)), stamp)?;
-        self.by_name.write().insert(name.to_owned(), Arc::from(text));
+    /// Takes in a search, or that it is deleted: the journal says so.
+    pub(crate) fn apply(&self, name: String, text: Option<Arc<str>>) {
+        self.unsaved.lock().insert(name.clone());
+        let mut by_name = self.by_name.write();
+        match text {
+            Some(text) => by_name.insert(name, text),
+            None => by_name.remove(&name),
+        };
+    }
+
+    /// As [`apply`](Self::apply), for a row of the journal that is replayed.
+    pub(crate) fn replay(&self, name: &str, row: Option<&[u8]>) -> Result<()> {
+        let damaged = || CatalogError::DamagedSearch(name.to_owned());
+        let text = row.map(|row| decode(name, row).ok_or_else(damaged)).transpose()?;
+        self.apply(name.to_owned(), text);
         Ok(())
     }
 
-    /// Deletes a search, durably; whether there was one.
-    pub fn delete(
+    /// Writes the rows of what has changed since the last time. After an error they are written by the next call.
+    pub(crate) fn save(
         &self,
         backend: &dyn Backend,
-        name: &str,
-        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
-    ) -> Result<bool> {
-        let _writing = self.writing.lock();
-        if self.get(name).is_none() {
-            return Ok(false);
-        }
-        self.write(backend, name, None, stamp)?;
-        self.by_name.write().remove(name);
-        Ok(true)
-    }
-
-    fn write(
-        &self,
-        backend: &dyn Backend,
-        name: &str,
-        value: Option<Vec<u8>>,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
         let (partition, _) = table_rows(space::SEARCHES, self.table);
-        let change = RowChange {
-            key: named_key(self.table, name.as_bytes()).into(),
-            value: value.map(Bytes::from),
-        };
-        Ok(backend.write(partition, &[change], stamp()?)?)
+        let mut waiting = std::mem::take(&mut *self.unsaved.lock()).into_iter();
+        loop {
+            let names: Vec<String> = waiting.by_ref().take(SAVED_AT_ONCE).collect();
+            if names.is_empty() {
+                return Ok(());
+            }
+            let change = |name: &String| RowChange {
+                key: named_key(self.table, name.as_bytes()).into(),
+                value: self.get(name).map(|text| encode(name, &text).into()),
+            };
+            let changes: Vec<RowChange> = names.iter().map(change).collect();
+            let written = stamp().and_then(|stamp| backend.write(partition, &changes, stamp));
+            if let Err(error) = written {
+                self.unsaved.lock().extend(names.into_iter().chain(waiting));
+                return Err(error.into());
+            }
+        }
     }
 
     /// Deletes all rows of a dropped table.
@@ -132,6 +125,52 @@ impl SavedSearches {
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
         remove_rows(backend, space::SEARCHES, table, stamp)
+    }
+}
+
+impl Catalog {
+    /// Saves a search under a name, in the place of one that has it; durable and visible on return.
+    ///
+    /// A name is 1 to [`SEARCH_NAME_BYTES_MAX`] letters, digits, dots, dashes and underscores of ASCII.
+    ///
+    /// # Errors
+    ///
+    /// A name or text that is not allowed, too many searches; those of the log.
+    pub fn put_search(self: &Arc<Self>, name: &str, text: &str, commit: &Commit<'_>) -> Result<()> {
+        check_name(name)?;
+        let over = |what, limit, actual| Err(CatalogError::OverLimit { what, limit, actual });
+        if text.len() > SEARCH_TEXT_BYTES_MAX {
+            return over("bytes of a saved search", SEARCH_TEXT_BYTES_MAX, text.len());
+        }
+        let _turn = self.searches.editing.lock();
+        let is_new = self.searches.get(name).is_none();
+        let count = self.searches.by_name.read().len() + usize::from(is_new);
+        if count > SEARCHES_MAX {
+            return over("saved searches of a table", SEARCHES_MAX, count);
+        }
+        self.change_search(name, Some(text), commit)
+    }
+
+    /// Deletes a search, durably; whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the log.
+    pub fn delete_search(self: &Arc<Self>, name: &str, commit: &Commit<'_>) -> Result<bool> {
+        let _turn = self.searches.editing.lock();
+        if self.searches.get(name).is_none() {
+            return Ok(false);
+        }
+        self.change_search(name, None, commit)?;
+        Ok(true)
+    }
+
+    fn change_search(self: &Arc<Self>, name: &str, text: Option<&str>, commit: &Commit<'_>) -> Result<()> {
+        let mut rows = EntryRows::new(self.table);
+        let row = text.map(|text| encode(name, text));
+        rows.push(RowKind::Search, name.as_bytes(), row.as_deref());
+        let changed = Changed::Search(name.to_owned(), text.map(Arc::from));
+        Ok(self.commit(rows, changed, commit)?)
     }
 }
 
@@ -182,6 +221,7 @@ mod tests {
     use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 
     use super::*;
+    use crate::change::tests::{Journal, catalog, options};
 
     /// Rows are on disk: these bytes must open for ever.
     #[test]
@@ -201,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_are_durable_replaced_and_deleted() {
+    fn searches_are_replayed_saved_replaced_and_deleted() {
         let disk = MemoryDisk::new(Character::Embedded);
         let backend = MemoryBackend::open(&disk);
         let mut count = 0;
@@ -209,35 +249,48 @@ mod tests {
             count += 1;
             Ok(Stamp(count))
         };
-        let searches = SavedSearches::new(TableId(7));
-        let others = SavedSearches::new(TableId(8));
+        let journal = Journal::default();
+        let (mine, other) = (catalog(TableId(7)), catalog(TableId(8)));
         for (name, text) in [("b", "1"), ("a.b-C_9", "2"), ("b", "3")] {
-            searches.put(&backend, name, text, &mut stamp).expect("written");
+            mine.put_search(name, text, &journal.commit()).expect("committed");
         }
-        others.put(&backend, "b", "other", &mut stamp).expect("written");
-        assert!(searches.delete(&backend, "a.b-C_9", &mut stamp).expect("written"));
-        assert!(!searches.delete(&backend, "a.b-C_9", &mut stamp).expect("written"));
-        let loaded = SavedSearches::new(TableId(7));
-        loaded.load(&backend).expect("sound rows");
-        assert_eq!(loaded.all(), [("b".to_owned(), Arc::from("3"))]);
-        SavedSearches::remove_all(&backend, TableId(7), &mut stamp).expect("written");
+        other
+            .put_search("b", "other", &Journal::default().commit())
+            .expect("committed");
+        other.save(&backend, &mut stamp).expect("written");
+        let delete = || {
+            mine.delete_search("a.b-C_9", &journal.commit())
+                .expect("committed")
+        };
+        assert_eq!((delete(), delete()), (true, false));
+        let expected = [("b".to_owned(), Arc::from("3"))];
+        assert_eq!(mine.searches().all(), expected);
+        let load = |table| Catalog::load(&backend, TableId(table), options()).expect("sound rows");
+        for is_saved in [false, true] {
+            if is_saved {
+                mine.save(&backend, &mut stamp).expect("written");
+                assert_eq!(load(7).searches().all(), expected);
+            }
+            let replayed = load(7);
+            journal.replay(&replayed);
+            assert_eq!(replayed.searches().all(), expected);
+        }
+        Catalog::remove_all(&backend, TableId(7), &mut stamp).expect("written");
         for (table, left) in [(7, 0), (8, 1)] {
-            let loaded = SavedSearches::new(TableId(table));
-            loaded.load(&backend).expect("sound rows");
-            assert_eq!(loaded.all().len(), left);
+            assert_eq!(load(table).searches().all().len(), left);
         }
         for (name, said) in [
             ("", "letters, digits"),
             ("a/b", "letters, digits"),
             (&"a".repeat(129), "129 is over the limit of 128"),
         ] {
-            let refused = searches
-                .put(&backend, name, "", &mut stamp)
+            let refused = mine
+                .put_search(name, "", &journal.commit())
                 .expect_err(said)
                 .to_string();
             assert!(refused.contains(said), "{refused}");
         }
         let long = "x".repeat(SEARCH_TEXT_BYTES_MAX + 1);
-        assert!(searches.put(&backend, "x", &long, &mut stamp).is_err());
+        assert!(mine.put_search("x", &long, &journal.commit()).is_err());
     }
 }

@@ -42,8 +42,8 @@ pub(crate) struct State {
     pub(crate) unsaved: RoaringBitmap,
     /// Ordinals whose row may be one of before their removal.
     pub(crate) outdated: RoaringBitmap,
-    /// Ordinals removed since the rows that are being written were read.
-    pub(crate) removed_meanwhile: RoaringBitmap,
+    /// Ordinals removed or edited since the rows that are being written were read.
+    pub(crate) changed_meanwhile: RoaringBitmap,
     pub(crate) names: NameCounts,
     pub(crate) edits: Edits,
     /// No slot below this one is free.
@@ -96,7 +96,7 @@ impl State {
             visible: RoaringBitmap::new(),
             unsaved: RoaringBitmap::new(),
             outdated: RoaringBitmap::new(),
-            removed_meanwhile: RoaringBitmap::new(),
+            changed_meanwhile: RoaringBitmap::new(),
             names: NameCounts::default(),
             edits: Edits::default(),
             free_from: 0,
@@ -244,7 +244,7 @@ impl State {
             self.slots[ordinal.0 as usize].stage = Stage::Registered;
             self.unsaved.remove(ordinal.0);
             self.outdated.insert(ordinal.0);
-            self.removed_meanwhile.insert(ordinal.0);
+            self.changed_meanwhile.insert(ordinal.0);
             let (names, measurement, tags) = self.counted(ordinal);
             names.remove(measurement, tags);
         }
@@ -312,10 +312,11 @@ impl State {
         self.edits.no_doubt(ordinal);
     }
 
-    /// Notes that the row of a visible timeline is no longer surely what memory says.
+    /// Notes that the row of a visible timeline is not, or no longer surely, what memory says.
     pub(crate) fn set_unsaved(&mut self, ordinal: Ordinal) {
         self.slots[ordinal.0 as usize].stage = Stage::Announced;
         self.unsaved.insert(ordinal.0);
+        self.changed_meanwhile.insert(ordinal.0);
     }
 
     /// Notes that a removed timeline has no row any more.

@@ -42,16 +42,20 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Writes the rows of all timelines announced, and deletes those of all removed so far; on return that is durable.
+    /// Writes the rows of all timelines announced and of all changes committed, and deletes those of all timelines removed
+    /// so far; on return that is durable.
     ///
-    /// Must be done before the journal forgets the deltas that carried them. After an error the rest stays
+    /// Must be done before the journal forgets the entries that carried them. After an error the rest stays
     /// unsaved, and the call may be repeated.
     pub fn save(
         &self,
         backend: &dyn Backend,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
-        self.save_all(backend, stamp, |state| &state.unsaved | &state.outdated)
+        let _writing = self.writing.lock();
+        self.save_rows(backend, stamp, |state| &state.unsaved | &state.outdated)?;
+        self.searches.save(backend, stamp)?;
+        self.metadata.save(backend, stamp)
     }
 
     /// As [`save`](Self::save), but only for timelines that were removed: their rows are deleted, or overwritten for
@@ -64,31 +68,31 @@ impl Catalog {
         backend: &dyn Backend,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
-        self.save_all(backend, stamp, |state| state.outdated.clone())
+        let _writing = self.writing.lock();
+        self.save_rows(backend, stamp, |state| state.outdated.clone())
     }
 
-    fn save_all(
+    /// Writes the rows of what waits now. The caller holds `writing`.
+    fn save_rows(
         &self,
         backend: &dyn Backend,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
-        waiting: impl Fn(&State) -> RoaringBitmap,
+        waiting: impl FnOnce(&State) -> RoaringBitmap,
     ) -> Result<()> {
-        let _writing = self.writing.lock();
+        let waiting = waiting(&self.state.read());
+        let mut waiting = waiting.iter().map(Ordinal);
         loop {
-            self.state.write().removed_meanwhile.clear();
-            let changes = {
-                let state = self.state.read();
-                let waiting = waiting(&state);
-                self.changes(&state, waiting.iter().take(SAVE_ROWS_MAX).map(Ordinal))
-            };
+            self.state.write().changed_meanwhile.clear();
+            let changes = self.changes(&self.state.read(), waiting.by_ref().take(SAVE_ROWS_MAX));
             if changes.is_empty() {
                 return Ok(());
             }
             write_rows(backend, &changes, stamp)?;
             let mut state = self.state.write();
             for change in &changes {
-                // What was removed while its row was written stays as it is, for the next turn.
-                if state.removed_meanwhile.contains(change.ordinal.0) {
+                // What was removed or edited while its row was written stays as it is, for the next save: that comes before
+                // the journal forgets the removal or the edit.
+                if state.changed_meanwhile.contains(change.ordinal.0) {
                     continue;
                 }
                 match &change.row.value {

@@ -61,7 +61,6 @@ impl Engine {
             }
             self.set_attributes_of_group(table, &group, changes, &mut progress)?;
             self.index.notify();
-            self.store.wake_watchers();
             if !watch(&progress) {
                 return Ok(progress);
             }
@@ -75,7 +74,6 @@ impl Engine {
         changes: &AttributeChanges,
         progress: &mut AttributesChanged,
     ) -> Result<()> {
-        let stamps = self.store.stamps();
         let _timelines_stay = self.keep_timelines(table)?;
         let open: Vec<Ordinal> = {
             let reader = table.catalog.reader();
@@ -83,11 +81,8 @@ impl Engine {
             group.iter().copied().filter(is_open).collect()
         };
         progress.unchanged += (group.len() - open.len()) as u64;
-        let backend = self.store.backend();
-        let mut stamp = || stamps.next();
-        let edited = table
-            .catalog
-            .set_attributes_of(backend.as_ref(), &open, changes, &mut stamp)?;
+        let commit = |entry| self.commit_change(entry);
+        let edited = table.catalog.set_attributes_of(&open, changes, &commit)?;
         for outcome in edited {
             match outcome {
                 Ok(_) => progress.changed += 1,

@@ -1,7 +1,11 @@
 //! Reads everything that a backend keeps of a database, and says what is damaged. The search index is left out: every
 //! start checks it, and makes it anew from the catalog where it is not what was written.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use tideline_backend::{Backend, Health};
+use tideline_log::ModelTag;
 use tideline_model::TimelineId;
 use tideline_series_store::check::{Checked, JournalTimelines, check};
 use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataOfMetrics};
@@ -25,12 +29,13 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
             .findings
             .push(format!("something acknowledged is missing: {reason}"));
     }
-    report.store = check(backend);
+    report.store = check(backend, &mut check_entry);
     report.findings.append(&mut report.store.findings);
     for table in &report.store.tables {
         let options = CatalogOptions {
             source_tags: table.spec.source_tags.clone(),
             raw_key_cache_bytes: 0,
+            unflushed: Arc::default(),
         };
         let findings = &mut report.findings;
         let mut found =
@@ -47,6 +52,17 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
         }
     }
     report
+}
+
+/// Reads an entry of the journal that is no delta.
+fn check_entry(entry: &Bytes) -> Result<(), String> {
+    match ModelTag::of(entry) {
+        Some(ModelTag::CATALOG) => Catalog::check_entry(entry).map_err(|error| error.to_string()),
+        Some(model) => Err(format!(
+            "it is of the model {model}, which this build does not know"
+        )),
+        None => Err("it is too short".to_owned()),
+    }
 }
 
 /// Counts the timelines of a catalog and of the journal, each once.

@@ -1,19 +1,23 @@
-//! The catalogs of all tables, as the store sees them: who takes in timelines found in a replayed journal, and
-//! makes them durable before that journal goes.
+//! The catalogs of all tables, as the log and the store see them: they take in what a replayed journal says, and write it
+//! to rows before that journal goes.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 use tideline_archive::People;
-use tideline_backend::Backend;
+use tideline_backend::{Backend, ManifestRow, SegmentRef};
 use tideline_chunk::NewTimeline;
-use tideline_model::{Identity, Ordinal, TableId, TimelineId};
-use tideline_series_store::{Stamps, StoreError, TimelineDirectory};
+use tideline_log::{
+    Flushed, Log, LogModel, Manifest, ModelError, ModelTag, Pressure, Replay, ReplayedEntry, Stamps,
+};
+use tideline_model::{Identity, Ordinal, SequenceNumber, TableId, TimelineId};
+use tideline_series_store::TimelineDirectory;
 use tideline_timeline_catalog::value::AttributeRef;
-use tideline_timeline_catalog::{Catalog, CatalogError};
+use tideline_timeline_catalog::{Catalog, CatalogError, UnflushedBytes};
 
 use crate::activity::Activity;
 
@@ -24,7 +28,12 @@ pub(crate) struct Catalogs {
     backend: OnceLock<Arc<dyn Backend>>,
     /// Whether the journal has been replayed.
     replayed: AtomicBool,
+    /// Bytes of journal whose changes no row says yet.
+    unflushed: Arc<UnflushedBytes>,
 }
+
+/// Bytes of journal after which the rows of changes are written: what a start replays of them at most.
+const UNFLUSHED_BYTES_MAX: u64 = 16 << 20;
 
 /// What the engine keeps of one table.
 #[derive(Debug, Clone)]
@@ -56,6 +65,11 @@ impl Catalogs {
     /// Says where rows go. Once, before anything is saved.
     pub(crate) fn use_backend(&self, backend: Arc<dyn Backend>) {
         let _ = self.backend.set(backend);
+    }
+
+    /// What catalogs add the bytes of their changes to.
+    pub(crate) fn unflushed(&self) -> &Arc<UnflushedBytes> {
+        &self.unflushed
     }
 
     pub(crate) fn get(&self, table: TableId) -> Option<Member> {
@@ -139,21 +153,69 @@ impl TimelineDirectory for Catalogs {
         let keys = OnceLock::new();
         Some(Arc::new(Names { catalog, keys }))
     }
+}
 
-    fn save(&self, stamps: &Stamps) -> Result<(), StoreError> {
-        let Some(backend) = self.backend.get() else {
-            return Ok(());
-        };
-        for catalog in self.all() {
-            catalog
-                .save(backend.as_ref(), &mut || stamps.next())
-                .map_err(|error| match error {
-                    CatalogError::Backend(error) => StoreError::Backend(error),
-                    other => StoreError::Directory(other.to_string()),
-                })?;
+/// The catalogs while the journal is replayed.
+pub(crate) struct CatalogReplay(pub(crate) Arc<Catalogs>);
+
+impl Replay for CatalogReplay {
+    fn tag(&self) -> ModelTag {
+        ModelTag::CATALOG
+    }
+
+    fn apply(&mut self, _: SequenceNumber, entry: &Bytes) -> Result<ReplayedEntry, ModelError> {
+        let table = Catalog::table_of(entry)?;
+        // Without a catalog the table was dropped.
+        if let Some(catalog) = self.0.catalog(table) {
+            catalog.replay(entry)?;
         }
+        Ok(ReplayedEntry { table, request: None })
+    }
+}
+
+/// The catalogs as a model of the log. It is flushed before the series: what rows say of timelines has to be durable
+/// before the journal of the points that brought them is forgotten.
+pub(crate) struct CatalogModel {
+    pub(crate) catalogs: Arc<Catalogs>,
+    pub(crate) log: Arc<Log>,
+}
+
+impl LogModel for CatalogModel {
+    fn pressure(&self) -> Pressure {
+        match self.catalogs.unflushed.get() < UNFLUSHED_BYTES_MAX {
+            true => Pressure::Low,
+            false => Pressure::Full,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.catalogs.unflushed.get() == 0
+    }
+
+    /// Rows say what is newest, so there are no generations: a flush writes more than it has to.
+    fn freeze(&self, _: SequenceNumber) {
+        self.catalogs.unflushed.reset();
+    }
+
+    fn flush(&self, _: SequenceNumber) -> Result<Option<Box<dyn Flushed>>, ModelError> {
+        let backend = self.log.backend().as_ref();
+        for catalog in self.catalogs.all() {
+            catalog.save(backend, &mut || self.log.stamps().next())?;
+        }
+        Ok(None)
+    }
+
+    fn flushed(&self, _: SequenceNumber) {}
+
+    fn tidy(&self) {}
+
+    fn take_over(&self, _: &Arc<Manifest>, _: &[ManifestRow]) -> Result<(), ModelError> {
         Ok(())
     }
+
+    fn doubt(&self, _: &[TableId]) {}
+
+    fn abandon(&self, _: &[SegmentRef]) {}
 }
 
 /// Timelines that are read under one lock: writers wait no longer than a millisecond.

@@ -7,12 +7,13 @@ use std::time::Duration;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use tideline_backend::{Backend, Health, Reopening};
-use tideline_model::{Clock, MemoryAccount, TableId, Tier};
+use tideline_log::{Log, LogEntry, LogModel};
+use tideline_model::{Clock, MemoryAccount, SequenceNumber, TableId, Tier};
 use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
 use tideline_series_store::{Recovery, Replayed, SeriesStore, StoreStats};
 use tideline_timeline_catalog::{Catalog, CatalogOptions};
 
-use crate::directory::{Catalogs, Member};
+use crate::directory::{CatalogModel, CatalogReplay, Catalogs, Member};
 use crate::error::Result;
 use crate::growth::TableLimits;
 use crate::models::check_served;
@@ -158,11 +159,17 @@ impl Engine {
         catalogs.use_backend(Arc::clone(backend));
         for table in recovery.tables() {
             check_served(table.name(), table.spec().model)?;
-            let options = catalog_options(&settings, table.spec().source_tags.clone());
+            let options = catalog_options(&settings, &catalogs, table.spec().source_tags.clone());
             let catalog = Catalog::load(backend.as_ref(), table.id(), options)?;
             catalogs.get_or_insert(table.id(), || catalog);
         }
-        let (store, replayed) = recovery.finish(Arc::clone(&catalogs) as _)?;
+        let mut replay = CatalogReplay(Arc::clone(&catalogs));
+        let model = |log: &Arc<Log>| -> Vec<Arc<dyn LogModel>> {
+            let (catalogs, log) = (Arc::clone(&catalogs), Arc::clone(log));
+            vec![Arc::new(CatalogModel { catalogs, log })]
+        };
+        let directory = Arc::clone(&catalogs);
+        let (store, replayed) = recovery.finish_beside(directory, &mut [&mut replay], model)?;
         catalogs.replayed(store.stamps());
         if settings.is_copy {
             let segments = store.become_another()?;
@@ -319,12 +326,18 @@ impl Engine {
         Ok(self.store.close()?)
     }
 
+    /// Commits a change of a catalog.
+    pub(crate) fn commit_change(&self, entry: Box<dyn LogEntry>) -> tideline_log::Result<SequenceNumber> {
+        self.store.threads().commit(entry)
+    }
+
     /// Returns the member of a table; creates and indexes it when the table is new.
     pub(crate) fn member(&self, table: &tideline_series_store::Table) -> Member {
         let mut is_new = false;
         let member = self.catalogs.get_or_insert(table.id(), || {
             is_new = true;
-            let options = catalog_options(&self.settings, table.spec().source_tags.clone());
+            let source_tags = table.spec().source_tags.clone();
+            let options = catalog_options(&self.settings, &self.catalogs, source_tags);
             Catalog::new(table.id(), options)
         });
         if is_new {
@@ -334,9 +347,10 @@ impl Engine {
     }
 }
 
-fn catalog_options(settings: &Settings, source_tags: Vec<String>) -> CatalogOptions {
+fn catalog_options(settings: &Settings, catalogs: &Catalogs, source_tags: Vec<String>) -> CatalogOptions {
     CatalogOptions {
         source_tags,
         raw_key_cache_bytes: settings.raw_key_cache_bytes,
+        unflushed: Arc::clone(catalogs.unflushed()),
     }
 }

@@ -307,6 +307,7 @@ fn backend_kind(kind: tideline_backend::ErrorKind) -> ErrorKind {
 fn catalog_kind(error: &CatalogError) -> ErrorKind {
     match error {
         CatalogError::Backend(error) => backend_kind(error.kind()),
+        CatalogError::Log(error) => log_kind(error),
         CatalogError::UnknownTimeline(_) => ErrorKind::NotFound,
         CatalogError::OverLimit { .. } => ErrorKind::OverLimit,
         CatalogError::InvalidAttribute { .. }

@@ -149,48 +149,34 @@ impl Engine {
         id: TimelineId,
         changes: &AttributeChanges,
     ) -> Result<Timeline> {
-        let stamps = self.store.stamps();
         let _timelines_stay = self.keep_timelines(table)?;
         let ordinal = self.visible(table, id)?;
-        table
-            .catalog
-            .set_attributes(self.store.backend().as_ref(), ordinal, changes, &mut || {
-                stamps.next()
-            })?;
+        let commit = |entry| self.commit_change(entry);
+        table.catalog.set_attributes(ordinal, changes, &commit)?;
         self.index.notify();
-        self.store.wake_watchers();
         self.timeline(table, id)
     }
 
     /// Saves a search under a name, in the place of one that has it; durable on return. Its text is the caller's to read.
     pub fn save_search(&self, table: &Table, name: &str, text: &str) -> Result<()> {
-        let stamps = self.store.stamps();
         let _table_stays = self.keep_timelines(table)?;
-        let backend = self.store.backend();
-        let mut stamp = || stamps.next();
-        Ok(table.searches().put(backend.as_ref(), name, text, &mut stamp)?)
+        let commit = |entry| self.commit_change(entry);
+        Ok(table.catalog.put_search(name, text, &commit)?)
     }
 
     /// Deletes a saved search; whether there was one.
     pub fn delete_search(&self, table: &Table, name: &str) -> Result<bool> {
-        let stamps = self.store.stamps();
-        let backend = self.store.backend();
-        Ok(table
-            .searches()
-            .delete(backend.as_ref(), name, &mut || stamps.next())?)
+        let _table_stays = self.keep_timelines(table)?;
+        let commit = |entry| self.commit_change(entry);
+        Ok(table.catalog.delete_search(name, &commit)?)
     }
 
     /// Remembers type, help and unit of metrics; durable on return. How many were left out because there are too many, or
     /// for their names. What is known already costs no write, nor does what a sender contradicts over and over.
     pub fn put_metadata(&self, table: &Table, metrics: &[MetricMetadata]) -> Result<usize> {
-        let stamps = self.store.stamps();
         let _table_stays = self.keep_timelines(table)?;
-        let backend = self.store.backend();
-        let mut stamp = || stamps.next();
-        Ok(table
-            .catalog
-            .metadata()
-            .put(backend.as_ref(), metrics, self.now(), &mut stamp)?)
+        let commit = |entry| self.commit_change(entry);
+        Ok(table.catalog.put_metadata(metrics, self.now(), &commit)?)
     }
 
     /// Type, help and unit of all metrics that something is known of, by name.

@@ -12,6 +12,7 @@ use crate::requests::RequestRecord;
 /// | first bytes | model |
 /// |---|---|
 /// | `TD` | series: every delta has begun with them from the first build on |
+/// | `TC` | catalogs: what people and senders say of timelines and metrics, and saved searches |
 /// | `TW` | wide rows |
 /// | `TF` | feeds |
 /// | `TT` | models of tests |
@@ -21,6 +22,8 @@ pub struct ModelTag(pub [u8; 2]);
 impl ModelTag {
     /// Points of timelines.
     pub const SERIES: Self = Self(*b"TD");
+    /// Attributes, saved searches and metadata of metrics.
+    pub const CATALOG: Self = Self(*b"TC");
     /// Wide rows.
     pub const WIDE: Self = Self(*b"TW");
     /// Messages of feeds.
@@ -38,6 +41,7 @@ impl fmt::Display for ModelTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::SERIES => f.write_str("series"),
+            Self::CATALOG => f.write_str("catalog"),
             Self::WIDE => f.write_str("wide"),
             Self::FEED => f.write_str("feed"),
             Self(bytes) => write!(f, "{:?}", bytes.escape_ascii().to_string()),
@@ -110,6 +114,7 @@ mod tests {
     fn entries_name_their_models_by_their_first_bytes() {
         for (entry, model, name) in [
             (&b"TD\x01rest"[..], ModelTag::SERIES, "series"),
+            (b"TC\x01", ModelTag::CATALOG, "catalog"),
             (b"TW", ModelTag::WIDE, "wide"),
             (b"TF\xff", ModelTag::FEED, "feed"),
             (b"\x00Z", ModelTag(*b"\x00Z"), "\"\\\\x00Z\""),

@@ -102,6 +102,11 @@ impl LogError {
         }
     }
 
+    /// Whether it is certain that the entry is not in the journal and never will be.
+    pub fn is_not_written(&self) -> bool {
+        matches!(self, Self::Overloaded { .. } | Self::Refused(_))
+    }
+
     /// The same failure for each writer of a group: nothing of it is known to be appended.
     pub(crate) fn for_writer(&self) -> Self {
         match self {

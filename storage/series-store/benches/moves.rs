@@ -19,8 +19,8 @@ use tideline_model::{
     Timestamp,
 };
 use tideline_series_store::{
-    Order, Pace, Recovery, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, Settings, Stamps,
-    StoreError, Table, TimelineDirectory,
+    Order, Pace, Recovery, Rewrite, RewriteCause, RewriteCost, Selection, SeriesStore, Settings, StoreError,
+    Table, TimelineDirectory,
 };
 
 const TIMELINES: u64 = 1_000;
@@ -304,8 +304,4 @@ impl TimelineDirectory for Nobody {
     fn announced(&self, _table: TableId, _timelines: &[NewTimeline]) {}
 
     fn removed(&self, _table: TableId, _ids: &[TimelineId]) {}
-
-    fn save(&self, _stamps: &Stamps) -> Result<(), StoreError> {
-        Ok(())
-    }
 }

@@ -14,7 +14,7 @@ use tideline_archive::{ArchiveCopy, Extent};
 use tideline_backend::{Backend, Direction, KeyRange, Partition};
 use tideline_chunk::{Chunk, Delta, LoneSummaries};
 use tideline_key_codec::{SegmentList, parse_chunk_key};
-use tideline_log::{Requests, SHARD};
+use tideline_log::{ModelTag, Requests, SHARD};
 use tideline_model::{FieldId, TableId, TimelineId};
 
 use crate::deletes::Deletes;
@@ -75,6 +75,16 @@ impl JournalTimelines {
 }
 
 impl Checked {
+    /// Counts the points and timelines of a delta.
+    fn count(&mut self, manifest: &ManifestState, delta: &Delta) {
+        let groups = delta.groups.iter();
+        self.journal_points += groups.map(|group| group.timestamps.len() as u64).sum::<u64>();
+        if manifest.common.tables.contains_key(&delta.table) {
+            let timelines = self.journal_timelines.entry(delta.table).or_default();
+            timelines.apply(delta);
+        }
+    }
+
     fn take<T>(&mut self, place: &str, read: Result<T>) -> Option<T> {
         match read {
             Ok(value) => Some(value),
@@ -86,8 +96,12 @@ impl Checked {
     }
 }
 
-/// Reads everything. Damage is a finding; what goes on behind it is read as far as it can be.
-pub fn check(backend: &dyn Backend) -> Checked {
+/// Reads an entry of another model; what is wrong with it.
+pub type CheckEntry<'a> = dyn FnMut(&Bytes) -> std::result::Result<(), String> + 'a;
+
+/// Reads everything. Damage is a finding; what goes on behind it is read as far as it can be. `other` is handed the entries of
+/// the journal that belong to other models.
+pub fn check(backend: &dyn Backend, other: &mut CheckEntry<'_>) -> Checked {
     let mut checked = Checked::default();
     let manifest = backend.manifest(SHARD).map_err(StoreError::from);
     let manifest = manifest.and_then(|manifest| ManifestState::read(&manifest));
@@ -104,7 +118,7 @@ pub fn check(backend: &dyn Backend) -> Checked {
             "manifest: segments of table {table}, which there is none of"
         ));
     }
-    let journal = check_journal(backend, &manifest, &mut checked);
+    let journal = check_journal(backend, &manifest, other, &mut checked);
     checked.take("journal", journal);
     checked
 }
@@ -304,23 +318,27 @@ impl Reading<'_> {
     }
 }
 
-fn check_journal(backend: &dyn Backend, manifest: &ManifestState, checked: &mut Checked) -> Result<()> {
+fn check_journal(
+    backend: &dyn Backend,
+    manifest: &ManifestState,
+    other: &mut CheckEntry<'_>,
+    checked: &mut Checked,
+) -> Result<()> {
     let from = manifest.common.cursor.sealed_to;
     for epoch in backend.epochs(SHARD)? {
         backend.replay(SHARD, epoch.epoch, from, &mut |sequence, entry| {
-            match Delta::decode(&entry) {
-                Ok(delta) => {
-                    let groups = delta.groups.iter();
-                    checked.journal_points += groups.map(|group| group.timestamps.len() as u64).sum::<u64>();
-                    checked.journal_entries += 1;
-                    if manifest.common.tables.contains_key(&delta.table) {
-                        checked
-                            .journal_timelines
-                            .entry(delta.table)
-                            .or_default()
-                            .apply(&delta);
+            let read = match ModelTag::of(&entry) {
+                Some(ModelTag::SERIES) | None => match Delta::decode(&entry) {
+                    Ok(delta) => {
+                        checked.count(manifest, &delta);
+                        Ok(())
                     }
-                }
+                    Err(cause) => Err(cause.to_string()),
+                },
+                Some(_) => other(&entry),
+            };
+            match read {
+                Ok(()) => checked.journal_entries += 1,
                 Err(cause) => checked
                     .findings
                     .push(format!("journal entry {}: {cause}", sequence.0)),

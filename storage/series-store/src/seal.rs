@@ -115,7 +115,6 @@ impl Flushed for Sealed {
 
 /// Makes durable what the journal of a head carried beside points.
 fn save_rows(shared: &Shared, head: &Head) -> Result<()> {
-    shared.directory.save(shared.log.stamps())?;
     let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
     for table in tables {
         table

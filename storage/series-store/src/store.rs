@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tideline_archive::{Archive, People};
 use tideline_backend::{Backend, Health, Usage};
 use tideline_chunk::NewTimeline;
-use tideline_log::{Log, LogModel, LogThreads, RequestKey, Stamps, TailError, TailPart};
+use tideline_log::{Log, LogModel, LogThreads, ModelTag, RequestKey, Stamps, TailError, TailPart};
 use tideline_model::{
     FieldId, SegmentId, SequenceNumber, TableId, TableName, TableSpec, ThreadFailure, TimelineId, TrustedNow,
 };
@@ -25,6 +25,10 @@ use crate::tables::Table;
 use crate::unsealed::Unsealed;
 
 /// Keeps what the store must not know: the identities behind timeline ids.
+///
+/// A directory whose rows outlive the process is a model of the log beside the store, given to
+/// [`Recovery::finish_beside`](crate::Recovery::finish_beside). It is flushed before the store: the journal that carried its
+/// timelines is about to go.
 pub trait TimelineDirectory: Send + Sync {
     /// Takes in a timeline that a replayed journal entry introduces. The same one again is no error.
     fn adopt(&self, table: TableId, timeline: &NewTimeline) -> std::result::Result<(), String>;
@@ -36,10 +40,6 @@ pub trait TimelineDirectory: Send + Sync {
     /// Takes note that timelines are removed: in the journal's order, live and when it is replayed. A later delta
     /// introduces them again, or they stay away.
     fn removed(&self, table: TableId, ids: &[TimelineId]);
-
-    /// Makes everything adopted, announced or removed so far durable, with stamps of the log: the journal that carried it is
-    /// about to go.
-    fn save(&self, stamps: &Stamps) -> std::result::Result<(), StoreError>;
 
     /// Timelines of a table that have a durable row; `None` where they are not counted.
     fn saved(&self, table: TableId) -> Option<u64> {
@@ -423,7 +423,7 @@ impl SeriesStore {
     /// What was written to a table from a place in the journal on, deletes included: at least one entry where there is
     /// any, and at most about `bytes_max` of them.
     ///
-    /// From memory, which holds the newest entries of all tables up to [`LogSettings::tail_bytes_max`](crate::LogSettings).
+    /// Entries of other models are left out. From memory, which holds the newest entries of all tables up to [`LogSettings::tail_bytes_max`](crate::LogSettings).
     /// What comes out has been acknowledged, and queries see it.
     pub fn tail(
         &self,
@@ -431,7 +431,10 @@ impl SeriesStore {
         from: SequenceNumber,
         bytes_max: usize,
     ) -> std::result::Result<TailPart, TailError> {
-        self.log().tail(table.id(), from, bytes_max)
+        let mut part = self.log().tail(table.id(), from, bytes_max)?;
+        part.entries
+            .retain(|entry| ModelTag::of(&entry.encoded) == Some(ModelTag::SERIES));
+        Ok(part)
     }
 
     /// Has `wake` called whenever the tail has grown. It is called on the committer's thread and must not block.

@@ -11,7 +11,8 @@ use roaring::RoaringBitmap;
 use tempfile::TempDir;
 use tideline_backend::Stamp;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
-use tideline_model::{Identity, Ordinal, TableId, TimelineId, Timestamp};
+use tideline_log::LogError;
+use tideline_model::{Identity, Ordinal, SequenceNumber, TableId, TimelineId, Timestamp};
 use tideline_search_index::{Condition, IndexOptions, SearchIndex, Seen, SeenLookup, Subject, Test};
 use tideline_timeline_catalog::{AttributeValue, Attributes, Catalog, CatalogError, CatalogOptions};
 
@@ -65,6 +66,7 @@ fn catalog_options() -> CatalogOptions {
     CatalogOptions {
         source_tags: SOURCE_TAGS.map(str::to_owned).to_vec(),
         raw_key_cache_bytes: 0,
+        unflushed: Arc::default(),
     }
 }
 
@@ -128,10 +130,11 @@ impl Database {
     /// Sets or removes an attribute. A value of another type than the key has on other timelines must be refused.
     pub(crate) fn edit(&mut self, ordinal: Ordinal, key: &str, value: Option<AttributeValue>) {
         let changes = BTreeMap::from([(key.to_owned(), value.clone())]);
-        let stamp = &mut self.stamp;
-        let edited = self
-            .catalog
-            .set_attributes(&self.backend, ordinal, &changes, &mut || next(stamp));
+        let edited = self.catalog.set_attributes(ordinal, &changes, &|entry| {
+            entry.check()?;
+            entry.apply(SequenceNumber(0)).map_err(LogError::Model)?;
+            Ok(SequenceNumber(0))
+        });
         let others = self.model.0.iter().filter(|(other, _)| **other != ordinal.0);
         let mut kinds = others.filter_map(|(_, timeline)| Some(timeline.attributes.get(key)?.kind()));
         let is_mix = value

@@ -14,6 +14,7 @@ fn catalog() -> Catalog {
     let options = CatalogOptions {
         source_tags: vec!["host".to_owned(), "instance".to_owned()],
         raw_key_cache_bytes: 1 << 20,
+        unflushed: Arc::default(),
     };
     Catalog::new(TableId(3), options)
 }

@@ -1,8 +1,11 @@
 //! What is said of metrics: what stays, what gives way, what is left out, and the bytes of a row.
 
+use bytes::Bytes;
+use tideline_backend::BackendError;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 
 use super::*;
+use crate::change::tests::{Journal, catalog, options};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -55,15 +58,10 @@ fn kinds_are_read_as_they_are_written() {
 }
 
 #[test]
-fn what_is_said_is_durable_and_what_is_known_is_not_written_again() {
-    let disk = MemoryDisk::new(Character::Embedded);
-    let backend = MemoryBackend::open(&disk);
-    let mut writes = 0;
-    let mut stamp = || {
-        writes += 1;
-        Ok(Stamp(writes))
-    };
-    let kept = MetadataOfMetrics::new(TableId(7));
+fn what_is_said_is_replayed_and_saved_and_what_is_known_is_not_written_again() {
+    let (backend, mut stamp) = backend();
+    let journal = Journal::default();
+    let kept = catalog(TableId(7));
     let said = [
         metric("b", MetricKind::Counter, "old", ""),
         metric("a", MetricKind::Unknown, "", "bytes"),
@@ -72,69 +70,62 @@ fn what_is_said_is_durable_and_what_is_known_is_not_written_again() {
         metric(&"n".repeat(1_025), MetricKind::Counter, "long", ""),
         metric("long", MetricKind::Info, &"ä".repeat(2_000), &"ü".repeat(65)),
     ];
-    assert_eq!(kept.put(&backend, &said, at(0), &mut stamp).expect("written"), 2);
-    assert_eq!(
-        kept.put(&backend, &said[1..3], at(0), &mut stamp)
-            .expect("written"),
-        0
-    );
-    assert_eq!(
-        kept.put(&backend, &said[5..], at(0), &mut stamp)
-            .expect("written"),
-        0
-    );
-    let loaded = MetadataOfMetrics::new(TableId(7));
-    loaded.load(&backend).expect("sound rows");
-    assert_eq!(loaded.all(), kept.all());
-    assert_eq!(loaded.get("b"), Some(said[2].clone()));
-    assert_eq!(loaded.get("a"), Some(said[1].clone()));
-    let long = loaded.get("long").expect("known");
-    assert_eq!((long.help.len(), long.unit.len()), (2_048, 128));
-    let others = MetadataOfMetrics::new(TableId(8));
-    others
-        .put(&backend, &said[..1], at(0), &mut stamp)
-        .expect("written");
-    MetadataOfMetrics::remove_all(&backend, TableId(7), &mut stamp).expect("written");
-    for (table, left) in [(7, 0), (8, 1)] {
-        let loaded = MetadataOfMetrics::new(TableId(table));
-        loaded.load(&backend).expect("sound rows");
-        assert_eq!(loaded.all().len(), left);
+    for (said, left_out) in [(&said[..], 2), (&said[1..3], 0), (&said[5..], 0)] {
+        assert_eq!(put(&kept, said, 0, &journal), left_out);
     }
-    // One write for all that was new, one for the other table, one to remove.
-    assert_eq!(writes, 3);
+    assert_eq!(journal.entries().len(), 1, "one entry for all that was new");
+    let load = |table| Catalog::load(&backend, TableId(table), options()).expect("sound rows");
+    for is_saved in [false, true] {
+        if is_saved {
+            kept.save(&backend, &mut stamp).expect("written");
+        }
+        let loaded = load(7);
+        if is_saved {
+            assert_eq!(loaded.metadata().all(), kept.metadata().all());
+        }
+        journal.replay(&loaded);
+        let loaded = loaded.metadata();
+        assert_eq!(loaded.all(), kept.metadata().all());
+        assert_eq!(loaded.get("b"), Some(said[2].clone()));
+        assert_eq!(loaded.get("a"), Some(said[1].clone()));
+        let long = loaded.get("long").expect("known");
+        assert_eq!((long.help.len(), long.unit.len()), (2_048, 128));
+    }
+    let others = catalog(TableId(8));
+    put(&others, &said[..1], 0, &journal);
+    others.save(&backend, &mut stamp).expect("written");
+    Catalog::remove_all(&backend, TableId(7), &mut stamp).expect("written");
+    for (table, left) in [(7, 0), (8, 1)] {
+        assert_eq!(load(table).metadata().all().len(), left);
+    }
+}
+
+/// How many are left out of what is said at a second.
+fn put(catalog: &Arc<Catalog>, said: &[MetricMetadata], second: i64, journal: &Journal) -> usize {
+    let left_out = catalog.put_metadata(said, at(second), &journal.commit());
+    left_out.expect("committed")
 }
 
 #[test]
 fn there_is_an_end_to_how_many_are_remembered() {
-    let (backend, mut stamp) = backend();
-    let kept = MetadataOfMetrics::new(TableId(7));
+    let (journal, kept) = (Journal::default(), catalog(TableId(7)));
     let many = (0..METRICS_MAX + 3).map(|at| metric(&format!("m{at}"), MetricKind::Gauge, "", ""));
     let many: Vec<MetricMetadata> = many.collect();
-    assert_eq!(kept.put(&backend, &many, at(0), &mut stamp).expect("written"), 3);
-    assert_eq!(kept.all().len(), METRICS_MAX);
+    assert_eq!(put(&kept, &many, 0, &journal), 3);
+    assert_eq!(kept.metadata().all().len(), METRICS_MAX);
+    assert!(journal.entries().iter().all(|entry| entry.len() < 2 << 20));
     let changed = metric("m0", MetricKind::Counter, "", "");
-    assert_eq!(
-        kept.put(&backend, std::slice::from_ref(&changed), at(0), &mut stamp)
-            .expect("written"),
-        0
-    );
-    assert_eq!(kept.get("m0"), Some(changed));
+    assert_eq!(put(&kept, std::slice::from_ref(&changed), 0, &journal), 0);
+    assert_eq!(kept.metadata().get("m0"), Some(changed));
 }
 
 #[test]
 fn senders_that_disagree_cost_a_write_a_minute() {
-    let (backend, mut stamp) = backend();
-    let mut writes = 0;
-    let mut stamp = || {
-        writes += 1;
-        stamp()
-    };
-    let kept = MetadataOfMetrics::new(TableId(7));
+    let (journal, kept) = (Journal::default(), catalog(TableId(7)));
     let said = |kind: MetricKind, help: &str, unit: &str| [metric("m", kind, help, unit)];
-    let mut put = |metrics: &[MetricMetadata], second: i64| {
-        let left_out = kept.put(&backend, metrics, at(second), &mut stamp);
-        assert_eq!(left_out.expect("written"), 0);
-        let known = kept.get("m").expect("known");
+    let put = |metrics: &[MetricMetadata], second: i64| {
+        assert_eq!(put(&kept, metrics, second, &journal), 0);
+        let known = kept.metadata().get("m").expect("known");
         (known.kind, known.help, known.unit)
     };
     let (one, other) = (
@@ -149,17 +140,15 @@ fn senders_that_disagree_cost_a_write_a_minute() {
         }
     }
     // One at first, and at 0 s, 60 s and 120 s what the other has said.
-    assert_eq!(writes, 4);
+    assert_eq!(journal.entries().len(), 4);
 }
 
 #[test]
 fn nothing_takes_the_place_of_something() {
-    let (backend, mut stamp) = backend();
-    let kept = MetadataOfMetrics::new(TableId(7));
-    let mut put = |kind: MetricKind, help: &str, unit: &str| {
-        let said = [metric("m", kind, help, unit)];
-        kept.put(&backend, &said, at(0), &mut stamp).expect("written");
-        let known = kept.get("m").expect("known");
+    let (journal, kept) = (Journal::default(), catalog(TableId(7)));
+    let put = |kind: MetricKind, help: &str, unit: &str| {
+        put(&kept, &[metric("m", kind, help, unit)], 0, &journal);
+        let known = kept.metadata().get("m").expect("known");
         (known.kind, known.help, known.unit)
     };
     put(MetricKind::Unknown, "Bytes.", "");
@@ -170,23 +159,26 @@ fn nothing_takes_the_place_of_something() {
     let whole = (MetricKind::Counter, "Bytes.".into(), "bytes".into());
     assert_eq!(put(MetricKind::Unknown, "", "bytes"), whole);
     assert_eq!(put(MetricKind::Unknown, "", ""), whole);
-    assert!(kept.knows("m", MetricKind::Unknown, "", "bytes"));
-    assert!(!kept.knows("m", MetricKind::Gauge, "", ""));
-    let loaded = MetadataOfMetrics::new(TableId(7));
-    loaded.load(&backend).expect("sound rows");
-    assert_eq!(loaded.all(), kept.all());
+    let known = kept.metadata();
+    assert!(known.knows("m", MetricKind::Unknown, "", "bytes"));
+    assert!(!known.knows("m", MetricKind::Gauge, "", ""));
+    let replayed = catalog(TableId(7));
+    journal.replay(&replayed);
+    assert_eq!(replayed.metadata().all(), known.all());
 }
 
 #[test]
 fn a_damaged_row_is_passed_over_told_and_written_anew() {
     let (backend, mut stamp) = backend();
+    let journal = Journal::default();
     let table = TableId(7);
     let said = [
         metric("a", MetricKind::Gauge, "A.", ""),
         metric("b", MetricKind::Gauge, "B.", ""),
     ];
-    let kept = MetadataOfMetrics::new(table);
-    kept.put(&backend, &said, at(0), &mut stamp).expect("written");
+    let kept = catalog(table);
+    put(&kept, &said, 0, &journal);
+    kept.save(&backend, &mut stamp).expect("written");
     let (partition, _) = table_rows(space::METADATA, table);
     let damaged = RowChange {
         key: named_key(table, b"a").into(),
@@ -202,31 +194,48 @@ fn a_damaged_row_is_passed_over_told_and_written_anew() {
         findings
     };
     assert_eq!(findings(), ["the row of the metadata of metric \"a\" is damaged"]);
-    let loaded = MetadataOfMetrics::new(table);
-    loaded.load(&backend).expect("it starts");
-    assert_eq!(loaded.all(), said[1..]);
-    loaded.put(&backend, &said, at(0), &mut stamp).expect("written");
-    assert_eq!((loaded.all(), findings()), (said.to_vec(), Vec::new()));
+    let loaded = Arc::new(Catalog::load(&backend, table, options()).expect("it starts"));
+    assert_eq!(loaded.metadata().all(), said[1..]);
+    put(&loaded, &said, 0, &journal);
+    loaded.save(&backend, &mut stamp).expect("written");
+    assert_eq!((loaded.metadata().all(), findings()), (said.to_vec(), Vec::new()));
+}
+
+#[test]
+fn what_could_not_be_written_is_written_by_the_next_save() {
+    let (backend, mut stamp) = backend();
+    let (journal, kept) = (Journal::default(), catalog(TableId(7)));
+    put(&kept, &[metric("a", MetricKind::Gauge, "A.", "")], 0, &journal);
+    kept.put_search("mine", "{}", &journal.commit())
+        .expect("committed");
+    let mut failing = || {
+        let reason = "planned".to_owned();
+        Err(BackendError::Unknown { reason })
+    };
+    kept.save(&backend, &mut failing).expect_err("no stamp");
+    kept.save(&backend, &mut stamp).expect("written");
+    let loaded = Catalog::load(&backend, TableId(7), options()).expect("sound rows");
+    assert_eq!(loaded.metadata().all(), kept.metadata().all());
+    assert_eq!(loaded.searches().all(), kept.searches().all());
 }
 
 #[test]
 fn there_is_an_end_to_the_bytes_that_are_remembered() {
-    let (backend, mut stamp) = backend();
-    let kept = MetadataOfMetrics::new(TableId(7));
+    let (journal, kept) = (Journal::default(), catalog(TableId(7)));
     let help = "x".repeat(HELP_BYTES_MAX);
     let many = (0..20_000).map(|at| metric(&format!("m{at:0>5}"), MetricKind::Gauge, &help, ""));
     let many: Vec<MetricMetadata> = many.collect();
     let fitting = METADATA_BYTES_MAX / (METRIC_BYTES + 6 + HELP_BYTES_MAX);
-    let left_out = kept.put(&backend, &many, at(0), &mut stamp).expect("written");
-    assert_eq!((kept.all().len(), left_out), (fitting, 20_000 - fitting));
+    let left_out = put(&kept, &many, 0, &journal);
+    assert_eq!(
+        (kept.metadata().all().len(), left_out),
+        (fitting, 20_000 - fitting)
+    );
     // What takes less room than what it replaces has a place still.
     let shorter = metric("m00000", MetricKind::Gauge, "short", "");
-    let left_out = kept.put(&backend, std::slice::from_ref(&shorter), at(0), &mut stamp);
-    assert_eq!(
-        (left_out.expect("written"), kept.get("m00000")),
-        (0, Some(shorter))
-    );
+    assert_eq!(put(&kept, std::slice::from_ref(&shorter), 0, &journal), 0);
+    assert_eq!(kept.metadata().get("m00000"), Some(shorter));
     // There is room for another one now, and not for two.
-    let left_out = kept.put(&backend, &many[fitting..fitting + 2], at(0), &mut stamp);
-    assert_eq!((left_out.expect("written"), kept.all().len()), (1, fitting + 1));
+    assert_eq!(put(&kept, &many[fitting..fitting + 2], 0, &journal), 1);
+    assert_eq!(kept.metadata().all().len(), fitting + 1);
 }

@@ -1,13 +1,16 @@
 //! The catalog over the in-memory backend: what is saved is loaded, what is not comes from the journal.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
-use tideline_model::{Identity, TimelineId};
+use tideline_log::{LogEntry, LogError};
+use tideline_model::{Identity, SequenceNumber, TimelineId};
 
 use super::*;
+use crate::change::tests::{Journal, options, unknown};
 use crate::{AttributeRef, AttributeType, AttributeValue, Attributes, CatalogReader, CountedKey, GeoPoint};
 
 const TABLE: TableId = TableId(7);
@@ -16,7 +19,7 @@ const TABLE: TableId = TableId(7);
 struct Database {
     disk: Arc<MemoryDisk>,
     backend: MemoryBackend,
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
     stamp: u64,
     /// What was committed since the last time that the journal was forgotten.
     journal: Vec<Entry>,
@@ -26,6 +29,8 @@ enum Entry {
     /// Id, ordinal, identity.
     Announce(TimelineId, Ordinal, Vec<u8>),
     Remove(TimelineId),
+    /// An entry of the catalog.
+    Change(Bytes),
 }
 
 impl Database {
@@ -35,7 +40,7 @@ impl Database {
         Self {
             disk,
             backend,
-            catalog: Catalog::new(TABLE, options()),
+            catalog: Arc::new(Catalog::new(TABLE, options())),
             stamp: 0,
             journal: Vec::new(),
         }
@@ -91,14 +96,32 @@ impl Database {
 
     fn edit(&mut self, ordinal: Ordinal, key: &str, value: Option<AttributeValue>) -> Result<Attributes> {
         let changes = BTreeMap::from([(key.to_owned(), value)]);
-        let stamp = &mut self.stamp;
-        self.catalog
-            .set_attributes(&self.backend, ordinal, &changes, &mut || next(stamp))
+        let journal = RefCell::new(&mut self.journal);
+        self.catalog.set_attributes(ordinal, &changes, &|entry| {
+            entry.check()?;
+            journal.borrow_mut().push(Entry::Change(entry.encoded().clone()));
+            entry.apply(SequenceNumber(0)).map_err(LogError::Model)?;
+            Ok(SequenceNumber(0))
+        })
+    }
+
+    /// An edit of unknown outcome: it is in the journal or not.
+    fn edit_unknown(&mut self, ordinal: Ordinal, key: &str, value: Option<AttributeValue>, lands: bool) {
+        let changes = BTreeMap::from([(key.to_owned(), value)]);
+        let journal = RefCell::new(&mut self.journal);
+        let failed = self.catalog.set_attributes(ordinal, &changes, &|entry| {
+            entry.check()?;
+            if lands {
+                journal.borrow_mut().push(Entry::Change(entry.encoded().clone()));
+            }
+            Err(unknown())
+        });
+        failed.expect_err("the outcome is unknown");
     }
 
     fn restart(&mut self) {
         self.backend = MemoryBackend::open(&self.disk);
-        self.catalog = Catalog::load(&self.backend, TABLE, options()).expect("sound rows");
+        self.catalog = Arc::new(Catalog::load(&self.backend, TABLE, options()).expect("sound rows"));
         for entry in &self.journal {
             match entry {
                 Entry::Announce(id, ordinal, identity) => self
@@ -106,6 +129,7 @@ impl Database {
                     .adopt(*id, *ordinal, identity)
                     .expect("agrees with the rows"),
                 Entry::Remove(id) => self.catalog.remove_replayed(&[*id]),
+                Entry::Change(entry) => self.catalog.replay(entry).expect("what was written"),
             }
         }
         self.catalog.replayed();
@@ -115,13 +139,6 @@ impl Database {
 fn next(stamp: &mut u64) -> tideline_backend::Result<Stamp> {
     *stamp += 1;
     Ok(Stamp(*stamp))
-}
-
-fn options() -> CatalogOptions {
-    CatalogOptions {
-        source_tags: vec!["host".to_owned()],
-        raw_key_cache_bytes: 0,
-    }
 }
 
 type Described = (TimelineId, Vec<(String, String)>, Attributes);
@@ -156,6 +173,9 @@ enum Step {
     Register(u32),
     Announce(usize),
     Edit(usize, &'static str, Option<u32>),
+    /// Of unknown outcome; whether it is in the journal.
+    EditUnknown(usize, Option<u32>, bool),
+    Index,
     Remove(usize),
     Save,
     SaveOnly,
@@ -168,6 +188,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<usize>().prop_map(Step::Announce),
         3 => (any::<usize>(), prop::sample::select(vec!["owner", "rack"]), any::<Option<u32>>())
             .prop_map(|(which, key, value)| Step::Edit(which, key, value)),
+        1 => (any::<usize>(), any::<Option<u32>>(), any::<bool>())
+            .prop_map(|(which, value, lands)| Step::EditUnknown(which, value, lands)),
+        1 => Just(Step::Index),
         2 => any::<usize>().prop_map(Step::Remove),
         1 => Just(Step::Save),
         1 => Just(Step::SaveOnly),
@@ -176,7 +199,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(tideline_testkit::proptest_config(64))]
+    #![proptest_config(tideline_testkit::proptest_config(256))]
 
     #[test]
     fn a_restart_changes_nothing_that_was_announced(
@@ -186,6 +209,9 @@ proptest! {
         let character = if distributed { Character::Distributed } else { Character::Embedded };
         let mut database = Database::new(character);
         let mut registered: Vec<Ordinal> = Vec::new();
+        // What timelines may have after a restart, by edits of unknown outcome.
+        let mut possible: BTreeMap<u32, Vec<Attributes>> = BTreeMap::new();
+        let mut index = Index::default();
         for step in steps {
             match step {
                 Step::Register(number) => registered.push(database.register(number)),
@@ -198,21 +224,55 @@ proptest! {
                     let visible = database.catalog.reader().visible().contains(ordinal.0);
                     let edited = database.edit(ordinal, key, value.map(|n| AttributeValue::Number(n.into())));
                     prop_assert_eq!(edited.is_ok(), visible, "only visible timelines have attributes");
+                    possible.remove(&ordinal.0);
                 }
+                Step::EditUnknown(which, value, lands) if !registered.is_empty() => {
+                    let ordinal = registered[which % registered.len()];
+                    let before = describe(&database.catalog.reader());
+                    let value = value.map(|n| AttributeValue::Number(n.into()));
+                    database.edit_unknown(ordinal, "owner", value.clone(), lands);
+                    prop_assert_eq!(&describe(&database.catalog.reader()), &before);
+                    if let Some((_, _, attributes)) = before.get(&ordinal.0) {
+                        let mut edited = attributes.clone();
+                        match value {
+                            Some(value) => edited.insert("owner".to_owned(), value),
+                            None => edited.remove("owner"),
+                        };
+                        possible.entry(ordinal.0).or_default().push(edited);
+                    }
+                }
+                Step::Index => index = Index::of(&database.catalog.reader()),
                 Step::Remove(which) if !registered.is_empty() => {
                     let ordinal = registered[which % registered.len()];
                     database.remove(ordinal);
                     database.save_removals();
+                    possible.remove(&ordinal.0);
                     prop_assert!(!database.catalog.reader().visible().contains(ordinal.0));
                 }
-                Step::Save => database.save(),
-                Step::SaveOnly => database.save_only(),
+                Step::Save => {
+                    database.save();
+                    possible.clear();
+                }
+                Step::SaveOnly => {
+                    database.save_only();
+                    possible.clear();
+                }
                 Step::Restart => {
-                    let before = describe(&database.catalog.reader());
+                    let mut before = describe(&database.catalog.reader());
                     database.restart();
                     registered.retain(|ordinal| before.contains_key(&ordinal.0));
                     let reader = database.catalog.reader();
-                    prop_assert_eq!(&describe(&reader), &before);
+                    let after = describe(&reader);
+                    for (ordinal, possible) in &possible {
+                        let (Some(before), Some(after)) = (before.get_mut(ordinal), after.get(ordinal)) else {
+                            continue;
+                        };
+                        if possible.contains(&after.2) {
+                            before.2.clone_from(&after.2);
+                        }
+                    }
+                    prop_assert_eq!(&after, &before);
+                    index.check(&reader, &after)?;
                     let edited: Vec<u32> = reader.edits_since(0).map(|ordinal| ordinal.0).collect();
                     let expected = before.iter().filter(|(_, (_, _, attributes))| !attributes.is_empty());
                     prop_assert!(expected.into_iter().all(|(ordinal, _)| edited.contains(ordinal)));
@@ -220,6 +280,54 @@ proptest! {
                 _ => {}
             }
         }
+    }
+}
+
+/// What the search index remembers of a catalog.
+#[derive(Debug, Default)]
+struct Index {
+    documents: BTreeMap<u32, Described>,
+    position: u64,
+}
+
+impl Index {
+    fn of(reader: &CatalogReader<'_>) -> Self {
+        Self {
+            documents: describe(reader),
+            position: reader.settled_edits(),
+        }
+    }
+
+    /// Checks that what it would look at again after a restart is all that has changed.
+    fn check(
+        &mut self,
+        reader: &CatalogReader<'_>,
+        now: &BTreeMap<u32, Described>,
+    ) -> std::result::Result<(), TestCaseError> {
+        let edited: BTreeSet<u32> = reader.edits_since(0).map(|ordinal| ordinal.0).collect();
+        let since = match self.position <= reader.edit_counter() {
+            true => reader
+                .edits_since(self.position)
+                .map(|ordinal| ordinal.0)
+                .collect(),
+            false => edited.clone(),
+        };
+        for (ordinal, (id, _, attributes)) in &self.documents {
+            let Some((same, _, has)) = now.get(ordinal).filter(|(same, ..)| same == id) else {
+                continue;
+            };
+            let is_looked_at = since.contains(ordinal) || !attributes.is_empty() && !edited.contains(ordinal);
+            prop_assert!(
+                has == attributes || is_looked_at,
+                "timeline {same}: {attributes:?} in the index of edit {}, {has:?} now",
+                self.position
+            );
+        }
+        // Where the newest edits have gone with their timelines, later ones have their numbers.
+        if self.position > reader.edit_counter() {
+            *self = Self::of(reader);
+        }
+        Ok(())
     }
 }
 
@@ -245,32 +353,59 @@ fn many_rows_are_saved_in_pages_and_removed() {
 
 #[test]
 fn an_edit_of_unknown_outcome_holds_the_settled_counter_back() {
+    for lands in [false, true] {
+        let mut database = Database::new(Character::Embedded);
+        let ordinal = database.register(1);
+        database.announce(ordinal);
+        database.edit(ordinal, "owner", text("ops")).expect("visible");
+        database.edit_unknown(ordinal, "owner", text("dev"), lands);
+        let counters = |catalog: &Catalog| {
+            let reader = catalog.reader();
+            (reader.edit_counter(), reader.settled_edits())
+        };
+        // The edit of number 2, and the number that the timeline got for it.
+        assert_eq!(counters(&database.catalog), (3, 1));
+        assert_eq!(
+            owner(&database.catalog, ordinal),
+            text("ops"),
+            "it is not visible"
+        );
+        let before = std::mem::replace(&mut database.catalog, Arc::new(Catalog::new(TABLE, options())));
+        database.restart();
+        let expected = if lands { "dev" } else { "ops" };
+        assert_eq!(
+            owner(&database.catalog, ordinal),
+            text(expected),
+            "it may be there"
+        );
+        database.catalog = before;
+        database.save_only();
+        assert_eq!(counters(&database.catalog), (3, 3));
+        database.restart();
+        assert_eq!(
+            owner(&database.catalog, ordinal),
+            text("ops"),
+            "the row is of later"
+        );
+    }
+}
+
+#[test]
+fn an_edit_that_is_surely_not_written_leaves_nothing() {
     let mut database = Database::new(Character::Embedded);
     let ordinal = database.register(1);
     database.announce(ordinal);
-    let value = |text: &str| Some(AttributeValue::Text(text.to_owned()));
-    database
-        .edit(ordinal, "owner", value("ops"))
-        .expect("memory does not fail");
-    assert_eq!(database.catalog.unsaved(), 0, "the edit wrote the whole row");
-    let working = MemoryBackend::open(&database.disk);
-    let failed = database.edit(ordinal, "owner", value("dev"));
-    assert!(
-        matches!(failed, Err(CatalogError::Backend(_))),
-        "an older handle is dead: {failed:?}"
-    );
-    {
-        let reader = database.catalog.reader();
-        assert_eq!((reader.edit_counter(), reader.settled_edits()), (2, 1));
-        let entry = reader.entry(ordinal).expect("visible");
-        let owner = entry.attribute("owner").map(AttributeRef::to_value);
-        assert_eq!(owner, value("ops"), "a failed edit is not visible");
-    }
-    assert_eq!(database.catalog.unsaved(), 1, "the row is written again");
-    database.backend = working;
     database.save();
+    let changes = BTreeMap::from([("owner".to_owned(), text("ops"))]);
+    let overloaded = |_: Box<dyn LogEntry>| Err(LogError::Overloaded { limit: 1, actual: 2 });
+    let failed = database.catalog.set_attributes(ordinal, &changes, &overloaded);
+    assert!(
+        matches!(failed, Err(CatalogError::Log(LogError::Overloaded { .. }))),
+        "{failed:?}"
+    );
+    assert_eq!(database.catalog.unsaved(), 0);
     let reader = database.catalog.reader();
-    assert_eq!((reader.edit_counter(), reader.settled_edits()), (2, 2));
+    assert_eq!((reader.edit_counter(), reader.settled_edits()), (0, 0));
 }
 
 fn text(text: &str) -> Option<AttributeValue> {
@@ -311,37 +446,94 @@ fn attributes_go_with_a_timeline_and_those_given_to_it_afterwards_stay() {
 
 #[test]
 fn a_row_that_a_removal_overtakes_is_deleted() {
-    for saves_all in [false, true] {
-        let mut database = Database::new(Character::Embedded);
-        let (first, second) = (database.register(1), database.register(2));
-        database.announce(first);
-        database.announce(second);
-        let id = database.catalog.reader().id(first);
-        let (catalog, backend) = (&database.catalog, &database.backend);
-        let mut stamp = 0;
-        let mut removing = || {
+    let mut database = Database::new(Character::Embedded);
+    let (first, second) = (database.register(1), database.register(2));
+    database.announce(first);
+    database.announce(second);
+    let id = database.catalog.reader().id(first);
+    let (catalog, backend) = (&database.catalog, &database.backend);
+    let mut stamp = 0;
+    let mut removing = || {
+        catalog.remove(&[id]);
+        next(&mut stamp)
+    };
+    catalog
+        .save(backend, &mut removing)
+        .expect("memory does not fail");
+    assert_eq!(catalog.unsaved(), 1);
+    // As is due before the removal is answered.
+    catalog
+        .save_removals(backend, &mut removing)
+        .expect("memory does not fail");
+    let loaded = Catalog::load(backend, TABLE, options()).expect("sound rows");
+    assert_eq!(loaded.reader().visible().iter().collect::<Vec<_>>(), [second.0]);
+    assert_eq!(catalog.unsaved(), 0);
+}
+
+#[test]
+fn an_edit_during_a_save_is_saved_by_the_next_one() {
+    let mut database = Database::new(Character::Embedded);
+    let ordinal = database.register(1);
+    database.announce(ordinal);
+    let journal = Journal::default();
+    let (catalog, backend) = (&database.catalog, &database.backend);
+    let changes = BTreeMap::from([("owner".to_owned(), text("ops"))]);
+    let mut stamp = 0;
+    let mut editing = || {
+        catalog
+            .set_attributes(ordinal, &changes, &journal.commit())
+            .expect("visible");
+        next(&mut stamp)
+    };
+    catalog.save(backend, &mut editing).expect("memory does not fail");
+    assert_eq!(catalog.unsaved(), 1);
+    let loaded = Catalog::load(backend, TABLE, options()).expect("sound rows");
+    loaded.replay(&journal.entries()[0]).expect("what was written");
+    assert_eq!(owner(&loaded, ordinal), text("ops"));
+    catalog
+        .save(backend, &mut || next(&mut stamp))
+        .expect("memory does not fail");
+    assert_eq!(catalog.unsaved(), 0);
+    let loaded = Catalog::load(backend, TABLE, options()).expect("sound rows");
+    assert_eq!(owner(&loaded, ordinal), text("ops"));
+}
+
+#[test]
+fn an_edit_is_made_anew_when_its_timeline_was_removed_and_came_back() {
+    let mut database = Database::new(Character::Embedded);
+    let ordinal = database.register(1);
+    database.announce(ordinal);
+    database.edit(ordinal, "owner", text("ops")).expect("visible");
+    let id = database.catalog.reader().id(ordinal);
+    let catalog = Arc::clone(&database.catalog);
+    let journal = Journal::default();
+    let tries = RefCell::new(0);
+    let commit = |entry: Box<dyn LogEntry>| {
+        *tries.borrow_mut() += 1;
+        if *tries.borrow() == 1 {
             catalog.remove(&[id]);
-            next(&mut stamp)
-        };
-        if saves_all {
-            catalog
-                .save(backend, &mut removing)
-                .expect("memory does not fail");
-        } else {
-            let changes = BTreeMap::from([("owner".to_owned(), text("ops"))]);
-            let edited = catalog.set_attributes(backend, first, &changes, &mut removing);
-            assert!(
-                matches!(edited, Err(CatalogError::UnknownTimeline(_))),
-                "{edited:?}"
-            );
-            catalog
-                .save(backend, &mut removing)
-                .expect("memory does not fail");
+            catalog.announced(&[ordinal]);
         }
-        let loaded = Catalog::load(backend, TABLE, options()).expect("sound rows");
-        assert_eq!(loaded.reader().visible().iter().collect::<Vec<_>>(), [second.0]);
-        assert_eq!(catalog.unsaved(), 0);
-    }
+        journal.commit()(entry)
+    };
+    let changes = BTreeMap::from([("rack".to_owned(), text("7"))]);
+    let has = catalog
+        .set_attributes(ordinal, &changes, &commit)
+        .expect("visible");
+    assert_eq!(
+        has,
+        Attributes::from([("rack".to_owned(), text("7").expect("a value"))])
+    );
+    assert_eq!((*tries.borrow(), journal.entries().len()), (2, 1));
+    let gone = catalog.set_attributes(ordinal, &changes, &|entry| {
+        catalog.remove(&[id]);
+        entry.check()?;
+        Ok(SequenceNumber(0))
+    });
+    assert!(matches!(gone, Err(CatalogError::UnknownTimeline(_))), "{gone:?}");
+    assert_eq!(catalog.unsaved(), 1, "its row is to be deleted");
+    let reader = catalog.reader();
+    assert_eq!(reader.edit_counter(), reader.settled_edits());
 }
 
 #[test]
@@ -352,31 +544,55 @@ fn an_edit_whose_number_a_removal_takes_is_seen_as_the_later_one() {
     database.announce(second);
     database.edit(first, "owner", text("ops")).expect("visible");
     let id = database.catalog.reader().id(first);
-    let (catalog, backend) = (&database.catalog, &database.backend);
-    let mut stamp = database.stamp;
-    let mut between = (0, 0);
+    let catalog = Arc::clone(&database.catalog);
+    let journal = Journal::default();
+    let between = RefCell::new((0, 0));
     let changes = BTreeMap::from([("owner".to_owned(), text("dev"))]);
-    let mut removing = || {
-        catalog.remove(&[id]);
+    let counters = || {
         let reader = catalog.reader();
-        between = (reader.edit_counter(), reader.settled_edits());
-        next(&mut stamp)
+        (reader.edit_counter(), reader.settled_edits())
+    };
+    let commit = |entry: Box<dyn LogEntry>| {
+        entry.check()?;
+        catalog.remove(&[id]);
+        between.replace(counters());
+        journal.commit()(entry)
     };
     catalog
-        .set_attributes(backend, second, &changes, &mut removing)
+        .set_attributes(second, &changes, &commit)
         .expect("visible");
-    assert_eq!(between, (2, 1), "an edit on its way is not settled");
-    {
-        let reader = catalog.reader();
-        assert_eq!(reader.edits_since(2).collect::<Vec<_>>(), [second]);
-        assert_eq!((reader.edit_counter(), reader.settled_edits()), (3, 1));
-    }
+    assert_eq!(*between.borrow(), (2, 1), "an edit on its way is not settled");
+    assert_eq!(catalog.reader().edits_since(2).collect::<Vec<_>>(), [second]);
+    assert_eq!(counters(), (3, 1));
+    let mut stamp = database.stamp;
     catalog
-        .save(backend, &mut || next(&mut stamp))
+        .save(&database.backend, &mut || next(&mut stamp))
         .expect("memory does not fail");
-    let loaded = Catalog::load(backend, TABLE, options()).expect("sound rows");
-    let reader = loaded.reader();
-    assert_eq!((reader.edit_counter(), catalog.reader().settled_edits()), (3, 3));
+    let loaded = Catalog::load(&database.backend, TABLE, options()).expect("sound rows");
+    assert_eq!((loaded.reader().edit_counter(), counters()), (3, (3, 3)));
+}
+
+#[test]
+fn a_large_edit_is_several_entries() {
+    let mut database = Database::new(Character::Embedded);
+    let ordinals: Vec<Ordinal> = (0..1_000).map(|number| database.register(number)).collect();
+    ordinals.iter().for_each(|ordinal| database.announce(*ordinal));
+    let journal = Journal::default();
+    let changes = BTreeMap::from([("owner".to_owned(), text(&"x".repeat(4_000)))]);
+    let edited = database
+        .catalog
+        .set_attributes_of(&ordinals, &changes, &journal.commit())
+        .expect("committed");
+    assert_eq!(edited.iter().filter(|outcome| outcome.is_ok()).count(), 1_000);
+    let sizes: Vec<usize> = journal.entries().iter().map(Bytes::len).collect();
+    assert!((4..=5).contains(&sizes.len()), "{sizes:?}");
+    assert!(sizes.iter().all(|bytes| *bytes < (1 << 20) + 5_000), "{sizes:?}");
+    database
+        .journal
+        .extend(journal.entries().into_iter().map(Entry::Change));
+    database.restart();
+    assert_eq!(database.catalog.reader().edits_since(0).count(), 1_000);
+    assert_eq!(owner(&database.catalog, ordinals[999]), changes["owner"]);
 }
 
 #[test]

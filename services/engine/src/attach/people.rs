@@ -168,11 +168,8 @@ impl Engine {
         if edits.is_empty() {
             return Ok(());
         }
-        let stamps = self.store.stamps();
-        let backend = self.store.backend();
-        let set = table
-            .catalog
-            .set_attributes_each(backend.as_ref(), &edits, &mut || stamps.next())?;
+        let commit = |entry| self.commit_change(entry);
+        let set = table.catalog.set_attributes_each(&edits, &commit)?;
         for outcome in set {
             match outcome {
                 Ok(_) | Err(CatalogError::UnknownTimeline(_)) => {}

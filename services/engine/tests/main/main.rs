@@ -1,6 +1,7 @@
 //! The joined database from outside: what a service may rely on, over the in-memory backend.
 
 mod basics;
+mod changes;
 mod cleaning;
 mod clock;
 mod copying;

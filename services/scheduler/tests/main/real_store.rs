@@ -16,8 +16,8 @@ use tideline_model::{
 use tideline_scheduler::series::plan::Facts;
 use tideline_scheduler::{Database, JobFilter, JobState, Models, Scheduler, SeriesWork, Settings, WorkError};
 use tideline_series_store::{
-    Delete, Evicted, Order, Pace, Recovery, Rewrite, Rewritten, SealReport, Selection, SeriesStore, Stamps,
-    StoreError, Survey, Table, TimelineDirectory, Unsealed,
+    Delete, Evicted, Order, Pace, Recovery, Rewrite, Rewritten, SealReport, Selection, SeriesStore, Survey,
+    Table, TimelineDirectory, Unsealed,
 };
 
 use crate::chance::Chance;
@@ -120,10 +120,6 @@ impl TimelineDirectory for NoNames {
     fn announced(&self, _table: TableId, _timelines: &[NewTimeline]) {}
 
     fn removed(&self, _table: TableId, _ids: &[TimelineId]) {}
-
-    fn save(&self, _stamps: &Stamps) -> Result<(), StoreError> {
-        Ok(())
-    }
 }
 
 fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock) -> Arc<StoreWork> {

@@ -1,10 +1,9 @@
 //! Segments in several buckets: every way to read them finds every point, whichever timelines are asked for.
 
 use tideline_model::{TimeRange, TimelineId, Value};
-use tideline_series_store::check::check;
 use tideline_series_store::{Order, Rewrite, RewriteCause, SeriesStore, Settings, Table};
 
-use crate::fixture::{Place, Point, Rows, read, timeline, write};
+use crate::fixture::{Place, Point, Rows, checked, read, timeline, write};
 use crate::moves::all_steps;
 
 const TIMELINES: u64 = 400;
@@ -69,7 +68,7 @@ fn a_segment_in_buckets_is_read_rewritten_and_checked_whole() {
         let (store, _) = place.open(&Settings::default());
         let table = store.table("default").expect("the default table");
         assert_eq!(reads(&store, &table), before, "{name}: opened again");
-        let checked = check(store.backend().as_ref());
+        let checked = checked(&store);
         assert_eq!(checked.findings, [""; 0], "{name}");
         assert_eq!(checked.points, 10 * TIMELINES, "{name}");
     }

@@ -11,7 +11,7 @@ use tideline_series_store::{
     Table,
 };
 
-use crate::fixture::{Place, Point, Rows, archive, archived_table, read, timeline, tiny, write};
+use crate::fixture::{Place, Point, Rows, archive, archived_table, checked, read, timeline, tiny, write};
 
 const TIMELINES: u64 = 5;
 const POINTS: i64 = 200;
@@ -161,11 +161,7 @@ fn a_copy_is_read_by_nobody_until_it_takes_its_segments_place() {
         // A start must not take what nobody reads for what a crash left.
         let kept = kept.again(&place);
         assert_eq!((kept.only(), kept.held()), (copied.clone(), 2), "{name}");
-        assert!(
-            tideline_series_store::check::check(kept.store.backend().as_ref())
-                .findings
-                .is_empty()
-        );
+        assert!(checked(&kept.store).findings.is_empty());
         let evicted = kept.evict();
         assert_eq!(
             (evicted.segments, evicted.bytes, evicted.stay),

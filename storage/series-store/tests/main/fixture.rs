@@ -12,9 +12,9 @@ use tideline_model::{
     ArchivePolicy, ColumnData, Durability, FieldId, Identity, ManualClock, Ordinal, Schedule, TableId,
     TableSpec, TimeRange, TimelineId, Timestamp, Value,
 };
+use tideline_series_store::check::{Checked, check};
 use tideline_series_store::{
-    HeadBudget, Order, Recovery, Selection, SeriesStore, Settings, Stamps, StoreError, Table,
-    TimelineDirectory,
+    HeadBudget, Order, Recovery, Selection, SeriesStore, Settings, StoreError, Table, TimelineDirectory,
 };
 
 /// Where a store lives, so that it can be opened again.
@@ -128,10 +128,6 @@ impl TimelineDirectory for Names {
     }
 
     fn announced(&self, _table: TableId, _timelines: &[NewTimeline]) {}
-
-    fn save(&self, _stamps: &Stamps) -> Result<(), StoreError> {
-        Ok(())
-    }
 
     fn people(&self, _table: TableId) -> Option<Arc<dyn People>> {
         Some(Arc::new(Half))
@@ -326,4 +322,12 @@ fn cells(run: &tideline_chunk::Run, row: usize) -> Vec<(FieldId, Value)> {
             (column.field, value)
         })
         .collect()
+}
+
+/// Reads everything that a store has written; its journal holds no entries of others.
+pub(crate) fn checked(store: &SeriesStore) -> Checked {
+    check(
+        store.backend().as_ref(),
+        &mut |_| Err("it is no delta".to_owned()),
+    )
 }

@@ -13,7 +13,7 @@ use tideline_series_store::{
     StoreError, Table,
 };
 
-use crate::fixture::{Place, Point, Rows, TARGET, archive, archived_table, read, timeline, write};
+use crate::fixture::{Place, Point, Rows, TARGET, archive, archived_table, checked, read, timeline, write};
 use crate::moves::all_steps;
 
 const DAY: i64 = NANOS_PER_DAY;
@@ -117,7 +117,7 @@ impl Filled {
     }
 
     fn check(&self) {
-        let checked = tideline_series_store::check::check(self.store.backend().as_ref());
+        let checked = checked(&self.store);
         assert_eq!(checked.findings, [] as [String; 0]);
     }
 }
