@@ -18,14 +18,15 @@ use tideline_backend::limits::{check_edit, check_key, check_write};
 use tideline_backend::page::PageBuilder;
 use tideline_backend::{
     Backend, BackendError, Capabilities, Direction, EditOutcome, Epoch, Health, JournalEntry, JournalEpoch,
-    KeyRange, Lease, Manifest, ManifestChange, ManifestRow, Page, PageLimit, Partition, Reopening, Result,
-    Row, RowChange, SegmentRef, Shard, Stamp, Unit, Usage,
+    KeyRange, Lease, Manifest, ManifestChange, ManifestKind, ManifestRow, Page, PageLimit, PartRef,
+    Partition, Reopening, Result, Row, RowChange, SegmentRef, Shard, Stamp, Unit, Usage,
 };
 use tideline_model::{Durability, GroupId, SequenceNumber, Tier};
 
 use crate::cold::Cold;
 use crate::copy::Scratch;
 use crate::engine::{Change, Engine, Table};
+use crate::format::FolderFormat;
 use crate::highwater::HighWater;
 use crate::journal::Journals;
 use crate::keys::{ManifestKey, manifest_key, partition_prefix, prefixed, shard_prefix};
@@ -38,7 +39,7 @@ pub(crate) use open::JOURNAL;
 
 /// The embedded default. One process for each data folder; every method may be called from many threads.
 ///
-/// Rows, manifests and hot segments are in one fjall database, cold segments in another, with their own cache, thread
+/// Rows, manifests, hot segments and hot parts are in one fjall database, cold ones in another, with their own cache, thread
 /// and, if wanted, disk. It keeps its promises itself: after a failed write a database refuses writes and is reopened;
 /// while its disk is full it refuses what takes space. Dropping it closes it.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ struct Inner {
     options: FjallOptions,
     capabilities: Capabilities,
     lock: Mutex<Option<FolderLock>>,
+    format: Arc<FolderFormat>,
     hot: Store,
     cold: Cold,
     /// Locked for the whole of a commit, so commits are counted in the order they happen.
@@ -116,11 +118,7 @@ impl Inner {
 
     /// The engine that holds a partition; `None` if the store has not been made, so nothing is in it.
     fn engine_of(&self, partition: Partition) -> Result<Option<EngineGuard<'_>>> {
-        let tier = match partition.unit {
-            Unit::Segment(segment) => segment.tier,
-            Unit::Space(_) => Tier::Hot,
-        };
-        self.store(tier).engine()
+        self.store(partition.unit.tier()).engine()
     }
 
     /// Refuses a change to a tier that cannot be promised now.
@@ -138,10 +136,41 @@ impl Inner {
 
     /// Commits changes and counts the commit. A failure poisons the store, since its outcome is unknown.
     fn commit(&self, engine: &Engine, ledger: &mut Ledger, mut changes: Vec<Change>) -> Result<()> {
-        changes.extend(ledger.next_commit());
+        let has_parts = engine.parts().is_some();
+        changes.extend(ledger.next_commit(has_parts));
         engine.commit(changes).map_err(|error| self.hot.failed(error))?;
-        self.high_water.note_commit(ledger.committed());
+        self.high_water.note_commit(ledger.committed(has_parts));
         Ok(())
+    }
+
+    fn write(&self, partition: Partition, changes: &[RowChange]) -> Result<()> {
+        check_write(partition, changes)?;
+        let tier = partition.unit.tier();
+        self.check_writable(tier, Takes::Space)?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let prefix = partition_prefix(partition);
+        let rows = changes
+            .iter()
+            .map(|change| (prefixed(&prefix, &change.key), change.value.clone()));
+        let table = match partition.unit {
+            Unit::Part(_) => {
+                self.format.require_parts()?;
+                Table::Parts
+            }
+            Unit::Segment(_) | Unit::Space(_) => Table::Rows,
+        };
+        let batch = last_of_each(table, rows);
+        if tier != Tier::Hot {
+            return self.cold.write_part(batch, &self.high_water);
+        }
+        let engine = self.engine()?;
+        if table == Table::Parts {
+            self.hot.begin_parts(&engine)?;
+        }
+        let mut ledger = self.ledger.lock();
+        self.commit(&engine, &mut ledger, batch)
     }
 
     fn load(
@@ -199,6 +228,10 @@ impl Inner {
                 epoch: head.epoch,
                 version: head.version,
             });
+        }
+        let names_part = |change: &ManifestChange| matches!(change, ManifestChange::Put(row) if row.kind == ManifestKind::Part);
+        if changes.iter().any(names_part) {
+            self.format.require_parts()?;
         }
         let rows = changes.iter().map(|change| match change {
             ManifestChange::Put(row) => (manifest_key(shard, row.kind, &row.name), Some(row.detail.clone())),
@@ -296,19 +329,7 @@ impl Backend for FjallBackend {
     }
 
     fn write(&self, partition: Partition, changes: &[RowChange], _stamp: Stamp) -> Result<()> {
-        check_write(partition, changes)?;
-        self.inner.check_writable(Tier::Hot, Takes::Space)?;
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let prefix = partition_prefix(partition);
-        let rows = changes
-            .iter()
-            .map(|change| (prefixed(&prefix, &change.key), change.value.clone()));
-        let batch = last_of_each(Table::Rows, rows);
-        let engine = self.inner.engine()?;
-        let mut ledger = self.inner.ledger.lock();
-        self.inner.commit(&engine, &mut ledger, batch)
+        self.inner.write(partition, changes)
     }
 
     fn load(
@@ -334,6 +355,19 @@ impl Backend for FjallBackend {
         segments.extend(self.inner.cold.store.segments()?);
         segments.retain(|held| held.segment.shard() == shard.0);
         Ok(segments)
+    }
+
+    fn reclaim_part(&self, part: PartRef) -> Result<()> {
+        self.inner.check_writable(part.tier, Takes::Little)?;
+        self.inner.store(part.tier).reclaim_part(part)
+    }
+
+    fn parts(&self, shard: Shard) -> Result<Vec<PartRef>> {
+        let mut parts = self.inner.hot.parts()?;
+        parts.extend(self.inner.cold.store.parts()?);
+        parts.retain(|held| held.part.shard() == shard.0);
+        parts.sort_unstable();
+        Ok(parts)
     }
 
     fn append(

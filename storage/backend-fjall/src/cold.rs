@@ -1,25 +1,27 @@
-//! The store of cold segments, and its folder: inside the data folder, or on another disk.
+//! The store of cold segments and parts, and its folder: inside the data folder, or on another disk.
 //!
-//! It is made for the first cold segment. The steps are ordered so that a kill between any two leaves a folder that
+//! It is made for the first cold segment or part. The steps are ordered so that a kill between any two leaves a folder that
 //! opens: the data folder gets its id, the cold folder gets the same, the store is made aside, its list of keyspaces
-//! is written, the store is renamed to its place. Only then is anything put into it. So a list that names groups
-//! proves that there was a whole store, and without one the start is refused: its disk is not mounted, or it has been
+//! is written, the store is renamed to its place. Only then is anything put into it. So a list that names more than
+//! rows and manifest proves that there was a whole store, and without one the start is refused: its disk is not mounted, or it has been
 //! moved.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tideline_backend::{BackendError, Result, Row, SegmentRef};
 use tideline_model::Tier;
 
 use crate::copy::Scratch;
+use crate::engine::{Change, Engine};
 use crate::error::at;
-use crate::format::{FolderId, Format, read_owner, write_owner};
+use crate::format::{FolderFormat, FolderId, Format, read_owner, write_owner};
 use crate::highwater::HighWater;
 use crate::keyspace_list::KeyspaceList;
-use crate::ledger::{Ledger, loads_change};
+use crate::ledger::Ledger;
 use crate::lock::FolderLock;
 use crate::options::{FjallOptions, Setup};
 use crate::store::{Place, STORE, Store};
@@ -28,23 +30,17 @@ use crate::verify::Checked;
 /// The cold folder, unless another is named.
 const COLD: &str = "cold";
 
-/// The store of cold segments.
+/// The store of cold segments and parts.
 #[derive(Debug)]
 pub(crate) struct Cold {
     pub(crate) store: Store,
-    data_folder: PathBuf,
+    /// The format of the data folder.
+    format: Arc<FolderFormat>,
     root: PathBuf,
-    /// Locked while the store is made.
-    made: Mutex<Made>,
-    /// Loads that have been acknowledged. Locked while one is counted.
-    loads: Mutex<u64>,
-}
-
-/// What is made once.
-#[derive(Debug)]
-struct Made {
-    id: Option<FolderId>,
-    lock: Option<FolderLock>,
+    /// The lock of the cold folder, once it is used. Locked itself while the store is made.
+    lock: Mutex<Option<FolderLock>>,
+    /// Counts loads, and writes to parts. Locked while one is counted.
+    ledger: Mutex<Ledger>,
 }
 
 /// How a cold folder is found.
@@ -62,8 +58,8 @@ pub(crate) enum Standing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Missing {
     root: PathBuf,
-    /// How many groups were in it; `None` if their list is damaged.
-    groups: Option<usize>,
+    /// How many keyspaces of segments or parts were in it; `None` if their list is damaged.
+    keyspaces: Option<usize>,
 }
 
 impl Cold {
@@ -90,7 +86,7 @@ impl Cold {
     pub(crate) fn open_copy(
         scratch: &Scratch,
         root: &Path,
-        format: Format,
+        format: &Arc<FolderFormat>,
         is_made: bool,
         options: &FjallOptions,
     ) -> Result<Self> {
@@ -105,13 +101,10 @@ impl Cold {
         let disk = if root.is_dir() { root } else { scratch.path() };
         let cold = Self {
             store: Store::unmade(place, Setup::of(Tier::Cold, options), options, disk),
-            data_folder: scratch.path().to_owned(),
+            format: Arc::clone(format),
             root: scratch.cold(),
-            made: Mutex::new(Made {
-                id: format.id(),
-                lock,
-            }),
-            loads: Mutex::new(0),
+            lock: Mutex::new(lock),
+            ledger: Mutex::new(Ledger::of(Tier::Cold)),
         };
         if is_made {
             cold.store.open(None)?;
@@ -123,13 +116,13 @@ impl Cold {
     /// is another's, and the lack of one that had something in it.
     pub(crate) fn open(
         data_folder: &Path,
-        format: Format,
+        format: &Arc<FolderFormat>,
         checked: Option<Checked>,
         options: &FjallOptions,
     ) -> Result<Self> {
         let root = Self::checked_root(data_folder, options)?;
         let is_named = options.cold_dir.is_some();
-        let mut standing = Standing::of(data_folder, &root, format)?;
+        let mut standing = Standing::of(data_folder, &root, format.get())?;
         if let Standing::Missing(missing) = &standing {
             if !options.accept_loss {
                 return Err(missing.error());
@@ -151,13 +144,10 @@ impl Cold {
             .transpose()?;
         let cold = Self {
             store: Store::unmade(place, Setup::of(Tier::Cold, options), options, disk),
-            data_folder: data_folder.to_owned(),
+            format: Arc::clone(format),
             root,
-            made: Mutex::new(Made {
-                id: format.id(),
-                lock,
-            }),
-            loads: Mutex::new(0),
+            lock: Mutex::new(lock),
+            ledger: Mutex::new(Ledger::of(Tier::Cold)),
         };
         if is_made {
             cold.store.sweep()?;
@@ -177,70 +167,82 @@ impl Cold {
         rows: &mut dyn Iterator<Item = Result<Row>>,
         high_water: &HighWater,
     ) -> Result<()> {
-        if self.store.engine()?.is_none() {
-            self.make()?;
-        }
-        let number = self.count_load()?;
+        self.require_made()?;
+        let number = self.commit(&*self.store.opened()?, Vec::new())?;
         self.store.load(segment, bucket, rows)?;
         high_water.note_cold_load(number);
         Ok(())
     }
 
-    fn count_load(&self) -> Result<u64> {
+    /// Writes rows of parts; durable on return. The first write makes the store. It is counted as a load is, in the batch of
+    /// the rows.
+    pub(crate) fn write_part(&self, rows: Vec<Change>, high_water: &HighWater) -> Result<()> {
+        self.require_made()?;
         let engine = self.store.opened()?;
-        let mut loads = self.loads.lock();
-        engine
-            .commit(vec![loads_change(*loads + 1)])
-            .map_err(|error| self.store.failed(error))?;
-        *loads += 1;
-        Ok(*loads)
+        self.store.begin_parts(&engine)?;
+        let number = self.commit(&engine, rows)?;
+        high_water.note_cold_load(number);
+        Ok(())
     }
 
-    /// How many loads the store has counted, where that matters: where nothing is left, nothing can be missing.
-    pub(crate) fn found_loads(&self) -> Result<Option<u64>> {
+    /// Commits changes and counts them; the count.
+    fn commit(&self, engine: &Engine, mut changes: Vec<Change>) -> Result<u64> {
+        let mut ledger = self.ledger.lock();
+        let has_parts = engine.parts().is_some();
+        changes.extend(ledger.next_commit(has_parts));
+        engine.commit(changes).map_err(|error| self.store.failed(error))?;
+        Ok(ledger.committed(has_parts))
+    }
+
+    /// The counts that the store holds, where they matter: where nothing is left, nothing can be missing.
+    pub(crate) fn found(&self) -> Result<Option<Ledger>> {
         match self.store.engine()? {
-            Some(engine) if self.store.groups() > 0 => Ok(Some(Ledger::read(&engine)?.commits)),
+            Some(engine) if self.store.filled() > 0 => Ok(Some(Ledger::read(&engine)?)),
             _ => Ok(None),
         }
     }
 
-    /// Goes on counting loads where the data folder or the store has stopped, whichever has more.
+    /// Continues the count where the data folder or the store has stopped, whichever has more.
     pub(crate) fn count_from(&self, remembered: u64) -> Result<()> {
-        let found = match self.store.engine()? {
-            Some(engine) => Ledger::read(&engine)?.commits,
-            None => 0,
+        let mut ledger = match self.store.engine()? {
+            Some(engine) => Ledger::read(&engine)?,
+            None => Ledger::of(Tier::Cold),
         };
-        *self.loads.lock() = remembered.max(found);
+        ledger.count_from(remembered);
+        *self.ledger.lock() = ledger;
         Ok(())
+    }
+
+    /// Counts in all keyspaces again, after a loss that was accepted; the count. `None` if there is no store.
+    pub(crate) fn count_again(&self) -> Result<Option<u64>> {
+        let engine = self.store.engine()?;
+        engine.map(|engine| self.commit(&engine, Vec::new())).transpose()
     }
 
     /// Syncs and closes.
     pub(crate) fn close(&self) -> Result<()> {
         let closed = self.store.close();
-        self.made.lock().lock = None;
+        *self.lock.lock() = None;
         closed
     }
 
-    fn make(&self) -> Result<()> {
-        let mut made = self.made.lock();
+    /// Makes the store if it has not been made.
+    fn require_made(&self) -> Result<()> {
+        if self.store.engine()?.is_some() {
+            return Ok(());
+        }
+        let mut lock = self.lock.lock();
         if self.store.engine()?.is_some() {
             return Ok(());
         }
         let root = &self.root;
-        let id = match made.id {
-            Some(id) => id,
-            None => {
-                let id = FolderId::fresh();
-                Format::Tiered(id).write(&self.data_folder)?;
-                *made.id.insert(id)
-            }
-        };
+        let id = self.format.require_id()?;
         match fs::create_dir(root) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(root)(error)),
             _ => {}
         }
-        if made.lock.is_none() {
-            made.lock = Some(FolderLock::take(root, None)?);
+        if lock.is_none() {
+            *lock = Some(FolderLock::take(root, None)?);
         }
         match read_owner(root)? {
             None => write_owner(root, id)?,
@@ -258,7 +260,7 @@ impl Standing {
     pub(crate) fn of(data_folder: &Path, root: &Path, format: Format) -> Result<Self> {
         let owner = read_owner(root)?;
         if let Some(owner) = owner {
-            check_owner(root, owner, format.id())?;
+            check_owner(root, owner, format.id)?;
         }
         let store = root.join(STORE);
         match (owner, store.try_exists().map_err(at(&store))?) {
@@ -273,14 +275,14 @@ impl Standing {
         }
         let failed = at(data_folder);
         let list = KeyspaceList::read(data_folder, Tier::Cold).map_err(&failed)?;
-        let groups = list.map(|list| list.groups());
+        let keyspaces = list.map(|list| list.filled());
         let has_list = KeyspaceList::is_there(data_folder, Tier::Cold).map_err(&failed)?;
-        if groups == Some(0) || !has_list {
+        if keyspaces == Some(0) || !has_list {
             return Ok(Self::Unmade);
         }
         Ok(Self::Missing(Missing {
             root: root.to_owned(),
-            groups,
+            keyspaces,
         }))
     }
 }
@@ -288,13 +290,13 @@ impl Standing {
 impl Missing {
     /// What is wrong, and what to do about it.
     pub(crate) fn error(&self) -> BackendError {
-        let groups = self.groups.map(|groups| groups.to_string());
+        let keyspaces = self.keyspaces.map(|keyspaces| keyspaces.to_string());
         BackendError::Misconfigured {
             reason: format!(
-                "the cold folder {} has no store, but {} groups of segments were in one: is its disk mounted, has it \
-                 been moved?",
+                "the cold folder {} has no store, but {} keyspaces of segments or parts were in one: is its disk mounted, \
+                 has it been moved?",
                 self.root.display(),
-                groups.as_deref().unwrap_or("an unknown number of")
+                keyspaces.as_deref().unwrap_or("an unknown number of")
             ),
         }
     }

@@ -4,7 +4,7 @@
 //! one batch each, synced before it is visible. fjall panics on sizes that it does not like, so everything has been
 //! checked before it comes here.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::ops::Bound;
 use std::os::unix::fs::MetadataExt;
@@ -24,7 +24,7 @@ use tideline_model::{GroupId, Tier, background};
 use crate::error::{During, from_fjall};
 use crate::files::list;
 use crate::keys::{
-    Bounds, COMMITS, MANIFEST, ROWS, bounds, group_name, group_of, partition_prefix, prefixed,
+    Bounds, COMMITS, MANIFEST, PARTS, ROWS, bounds, group_name, group_of, partition_prefix, prefixed,
 };
 use crate::options::Setup;
 
@@ -54,11 +54,15 @@ pub(crate) struct Engine {
     database: Database,
     folder: PathBuf,
     tier: Tier,
+    /// Size at which a memtable of rows is flushed.
+    row_memtable_bytes: u64,
     rows: Keyspace,
     manifest: Keyspace,
+    /// `None` until the first write to a part.
+    parts: RwLock<Option<Keyspace>>,
     groups: RwLock<HashMap<GroupId, Keyspace>>,
-    /// Groups of which tables were dropped whose files are still there.
-    unfreed: Mutex<HashSet<GroupId>>,
+    /// Keyspaces of which tables were dropped whose files are still there, by number.
+    unfreed: Mutex<HashMap<u64, Keyspace>>,
 }
 
 /// Blocks that were not in the cache. fjall counts the others too, but leaves out those of scans.
@@ -81,6 +85,7 @@ pub(crate) struct Change {
 pub(crate) enum Table {
     Rows,
     Manifest,
+    Parts,
 }
 
 impl Engine {
@@ -95,8 +100,12 @@ impl Engine {
         let row_options = || row_options(setup.memtable_bytes);
         let rows = database.keyspace(ROWS, row_options)?;
         let manifest = database.keyspace(MANIFEST, row_options)?;
+        let mut parts = None;
         let mut groups = HashMap::new();
         for name in database.list_keyspace_names() {
+            if &*name == PARTS {
+                parts = Some(database.keyspace(PARTS, row_options)?);
+            }
             if let Some(group) = group_of(&name) {
                 groups.insert(group, database.keyspace(&name, || group_options(setup.tier))?);
             }
@@ -107,7 +116,9 @@ impl Engine {
             tier: setup.tier,
             rows,
             manifest,
+            parts: RwLock::new(parts),
             groups: RwLock::new(groups),
+            row_memtable_bytes: setup.memtable_bytes,
             unfreed: Mutex::default(),
         })
     }
@@ -129,13 +140,20 @@ impl Engine {
 
     /// The number and name of every keyspace, as fjall names its folders.
     pub(crate) fn keyspaces(&self) -> Vec<(u64, String)> {
-        let groups = self.groups.read();
-        let all = [&self.rows, &self.manifest].into_iter().chain(groups.values());
-        let mut keyspaces: Vec<_> = all
+        let keyspaces = self.all_keyspaces();
+        let keyspaces = keyspaces.iter();
+        let mut keyspaces: Vec<_> = keyspaces
             .map(|keyspace| (keyspace.id(), keyspace.name().to_string()))
             .collect();
         keyspaces.sort_unstable();
         keyspaces
+    }
+
+    fn all_keyspaces(&self) -> Vec<Keyspace> {
+        let mut all = vec![self.rows.clone(), self.manifest.clone()];
+        all.extend(self.parts());
+        all.extend(self.groups.read().values().cloned());
+        all
     }
 
     pub(crate) fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
@@ -191,14 +209,21 @@ impl Engine {
             .collect()
     }
 
-    /// The number of commits that the keyspace of rows holds; `None` if none was ever counted there.
-    pub(crate) fn counted_in_rows(&self) -> Result<Option<Bytes>> {
-        let value = self.database.snapshot().get(&self.rows, COMMITS);
-        Ok(value.map_err(read_error)?.map(into_bytes))
+    /// The numbers of commits that the keyspaces of rows and of parts hold; `None` where none was ever counted.
+    pub(crate) fn counted_commits(&self) -> Result<[Option<Bytes>; 2]> {
+        let counted = |keyspace: Option<&Keyspace>| {
+            let Some(keyspace) = keyspace else {
+                return Ok(None);
+            };
+            let value = self.database.snapshot().get(keyspace, COMMITS);
+            value.map_err(read_error)
+        };
+        let counts = [counted(Some(&self.rows))?, counted(self.parts().as_ref())?];
+        Ok(counts.map(|count| count.map(into_bytes)))
     }
 
-    /// The counts of commits that tables hold, whatever the logs have after them: of the manifest, then of the rows.
-    pub(crate) fn flushed_commits(&self) -> Result<[Option<Bytes>; 2]> {
+    /// The counts of commits that tables hold, whatever the logs have after them: of the manifest, the rows, the parts.
+    pub(crate) fn flushed_commits(&self) -> Result<[Option<Bytes>; 3]> {
         let flushed = |keyspace: &Keyspace| {
             let Some(highest) = keyspace.tree.get_highest_persisted_seqno() else {
                 return Ok(None);
@@ -206,23 +231,29 @@ impl Engine {
             let value = keyspace.tree.get(COMMITS, highest + 1);
             value.map_err(|error| read_error(error.into()))
         };
-        let counts = [flushed(&self.manifest)?, flushed(&self.rows)?];
+        let in_parts = self.parts().map(|parts| flushed(&parts)).transpose()?;
+        let counts = [flushed(&self.manifest)?, flushed(&self.rows)?, in_parts.flatten()];
         Ok(counts.map(|count| count.map(into_bytes)))
     }
 
-    /// Writes all rows and the manifest to tables, and waits for it.
+    /// Writes all rows, those of parts, and the manifest to tables, and waits for it.
     pub(crate) fn flush_rows(&self) -> fjall::Result<()> {
         self.rows.rotate_memtable_and_wait()?;
+        if let Some(parts) = self.parts() {
+            parts.rotate_memtable_and_wait()?;
+        }
         self.manifest.rotate_memtable_and_wait()
     }
 
     /// Commits changes as one batch: all or nothing, never seen in part, synced on return.
     pub(crate) fn commit(&self, changes: Vec<Change>) -> fjall::Result<()> {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        let parts = self.parts();
         for change in changes {
             let keyspace = match change.table {
                 Table::Rows => &self.rows,
                 Table::Manifest => &self.manifest,
+                Table::Parts => parts.as_ref().expect("it is made before it is written to"),
             };
             match change.value {
                 Some(value) => batch.insert(keyspace, change.key, &*value),
@@ -244,9 +275,7 @@ impl Engine {
 
     /// Bytes on disk: tables and fjall's own log, without the hole that most of a log file is.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        let groups = self.groups.read();
-        let keyspaces = [&self.rows, &self.manifest].into_iter().chain(groups.values());
-        let tables: u64 = keyspaces.map(Keyspace::disk_space).sum();
+        let tables: u64 = self.all_keyspaces().iter().map(Keyspace::disk_space).sum();
         let files = list(&self.folder).unwrap_or_default();
         let logs = files
             .iter()
@@ -258,9 +287,8 @@ impl Engine {
     /// What the block cache holds, and what has been read past it since the database was opened.
     pub(crate) fn cache(&self) -> CacheUsage {
         let mut misses = Misses::default();
-        let groups = self.groups.read();
-        for keyspace in [&self.rows, &self.manifest].into_iter().chain(groups.values()) {
-            misses.add(keyspace);
+        for keyspace in self.all_keyspaces() {
+            misses.add(&keyspace);
         }
         CacheUsage {
             capacity_bytes: self.database.cache_capacity(),
@@ -292,6 +320,28 @@ impl Engine {
         Ok(keyspace)
     }
 
+    /// The keyspace of parts, if it has been made.
+    pub(crate) fn parts(&self) -> Option<Keyspace> {
+        self.parts.read().clone()
+    }
+
+    /// Creates the keyspace of parts, or returns the one that is there.
+    pub(crate) fn create_parts(&self) -> fjall::Result<Keyspace> {
+        let mut parts = self.parts.write();
+        let keyspace = match parts.take() {
+            Some(keyspace) => keyspace,
+            None => self
+                .database
+                .keyspace(PARTS, || row_options(self.row_memtable_bytes))?,
+        };
+        Ok(parts.insert(keyspace).clone())
+    }
+
+    /// The tier that it stores.
+    pub(crate) fn tier(&self) -> Tier {
+        self.tier
+    }
+
     /// Groups whose keyspaces hold no row, lowest first. One that cannot be read counts as filled.
     pub(crate) fn empty_groups(&self) -> Vec<GroupId> {
         let everything = || (Bound::Unbounded, Bound::Unbounded);
@@ -318,12 +368,16 @@ impl Engine {
         batch_rows: usize,
     ) -> fjall::Result<()> {
         keyspace.tree.drop_range::<Vec<u8>, _>(range.clone())?;
-        self.unfreed.lock().extend(group_of(keyspace.name()));
+        let mut range = range.clone();
+        self.unfreed.lock().insert(keyspace.id(), keyspace.clone());
         loop {
             let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
             let found = self.database.snapshot().range(keyspace, range.clone());
             for next in found.take(batch_rows) {
-                batch.remove(keyspace, next.key()?);
+                let key = next.key()?;
+                // The next batch does not pass over the deletes of this one.
+                range.0 = Bound::Excluded(key.to_vec());
+                batch.remove(keyspace, key);
             }
             if batch.is_empty() {
                 return Ok(());
@@ -350,11 +404,9 @@ impl Engine {
         batch.commit()?;
         self.manifest.rotate_memtable()?;
         // Asked without a lock of ours: fjall may be writing a version just now.
-        let is_held = |group: &GroupId| {
-            let keyspace = self.group(*group);
-            keyspace.is_some_and(|keyspace| keyspace.tree.version_free_list_len() > 0)
-        };
-        let held: Vec<GroupId> = waiting.into_iter().filter(is_held).collect();
+        let is_held = |keyspace: &Keyspace| keyspace.tree.version_free_list_len() > 0;
+        let held = waiting.into_iter().filter(|(_, keyspace)| is_held(keyspace));
+        let held: Vec<(u64, Keyspace)> = held.collect();
         self.unfreed.lock().extend(held);
         Ok(())
     }
@@ -362,6 +414,7 @@ impl Engine {
     fn keyspace(&self, unit: Unit) -> Option<Keyspace> {
         match unit {
             Unit::Segment(segment) => self.group(segment.group),
+            Unit::Part(_) => self.parts(),
             Unit::Space(_) => Some(self.rows.clone()),
         }
     }

@@ -1,15 +1,16 @@
 //! The files `FORMAT`: which format a data folder has, and which data folder a cold folder belongs to.
 //!
-//! A data folder has format 1 until its first cold segment. Then it gets an id and format 2, so that no build that
+//! A data folder has format 1 until its first cold segment or part. Then it gets an id and format 2, so that no build that
 //! knows nothing of a cold store opens it, and the cold folder gets the same id, so that no other folder is taken for
-//! it.
+//! it. Before its first part it gets format 3, with or without an id, for the same reason.
 
 use std::fmt;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use tideline_backend::{BackendError, Result};
 
 use crate::error::at;
@@ -19,15 +20,23 @@ use crate::files::replace;
 pub(crate) const FORMAT_FILE: &str = "FORMAT";
 const HOT_TITLE: &str = "tideline-fjall 1\n";
 const TIERED_TITLE: &str = "tideline-fjall 2\n";
+const PARTS_TITLE: &str = "tideline-fjall 3\n";
 const COLD_TITLE: &str = "tideline-fjall-cold 1\n";
 
-/// What a data folder says of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// It never had a cold segment.
-    Hot,
-    /// Its cold folder bears this id, if it has been made.
-    Tiered(FolderId),
+/// What a data folder says of itself. The default is that of a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Format {
+    /// The id that its cold folder bears; `None` until something cold is stored.
+    pub(crate) id: Option<FolderId>,
+    /// Whether it may hold parts, or a manifest that names some.
+    pub(crate) has_parts: bool,
+}
+
+/// The format of an open data folder, which rises when something is stored that earlier builds cannot read.
+#[derive(Debug)]
+pub(crate) struct FolderFormat {
+    folder: PathBuf,
+    format: Mutex<Format>,
 }
 
 /// Tells data folders apart.
@@ -61,29 +70,80 @@ impl Format {
         let Some(text) = read(folder)? else {
             return Ok(None);
         };
-        let tiered = text.strip_prefix(TIERED_TITLE).and_then(FolderId::parse);
-        match tiered {
-            Some(id) => Ok(Some(Self::Tiered(id))),
-            None if text == HOT_TITLE => Ok(Some(Self::Hot)),
-            None => Err(unknown(folder, &text)),
-        }
+        let format = if text == HOT_TITLE {
+            Some(Self::default())
+        } else if let Some(id) = text.strip_prefix(TIERED_TITLE) {
+            FolderId::parse(id).map(|id| Self {
+                id: Some(id),
+                has_parts: false,
+            })
+        } else {
+            text.strip_prefix(PARTS_TITLE).and_then(|id| {
+                let id = match id {
+                    "" => None,
+                    id => Some(FolderId::parse(id)?),
+                };
+                Some(Self { id, has_parts: true })
+            })
+        };
+        format.map(Some).ok_or_else(|| unknown(folder, &text))
     }
 
     /// Writes it, durably.
     pub(crate) fn write(self, folder: &Path) -> Result<()> {
-        let text = match self {
-            Self::Hot => HOT_TITLE.to_owned(),
-            Self::Tiered(id) => format!("{TIERED_TITLE}folder {id}\n"),
+        let title = match (self.id, self.has_parts) {
+            (None, false) => HOT_TITLE,
+            (Some(_), false) => TIERED_TITLE,
+            (_, true) => PARTS_TITLE,
         };
-        write(folder, &text)
+        let id = self.id.map_or_else(String::new, |id| format!("folder {id}\n"));
+        write(folder, &format!("{title}{id}"))
+    }
+}
+
+impl FolderFormat {
+    /// The format that a data folder has.
+    pub(crate) fn new(folder: &Path, format: Format) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            format: Mutex::new(format),
+        }
     }
 
-    /// The id that the cold folder bears.
-    pub(crate) fn id(self) -> Option<FolderId> {
-        match self {
-            Self::Hot => None,
-            Self::Tiered(id) => Some(id),
+    /// The format now.
+    pub(crate) fn get(&self) -> Format {
+        *self.format.lock()
+    }
+
+    /// The id of the folder, which gets one first if it has none.
+    pub(crate) fn require_id(&self) -> Result<FolderId> {
+        let mut format = self.format.lock();
+        if let Some(id) = format.id {
+            return Ok(id);
         }
+        let id = FolderId::fresh();
+        let raised = Format {
+            id: Some(id),
+            ..*format
+        };
+        raised.write(&self.folder)?;
+        *format = raised;
+        Ok(id)
+    }
+
+    /// Makes earlier builds refuse the folder: it is about to hold parts.
+    pub(crate) fn require_parts(&self) -> Result<()> {
+        let mut format = self.format.lock();
+        if format.has_parts {
+            return Ok(());
+        }
+        let raised = Format {
+            has_parts: true,
+            ..*format
+        };
+        raised.write(&self.folder)?;
+        *format = raised;
+        Ok(())
     }
 }
 
@@ -130,12 +190,19 @@ mod tests {
         let id = FolderId(0x1f);
         assert_eq!(Format::read(folder.path()).expect("read"), None);
         for (format, text) in [
-            (Format::Hot, "tideline-fjall 1\n"),
+            ((None, false), "tideline-fjall 1\n"),
             (
-                Format::Tiered(id),
+                (Some(id), false),
                 "tideline-fjall 2\nfolder 0000000000000000000000000000001f\n",
             ),
+            ((None, true), "tideline-fjall 3\n"),
+            (
+                (Some(id), true),
+                "tideline-fjall 3\nfolder 0000000000000000000000000000001f\n",
+            ),
         ] {
+            let (id, has_parts) = format;
+            let format = Format { id, has_parts };
             format.write(folder.path()).expect("write");
             assert_eq!(Format::read(folder.path()).expect("read"), Some(format));
             let written = fs::read_to_string(folder.path().join(FORMAT_FILE)).expect("read");
@@ -155,11 +222,29 @@ mod tests {
             "",
             "tideline-fjall 2\n",
             "tideline-fjall 2\nfolder 1f\n",
+            "tideline-fjall 3\nfolder 1f\n",
+            "tideline-fjall 4\n",
             "\u{fffd}",
         ] {
             fs::write(folder.path().join(FORMAT_FILE), text).expect("write");
             assert!(Format::read(folder.path()).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_format_only_rises() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let format = FolderFormat::new(folder.path(), Format::default());
+        let id = format.require_id().expect("an id");
+        format.require_parts().expect("parts");
+        assert_eq!(format.require_id().expect("the same id"), id);
+        let (id, has_parts) = (Some(id), true);
+        assert_eq!(format.get(), Format { id, has_parts });
+        assert_eq!(Format::read(folder.path()).expect("read"), Some(format.get()));
+        let other = FolderFormat::new(folder.path(), Format::default());
+        other.require_parts().expect("parts");
+        other.require_id().expect("an id");
+        assert_eq!(Format::read(folder.path()).expect("read"), Some(other.get()));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use tideline_backend::{Epoch, KeyRange, ManifestKind, Partition, SegmentRef, Shard, Space, Unit};
-use tideline_model::{GroupId, SegmentId};
+use tideline_backend::{Epoch, KeyRange, ManifestKind, PartRef, Partition, SegmentRef, Shard, Space, Unit};
+use tideline_model::{GroupId, PartId, SegmentId, TableId, Tier};
 
 /// Bounds of whole keys in a keyspace.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -13,12 +13,15 @@ pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 pub(crate) const ROWS: &str = "rows";
 /// The keyspace of manifests, owners and ends of closed epochs.
 pub(crate) const MANIFEST: &str = "manifest";
-/// The row in [`MANIFEST`] and in [`ROWS`] that counts commits. One byte, so no shard's or partition's prefix covers it.
+/// The keyspace of all parts of a tier, from the first write to one of them on.
+pub(crate) const PARTS: &str = "parts";
+/// The row in [`MANIFEST`], [`ROWS`] and [`PARTS`] that counts commits. One byte, so no shard's or partition's prefix covers it.
 pub(crate) const COMMITS: &[u8] = b"c";
 
 const OWNER_TAG: u8 = 0;
 const CLOSED_TAG: u8 = 0xfe;
 const SEGMENT_BYTES: usize = 8;
+const TABLE_BYTES: usize = 4;
 const SHARD_BYTES: usize = 2;
 
 /// The keyspace of a group.
@@ -36,6 +39,7 @@ pub(crate) fn group_of(name: &str) -> Option<GroupId> {
 pub(crate) fn partition_prefix(partition: Partition) -> Vec<u8> {
     let mut prefix = match partition.unit {
         Unit::Segment(SegmentRef { segment, .. }) => segment.0.to_be_bytes().to_vec(),
+        Unit::Part(part) => part_prefix(part),
         Unit::Space(Space(space)) => space.to_be_bytes().to_vec(),
     };
     prefix.extend_from_slice(&partition.bucket.to_be_bytes());
@@ -83,6 +87,32 @@ fn after_segment(segment: SegmentId) -> Bound<Vec<u8>> {
 pub(crate) fn segment_of(key: &[u8]) -> Option<SegmentId> {
     let id = key.first_chunk::<SEGMENT_BYTES>()?;
     Some(SegmentId(u64::from_be_bytes(*id)))
+}
+
+/// What every key of a part begins with.
+fn part_prefix(part: PartRef) -> Vec<u8> {
+    let mut prefix = part.table.0.to_be_bytes().to_vec();
+    prefix.extend_from_slice(&part.part.0.to_be_bytes());
+    prefix
+}
+
+/// Every key of a part, in all buckets.
+pub(crate) fn part_bounds(part: PartRef) -> Bounds {
+    let KeyRange { start, end } = KeyRange::prefix(&part_prefix(part));
+    (
+        Bound::Included(start),
+        end.map_or(Bound::Unbounded, Bound::Excluded),
+    )
+}
+
+/// The part of a key in [`PARTS`]; `None` where the key is too short.
+pub(crate) fn part_of(key: &[u8], tier: Tier) -> Option<PartRef> {
+    let (table, rest) = key.split_first_chunk::<TABLE_BYTES>()?;
+    Some(PartRef {
+        part: PartId(u64::from_be_bytes(*rest.first_chunk()?)),
+        table: TableId(u32::from_be_bytes(*table)),
+        tier,
+    })
 }
 
 /// The row that holds a shard's epoch and manifest version.
@@ -170,6 +200,33 @@ mod tests {
         );
         assert_eq!(ManifestKey::parse(COMMITS), Some(ManifestKey::Commits));
         assert_eq!(ManifestKey::parse(&[0, 0, 0x77]), None);
+    }
+
+    #[test]
+    fn the_keys_of_a_part_have_these_bytes() {
+        let part = PartRef {
+            part: PartId::of(3, 0x0a0b_0c0d),
+            table: TableId(0x0102_0304),
+            tier: Tier::Hot,
+        };
+        let prefix = partition_prefix(Partition::part(part, 0x0506));
+        let golden = [1, 2, 3, 4, 0, 3, 0, 0, 10, 11, 12, 13, 5, 6];
+        assert_eq!(prefix, golden);
+        assert_eq!(part_of(&prefix, Tier::Hot), Some(part));
+        assert_eq!(part_of(&golden[..11], Tier::Hot), None);
+        assert_eq!(part_of(COMMITS, Tier::Hot), None);
+        let (start, end) = part_bounds(part);
+        assert_eq!(start, Bound::Included(golden[..12].to_vec()));
+        assert_eq!(
+            end,
+            Bound::Excluded([1, 2, 3, 4, 0, 3, 0, 0, 10, 11, 12, 14].into())
+        );
+        let last = PartRef {
+            part: PartId(u64::MAX),
+            table: TableId(u32::MAX),
+            ..part
+        };
+        assert_eq!(part_bounds(last).1, Bound::Unbounded);
     }
 
     #[test]

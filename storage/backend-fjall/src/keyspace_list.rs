@@ -3,7 +3,7 @@
 //! fjall deletes every keyspace folder that its meta keyspace does not name, so one flipped bit there can delete
 //! everything and report success. The list is compared with the folders before fjall is opened, and with what fjall
 //! has opened after. It never names more than there is: a keyspace is listed after it has been created and before
-//! anything is in it, and taken off the list when nothing is left in it.
+//! anything is in it, and that of a group is taken off the list when nothing is left in it.
 //!
 //! Both lists lie in the data folder, that of the cold store too: so a cold folder that is not there is missed.
 
@@ -17,7 +17,7 @@ use tideline_model::Tier;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::files::replace;
-use crate::keys::group_of;
+use crate::keys::{PARTS, group_of};
 
 /// The files that hold the list of a store.
 #[derive(Debug, PartialEq, Eq)]
@@ -143,12 +143,10 @@ impl KeyspaceList {
         self.names.keys().copied()
     }
 
-    /// How many groups are listed.
-    pub(crate) fn groups(&self) -> usize {
-        self.names
-            .values()
-            .filter(|name| group_of(name).is_some())
-            .count()
+    /// How many keyspaces of segments or parts are listed.
+    pub(crate) fn filled(&self) -> usize {
+        let is_filled = |name: &&String| group_of(name).is_some() || *name == PARTS;
+        self.names.values().filter(is_filled).count()
     }
 
     /// The first listed keyspace that is not among `opened`.
@@ -208,10 +206,13 @@ mod tests {
             assert_eq!(read(), None);
             let mut list = KeyspaceList::of(tier, vec![(1, "rows".to_owned())]);
             list.write(folder.path()).expect("write");
-            assert_eq!(list.groups(), 0);
+            assert_eq!(list.filled(), 0);
             list.add(7, "g0000000000000001");
             list.write(folder.path()).expect("write");
-            assert_eq!(list.groups(), 1);
+            assert_eq!(list.filled(), 1);
+            list.add(8, PARTS);
+            assert_eq!(list.filled(), 2);
+            list.remove(8);
             let text = list.render().into_bytes();
             for bit in 0..text.len() * 8 {
                 let mut flipped = text.clone();

@@ -2,28 +2,35 @@
 //!
 //! Kept in memory so that a fence costs nothing, and written in the same batch as what it fences.
 //!
-//! fjall flushes each keyspace on its own, so a log that has lost its end may leave one keyspace complete and the other
-//! without its last rows. Each batch therefore counts itself in both: two different counts mean that rows are missing.
+//! fjall flushes each keyspace on its own, so a log that has lost its end may leave one keyspace complete and another
+//! without its last rows. Each batch therefore counts itself in all keyspaces of rows that there are: different counts
+//! mean that rows are missing. The cold store has the same for its loads and for writes to its parts, without `rows`.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use tideline_backend::{BackendError, Epoch, Result, Shard};
-use tideline_model::SequenceNumber;
+use tideline_model::{SequenceNumber, Tier};
 
 use crate::engine::{Change, Engine, Table};
-use crate::keys::{COMMITS, MANIFEST, ManifestKey, ROWS, closed_key, owner_key};
+use crate::keys::{COMMITS, MANIFEST, ManifestKey, PARTS, ROWS, closed_key, owner_key};
 
 /// Bytes of a number of commits.
 const COUNT_BYTES: usize = 8;
+/// Stands for the first commit where a keyspace counts none; commits are numbered from 1.
+const NOT_COUNTED: u64 = 0;
 
 /// The owners, versions, ends and commits, as of the last commit.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// The highest number of commits that a keyspace holds.
-    pub(crate) commits: u64,
-    /// The first commit that was counted in both keyspaces; `None` if the last one was not.
-    counted_since: Option<u64>,
+    commits: u64,
+    /// Whether commits are counted in the keyspace of rows too.
+    counts_rows: bool,
+    /// The first commit that was counted in the rows; `None` if the last one was not.
+    rows_since: Option<u64>,
+    /// The first commit that was counted in the parts; `None` if the last one was not.
+    parts_since: Option<u64>,
     /// Description of the commits that one keyspace lacks.
     lacking: Option<String>,
     /// The lowest number of commits that a keyspace holds.
@@ -40,16 +47,24 @@ pub(crate) struct ShardHead {
 }
 
 impl Ledger {
+    /// The ledger of an empty store.
+    pub(crate) fn of(tier: Tier) -> Self {
+        Self {
+            counts_rows: tier == Tier::Hot,
+            ..Self::default()
+        }
+    }
+
     /// Reads it from the store.
     pub(crate) fn read(engine: &Engine) -> Result<Self> {
-        let mut ledger = Self::default();
+        let mut ledger = Self::of(engine.tier());
         for (key, value) in engine.manifest_rows(&[])? {
             match ManifestKey::parse(&key) {
                 Some(ManifestKey::Commits) => {
                     ledger.commits = number(&value, 0)?;
                     ledger.complete = ledger.commits;
-                    let is_counted = value.len() > COUNT_BYTES;
-                    ledger.counted_since = is_counted.then(|| number(&value, COUNT_BYTES)).transpose()?;
+                    ledger.rows_since = since(&value, COUNT_BYTES)?;
+                    ledger.parts_since = since(&value, 2 * COUNT_BYTES)?;
                 }
                 Some(ManifestKey::Owner(shard)) => {
                     let head = ShardHead {
@@ -68,31 +83,37 @@ impl Ledger {
                 }
             }
         }
-        ledger.compare_rows(engine)?;
+        ledger.compare(engine)?;
         Ok(ledger)
     }
 
-    /// Compares the counts of both keyspaces, where the last commit was counted in both.
-    fn compare_rows(&mut self, engine: &Engine) -> Result<()> {
-        let counted = engine.counted_in_rows()?;
-        let in_rows = counted.map_or(Ok(0), |value| number(&value, 0))?;
+    /// Compares the counts of the keyspaces in which the last commit was counted.
+    fn compare(&mut self, engine: &Engine) -> Result<()> {
+        let [in_rows, in_parts] = engine.counted_commits()?;
+        let number = |count: Option<Bytes>| count.map_or(Ok(0), |count| number(&count, 0));
         let in_manifest = self.commits;
-        // An older build counts in the manifest only, and leaves the count in the rows as it was. Where the manifest has
-        // lost all its rows, any count in the rows is more than it has.
-        if in_rows == in_manifest || (self.counted_since.is_none() && in_rows < in_manifest) {
-            return Ok(());
+        let mut counts = vec![(MANIFEST, in_manifest)];
+        let others = [
+            (ROWS, number(in_rows)?, self.rows_since),
+            (PARTS, number(in_parts)?, self.parts_since),
+        ];
+        for (keyspace, count, since) in others {
+            // An older build counts in the manifest only, and leaves the count in the rows as it was; parts may have been
+            // made for a commit that did not happen. Where the manifest has lost all its rows, any other count is higher.
+            if since.is_some() || count > in_manifest {
+                counts.push((keyspace, count));
+            }
         }
-        let (keyspace, has) = match in_rows < in_manifest {
-            true => (ROWS, in_rows),
-            false => (MANIFEST, in_manifest),
-        };
-        self.commits = in_rows.max(in_manifest);
-        self.complete = in_rows.min(in_manifest);
-        self.lacking = Some(format!(
-            "commits {} to {} in the keyspace {keyspace}",
-            has + 1,
-            self.commits
-        ));
+        let highest = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
+        let lowest = counts.into_iter().min_by_key(|(_, count)| *count);
+        if let Some((keyspace, count)) = lowest.filter(|(_, count)| *count < highest) {
+            self.commits = highest;
+            self.complete = count;
+            self.lacking = Some(format!(
+                "commits {} to {highest} in the keyspace {keyspace}",
+                count + 1
+            ));
+        }
         Ok(())
     }
 
@@ -102,10 +123,15 @@ impl Ledger {
             return Ok(());
         };
         let flushed = |count: Option<Bytes>| count.map_or(Ok(0), |count| number(&count, 0));
-        let [in_manifest, in_rows] = engine.flushed_commits()?;
-        let is_counted = self.counted_since.is_some_and(|since| since <= before);
-        let in_rows = if is_counted { flushed(in_rows)? } else { before };
-        for (keyspace, has) in [(MANIFEST, flushed(in_manifest)?), (ROWS, in_rows)] {
+        let [in_manifest, in_rows, in_parts] = engine.flushed_commits()?;
+        let others = [
+            (ROWS, flushed(in_rows)?, self.rows_since),
+            (PARTS, flushed(in_parts)?, self.parts_since),
+        ];
+        let is_counted = |since: Option<u64>| since.is_some_and(|since| since <= before);
+        let others = others.into_iter().filter(|(_, _, since)| is_counted(*since));
+        let others = others.map(|(keyspace, has, _)| (keyspace, has));
+        for (keyspace, has) in [(MANIFEST, flushed(in_manifest)?)].into_iter().chain(others) {
             if has < before {
                 self.complete = self.complete.min(has);
                 self.lacking = Some(format!(
@@ -127,29 +153,48 @@ impl Ledger {
         self.lacking.as_deref()
     }
 
-    /// The changes that count the next commit. They go into its batch, so that a lost one is noticed.
-    pub(crate) fn next_commit(&self) -> [Change; 2] {
-        let commits = self.commits + 1;
-        let since = self.counted_since.unwrap_or(commits);
-        let in_manifest = [commits.to_be_bytes(), since.to_be_bytes()].concat();
-        let in_rows = Change {
-            table: Table::Rows,
+    /// The changes that count the next commit, of an engine that `has_parts` or not. They go into its batch, so that a lost
+    /// one is noticed.
+    pub(crate) fn next_commit(&self, has_parts: bool) -> Vec<Change> {
+        let (commits, rows_since, parts_since) = self.next(has_parts);
+        let mut in_manifest = commits.to_be_bytes().to_vec();
+        if rows_since.or(parts_since).is_some() {
+            in_manifest.extend(rows_since.unwrap_or(NOT_COUNTED).to_be_bytes());
+        }
+        in_manifest.extend(parts_since.into_iter().flat_map(u64::to_be_bytes));
+        let count = |table| Change {
+            table,
             key: COMMITS.to_vec(),
             value: Some(Bytes::copy_from_slice(&commits.to_be_bytes())),
         };
-        [
-            manifest_change(COMMITS.to_vec(), Some(in_manifest.into())),
-            in_rows,
-        ]
+        let mut changes = vec![manifest_change(COMMITS.to_vec(), Some(in_manifest.into()))];
+        changes.extend(rows_since.map(|_| count(Table::Rows)));
+        changes.extend(parts_since.map(|_| count(Table::Parts)));
+        changes
     }
 
     /// Notes that the batch of [`next_commit`](Self::next_commit) has been committed; the number of commits now.
-    pub(crate) fn committed(&mut self) -> u64 {
-        self.commits += 1;
+    pub(crate) fn committed(&mut self, has_parts: bool) -> u64 {
+        (self.commits, self.rows_since, self.parts_since) = self.next(has_parts);
         self.complete = self.commits;
         self.lacking = None;
-        self.counted_since.get_or_insert(self.commits);
         self.commits
+    }
+
+    /// The next number of commits, and since when they are counted in rows and parts.
+    fn next(&self, has_parts: bool) -> (u64, Option<u64>, Option<u64>) {
+        let commits = self.commits + 1;
+        let since = |is_counted: bool, since: Option<u64>| is_counted.then(|| since.unwrap_or(commits));
+        (
+            commits,
+            since(self.counts_rows, self.rows_since),
+            since(has_parts, self.parts_since),
+        )
+    }
+
+    /// Goes on counting above `commits`, where more were acknowledged than the store holds.
+    pub(crate) fn count_from(&mut self, commits: u64) {
+        self.commits = self.commits.max(commits);
     }
 
     pub(crate) fn head(&self, shard: Shard) -> ShardHead {
@@ -208,18 +253,20 @@ pub(crate) fn closed_change(shard: Shard, epoch: Epoch, end: Option<SequenceNumb
     manifest_change(closed_key(shard, epoch), value)
 }
 
-/// The change that counts a load of the cold store, whose manifest has nothing else.
-pub(crate) fn loads_change(commits: u64) -> Change {
-    let value = Bytes::copy_from_slice(&commits.to_be_bytes());
-    manifest_change(COMMITS.to_vec(), Some(value))
-}
-
 fn manifest_change(key: Vec<u8>, value: Option<Bytes>) -> Change {
     Change {
         table: Table::Manifest,
         key,
         value,
     }
+}
+
+/// The first commit that another keyspace counted; `None` if it counts none.
+fn since(value: &[u8], at: usize) -> Result<Option<u64>> {
+    if value.len() <= at {
+        return Ok(None);
+    }
+    Ok(Some(number(value, at)?).filter(|since| *since != NOT_COUNTED))
 }
 
 fn number(value: &[u8], at: usize) -> Result<u64> {

@@ -20,6 +20,7 @@ mod ledger;
 mod lock;
 mod lost;
 mod options;
+mod parts;
 mod renew;
 mod safety;
 mod segments;

@@ -22,7 +22,7 @@ use crate::error::{During, from_fjall};
 use crate::keys::{bounds, partition_prefix, prefixed, segment_bounds, segment_of};
 
 /// Rows of one batch of deletes.
-const RECLAIM_BATCH_ROWS: usize = 1_000;
+pub(crate) const RECLAIM_BATCH_ROWS: usize = 1_000;
 
 /// One lock for each group: loads and reclaims of it take turns.
 #[derive(Debug, Default)]

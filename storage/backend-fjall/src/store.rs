@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fjall::Keyspace;
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
-use tideline_backend::{BackendError, Health, Result, Row, SegmentRef};
+use tideline_backend::{BackendError, Health, PartRef, Result, Row, SegmentRef};
 use tideline_model::GroupId;
 
 use crate::engine::Engine;
@@ -20,6 +20,7 @@ use crate::error::{During, from_fjall, from_io, unavailable};
 use crate::files::FreeSpace;
 use crate::keyspace_list::KeyspaceList;
 use crate::options::{FjallOptions, Setup};
+use crate::parts;
 use crate::segments::{self, GroupLocks, LoadError};
 use heal::Poison;
 pub(crate) use open::STORE;
@@ -213,6 +214,37 @@ impl Store {
         Ok(())
     }
 
+    /// Creates the keyspace of parts if it is missing, and lists it before anything is in it.
+    pub(crate) fn begin_parts(&self, engine: &Engine) -> Result<()> {
+        let keyspace = match engine.parts() {
+            Some(keyspace) => keyspace,
+            None => engine
+                .create_parts()
+                .map_err(|error| from_fjall(error, During::Write))?,
+        };
+        let is_listed = self.keyspaces.lock().has(keyspace.id());
+        if !is_listed {
+            self.list_keyspaces(|list| list.add(keyspace.id(), keyspace.name()))?;
+        }
+        Ok(())
+    }
+
+    /// Frees a part.
+    pub(crate) fn reclaim_part(&self, part: PartRef) -> Result<()> {
+        match self.engine()? {
+            Some(engine) => parts::reclaim(&engine, part).map_err(|error| self.failed(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Every part that holds rows, in no order.
+    pub(crate) fn parts(&self) -> Result<Vec<PartRef>> {
+        match self.engine()? {
+            Some(engine) => parts::list(&engine),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// A group whose keyspace is there and empty. Successive calls return different ones while there are several; a
     /// group is offered until a load takes it.
     pub(crate) fn spare_group(&self) -> Option<GroupId> {
@@ -253,9 +285,9 @@ impl Store {
         self.free_space.seem_full(is_full);
     }
 
-    /// How many groups are listed.
-    pub(crate) fn groups(&self) -> usize {
-        self.keyspaces.lock().groups()
+    /// How many keyspaces of segments or parts are listed.
+    pub(crate) fn filled(&self) -> usize {
+        self.keyspaces.lock().filled()
     }
 
     /// A failed change, whose outcome is unknown: the store is opened again.

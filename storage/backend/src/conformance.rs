@@ -5,6 +5,7 @@
 
 mod journal;
 mod manifest;
+mod parts;
 mod rows;
 mod segments;
 mod tiers;
@@ -12,7 +13,7 @@ mod tiers;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_model::{GroupId, SegmentId, SequenceNumber, Tier};
+use tideline_model::{GroupId, PartId, SegmentId, SequenceNumber, TableId, Tier};
 
 use crate::contract::*;
 
@@ -22,13 +23,13 @@ pub trait Fixture {
     fn open(&self) -> Arc<dyn Backend>;
 }
 
-/// Checks every rule, each in a place of its own; those of segments once for each tier.
+/// Checks every rule, each in a place of its own; those of segments and parts once for each tier.
 pub fn run_all(place: &dyn Fn() -> Box<dyn Fixture>) {
     for (name, rule) in [rows::RULES, journal::RULES, manifest::RULES, tiers::RULES].concat() {
         println!("conformance: {name}");
         rule(place().as_ref());
     }
-    for (name, rule) in segments::RULES {
+    for (name, rule) in [segments::RULES, parts::RULES].concat() {
         for tier in Tier::KEPT {
             println!("conformance: {name} ({tier})");
             rule(place().as_ref(), tier);

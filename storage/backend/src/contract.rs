@@ -1,7 +1,7 @@
 //! The backend trait: what is visible when, what is durable when, what may be repeated.
 //!
 //! Keys and values are bytes; order is unsigned byte order. An empty key is a key, an empty value is a value.
-//! A [`Partition`] is a bucket of a segment or of a key space; it is the unit of atomic writes and of scans.
+//! A [`Partition`] is a bucket of a segment, of a part or of a key space; it is the unit of atomic writes and of scans.
 //!
 //! Calls block the calling thread. The embedded engine answers in microseconds on it; a networked one sends
 //! its requests from there, keeps several in flight inside the calls that take many rows, and repeats what is
@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber, Tier};
+use tideline_model::{Durability, GroupId, PartId, SegmentId, SequenceNumber, TableId, Tier};
 
 use crate::error::Result;
 use crate::page::one_by_one;
@@ -69,19 +69,45 @@ pub struct SegmentRef {
     pub tier: Tier,
 }
 
+/// A part: rows of one table that are changed in place, published by a row of the manifest and dropped as a whole.
+///
+/// A part has buckets of its own; their number is recorded in its manifest row and means nothing to a backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartRef {
+    /// The part.
+    pub part: PartId,
+    /// The table that its rows belong to.
+    pub table: TableId,
+    /// The tier that stores it, one of [`Tier::KEPT`]. Fixed for the life of the part.
+    pub tier: Tier,
+}
+
 /// What a partition is a bucket of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
     /// Rows loaded once and never changed.
     Segment(SegmentRef),
+    /// Rows changed in place until the part is dropped.
+    Part(PartRef),
     /// Rows changed in place.
     Space(Space),
+}
+
+impl Unit {
+    /// The tier that stores it.
+    pub const fn tier(self) -> Tier {
+        match self {
+            Self::Segment(segment) => segment.tier,
+            Self::Part(part) => part.tier,
+            Self::Space(_) => Tier::Hot,
+        }
+    }
 }
 
 /// The unit of atomic writes and of scans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition {
-    /// The segment or key space.
+    /// The segment, part or key space.
     pub unit: Unit,
     /// Which part of it.
     pub bucket: u16,
@@ -92,6 +118,14 @@ impl Partition {
     pub const fn segment(segment: SegmentRef, bucket: u16) -> Self {
         Self {
             unit: Unit::Segment(segment),
+            bucket,
+        }
+    }
+
+    /// A bucket of a part.
+    pub const fn part(part: PartRef, bucket: u16) -> Self {
+        Self {
+            unit: Unit::Part(part),
             bucket,
         }
     }
@@ -239,11 +273,20 @@ pub enum ManifestKind {
     Job = 5,
     /// A table and its settings.
     Table = 6,
+    /// A published part: how many buckets it has, and what its table's model records of it.
+    Part = 7,
 }
 
 impl ManifestKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [Self::Segment, Self::Cursor, Self::Pin, Self::Job, Self::Table];
+    pub const ALL: [Self; 6] = [
+        Self::Segment,
+        Self::Cursor,
+        Self::Pin,
+        Self::Job,
+        Self::Table,
+        Self::Part,
+    ];
 
     /// The kind of a stored number.
     pub fn from_code(code: u8) -> Option<Self> {
@@ -397,11 +440,11 @@ pub struct Reopening {
 /// Sizes, for `/metrics` and table statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Bytes of segments and rows on disk: the sum of both tiers.
+    /// Bytes of segments, parts and rows on disk: the sum of both tiers.
     pub data_bytes: u64,
-    /// Bytes of hot segments, and of rows and manifests, which lie with them.
+    /// Bytes of hot segments and parts, and of rows and manifests, which are stored with them.
     pub hot_bytes: u64,
-    /// Bytes of cold segments.
+    /// Bytes of cold segments and parts.
     pub cold_bytes: u64,
     /// Bytes of the journal on disk.
     pub journal_bytes: u64,
@@ -484,7 +527,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         one_by_one(ranges, limit, scan)
     }
 
-    /// Writes rows of one partition of a key space: all or nothing, never seen in part, synced on return.
+    /// Writes rows of one partition of a key space or part: all or nothing, never seen in part, synced on return.
     ///
     /// At most [`WRITE_ROWS_MAX`] changes and [`WRITE_BYTES_MAX`] bytes, each key at most once. The same write with the same stamp
     /// again changes nothing. The one writer of a shard submits stamps that rise; a backend whose writes take
@@ -521,6 +564,18 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// The segments of a shard that hold bytes here, published or not: what a sweep compares with the shard's manifest. A
     /// segment is of the shard that [its id](SegmentId::shard) names: those of other owners are not for this one to free.
     fn segments(&self, shard: Shard) -> Result<Vec<SegmentRef>>;
+
+    // --- parts -----------------------------------------------------------------------------------------
+
+    /// Frees what a part holds in all of its buckets, lazily; may be repeated; a part that does not exist is no error.
+    ///
+    /// The caller has removed it from the manifest, waited for its readers and ended its writes. A scan that starts after the
+    /// call has returned finds nothing in it.
+    fn reclaim_part(&self, part: PartRef) -> Result<()>;
+
+    /// The parts of a shard that hold rows here, published or not, sorted: what a sweep compares with the shard's manifest.
+    /// A part is of the shard that [its id](PartId::shard) names.
+    fn parts(&self, shard: Shard) -> Result<Vec<PartRef>>;
 
     // --- journal ---------------------------------------------------------------------------------------
 
@@ -590,10 +645,10 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Whether promises can be kept now. Cheap; never blocks on the engine.
     ///
-    /// Of segments it speaks of the hot ones only: see [`tier_health`](Backend::tier_health).
+    /// It covers the hot segments and parts only: see [`tier_health`](Backend::tier_health).
     fn health(&self) -> Health;
 
-    /// Whether segments of a tier can be loaded and reclaimed now. A tier on a disk of its own fails and fills up by
+    /// Whether segments and parts of a tier can be loaded, written and reclaimed now. A tier on a disk of its own fails and fills up by
     /// itself, and hinders nothing else. For [`Tier::Hot`], and where tiers share everything, it is
     /// [`health`](Backend::health).
     fn tier_health(&self, _tier: Tier) -> Health {

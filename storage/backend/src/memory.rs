@@ -433,8 +433,19 @@ impl Backend for MemoryBackend {
     }
 
     fn reclaim(&self, segment: SegmentRef) -> Result<()> {
-        self.state()?.rows.reclaim(segment);
+        self.state()?.rows.reclaim(Unit::Segment(segment));
         Ok(())
+    }
+
+    fn reclaim_part(&self, part: PartRef) -> Result<()> {
+        self.state()?.rows.reclaim(Unit::Part(part));
+        Ok(())
+    }
+
+    fn parts(&self, shard: Shard) -> Result<Vec<PartRef>> {
+        let mut held = self.state()?.rows.parts();
+        held.retain(|held| held.part.shard() == shard.0);
+        Ok(held)
     }
 
     fn segments(&self, shard: Shard) -> Result<Vec<SegmentRef>> {

@@ -27,7 +27,7 @@
 //! | chunks | – | timeline id ‖ chunk start | chunk (`chunk`'s `FORMAT.md`) | series-store, in segments, in buckets by leading bits of the id |
 //! | lists | – | list ‖ page | page of a list that is too long for the segment's manifest row | series-store, in segments, in a bucket of their own |
 //!
-//! Tables, segments, cursors and jobs are rows of the shard's manifest, not of a key space: they change only
+//! Tables, segments, parts, cursors and jobs are rows of the shard's manifest, not of a key space: they change only
 //! by a fenced edit. A segment's generation is the segment itself: its rows are a partition of their own, so
 //! a late chunk never replaces another.
 //!
@@ -37,7 +37,7 @@ pub mod tuple;
 
 use md5::{Digest, Md5};
 use tideline_backend::{KeyRange, Partition, Space};
-use tideline_model::{SegmentId, SequenceNumber, TableId, TimeRange, TimelineId};
+use tideline_model::{PartId, SegmentId, SequenceNumber, TableId, TimeRange, TimelineId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The numbers of the key spaces; the table is in the crate's first page.
@@ -80,6 +80,16 @@ pub fn timeline_id(source: Option<&str>, identity: &[u8], salt: u32) -> Timeline
 /// The name of a manifest row that describes the segment with this id.
 pub fn segment_name(id: SegmentId) -> [u8; 8] {
     id.0.to_be_bytes()
+}
+
+/// The name of a manifest row that describes the part with this id.
+pub fn part_name(id: PartId) -> [u8; 8] {
+    id.0.to_be_bytes()
+}
+
+/// Reads the name of a part's manifest row; `None` when it has another length.
+pub fn parse_part_name(name: &[u8]) -> Option<PartId> {
+    Some(PartId(u64::from_be_bytes(name.try_into().ok()?)))
 }
 
 /// The name of a manifest row that describes the table with this id.

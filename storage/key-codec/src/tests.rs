@@ -59,6 +59,14 @@ fn golden_bytes() {
 }
 
 #[test]
+fn names_of_parts_read_back() {
+    let part = PartId::of(0x0102, 0x0304);
+    assert_eq!(part_name(part), [1, 2, 0, 0, 0, 0, 3, 4]);
+    assert_eq!(parse_part_name(&part_name(part)), Some(part));
+    assert_eq!(parse_part_name(b"short"), None);
+}
+
+#[test]
 fn timelines_of_one_machine_lie_together() {
     let of = |measurement: &str| {
         let tags = vec![("host".to_owned(), "h1".to_owned())];

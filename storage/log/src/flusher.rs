@@ -131,6 +131,9 @@ impl Worker {
             self.models.iter().for_each(|model| model.tidy());
             let is_read_only = log.check_not_read_only().is_err();
             let settled = self.settle();
+            if !is_read_only {
+                self.reclaim_orphans();
+            }
             let oldest = log.frozen.lock().first().copied();
             let oldest = oldest.filter(|_| !is_read_only);
             let failed =
@@ -143,6 +146,19 @@ impl Worker {
             if failed || idle {
                 // Models wait for their last readers; they look again now and then.
                 log.flushing_changed.wait_for(&mut progress, RETRY_INTERVAL);
+            }
+        }
+    }
+
+    /// Frees parts that no manifest named at the start. The next start tries again what fails.
+    fn reclaim_orphans(&self) {
+        let orphans = std::mem::take(&mut *self.log.orphans.lock());
+        for part in orphans {
+            match self.log.backend.reclaim_part(part) {
+                Ok(()) => tracing::info!(?part, "a part that no manifest names was freed"),
+                Err(error) => {
+                    tracing::warn!(%error, ?part, "reclaiming a part failed; the next start tries again");
+                }
             }
         }
     }

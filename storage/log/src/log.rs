@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
-use tideline_backend::{Backend, BackendError, Epoch, Health, ManifestChange, Shard};
-use tideline_model::{Clock, GroupId, SegmentId, SequenceNumber, StoredClock, TableId, TrustedNow};
+use tideline_backend::{Backend, BackendError, Epoch, Health, ManifestChange, PartRef, Shard};
+use tideline_model::{Clock, GroupId, PartId, SegmentId, SequenceNumber, StoredClock, TableId, TrustedNow};
 
 use crate::clock::LogClock;
 use crate::edits::OpenEdit;
@@ -44,6 +44,8 @@ pub struct Log {
     pub(crate) flushing_changed: Condvar,
     /// Renews the lease, where it holds for a while only.
     pub(crate) renewer: Mutex<Option<Renewer>>,
+    /// Parts that no row of the manifest named at the start, until they are freed.
+    pub(crate) orphans: Mutex<Vec<PartRef>>,
     models: OnceLock<Vec<Weak<dyn LogModel>>>,
     stamps: Stamps,
     clock: LogClock,
@@ -89,6 +91,7 @@ impl Log {
             next_id: AtomicU64::new(manifest.cursor.next_segment),
             manifest: RwLock::new(Arc::new(manifest)),
             renewer: Mutex::default(),
+            orphans: Mutex::default(),
             models: OnceLock::new(),
             edit: Mutex::default(),
             has_open_edit: AtomicBool::new(false),
@@ -228,6 +231,11 @@ impl Log {
     /// A group id that was never used.
     pub fn next_group(&self) -> GroupId {
         GroupId(self.next_id())
+    }
+
+    /// A part id that was never used.
+    pub fn next_part(&self) -> PartId {
+        PartId(self.next_id())
     }
 
     fn next_id(&self) -> u64 {

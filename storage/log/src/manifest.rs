@@ -1,7 +1,7 @@
 //! The rows of the shard's manifest that all models share: tables, the cursor of the journal, jobs.
 //!
 //! Rows are JSON with a `format` number: few, small and read once at start, so being readable by people in a
-//! bad hour is worth more than bytes. Rows of segments belong to the models, which read and write them with the same
+//! bad hour is worth more than bytes. Rows of segments and parts belong to the models, which read and write them with the same
 //! functions.
 
 use std::collections::BTreeMap;
@@ -114,7 +114,7 @@ pub struct Cursor {
     /// Entries below this sequence are sealed; replay begins here.
     #[serde(with = "sequence")]
     pub sealed_to: SequenceNumber,
-    /// The next segment or group id.
+    /// The next id of a segment, group or part.
     pub next_segment: u64,
     /// The next table id.
     pub next_table: u32,
@@ -202,7 +202,7 @@ impl Manifest {
                 ManifestKind::Job => {
                     manifest.jobs.insert(row.name.clone(), row.detail.clone());
                 }
-                ManifestKind::Segment | ManifestKind::Pin => {}
+                ManifestKind::Segment | ManifestKind::Part | ManifestKind::Pin => {}
             }
         }
         if !manifest.cursor.counted {

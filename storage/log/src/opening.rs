@@ -5,14 +5,16 @@
 //! 2. *Replay*: hand the entries of older epochs from the published cursor on to their models. Sequences go on after the
 //!    highest that was found, whatever became of its table.
 //! 3. *Open*: everything has been read, and only now is something stored: the older epochs are closed.
-//! 4. *Start* the threads.
+//! 4. *Start* the threads. The flusher frees the parts that no manifest row named in step 1: a crash has cut off their
+//!    first flush, or came between the edit that dropped them and their reclaim.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_backend::{Backend, BackendError, Epoch, ManifestRow, SegmentRef};
-use tideline_model::{Clock, SegmentId, SequenceNumber, Timestamp, TrustedClock};
+use tideline_backend::{Backend, BackendError, Epoch, ManifestKind, ManifestRow, PartRef, SegmentRef};
+use tideline_key_codec::parse_part_name;
+use tideline_model::{Clock, PartId, SegmentId, SequenceNumber, Timestamp, TrustedClock};
 
 use crate::committer::Committer;
 use crate::entry::{LogEntry, ModelTag};
@@ -38,6 +40,8 @@ pub struct Opening {
     manifest: Manifest,
     rows: Vec<ManifestRow>,
     segments: Vec<SegmentRef>,
+    /// Parts that no row of the manifest names.
+    orphans: Vec<PartRef>,
     requests: Requests,
 }
 
@@ -70,13 +74,13 @@ impl Opening {
         let stored = backend.manifest(SHARD)?;
         let mut manifest = Manifest::read(&stored)?;
         let held = backend.segments(SHARD)?;
-        let highest = held
-            .iter()
-            .map(|at| at.segment.0.max(at.group.0))
-            .max()
-            .unwrap_or(0);
+        let parts = backend.parts(SHARD)?;
+        let segments = held.iter().map(|at| at.segment.0.max(at.group.0));
+        let highest = segments.chain(parts.iter().map(|at| at.part.0)).max();
+        let highest = highest.unwrap_or(0);
         let first = SegmentId::of(SHARD.0, 1).0;
         manifest.cursor.next_segment = manifest.cursor.next_segment.max(highest + 1).max(first);
+        let orphans = unnamed(parts, &stored.rows);
         let requests = Requests::default();
         for table in manifest.tables.keys() {
             requests.load(backend.as_ref(), *table)?;
@@ -91,6 +95,7 @@ impl Opening {
             rows: stored.rows,
             segments: held,
             requests,
+            orphans,
         })
     }
 
@@ -112,6 +117,11 @@ impl Opening {
     /// All segments of the shard that the backend held before anybody loaded one.
     pub fn segments(&self) -> &[SegmentRef] {
         &self.segments
+    }
+
+    /// Parts of the shard that the backend held and that no row of the manifest named. They are freed once the threads run.
+    pub fn orphans(&self) -> &[PartRef] {
+        &self.orphans
     }
 
     /// The time, as far as it can be trusted.
@@ -242,6 +252,7 @@ impl Replayed {
             renewer,
             manifest,
             requests,
+            orphans,
             ..
         } = self.opening;
         for (closed, end) in self.ends {
@@ -256,8 +267,17 @@ impl Replayed {
             }
         });
         *log.renewer.lock() = renewer;
+        *log.orphans.lock() = orphans;
         Ok(log)
     }
+}
+
+/// The parts that no row of a manifest names.
+fn unnamed(parts: Vec<PartRef>, rows: &[ManifestRow]) -> Vec<PartRef> {
+    let rows = rows.iter().filter(|row| row.kind == ManifestKind::Part);
+    let named: BTreeSet<PartId> = rows.filter_map(|row| parse_part_name(&row.name)).collect();
+    let is_orphan = |held: &PartRef| !named.contains(&held.part);
+    parts.into_iter().filter(is_orphan).collect()
 }
 
 /// The running threads of a log. They end when it is dropped.

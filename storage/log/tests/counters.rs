@@ -8,19 +8,23 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{
-    Backend, Direction, KeyRange, ManifestRow, PageLimit, Partition, RowChange, SegmentRef, Space,
+    Backend, Direction, KeyRange, ManifestChange, ManifestKind, ManifestRow, PageLimit, PartRef, Partition,
+    RowChange, SegmentRef, Shard, Space,
 };
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_key_codec::part_name;
+use tideline_log::manifest::put_cursor;
 use tideline_log::{
-    Flushed, Log, LogEntry, LogError, LogModel, LogSettings, LogThreads, Manifest, ModelError, ModelTag,
-    Opening, Pressure, Refusal, Replay, ReplayedEntry, RequestRecord,
+    Edit, Flushed, Log, LogEntry, LogError, LogModel, LogSettings, LogThreads, Manifest, ModelError,
+    ModelTag, Opening, Pressure, Refusal, Replay, ReplayedEntry, RequestRecord, SHARD,
 };
-use tideline_model::{Durability, SequenceNumber, SystemClock, TableId};
+use tideline_model::{Durability, PartId, SequenceNumber, SystemClock, TableId, Tier};
 
 const TABLE: TableId = TableId(1);
 const ROWS: Partition = Partition::space(Space(999), 0);
@@ -363,6 +367,62 @@ fn the_child_counts_until_it_is_killed() {
             database.threads.flush().expect("it is flushed");
         }
     }
+}
+
+#[test]
+fn parts_that_no_manifest_names_are_freed_by_the_next_start() {
+    every_backend(|backend| {
+        let database = Database::open(backend());
+        let log = database.threads.log();
+        let parts = [Tier::Hot, Tier::Cold, Tier::Hot].map(|tier| PartRef {
+            part: log.next_part(),
+            table: TABLE,
+            tier,
+        });
+        let other_shard = PartRef {
+            part: PartId::of(5, 1),
+            ..parts[0]
+        };
+        let row = RowChange {
+            key: Bytes::from_static(b"k"),
+            value: Some(Bytes::new()),
+        };
+        for part in parts.iter().chain([&other_shard]) {
+            let partition = Partition::part(*part, 0);
+            let stamp = log.stamps().next().expect("the lease holds");
+            log.backend()
+                .write(partition, std::slice::from_ref(&row), stamp)
+                .expect("it is written");
+        }
+        let named = ManifestChange::Put(ManifestRow {
+            kind: ManifestKind::Part,
+            name: Bytes::copy_from_slice(&part_name(parts[0].part)),
+            detail: Bytes::from_static(b"{}"),
+        });
+        let edit = |manifest: &Arc<Manifest>| {
+            let mut manifest = Manifest::clone(manifest);
+            manifest.cursor = log.cursor(manifest.cursor, manifest.cursor.sealed_to);
+            let changes = vec![named, put_cursor(&manifest.cursor)];
+            Ok::<_, LogError>(Edit {
+                manifest,
+                changes,
+                adds: Vec::new(),
+            })
+        };
+        log.edit(edit, |_| {}).expect("it is edited");
+        database.close();
+        let database = Database::open(backend());
+        let log = database.threads.log();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while log.backend().parts(SHARD).expect("parts") != parts[..1] {
+            assert!(Instant::now() < deadline, "the others are still there");
+            std::thread::yield_now();
+        }
+        assert!(log.next_part() > parts[2].part, "an id is never used again");
+        let others = log.backend().parts(Shard(5)).expect("parts");
+        assert_eq!(others, [other_shard], "it is for its owner to free");
+        database.close();
+    });
 }
 
 #[test]

@@ -108,20 +108,33 @@ number_id! {
     /// Names what one load wrote. Never used again, and unique over all shards.
     SegmentId(u64)
 }
-impl SegmentId {
-    /// Bits of the number that a shard gives; the shard is above them.
-    const NUMBER_BITS: u32 = 48;
-
-    /// The id that the owner of a shard gives as its `number`, which is below 2^48.
-    pub const fn of(shard: u16, number: u64) -> Self {
-        Self(((shard as u64) << Self::NUMBER_BITS) | number)
-    }
-
-    /// The shard whose owner has given it.
-    pub const fn shard(self) -> u16 {
-        (self.0 >> Self::NUMBER_BITS) as u16
-    }
+number_id! {
+    /// Names a part of a table: rows that are changed in place and dropped together. Never used again, and unique over
+    /// all shards.
+    PartId(u64)
 }
+
+/// Bits of the number that a shard gives; the shard is above them.
+const NUMBER_BITS: u32 = 48;
+
+macro_rules! shard_id {
+    ($name:ident) => {
+        impl $name {
+            /// The id that the owner of a shard gives as its `number`, which is below 2^48.
+            pub const fn of(shard: u16, number: u64) -> Self {
+                Self(((shard as u64) << NUMBER_BITS) | number)
+            }
+
+            /// The shard whose owner has given it.
+            pub const fn shard(self) -> u16 {
+                (self.0 >> NUMBER_BITS) as u16
+            }
+        }
+    };
+}
+
+shard_id!(SegmentId);
+shard_id!(PartId);
 
 number_id! {
     /// Names a set of segments that a backend may store, and drop, as one unit (in fjall a keyspace).
@@ -131,6 +144,16 @@ number_id! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn segments_and_parts_are_of_the_shard_that_numbered_them() {
+        for (shard, number) in [(0, 1), (3, 7), (u16::MAX, (1 << 48) - 1)] {
+            assert_eq!(SegmentId::of(shard, number).shard(), shard);
+            assert_eq!(PartId::of(shard, number).shard(), shard);
+            assert_eq!(PartId::of(shard, number).0, SegmentId::of(shard, number).0);
+        }
+        assert_eq!(PartId::of(1, 2).0, 0x0001_0000_0000_0002);
+    }
 
     #[test]
     fn a_timeline_id_reads_back_from_its_text() {

@@ -34,7 +34,7 @@ pub mod trusted_clock;
 pub mod value;
 
 pub use batch::{BytesColumn, ColumnData, LineReject, PointBatch, PointGroup, SeriesError, SeriesResolver};
-pub use id::{FieldId, GroupId, Ordinal, SegmentId, SequenceNumber, TableId, TimelineId};
+pub use id::{FieldId, GroupId, Ordinal, PartId, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;
 pub use job::JobKind;
 pub use measurements::Measurements;

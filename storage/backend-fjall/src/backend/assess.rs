@@ -5,6 +5,7 @@
 //! are compared: if something is missing, the copy is what serves reads, and the folder stays as it is.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tideline_backend::{BackendError, Result};
 use tideline_model::Tier;
@@ -13,7 +14,7 @@ use super::JOURNAL;
 use crate::cold::{Cold, Standing};
 use crate::copy::Scratch;
 use crate::error::{During, at, from_io};
-use crate::format::Format;
+use crate::format::{FolderFormat, Format};
 use crate::highwater::{HighWater, Marks, Remembered};
 use crate::journal::Journals;
 use crate::keyspace_list::KeyspaceList;
@@ -44,6 +45,8 @@ pub(super) struct Sound {
 pub(super) struct Lacking {
     /// Description of the loss.
     pub(super) missing: String,
+    /// That of the copy.
+    pub(super) format: Arc<FolderFormat>,
     pub(super) hot: Store,
     pub(super) cold: Cold,
     pub(super) ledger: Ledger,
@@ -73,10 +76,10 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
     }
     let hot = sound_store(folder, &listed(folder, Tier::Hot)?)?;
     let cold_root = Cold::checked_root(folder, options)?;
-    let (cold, cold_groups) = match Standing::of(folder, &cold_root, format)? {
+    let (cold, cold_keyspaces) = match Standing::of(folder, &cold_root, format)? {
         Standing::Made => {
             let list = listed(folder, Tier::Cold)?;
-            (Some(sound_store(&cold_root, &list)?), list.groups())
+            (Some(sound_store(&cold_root, &list)?), list.filled())
         }
         Standing::Unmade => (None, 0),
         Standing::Missing(missing) => return Err(missing.error()),
@@ -86,7 +89,7 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
         let loads = cold.as_ref().and_then(|cold| cold.log.commits());
         let found = Marks {
             commits: hot.log.commits().unwrap_or(0),
-            cold_loads: if cold_groups > 0 {
+            cold_loads: if cold_keyspaces > 0 {
                 loads.unwrap_or(0)
             } else {
                 marks.cold_loads
@@ -115,11 +118,12 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
     };
     let hot_copy = Store::unmade(place, Setup::of(Tier::Hot, options), options, folder);
     let first_commit = hot_copy.open(None)?;
-    let cold_copy = Cold::open_copy(&scratch, &cold_root, format, has_cold, options)?;
+    let format = Arc::new(FolderFormat::new(scratch.path(), format));
+    let cold_copy = Cold::open_copy(&scratch, &cold_root, &format, has_cold, options)?;
     let mut ledger = Ledger::read(&*hot_copy.opened()?)?;
     ledger.check_flushed(&*hot_copy.opened()?, first_commit)?;
     let found = found(&ledger, &cold_copy, &journals, &remembered)?;
-    match missing(&remembered, &found, &ledger) {
+    match missing(&remembered, &found) {
         None => {
             hot_copy.close()?;
             cold_copy.close()?;
@@ -127,6 +131,7 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
         }
         Some(missing) => Ok(Assessment::Lacking(Box::new(Lacking {
             missing,
+            format,
             hot: hot_copy,
             cold: cold_copy,
             ledger,
@@ -137,30 +142,43 @@ pub(super) fn assess(folder: &Path, options: &FjallOptions) -> Result<Assessment
     }
 }
 
-/// Marks of an open store and its journals.
+/// What an open store and its journals hold.
+pub(super) struct Found {
+    pub(super) marks: Marks,
+    /// Description of what one keyspace lacks and another has.
+    lacking: Option<String>,
+}
+
+/// Reads what an open store and its journals hold.
 pub(super) fn found(
     ledger: &Ledger,
     cold: &Cold,
     journals: &Journals,
     remembered: &Remembered,
-) -> Result<Marks> {
+) -> Result<Found> {
+    let cold = cold.found()?;
     let remembered_loads = remembered.marks().map_or(0, |marks| marks.cold_loads);
-    Ok(Marks {
-        commits: ledger.complete(),
-        cold_loads: cold.found_loads()?.unwrap_or(remembered_loads),
-        journals: journals.marks(),
+    let in_cold = cold.as_ref().and_then(Ledger::lacking);
+    let in_cold = in_cold.map(|lacking| format!("{lacking} of the cold store"));
+    Ok(Found {
+        marks: Marks {
+            commits: ledger.complete(),
+            cold_loads: cold.map_or(remembered_loads, |cold| cold.complete()),
+            journals: journals.marks(),
+        },
+        lacking: ledger.lacking().map(str::to_owned).or(in_cold),
     })
 }
 
 /// Describes the loss; `None` without one.
-pub(super) fn missing(remembered: &Remembered, found: &Marks, ledger: &Ledger) -> Option<String> {
+pub(super) fn missing(remembered: &Remembered, found: &Found) -> Option<String> {
     let missing = match remembered {
-        Remembered::Marks(marks) => marks.missing_in(found),
-        Remembered::Missing if *found == Marks::default() => None,
+        Remembered::Marks(marks) => marks.missing_in(&found.marks),
+        Remembered::Missing if found.marks == Marks::default() => None,
         Remembered::Missing => Some("the high-water mark itself".to_owned()),
         Remembered::Damaged => Some("the high-water mark, which is damaged".to_owned()),
     };
-    ledger.lacking().map(str::to_owned).or(missing)
+    found.lacking.clone().or(missing)
 }
 
 fn sound_store(root: &Path, list: &KeyspaceList) -> Result<Checked> {

@@ -15,7 +15,7 @@ use crate::cold::Cold;
 use crate::copy::Scratch;
 use crate::error::{During, at, from_fjall, from_io};
 use crate::files::list;
-use crate::format::{FORMAT_FILE, Format};
+use crate::format::{FORMAT_FILE, FolderFormat, Format};
 use crate::highwater::{HighWater, Remembered};
 use crate::journal::Journals;
 use crate::ledger::Ledger;
@@ -49,8 +49,8 @@ impl FjallBackend {
             lists: folder.to_owned(),
         };
         let hot = Store::unmade(place, Setup::of(Tier::Hot, &options), &options, folder);
-        let format = make_store(folder, &hot)?;
-        let cold = Cold::open(folder, format, sound.cold, &options)?;
+        let format = Arc::new(FolderFormat::new(folder, make_store(folder, &hot)?));
+        let cold = Cold::open(folder, &format, sound.cold, &options)?;
         let journals = match sound.journals {
             Some(journals) => journals,
             None => Journals::judge(&folder.join(JOURNAL), folder, options.accept_loss)?,
@@ -63,6 +63,7 @@ impl FjallBackend {
         let inner = Arc::new(Inner {
             capabilities: capabilities(),
             lock: Mutex::new(Some(lock)),
+            format,
             hot,
             cold,
             ledger: Mutex::new(ledger),
@@ -84,6 +85,7 @@ impl FjallBackend {
         Self::start(Arc::new(Inner {
             capabilities: capabilities(),
             lock: Mutex::new(lock),
+            format: lacking.format,
             hot: lacking.hot,
             cold: lacking.cold,
             ledger: Mutex::new(lacking.ledger),
@@ -138,7 +140,7 @@ fn make_store(folder: &Path, hot: &Store) -> Result<Format> {
                 folder.join(FORMAT_FILE).display()
             )));
         }
-        None => Format::Hot,
+        None => Format::default(),
     };
     if is_made {
         hot.sweep()?;
@@ -169,18 +171,22 @@ fn compare(
 ) -> Result<(HighWater, Option<String>)> {
     let failed = |error| mark_failed(&error);
     let (high_water, remembered) = HighWater::open(folder).map_err(failed)?;
-    let mut found = found(ledger, cold, journals, &remembered)?;
+    let found = found(ledger, cold, journals, &remembered)?;
     cold.count_from(remembered.marks().map_or(0, |marks| marks.cold_loads))?;
-    match missing(&remembered, &found, ledger) {
+    let missing = missing(&remembered, &found);
+    let mut found = found.marks;
+    match missing {
         Some(missing) if options.accept_loss => {
             tracing::error!(
                 missing,
                 "an operator accepts that something acknowledged is missing"
             );
-            // Counts what is there in both keyspaces again.
-            let counted = hot.opened()?.commit(ledger.next_commit().into());
+            // Counts what is there in all keyspaces again.
+            let has_parts = hot.opened()?.parts().is_some();
+            let counted = hot.opened()?.commit(ledger.next_commit(has_parts));
             counted.map_err(|error| from_fjall(error, During::Write))?;
-            found.commits = ledger.committed();
+            found.commits = ledger.committed(has_parts);
+            found.cold_loads = cold.count_again()?.unwrap_or(found.cold_loads);
             // A log that is gone is not missed where tables hold everything before the next one.
             let flushed = hot.opened()?.flush_rows();
             flushed.map_err(|error| from_fjall(error, During::Write))?;

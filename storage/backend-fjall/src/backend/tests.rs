@@ -3,7 +3,7 @@
 use std::fs;
 
 use tideline_backend::{ErrorKind, Space};
-use tideline_model::{GroupId, SegmentId, Supervisor};
+use tideline_model::{GroupId, PartId, SegmentId, Supervisor, TableId};
 
 use super::*;
 
@@ -422,13 +422,13 @@ fn an_emptied_group_is_offered_until_something_is_loaded_over_reopenings_and_res
         }
         for segment in both {
             let store = backend.inner.store(segment.tier);
-            assert_eq!(store.groups(), 0, "round {round}");
+            assert_eq!(store.filled(), 0, "round {round}");
             let spare = backend.spare_group(segment.tier);
             assert_eq!(spare, Some(segment.group), "round {round}");
             assert_eq!(backend.spare_group(segment.tier), spare, "until it is used");
             load(&backend, segment).expect("load");
             assert_eq!(backend.spare_group(segment.tier), None, "round {round}");
-            assert_eq!(store.groups(), 1);
+            assert_eq!(store.filled(), 1);
             assert_eq!(store.segments().expect("segments"), [segment]);
         }
     }
@@ -452,4 +452,54 @@ fn spare_groups_are_offered_in_turn() {
     let mut offered: Vec<GroupId> = (0..3).filter_map(|_| backend.spare_group(COLD.tier)).collect();
     offered.sort_unstable();
     assert_eq!(offered, [1, 2, 3].map(GroupId));
+}
+
+/// Rows of a part that were flushed to a table are still in fjall's log, which a reopening and a start read.
+#[test]
+fn a_part_that_was_freed_does_not_come_back_from_the_log() {
+    for tier in Tier::KEPT {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut backend = open(&folder);
+        let parts = [1, 2, 3].map(|part| PartRef {
+            part: PartId(part),
+            // Of the first table all keys are before the row that counts commits, of the last all are after it.
+            table: TableId(if part == 3 { u32::MAX } else { 1 }),
+            tier,
+        });
+        let write = |backend: &FjallBackend, part: PartRef| {
+            let changes: Vec<_> = (0..500_u16)
+                .map(|n| RowChange {
+                    key: Bytes::copy_from_slice(&n.to_be_bytes()),
+                    value: Some(Bytes::from(vec![n as u8; 100])),
+                })
+                .collect();
+            backend
+                .write(Partition::part(part, 0), &changes, Stamp(1))
+                .expect("write");
+        };
+        parts.iter().for_each(|part| write(&backend, *part));
+        let flush = |backend: &FjallBackend| {
+            let engine = backend.inner.store(tier).opened().expect("open");
+            engine.flush_rows().expect("flush");
+        };
+        flush(&backend);
+        write(&backend, parts[0]);
+        backend.reclaim_part(parts[0]).expect("reclaim");
+        backend.inner.tick();
+        let check = |backend: &FjallBackend, left: &[PartRef]| {
+            assert_eq!(backend.parts(SHARD).expect("parts"), left, "{tier}");
+        };
+        check(&backend, &parts[1..]);
+        backend.inner.store(tier).poison("a failed sync");
+        backend.inner.tick();
+        check(&backend, &parts[1..]);
+        flush(&backend);
+        backend.reclaim_part(parts[2]).expect("reclaim");
+        backend.close().expect("close");
+        backend = open(&folder);
+        check(&backend, &parts[1..2]);
+        let usage = backend.usage();
+        assert!(usage.data_bytes > 0, "{usage:?}");
+        assert_eq!(backend.health(), Health::Ready);
+    }
 }

@@ -212,7 +212,10 @@ fn a_cold_folder_that_is_gone_is_missed() {
     for options in [options.clone(), crate::place::options()] {
         let refused = refusal(&place, options);
         assert_eq!(refused.kind(), ErrorKind::Misconfigured);
-        assert!(refused.to_string().contains("1 groups of segments"), "{refused}");
+        assert!(
+            refused.to_string().contains("1 keyspaces of segments or parts"),
+            "{refused}"
+        );
     }
     let report = verify(place.path(), Some(cold.path())).expect("verify");
     assert_eq!(report.findings.len(), 1, "{report:?}");

@@ -4,5 +4,6 @@ mod cold;
 mod conformance;
 mod damage;
 mod groups;
+mod parts;
 mod place;
 mod restart;

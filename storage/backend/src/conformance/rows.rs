@@ -293,6 +293,7 @@ fn calls_after_close_fail(fixture: &dyn Fixture) {
         backend.manifest(SHARD).err(),
         backend.edit(SHARD, epoch, 0, &[]).err(),
         backend.segments(SHARD).err(),
+        backend.parts(SHARD).err(),
         backend.epochs(SHARD).err(),
     ];
     for (n, failure) in failures.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The rows of key spaces and segments, as ordered maps.
+//! The rows of key spaces, parts and segments, as ordered maps.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -102,9 +102,9 @@ impl Rows {
         }));
     }
 
-    pub(super) fn reclaim(&mut self, segment: SegmentRef) {
-        self.partitions
-            .retain(|partition, _| partition.unit != Unit::Segment(segment));
+    /// Removes all buckets of a segment or part.
+    pub(super) fn reclaim(&mut self, unit: Unit) {
+        self.partitions.retain(|partition, _| partition.unit != unit);
     }
 
     pub(super) fn segments(&self) -> Vec<SegmentRef> {
@@ -112,19 +112,30 @@ impl Rows {
         let mut segments: Vec<_> = held
             .filter_map(|(partition, _)| match partition.unit {
                 Unit::Segment(segment) => Some(segment),
-                Unit::Space(_) => None,
+                Unit::Part(_) | Unit::Space(_) => None,
             })
             .collect();
         segments.dedup();
         segments
     }
 
-    /// Bytes of a tier. Rows lie with what is hot.
+    /// Parts with at least one row, sorted.
+    pub(super) fn parts(&self) -> Vec<PartRef> {
+        let has_rows = |rows: &BTreeMap<Bytes, Cell>| rows.values().any(|cell| cell.value.is_some());
+        let held = self.partitions.iter().filter(|(_, rows)| has_rows(rows));
+        let mut parts: Vec<_> = held
+            .filter_map(|(partition, _)| match partition.unit {
+                Unit::Part(part) => Some(part),
+                Unit::Segment(_) | Unit::Space(_) => None,
+            })
+            .collect();
+        parts.dedup();
+        parts
+    }
+
+    /// Bytes of a tier.
     pub(super) fn bytes(&self, tier: Tier) -> u64 {
-        let is_held = |partition: &Partition| match partition.unit {
-            Unit::Segment(segment) => segment.tier == tier,
-            Unit::Space(_) => tier == Tier::Hot,
-        };
+        let is_held = |partition: &Partition| partition.unit.tier() == tier;
         let held = self.partitions.iter().filter(|(partition, _)| is_held(partition));
         held.flat_map(|(_, rows)| rows)
             .map(|(key, cell)| (key.len() + cell.value.as_ref().map_or(0, Bytes::len)) as u64)

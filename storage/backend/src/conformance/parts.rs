@@ -1,0 +1,303 @@
+//! Parts: rows that are written in place, kept apart from all others, listed and dropped as a whole.
+
+use super::*;
+
+pub(super) const RULES: &[TierRule] = &[
+    (
+        "rows of a part are written, replaced and deleted, also after a restart",
+        rows_are_written_in_place,
+    ),
+    (
+        "rows of a part are not those of another part, a space or a segment",
+        parts_are_apart,
+    ),
+    ("buckets of a part do not see each other", buckets_are_apart),
+    ("a write to a part is never seen in part", writes_are_atomic),
+    ("a large part is paged both ways", a_large_part_is_paged),
+    (
+        "many ranges of parts are answered in their order",
+        many_ranges_at_once,
+    ),
+    ("a shard lists its own parts only", each_shard_has_its_own),
+    (
+        "reclaim frees all buckets of one part, and may be repeated",
+        reclaim_is_exact_and_repeatable,
+    ),
+    (
+        "reclaim frees rows that were replaced and deleted many times",
+        reclaim_frees_old_rows,
+    ),
+];
+
+fn part(part: u64, table: u32, tier: Tier) -> PartRef {
+    PartRef {
+        part: PartId(part),
+        table: TableId(table),
+        tier,
+    }
+}
+
+fn write(backend: &dyn Backend, part: PartRef, bucket: u16, changes: &[RowChange], stamp: u64) {
+    backend
+        .write(Partition::part(part, bucket), changes, Stamp(stamp))
+        .expect("write");
+}
+
+fn held(backend: &dyn Backend) -> Vec<PartRef> {
+    backend.parts(SHARD).expect("parts")
+}
+
+fn rows_are_written_in_place(fixture: &dyn Fixture, tier: Tier) {
+    let backend = fixture.open();
+    let own = part(7, 3, tier);
+    let partition = Partition::part(own, 2);
+    assert_eq!(collect_all(&*backend, partition), [], "nothing was written");
+    assert_eq!(held(&*backend), []);
+    write(&*backend, own, 2, &[], 1);
+    assert_eq!(held(&*backend), [], "an empty write makes nothing");
+    let all = [
+        put(b"", b""),
+        put(b"a", b"1"),
+        put(b"b", b"2"),
+        put(b"\xff", b"3"),
+    ];
+    for _ in 0..2 {
+        write(&*backend, own, 2, &all, 2);
+    }
+    write(
+        &*backend,
+        own,
+        2,
+        &[put(b"a", b"new"), delete(b"b"), delete(b"no")],
+        3,
+    );
+    let wanted = [row(b"", b""), row(b"a", b"new"), row(b"\xff", b"3")];
+    let check = |backend: &dyn Backend| {
+        assert_eq!(collect_all(backend, partition), wanted);
+        assert_eq!(held(backend), [own]);
+        assert_eq!(backend.tier_health(tier), Health::Ready);
+    };
+    check(&*backend);
+    let backend = reopen(fixture, backend);
+    check(&*backend);
+    write(&*backend, own, 2, &[put(b"b", b"again")], 4);
+    let backend = reopen(fixture, backend);
+    assert_eq!(collect_all(&*backend, partition).len(), 4);
+}
+
+fn parts_are_apart(fixture: &dyn Fixture, tier: Tier) {
+    let backend = fixture.open();
+    // A space, a segment and parts whose numbers have the same bytes.
+    let parts = [
+        part(1, 1, tier),
+        part(2, 1, tier),
+        part(3, 0, tier),
+        part(4, u32::MAX, tier),
+        part((1 << 48) - 1, u32::MAX, tier),
+    ];
+    for (n, &own) in parts.iter().enumerate() {
+        write(&*backend, own, 1, &[put(b"k", &[n as u8])], 1);
+    }
+    let space = Partition::space(Space(1), 1);
+    backend
+        .write(space, &[put(b"k", b"space")], Stamp(1))
+        .expect("write");
+    let loaded = segment(1, 1, tier);
+    load(&*backend, loaded, 1, &[row(b"k", b"segment")]);
+    let check = |backend: &dyn Backend| {
+        for (n, &own) in parts.iter().enumerate() {
+            let rows = collect_all(backend, Partition::part(own, 1));
+            assert_eq!(rows, [row(b"k", &[n as u8])]);
+        }
+        assert_eq!(collect_all(backend, space), [row(b"k", b"space")]);
+        let of_segment = collect_all(backend, Partition::segment(loaded, 1));
+        assert_eq!(of_segment, [row(b"k", b"segment")]);
+        assert_eq!(collect_all(backend, Partition::part(part(9, 1, tier), 1)), []);
+        assert_eq!(held(backend), parts, "sorted by part");
+        assert_eq!(backend.segments(SHARD).expect("segments"), [loaded]);
+    };
+    check(&*backend);
+    let backend = reopen(fixture, backend);
+    check(&*backend);
+    backend.reclaim(loaded).expect("reclaim");
+    for own in parts {
+        backend.reclaim_part(own).expect("reclaim");
+    }
+    assert_eq!(held(&*backend), []);
+    assert_eq!(collect_all(&*backend, space), [row(b"k", b"space")]);
+}
+
+fn buckets_are_apart(fixture: &dyn Fixture, tier: Tier) {
+    let backend = fixture.open();
+    let own = part(1, 1, tier);
+    let buckets = [0, 1, 0x0100, u16::MAX];
+    for bucket in buckets {
+        write(&*backend, own, bucket, &[put(b"k", &bucket.to_be_bytes())], 1);
+    }
+    for bucket in buckets {
+        let rows = collect_all(&*backend, Partition::part(own, bucket));
+        assert_eq!(rows, [row(b"k", &bucket.to_be_bytes())]);
+    }
+    assert_eq!(collect_all(&*backend, Partition::part(own, 2)), []);
+    assert_eq!(held(&*backend), [own], "a part is listed once");
+}
+
+fn writes_are_atomic(fixture: &dyn Fixture, tier: Tier) {
+    let backend = fixture.open();
+    let own = part(1, 1, tier);
+    let keys: Vec<_> = (0..50_u8).map(|n| [n]).collect();
+    let rounds = 100_u64;
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 1..=rounds {
+                let value = round.to_be_bytes();
+                let changes: Vec<_> = keys.iter().map(|key| put(key, &value)).collect();
+                write(&*backend, own, 0, &changes, round);
+            }
+        });
+        while !writer.is_finished() {
+            let rows = collect_all(&*backend, Partition::part(own, 0));
+            assert!(rows.is_empty() || rows.len() == keys.len(), "a part of a write");
+            let first = rows.first().map(|row| &row.value);
+            assert!(rows.iter().all(|row| Some(&row.value) == first), "two writes");
+        }
+    });
+    assert_eq!(collect_all(&*backend, Partition::part(own, 0)).len(), keys.len());
+}
+
+fn numbered(count: u32) -> Vec<RowChange> {
+    let value = |n: u32| vec![n as u8; (n % 300) as usize];
+    (0..count).map(|n| put(&n.to_be_bytes(), &value(n))).collect()
+}
+
+fn fill(backend: &dyn Backend, part: PartRef, bucket: u16, count: u32, stamp: u64) {
+    for changes in numbered(count).chunks(WRITE_ROWS_MAX) {
+        write(backend, part, bucket, changes, stamp);
+    }
+}
+
+fn a_large_part_is_paged(fixture: &dyn Fixture, tier: Tier) {
+    let backend = fixture.open();
+    let own = part(1, 1, tier);
+    fill(&*backend, own, 3, 2_500, 1);
+    let wanted: Vec<_> = numbered(2_500)
+        .into_iter()
+        .map(|change| Row {
+            key: change.key,
+            value: change.value.unwrap_or_default(),
+        })
+        .collect();
+    let partition = Partition::part(own, 3);
+    let limit = PageLimit {
+        rows_max: 77,
+        bytes_max: 5_000,
+    };
+    let up = collect(&*backend, partition, &KeyRange::ALL, Direction::Ascending, limit);
+    assert!(up == wanted, "ascending");
+    let mut down = collect(&*backend, partition, &KeyRange::ALL, Direction::Descending, limit);
+    down.reverse();
+    assert!(down == wanted, "descending");
+    let range = KeyRange::new(300_u32.to_be_bytes(), 601_u32.to_be_bytes());
+    let some = collect(&*backend, partition, &range, Direction::Ascending, limit);
+    assert!(some == wanted[300..601], "a range");
+}
+
+fn many_ranges_at_once(fixture: &dyn Fixture, tier: Tier) {
+    let backend = fixture.open();
+    let parts = [part(1, 1, tier), part(2, 1, tier), part(3, 2, tier)];
+    for own in &parts[..2] {
+        for bucket in 0..4 {
+            fill(&*backend, *own, bucket, 100 + u32::from(bucket), 1);
+        }
+    }
+    let mut ranges = Vec::new();
+    for n in (0..100_u32).rev() {
+        let keys = KeyRange::new(n.to_be_bytes(), (n + n % 4).to_be_bytes());
+        let partition = Partition::part(parts[n as usize % 3], (n % 5) as u16);
+        ranges.push(ScanRange { partition, keys });
+    }
+    let pages = backend.scan_many(&ranges, EVERYTHING).expect("scan");
+    assert_eq!(pages.len(), ranges.len());
+    for (range, page) in ranges.iter().zip(pages) {
+        let direction = Direction::Ascending;
+        let alone = collect(&*backend, range.partition, &range.keys, direction, EVERYTHING);
+        assert_eq!(page.rows, alone, "{range:?}");
+        assert_eq!(page.next, None);
+    }
+}
+
+fn each_shard_has_its_own(fixture: &dyn Fixture, tier: Tier) {
+    let backend = fixture.open();
+    let own = part(PartId::of(0, 7).0, 1, tier);
+    let other = part(PartId::of(3, 7).0, 1, tier);
+    for (n, written) in [own, other].into_iter().enumerate() {
+        write(&*backend, written, 0, &[put(b"k", &[n as u8])], 1);
+    }
+    let check = |backend: &dyn Backend| {
+        assert_eq!(held(backend), [own]);
+        assert_eq!(backend.parts(Shard(3)).expect("parts"), [other]);
+        assert_eq!(backend.parts(Shard(1)).expect("parts"), []);
+    };
+    check(&*backend);
+    let backend = reopen(fixture, backend);
+    check(&*backend);
+    backend.reclaim_part(own).expect("reclaim");
+    assert_eq!(held(&*backend), []);
+    let rows = collect_all(&*backend, Partition::part(other, 0));
+    assert_eq!(rows, [row(b"k", &[1])]);
+}
+
+fn reclaim_is_exact_and_repeatable(fixture: &dyn Fixture, tier: Tier) {
+    let mut backend = fixture.open();
+    let all = [
+        part(1, 1, tier),
+        part(2, 1, tier),
+        part(3, 1, tier),
+        part(4, 2, tier),
+    ];
+    backend.reclaim_part(all[0]).expect("a part that never was");
+    for own in all {
+        for bucket in [0, 9, u16::MAX] {
+            fill(&*backend, own, bucket, 200, 1);
+        }
+    }
+    let rows = collect_all(&*backend, Partition::part(all[0], 9));
+    for (n, &gone) in all.iter().enumerate() {
+        for _ in 0..2 {
+            backend.reclaim_part(gone).expect("reclaim");
+            for bucket in [0, 9, u16::MAX] {
+                assert_eq!(collect_all(&*backend, Partition::part(gone, bucket)), []);
+            }
+            assert_eq!(held(&*backend), all[n + 1..]);
+        }
+        backend = reopen(fixture, backend);
+        assert_eq!(held(&*backend), all[n + 1..]);
+        for &left in &all[n + 1..] {
+            for bucket in [0, 9, u16::MAX] {
+                assert_eq!(collect_all(&*backend, Partition::part(left, bucket)), rows);
+            }
+        }
+    }
+    let next = part(5, 1, tier);
+    write(&*backend, next, 0, &[put(b"k", b"v")], 2);
+    assert_eq!(held(&*backend), [next]);
+}
+
+fn reclaim_frees_old_rows(fixture: &dyn Fixture, tier: Tier) {
+    let backend = fixture.open();
+    let (own, other) = (part(1, 1, tier), part(2, 1, tier));
+    for stamp in 1..=5 {
+        fill(&*backend, own, 0, 1_100, stamp);
+        fill(&*backend, other, 0, 100, stamp);
+        let gone: Vec<_> = (0..50_u32).map(|n| delete(&n.to_be_bytes())).collect();
+        write(&*backend, own, 0, &gone, stamp);
+    }
+    backend.reclaim_part(own).expect("reclaim");
+    let check = |backend: &dyn Backend| {
+        assert_eq!(collect_all(backend, Partition::part(own, 0)), []);
+        assert_eq!(collect_all(backend, Partition::part(other, 0)).len(), 100);
+        assert_eq!(held(backend), [other]);
+    };
+    check(&*backend);
+    check(&*reopen(fixture, backend));
+}
