@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tideline_backend::conformance::value_of;
 use tideline_backend::{
     Backend, Direction, Epoch, JournalEntry, KeyRange, PageLimit, Partition, Row, SegmentRef, Shard,
 };
@@ -207,7 +208,7 @@ impl Work<'_> {
             }));
             let wanted = key(random(&mut state) % HOT_ROWS);
             gets.push(timed(|| {
-                let found = self.backend.get(Partition::segment(hot(1), 0), &wanted);
+                let found = value_of(self.backend, Partition::segment(hot(1), 0), &wanted);
                 assert!(found.expect("get").is_some());
             }));
             if appends.len() % 8 == 0 {

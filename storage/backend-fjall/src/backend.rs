@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tideline_backend::limits::{check_edit, check_key, check_write};
+use tideline_backend::limits::{check_edit, check_write};
 use tideline_backend::page::PageBuilder;
 use tideline_backend::{
     Backend, BackendError, Capabilities, Direction, EditOutcome, Epoch, Health, JournalEntry, JournalEpoch,
@@ -305,14 +305,6 @@ impl Backend for FjallBackend {
 
     fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease> {
         self.inner.renew(shard, epoch)
-    }
-
-    fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
-        check_key(key)?;
-        match self.inner.engine_of(partition)? {
-            Some(engine) => engine.get(partition, key),
-            None => Ok(None),
-        }
     }
 
     fn scan(

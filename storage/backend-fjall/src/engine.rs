@@ -23,9 +23,7 @@ use tideline_model::{GroupId, Tier, background};
 
 use crate::error::{During, from_fjall};
 use crate::files::list;
-use crate::keys::{
-    Bounds, COMMITS, MANIFEST, PARTS, ROWS, bounds, group_name, group_of, partition_prefix, prefixed,
-};
+use crate::keys::{Bounds, COMMITS, MANIFEST, PARTS, ROWS, bounds, group_name, group_of, partition_prefix};
 use crate::options::Setup;
 
 /// Data blocks of hot chunks: a few chunks each, so that an index entry pays.
@@ -154,15 +152,6 @@ impl Engine {
         all.extend(self.parts());
         all.extend(self.groups.read().values().cloned());
         all
-    }
-
-    pub(crate) fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
-        let Some(keyspace) = self.keyspace(partition.unit) else {
-            return Ok(None);
-        };
-        let key = prefixed(&partition_prefix(partition), key);
-        let value = self.database.snapshot().get(&keyspace, key).map_err(read_error)?;
-        Ok(value.map(into_bytes))
     }
 
     pub(crate) fn scan(

@@ -199,7 +199,9 @@ mod tests {
             Some(ManifestKey::Closed(shard, Epoch(9)))
         );
         assert_eq!(ManifestKey::parse(COMMITS), Some(ManifestKey::Commits));
-        assert_eq!(ManifestKey::parse(&[0, 0, 0x77]), None);
+        for unused in [2, 4, 0x77] {
+            assert_eq!(ManifestKey::parse(&[0, 0, unused]), None);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use tideline_model::{GroupId, PartId, SegmentId, SequenceNumber, TableId, Tier};
 
 use crate::contract::*;
+use crate::error::Result;
 
 /// A place that keeps a backend's data, empty at first.
 pub trait Fixture {
@@ -91,6 +92,18 @@ fn reopen(fixture: &dyn Fixture, backend: Arc<dyn Backend>) -> Arc<dyn Backend> 
     backend.close().expect("close");
     drop(backend);
     fixture.open()
+}
+
+/// The value of one row.
+///
+/// # Errors
+///
+/// That of the scan.
+pub fn value_of(backend: &dyn Backend, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
+    let range = KeyRange::new(key, [key, &[0]].concat());
+    let page = backend.scan(partition, &range, Direction::Ascending, EVERYTHING)?;
+    assert!(page.rows.len() <= 1, "a key is there once");
+    Ok(page.rows.into_iter().next().map(|row| row.value))
 }
 
 /// Every row of a range, page by page.

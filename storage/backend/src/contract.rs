@@ -267,8 +267,7 @@ pub enum ManifestKind {
     Segment = 1,
     /// A position: how far the journal is sealed, next ids.
     Cursor = 3,
-    /// A pin that keeps segments from being reclaimed.
-    Pin = 4,
+    // 4 was set aside for pins; no build has written one.
     /// A planned or running move.
     Job = 5,
     /// A table and its settings.
@@ -279,14 +278,7 @@ pub enum ManifestKind {
 
 impl ManifestKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
-        Self::Segment,
-        Self::Cursor,
-        Self::Pin,
-        Self::Job,
-        Self::Table,
-        Self::Part,
-    ];
+    pub const ALL: [Self; 5] = [Self::Segment, Self::Cursor, Self::Job, Self::Table, Self::Part];
 
     /// The kind of a stored number.
     pub fn from_code(code: u8) -> Option<Self> {
@@ -342,50 +334,9 @@ pub enum EditOutcome {
     },
 }
 
-/// How far an atomic write reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BatchScope {
-    /// Any rows of the database.
-    Database,
-    /// Rows of one partition.
-    Partition,
-}
-
-/// When a dropped segment's bytes are free.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reclaim {
-    /// When `reclaim` returns, or soon after.
-    AtOnce,
-    /// Some time later, when the engine compacts.
-    Lazy,
-}
-
-/// The strongest promise that an acknowledged append can carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DurabilityLevel {
-    /// In the memory of this process only.
-    Volatile,
-    /// On stable storage of this machine.
-    Synced,
-    /// In the memory of a quorum of replicas.
-    Replicated,
-}
-
 /// What a backend declares about itself. Use it to be faster, never to be right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Name for logs and answers, such as `fjall`.
-    pub name: &'static str,
-    /// How far an atomic write reaches.
-    pub batch_scope: BatchScope,
-    /// Whether one scan's pages are all of one moment.
-    pub snapshot_reads: bool,
-    /// Whether other processes see the same data.
-    pub shared: bool,
-    /// The strongest promise of an append.
-    pub durability: DurabilityLevel,
-    /// When dropped bytes are free.
-    pub reclaim: Reclaim,
     /// A good page for a long scan.
     pub page_advice: PageLimit,
     /// Requests that one call has under way at once: 1 where none of them travels, so that nothing is won by asking for more
@@ -497,10 +448,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     // --- rows ------------------------------------------------------------------------------------------
 
-    /// The newest acknowledged value of a row, or a later one that is being written.
-    fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>>;
-
-    /// A page of rows: strict key order, half-open bounds, each key once.
+    /// A page of rows: strict key order, half-open bounds, each key once. Each row has its newest acknowledged value, or a later
+    /// one that is being written.
     ///
     /// A page is of one moment; two pages need not be. Rows that do not change during the scan are all seen.
     /// The next page continues from the last key, never from state kept by the backend.

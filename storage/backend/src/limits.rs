@@ -7,7 +7,7 @@ use crate::contract::*;
 use crate::error::{BackendError, Result};
 
 /// Checks the length of a key.
-pub fn check_key(key: &[u8]) -> Result<()> {
+fn check_key(key: &[u8]) -> Result<()> {
     check("key", key.len(), KEY_BYTES_MAX)
 }
 

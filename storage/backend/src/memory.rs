@@ -20,7 +20,7 @@ use tideline_model::{Durability, SequenceNumber, Tier};
 
 use crate::contract::*;
 use crate::error::{BackendError, Result};
-use crate::limits::{check_edit, check_key, check_older, check_row, check_write};
+use crate::limits::{check_edit, check_older, check_row, check_write};
 use crate::page::one_by_one;
 use journal::Journal;
 use rows::Rows;
@@ -310,16 +310,6 @@ impl MemoryBackend {
         Self {
             disk: Arc::clone(disk),
             capabilities: Capabilities {
-                name: if embedded { "memory" } else { "memory-distributed" },
-                batch_scope: if embedded {
-                    BatchScope::Database
-                } else {
-                    BatchScope::Partition
-                },
-                snapshot_reads: false,
-                shared: !embedded,
-                durability: DurabilityLevel::Volatile,
-                reclaim: Reclaim::AtOnce,
                 page_advice: PageLimit {
                     rows_max: 1_024,
                     bytes_max: 1 << 20,
@@ -377,11 +367,6 @@ impl Backend for MemoryBackend {
         let shard = state.shards.entry(shard).or_default();
         shard.check_owner(epoch)?;
         Ok(shard.lease(terms))
-    }
-
-    fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
-        check_key(key)?;
-        Ok(self.state()?.rows.get(partition, key))
     }
 
     fn scan(

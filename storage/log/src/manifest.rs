@@ -202,7 +202,7 @@ impl Manifest {
                 ManifestKind::Job => {
                     manifest.jobs.insert(row.name.clone(), row.detail.clone());
                 }
-                ManifestKind::Segment | ManifestKind::Part | ManifestKind::Pin => {}
+                ManifestKind::Segment | ManifestKind::Part => {}
             }
         }
         if !manifest.cursor.counted {

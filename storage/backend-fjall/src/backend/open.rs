@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
-use tideline_backend::{BackendError, BatchScope, Capabilities, DurabilityLevel, PageLimit, Reclaim, Result};
+use tideline_backend::{BackendError, Capabilities, PageLimit, Result};
 use tideline_model::Tier;
 
 use super::assess::{Assessment, Lacking, assess, found, mark_failed, missing};
@@ -113,12 +113,6 @@ impl FjallBackend {
 
 fn capabilities() -> Capabilities {
     Capabilities {
-        name: "fjall",
-        batch_scope: BatchScope::Database,
-        snapshot_reads: false,
-        shared: false,
-        durability: DurabilityLevel::Synced,
-        reclaim: Reclaim::AtOnce,
         page_advice: PageLimit {
             rows_max: 4_096,
             bytes_max: 2 << 20,

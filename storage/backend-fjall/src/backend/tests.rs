@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use tideline_backend::conformance::value_of;
 use tideline_backend::{ErrorKind, Space};
 use tideline_model::{GroupId, PartId, SegmentId, Supervisor, TableId};
 
@@ -41,7 +42,7 @@ fn a_poisoned_store_refuses_writes_and_reopens_by_itself() {
         write(&backend, "k").expect_err("poisoned").kind(),
         ErrorKind::Unavailable
     );
-    assert!(backend.get(ROWS, b"before").expect("reads work").is_some());
+    assert!(value_of(&backend, ROWS, b"before").expect("reads work").is_some());
     // The failed write may have been an edit: only the reopened store can say.
     let manifest = backend.manifest(SHARD);
     assert_eq!(manifest.expect_err("open").kind(), ErrorKind::Unavailable);
@@ -54,7 +55,7 @@ fn a_poisoned_store_refuses_writes_and_reopens_by_itself() {
     backend.close().expect("close");
     let reopened = open(&folder);
     assert_eq!(reopened.health(), Health::Ready);
-    assert!(reopened.get(ROWS, b"after").expect("get").is_some());
+    assert!(value_of(&reopened, ROWS, b"after").expect("get").is_some());
 }
 
 /// The numbers of the files in a folder, by name.
@@ -91,7 +92,7 @@ fn a_log_that_failed_is_used_again_as_a_new_file_only() {
         assert_eq!(backend.tier_health(tier), Health::Ready);
         assert_ne!(numbers(&store)["0.jnl"], before, "the doubtful file is used");
     }
-    assert!(backend.get(ROWS, b"before").expect("get").is_some());
+    assert!(value_of(&backend, ROWS, b"before").expect("get").is_some());
     assert_eq!(backend.segments(SHARD).expect("segments"), [COLD]);
 }
 
@@ -151,7 +152,7 @@ fn a_store_is_reopened_however_many_attempts_have_failed() {
     backend.inner.hot.poison("a failed sync");
     let before = reopening(backend.health());
     assert!(before.reads && before.attempts == 0, "{before:?}");
-    assert!(backend.get(ROWS, b"k").expect("reads work").is_some());
+    assert!(value_of(&backend, ROWS, b"k").expect("reads work").is_some());
     for attempt in 1..=40 {
         backend.inner.hot.try_now();
         backend.inner.tick();
@@ -167,14 +168,14 @@ fn a_store_is_reopened_however_many_attempts_have_failed() {
             state.next_in
         );
     }
-    let refused = backend.get(ROWS, b"k").expect_err("not open");
+    let refused = value_of(&backend, ROWS, b"k").expect_err("not open");
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
     assert!(refused.to_string().contains("a failed sync"), "{refused}");
     std::fs::write(folder.path().join("KEYSPACES"), kept).expect("repair");
     backend.inner.hot.try_now();
     backend.inner.tick();
     assert_eq!(backend.health(), Health::Ready);
-    assert!(backend.get(ROWS, b"k").expect("get").is_some());
+    assert!(value_of(&backend, ROWS, b"k").expect("get").is_some());
     write(&backend, "after").expect("write");
 }
 
@@ -296,7 +297,7 @@ fn a_failed_cold_store_hinders_nothing_else_and_reopens_by_itself() {
         }
         write(&backend, "hot").expect("write");
         backend.edit(SHARD, epoch, 0, &[]).expect("edit");
-        let read = backend.get(Partition::segment(COLD, 0), &0_u64.to_be_bytes());
+        let read = value_of(&backend, Partition::segment(COLD, 0), &0_u64.to_be_bytes());
         assert!(read.expect("reads work").is_some());
         backend.inner.tick();
         assert_eq!(backend.tier_health(Tier::Cold), Health::Ready);
@@ -315,7 +316,7 @@ fn a_cold_store_that_cannot_be_reopened_leaves_the_hot_one_alone() {
     std::fs::rename(&cold, &away).expect("unmount");
     backend.inner.cold.store.poison("the disk is gone");
     backend.inner.tick();
-    let read = backend.get(Partition::segment(COLD, 0), b"k");
+    let read = value_of(&backend, Partition::segment(COLD, 0), b"k");
     assert_eq!(read.expect_err("not open").kind(), ErrorKind::Unavailable);
     assert_eq!(
         backend.segments(SHARD).expect_err("not all of them").kind(),
@@ -323,7 +324,7 @@ fn a_cold_store_that_cannot_be_reopened_leaves_the_hot_one_alone() {
     );
     assert_eq!(backend.health(), Health::Ready);
     write(&backend, "hot").expect("write");
-    assert!(backend.get(ROWS, b"hot").expect("get").is_some());
+    assert!(value_of(&backend, ROWS, b"hot").expect("get").is_some());
     std::fs::rename(&away, &cold).expect("mount");
     backend.inner.cold.store.try_now();
     backend.inner.tick();

@@ -60,7 +60,7 @@ fn manifests_round_trip(fixture: &dyn Fixture) {
     let changes = [
         ManifestChange::Put(replaced.clone()),
         ManifestChange::Remove(removed.0, removed.1.clone()),
-        ManifestChange::Remove(ManifestKind::Pin, Bytes::from_static(b"missing")),
+        ManifestChange::Remove(ManifestKind::Job, Bytes::from_static(b"missing")),
     ];
     let outcome = backend.edit(SHARD, epoch, 1, &changes).expect("edit");
     assert_eq!(outcome, EditOutcome::Applied { version: 2 });

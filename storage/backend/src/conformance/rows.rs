@@ -1,7 +1,5 @@
 //! Rows of key spaces: order, pages, bounds, atomic writes, limits.
 
-use bytes::Bytes;
-
 use super::*;
 use crate::error::ErrorKind;
 
@@ -65,14 +63,14 @@ fn order_and_pages(fixture: &dyn Fixture) {
         assert_eq!(down, reversed, "descending, {rows_max} rows a page");
     }
     for key in KEYS {
-        let value = backend.get(ROWS, key).expect("get");
+        let value = value_of(&*backend, ROWS, key).expect("get");
         assert_eq!(
             value.as_deref(),
             Some(key),
             "an empty key is a key, an empty value a value"
         );
     }
-    assert_eq!(backend.get(ROWS, b"missing").expect("get"), None);
+    assert_eq!(value_of(&*backend, ROWS, b"missing").expect("get"), None);
 }
 
 fn many_ranges_at_once(fixture: &dyn Fixture) {
@@ -275,7 +273,7 @@ fn calls_after_close_fail(fixture: &dyn Fixture) {
     backend.close().expect("close is idempotent");
     let failures = [
         backend.take(SHARD).err(),
-        backend.get(ROWS, b"k").err(),
+        value_of(&*backend, ROWS, b"k").err(),
         backend
             .scan(ROWS, &KeyRange::ALL, Direction::Ascending, EVERYTHING)
             .err(),
@@ -303,5 +301,5 @@ fn calls_after_close_fail(fixture: &dyn Fixture) {
         drop(backend);
         fixture.open()
     };
-    assert_eq!(reopened.get(ROWS, b"k").expect("get"), None::<Bytes>);
+    assert_eq!(value_of(&*reopened, ROWS, b"k").expect("get"), None);
 }

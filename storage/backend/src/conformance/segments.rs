@@ -1,7 +1,7 @@
 //! Segments: loads, what nobody may see, reclaim.
 
 use super::*;
-use crate::error::{BackendError, ErrorKind, Result};
+use crate::error::{BackendError, ErrorKind};
 
 pub(super) const RULES: &[TierRule] = &[
     (
@@ -35,7 +35,7 @@ fn loads_are_read_back(fixture: &dyn Fixture, tier: Tier) {
         assert_eq!(bucket(u16::MAX), rows[1..]);
         assert_eq!(bucket(5), []);
         assert_eq!(bucket(6), []);
-        let value = backend.get(Partition::segment(loaded, 0), b"").expect("get");
+        let value = value_of(backend, Partition::segment(loaded, 0), b"").expect("get");
         assert_eq!(value.as_deref(), Some(b"".as_slice()));
         assert_eq!(backend.segments(SHARD).expect("segments"), [loaded]);
     };
@@ -81,7 +81,7 @@ fn segments_are_apart(fixture: &dyn Fixture, tier: Tier) {
         let missing = Partition::segment(segment(9, 1, tier), 0);
         assert_eq!(collect_all(backend, missing), []);
         let no_group = Partition::segment(segment(9, 9, tier), 0);
-        assert_eq!(backend.get(no_group, b"k").expect("get"), None);
+        assert_eq!(value_of(backend, no_group, b"k").expect("get"), None);
         let mut held = backend.segments(SHARD).expect("segments");
         held.sort();
         let mut wanted = all.to_vec();

@@ -50,7 +50,7 @@ fn both_tiers_are_held(fixture: &dyn Fixture) {
                 collect_all(backend, partition),
                 [row(b"k", &own), row(b"l", &own)]
             );
-            let value = backend.get(partition, b"l").expect("get");
+            let value = value_of(backend, partition, b"l").expect("get");
             assert_eq!(value.as_deref(), Some(own.as_slice()));
         }
         for tier in Tier::KEPT {
@@ -93,7 +93,7 @@ fn a_move_reads_and_writes(fixture: &dyn Fixture) {
     for (source, target) in [(from, to), (to, again)] {
         let mut moved = (0..1_000_u32).map(|n| {
             let key = n.to_be_bytes();
-            let value = backend.get(Partition::segment(source, 0), &key)?;
+            let value = value_of(&*backend, Partition::segment(source, 0), &key)?;
             Ok(row(&key, &value.expect("it was loaded")))
         });
         backend.load(target, 0, &mut moved).expect("load");

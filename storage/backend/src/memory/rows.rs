@@ -23,10 +23,6 @@ struct Cell {
 }
 
 impl Rows {
-    pub(super) fn get(&self, partition: Partition, key: &[u8]) -> Option<Bytes> {
-        self.partitions.get(&partition)?.get(key)?.value.clone()
-    }
-
     pub(super) fn scan(
         &self,
         partition: Partition,

@@ -99,7 +99,7 @@ fn the_highest_stamp_wins_and_a_delete_wins_a_tie() {
             value: value.map(|value| Bytes::from_static(value.as_bytes())),
         };
         backend.write(partition, &[change], Stamp(stamp)).expect("write");
-        backend.get(partition, b"k").expect("get")
+        conformance::value_of(&backend, partition, b"k").expect("scan")
     };
     assert_eq!(write(Some("b"), 2).as_deref(), Some(b"b".as_slice()));
     assert_eq!(write(Some("a"), 1).as_deref(), Some(b"b".as_slice()));
