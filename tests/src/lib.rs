@@ -20,8 +20,9 @@
 //! | [`reading`] | points of a table as the query route gives them, page by page |
 //! | [`ledger`] | what was sent and what was acknowledged, kept outside of the server |
 //! | [`load`] | writers that keep the ledger |
+//! | [`model`] | random steps with a service, and a naive model that it is compared with |
 //! | [`syscalls`] | failing system calls of a running server, by `strace` |
-//! //! | [`corpora`] | the folder of outside data, the root of the workspace |
+//! | [`corpora`] | the folder of outside data, the root of the workspace |
 //! | [`yaml`] | YAML as JSON |
 //! | [`schema`] | whether an answer is what an OpenAPI document says |
 //! | [`wait`] | waiting for something that tells nobody |
@@ -33,6 +34,7 @@ pub mod corpora;
 pub mod disk;
 pub mod ledger;
 pub mod load;
+pub mod model;
 pub mod points;
 pub mod program;
 pub mod python;

@@ -5,13 +5,14 @@ use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tideline_archive::Archive;
+use tideline_backend::Backend;
 use tideline_backend_fjall::FjallBackend;
 use tideline_engine::Engine;
 use tideline_model::{Clock, Supervisor, ThreadFailure, Timestamp};
@@ -62,6 +63,31 @@ impl Server {
     /// Connections that come while the database opens wait. Blocks until it answers; not to be called from async
     /// code.
     pub fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
+        let data_dir = &config.data_dir;
+        Self::start_on(config, clock, |supervisor| {
+            let mut options = config.backend.clone();
+            options.supervisor = supervisor.clone();
+            let backend = FjallBackend::open(data_dir, options).map_err(|source| ServerError::Backend {
+                data_dir: data_dir.clone(),
+                source,
+            })?;
+            // A damaged folder is left as it is: what the process writes for itself goes elsewhere.
+            let scratch = backend.scratch().map(Path::to_owned);
+            Ok((Arc::new(backend), scratch))
+        })
+    }
+
+    /// As [`start`](Self::start), on the backend that `open` opens; with the folder for what the process writes for itself,
+    /// where that is not the data folder.
+    ///
+    /// # Errors
+    ///
+    /// As `start`, and those of `open`.
+    pub fn start_on(
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        open: impl FnOnce(&Supervisor) -> Result<(Arc<dyn Backend>, Option<PathBuf>)>,
+    ) -> Result<Self> {
         let files_max = descriptors::raise_limit();
         let runtime = Builder::new_multi_thread()
             .enable_all()
@@ -89,7 +115,18 @@ impl Server {
         let end_timeout = config.http.drain_timeout.saturating_add(CLOSE_TIMEOUT);
         let stop_on_failure = stop.clone();
         supervisor.on_failure(move |failure| end_after(failure, &stop_on_failure, end_timeout));
-        let engine = Arc::new(open_engine(config, clock, &supervisor)?);
+        make_private(&config.data_dir).map_err(|source| ServerError::DataDir {
+            data_dir: config.data_dir.clone(),
+            source,
+        })?;
+        let (backend, scratch) = open(&supervisor)?;
+        let engine = Arc::new(open_engine(
+            config,
+            clock,
+            &supervisor,
+            backend,
+            scratch.as_deref(),
+        )?);
         let mut scheduling = config.scheduler.clone();
         scheduling.supervisor = supervisor.clone();
         let scheduler = Arc::new(Scheduler::start(
@@ -255,22 +292,15 @@ fn end_after(failure: &ThreadFailure, stop: &Stop, timeout: Duration) {
     }
 }
 
-fn open_engine(config: &Config, clock: Arc<dyn Clock>, supervisor: &Supervisor) -> Result<Engine> {
-    let data_dir = &config.data_dir;
-    make_private(data_dir).map_err(|source| ServerError::DataDir {
-        data_dir: data_dir.clone(),
-        source,
-    })?;
-    let mut options = config.backend.clone();
-    options.supervisor = supervisor.clone();
-    let backend = FjallBackend::open(data_dir, options).map_err(|source| ServerError::Backend {
-        data_dir: data_dir.clone(),
-        source,
-    })?;
-    // A damaged folder is left as it is: what the process writes for itself goes elsewhere.
-    let scratch = backend.scratch().map(Path::to_owned);
+fn open_engine(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    supervisor: &Supervisor,
+    backend: Arc<dyn Backend>,
+    scratch: Option<&Path>,
+) -> Result<Engine> {
     let archive = config.archive_settings().map(|mut archive| {
-        if let Some(scratch) = &scratch {
+        if let Some(scratch) = scratch {
             archive.temporary = scratch.join("archive");
             archive.disk_cache = None;
         }
@@ -293,12 +323,12 @@ fn open_engine(config: &Config, clock: Arc<dyn Clock>, supervisor: &Supervisor) 
     settings.store.archive = Some(Arc::new(archive));
     settings.store.log.clock_floor = Timestamp::from_nanos_clamped(CLOCK_FLOOR);
     settings.store.accept_loss = config.backend.accept_loss;
-    if let Some(scratch) = &scratch {
+    if let Some(scratch) = scratch {
         settings.index_dir = scratch.join("index");
     }
     settings.store.log.supervisor = supervisor.clone();
-    let engine = Engine::open(Arc::new(backend), clock, settings).map_err(|source| ServerError::Engine {
-        data_dir: data_dir.clone(),
+    let engine = Engine::open(backend, clock, settings).map_err(|source| ServerError::Engine {
+        data_dir: config.data_dir.clone(),
         source,
     })?;
     for (table, reason) in engine.tables_without_target() {

@@ -43,6 +43,15 @@ fn the_distributed_character_conforms() {
 }
 
 #[test]
+fn the_distributed_character_conforms_when_each_request_takes_a_millisecond() {
+    conformance::run_all(&|| {
+        let disk = MemoryDisk::new(Character::Distributed);
+        disk.delay_round_trips(Duration::from_millis(1));
+        Box::new(Memory(disk))
+    });
+}
+
+#[test]
 fn an_append_of_unknown_outcome_may_land_late_until_the_epoch_is_closed() {
     let disk = MemoryDisk::new(Character::Distributed);
     let backend = MemoryBackend::open(&disk);

@@ -1,11 +1,11 @@
 //! Random writes, in every form that the service reads.
 
+use crate::points::json_point;
+use crate::reading::Fields;
+use crate::{Client, compress};
 use serde_json::{Value as Json, json};
 use tideline_fleet::Random;
 use tideline_model::Value;
-use tideline_tests::points::json_point;
-use tideline_tests::reading::Fields;
-use tideline_tests::{Client, compress};
 
 use super::naive::Model;
 

@@ -1,10 +1,10 @@
 //! How points age and go: moves between the tiers, policies, deletes.
 
+use crate::{Client, reading};
 use serde_json::{Value as Json, json};
 use tideline_fleet::Random;
 use tideline_model::time::format_duration;
 use tideline_model::{Clock as _, SystemClock};
-use tideline_tests::{Client, reading};
 
 use super::naive::{Model, Span};
 use super::writes::{DAY, FIRST_INSTANT, MEASUREMENTS};
@@ -14,7 +14,7 @@ const MOVES: [&str; 5] = ["migrate", "fold", "purge", "expire", "clean_catalog"]
 
 /// How long hidden points are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purge {
+pub enum Purge {
     /// For a day, which no run lasts: a longer policy shows them all again.
     NextDay,
     /// Not at all: a longer policy shows what is left.
@@ -26,7 +26,8 @@ impl Purge {
         [Self::NextDay, Self::AtOnce][random.index(2)]
     }
 
-    pub(super) fn delay(self) -> &'static str {
+    /// The setting of it.
+    pub fn delay(self) -> &'static str {
         match self {
             Self::NextDay => "24h",
             Self::AtOnce => "0s",

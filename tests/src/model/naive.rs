@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::reading::{Fields, Row};
 use serde_json::{Value as Json, json};
 use tideline_fleet::Random;
 use tideline_model::{Timestamp, Value};
-use tideline_tests::reading::{Fields, Row};
 
 use super::place;
 

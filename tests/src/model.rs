@@ -1,0 +1,192 @@
+//! Random writes, overwrites, late points, deletes, policies, seals, moves and restarts against a naive model in memory:
+//! whatever the order of things was, the service answers as the model does.
+//!
+//! One step is one thing a user could do. The seed is printed and replays the steps, though not the moments at which
+//! the service works in the background.
+
+mod ages;
+mod naive;
+mod writes;
+
+use std::collections::BTreeMap;
+
+use crate::Client;
+use crate::reading::{self, Row};
+use serde_json::json;
+use tideline_fleet::Random;
+
+pub use ages::Purge;
+use naive::{Model, Span, same_rows};
+
+/// What happens in a step, and how often in a hundred.
+const STEPS: [(Step, usize); 10] = [
+    (Step::Write, 42),
+    (Step::ReadRows, 16),
+    (Step::Aggregate, 12),
+    (Step::Latest, 6),
+    (Step::Delete, 5),
+    (Step::Policy, 3),
+    (Step::Seal, 6),
+    (Step::Move, 6),
+    (Step::Kill, 2),
+    (Step::Stop, 2),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Write,
+    ReadRows,
+    Aggregate,
+    Latest,
+    Delete,
+    Policy,
+    Seal,
+    Move,
+    Kill,
+    Stop,
+}
+
+/// What is tested.
+pub trait Service {
+    /// A client of it as it runs now.
+    fn client(&self) -> Client;
+
+    /// Ends it as a kill or the loss of its machine would, and starts it again on the same data.
+    fn kill(&mut self);
+
+    /// Stops it as an operator does, and starts it again.
+    fn stop(&mut self);
+}
+
+/// Takes so many random steps with a service that `start` starts.
+///
+/// # Panics
+///
+/// When an answer is not that of the model. The message names the seed and the step.
+pub fn run(seed: u64, steps: usize, start: &mut dyn FnMut(Purge) -> Box<dyn Service>) {
+    let mut random = Random::new(seed);
+    let mut model = Model::default();
+    let purge = Purge::draw(&mut random);
+    let mut service = start(purge);
+    let mut client = service.client();
+    ages::write_now(&client);
+    let mut done: BTreeMap<String, u32> = BTreeMap::new();
+    for number in 1..=steps {
+        let step = pick(&mut random);
+        *done.entry(format!("{step:?}")).or_default() += 1;
+        let context = format!("seed {seed}, step {number}, {step:?}");
+        match step {
+            Step::Write => writes::write(&client, &mut model, &mut random, &context),
+            Step::ReadRows => read_rows(&client, &model, &mut random, &context),
+            Step::Aggregate => aggregate(&client, &model, &mut random, &context),
+            Step::Latest => latest(&client, &model, &mut random, &context),
+            Step::Delete => ages::delete(&client, &mut model, &mut random, &context),
+            Step::Policy => ages::set_policy(&client, &mut model, &mut random, purge, &context),
+            Step::Move => ages::start_move(&client, &mut random, &context),
+            Step::Seal => {
+                client
+                    .post_json("/v1/jobs", &json!({"kind": "seal"}))
+                    .expect_status(200);
+            }
+            Step::Kill | Step::Stop => {
+                match step {
+                    Step::Kill => service.kill(),
+                    _ => service.stop(),
+                }
+                client = service.client();
+                read_all(&client, &model, &context);
+            }
+        }
+    }
+    read_all(&client, &model, &format!("seed {seed}, at the end"));
+    println!("{steps} steps, {done:?}, {purge:?}, {} points", model.points());
+}
+
+fn pick(random: &mut Random) -> Step {
+    let mut place = random.index(100);
+    for (step, weight) in STEPS {
+        if place < weight {
+            return step;
+        }
+        place -= weight;
+    }
+    Step::Write
+}
+
+fn read_all(client: &Client, model: &Model, context: &str) {
+    for measurement in writes::MEASUREMENTS {
+        let expected = model.rows(&Span::all(measurement));
+        let actual = reading::all_if_known(client, "default", measurement);
+        same_rows(&expected, &actual, context);
+    }
+    ages::check_timelines(client, model, context);
+}
+
+/// Raw rows of some timelines in some range, in either order, page by page.
+fn read_rows(client: &Client, model: &Model, random: &mut Random, context: &str) {
+    let Some(span) = Span::draw(model, random) else {
+        return;
+    };
+    let is_newest_first = random.index(2) == 0;
+    let limit = [1, 7, 100, 5_000][random.index(4)];
+    let mut question = span.question();
+    question["order"] = json!(if is_newest_first { "desc" } else { "asc" });
+    // A page of one row would take for ever over many rows.
+    question["limit"] = json!(limit.max(model.rows(&span).len() / 20));
+    let context = format!("{context}, {question}");
+    let actual = reading::rows(client, "default", question).expect("an answer");
+    for pair in actual.windows(2) {
+        let [before, after] = pair else { continue };
+        let is_ordered = match is_newest_first {
+            true => before.time > after.time,
+            false => before.time < after.time,
+        };
+        assert!(
+            before.tags != after.tags || is_ordered,
+            "{context}: {before:?} before {after:?}"
+        );
+    }
+    same_rows(&model.rows(&span), &actual, &context);
+}
+
+/// Every function over aligned windows, by machine.
+fn aggregate(client: &Client, model: &Model, random: &mut Random, context: &str) {
+    let Some(span) = Span::draw(model, random) else {
+        return;
+    };
+    let seconds = [1, 10, 60, 3_600][random.index(4)];
+    let field = ["f", "n"][random.index(2)];
+    if !model.knows(&span.measurement, field) {
+        return;
+    }
+    let (start, end) = span.bounded(seconds);
+    let question = span.aggregate_question(field, seconds, start, end);
+    let context = format!("{context}, {question}");
+    let answer = client
+        .post_json("/v1/tables/default/query", &question)
+        .expect_status(200);
+    let actual = reading::rows_of(&answer);
+    model.compare_windows(&span, field, seconds, (start, end), &actual, &context);
+}
+
+/// The newest value of each field of some timelines.
+fn latest(client: &Client, model: &Model, random: &mut Random, context: &str) {
+    let Some(span) = Span::draw(model, random) else {
+        return;
+    };
+    let question = json!({"timelines": {"where": span.condition()}});
+    let context = format!("{context}, {question}");
+    let answer = client
+        .post_json("/v1/tables/default/latest", &question)
+        .expect_status(200);
+    model.compare_latest(&span, &reading::rows_of(&answer), &context);
+}
+
+/// For a row that both sides describe alike.
+fn place(row: &Row) -> (String, String, i64) {
+    (
+        row.measurement.clone(),
+        row.tags.get("host").cloned().unwrap_or_default(),
+        row.time,
+    )
+}
