@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use tideline_backend::{Backend, RowChange, Stamp, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
-use tideline_model::{TableId, Timestamp};
+use tideline_model::{Durability, TableId, Timestamp};
 
 use self::row::{decode, encode};
 use crate::catalog::Catalog;
@@ -352,7 +352,7 @@ impl MetadataOfMetrics {
                 value: Some(encode(name, &self.remembered.read().by_name[name]).into()),
             };
             let rows: Vec<RowChange> = names.iter().map(|name| row(name)).collect();
-            let written = stamp().and_then(|stamp| backend.write(partition, &rows, stamp));
+            let written = stamp().and_then(|stamp| backend.write(partition, &rows, stamp, Durability::Synced));
             if let Err(error) = written {
                 self.unsaved.lock().extend(names.into_iter().chain(waiting));
                 return Err(error.into());

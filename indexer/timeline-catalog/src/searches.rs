@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use tideline_backend::{Backend, RowChange, Stamp};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
-use tideline_model::TableId;
+use tideline_model::{Durability, TableId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::Catalog;
@@ -110,7 +110,7 @@ impl SavedSearches {
                 value: self.get(name).map(|text| encode(name, &text).into()),
             };
             let changes: Vec<RowChange> = names.iter().map(change).collect();
-            let written = stamp().and_then(|stamp| backend.write(partition, &changes, stamp));
+            let written = stamp().and_then(|stamp| backend.write(partition, &changes, stamp, Durability::Synced));
             if let Err(error) = written {
                 self.unsaved.lock().extend(names.into_iter().chain(waiting));
                 return Err(error.into());

@@ -7,7 +7,7 @@ use tideline_backend::{
     WRITE_ROWS_MAX,
 };
 use tideline_key_codec::{catalog_key, catalog_partition, parse_catalog_key, space, table_rows};
-use tideline_model::{Ordinal, TableId};
+use tideline_model::{Durability, Ordinal, TableId};
 
 use crate::catalog::{Catalog, CatalogOptions};
 use crate::metadata::MetadataOfMetrics;
@@ -162,7 +162,7 @@ pub(crate) fn write_rows(
                 || batch_bytes + bytes_of(&next.row) > WRITE_BYTES_MAX
         });
         if complete {
-            backend.write(change.partition, &batch, stamp()?)?;
+            backend.write(change.partition, &batch, stamp()?, Durability::Synced)?;
             batch.clear();
             batch_bytes = 0;
         }
@@ -190,7 +190,7 @@ pub(crate) fn remove_rows(
             value: None,
         };
         let changes: Vec<RowChange> = rows.into_iter().map(delete).collect();
-        Ok(backend.write(partition, &changes, stamp()?)?)
+        Ok(backend.write(partition, &changes, stamp()?, Durability::Synced)?)
     })
 }
 

@@ -37,7 +37,7 @@ fn main() {
             .append(SHARD, epoch, &[entry(sequence)], Durability::Buffered)
             .expect("append");
     }
-    backend.sync(SHARD, epoch).expect("sync");
+    backend.sync_journal(SHARD, epoch).expect("sync");
     println!(
         "append, buffered: {:.0} MiB/s",
         mebibytes / appends.elapsed().as_secs_f64()
@@ -61,6 +61,7 @@ fn main() {
                 Partition::space(Space(1), 0),
                 std::slice::from_ref(&row),
                 Stamp(n),
+                Durability::Synced,
             )
             .expect("write");
     }

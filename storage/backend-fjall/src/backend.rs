@@ -134,16 +134,47 @@ impl Inner {
         self.store(tier).check(takes)
     }
 
-    /// Commits changes and counts the commit. A failure poisons the store, since its outcome is unknown.
-    fn commit(&self, engine: &Engine, ledger: &mut Ledger, mut changes: Vec<Change>) -> Result<()> {
+    /// Commits changes durably and counts the commit. A failure poisons the store, since its outcome is unknown.
+    fn commit(&self, engine: &Engine, ledger: &mut Ledger, changes: Vec<Change>) -> Result<()> {
+        self.commit_as(engine, ledger, changes, Durability::Synced)
+    }
+
+    fn commit_as(
+        &self,
+        engine: &Engine,
+        ledger: &mut Ledger,
+        mut changes: Vec<Change>,
+        durability: Durability,
+    ) -> Result<()> {
+        if durability == Durability::Synced && ledger.has_buffered() {
+            engine.sync().map_err(|error| self.hot.failed(error))?;
+            let counted = ledger.commits();
+            ledger.note_durable(counted);
+        }
         let has_parts = engine.parts().is_some();
-        changes.extend(ledger.next_commit(has_parts));
-        engine.commit(changes).map_err(|error| self.hot.failed(error))?;
-        self.high_water.note_commit(ledger.committed(has_parts));
+        changes.extend(ledger.next_commit(has_parts, durability));
+        engine
+            .commit(changes, durability)
+            .map_err(|error| self.hot.failed(error))?;
+        let commits = ledger.committed(has_parts, durability);
+        match durability {
+            Durability::Synced => self.high_water.note_commit(commits),
+            Durability::Buffered => self.hot.note_buffered(),
+        }
         Ok(())
     }
 
-    fn write(&self, partition: Partition, changes: &[RowChange]) -> Result<()> {
+    /// Makes the buffered rows of both stores durable.
+    fn sync_rows(&self) -> Result<()> {
+        self.check_writable(Tier::Hot, Takes::Little)?;
+        let commits = self.ledger.lock().commits();
+        self.hot.sync_rows()?;
+        self.ledger.lock().note_durable(commits);
+        self.high_water.note_commit(commits);
+        self.cold.sync_rows(&self.high_water)
+    }
+
+    fn write(&self, partition: Partition, changes: &[RowChange], durability: Durability) -> Result<()> {
         check_write(partition, changes)?;
         let tier = partition.unit.tier();
         self.check_writable(tier, Takes::Space)?;
@@ -163,14 +194,14 @@ impl Inner {
         };
         let batch = last_of_each(table, rows);
         if tier != Tier::Hot {
-            return self.cold.write_part(batch, &self.high_water);
+            return self.cold.write_part(batch, durability, &self.high_water);
         }
         let engine = self.engine()?;
         if table == Table::Parts {
             self.hot.begin_parts(&engine)?;
         }
         let mut ledger = self.ledger.lock();
-        self.commit(&engine, &mut ledger, batch)
+        self.commit_as(&engine, &mut ledger, batch, durability)
     }
 
     fn load(
@@ -320,8 +351,18 @@ impl Backend for FjallBackend {
         }
     }
 
-    fn write(&self, partition: Partition, changes: &[RowChange], _stamp: Stamp) -> Result<()> {
-        self.inner.write(partition, changes)
+    fn write(
+        &self,
+        partition: Partition,
+        changes: &[RowChange],
+        _stamp: Stamp,
+        durability: Durability,
+    ) -> Result<()> {
+        self.inner.write(partition, changes, durability)
+    }
+
+    fn sync_rows(&self, _shard: Shard) -> Result<()> {
+        self.inner.sync_rows()
     }
 
     fn load(
@@ -372,8 +413,8 @@ impl Backend for FjallBackend {
         self.inner.append(shard, epoch, entries, durability)
     }
 
-    fn sync(&self, shard: Shard, epoch: Epoch) -> Result<()> {
-        self.inner.sync(shard, epoch)
+    fn sync_journal(&self, shard: Shard, epoch: Epoch) -> Result<()> {
+        self.inner.sync_journal(shard, epoch)
     }
 
     fn cut(&self, shard: Shard, epoch: Epoch, at: SequenceNumber) -> Result<()> {

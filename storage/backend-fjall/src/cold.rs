@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tideline_backend::{BackendError, Result, Row, SegmentRef};
-use tideline_model::Tier;
+use tideline_model::{Durability, Tier};
 
 use crate::copy::Scratch;
 use crate::engine::{Change, Engine};
@@ -21,10 +21,10 @@ use crate::error::at;
 use crate::format::{FolderFormat, FolderId, Format, read_owner, write_owner};
 use crate::highwater::HighWater;
 use crate::keyspace_list::KeyspaceList;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, settle_counts};
 use crate::lock::FolderLock;
 use crate::options::{FjallOptions, Setup};
-use crate::store::{Place, STORE, Store};
+use crate::store::{EngineGuard, Place, STORE, Store};
 use crate::verify::Checked;
 
 /// The cold folder, unless another is named.
@@ -168,30 +168,60 @@ impl Cold {
         high_water: &HighWater,
     ) -> Result<()> {
         self.require_made()?;
-        let number = self.commit(&*self.store.opened()?, Vec::new())?;
+        let number = self.commit(&*self.store.opened()?, Vec::new(), Durability::Synced)?;
         self.store.load(segment, bucket, rows)?;
         high_water.note_cold_load(number);
         Ok(())
     }
 
-    /// Writes rows of parts; durable on return. The first write makes the store. It is counted as a load is, in the batch of
-    /// the rows.
-    pub(crate) fn write_part(&self, rows: Vec<Change>, high_water: &HighWater) -> Result<()> {
+    /// Writes rows of parts. The first write makes the store. It is counted as a load is, in the batch of the rows.
+    pub(crate) fn write_part(
+        &self,
+        rows: Vec<Change>,
+        durability: Durability,
+        high_water: &HighWater,
+    ) -> Result<()> {
         self.require_made()?;
         let engine = self.store.opened()?;
         self.store.begin_parts(&engine)?;
-        let number = self.commit(&engine, rows)?;
+        let number = self.commit(&engine, rows, durability)?;
+        if durability == Durability::Synced {
+            high_water.note_cold_load(number);
+        }
+        Ok(())
+    }
+
+    /// Makes buffered rows durable.
+    pub(crate) fn sync_rows(&self, high_water: &HighWater) -> Result<()> {
+        let number = self.ledger.lock().commits();
+        self.store.sync_rows()?;
+        self.ledger.lock().note_durable(number);
         high_water.note_cold_load(number);
         Ok(())
     }
 
+    /// The count of loads and writes so far, all of them durable after a close.
+    pub(crate) fn counted(&self) -> u64 {
+        self.ledger.lock().commits()
+    }
+
     /// Commits changes and counts them; the count.
-    fn commit(&self, engine: &Engine, mut changes: Vec<Change>) -> Result<u64> {
+    fn commit(&self, engine: &Engine, mut changes: Vec<Change>, durability: Durability) -> Result<u64> {
         let mut ledger = self.ledger.lock();
+        if durability == Durability::Synced && ledger.has_buffered() {
+            engine.sync().map_err(|error| self.store.failed(error))?;
+            let counted = ledger.commits();
+            ledger.note_durable(counted);
+        }
         let has_parts = engine.parts().is_some();
-        changes.extend(ledger.next_commit(has_parts));
-        engine.commit(changes).map_err(|error| self.store.failed(error))?;
-        Ok(ledger.committed(has_parts))
+        changes.extend(ledger.next_commit(has_parts, durability));
+        engine
+            .commit(changes, durability)
+            .map_err(|error| self.store.failed(error))?;
+        if durability == Durability::Buffered {
+            self.store.note_buffered();
+        }
+        Ok(ledger.committed(has_parts, durability))
     }
 
     /// The counts that the store holds, where they matter: where nothing is left, nothing can be missing.
@@ -213,10 +243,19 @@ impl Cold {
         Ok(())
     }
 
+    /// Counts again in all keyspaces where they differ without a loss.
+    pub(crate) fn settle_counts(&self) -> Result<()> {
+        match self.store.engine()? {
+            Some(engine) => settle_counts(&engine, &mut self.ledger.lock()),
+            None => Ok(()),
+        }
+    }
+
     /// Counts in all keyspaces again, after a loss that was accepted; the count. `None` if there is no store.
     pub(crate) fn count_again(&self) -> Result<Option<u64>> {
         let engine = self.store.engine()?;
-        engine.map(|engine| self.commit(&engine, Vec::new())).transpose()
+        let commit = |engine: EngineGuard<'_>| self.commit(&engine, Vec::new(), Durability::Synced);
+        engine.map(commit).transpose()
     }
 
     /// Syncs and closes.

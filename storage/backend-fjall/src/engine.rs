@@ -9,6 +9,7 @@ use std::fs;
 use std::ops::Bound;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use fjall::config::{BlockSizePolicy, CompressionPolicy, PartitioningPolicy};
@@ -19,7 +20,7 @@ use fjall::{
 use parking_lot::{Mutex, RwLock};
 use tideline_backend::page::PageBuilder;
 use tideline_backend::{CacheUsage, Direction, KeyRange, Page, PageLimit, Partition, Result, Row, Unit};
-use tideline_model::{GroupId, Tier, background};
+use tideline_model::{Durability, GroupId, Tier, background};
 
 use crate::error::{During, from_fjall};
 use crate::files::list;
@@ -61,6 +62,8 @@ pub(crate) struct Engine {
     groups: RwLock<HashMap<GroupId, Keyspace>>,
     /// Keyspaces of which tables were dropped whose files are still there, by number.
     unfreed: Mutex<HashMap<u64, Keyspace>>,
+    /// Whether buffered batches may not be synced yet.
+    has_buffered: AtomicBool,
 }
 
 /// Blocks that were not in the cache. fjall counts the others too, but leaves out those of scans.
@@ -118,6 +121,7 @@ impl Engine {
             groups: RwLock::new(groups),
             row_memtable_bytes: setup.memtable_bytes,
             unfreed: Mutex::default(),
+            has_buffered: AtomicBool::new(false),
         })
     }
 
@@ -234,9 +238,20 @@ impl Engine {
         self.manifest.rotate_memtable_and_wait()
     }
 
-    /// Commits changes as one batch: all or nothing, never seen in part, synced on return.
-    pub(crate) fn commit(&self, changes: Vec<Change>) -> fjall::Result<()> {
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+    /// Writes the rows to tables and leaves the manifest in the log.
+    #[cfg(test)]
+    pub(crate) fn flush_rows_alone(&self) -> fjall::Result<()> {
+        self.rows.rotate_memtable_and_wait()
+    }
+
+    /// Commits changes as one batch: all or nothing, never seen in part. A synced batch makes all earlier ones durable, since
+    /// they are in the same log, or in a log that was synced when it was full.
+    pub(crate) fn commit(&self, changes: Vec<Change>, durability: Durability) -> fjall::Result<()> {
+        let mode = match durability {
+            Durability::Synced => PersistMode::SyncData,
+            Durability::Buffered => PersistMode::Buffer,
+        };
+        let mut batch = self.database.batch().durability(Some(mode));
         let parts = self.parts();
         for change in changes {
             let keyspace = match change.table {
@@ -249,7 +264,18 @@ impl Engine {
                 None => batch.remove(keyspace, change.key),
             }
         }
+        self.has_buffered
+            .store(durability == Durability::Buffered, Ordering::Release);
         batch.commit()
+    }
+
+    /// Syncs buffered batches before one that has no count follows. After a power cut such a batch would show that something
+    /// before it is missing, although that was never acknowledged as durable.
+    fn sync_before_uncounted(&self) -> fjall::Result<()> {
+        match self.has_buffered.swap(false, Ordering::AcqRel) {
+            true => self.sync(),
+            false => Ok(()),
+        }
     }
 
     /// Asks fjall whether it still takes writes; its threads may have failed unnoticed.
@@ -374,6 +400,7 @@ impl Engine {
             // fjall derives its next sequence number from the keyspaces that exist. An earlier build may drop this one
             // while its log has this batch, after which later batches would get lower numbers than this one.
             batch.remove(&self.manifest, NO_ROW);
+            self.sync_before_uncounted()?;
             batch.commit()?;
         }
     }
@@ -390,6 +417,7 @@ impl Engine {
         }
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
         batch.remove(&self.manifest, NO_ROW);
+        self.sync_before_uncounted()?;
         batch.commit()?;
         self.manifest.rotate_memtable()?;
         // Asked without a lock of ours: fjall may be writing a version just now.

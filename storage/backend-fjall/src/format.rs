@@ -23,7 +23,7 @@ const TIERED_TITLE: &str = "tideline-fjall 2\n";
 const PARTS_TITLE: &str = "tideline-fjall 3\n";
 const COLD_TITLE: &str = "tideline-fjall-cold 1\n";
 
-/// What a data folder says of itself. The default is that of a new one.
+/// The format of a data folder. The default is that of a new folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Format {
     /// The id that its cold folder bears; `None` until something cold is stored.

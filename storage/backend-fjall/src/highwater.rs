@@ -132,6 +132,12 @@ impl HighWater {
         Ok((high_water, remembered))
     }
 
+    /// Everything that was noted.
+    #[cfg(test)]
+    pub(crate) fn marks(&self) -> Marks {
+        self.noted.lock().marks.clone()
+    }
+
     /// Commits that were acknowledged.
     pub(crate) fn commits(&self) -> u64 {
         self.noted.lock().marks.commits

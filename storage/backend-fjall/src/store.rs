@@ -54,6 +54,16 @@ pub(crate) struct Store {
     spares: Mutex<VecDeque<GroupId>>,
     /// Set before the slot, so that a long load ends and makes way.
     is_closing: AtomicBool,
+    row_sync: Mutex<RowSync>,
+}
+
+/// Buffered writes, and how many of them are synced.
+#[derive(Debug, Default)]
+struct RowSync {
+    written: u64,
+    synced: u64,
+    /// Whether the store was reopened with writes in it that were not synced.
+    is_doubtful: bool,
 }
 
 /// What a store has instead of, or as, its engine.
@@ -93,6 +103,7 @@ impl Store {
             has_safety: AtomicBool::new(false),
             spares: Mutex::default(),
             is_closing: AtomicBool::new(false),
+            row_sync: Mutex::default(),
         }
     }
 
@@ -245,6 +256,47 @@ impl Store {
         }
     }
 
+    /// Notes a buffered write. The caller holds the engine that has it.
+    pub(crate) fn note_buffered(&self) {
+        self.row_sync.lock().written += 1;
+    }
+
+    /// Makes all buffered writes durable that were noted before. `Unknown` once after they may have been lost.
+    pub(crate) fn sync_rows(&self) -> Result<()> {
+        // Held from now on, so that the store is not opened again before the rows are synced.
+        let engine = self.engine();
+        let written = {
+            let mut rows = self.row_sync.lock();
+            if std::mem::take(&mut rows.is_doubtful) {
+                return Err(BackendError::Unknown {
+                    reason: format!(
+                        "the {} store was reopened with rows in it that had not been synced",
+                        self.setup.tier
+                    ),
+                });
+            }
+            if rows.written == rows.synced {
+                return Ok(());
+            }
+            rows.written
+        };
+        self.check(Takes::Little)?;
+        let Some(engine) = engine? else {
+            return Ok(());
+        };
+        engine.sync().map_err(|error| self.failed(error))?;
+        let mut rows = self.row_sync.lock();
+        rows.synced = rows.synced.max(written);
+        Ok(())
+    }
+
+    /// Notes that buffered writes may be lost, because the store is opened again. Nothing uses the engine meanwhile.
+    fn doubt_buffered(&self) {
+        let mut rows = self.row_sync.lock();
+        rows.is_doubtful |= rows.synced < rows.written;
+        rows.synced = rows.written;
+    }
+
     /// A group whose keyspace is there and empty. Successive calls return different ones while there are several; a
     /// group is offered until a load takes it.
     pub(crate) fn spare_group(&self) -> Option<GroupId> {
@@ -272,6 +324,11 @@ impl Store {
             free_bytes: space.free_bytes,
             watermark_bytes: space.watermark_bytes,
         })
+    }
+
+    /// Whether it has failed and was not reopened since.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.poison.lock().is_some()
     }
 
     /// Bytes free on its disk.

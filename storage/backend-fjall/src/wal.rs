@@ -1,7 +1,8 @@
 //! Reads fjall's own write-ahead log: to distinguish damage from a torn end, and to write it anew.
 //!
-//! fjall cuts its log at the first record that it cannot read, whatever comes after. All our batches are synced one
-//! by one, so an intact batch after a bad one means that synced writes are about to be dropped silently. A torn end is
+//! fjall cuts its log at the first record that it cannot read, whatever comes after. Most of our batches are synced one
+//! by one, so an intact batch after a bad one means that synced writes are about to be dropped silently. Where batches are
+//! buffered, their counts contain how many commits were durable before them, and only those are missed. A torn end is
 //! cut here and not left to fjall, which for some of them refuses to open for ever. The layout is that of fjall 3
 //! (`src/journal/entry.rs`): start (count, sequence), items, end (xxh3 of the items).
 //!
@@ -23,6 +24,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::error::at;
 use crate::files::{NEW, Renewal, list, put_in_place, remove_file, sync_folder};
 use crate::keys::COMMITS;
+use crate::ledger::DURABLE_AT;
 use crate::lost::LostFolder;
 
 const START: u8 = 1;
@@ -87,6 +89,8 @@ struct LostPart {
 #[derive(Debug, Default)]
 struct Found {
     batches: u64,
+    /// The highest number of commits that one of those batches proves to have been durable before it.
+    promised: u64,
     /// First and last sequence of those batches.
     sequences: Option<(u64, u64)>,
     /// Byte ranges that hold no intact batch.
@@ -211,7 +215,8 @@ impl Log {
             let Some(batch) = read_batch(&mut reader, &mut scratch).map_err(&failed)? else {
                 let found = search(file, position..length).map_err(&failed)?;
                 is_torn = !found.is_zero();
-                if found.batches > 0 {
+                // Writes reach the disk in any order until they are synced.
+                if found.promised > self.commits.unwrap_or(0) {
                     damage = Some(format!(
                         "{} is damaged at byte {position}, before intact batches",
                         path.display()
@@ -403,6 +408,7 @@ fn search(file: &File, part: Range<u64>) -> io::Result<Found> {
         };
         found.skip(unreadable_from..at, part.start);
         found.batches += 1;
+        found.promised = found.promised.max(batch.promised);
         let first = found.sequences.map_or(batch.sequence, |(first, _)| first);
         found.sequences = Some((first, batch.sequence));
         at += batch.bytes as usize;
@@ -418,6 +424,8 @@ struct Batch {
     bytes: u64,
     /// The count of commits in it.
     commits: Option<u64>,
+    /// The number of commits that it proves to have been durable before it: all, unless it is a buffered batch.
+    promised: u64,
 }
 
 /// Reads a batch; `None` if there is no intact one here.
@@ -437,6 +445,7 @@ fn try_batch(reader: &mut impl Read, scratch: &mut Vec<u8>) -> io::Result<Option
     let mut hash = Xxh3::new();
     let mut bytes = 13;
     let mut commits = None;
+    let mut durable = None;
     for _ in 0..count {
         if array::<1>(reader)? != [ITEM] {
             return Ok(None);
@@ -452,8 +461,12 @@ fn try_batch(reader: &mut impl Read, scratch: &mut Vec<u8>) -> io::Result<Option
         reader.read_exact(scratch)?;
         // Only keys of our own are that short, and so short a value is never compressed.
         if scratch.starts_with(COMMITS) && key_bytes == COMMITS.len() && header[1] == UNCOMPRESSED {
-            let count = scratch[key_bytes..].first_chunk();
-            commits = commits.max(count.map(|count| u64::from_be_bytes(*count)));
+            let number = |at: usize| {
+                let bytes = scratch.get(key_bytes + at..)?.first_chunk()?;
+                Some(u64::from_be_bytes(*bytes))
+            };
+            commits = commits.max(number(0));
+            durable = durable.max(number(DURABLE_AT));
         }
         hash.update(&[ITEM]);
         hash.update(&header);
@@ -469,6 +482,7 @@ fn try_batch(reader: &mut impl Read, scratch: &mut Vec<u8>) -> io::Result<Option
         sequence,
         bytes: bytes + 13,
         commits,
+        promised: durable.unwrap_or(u64::MAX),
     }))
 }
 

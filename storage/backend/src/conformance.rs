@@ -13,7 +13,7 @@ mod tiers;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_model::{GroupId, PartId, SegmentId, SequenceNumber, TableId, Tier};
+use tideline_model::{Durability, GroupId, PartId, SegmentId, SequenceNumber, TableId, Tier};
 
 use crate::contract::*;
 use crate::error::Result;

@@ -476,12 +476,30 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         one_by_one(ranges, limit, scan)
     }
 
-    /// Writes rows of one partition of a key space or part: all or nothing, never seen in part, synced on return.
+    /// Writes rows of one partition of a key space or part: all or nothing, visible on return, never seen in part.
+    ///
+    /// [`Durability::Synced`] rows are durable on return. [`Durability::Buffered`] rows survive a kill of the process, and a power
+    /// cut after the next [`sync_rows`](Self::sync_rows); until then a power cut may take any of these writes and leave others.
     ///
     /// At most [`WRITE_ROWS_MAX`] changes and [`WRITE_BYTES_MAX`] bytes, each key at most once. The same write with the same stamp
     /// again changes nothing. The one writer of a shard submits stamps that rise; a backend whose writes take
     /// effect in call order may therefore ignore them.
-    fn write(&self, partition: Partition, changes: &[RowChange], stamp: Stamp) -> Result<()>;
+    fn write(
+        &self,
+        partition: Partition,
+        changes: &[RowChange],
+        stamp: Stamp,
+        durability: Durability,
+    ) -> Result<()>;
+
+    /// Makes all buffered rows of a shard durable that were written before the call. Called by the one writer of buffered rows
+    /// of the shard, before it publishes what relies on them.
+    ///
+    /// # Errors
+    ///
+    /// After any error, buffered rows that were written since the last success may be missing after a power cut: write all of
+    /// them again. `Unknown` once after the store was reopened with such rows in it.
+    fn sync_rows(&self, shard: Shard) -> Result<()>;
 
     // --- segments --------------------------------------------------------------------------------------
 
@@ -542,8 +560,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         durability: Durability,
     ) -> Result<()>;
 
-    /// Makes everything appended so far durable.
-    fn sync(&self, shard: Shard, epoch: Epoch) -> Result<()>;
+    /// Makes all entries appended so far durable.
+    fn sync_journal(&self, shard: Shard, epoch: Epoch) -> Result<()>;
 
     /// Says that entries from `at` on belong to a new head generation, so that `forget` up to `at` can free
     /// whole units. A hint: it changes no answer.

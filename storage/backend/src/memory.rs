@@ -228,11 +228,12 @@ impl MemoryDisk {
         }
     }
 
-    /// Cuts the power: journal entries that were appended as buffered and not synced since are gone, and every open
+    /// Cuts the power: journal entries and rows that were written as buffered and not synced since are gone, and every open
     /// handle is dead.
     pub fn cut_power(&self) {
         let mut state = self.state.lock();
         state.opening += 1;
+        state.rows.cut_power();
         for shard in state.shards.values_mut() {
             shard.journals.values_mut().for_each(Journal::cut_power);
         }
@@ -387,11 +388,23 @@ impl Backend for MemoryBackend {
         })
     }
 
-    fn write(&self, partition: Partition, changes: &[RowChange], stamp: Stamp) -> Result<()> {
+    fn write(
+        &self,
+        partition: Partition,
+        changes: &[RowChange],
+        stamp: Stamp,
+        durability: Durability,
+    ) -> Result<()> {
         check_write(partition, changes)?;
-        self.state()?
+        let mut state = self.state()?;
+        state
             .rows
-            .write(self.disk.character, partition, changes, stamp);
+            .write(self.disk.character, partition, changes, stamp, durability);
+        Ok(())
+    }
+
+    fn sync_rows(&self, shard: Shard) -> Result<()> {
+        self.state()?.rows.sync(shard);
         Ok(())
     }
 
@@ -473,7 +486,7 @@ impl Backend for MemoryBackend {
         }
     }
 
-    fn sync(&self, shard: Shard, epoch: Epoch) -> Result<()> {
+    fn sync_journal(&self, shard: Shard, epoch: Epoch) -> Result<()> {
         let mut shard = self.shard(shard)?;
         shard.check_owner(epoch)?;
         shard.journals.values_mut().for_each(Journal::sync);
@@ -611,6 +624,7 @@ impl Backend for MemoryBackend {
         if let Ok(mut state) = self.state() {
             let journals = state.shards.values_mut();
             journals.for_each(|shard| shard.journals.values_mut().for_each(Journal::sync));
+            state.rows.sync_all();
         }
         self.opening.store(0, Ordering::Release);
         Ok(())

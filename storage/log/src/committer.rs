@@ -367,7 +367,7 @@ impl Worker {
         if self.sync_due.is_none() {
             return;
         }
-        match self.log.backend.sync(SHARD, self.log.epoch()) {
+        match self.log.backend.sync_journal(SHARD, self.log.epoch()) {
             Ok(()) => self.sync_due = None,
             Err(error) => {
                 tracing::warn!(%error, "syncing buffered writes failed; it is tried again");

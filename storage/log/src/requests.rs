@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tideline_backend::{Backend, Direction, PageLimit, RowChange, WRITE_ROWS_MAX};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
-use tideline_model::{TableId, Timestamp};
+use tideline_model::{Durability, TableId, Timestamp};
 
 use crate::error::{LogError, Result};
 use crate::settings::LogSettings;
@@ -193,7 +193,7 @@ impl Requests {
         let changes: Vec<RowChange> = puts.chain(deletes).collect();
         let (partition, _) = table_rows(space::REQUESTS, TableId(0));
         for changes in changes.chunks(WRITE_ROWS_MAX) {
-            backend.write(partition, changes, stamps.next()?)?;
+            backend.write(partition, changes, stamps.next()?, Durability::Synced)?;
         }
         let mut state = self.state.lock();
         for (key, ..) in &unsaved {

@@ -139,7 +139,8 @@ impl LogModel for Running {
         };
         let rows: Vec<RowChange> = frozen.flat_map(|(_, changed)| changed.iter().map(row)).collect();
         for rows in rows.chunks(100) {
-            self.log.backend().write(ROWS, rows, self.log.stamps().next()?)?;
+            let stamp = self.log.stamps().next()?;
+            self.log.backend().write(ROWS, rows, stamp, Durability::Synced)?;
         }
         Ok(None)
     }
@@ -391,7 +392,7 @@ fn parts_that_no_manifest_names_are_freed_by_the_next_start() {
             let partition = Partition::part(*part, 0);
             let stamp = log.stamps().next().expect("the lease holds");
             log.backend()
-                .write(partition, std::slice::from_ref(&row), stamp)
+                .write(partition, std::slice::from_ref(&row), stamp, Durability::Synced)
                 .expect("it is written");
         }
         let named = ManifestChange::Put(ManifestRow {

@@ -16,7 +16,7 @@ use tideline_backend::{Backend, Direction, PageLimit, RowChange};
 use tideline_chunk::{DeleteRecord, Delta, Run};
 use tideline_key_codec::{delete_key, parse_delete_key, space, table_rows};
 use tideline_log::Stamps;
-use tideline_model::{SequenceNumber, TableId, TimeRange, TimelineId};
+use tideline_model::{Durability, SequenceNumber, TableId, TimeRange, TimelineId};
 
 use crate::error::{Result, StoreError};
 use crate::manifest::{ManifestState, Segment};
@@ -206,7 +206,7 @@ pub(crate) fn row(table: TableId, sequence: SequenceNumber, delta: Option<Bytes>
 pub(crate) fn write_rows(backend: &dyn Backend, stamps: &Stamps, changes: &[RowChange]) -> Result<()> {
     let (partition, _) = table_rows(space::DELETES, TableId(0));
     for few in changes.chunks(2) {
-        backend.write(partition, few, stamps.next()?)?;
+        backend.write(partition, few, stamps.next()?, Durability::Synced)?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use tideline_archive::{FieldNames, Fields, ShapeField};
 use tideline_backend::{Backend, PageLimit, RowChange, WRITE_ROWS_MAX};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
 use tideline_log::Stamps;
-use tideline_model::{ColumnData, FieldId, TableId, ValueKind, ValueType};
+use tideline_model::{ColumnData, Durability, FieldId, TableId, ValueKind, ValueType};
 
 use crate::error::{Result, StoreError};
 
@@ -270,7 +270,7 @@ impl TableSchema {
         let (partition, _) = table_rows(space::SCHEMAS, self.table);
         for rows in changed.chunks(WRITE_ROWS_MAX / 4) {
             let changes: Vec<_> = rows.iter().map(|(_, _, change)| change.clone()).collect();
-            backend.write(partition, &changes, stamps.next()?)?;
+            backend.write(partition, &changes, stamps.next()?, Durability::Synced)?;
             let mut state = self.state.write();
             for (name, numbers_end, written) in rows {
                 state.saved = state.saved.max(*numbers_end);

@@ -185,7 +185,12 @@ fn a_damaged_row_is_passed_over_told_and_written_anew() {
         value: Some(Bytes::from_static(b"nothing that was written")),
     };
     backend
-        .write(partition, &[damaged], stamp().expect("a stamp"))
+        .write(
+            partition,
+            &[damaged],
+            stamp().expect("a stamp"),
+            tideline_model::Durability::Synced,
+        )
         .expect("written");
     let findings = || {
         let mut findings = Vec::new();

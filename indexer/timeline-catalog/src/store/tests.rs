@@ -631,7 +631,12 @@ fn a_damaged_row_is_an_error_that_names_it() {
     let stamp = next(&mut database.stamp);
     database
         .backend
-        .write(catalog_partition(id), &[change], stamp.expect("a stamp"))
+        .write(
+            catalog_partition(id),
+            &[change],
+            stamp.expect("a stamp"),
+            tideline_model::Durability::Synced,
+        )
         .expect("memory does not fail");
     let loaded = Catalog::load(&database.backend, TABLE, options());
     assert!(matches!(loaded, Err(CatalogError::DamagedRow { id: named, .. }) if named == id));

@@ -4,7 +4,7 @@ use tideline_backend::{Backend, Direction, PageLimit, RowChange, Space, Stamp};
 use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, EngineError};
 use tideline_key_codec::{space, table_rows};
-use tideline_model::{TableId, TimeRange};
+use tideline_model::{Durability, TableId, TimeRange};
 use tideline_search_index::Condition;
 
 use crate::support::{Fixture, START, host, hosts, instants, write};
@@ -27,7 +27,7 @@ fn lose_a_row(fixture: &Fixture, space: Space, table: TableId) {
         value: None,
     };
     backend
-        .write(partition, &[lost], Stamp(u64::MAX))
+        .write(partition, &[lost], Stamp(u64::MAX), Durability::Synced)
         .expect("a write");
 }
 

@@ -81,7 +81,7 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) fn sync(&self, shard: Shard, epoch: Epoch) -> Result<()> {
+    pub(super) fn sync_journal(&self, shard: Shard, epoch: Epoch) -> Result<()> {
         self.check_writable(Tier::Hot, Takes::Little)?;
         let journal = self.journals.shard(shard);
         let mut journal = journal.lock();

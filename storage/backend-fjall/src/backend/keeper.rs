@@ -10,7 +10,8 @@ use tideline_model::SupervisedThread;
 
 use super::Inner;
 use crate::error::{During, from_io};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, settle_counts};
+use crate::store::Store;
 
 /// Name of the thread.
 const THREAD: &str = "maintenance";
@@ -74,8 +75,11 @@ impl Inner {
         }
         self.heal_journals();
         self.hot.tend(|engine| {
-            let ledger = Ledger::read(engine)?;
+            let mut ledger = Ledger::read(engine)?;
             self.note_lacking(&ledger);
+            if self.loss.lock().is_none() {
+                settle_counts(engine, &mut ledger)?;
+            }
             *self.ledger.lock() = ledger;
             Ok(())
         });
@@ -131,8 +135,19 @@ impl Inner {
                 Err(error) => failures.push(error),
             }
         }
-        failures.extend(self.cold.close().err());
-        failures.extend(self.hot.close().err());
+        // After a clean stop the mark is exact.
+        let is_whole = self.loss.lock().is_none();
+        let is_exact = |store: &Store| is_whole && !store.has_failed();
+        let [is_hot_exact, is_cold_exact] = [is_exact(&self.hot), is_exact(&self.cold.store)];
+        let commits = self.ledger.lock().commits();
+        match self.cold.close() {
+            Ok(()) if is_cold_exact => self.high_water.note_cold_load(self.cold.counted()),
+            closed => failures.extend(closed.err()),
+        }
+        match self.hot.close() {
+            Ok(()) if is_hot_exact => self.high_water.note_commit(commits),
+            closed => failures.extend(closed.err()),
+        }
         let saved = self.high_water.save();
         failures.extend(
             saved

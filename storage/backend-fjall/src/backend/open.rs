@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use tideline_backend::{BackendError, Capabilities, PageLimit, Result};
-use tideline_model::Tier;
+use tideline_model::{Durability, Tier};
 
 use super::assess::{Assessment, Lacking, assess, found, mark_failed, missing};
 use super::{FjallBackend, Inner, Keeper};
@@ -18,7 +18,7 @@ use crate::files::list;
 use crate::format::{FORMAT_FILE, FolderFormat, Format};
 use crate::highwater::{HighWater, Remembered};
 use crate::journal::Journals;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, settle_counts};
 use crate::lock::FolderLock;
 use crate::options::{FjallOptions, Setup};
 use crate::store::{Place, STORE, Store};
@@ -177,9 +177,12 @@ fn compare(
             );
             // Counts what is there in all keyspaces again.
             let has_parts = hot.opened()?.parts().is_some();
-            let counted = hot.opened()?.commit(ledger.next_commit(has_parts));
+            let durability = Durability::Synced;
+            let counted = hot
+                .opened()?
+                .commit(ledger.next_commit(has_parts, durability), durability);
             counted.map_err(|error| from_fjall(error, During::Write))?;
-            found.commits = ledger.committed(has_parts);
+            found.commits = ledger.committed(has_parts, durability);
             found.cold_loads = cold.count_again()?.unwrap_or(found.cold_loads);
             // A log that is gone is not missed where tables hold everything before the next one.
             let flushed = hot.opened()?.flush_rows();
@@ -195,6 +198,8 @@ fn compare(
             if remembered == Remembered::Missing {
                 high_water.reset(folder, found).map_err(failed)?;
             }
+            settle_counts(&*hot.opened()?, ledger)?;
+            cold.settle_counts()?;
             Ok((high_water, None))
         }
     }

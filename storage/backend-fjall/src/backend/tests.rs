@@ -27,7 +27,7 @@ fn write(backend: &FjallBackend, key: &'static str) -> Result<()> {
         key: Bytes::from_static(key.as_bytes()),
         value: Some(Bytes::new()),
     };
-    backend.write(ROWS, &[change], Stamp(1))
+    backend.write(ROWS, &[change], Stamp(1), Durability::Synced)
 }
 
 #[test]
@@ -475,7 +475,7 @@ fn a_part_that_was_freed_does_not_come_back_from_the_log() {
                 })
                 .collect();
             backend
-                .write(Partition::part(part, 0), &changes, Stamp(1))
+                .write(Partition::part(part, 0), &changes, Stamp(1), Durability::Synced)
                 .expect("write");
         };
         parts.iter().for_each(|part| write(&backend, *part));
@@ -503,4 +503,184 @@ fn a_part_that_was_freed_does_not_come_back_from_the_log() {
         assert!(usage.data_bytes > 0, "{usage:?}");
         assert_eq!(backend.health(), Health::Ready);
     }
+}
+
+fn write_buffered(backend: &FjallBackend, partition: Partition, n: u64) {
+    let change = RowChange {
+        key: Bytes::copy_from_slice(&n.to_be_bytes()),
+        value: Some(Bytes::from_static(b"buffered")),
+    };
+    backend
+        .write(partition, &[change], Stamp(n), Durability::Buffered)
+        .expect("write");
+}
+
+fn rows_in(backend: &FjallBackend, partition: Partition) -> usize {
+    let limit = PageLimit {
+        rows_max: usize::MAX,
+        bytes_max: usize::MAX,
+    };
+    let page = backend.scan(partition, &KeyRange::ALL, Direction::Ascending, limit);
+    page.expect("scan").rows.len()
+}
+
+fn part_of(tier: Tier) -> Partition {
+    let part = PartRef {
+        part: PartId(1),
+        table: TableId(1),
+        tier,
+    };
+    Partition::part(part, 0)
+}
+
+#[test]
+fn a_sync_of_rows_fails_once_after_a_reopening_and_marks_what_is_durable() {
+    for partition in [ROWS, part_of(Tier::Hot), part_of(Tier::Cold)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let backend = open(&folder);
+        let tier = partition.unit.tier();
+        let store = backend.inner.store(tier);
+        backend.sync_rows(SHARD).expect("there is nothing");
+        // Nothing was buffered, so nothing is in doubt.
+        write(&backend, "synced").expect("write");
+        backend.inner.hot.poison("a failed sync");
+        let refused = backend.sync_rows(SHARD).expect_err("poisoned");
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        backend.inner.tick();
+        backend.sync_rows(SHARD).expect("all of it was synced");
+
+        let marked = || backend.inner.high_water.marks();
+        let counted = || (marked().commits, marked().cold_loads);
+        let before = counted();
+        write_buffered(&backend, partition, 1);
+        assert_eq!(counted(), before, "{partition:?}: it is not durable yet");
+        backend.sync_rows(SHARD).expect("sync");
+        assert_ne!(counted(), before, "{partition:?}");
+        write_buffered(&backend, partition, 2);
+        store.poison("a failed sync");
+        assert_eq!(
+            backend.sync_rows(SHARD).expect_err("poisoned").kind(),
+            ErrorKind::Unavailable
+        );
+        backend.inner.tick();
+        assert_eq!(backend.tier_health(tier), Health::Ready);
+        let unknown = backend.sync_rows(SHARD).expect_err("it may be lost");
+        assert_eq!(unknown.kind(), ErrorKind::Unknown);
+        write_buffered(&backend, partition, 2);
+        backend.sync_rows(SHARD).expect("written again");
+        if tier == Tier::Hot {
+            load(&backend, COLD).expect("load");
+            backend.inner.cold.store.poison("a failed sync");
+            write_buffered(&backend, partition, 2);
+            backend
+                .sync_rows(SHARD)
+                .expect("nothing is buffered in the cold store");
+            backend.inner.tick();
+        }
+        let others = usize::from(partition == ROWS);
+        assert_eq!(rows_in(&backend, partition), 2 + others);
+        backend.close().expect("close");
+        drop(backend);
+        assert_eq!(open(&folder).health(), Health::Ready);
+    }
+}
+
+/// Content of the log of a store, up to its last batch.
+fn log_content(folder: &std::path::Path) -> Vec<u8> {
+    let content = fs::read(folder.join("store/0.jnl")).expect("read");
+    let end = content.iter().rposition(|byte| *byte != 0).unwrap_or(0) + 1;
+    content[..end].to_vec()
+}
+
+/// Opens a copy of a folder, whose log has this content, as a power cut leaves it.
+fn open_with_log(folder: &tempfile::TempDir, log: &[u8]) -> (tempfile::TempDir, Result<FjallBackend>) {
+    let copy = tempfile::tempdir().expect("a folder");
+    crate::copy::copy_root(folder.path(), copy.path(), crate::copy::Journals::Copied).expect("copy");
+    let path = copy.path().join("store/0.jnl");
+    let length = fs::metadata(&path).expect("metadata").len();
+    fs::write(&path, log).expect("write");
+    let file = fs::OpenOptions::new().write(true).open(path).expect("open");
+    file.set_len(length).expect("set the length");
+    let options = FjallOptions {
+        free_bytes_min: 0,
+        free_per_mille_min: 0,
+        high_water_interval: std::time::Duration::from_secs(3_600),
+        ..FjallOptions::default()
+    };
+    let backend = FjallBackend::open(copy.path(), options);
+    (copy, backend)
+}
+
+/// Unsynced batches reach the disk in any order: one that is bad before intact ones is no damage.
+#[test]
+fn a_power_cut_between_buffered_rows_leaves_a_folder_that_opens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = open(&folder);
+    for key in ["a", "b", "c"] {
+        write(&backend, key).expect("write");
+    }
+    backend.inner.high_water.save().expect("save");
+    let synced = log_content(folder.path()).len();
+    let mut ends = Vec::new();
+    for n in 0..5 {
+        write_buffered(&backend, ROWS, n);
+        ends.push(log_content(folder.path()).len());
+    }
+    let log = log_content(folder.path());
+    let with_hole = |log: &[u8], at: usize| {
+        let mut log = log.to_vec();
+        log[at..at + 20].fill(0);
+        log
+    };
+    let starts = std::iter::once(&synced).chain(&ends).copied().take(5);
+    for (n, at) in starts.enumerate() {
+        let (_copy, opened) = open_with_log(&folder, &with_hole(&log, at));
+        let cut = opened.expect("these rows were not promised");
+        assert_eq!(cut.health(), Health::Ready);
+        assert_eq!(rows_in(&cut, ROWS), 3 + n);
+        write_buffered(&cut, ROWS, 100);
+        cut.sync_rows(SHARD).expect("sync");
+        cut.close().expect("close");
+    }
+    let (_copy, opened) = open_with_log(&folder, &with_hole(&log, synced - 30));
+    assert_eq!(opened.expect_err("it was synced").kind(), ErrorKind::Corrupt);
+    backend.sync_rows(SHARD).expect("sync");
+    write(&backend, "d").expect("write");
+    let log = log_content(folder.path());
+    for at in [synced, ends[2]] {
+        let (_copy, opened) = open_with_log(&folder, &with_hole(&log, at));
+        assert_eq!(opened.expect_err("they were synced").kind(), ErrorKind::Corrupt);
+    }
+}
+
+/// fjall writes a memtable to a table although its log is not synced.
+#[test]
+fn buffered_rows_that_are_in_a_table_and_not_in_the_log_are_no_loss() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = open(&folder);
+    write(&backend, "a").expect("write");
+    backend.inner.high_water.save().expect("save");
+    let synced = log_content(folder.path()).len();
+    for n in 0..5 {
+        write_buffered(&backend, ROWS, n);
+    }
+    let flushed = backend.inner.hot.opened().expect("open").flush_rows_alone();
+    flushed.expect("flush");
+    let log = log_content(folder.path());
+    let (copy, opened) = open_with_log(&folder, &log[..synced]);
+    let cut = opened.expect("these rows were not promised");
+    assert_eq!(cut.health(), Health::Ready);
+    assert_eq!(rows_in(&cut, ROWS), 6);
+    for round in 0..2 {
+        write_buffered(&cut, ROWS, 100 + round);
+    }
+    cut.close().expect("close");
+    drop(cut);
+    assert_eq!(open(&copy).health(), Health::Ready);
+    // The same with rows that were promised is a loss.
+    write(&backend, "b").expect("write");
+    let flushed = backend.inner.hot.opened().expect("open").flush_rows_alone();
+    flushed.expect("flush");
+    let (_copy, opened) = open_with_log(&folder, &log[..synced]);
+    assert!(matches!(opened.expect("open").health(), Health::ReadOnly { .. }));
 }

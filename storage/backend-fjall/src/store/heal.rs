@@ -147,6 +147,7 @@ impl Store {
             return Ok(());
         }
         *slot = Slot::Failed;
+        self.doubt_buffered();
         let opened = open_engine(&self.place, &self.setup, Opening::AfterFailure, None)?;
         reopened(&opened.engine)?;
         self.install(&mut slot, opened);

@@ -10,7 +10,7 @@ use tideline_backend::{
     RowChange, SegmentRef, Stamp,
 };
 use tideline_backend_fjall::{FjallBackend, FjallOptions, verify};
-use tideline_model::{PartId, SegmentId, TableId, Tier};
+use tideline_model::{Durability, PartId, SegmentId, TableId, Tier};
 
 use crate::place::*;
 
@@ -34,7 +34,9 @@ fn write_part(backend: &FjallBackend, part: PartRef, n: u64) {
         value: Some(Bytes::from_static(b"a value")),
     };
     let partition = Partition::part(part, (n % 3) as u16);
-    backend.write(partition, &[change], Stamp(n)).expect("write");
+    backend
+        .write(partition, &[change], Stamp(n), Durability::Synced)
+        .expect("write");
 }
 
 fn rows_of(backend: &FjallBackend, part: PartRef) -> u64 {

@@ -195,7 +195,7 @@ pub(crate) fn write(backend: &FjallBackend, n: u64) -> Result<()> {
         key: Bytes::copy_from_slice(&n.to_be_bytes()),
         value: Some(Bytes::from_static(b"a value")),
     };
-    backend.write(ROWS, &[change], Stamp(n))
+    backend.write(ROWS, &[change], Stamp(n), Durability::Synced)
 }
 
 pub(crate) fn load(backend: &FjallBackend, segment: SegmentRef) {

@@ -71,7 +71,7 @@ fn entries_are_replayed(fixture: &dyn Fixture) {
     backend
         .append(SHARD, first, &[entry(20, &value(20))], Durability::Buffered)
         .expect("a buffered append");
-    backend.sync(SHARD, first).expect("sync");
+    backend.sync_journal(SHARD, first).expect("sync");
     assert_eq!(replay(&*backend, first, 0), [1, 2, 3, 10, 11, 20]);
 
     let backend = reopen(fixture, backend);

@@ -13,6 +13,10 @@ pub(super) const RULES: &[TierRule] = &[
     ),
     ("buckets of a part do not see each other", buckets_are_apart),
     ("a write to a part is never seen in part", writes_are_atomic),
+    (
+        "buffered rows of a part are visible at once, and kept by a sync",
+        buffered_rows_are_visible,
+    ),
     ("a large part is paged both ways", a_large_part_is_paged),
     (
         "many ranges of parts are answered in their order",
@@ -39,7 +43,12 @@ fn part(part: u64, table: u32, tier: Tier) -> PartRef {
 
 fn write(backend: &dyn Backend, part: PartRef, bucket: u16, changes: &[RowChange], stamp: u64) {
     backend
-        .write(Partition::part(part, bucket), changes, Stamp(stamp))
+        .write(
+            Partition::part(part, bucket),
+            changes,
+            Stamp(stamp),
+            Durability::Synced,
+        )
         .expect("write");
 }
 
@@ -100,7 +109,7 @@ fn parts_are_apart(fixture: &dyn Fixture, tier: Tier) {
     }
     let space = Partition::space(Space(1), 1);
     backend
-        .write(space, &[put(b"k", b"space")], Stamp(1))
+        .write(space, &[put(b"k", b"space")], Stamp(1), Durability::Synced)
         .expect("write");
     let loaded = segment(1, 1, tier);
     load(&*backend, loaded, 1, &[row(b"k", b"segment")]);
@@ -163,6 +172,23 @@ fn writes_are_atomic(fixture: &dyn Fixture, tier: Tier) {
         }
     });
     assert_eq!(collect_all(&*backend, Partition::part(own, 0)).len(), keys.len());
+}
+
+fn buffered_rows_are_visible(fixture: &dyn Fixture, tier: Tier) {
+    let backend = fixture.open();
+    let own = part(1, 1, tier);
+    let partition = Partition::part(own, 0);
+    for n in 0..10_u8 {
+        backend
+            .write(partition, &[put(&[n], b"")], Stamp(1), Durability::Buffered)
+            .expect("write");
+        assert_eq!(collect_all(&*backend, partition).len(), usize::from(n) + 1);
+    }
+    assert_eq!(held(&*backend), [own]);
+    backend.sync_rows(SHARD).expect("sync");
+    let backend = reopen(fixture, backend);
+    assert_eq!(collect_all(&*backend, partition).len(), 10);
+    assert_eq!(backend.tier_health(tier), Health::Ready);
 }
 
 fn numbered(count: u32) -> Vec<RowChange> {

@@ -25,6 +25,10 @@ pub(super) const RULES: &[Rule] = &[
     ("a write is never seen in part", writes_are_atomic),
     ("limits are kept", limits_are_kept),
     ("rows survive a restart", rows_survive_a_restart),
+    (
+        "buffered rows are visible at once, and kept by a close and by a sync",
+        buffered_rows_are_visible,
+    ),
     ("every call after close fails", calls_after_close_fail),
 ];
 
@@ -44,7 +48,9 @@ const KEYS: [&[u8]; 10] = [
 
 fn fill(backend: &dyn Backend) {
     let changes: Vec<_> = KEYS.iter().rev().map(|key| put(key, key)).collect();
-    backend.write(ROWS, &changes, Stamp(1)).expect("write");
+    backend
+        .write(ROWS, &changes, Stamp(1), Durability::Synced)
+        .expect("write");
 }
 
 fn order_and_pages(fixture: &dyn Fixture) {
@@ -154,7 +160,9 @@ fn bounds_are_half_open(fixture: &dyn Fixture) {
 fn pages_end_by_bytes(fixture: &dyn Fixture) {
     let backend = fixture.open();
     let changes: Vec<_> = (0..10_u8).map(|n| put(&[n], &[n; 99])).collect();
-    backend.write(ROWS, &changes, Stamp(1)).expect("write");
+    backend
+        .write(ROWS, &changes, Stamp(1), Durability::Synced)
+        .expect("write");
     let limit = PageLimit {
         rows_max: usize::MAX,
         bytes_max: 250,
@@ -179,7 +187,9 @@ fn partitions_are_apart(fixture: &dyn Fixture) {
     ];
     for (n, partition) in partitions.into_iter().enumerate() {
         let changes = [put(b"", &[n as u8]), put(&[0xff; 20], &[n as u8])];
-        backend.write(partition, &changes, Stamp(1)).expect("write");
+        backend
+            .write(partition, &changes, Stamp(1), Durability::Synced)
+            .expect("write");
     }
     for (n, partition) in partitions.into_iter().enumerate() {
         let wanted = [row(b"", &[n as u8]), row(&[0xff; 20], &[n as u8])];
@@ -190,16 +200,27 @@ fn partitions_are_apart(fixture: &dyn Fixture) {
 fn writes_replace_and_repeat(fixture: &dyn Fixture) {
     let backend = fixture.open();
     backend
-        .write(ROWS, &[put(b"a", b"1"), put(b"b", b"1")], Stamp(1))
+        .write(
+            ROWS,
+            &[put(b"a", b"1"), put(b"b", b"1")],
+            Stamp(1),
+            Durability::Synced,
+        )
         .expect("write");
     for _ in 0..2 {
         let changes = [put(b"a", b"2"), delete(b"b"), delete(b"never")];
-        backend.write(ROWS, &changes, Stamp(2)).expect("write");
+        backend
+            .write(ROWS, &changes, Stamp(2), Durability::Synced)
+            .expect("write");
         assert_eq!(collect_all(&*backend, ROWS), [row(b"a", b"2")]);
     }
-    backend.write(ROWS, &[put(b"b", b"3")], Stamp(3)).expect("write");
+    backend
+        .write(ROWS, &[put(b"b", b"3")], Stamp(3), Durability::Synced)
+        .expect("write");
     assert_eq!(collect_all(&*backend, ROWS), [row(b"a", b"2"), row(b"b", b"3")]);
-    backend.write(ROWS, &[], Stamp(4)).expect("an empty write");
+    backend
+        .write(ROWS, &[], Stamp(4), Durability::Synced)
+        .expect("an empty write");
 }
 
 fn writes_are_atomic(fixture: &dyn Fixture) {
@@ -207,7 +228,9 @@ fn writes_are_atomic(fixture: &dyn Fixture) {
     let keys: Vec<[u8; 2]> = (0..50_u16).map(u16::to_be_bytes).collect();
     let write = |stamp: u64| {
         let changes: Vec<_> = keys.iter().map(|key| put(key, &stamp.to_be_bytes())).collect();
-        backend.write(ROWS, &changes, Stamp(stamp)).expect("write");
+        backend
+            .write(ROWS, &changes, Stamp(stamp), Durability::Synced)
+            .expect("write");
     };
     write(1);
     std::thread::scope(|scope| {
@@ -226,7 +249,7 @@ fn writes_are_atomic(fixture: &dyn Fixture) {
 fn limits_are_kept(fixture: &dyn Fixture) {
     let backend = fixture.open();
     let too_large = |changes: &[RowChange]| {
-        let refused = backend.write(ROWS, changes, Stamp(1));
+        let refused = backend.write(ROWS, changes, Stamp(1), Durability::Synced);
         assert_eq!(refused.expect_err("too large").kind(), ErrorKind::TooLarge);
     };
     too_large(&[put(&vec![0; KEY_BYTES_MAX + 1], b"")]);
@@ -239,16 +262,17 @@ fn limits_are_kept(fixture: &dyn Fixture) {
     assert_eq!(collect_all(&*backend, ROWS), [], "a refused write does nothing");
     let longest = vec![0xff; KEY_BYTES_MAX];
     backend
-        .write(ROWS, &[put(&longest, b"value")], Stamp(1))
+        .write(ROWS, &[put(&longest, b"value")], Stamp(1), Durability::Synced)
         .expect("the longest key");
     backend
-        .write(ROWS, &many[..WRITE_ROWS_MAX], Stamp(1))
+        .write(ROWS, &many[..WRITE_ROWS_MAX], Stamp(1), Durability::Synced)
         .expect("the most rows");
     assert_eq!(collect_all(&*backend, ROWS).len(), WRITE_ROWS_MAX + 1);
     let written_to_a_segment = backend.write(
         Partition::segment(segment(1, 1, Tier::Hot), 0),
         &[put(b"k", b"v")],
         Stamp(1),
+        Durability::Synced,
     );
     assert!(written_to_a_segment.is_err(), "segments are loaded, not written");
 }
@@ -260,9 +284,39 @@ fn rows_survive_a_restart(fixture: &dyn Fixture) {
             put(&stamp.to_be_bytes(), b"v"),
             delete(&(stamp - 1).to_be_bytes()),
         ];
-        backend.write(ROWS, &changes, Stamp(stamp)).expect("write");
+        backend
+            .write(ROWS, &changes, Stamp(stamp), Durability::Synced)
+            .expect("write");
         backend = reopen(fixture, backend);
         assert_eq!(collect_all(&*backend, ROWS), [row(&stamp.to_be_bytes(), b"v")]);
+    }
+}
+
+fn buffered_rows_are_visible(fixture: &dyn Fixture) {
+    let mut backend = fixture.open();
+    backend.sync_rows(SHARD).expect("there is nothing");
+    let mut wanted = Vec::new();
+    for n in 0..6_u8 {
+        let durability = match n % 3 {
+            0 => Durability::Synced,
+            _ => Durability::Buffered,
+        };
+        for partition in [ROWS, Partition::space(Space(2), 0)] {
+            backend
+                .write(partition, &[put(&[n], &[n])], Stamp(n.into()), durability)
+                .expect("write");
+        }
+        wanted.push(row(&[n], &[n]));
+        assert_eq!(collect_all(&*backend, ROWS), wanted);
+        if n == 4 {
+            backend.sync_rows(SHARD).expect("sync");
+            backend.sync_rows(SHARD).expect("nothing is left to sync");
+            drop(backend);
+            backend = fixture.open();
+        } else if n == 5 {
+            backend = reopen(fixture, backend);
+        }
+        assert_eq!(collect_all(&*backend, ROWS), wanted);
     }
 }
 
@@ -277,7 +331,9 @@ fn calls_after_close_fail(fixture: &dyn Fixture) {
         backend
             .scan(ROWS, &KeyRange::ALL, Direction::Ascending, EVERYTHING)
             .err(),
-        backend.write(ROWS, &[put(b"k", b"v")], Stamp(1)).err(),
+        backend
+            .write(ROWS, &[put(b"k", b"v")], Stamp(1), Durability::Synced)
+            .err(),
         backend
             .load(
                 segment(1, 1, Tier::Hot),
@@ -290,6 +346,7 @@ fn calls_after_close_fail(fixture: &dyn Fixture) {
             .err(),
         backend.manifest(SHARD).err(),
         backend.edit(SHARD, epoch, 0, &[]).err(),
+        backend.sync_rows(SHARD).err(),
         backend.segments(SHARD).err(),
         backend.parts(SHARD).err(),
         backend.epochs(SHARD).err(),

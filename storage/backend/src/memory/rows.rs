@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use tideline_model::Tier;
+use tideline_model::{Durability, Tier};
 
 use super::Character;
 use crate::contract::*;
@@ -15,8 +15,11 @@ use crate::page::PageBuilder;
 #[derive(Default)]
 pub(super) struct Rows {
     partitions: BTreeMap<Partition, BTreeMap<Bytes, Cell>>,
+    /// For each key that has buffered changes: what a power cut leaves of it.
+    durable: BTreeMap<(Partition, Bytes), Option<Cell>>,
 }
 
+#[derive(Clone)]
 struct Cell {
     stamp: Stamp,
     value: Option<Bytes>,
@@ -64,23 +67,62 @@ impl Rows {
         partition: Partition,
         changes: &[RowChange],
         stamp: Stamp,
+        durability: Durability,
     ) {
+        let wins = |cell: &Cell, other: &Cell| character == Character::Embedded || cell.wins_over(other);
         let rows = self.partitions.entry(partition).or_default();
         for change in changes {
             let cell = Cell {
                 stamp,
                 value: change.value.clone(),
             };
+            let durable = (partition, change.key.clone());
+            match durability {
+                Durability::Buffered => {
+                    let before = || rows.get(&change.key).cloned();
+                    self.durable.entry(durable).or_insert_with(before);
+                }
+                Durability::Synced => {
+                    if let Some(before) = self.durable.get_mut(&durable)
+                        && before.as_ref().is_none_or(|before| wins(&cell, before))
+                    {
+                        *before = Some(cell.clone());
+                    }
+                }
+            }
             match rows.entry(change.key.clone()) {
                 Entry::Vacant(entry) => {
                     entry.insert(cell);
                 }
                 Entry::Occupied(mut entry) => {
-                    if character == Character::Embedded || cell.wins_over(entry.get()) {
+                    if wins(&cell, entry.get()) {
                         entry.insert(cell);
                     }
                 }
             }
+        }
+    }
+
+    /// Makes the buffered rows of a shard's parts, and of all key spaces, survive a power cut.
+    pub(super) fn sync(&mut self, shard: Shard) {
+        self.durable.retain(
+            |(partition, _), _| matches!(partition.unit, Unit::Part(part) if part.part.shard() != shard.0),
+        );
+    }
+
+    /// Makes all rows survive a power cut.
+    pub(super) fn sync_all(&mut self) {
+        self.durable.clear();
+    }
+
+    /// Takes away what was not synced.
+    pub(super) fn cut_power(&mut self) {
+        for ((partition, key), durable) in std::mem::take(&mut self.durable) {
+            let rows = self.partitions.entry(partition).or_default();
+            match durable {
+                Some(cell) => rows.insert(key, cell),
+                None => rows.remove(&key),
+            };
         }
     }
 
@@ -101,6 +143,7 @@ impl Rows {
     /// Removes all buckets of a segment or part.
     pub(super) fn reclaim(&mut self, unit: Unit) {
         self.partitions.retain(|partition, _| partition.unit != unit);
+        self.durable.retain(|(partition, _), _| partition.unit != unit);
     }
 
     pub(super) fn segments(&self) -> Vec<SegmentRef> {

@@ -1,5 +1,7 @@
 //! The suite in both characters, and the outcomes that only the distributed one has.
 
+use tideline_model::{PartId, TableId};
+
 use super::*;
 use crate::conformance::{self, Fixture};
 use crate::error::ErrorKind;
@@ -107,7 +109,9 @@ fn the_highest_stamp_wins_and_a_delete_wins_a_tie() {
             key: Bytes::from_static(b"k"),
             value: value.map(|value| Bytes::from_static(value.as_bytes())),
         };
-        backend.write(partition, &[change], Stamp(stamp)).expect("write");
+        backend
+            .write(partition, &[change], Stamp(stamp), Durability::Synced)
+            .expect("write");
         conformance::value_of(&backend, partition, b"k").expect("scan")
     };
     assert_eq!(write(Some("b"), 2).as_deref(), Some(b"b".as_slice()));
@@ -150,4 +154,74 @@ fn an_embedded_handle_dies_when_the_disk_is_opened_again() {
     let restarted = MemoryBackend::open(&disk);
     assert!(killed.segments(SHARD).is_err());
     assert!(restarted.segments(SHARD).is_ok());
+}
+
+#[test]
+fn a_power_cut_takes_rows_that_were_not_synced() {
+    for character in [Character::Embedded, Character::Distributed] {
+        let disk = MemoryDisk::new(character);
+        let part = |shard| {
+            let part = PartRef {
+                part: PartId::of(shard, 1),
+                table: TableId(1),
+                tier: Tier::Hot,
+            };
+            Partition::part(part, 0)
+        };
+        let places = [Partition::space(Space(1), 0), part(0), part(1)];
+        let write = |backend: &MemoryBackend, key: &'static str, stamp, durability| {
+            let changes = [RowChange {
+                key: Bytes::from_static(key.as_bytes()),
+                value: Some(Bytes::copy_from_slice(&[stamp])),
+            }];
+            for place in places {
+                let stamp = Stamp(stamp.into());
+                backend.write(place, &changes, stamp, durability).expect("write");
+            }
+        };
+        let read = |backend: &MemoryBackend, place, key: &str| {
+            let value = conformance::value_of(backend, place, key.as_bytes()).expect("scan");
+            value.map(|value| value[0])
+        };
+        let backend = MemoryBackend::open(&disk);
+        let (synced, buffered) = (Durability::Synced, Durability::Buffered);
+        write(&backend, "a", 1, synced);
+        write(&backend, "a", 2, buffered);
+        write(&backend, "b", 2, buffered);
+        write(&backend, "c", 2, buffered);
+        write(&backend, "c", 3, synced);
+        write(&backend, "c", 4, buffered);
+        let found = |backend: &MemoryBackend, place| ["a", "b", "c"].map(|key| read(backend, place, key));
+        assert_eq!(found(&backend, places[0]), [Some(2), Some(2), Some(4)]);
+        if character == Character::Embedded {
+            let killed = MemoryBackend::open(&disk);
+            assert_eq!(
+                found(&killed, places[0]),
+                [Some(2), Some(2), Some(4)],
+                "a kill takes nothing"
+            );
+        }
+        disk.cut_power();
+        let backend = MemoryBackend::open(&disk);
+        for place in places {
+            assert_eq!(found(&backend, place), [Some(1), None, Some(3)], "{character:?}");
+        }
+        write(&backend, "b", 5, buffered);
+        backend.sync_rows(SHARD).expect("sync");
+        write(&backend, "a", 6, buffered);
+        disk.cut_power();
+        let backend = MemoryBackend::open(&disk);
+        assert_eq!(found(&backend, places[0]), [Some(1), Some(5), Some(3)]);
+        assert_eq!(found(&backend, places[1]), [Some(1), Some(5), Some(3)]);
+        assert_eq!(
+            found(&backend, places[2]),
+            [Some(1), None, Some(3)],
+            "of another shard"
+        );
+        write(&backend, "a", 7, buffered);
+        backend.close().expect("close");
+        disk.cut_power();
+        let backend = MemoryBackend::open(&disk);
+        assert_eq!(read(&backend, places[2], "a"), Some(7), "a close syncs");
+    }
 }
