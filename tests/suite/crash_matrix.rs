@@ -25,11 +25,12 @@ use tideline_tests::{rounds, seed};
 use case::{Blow, Case, Prepared};
 
 /// The steps of each work. Before `delete.apply` is where `delete.append` is done: it has that side only once.
-const STEPS: [&str; 27] = [
+const STEPS: [&str; 28] = [
     "delete.append",
     "delete.apply",
     "seal.load",
     "seal.save",
+    "seal.sync",
     "seal.edit",
     "seal.forget",
     "mig.load",

@@ -181,7 +181,9 @@ fn save_and_load(catalog: &Catalog) {
         Ok(Stamp(stamp))
     };
     let lap = Lap::start();
-    catalog.save(&backend, &mut next).expect("memory does not fail");
+    catalog
+        .write_rows(&backend, &mut next)
+        .expect("memory does not fail");
     lap.print("save (memory backend)");
     let lap = Lap::start();
     let loaded = Catalog::load(&backend, TABLE, options()).expect("sound rows");

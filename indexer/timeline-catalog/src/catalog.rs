@@ -11,6 +11,7 @@ use crate::metadata::MetadataOfMetrics;
 use crate::reader::CatalogReader;
 use crate::searches::SavedSearches;
 use crate::state::State;
+use crate::store::WrittenRows;
 use crate::symbols::Symbol;
 use crate::{CatalogError, Result};
 
@@ -28,9 +29,9 @@ const REMOVED_GROUP: usize = 4_096;
 pub struct Catalog {
     pub(crate) table: TableId,
     pub(crate) state: RwLock<State>,
-    /// Held while rows are written, so that an older row never lands on a newer one. Taken before `state`. The committer of
-    /// the log never waits for it.
-    pub(crate) writing: Mutex<()>,
+    /// Held while rows are written, so that an older row never lands on a newer one; with what was written last. Taken before
+    /// `state`. The committer of the log never waits for it.
+    pub(crate) writing: Mutex<WrittenRows>,
     /// Held while attributes are edited, until the log answers. Taken before `state`.
     pub(crate) editing: Mutex<()>,
     pub(crate) unflushed: Arc<UnflushedBytes>,
@@ -71,7 +72,7 @@ impl Catalog {
         Self {
             table,
             state: RwLock::new(State::new(source_tags, raw_key_cache_bytes)),
-            writing: Mutex::new(()),
+            writing: Mutex::default(),
             editing: Mutex::new(()),
             unflushed,
             searches: SavedSearches::new(table),

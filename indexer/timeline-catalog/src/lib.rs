@@ -28,16 +28,16 @@
 //! 1. [`Catalog::register`] gives it an id and an ordinal. Only the write path knows it yet.
 //! 2. The journal delta that first uses it carries its identity ([`CatalogReader::needs_announcement`]).
 //! 3. [`Catalog::announced`] follows the commit of that delta: from now on it is visible to search and lists.
-//! 4. [`Catalog::save`] writes its row before the journal forgets that delta.
+//! 4. [`Catalog::write_rows`] writes its row before the journal forgets that delta.
 //! 5. [`Catalog::remove`] follows the commit of a delete: it is as in step 1 again, without attributes. A later
 //!    delta may bring it back. [`Catalog::save_removals`] deletes its row before the delete is answered, and
-//!    [`Catalog::save`] does so at the latest before the journal forgets the delete.
+//!    [`Catalog::write_rows`] does so at the latest before the journal forgets the delete.
 //!
 //! After a crash [`Catalog::load`] reads the rows, [`Catalog::adopt`], [`Catalog::remove_replayed`] and [`Catalog::replay`]
 //! take the rest from the journal, and [`Catalog::replayed`] ends that.
 //!
 //! Attributes, saved searches and metadata go through the log: each is an entry of the journal ([`change`]) before it is
-//! visible, and a row with the next [`Catalog::save`].
+//! visible, and a row with the next [`Catalog::write_rows`].
 //!
 //! # Memory
 //!

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use tideline_backend::{Backend, RowChange, Stamp, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
+use tideline_backend::{Backend, RowChange, Stamp, WRITE_BYTES_MAX};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
 use tideline_model::{Durability, TableId, Timestamp};
 
 use self::row::{decode, encode};
 use crate::catalog::Catalog;
 use crate::change::{Changed, Commit, EntryRows, RowKind};
-use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
+use crate::store::{ROWS_AT_ONCE, Unsaved, each_row, remove_rows};
 use crate::{CatalogError, Result};
 
 /// Most metrics of a table that something is remembered of; what is said of others is left out.
@@ -35,6 +35,8 @@ pub const METRIC_BYTES: usize = 128;
 /// How long, in nanoseconds, what has replaced something else stays: senders that disagree cost no more than a write of
 /// a row in this time.
 const REPLACED_AGAIN_AFTER: i64 = 60 * 1_000_000_000;
+/// Rows of one write: a row is at most a few kilobytes, so these stay within its bytes.
+const ROWS_PER_WRITE: usize = WRITE_BYTES_MAX / (4 * HELP_BYTES_MAX);
 /// Nanoseconds between two warnings that something was left out.
 const TOLD_AGAIN_AFTER: i64 = 3_600 * 1_000_000_000;
 
@@ -109,7 +111,7 @@ pub struct MetadataOfMetrics {
     /// Held while something is changed, until the log answers.
     editing: Mutex<()>,
     /// Names of metrics whose row is not what memory says.
-    unsaved: Mutex<BTreeSet<Box<str>>>,
+    unsaved: Unsaved<Box<str>>,
     left_out: Mutex<LeftOut>,
 }
 
@@ -254,7 +256,7 @@ impl MetadataOfMetrics {
             table,
             remembered: RwLock::default(),
             editing: Mutex::default(),
-            unsaved: Mutex::default(),
+            unsaved: Unsaved::default(),
             left_out: Mutex::default(),
         }
     }
@@ -317,7 +319,7 @@ impl MetadataOfMetrics {
     /// Takes in what is said of metrics: the journal says so.
     pub(crate) fn apply(&self, metrics: Vec<(Box<str>, Known)>) {
         let names = metrics.iter().map(|(name, _)| name.clone());
-        self.unsaved.lock().extend(names);
+        self.unsaved.add(names);
         let mut remembered = self.remembered.write();
         for (name, known) in metrics {
             remembered.insert(&name, known);
@@ -332,32 +334,29 @@ impl MetadataOfMetrics {
         Ok(())
     }
 
-    /// Writes the rows of what has changed since the last time. After an error they are written by the next call.
-    pub(crate) fn save(
+    /// Writes the rows of what is not durable yet, buffered; their names.
+    pub(crate) fn write_rows(
         &self,
         backend: &dyn Backend,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
-    ) -> Result<()> {
-        // A row is at most a few kilobytes, so this many stay within the bytes of a write.
-        let at_once = WRITE_ROWS_MAX.min(WRITE_BYTES_MAX / (4 * HELP_BYTES_MAX));
+    ) -> Result<BTreeSet<Box<str>>> {
         let (partition, _) = table_rows(space::METADATA, self.table);
-        let mut waiting = std::mem::take(&mut *self.unsaved.lock()).into_iter();
-        loop {
-            let names: Vec<Box<str>> = waiting.by_ref().take(at_once).collect();
-            if names.is_empty() {
-                return Ok(());
-            }
-            let row = |name: &str| RowChange {
+        let written = self.unsaved.begin();
+        let names: Vec<&str> = written.iter().map(|name| &**name).collect();
+        for names in names.chunks(ROWS_PER_WRITE) {
+            let row = |name: &&str| RowChange {
                 key: named_key(self.table, name.as_bytes()).into(),
-                value: Some(encode(name, &self.remembered.read().by_name[name]).into()),
+                value: Some(encode(name, &self.remembered.read().by_name[*name]).into()),
             };
-            let rows: Vec<RowChange> = names.iter().map(|name| row(name)).collect();
-            let written = stamp().and_then(|stamp| backend.write(partition, &rows, stamp, Durability::Synced));
-            if let Err(error) = written {
-                self.unsaved.lock().extend(names.into_iter().chain(waiting));
-                return Err(error.into());
-            }
+            let rows: Vec<RowChange> = names.iter().map(row).collect();
+            backend.write(partition, &rows, stamp()?, Durability::Buffered)?;
         }
+        Ok(written)
+    }
+
+    /// Rows that were written are durable.
+    pub(crate) fn rows_synced(&self, written: &BTreeSet<Box<str>>) {
+        self.unsaved.end(written);
     }
 
     /// Counts what was left out, and says so now and then.

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::Catalog;
 use crate::change::{Changed, Commit, EntryRows, RowKind};
-use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
+use crate::store::{ROWS_AT_ONCE, Unsaved, each_row, remove_rows};
 use crate::{CatalogError, Result};
 
 /// Most saved searches of a table.
@@ -20,8 +20,8 @@ pub const SEARCHES_MAX: usize = 1_000;
 pub const SEARCH_NAME_BYTES_MAX: usize = 128;
 /// Longest text of a search, in bytes.
 pub const SEARCH_TEXT_BYTES_MAX: usize = 64 << 10;
-/// Rows that one write saves: within the bytes of a write.
-const SAVED_AT_ONCE: usize = 32;
+/// Rows of one write: within its bytes.
+const ROWS_PER_WRITE: usize = 32;
 /// The layout of rows.
 const VERSION: u8 = 1;
 
@@ -33,7 +33,7 @@ pub struct SavedSearches {
     /// Held while one is changed, until the log answers.
     editing: Mutex<()>,
     /// Names of searches whose row is not what memory says.
-    unsaved: Mutex<BTreeSet<String>>,
+    unsaved: Unsaved<String>,
 }
 
 impl SavedSearches {
@@ -42,7 +42,7 @@ impl SavedSearches {
             table,
             by_name: RwLock::default(),
             editing: Mutex::default(),
-            unsaved: Mutex::default(),
+            unsaved: Unsaved::default(),
         }
     }
 
@@ -76,7 +76,7 @@ impl SavedSearches {
 
     /// Takes in a search, or that it is deleted: the journal says so.
     pub(crate) fn apply(&self, name: String, text: Option<Arc<str>>) {
-        self.unsaved.lock().insert(name.clone());
+        self.unsaved.add([name.clone()]);
         let mut by_name = self.by_name.write();
         match text {
             Some(text) => by_name.insert(name, text),
@@ -92,30 +92,29 @@ impl SavedSearches {
         Ok(())
     }
 
-    /// Writes the rows of what has changed since the last time. After an error they are written by the next call.
-    pub(crate) fn save(
+    /// Writes the rows of what is not durable yet, buffered; their names.
+    pub(crate) fn write_rows(
         &self,
         backend: &dyn Backend,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
-    ) -> Result<()> {
+    ) -> Result<BTreeSet<String>> {
         let (partition, _) = table_rows(space::SEARCHES, self.table);
-        let mut waiting = std::mem::take(&mut *self.unsaved.lock()).into_iter();
-        loop {
-            let names: Vec<String> = waiting.by_ref().take(SAVED_AT_ONCE).collect();
-            if names.is_empty() {
-                return Ok(());
-            }
-            let change = |name: &String| RowChange {
+        let written = self.unsaved.begin();
+        let names: Vec<&String> = written.iter().collect();
+        for names in names.chunks(ROWS_PER_WRITE) {
+            let change = |name: &&String| RowChange {
                 key: named_key(self.table, name.as_bytes()).into(),
                 value: self.get(name).map(|text| encode(name, &text).into()),
             };
             let changes: Vec<RowChange> = names.iter().map(change).collect();
-            let written = stamp().and_then(|stamp| backend.write(partition, &changes, stamp, Durability::Synced));
-            if let Err(error) = written {
-                self.unsaved.lock().extend(names.into_iter().chain(waiting));
-                return Err(error.into());
-            }
+            backend.write(partition, &changes, stamp()?, Durability::Buffered)?;
         }
+        Ok(written)
+    }
+
+    /// Rows that were written are durable.
+    pub(crate) fn rows_synced(&self, written: &BTreeSet<String>) {
+        self.unsaved.end(written);
     }
 
     /// Deletes all rows of a dropped table.
@@ -221,7 +220,7 @@ mod tests {
     use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 
     use super::*;
-    use crate::change::tests::{Journal, catalog, options};
+    use crate::change::tests::{Journal, catalog, options, save};
 
     /// Rows are on disk: these bytes must open for ever.
     #[test]
@@ -257,7 +256,7 @@ mod tests {
         other
             .put_search("b", "other", &Journal::default().commit())
             .expect("committed");
-        other.save(&backend, &mut stamp).expect("written");
+        save(&other, &backend, &mut stamp).expect("written");
         let delete = || {
             mine.delete_search("a.b-C_9", &journal.commit())
                 .expect("committed")
@@ -268,7 +267,7 @@ mod tests {
         let load = |table| Catalog::load(&backend, TableId(table), options()).expect("sound rows");
         for is_saved in [false, true] {
             if is_saved {
-                mine.save(&backend, &mut stamp).expect("written");
+                save(&mine, &backend, &mut stamp).expect("written");
                 assert_eq!(load(7).searches().all(), expected);
             }
             let replayed = load(7);

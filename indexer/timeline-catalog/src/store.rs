@@ -1,6 +1,9 @@
-//! The catalog's rows in the backend: load, save, remove.
+//! The catalog's rows in the backend: load, write, remove.
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tideline_backend::{
     Backend, Direction, KeyRange, PageLimit, Partition, RowChange, Space, Stamp, WRITE_BYTES_MAX,
@@ -43,23 +46,43 @@ impl Catalog {
     }
 
     /// Writes the rows of all timelines announced and of all changes committed, and deletes those of all timelines removed
-    /// so far; on return that is durable.
+    /// so far. They are buffered: once they are synced, [`rows_synced`](Self::rows_synced) takes note of it.
     ///
-    /// Must be done before the journal forgets the entries that carried them. After an error the rest stays
-    /// unsaved, and the call may be repeated.
-    pub fn save(
+    /// Must be done, and synced, before the journal forgets the entries that carried them. Without `rows_synced` the next
+    /// call writes all of it again.
+    ///
+    /// # Errors
+    ///
+    /// Those of the backend and of `stamp`.
+    pub fn write_rows(
         &self,
         backend: &dyn Backend,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
-        let _writing = self.writing.lock();
-        self.save_rows(backend, stamp, |state| &state.unsaved | &state.outdated)?;
-        self.searches.save(backend, stamp)?;
-        self.metadata.save(backend, stamp)
+        let mut writing = self.writing.lock();
+        *writing = WrittenRows::default();
+        writing.timelines = self.write_timelines(backend, stamp, Durability::Buffered, |state| {
+            &state.unsaved | &state.outdated
+        })?;
+        writing.searches = self.searches.write_rows(backend, stamp)?;
+        writing.metrics = self.metadata.write_rows(backend, stamp)?;
+        Ok(())
     }
 
-    /// As [`save`](Self::save), but only for timelines that were removed: their rows are deleted, or overwritten for
-    /// those that have come back.
+    /// The rows that the last [`write_rows`](Self::write_rows) has written are durable.
+    pub fn rows_synced(&self) {
+        let mut writing = self.writing.lock();
+        let WrittenRows {
+            timelines,
+            searches,
+            metrics,
+        } = std::mem::take(&mut *writing);
+        self.timelines_synced(&timelines);
+        self.searches.rows_synced(&searches);
+        self.metadata.rows_synced(&metrics);
+    }
+
+    /// Deletes the rows of timelines that were removed, or overwrites them for those that have come back; durable on return.
     ///
     /// Must be done before a removal is answered: a row that is found beside the journal of its removal is then known
     /// to be of after it.
@@ -68,38 +91,56 @@ impl Catalog {
         backend: &dyn Backend,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
-        let _writing = self.writing.lock();
-        self.save_rows(backend, stamp, |state| state.outdated.clone())
+        let mut writing = self.writing.lock();
+        let is_removed = |state: &State| state.outdated.clone();
+        let written = self.write_timelines(backend, stamp, Durability::Synced, is_removed)?;
+        self.timelines_synced(&written);
+        // Their rows are newer than those that a flush has written meanwhile.
+        writing.timelines.forget(&written);
+        Ok(())
     }
 
-    /// Writes the rows of what waits now. The caller holds `writing`.
-    fn save_rows(
+    /// Writes the rows of timelines that wait now. The caller holds `writing`.
+    fn write_timelines(
         &self,
         backend: &dyn Backend,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
+        durability: Durability,
         waiting: impl FnOnce(&State) -> RoaringBitmap,
-    ) -> Result<()> {
-        let waiting = waiting(&self.state.read());
+    ) -> Result<WrittenTimelines> {
+        let mut written = WrittenTimelines::default();
+        let waiting = {
+            let mut state = self.state.write();
+            let waiting = waiting(&state);
+            state.changed_meanwhile -= &waiting;
+            waiting
+        };
         let mut waiting = waiting.iter().map(Ordinal);
         loop {
-            self.state.write().changed_meanwhile.clear();
             let changes = self.changes(&self.state.read(), waiting.by_ref().take(SAVE_ROWS_MAX));
             if changes.is_empty() {
-                return Ok(());
+                return Ok(written);
             }
-            write_rows(backend, &changes, stamp)?;
-            let mut state = self.state.write();
+            write_changes(backend, &changes, stamp, durability)?;
             for change in &changes {
-                // What was removed or edited while its row was written stays as it is, for the next save: that comes before
-                // the journal forgets the removal or the edit.
-                if state.changed_meanwhile.contains(change.ordinal.0) {
-                    continue;
-                }
-                match &change.row.value {
-                    Some(_) => state.set_saved(change.ordinal),
-                    None => state.set_row_deleted(change.ordinal),
-                }
+                let rows = match &change.row.value {
+                    Some(_) => &mut written.rows,
+                    None => &mut written.deleted,
+                };
+                rows.insert(change.ordinal.0);
             }
+        }
+    }
+
+    /// Rows of timelines are durable. What was removed or edited since they were read stays as it is, for the next time: that
+    /// comes before the journal forgets the removal or the edit.
+    fn timelines_synced(&self, written: &WrittenTimelines) {
+        let mut state = self.state.write();
+        for ordinal in &written.rows - &state.changed_meanwhile {
+            state.set_saved(Ordinal(ordinal));
+        }
+        for ordinal in &written.deleted - &state.changed_meanwhile {
+            state.set_row_deleted(Ordinal(ordinal));
         }
     }
 
@@ -137,6 +178,76 @@ impl Catalog {
     }
 }
 
+/// Rows that were written and may not be durable yet.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenRows {
+    timelines: WrittenTimelines,
+    searches: BTreeSet<String>,
+    metrics: BTreeSet<Box<str>>,
+}
+
+/// Timelines whose rows were written, and deleted.
+#[derive(Debug, Default)]
+struct WrittenTimelines {
+    rows: RoaringBitmap,
+    deleted: RoaringBitmap,
+}
+
+impl WrittenTimelines {
+    /// Other rows have been written since.
+    fn forget(&mut self, newer: &Self) {
+        for written in [&mut self.rows, &mut self.deleted] {
+            *written -= &newer.rows;
+            *written -= &newer.deleted;
+        }
+    }
+}
+
+/// Names whose row is not surely what memory says.
+#[derive(Debug)]
+pub(crate) struct Unsaved<Name>(Mutex<UnsavedNames<Name>>);
+
+#[derive(Debug)]
+struct UnsavedNames<Name> {
+    all: BTreeSet<Name>,
+    /// Those that have changed since rows were last written.
+    since: BTreeSet<Name>,
+}
+
+impl<Name> Default for Unsaved<Name> {
+    fn default() -> Self {
+        Self(Mutex::new(UnsavedNames {
+            all: BTreeSet::new(),
+            since: BTreeSet::new(),
+        }))
+    }
+}
+
+impl<Name: Ord + Clone> Unsaved<Name> {
+    /// These have changed.
+    pub(crate) fn add(&self, names: impl IntoIterator<Item = Name>) {
+        let mut unsaved = self.0.lock();
+        for name in names {
+            unsaved.since.insert(name.clone());
+            unsaved.all.insert(name);
+        }
+    }
+
+    /// Those whose rows are written now, read after this.
+    pub(crate) fn begin(&self) -> BTreeSet<Name> {
+        let mut unsaved = self.0.lock();
+        unsaved.since.clear();
+        unsaved.all.clone()
+    }
+
+    /// Rows that were written are durable.
+    pub(crate) fn end(&self, written: &BTreeSet<Name>) {
+        let mut unsaved = self.0.lock();
+        let UnsavedNames { all, since } = &mut *unsaved;
+        all.retain(|name| since.contains(name) || !written.contains(name));
+    }
+}
+
 /// What becomes of one timeline's row.
 pub(crate) struct Change {
     pub(crate) ordinal: Ordinal,
@@ -145,10 +256,11 @@ pub(crate) struct Change {
 }
 
 /// Writes changes, which are in key order, within the backend's limits.
-pub(crate) fn write_rows(
+fn write_changes(
     backend: &dyn Backend,
     changes: &[Change],
     stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
+    durability: Durability,
 ) -> Result<()> {
     let mut batch: Vec<RowChange> = Vec::new();
     let mut batch_bytes = 0;
@@ -162,7 +274,7 @@ pub(crate) fn write_rows(
                 || batch_bytes + bytes_of(&next.row) > WRITE_BYTES_MAX
         });
         if complete {
-            backend.write(change.partition, &batch, stamp()?, Durability::Synced)?;
+            backend.write(change.partition, &batch, stamp()?, durability)?;
             batch.clear();
             batch_bytes = 0;
         }

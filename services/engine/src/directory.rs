@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 use tideline_archive::People;
-use tideline_backend::{Backend, ManifestRow, SegmentRef};
+use tideline_backend::{Backend, ManifestChange, ManifestRow, SegmentRef};
 use tideline_chunk::NewTimeline;
 use tideline_log::{
     Flushed, Log, LogModel, Manifest, ModelError, ModelTag, Pressure, Replay, ReplayedEntry, Stamps,
@@ -199,10 +199,11 @@ impl LogModel for CatalogModel {
 
     fn flush(&self, _: SequenceNumber) -> Result<Option<Box<dyn Flushed>>, ModelError> {
         let backend = self.log.backend().as_ref();
-        for catalog in self.catalogs.all() {
-            catalog.save(backend, &mut || self.log.stamps().next())?;
+        let catalogs = self.catalogs.all();
+        for catalog in &catalogs {
+            catalog.write_rows(backend, &mut || self.log.stamps().next())?;
         }
-        Ok(None)
+        Ok(Some(Box::new(FlushedCatalogs(catalogs))))
     }
 
     fn flushed(&self, _: SequenceNumber) {}
@@ -216,6 +217,26 @@ impl LogModel for CatalogModel {
     fn doubt(&self, _: &[TableId]) {}
 
     fn abandon(&self, _: &[SegmentRef]) {}
+}
+
+/// Catalogs whose rows were written.
+struct FlushedCatalogs(Vec<Arc<Catalog>>);
+
+impl Flushed for FlushedCatalogs {
+    fn synced(&mut self) -> Result<(), ModelError> {
+        self.0.iter().for_each(|catalog| catalog.rows_synced());
+        Ok(())
+    }
+
+    fn edit(&mut self, _: &mut Manifest) -> Result<Vec<ManifestChange>, ModelError> {
+        Ok(Vec::new())
+    }
+
+    fn adds(&self) -> Vec<SegmentRef> {
+        Vec::new()
+    }
+
+    fn follow(self: Box<Self>, _: &Arc<Manifest>) {}
 }
 
 /// Timelines that are read under one lock: writers wait no longer than a millisecond.

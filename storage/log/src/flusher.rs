@@ -1,7 +1,7 @@
 //! Flushing: a frozen generation becomes segments and rows.
 //!
-//! 1. Each model writes what it has of the generation, unseen by readers, and makes durable what else only the journal
-//!    carries.
+//! 1. Each model writes what it has of the generation, unseen by readers, and rows of what else only the journal carries. All
+//!    rows are synced at once.
 //! 2. Publish: one edit of the manifest adds what all of them have written and moves the cursor of the journal. In the same
 //!    instant readers of each model lose its generation and gain what was published.
 //! 3. Forget the journal.
@@ -206,7 +206,14 @@ impl Worker {
             for model in &self.models {
                 flushed.extend(model.flush(end).map_err(LogError::Model)?);
             }
-            log.requests.save(log.backend.as_ref(), log.stamps())?;
+            let requests = log.requests.write_rows(log.backend.as_ref(), log.stamps())?;
+            around("seal", "sync", || {
+                Ok::<_, LogError>(log.backend.sync_rows(SHARD)?)
+            })?;
+            log.requests.synced(&requests);
+            for flushed in &mut flushed {
+                flushed.synced().map_err(LogError::Model)?;
+            }
             around("seal", "edit", || self.publish(end, flushed))?;
         }
         self.models.iter().for_each(|model| model.flushed(end));

@@ -58,8 +58,9 @@ pub trait LogModel: Send + Sync {
     /// Freezes the active generation, which ends before `next`, and begins a new one.
     fn freeze(&self, next: SequenceNumber);
 
-    /// Writes the generation that ends at `end` to the backend, unseen by readers, and makes durable what else only the
-    /// journal carries up to there. `None` where there is nothing to publish. Called again after a failure.
+    /// Writes the generation that ends at `end` to the backend, unseen by readers, and what else only the journal carries up
+    /// to there. Rows may be written as buffered: they are synced once, for all models, and [`Flushed::synced`] says so.
+    /// `None` where there is nothing to publish and nothing to take note of. Called again after a failure.
     ///
     /// # Errors
     ///
@@ -89,6 +90,16 @@ pub trait LogModel: Send + Sync {
 
 /// A generation that was written and is not published yet.
 pub trait Flushed {
+    /// All rows that the flush has written are durable. Where they could not be synced this is not called, and the next
+    /// flush writes them again.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be published; it is flushed again.
+    fn synced(&mut self) -> Result<(), ModelError> {
+        Ok(())
+    }
+
     /// The changes of the manifest that publish it.
     ///
     /// # Errors

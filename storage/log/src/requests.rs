@@ -59,6 +59,14 @@ struct StoredOutcome {
     outcome: Vec<u8>,
 }
 
+/// Rows that were written and may not be durable yet.
+#[derive(Debug)]
+pub(crate) struct WrittenRequests {
+    saved: Vec<(TableId, RequestKey)>,
+    /// How many of those that had expired first.
+    deleted: usize,
+}
+
 /// The stored form that this build writes.
 const OUTCOME_FORMAT: u8 = 1;
 
@@ -162,17 +170,22 @@ impl Requests {
         }
     }
 
-    /// Writes what is not yet stored and deletes what has expired.
-    pub(crate) fn save(&self, backend: &dyn Backend, stamps: &Stamps) -> Result<()> {
-        let (unsaved, expired) = {
-            let mut state = self.state.lock();
+    /// Writes what is not yet stored and deletes what has expired, buffered; the keys of all of it.
+    pub(crate) fn write_rows(&self, backend: &dyn Backend, stamps: &Stamps) -> Result<WrittenRequests> {
+        let (unsaved, expired, deleted) = {
+            let state = self.state.lock();
             let unsaved: Vec<_> = state
                 .outcomes
                 .iter()
                 .filter(|(_, outcome)| !outcome.saved)
                 .map(|(key, outcome)| (*key, outcome.at, outcome.bytes.clone()))
                 .collect();
-            (unsaved, std::mem::take(&mut state.expired))
+            // One that came again has a row again.
+            let expired = state
+                .expired
+                .iter()
+                .filter(|key| !state.outcomes.contains_key(*key));
+            (unsaved, expired.copied().collect::<Vec<_>>(), state.expired.len())
         };
         let puts = unsaved.iter().map(|((table, key), at, bytes)| {
             let stored = StoredOutcome {
@@ -193,14 +206,22 @@ impl Requests {
         let changes: Vec<RowChange> = puts.chain(deletes).collect();
         let (partition, _) = table_rows(space::REQUESTS, TableId(0));
         for changes in changes.chunks(WRITE_ROWS_MAX) {
-            backend.write(partition, changes, stamps.next()?, Durability::Synced)?;
+            backend.write(partition, changes, stamps.next()?, Durability::Buffered)?;
         }
+        Ok(WrittenRequests {
+            saved: unsaved.into_iter().map(|(key, ..)| key).collect(),
+            deleted,
+        })
+    }
+
+    /// What was written is durable.
+    pub(crate) fn synced(&self, written: &WrittenRequests) {
         let mut state = self.state.lock();
-        for (key, ..) in &unsaved {
+        for key in &written.saved {
             if let Some(outcome) = state.outcomes.get_mut(key) {
                 outcome.saved = true;
             }
         }
-        Ok(())
+        state.expired.drain(..written.deleted);
     }
 }

@@ -14,7 +14,7 @@ use hashbrown::HashSet;
 use tideline_archive::{ArchiveCopy, Extent};
 use tideline_backend::BackendError;
 use tideline_log::fail_points::around;
-use tideline_model::{SequenceNumber, TableId, TableName, Tier, TimelineId};
+use tideline_model::{Durability, SequenceNumber, TableId, TableName, Tier, TimelineId};
 
 use crate::buckets::{PLACE_BYTES, bucket_bits, load_buckets};
 use crate::error::{Result, StoreError};
@@ -216,7 +216,10 @@ impl Shared {
                 Ok(row(id, &extent, &[]))
             });
             load_buckets(self.backend.as_ref(), place, bits, &mut rows)?;
-            table.schema().save(self.backend.as_ref(), self.log.stamps())
+            let (backend, stamps) = (self.backend.as_ref(), self.log.stamps());
+            let rows = table.schema().write_rows(backend, stamps, Durability::Synced)?;
+            table.schema().synced(&rows);
+            Ok(())
         });
         let mut totals = loaded.totals;
         if made.is_err() || totals.chunks == 0 {

@@ -203,10 +203,15 @@ pub(crate) fn row(table: TableId, sequence: SequenceNumber, delta: Option<Bytes>
 }
 
 /// Writes rows, a few at a time: each holds up to a megabyte of ids.
-pub(crate) fn write_rows(backend: &dyn Backend, stamps: &Stamps, changes: &[RowChange]) -> Result<()> {
+pub(crate) fn write_rows(
+    backend: &dyn Backend,
+    stamps: &Stamps,
+    changes: &[RowChange],
+    durability: Durability,
+) -> Result<()> {
     let (partition, _) = table_rows(space::DELETES, TableId(0));
     for few in changes.chunks(2) {
-        backend.write(partition, few, stamps.next()?, Durability::Synced)?;
+        backend.write(partition, few, stamps.next()?, durability)?;
     }
     Ok(())
 }

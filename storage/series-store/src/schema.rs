@@ -56,6 +56,15 @@ struct State {
     shapes: HashMap<ShapeKey, (u32, Arc<Shape>)>,
 }
 
+/// A row that was written and may not be durable yet.
+#[derive(Debug)]
+pub(crate) struct WrittenRow {
+    measurement: Box<str>,
+    /// The highest field number in it, plus one.
+    numbers_end: u32,
+    change: RowChange,
+}
+
 #[derive(Debug, Default)]
 struct Measurement {
     fields: Vec<(FieldId, Vec<ValueType>)>,
@@ -252,39 +261,45 @@ impl TableSchema {
         all
     }
 
-    /// Writes the rows of measurements that changed since they were last written.
-    pub(crate) fn save(&self, backend: &dyn Backend, stamps: &Stamps) -> Result<()> {
-        let changed: Vec<(Box<str>, u32, RowChange)> = {
+    /// Writes the rows of measurements that changed since they were last durable.
+    pub(crate) fn write_rows(
+        &self,
+        backend: &dyn Backend,
+        stamps: &Stamps,
+        durability: Durability,
+    ) -> Result<Vec<WrittenRow>> {
+        let changed: Vec<WrittenRow> = {
             let state = self.state.read();
             let unsaved = state.measurements.iter().filter(|(_, known)| known.unsaved);
-            unsaved
-                .map(|(name, known)| {
-                    (
-                        name.clone(),
-                        known.numbers_end(),
-                        state.row(self.table, name, known),
-                    )
-                })
-                .collect()
+            let row = |(name, known): (&Box<str>, &Measurement)| WrittenRow {
+                measurement: name.clone(),
+                numbers_end: known.numbers_end(),
+                change: state.row(self.table, name, known),
+            };
+            unsaved.map(row).collect()
         };
         let (partition, _) = table_rows(space::SCHEMAS, self.table);
         for rows in changed.chunks(WRITE_ROWS_MAX / 4) {
-            let changes: Vec<_> = rows.iter().map(|(_, _, change)| change.clone()).collect();
-            backend.write(partition, &changes, stamps.next()?, Durability::Synced)?;
-            let mut state = self.state.write();
-            for (name, numbers_end, written) in rows {
-                state.saved = state.saved.max(*numbers_end);
-                let still = state
-                    .measurements
-                    .get(name)
-                    .map(|known| state.row(self.table, name, known));
-                let unchanged = still.is_some_and(|row| row == *written);
-                if let Some(known) = state.measurements.get_mut(name).filter(|_| unchanged) {
-                    known.unsaved = false;
-                }
+            let changes: Vec<_> = rows.iter().map(|row| row.change.clone()).collect();
+            backend.write(partition, &changes, stamps.next()?, durability)?;
+        }
+        Ok(changed)
+    }
+
+    /// Rows that were written are durable.
+    pub(crate) fn synced(&self, rows: &[WrittenRow]) {
+        let mut state = self.state.write();
+        for row in rows {
+            state.saved = state.saved.max(row.numbers_end);
+            let still = state
+                .measurements
+                .get(&row.measurement)
+                .map(|known| state.row(self.table, &row.measurement, known));
+            let unchanged = still.is_some_and(|still| still == row.change);
+            if let Some(known) = state.measurements.get_mut(&row.measurement).filter(|_| unchanged) {
+                known.unsaved = false;
             }
         }
-        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 //! 2. For each table, walk its timelines in id order; merge what the head has of each, cut it at the windows,
 //!    encode chunks.
 //! 3. Load one segment a window.
-//! 4. Make catalog, schema and delete rows durable: they are about to lose the journal that carries them.
+//! 4. Write schema and delete rows: they are about to lose the journal that carries them. The log syncs them.
 //! 5. The log publishes: one manifest edit adds the segments and moves the journal cursor, and in the same instant
 //!    readers lose the head and gain the segments.
 
@@ -17,7 +17,7 @@ use tideline_backend::{ManifestChange, SegmentRef};
 use tideline_chunk::{Chunk, Run, SequenceSpan};
 use tideline_log::fail_points::around;
 use tideline_log::{Flushed, Manifest, ModelError};
-use tideline_model::{GroupId, Policy, SequenceNumber, TableId, Tier, TimelineId};
+use tideline_model::{Durability, GroupId, Policy, SequenceNumber, TableId, Tier, TimelineId};
 
 use crate::buckets::{bucket_bits, load_buckets};
 use crate::deletes::apply;
@@ -27,9 +27,11 @@ use crate::head::series::HeadPieces;
 use crate::head::table::TableHead;
 use crate::manifest::{ManifestState, Segment, TableCounts, WriteRank, WriteSpan, put_segment};
 use crate::merge::{Part, Priority, concat, merge, slice};
+use crate::schema::WrittenRow;
 use crate::seal_reports::SealReport;
 use crate::segment_writer::SegmentWriter;
 use crate::shared::{Shared, group_window};
+use crate::tables::Table;
 use crate::window::{Window, choose_tiers, cold_boundary};
 
 /// Bytes of a segment, for the choice of its group: what comes from one head is loaded in a moment.
@@ -42,6 +44,8 @@ pub(crate) struct Sealed {
     shared: Arc<Shared>,
     head: Arc<Head>,
     segments: Vec<Segment>,
+    /// Rows that are synced with those of other models.
+    written: WrittenRows,
     counts: Vec<(TableId, TableCounts)>,
     /// The manifest as the edit leaves it.
     draft: Option<ManifestState>,
@@ -49,7 +53,14 @@ pub(crate) struct Sealed {
     begun: Instant,
 }
 
-/// Writes a frozen head to segments, and makes durable what its journal carries beside points.
+/// Rows of what the journal of a head carried beside points.
+#[derive(Default)]
+struct WrittenRows {
+    schemas: Vec<(Arc<Table>, Vec<WrittenRow>)>,
+    deletes: Vec<SequenceNumber>,
+}
+
+/// Writes a frozen head to segments, and rows of what its journal carries beside points.
 pub(crate) fn seal(shared: &Arc<Shared>, head: &Arc<Head>) -> Result<Sealed> {
     let (started, begun) = (shared.log.trusted_now().now.nanos(), Instant::now());
     let mut segments = Vec::new();
@@ -59,12 +70,13 @@ pub(crate) fn seal(shared: &Arc<Shared>, head: &Arc<Head>) -> Result<Sealed> {
             segments.extend(loaded);
         }
     }
-    around("seal", "save", || save_rows(shared, head))?;
+    let written = around("seal", "save", || write_rows(shared, head))?;
     Ok(Sealed {
         shared: Arc::clone(shared),
         head: Arc::clone(head),
         segments,
-        counts: counts(shared)?,
+        written,
+        counts: Vec::new(),
         draft: None,
         started,
         begun,
@@ -72,6 +84,16 @@ pub(crate) fn seal(shared: &Arc<Shared>, head: &Arc<Head>) -> Result<Sealed> {
 }
 
 impl Flushed for Sealed {
+    fn synced(&mut self) -> std::result::Result<(), ModelError> {
+        let WrittenRows { schemas, deletes } = std::mem::take(&mut self.written);
+        for (table, rows) in &schemas {
+            table.schema().synced(rows);
+        }
+        self.shared.deletes_synced(&deletes);
+        self.counts = counts(&self.shared)?;
+        Ok(())
+    }
+
     fn edit(&mut self, manifest: &mut Manifest) -> std::result::Result<Vec<ManifestChange>, ModelError> {
         // A table dropped since its segment was loaded leaves an orphan for the next sweep.
         let is_alive = |segment: &Segment| manifest.tables.contains_key(&segment.table);
@@ -113,15 +135,19 @@ impl Flushed for Sealed {
     }
 }
 
-/// Makes durable what the journal of a head carried beside points.
-fn save_rows(shared: &Shared, head: &Head) -> Result<()> {
+/// Writes rows of what the journal of a head carried beside points.
+fn write_rows(shared: &Shared, head: &Head) -> Result<WrittenRows> {
     let tables: Vec<_> = shared.tables.read().by_id.values().cloned().collect();
+    let mut schemas = Vec::new();
     for table in tables {
-        table
-            .schema()
-            .save(shared.backend.as_ref(), shared.log.stamps())?;
+        let (backend, stamps) = (shared.backend.as_ref(), shared.log.stamps());
+        let rows = table.schema().write_rows(backend, stamps, Durability::Buffered)?;
+        schemas.push((table, rows));
     }
-    shared.save_deletes(head.end())
+    Ok(WrittenRows {
+        schemas,
+        deletes: shared.write_deletes(head.end())?,
+    })
 }
 
 /// Durable rows of the tables whose manifest row says otherwise: at most so many that the edit which publishes the

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use tideline_backend::{Backend, ManifestChange, SegmentRef};
 use tideline_chunk::Delta;
 use tideline_log::{Edit, Log, Refusal, Retired};
-use tideline_model::{SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier};
+use tideline_model::{Durability, SegmentId, SequenceNumber, TableId, TableName, TableSpec, Tier};
 
 use crate::deletes::{self, Deletes, TableDeletes};
 use crate::error::{Result, StoreError};
@@ -220,7 +220,8 @@ impl Shared {
         self.waiting_rows.lock().retain(|_, (of, _)| *of != table);
         let rows = deletes.into_iter();
         let rows: Vec<_> = rows.map(|sequence| deletes::row(table, sequence, None)).collect();
-        if let Err(error) = deletes::write_rows(self.backend.as_ref(), self.log.stamps(), &rows) {
+        let (backend, stamps) = (self.backend.as_ref(), self.log.stamps());
+        if let Err(error) = deletes::write_rows(backend, stamps, &rows, Durability::Synced) {
             tracing::warn!(%error, %table, "rows of deletes of a dropped table could not be removed");
         }
     }
@@ -250,7 +251,8 @@ impl Shared {
                 .iter()
                 .map(|sequence| deletes::row(table, *sequence, None))
                 .collect();
-            deletes::write_rows(self.backend.as_ref(), self.log.stamps(), &rows)?;
+            let (backend, stamps) = (self.backend.as_ref(), self.log.stamps());
+            deletes::write_rows(backend, stamps, &rows, Durability::Synced)?;
             let mut waiting = self.waiting_rows.lock();
             sequences.iter().for_each(|sequence| {
                 waiting.remove(sequence);
@@ -261,8 +263,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes the rows of deletes below `end`.
-    pub(crate) fn save_deletes(&self, end: SequenceNumber) -> Result<()> {
+    /// Writes the rows of deletes below `end`, buffered; their sequences.
+    pub(crate) fn write_deletes(&self, end: SequenceNumber) -> Result<Vec<SequenceNumber>> {
         let waiting: Vec<_> = {
             let waiting = self.waiting_rows.lock();
             let before = waiting.range(..end);
@@ -274,12 +276,17 @@ impl Shared {
             deletes::row(*table, *sequence, Some(delta.clone()))
         };
         let rows: Vec<_> = waiting.iter().map(row).collect();
-        deletes::write_rows(self.backend.as_ref(), self.log.stamps(), &rows)?;
-        let mut kept = self.waiting_rows.lock();
-        waiting.iter().for_each(|(sequence, ..)| {
-            kept.remove(sequence);
+        let (backend, stamps) = (self.backend.as_ref(), self.log.stamps());
+        deletes::write_rows(backend, stamps, &rows, Durability::Buffered)?;
+        Ok(waiting.into_iter().map(|(sequence, ..)| sequence).collect())
+    }
+
+    /// Rows of deletes that were written are durable.
+    pub(crate) fn deletes_synced(&self, written: &[SequenceNumber]) {
+        let mut waiting = self.waiting_rows.lock();
+        written.iter().for_each(|sequence| {
+            waiting.remove(sequence);
         });
-        Ok(())
     }
 
     pub(crate) fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Arc<Table>> {

@@ -195,7 +195,7 @@ impl Database {
     pub(crate) fn restart(&mut self) {
         let stamp = &mut self.stamp;
         self.catalog
-            .save(&self.backend, &mut || next(stamp))
+            .write_rows(&self.backend, &mut || next(stamp))
             .expect("memory does not fail");
         self.backend = MemoryBackend::open(&self.disk);
         let loaded = Catalog::load(&self.backend, self.catalog.table(), catalog_options());

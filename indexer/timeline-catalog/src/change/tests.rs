@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 
-use tideline_backend::BackendError;
+use tideline_backend::{Backend, BackendError, Stamp};
+use tideline_log::SHARD;
 
 use super::*;
 use crate::{CatalogOptions, MetricKind, MetricMetadata};
@@ -38,6 +39,18 @@ impl Journal {
             catalog.replay(&entry).expect("what was written");
         }
     }
+}
+
+/// Writes and syncs all rows, as a flush does.
+pub(crate) fn save(
+    catalog: &Catalog,
+    backend: &dyn Backend,
+    stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
+) -> Result<()> {
+    catalog.write_rows(backend, stamp)?;
+    backend.sync_rows(SHARD)?;
+    catalog.rows_synced();
+    Ok(())
 }
 
 /// An append of which it is not known whether it happened.

@@ -5,7 +5,7 @@ use tideline_backend::BackendError;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 
 use super::*;
-use crate::change::tests::{Journal, catalog, options};
+use crate::change::tests::{Journal, catalog, options, save};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -77,7 +77,7 @@ fn what_is_said_is_replayed_and_saved_and_what_is_known_is_not_written_again() {
     let load = |table| Catalog::load(&backend, TableId(table), options()).expect("sound rows");
     for is_saved in [false, true] {
         if is_saved {
-            kept.save(&backend, &mut stamp).expect("written");
+            save(&kept, &backend, &mut stamp).expect("written");
         }
         let loaded = load(7);
         if is_saved {
@@ -93,7 +93,7 @@ fn what_is_said_is_replayed_and_saved_and_what_is_known_is_not_written_again() {
     }
     let others = catalog(TableId(8));
     put(&others, &said[..1], 0, &journal);
-    others.save(&backend, &mut stamp).expect("written");
+    save(&others, &backend, &mut stamp).expect("written");
     Catalog::remove_all(&backend, TableId(7), &mut stamp).expect("written");
     for (table, left) in [(7, 0), (8, 1)] {
         assert_eq!(load(table).metadata().all().len(), left);
@@ -178,7 +178,7 @@ fn a_damaged_row_is_passed_over_told_and_written_anew() {
     ];
     let kept = catalog(table);
     put(&kept, &said, 0, &journal);
-    kept.save(&backend, &mut stamp).expect("written");
+    save(&kept, &backend, &mut stamp).expect("written");
     let (partition, _) = table_rows(space::METADATA, table);
     let damaged = RowChange {
         key: named_key(table, b"a").into(),
@@ -202,7 +202,7 @@ fn a_damaged_row_is_passed_over_told_and_written_anew() {
     let loaded = Arc::new(Catalog::load(&backend, table, options()).expect("it starts"));
     assert_eq!(loaded.metadata().all(), said[1..]);
     put(&loaded, &said, 0, &journal);
-    loaded.save(&backend, &mut stamp).expect("written");
+    save(&loaded, &backend, &mut stamp).expect("written");
     assert_eq!((loaded.metadata().all(), findings()), (said.to_vec(), Vec::new()));
 }
 
@@ -217,8 +217,8 @@ fn what_could_not_be_written_is_written_by_the_next_save() {
         let reason = "planned".to_owned();
         Err(BackendError::Unknown { reason })
     };
-    kept.save(&backend, &mut failing).expect_err("no stamp");
-    kept.save(&backend, &mut stamp).expect("written");
+    save(&kept, &backend, &mut failing).expect_err("no stamp");
+    save(&kept, &backend, &mut stamp).expect("written");
     let loaded = Catalog::load(&backend, TableId(7), options()).expect("sound rows");
     assert_eq!(loaded.metadata().all(), kept.metadata().all());
     assert_eq!(loaded.searches().all(), kept.searches().all());

@@ -10,7 +10,7 @@ use tideline_log::{LogEntry, LogError};
 use tideline_model::{Identity, SequenceNumber, TimelineId};
 
 use super::*;
-use crate::change::tests::{Journal, options, unknown};
+use crate::change::tests::{Journal, options, save, unknown};
 use crate::{AttributeRef, AttributeType, AttributeValue, Attributes, CatalogReader, CountedKey, GeoPoint};
 
 const TABLE: TableId = TableId(7);
@@ -83,9 +83,7 @@ impl Database {
     /// Makes all durable, and does not come to forget the journal.
     fn save_only(&mut self) {
         let stamp = &mut self.stamp;
-        self.catalog
-            .save(&self.backend, &mut || next(stamp))
-            .expect("memory does not fail");
+        save(&self.catalog, &self.backend, &mut || next(stamp)).expect("memory does not fail");
         assert_eq!(self.catalog.unsaved(), 0);
     }
 
@@ -457,9 +455,7 @@ fn a_row_that_a_removal_overtakes_is_deleted() {
         catalog.remove(&[id]);
         next(&mut stamp)
     };
-    catalog
-        .save(backend, &mut removing)
-        .expect("memory does not fail");
+    save(catalog, backend, &mut removing).expect("memory does not fail");
     assert_eq!(catalog.unsaved(), 1);
     // As is due before the removal is answered.
     catalog
@@ -485,14 +481,12 @@ fn an_edit_during_a_save_is_saved_by_the_next_one() {
             .expect("visible");
         next(&mut stamp)
     };
-    catalog.save(backend, &mut editing).expect("memory does not fail");
+    save(catalog, backend, &mut editing).expect("memory does not fail");
     assert_eq!(catalog.unsaved(), 1);
     let loaded = Catalog::load(backend, TABLE, options()).expect("sound rows");
     loaded.replay(&journal.entries()[0]).expect("what was written");
     assert_eq!(owner(&loaded, ordinal), text("ops"));
-    catalog
-        .save(backend, &mut || next(&mut stamp))
-        .expect("memory does not fail");
+    save(catalog, backend, &mut || next(&mut stamp)).expect("memory does not fail");
     assert_eq!(catalog.unsaved(), 0);
     let loaded = Catalog::load(backend, TABLE, options()).expect("sound rows");
     assert_eq!(owner(&loaded, ordinal), text("ops"));
@@ -565,9 +559,7 @@ fn an_edit_whose_number_a_removal_takes_is_seen_as_the_later_one() {
     assert_eq!(catalog.reader().edits_since(2).collect::<Vec<_>>(), [second]);
     assert_eq!(counters(), (3, 1));
     let mut stamp = database.stamp;
-    catalog
-        .save(&database.backend, &mut || next(&mut stamp))
-        .expect("memory does not fail");
+    save(&catalog, &database.backend, &mut || next(&mut stamp)).expect("memory does not fail");
     let loaded = Catalog::load(&database.backend, TABLE, options()).expect("sound rows");
     assert_eq!((loaded.reader().edit_counter(), counters()), (3, (3, 3)));
 }
@@ -593,6 +585,41 @@ fn a_large_edit_is_several_entries() {
     database.restart();
     assert_eq!(database.catalog.reader().edits_since(0).count(), 1_000);
     assert_eq!(owner(&database.catalog, ordinals[999]), changes["owner"]);
+}
+
+#[test]
+fn rows_that_were_not_synced_are_written_again() {
+    for is_cut in [false, true] {
+        let mut database = Database::new(Character::Embedded);
+        let ordinals = [1, 2].map(|number| database.register(number));
+        ordinals.iter().for_each(|ordinal| database.announce(*ordinal));
+        database.edit(ordinals[0], "owner", text("ops")).expect("visible");
+        let (catalog, mut stamp) = (Arc::clone(&database.catalog), 0);
+        catalog
+            .write_rows(&database.backend, &mut || next(&mut stamp))
+            .expect("memory does not fail");
+        assert_eq!(catalog.unsaved(), 2, "they are not known to be durable");
+        // A removal between the write and the sync has the last word about its row.
+        let id = catalog.reader().id(ordinals[1]);
+        catalog.remove(&[id]);
+        catalog
+            .save_removals(&database.backend, &mut || next(&mut stamp))
+            .expect("memory does not fail");
+        if is_cut {
+            database.disk.cut_power();
+            database.backend = MemoryBackend::open(&database.disk);
+            save(&catalog, &database.backend, &mut || next(&mut stamp)).expect("memory does not fail");
+        } else {
+            catalog.rows_synced();
+        }
+        assert_eq!(catalog.unsaved(), 0);
+        let loaded = Catalog::load(&database.backend, TABLE, options()).expect("sound rows");
+        assert_eq!(
+            loaded.reader().visible().iter().collect::<Vec<_>>(),
+            [ordinals[0].0]
+        );
+        assert_eq!(owner(&loaded, ordinals[0]), text("ops"));
+    }
 }
 
 #[test]
