@@ -248,7 +248,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
     match error {
         StoreError::Backend(error) => backend_kind(error.kind()),
         StoreError::Log(error) => log_kind(error),
-        StoreError::TimelinesRemoved(_) => ErrorKind::Overloaded,
+        StoreError::TimelinesRemoved => ErrorKind::Overloaded,
         StoreError::NoSuchTable(_) | StoreError::TableDropped(_) => ErrorKind::NotFound,
         StoreError::TableExists(_)
         | StoreError::SourceTagsFixed(_)
@@ -264,7 +264,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         StoreError::NoArchive(_) => ErrorKind::Unavailable,
         StoreError::NoTarget(_) => ErrorKind::Conflict,
         StoreError::TypeConflict { .. } | StoreError::BadDelta(_) => ErrorKind::Invalid,
-        StoreError::DeltaTooLarge(_) => ErrorKind::OverLimit,
+        StoreError::DeltaTooLarge { .. } => ErrorKind::OverLimit,
         StoreError::TableInDoubt(_) => ErrorKind::Unavailable,
         StoreError::Archive(_)
         | StoreError::Chunk { .. }

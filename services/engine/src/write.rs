@@ -239,47 +239,48 @@ impl Engine {
         Ok(())
     }
 
-    /// Commits a delta; whether it has introduced timelines. `generation` is from before they were named.
+    /// Commits a delta, in parts where it may be too large for an entry of the journal; whether it has introduced timelines.
+    /// `generation` is from before they were named.
     pub(crate) fn commit_named(
         &self,
         table: &Table,
-        mut delta: Delta,
+        delta: Delta,
         mut shapes: Vec<Arc<Shape>>,
         durability: Durability,
         mut generation: u64,
     ) -> Result<bool> {
+        // Shared with the log for as long as it is written, and ours again where it is refused.
+        let mut delta = Arc::new(delta);
         for _ in 0..NAMED_AGAIN_MAX {
+            if delta.can_split() && !delta.fits_into(VALUE_BYTES_MAX) {
+                let delta = Arc::unwrap_or_clone(delta);
+                return self.commit_halves(table, delta, &shapes, durability, generation);
+            }
             let introduces = !delta.new_timelines.is_empty();
-            let shapes_given = shapes.clone();
             let committed = self
                 .store
-                .commit(&table.points, delta, shapes, durability, generation);
+                .commit(&table.points, &delta, shapes, durability, generation);
             match committed {
                 Ok(_) => return Ok(introduces),
-                Err(StoreError::TimelinesRemoved(refused)) => {
-                    delta = *refused;
+                Err(StoreError::TimelinesRemoved) => {
                     generation = table.points.timeline_generation();
-                    introduce_again(table, &mut delta);
-                    let schema = table.points.schema();
-                    let of_group = |group: &DeltaGroup| {
-                        schema.shape(group.measurements.names(), &group.fields, &group.columns)
-                    };
-                    shapes = delta
-                        .groups
-                        .iter()
-                        .map(of_group)
-                        .collect::<std::result::Result<_, _>>()?;
+                    introduce_again(table, Arc::make_mut(&mut delta));
+                    shapes = shapes_of(table, &delta)?;
                 }
-                Err(StoreError::DeltaTooLarge(refused)) => {
-                    return self.commit_halves(table, *refused, &shapes_given, durability, generation);
+                Err(StoreError::DeltaTooLarge { bytes }) => {
+                    return Err(EngineError::OverLimit {
+                        what: "one point with its names, in bytes as it is journalled,",
+                        limit: VALUE_BYTES_MAX as u64,
+                        actual: bytes as u64,
+                    });
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(StoreError::TimelinesRemoved(Box::new(delta)).into())
+        Err(StoreError::TimelinesRemoved.into())
     }
 
-    /// Commits a delta that is too large for an entry of the journal as two.
+    /// Commits a delta as two.
     fn commit_halves(
         &self,
         table: &Table,
@@ -288,17 +289,7 @@ impl Engine {
         durability: Durability,
         generation: u64,
     ) -> Result<bool> {
-        let (first, second) = delta.split().map_err(|row| {
-            let mut encoded = Vec::new();
-            match row.encode(&mut encoded) {
-                Ok(()) => EngineError::OverLimit {
-                    what: "one point with its names, in bytes as it is journalled,",
-                    limit: VALUE_BYTES_MAX as u64,
-                    actual: encoded.len() as u64,
-                },
-                Err(error) => StoreError::BadDelta(error).into(),
-            }
-        })?;
+        let (first, second) = delta.split();
         let (of_first, of_second) = (first.groups.len(), shapes.len() - second.groups.len());
         let shapes_first = shapes[..of_first].to_vec();
         let introduces = self.commit_named(table, first, shapes_first, durability, generation)?;
@@ -425,6 +416,15 @@ fn reject_conflicts(schema: &TableSchema, group: &mut PointGroup, rejects: &mut 
         })
     }));
     keep_rows(group, &keep);
+}
+
+/// The shape of each group of a delta.
+fn shapes_of(table: &Table, delta: &Delta) -> Result<Vec<Arc<Shape>>> {
+    let schema = table.points.schema();
+    let shape_of =
+        |group: &DeltaGroup| schema.shape(group.measurements.names(), &group.fields, &group.columns);
+    let shapes = delta.groups.iter().map(shape_of);
+    Ok(shapes.collect::<std::result::Result<_, _>>()?)
 }
 
 /// Moves the groups into the delta: timelines by place in its list of ids, unannounced ones with their identity.

@@ -36,7 +36,7 @@ const SCALED_MAX: f64 = 2_251_799_813_685_248.0;
 const SAMPLE: usize = 32;
 
 /// Decimals wider than this many bytes a value are compared with shifted bits.
-const DECIMAL_WIDE_BYTES: usize = 5;
+pub(crate) const DECIMAL_WIDE_BYTES: usize = 5;
 
 /// Writes columns; keeps its buffers from one to the next.
 #[derive(Debug, Default)]

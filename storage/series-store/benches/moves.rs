@@ -176,7 +176,13 @@ fn commit(
         ..WriteDelta::default()
     };
     let generation = table.timeline_generation();
-    store.commit(table, delta, vec![shape], Durability::Buffered, generation)?;
+    store.commit(
+        table,
+        &Arc::new(delta),
+        vec![shape],
+        Durability::Buffered,
+        generation,
+    )?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use tideline_archive::ArchiveError;
 use tideline_backend::BackendError;
-use tideline_chunk::{ChunkError, Delta, DeltaError};
+use tideline_chunk::{ChunkError, DeltaError};
 use tideline_log::{LogError, Refusal};
 use tideline_model::{SegmentId, TableId, TableName, TimeRange, TimelineId, Timestamp, ValueType};
 
@@ -147,10 +147,14 @@ pub enum StoreError {
     Cancelled,
     /// A timeline that a write takes for known was removed meanwhile. Nothing was written; name its timelines anew.
     #[error("timelines were removed while the write was on its way")]
-    TimelinesRemoved(Box<Delta>),
+    TimelinesRemoved,
     /// A write takes more than an entry of the journal holds. Nothing was written; commit its parts one after another.
-    #[error("the write is too large for one entry of the journal (limit {limit} bytes)", limit = tideline_backend::VALUE_BYTES_MAX)]
-    DeltaTooLarge(Box<Delta>),
+    #[error("the write of {bytes} bytes is too large for one entry of the journal (limit {limit} bytes)",
+        limit = tideline_backend::VALUE_BYTES_MAX)]
+    DeltaTooLarge {
+        /// Its encoded size.
+        bytes: usize,
+    },
 }
 
 impl StoreError {
@@ -168,7 +172,7 @@ impl StoreError {
             Self::Backend(error) => error.kind().is_retryable(),
             Self::Log(error) => error.is_retryable(),
             Self::Archive(error) => error.is_retryable(),
-            Self::TimelinesRemoved(_) | Self::TableInDoubt(_) => true,
+            Self::TimelinesRemoved | Self::TableInDoubt(_) => true,
             _ => false,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_backend::VALUE_BYTES_MAX;
-use tideline_chunk::{DeleteRecord, Delta, DeltaError};
+use tideline_chunk::{DeleteRecord, Delta};
 use tideline_log::{LogEntry, LogError, ModelError, Refusal, RequestRecord};
 use tideline_model::{Durability, SequenceNumber, TableId};
 
@@ -50,12 +50,15 @@ impl SeriesStore {
     /// unless the error says otherwise; the same delta may be sent again. Blocks for a group commit.
     ///
     /// `generation` is the table's [`timeline_generation`](Table::timeline_generation) from before the delta's
-    /// timelines were named: where it has moved on, nothing is written, and [`StoreError::TimelinesRemoved`] gives
-    /// the delta back.
+    /// timelines were named: where it has moved on, nothing is written, and the caller names the timelines of its delta
+    /// anew after [`StoreError::TimelinesRemoved`].
+    ///
+    /// A delta that [fits into](Delta::fits_into) [`VALUE_BYTES_MAX`] is never too large. Of any other one the encoding
+    /// decides, so a caller splits it first where it [can](Delta::can_split).
     pub fn commit(
         &self,
         table: &Arc<Table>,
-        delta: Delta,
+        delta: &Arc<Delta>,
         shapes: Vec<Arc<Shape>>,
         durability: Durability,
         generation: u64,
@@ -64,20 +67,16 @@ impl SeriesStore {
             self.log().settle()?;
         }
         let mut encoded = Vec::new();
-        match delta.encode(&mut encoded) {
-            Ok(()) => {}
-            Err(DeltaError::TooLarge(_)) => return Err(StoreError::DeltaTooLarge(Box::new(delta))),
-            Err(error) => return Err(StoreError::BadDelta(error)),
-        }
+        delta.encode(&mut encoded).map_err(StoreError::BadDelta)?;
         if encoded.len() > VALUE_BYTES_MAX {
             // Noticed here, since the writes that it would be appended with would fail too.
-            return Err(StoreError::DeltaTooLarge(Box::new(delta)));
+            let bytes = encoded.len();
+            return Err(StoreError::DeltaTooLarge { bytes });
         }
-        let delta = Arc::new(delta);
         let write = PointWrite {
             shared: Arc::clone(self.shared()),
             table: Arc::clone(table),
-            delta: Arc::clone(&delta),
+            delta: Arc::clone(delta),
             shapes,
             encoded: encoded.into(),
             durability,
@@ -85,10 +84,7 @@ impl SeriesStore {
         };
         match self.threads().commit(Box::new(write)) {
             Ok(sequence) => Ok(Committed { sequence }),
-            Err(LogError::Refused(Refusal::Outdated)) => {
-                let refused = Arc::unwrap_or_clone(delta);
-                Err(StoreError::TimelinesRemoved(Box::new(refused)))
-            }
+            Err(LogError::Refused(Refusal::Outdated)) => Err(StoreError::TimelinesRemoved),
             Err(error) => Err(error.into()),
         }
     }

@@ -186,7 +186,13 @@ fn write(store: &SeriesStore, table: &Arc<Table>, points: &[(u64, i64, i64)]) {
     };
     let generation = table.timeline_generation();
     store
-        .commit(table, delta, vec![shape], Durability::Synced, generation)
+        .commit(
+            table,
+            &Arc::new(delta),
+            vec![shape],
+            Durability::Synced,
+            generation,
+        )
         .expect("a write");
 }
 

@@ -1,6 +1,7 @@
 //! The delta: a micro-batch of points of many timelines, one entry of the journal.
 
 mod reader;
+mod size;
 mod split;
 mod writer;
 

@@ -16,16 +16,14 @@ impl Delta {
     /// the request is not done. The groups of each are in their order: a group that is cut in two is the last of one and
     /// the first of the other.
     ///
-    /// # Errors
+    /// # Panics
     ///
-    /// The delta itself where it has one row or none, or deletes something.
-    pub fn split(mut self) -> Result<(Self, Self), Box<Self>> {
-        let rows = self.rows();
-        if rows < 2 || self.delete.is_some() {
-            return Err(Box::new(self));
-        }
+    /// When it [cannot be split](Self::can_split).
+    #[must_use]
+    pub fn split(mut self) -> (Self, Self) {
+        assert!(self.can_split(), "a delta of one row or a delete stays whole");
         let (mut first, mut second) = (Vec::new(), Vec::new());
-        let mut room = rows / 2;
+        let mut room = self.rows() / 2;
         for group in std::mem::take(&mut self.groups) {
             let taken = room.min(group.rows());
             room -= taken;
@@ -54,7 +52,12 @@ impl Delta {
             new_timelines: new_second,
             ..second
         };
-        Ok((first, second))
+        (first, second)
+    }
+
+    /// Whether it has several rows and no delete.
+    pub fn can_split(&self) -> bool {
+        self.rows() > 1 && self.delete.is_none()
     }
 }
 

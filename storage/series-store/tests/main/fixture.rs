@@ -245,7 +245,7 @@ pub(crate) fn write_as(
         .collect::<Result<_, _>>()?;
     let generation = table.timeline_generation();
     store
-        .commit(table, delta, shapes, durability, generation)
+        .commit(table, &Arc::new(delta), shapes, durability, generation)
         .map(|_| ())
 }
 

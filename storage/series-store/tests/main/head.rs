@@ -1,5 +1,7 @@
 //! When unsealed points are sealed: by memory, by timelines, by what is set.
 
+use std::sync::Arc;
+
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline};
 use tideline_model::{ColumnData, Durability, Ordinal, TimelineId};
@@ -51,7 +53,7 @@ fn write_round(store: &SeriesStore, timelines: u64, second: i64) -> usize {
         };
         let generation = table.timeline_generation();
         store
-            .commit(&table, delta, vec![shape], Durability::Synced, generation)
+            .commit(&table, &Arc::new(delta), vec![shape], Durability::Synced, generation)
             .expect("a write");
         most = most.max(store.stats().head_bytes);
     }
