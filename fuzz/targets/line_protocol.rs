@@ -3,14 +3,15 @@
 
 use libfuzzer_sys::fuzz_target;
 use tideline_ingest_protocols::{DecodeOptions, line_protocol, series_key};
-use tideline_model::{Ordinal, SeriesError, SeriesResolver, Timestamp};
+use tideline_model::{Ordinal, RejectReason, SeriesResolver, Timestamp};
 
 /// Checks each name as the engine would, and calls them all one timeline.
 struct Parse;
 
 impl SeriesResolver for Parse {
-    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError> {
-        series_key::parse(key).map(|_| Ordinal(0))
+    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason> {
+        series_key::parse(key)?;
+        Ok(Ordinal(0))
     }
 }
 

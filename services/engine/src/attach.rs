@@ -100,7 +100,7 @@ impl<E: Into<EngineError>> From<E> for Halt {
                 error,
                 StoreError::StoredRow { .. }
                     | StoreError::Clash { .. }
-                    | StoreError::TypeConflict { .. }
+                    | StoreError::TypeConflict(_)
                     | StoreError::NoCommonWindow
             ),
             EngineError::Invalid(_) => true,

@@ -1,8 +1,7 @@
 //! Which instants a table takes: those that its owner allows, and that have not expired already.
 
-use tideline_ingest_protocols::CLOCK_REMEDY;
-use tideline_model::time::format_duration;
-use tideline_model::{LineReject, PointGroup, TableSpec, TimeRange, Timestamp};
+use tideline_model::reject::TimeBound;
+use tideline_model::{LineReject, PointGroup, RejectReason, TableSpec, TimeRange};
 
 use crate::line_order::keep_rows;
 use crate::time::WriteClock;
@@ -43,7 +42,7 @@ impl Bounds {
         let outside = keep.iter().enumerate().filter(|(_, keep)| !**keep);
         rejects.extend(outside.map(|(row, _)| LineReject {
             line: group.lines[row],
-            reason: self.complaint(group.timestamps[row]),
+            reason: self.refusal(group.timestamps[row]),
             excerpt: group.measurements.of(row).chars().take(80).collect(),
         }));
         keep_rows(group, &keep);
@@ -53,26 +52,18 @@ impl Bounds {
         self.accepted.contains(at) && at >= self.visible_from
     }
 
-    /// What is wrong with an instant outside.
-    fn complaint(&self, at: i64) -> String {
-        let shown = Timestamp::from_nanos_clamped(at);
+    /// Why an instant outside is refused.
+    fn refusal(&self, at: i64) -> RejectReason {
         match self.visible_age {
-            Some(age) if at < self.visible_from => {
-                let age = format_duration(age);
-                format!("time {shown} is past the table's retention of {age}")
-            }
-            _ => {
-                let bound = match at < self.accepted.start {
-                    true => "before write_past",
-                    false => "after write_future",
-                };
-                match self.is_in_doubt {
-                    true => format!(
-                        "time {shown} is {bound} of the table by a clock of the server that is in doubt: {CLOCK_REMEDY}"
-                    ),
-                    false => format!("time {shown} is {bound} of the table"),
-                }
-            }
+            Some(age) if at < self.visible_from => RejectReason::PastRetention { at, age },
+            _ => RejectReason::OutOfBounds {
+                at,
+                bound: match at < self.accepted.start {
+                    true => TimeBound::Past,
+                    false => TimeBound::Future,
+                },
+                is_in_doubt: self.is_in_doubt,
+            },
         }
     }
 }

@@ -284,7 +284,7 @@ impl Copy<'_> {
         self.progress.refused += written.rejected;
         let first = written.rejects.into_iter().next();
         if let (None, Some(first)) = (&self.progress.first_refusal, first) {
-            self.progress.first_refusal = Some(first.reason);
+            self.progress.first_refusal = Some(first.reason.to_string());
         }
         self.is_wanted = (self.watch)(self.progress);
         Ok(())

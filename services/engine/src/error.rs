@@ -124,7 +124,7 @@ pub enum EngineError {
     /// The request needs to know what time it is.
     #[error(
         "the clock of the server is in doubt; nothing was done: {}",
-        tideline_ingest_protocols::CLOCK_REMEDY
+        tideline_model::reject::CLOCK_REMEDY
     )]
     ClockInDoubt,
     /// The memory account of the process has no room for what the request needs.
@@ -263,7 +263,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         StoreError::Archive(error) if error.is_retryable() => ErrorKind::Unavailable,
         StoreError::NoArchive(_) => ErrorKind::Unavailable,
         StoreError::NoTarget(_) => ErrorKind::Conflict,
-        StoreError::TypeConflict { .. } | StoreError::BadDelta(_) => ErrorKind::Invalid,
+        StoreError::TypeConflict(_) | StoreError::BadDelta(_) => ErrorKind::Invalid,
         StoreError::DeltaTooLarge { .. } => ErrorKind::OverLimit,
         StoreError::TableInDoubt(_) => ErrorKind::Unavailable,
         StoreError::Archive(_)

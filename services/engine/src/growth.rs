@@ -7,11 +7,14 @@
 //!
 //! A sketch is a HyperLogLog (Flajolet et al. 2007) of 1,024 registers: about 3 % off, nearly exact below a hundred.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use tideline_model::TableName;
+use tideline_model::reject::{GrowingTag, IdentitiesFull, TimelineGrowth};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The width of a slot.
@@ -29,15 +32,6 @@ const KEYS_MAX: usize = 32;
 /// Bits of a hash that choose its register.
 const REGISTER_BITS: u32 = 10;
 const REGISTERS: usize = 1 << REGISTER_BITS;
-/// Characters of a tag key that a refusal shows.
-const SHOWN_CHARS: usize = 64;
-/// What the reason of every refusal ends in.
-const REMEDY: &str = "retry later or raise timelines_per_minute";
-
-/// Whether a line was rejected only because its table grows too fast: sent again later, it may be stored.
-pub fn is_growth_refusal(reason: &str) -> bool {
-    reason.ends_with(REMEDY)
-}
 
 /// Limits of tables. The defaults are far above an honest fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,8 +77,8 @@ struct IdentityBytes {
 struct State {
     /// At most [`SLOTS`], by number.
     slots: Vec<Slot>,
-    /// What was last said about the fastest tag, and in which second: working it out takes a while.
-    said: Option<(u64, String)>,
+    /// The last refusal, and its second: finding the fastest tag takes a while.
+    last_refusal: Option<(u64, Arc<TimelineGrowth>)>,
 }
 
 #[derive(Debug)]
@@ -96,14 +90,14 @@ struct Slot {
 }
 
 impl Growth {
-    /// Takes one more timeline, with the tags whose values are new; `Err` says why not. `now` is monotonic.
+    /// Takes one more timeline, with the tags whose values are new; the reason where there is no room. `now` is monotonic.
     pub(crate) fn admit(
         &self,
         now: Duration,
         limit: u64,
-        table: &str,
+        table: &TableName,
         novel: &[(&str, &str)],
-    ) -> Result<(), String> {
+    ) -> Result<(), Arc<TimelineGrowth>> {
         let mut state = self.state.lock();
         state.note(now.as_secs() / SLOT_SECONDS, novel);
         if state.taken() < limit {
@@ -113,10 +107,7 @@ impl Growth {
             return Ok(());
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
-        let fastest = state.fastest(now.as_secs());
-        Err(format!(
-            "table {table} takes at most {limit} new timelines a minute; {fastest}; {REMEDY}"
-        ))
+        Err(state.refusal(now.as_secs(), limit, table))
     }
 
     /// Counts a timeline that was added.
@@ -156,13 +147,13 @@ impl Growth {
     }
 
     /// The reason why an oversized table takes no new timeline.
-    pub(crate) fn oversize(&self, limit: u64, table: &str) -> String {
+    pub(crate) fn oversize(&self, limit: u64, table: &TableName) -> IdentitiesFull {
         self.oversized.fetch_add(1, Ordering::Relaxed);
-        let bytes = self.identities.lock().bytes;
-        format!(
-            "the names and tags of the timelines of table {table} take {bytes} bytes of memory, and tables.identity_bytes_max \
-             allows {limit}; only known timelines are written; delete timelines and restart, or raise the limit"
-        )
+        IdentitiesFull {
+            table: table.clone(),
+            bytes: self.identities.lock().bytes,
+            limit,
+        }
     }
 
     /// Timelines refused since the start because their table is too large.
@@ -205,31 +196,28 @@ impl State {
         }
     }
 
-    /// Names the tag with the most new values.
-    fn fastest(&mut self, second: u64) -> String {
-        if let Some((said_at, said)) = &self.said
-            && *said_at == second
+    /// The refusal of this second, which names the tag with the most new values.
+    fn refusal(&mut self, second: u64, limit: u64, table: &TableName) -> Arc<TimelineGrowth> {
+        if let Some((refused_at, refusal)) = &self.last_refusal
+            && (*refused_at, refusal.limit) == (second, limit)
         {
-            return said.clone();
+            return Arc::clone(refusal);
         }
         let mut together: HashMap<&str, Sketch> = HashMap::new();
         for (key, sketch) in self.slots.iter().flat_map(|slot| &slot.values) {
             together.entry(key).or_default().merge(sketch);
         }
         let counted = together.iter().map(|(key, sketch)| (sketch.count(), *key));
-        let said = match counted.max() {
-            Some((count, key)) => {
-                let shown: String = key
-                    .chars()
-                    .take(SHOWN_CHARS)
-                    .flat_map(char::escape_debug)
-                    .collect();
-                format!("tag `{shown}` grows fastest ({count} new values in the last minute)")
-            }
-            None => "they are new combinations of known tag values".into(),
-        };
-        self.said = Some((second, said.clone()));
-        said
+        let refusal = Arc::new(TimelineGrowth {
+            table: table.clone(),
+            limit,
+            fastest: counted.max().map(|(values, key)| GrowingTag {
+                key: key.into(),
+                values,
+            }),
+        });
+        self.last_refusal = Some((second, Arc::clone(&refusal)));
+        refusal
     }
 }
 
@@ -281,6 +269,10 @@ impl Sketch {
 mod tests {
     use super::*;
 
+    fn table() -> TableName {
+        TableName::new("t").expect("valid")
+    }
+
     #[test]
     fn a_sketch_is_nearly_right() {
         for count in [0u64, 1, 2, 10, 100, 1_000, 20_000, 300_000] {
@@ -304,7 +296,10 @@ mod tests {
         let mut admitted = Vec::new();
         for second in 0..400u64 {
             for _ in 0..3 {
-                if growth.admit(Duration::from_secs(second), 20, "t", &[]).is_ok() {
+                if growth
+                    .admit(Duration::from_secs(second), 20, &table(), &[])
+                    .is_ok()
+                {
                     admitted.push(second);
                 }
             }
@@ -322,7 +317,7 @@ mod tests {
         let growth = Growth::default();
         for key in 0..1_000 {
             let key = format!("key-{key}");
-            let _ = growth.admit(Duration::ZERO, 1, "t", &[(&key, "value")]);
+            let _ = growth.admit(Duration::ZERO, 1, &table(), &[(&key, "value")]);
         }
         assert_eq!(growth.state.lock().slots[0].values.len(), KEYS_MAX);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
-use tideline_model::{ColumnData, LineReject, Ordinal, PointGroup};
+use tideline_model::{ColumnData, LineReject, Ordinal, PointGroup, RejectReason};
 use tideline_series_store::Shape;
 
 /// Most parts that one request is committed in; each is an entry of the journal of its own.
@@ -45,9 +45,7 @@ pub(crate) fn in_line_order(
             .filter(|(_, part)| (PARTS_MAX..OVERWRITTEN).contains(*part));
         rejects.extend(beyond.map(|(row, _)| LineReject {
             line: group.lines[row],
-            reason: format!(
-                "more than {PARTS_MAX} sets of fields for one instant of a timeline in one request"
-            ),
+            reason: RejectReason::TooManyFieldSets { limit: PARTS_MAX },
             excerpt: group.measurements.of(row).chars().take(80).collect(),
         }));
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tideline_ingest_protocols::series_key;
-use tideline_model::{Clock, Identity, Ordinal, SeriesError, SeriesResolver};
+use tideline_model::{Clock, Identity, Ordinal, RejectReason, SeriesResolver};
 use tideline_timeline_catalog::{CatalogReader, LastKey};
 
 use crate::engine::Engine;
@@ -41,21 +41,27 @@ impl Engine {
 impl BatchResolver<'_> {
     /// Registers a timeline within the limits. A table with a limit of its own names the tag that grows fastest, for which
     /// all new tags are noted; the limits of all tables cost nothing until they are reached.
-    fn register(&self, identity: &Identity, key: &[u8]) -> Result<Ordinal, SeriesError> {
+    fn register(&self, identity: &Identity, key: &[u8]) -> Result<Ordinal, RejectReason> {
         let catalog = &self.table.catalog;
         let growth = &self.table.activity.growth;
-        let name = self.table.name().as_str();
-        let (now, mut refusal) = (self.clock.monotonic(), String::new());
+        let name = self.table.name();
+        let (now, mut refusal) = (self.clock.monotonic(), None);
         let limit = self.limit.unwrap_or(self.limits.timelines_per_minute);
         let bytes_max = self.limits.identity_bytes_max;
         let is_oversized = growth.is_oversized(bytes_max, || catalog.identity_bytes());
         let registered = if is_oversized || self.limit.is_some() || growth.is_full(now, limit) {
             let admit = |novel: &[(&str, &str)]| {
-                let admitted = match is_oversized {
-                    true => Err(growth.oversize(bytes_max, name)),
-                    false => growth.admit(now, limit, name, novel),
+                refusal = match is_oversized {
+                    true => {
+                        let full = growth.oversize(bytes_max, name);
+                        Some(RejectReason::IdentitiesFull(Box::new(full)))
+                    }
+                    false => {
+                        let admitted = growth.admit(now, limit, name, novel);
+                        admitted.err().map(RejectReason::TooManyTimelines)
+                    }
                 };
-                admitted.map_err(|reason| refusal = reason).is_ok()
+                refusal.is_none()
             };
             catalog.register_admitted(identity, Some(key), admit)
         } else {
@@ -73,14 +79,14 @@ impl BatchResolver<'_> {
                 }
                 Ok(timeline.ordinal)
             }
-            Ok(None) => Err(SeriesError(refusal)),
-            Err(error) => Err(SeriesError(error.to_string())),
+            Ok(None) => Err(refusal.expect("only a refusal leaves a timeline out")),
+            Err(error) => Err(error.to_string().into()),
         }
     }
 }
 
 impl SeriesResolver for BatchResolver<'_> {
-    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError> {
+    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason> {
         let reader = self.reader.get_or_insert_with(|| self.table.catalog.reader());
         if let Some(known) = reader.by_key(key, &mut self.last) {
             return Ok(known);

@@ -3,16 +3,10 @@
 //! A server whose clock is wrong still takes points that bear a time. It gives none its own, refuses none for good because
 //! of it, and resolves `now-1h` by the trusted time.
 
-use tideline_ingest_protocols::CLOCK_REMEDY;
 use tideline_model::Timestamp;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-
-/// Whether a line was rejected only because the clock is in doubt: sent again later, it may be stored.
-pub fn is_clock_refusal(reason: &str) -> bool {
-    reason.ends_with(CLOCK_REMEDY)
-}
 
 /// The moments that a write may take for now.
 #[derive(Debug, Clone, Copy)]

@@ -15,7 +15,8 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use tideline_backend::{Health, VALUE_BYTES_MAX};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline, RequestRecord};
-use tideline_model::{Durability, LineReject, Ordinal, PointBatch, PointGroup};
+use tideline_model::reject::RememberedReject;
+use tideline_model::{Durability, LineReject, Ordinal, PointBatch, PointGroup, RejectReason, WaitsFor};
 use tideline_series_store::{Shape, StoreError, TableSchema};
 use tideline_timeline_catalog::CatalogReader;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
@@ -23,11 +24,9 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use crate::bounds::Bounds;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::growth::is_growth_refusal;
 use crate::heat::Kind;
 use crate::line_order::{ShapedGroup, in_line_order, keep_rows};
 use crate::tables::Table;
-use crate::time::is_clock_refusal;
 
 /// Longest idempotency key, in bytes.
 pub const REQUEST_KEY_BYTES_MAX: usize = 255;
@@ -93,7 +92,11 @@ struct Remembered {
     rejected: u64,
     #[serde(default)]
     retryable: u64,
+    /// Line, wording and excerpt of each reject that is kept.
     rejects: Vec<(u32, String, String)>,
+    /// Places of those among them that are retryable. Absent in outcomes of earlier builds.
+    #[serde(default)]
+    retryable_rejects: Option<Vec<usize>>,
     /// The digest of the request, in hexadecimal. Absent in outcomes of earlier builds, which any body repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
@@ -180,10 +183,7 @@ impl Engine {
             return Ok(outcome);
         }
         // Nor is it done where lines wait for the clock: the others bear a time, so they may be stored twice.
-        let waits_for_clock = outcome
-            .rejects
-            .iter()
-            .any(|reject| is_clock_refusal(&reject.reason));
+        let waits_for_clock = outcome.first_waiting_for(WaitsFor::Clock).is_some();
         let mut request = key.filter(|_| !waits_for_clock).map(|key| RequestRecord {
             key,
             outcome: outcome.remember(options.request.as_ref()),
@@ -312,16 +312,24 @@ impl Engine {
 }
 
 impl WriteOutcome {
+    /// The reason of the first reject that waits for this.
+    pub fn first_waiting_for(&self, what: WaitsFor) -> Option<&RejectReason> {
+        let mut reasons = self.rejects.iter().map(|reject| &reject.reason);
+        reasons.find(|reason| reason.waits_for() == Some(what))
+    }
+
     fn remember(&self, request: Option<&IdempotentRequest>) -> Vec<u8> {
-        let kept = self.rejects.iter().take(REMEMBERED_REJECTS_MAX);
+        let kept = || self.rejects.iter().take(REMEMBERED_REJECTS_MAX);
+        let retryable = kept().enumerate().filter(|(_, reject)| reject.reason.is_retryable());
         let remembered = Remembered {
             points: self.points,
             values: self.values,
             rejected: self.rejected,
             retryable: self.retryable,
-            rejects: kept
-                .map(|reject| (reject.line, reject.reason.clone(), reject.excerpt.clone()))
+            rejects: kept()
+                .map(|reject| (reject.line, reject.reason.to_string(), reject.excerpt.clone()))
                 .collect(),
+            retryable_rejects: Some(retryable.map(|(place, _)| place).collect()),
             digest: request.map(|request| format!("{:032x}", request.digest)),
         };
         serde_json::to_vec(&remembered).expect("plain structures always serialise")
@@ -338,14 +346,20 @@ fn remembered(outcome: &[u8], request: &IdempotentRequest) -> Result<WriteOutcom
     if stored.digest.is_some_and(|stored| stored != digest) {
         return Err(EngineError::KeyReused(request.key.clone()));
     }
-    let rejects = stored
-        .rejects
-        .into_iter()
-        .map(|(line, reason, excerpt)| LineReject {
-            line,
-            reason,
-            excerpt,
-        });
+    let is_retryable = |place: usize| match &stored.retryable_rejects {
+        Some(places) => places.contains(&place),
+        // Sending one line too many again does no harm.
+        None => stored.retryable > 0,
+    };
+    let rejects = stored.rejects.into_iter().enumerate();
+    let rejects = rejects.map(|(place, (line, text, excerpt))| LineReject {
+        line,
+        reason: RejectReason::Remembered(Box::new(RememberedReject {
+            text,
+            is_retryable: is_retryable(place),
+        })),
+        excerpt,
+    });
     Ok(WriteOutcome {
         points: stored.points,
         values: stored.values,
@@ -371,15 +385,10 @@ fn request_key(key: &str) -> Result<[u8; 16]> {
     Ok(xxh3_128(key.as_bytes()).to_be_bytes())
 }
 
-/// Rejects that are only for now.
+/// Counts the lines that may be stored later.
 fn retryable(rejects: &[LineReject]) -> u64 {
-    let for_now = rejects.iter().filter(|reject| is_for_now(&reject.reason));
-    for_now.count() as u64
-}
-
-/// Whether a line was rejected only for now: sent again later, it may be stored.
-pub fn is_for_now(reason: &str) -> bool {
-    is_growth_refusal(reason) || is_clock_refusal(reason)
+    let retryable = rejects.iter().filter(|reject| reject.reason.is_retryable());
+    retryable.count() as u64
 }
 
 /// The shape of a group, whose rows that contradict the schema become rejects; `None` where no row is left.
@@ -393,7 +402,7 @@ fn shape_of_good_rows(
         match schema.shape(group.measurements.names(), &group.fields, &group.columns) {
             Ok(shape) => return Ok(Some(shape)),
             // Others may register types meanwhile, so what passes this may be refused once more.
-            Err(StoreError::TypeConflict { .. }) => reject_conflicts(schema, group, rejects),
+            Err(StoreError::TypeConflict(_)) => reject_conflicts(schema, group, rejects),
             Err(error) => return Err(error.into()),
         }
     }
@@ -404,14 +413,14 @@ fn shape_of_good_rows(
 fn reject_conflicts(schema: &TableSchema, group: &mut PointGroup, rejects: &mut Vec<LineReject>) {
     let mut reasons = vec![None; group.measurements.names().len()];
     for (place, error) in schema.conflicts(group.measurements.names(), &group.fields, &group.columns) {
-        reasons[place] = Some(error.to_string());
+        reasons[place] = Some(Arc::new(error));
     }
     let reason = |row: usize| reasons[group.measurements.place(row)].as_ref();
     let keep: Vec<bool> = (0..group.rows()).map(|row| reason(row).is_none()).collect();
     rejects.extend((0..group.rows()).filter_map(|row| {
         Some(LineReject {
             line: group.lines[row],
-            reason: reason(row)?.clone(),
+            reason: RejectReason::TypeConflict(Arc::clone(reason(row)?)),
             excerpt: group.measurements.of(row).chars().take(80).collect(),
         })
     }));
@@ -525,5 +534,20 @@ mod tests {
             .map(|ordinal| places.of(Ordinal(ordinal)))
             .to_vec();
         assert_eq!(of, [0, 0, 1, 2, 2, 3, 1, 4, 0, 4, 2]);
+    }
+
+    #[test]
+    fn outcomes_of_earlier_builds_lose_no_line_that_may_be_stored_later() {
+        let request = IdempotentRequest::new("k".into(), b"", &[]);
+        let retryable = |more: &str| {
+            let stored = format!(
+                r#"{{"points":1,"values":1,"rejected":2,"retryable":1,"rejects":[[1,"a","x"],[2,"b","y"]]{more}}}"#
+            );
+            let outcome = remembered(stored.as_bytes(), &request).expect("it is read");
+            let rejects = outcome.rejects.iter();
+            rejects.map(|reject| reject.reason.is_retryable()).collect::<Vec<_>>()
+        };
+        assert_eq!(retryable(""), [true, true]);
+        assert_eq!(retryable(r#","retryable_rejects":[1]"#), [false, true]);
     }
 }

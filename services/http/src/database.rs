@@ -6,7 +6,7 @@
 
 use tideline_engine::{Engine, Table};
 use tideline_ingest_protocols::series_key;
-use tideline_model::{Ordinal, SeriesError, SeriesResolver};
+use tideline_model::{Ordinal, RejectReason, SeriesResolver};
 use tideline_timeline_catalog::NameSelection;
 
 use crate::failure::{Failure, Result};
@@ -64,7 +64,7 @@ impl<'t, R> TaggingResolver<'t, R> {
 }
 
 impl<R: SeriesResolver> SeriesResolver for TaggingResolver<'_, R> {
-    fn resolve(&mut self, key: &[u8]) -> std::result::Result<Ordinal, SeriesError> {
+    fn resolve(&mut self, key: &[u8]) -> std::result::Result<Ordinal, RejectReason> {
         if has_tag(key) {
             return self.inner.resolve(key);
         }
@@ -89,7 +89,7 @@ mod tests {
     struct Seen(Vec<String>);
 
     impl SeriesResolver for &mut Seen {
-        fn resolve(&mut self, key: &[u8]) -> std::result::Result<Ordinal, SeriesError> {
+        fn resolve(&mut self, key: &[u8]) -> std::result::Result<Ordinal, RejectReason> {
             self.0.push(String::from_utf8_lossy(key).into_owned());
             Ok(Ordinal(0))
         }

@@ -7,10 +7,8 @@ use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tideline_engine::error::CLOCK_WAIT;
-use tideline_engine::growth::is_growth_refusal;
-use tideline_engine::time::is_clock_refusal;
 use tideline_engine::{EngineError, ErrorKind, WriteOutcome};
-use tideline_model::MemoryFull;
+use tideline_model::{MemoryFull, WaitsFor};
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::points::Reject;
 use tideline_openapi::prometheus::PrometheusError;
@@ -120,29 +118,28 @@ impl Failure {
         }
     }
 
-    /// No point of a write was stored. Of the `rejected` lines so many may be stored later.
-    pub(crate) fn none_stored(message: String, rejects: Vec<Reject>, retryable: u64, rejected: u64) -> Self {
-        let waits_for_clock = rejects.iter().any(|reject| is_clock_refusal(&reject.reason));
-        let (code, wait) = match retryable == rejected {
-            _ if waits_for_clock => (ErrorCode::Unavailable, CLOCK_WAIT),
+    /// No point of a write was stored; `rejects` are those that are shown.
+    pub(crate) fn none_stored(message: String, outcome: &WriteOutcome, rejects: Vec<Reject>) -> Self {
+        let (code, wait) = match outcome.retryable == outcome.rejected {
+            _ if outcome.first_waiting_for(WaitsFor::Clock).is_some() => (ErrorCode::Unavailable, CLOCK_WAIT),
             true => (ErrorCode::TooManyTimelines, GROWTH_WAIT),
             false => (ErrorCode::AllRejected, GROWTH_WAIT),
         };
         Self {
             rejects,
-            retry_after: (retryable > 0).then_some(wait),
+            retry_after: (outcome.retryable > 0).then_some(wait),
             ..Self::new(code, message)
         }
     }
 
     /// Some lines may be stored later, in the words of protocols that answer for a request as a whole.
     pub(crate) fn later(outcome: &WriteOutcome, what: &str) -> Self {
-        let reasons = || outcome.rejects.iter().map(|reject| reject.reason.as_str());
-        let (code, wait, reason) = match reasons().find(|reason| is_clock_refusal(reason)) {
-            Some(reason) => (ErrorCode::Unavailable, CLOCK_WAIT, reason),
+        let (code, wait, reason) = match outcome.first_waiting_for(WaitsFor::Clock) {
+            Some(reason) => (ErrorCode::Unavailable, CLOCK_WAIT, reason.to_string()),
             None => {
-                let reason = reasons().find(|reason| is_growth_refusal(reason));
-                let reason = reason.unwrap_or("too many new timelines");
+                let reason = outcome.first_waiting_for(WaitsFor::Room);
+                // A remembered outcome may not keep the first.
+                let reason = reason.map_or_else(|| "too many new timelines".to_owned(), ToString::to_string);
                 (ErrorCode::TooManyTimelines, GROWTH_RETRY_AFTER, reason)
             }
         };

@@ -57,31 +57,23 @@ pub(crate) enum Target {
     Database(String),
 }
 
-/// What became of a write.
-#[derive(Debug)]
-pub(crate) struct Written {
-    pub(crate) outcome: WriteOutcome,
-    /// Lines that could not be read, in order; other rejects were readable, and yet not stored.
-    pub(crate) unreadable: Vec<u32>,
-}
-
 /// Decodes and commits a write on a blocking thread, when its turn comes.
-pub(crate) async fn write(app: &App, body: Received, write: Write) -> Result<Written> {
+pub(crate) async fn write(app: &App, body: Received, write: Write) -> Result<WriteOutcome> {
     let turn = app.writes.take().await?;
     let app = app.clone();
     blocking(move || {
         let _turn = turn;
         let started = Instant::now();
         let body = body.decode()?;
-        let written = commit(&app.engine, &body, &write)?;
+        let outcome = commit(&app.engine, &body, &write)?;
         let seconds = started.elapsed().as_secs_f64();
-        app.metrics.written(write.protocol, &written.outcome, seconds);
-        Ok(written)
+        app.metrics.written(write.protocol, &outcome, seconds);
+        Ok(outcome)
     })
     .await
 }
 
-fn commit(engine: &Engine, body: &[u8], write: &Write) -> Result<Written> {
+fn commit(engine: &Engine, body: &[u8], write: &Write) -> Result<WriteOutcome> {
     let (table, tag) = resolve_target(engine, &write.target)?;
     let request = write.request_key.clone().map(|key| {
         let (format, unit) = (write.format.name(), write.precision.nanos().to_le_bytes());
@@ -91,10 +83,7 @@ fn commit(engine: &Engine, body: &[u8], write: &Write) -> Result<Written> {
     if let Some(request) = &request
         && let Some(outcome) = engine.earlier_outcome(&table, request)?
     {
-        return Ok(Written {
-            outcome,
-            unreadable: Vec::new(),
-        });
+        return Ok(outcome);
     }
     let options = DecodeOptions {
         precision: write.precision,
@@ -105,13 +94,11 @@ fn commit(engine: &Engine, body: &[u8], write: &Write) -> Result<Written> {
         None => decode(body, options, write.format, resolver),
         Some(tag) => decode(body, options, write.format, TaggingResolver::new(tag, resolver)),
     }?;
-    let unreadable = batch.rejects.iter().map(|reject| reject.line).collect();
     let options = WriteOptions {
         durability: write.durability,
         request,
     };
-    let outcome = engine.write(&table, batch, &options)?;
-    Ok(Written { outcome, unreadable })
+    Ok(engine.write(&table, batch, &options)?)
 }
 
 /// The table to write to, and the tag that its timelines get.
@@ -139,15 +126,14 @@ fn decode(
 ) -> Result<PointBatch> {
     match format {
         Format::Lines => Ok(line_protocol::decode(body, options, &mut resolver)),
-        Format::Ndjson => Ok(in_plain_words(ndjson::decode(body, options, &mut resolver))),
+        Format::Ndjson => Ok(ndjson::decode(body, options, &mut resolver)),
         Format::Json => json::decode(body, options, &mut resolver)
-            .map(in_plain_words)
-            .map_err(|error| Failure::invalid(in_plain_words_error(error))),
+            .map_err(|error| Failure::invalid(in_plain_words(error))),
     }
 }
 
 /// Words the error of a body for people who send JSON.
-fn in_plain_words_error(error: IngestError) -> IngestError {
+fn in_plain_words(error: IngestError) -> IngestError {
     match error {
         IngestError::Json { line, column, reason } => IngestError::Json {
             line,
@@ -156,14 +142,6 @@ fn in_plain_words_error(error: IngestError) -> IngestError {
         },
         other => other,
     }
-}
-
-/// Words the reasons of rejects for people who send JSON.
-fn in_plain_words(mut batch: PointBatch) -> PointBatch {
-    for reject in &mut batch.rejects {
-        reject.reason = plain::message(&reject.reason);
-    }
-    batch
 }
 
 /// The client's idempotency key, from the header `Idempotency-Key`.

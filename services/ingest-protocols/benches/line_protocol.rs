@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
-use tideline_model::{Ordinal, SeriesError, SeriesResolver, Timestamp};
+use tideline_model::{Ordinal, RejectReason, SeriesResolver, Timestamp};
 
 const LINES: usize = 10_000;
 const RUNS: usize = 60;
@@ -17,7 +17,7 @@ const RUNS: usize = 60;
 struct CountingResolver(u32);
 
 impl SeriesResolver for CountingResolver {
-    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError> {
+    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason> {
         black_box(key);
         self.0 = self.0.wrapping_add(1);
         Ok(Ordinal(self.0))

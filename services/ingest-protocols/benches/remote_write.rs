@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tideline_fleet::remote_write::{Series, Template};
 use tideline_ingest_protocols::DecodeOptions;
 use tideline_ingest_protocols::prometheus::{DecodedSamples, decode_write, decode_write_v2};
-use tideline_model::{Ordinal, SeriesError, SeriesResolver, Timestamp};
+use tideline_model::{Ordinal, RejectReason, SeriesResolver, Timestamp};
 
 const SERIES: usize = 2_000;
 const RUNS: usize = 200;
@@ -40,7 +40,7 @@ impl Hasher for WordHasher {
 }
 
 impl SeriesResolver for KnownResolver {
-    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError> {
+    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason> {
         if let Some(known) = self.0.get(key) {
             return Ok(*known);
         }

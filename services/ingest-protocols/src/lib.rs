@@ -27,4 +27,4 @@ mod reject;
 pub mod series_key;
 
 pub use error::IngestError;
-pub use options::{CLOCK_REMEDY, DecodeOptions, Limits};
+pub use options::{DecodeOptions, Limits};

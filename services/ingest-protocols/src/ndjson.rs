@@ -24,14 +24,14 @@ pub fn decode(body: &[u8], options: DecodeOptions, resolver: &mut impl SeriesRes
 
 #[cfg(test)]
 mod tests {
-    use tideline_model::{Ordinal, SeriesError, Timestamp};
+    use tideline_model::{Ordinal, RejectReason, Timestamp};
 
     use super::*;
 
     struct OneTimeline;
 
     impl SeriesResolver for OneTimeline {
-        fn resolve(&mut self, _key: &[u8]) -> Result<Ordinal, SeriesError> {
+        fn resolve(&mut self, _key: &[u8]) -> Result<Ordinal, RejectReason> {
             Ok(Ordinal(0))
         }
     }
@@ -46,8 +46,9 @@ mod tests {
         let rejects: Vec<_> = batch
             .rejects
             .iter()
-            .map(|reject| (reject.line, reject.reason.as_str()))
+            .map(|reject| (reject.line, reject.reason.clone()))
             .collect();
-        assert_eq!(rejects, [(3, "EOF while parsing a value"), (4, "invalid UTF-8")]);
+        let expected = [(3, "EOF while parsing a value"), (4, "invalid UTF-8")];
+        assert_eq!(rejects, expected.map(|(line, reason)| (line, reason.into())));
     }
 }

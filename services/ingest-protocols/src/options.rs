@@ -1,14 +1,6 @@
 //! What a request says about its points, and how large the parts of a body may be.
 
-use tideline_model::{Precision, Timestamp};
-
-use crate::reject::Reason;
-
-/// The end of the reason of every reject that is only for as long as the clock of the server is in doubt.
-pub const CLOCK_REMEDY: &str = "send it again later, or confirm the clock";
-/// Reason of the reject of a point without a time.
-const NO_ARRIVAL_TIME: &str = "the point has no time, and the clock of the server is in doubt: \
-                               send it again later, or confirm the clock";
+use tideline_model::{Precision, RejectReason, Timestamp};
 
 /// What a decoder must know beside the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +8,7 @@ pub struct DecodeOptions {
     /// The unit of integer timestamps.
     pub precision: Precision,
     /// The time of points that have none, usually the arrival; it is cut down to whole units of `precision`. `None` where the
-    /// clock is in doubt: such points are rejected then, with a reason that ends in [`CLOCK_REMEDY`].
+    /// clock is in doubt: such points are rejected then as [`RejectReason::NoArrivalTime`].
     pub default_time: Option<Timestamp>,
     /// How large the parts of the body may be.
     pub limits: Limits,
@@ -41,8 +33,8 @@ impl DecodeOptions {
 }
 
 /// The time of a point that has none.
-pub(crate) fn or_unknown(default: Option<i64>) -> Result<i64, Reason> {
-    default.ok_or(Reason::Borrowed(NO_ARRIVAL_TIME))
+pub(crate) fn or_unknown(default: Option<i64>) -> Result<i64, RejectReason> {
+    default.ok_or(RejectReason::NoArrivalTime)
 }
 
 /// How large the parts of a body may be. What is larger rejects its own line or element and nothing else.

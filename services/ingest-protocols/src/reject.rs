@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use tideline_model::LineReject;
+pub(crate) use tideline_model::RejectReason as Reason;
 
 /// Bytes of an excerpt: enough to find the line again, little enough for a log.
 const EXCERPT_BYTES: usize = 120;
@@ -12,11 +13,6 @@ const EXCERPTS_MAX: usize = 1_000;
 
 /// Bytes of an offending token that a reason quotes.
 const TOKEN_BYTES: usize = 48;
-
-/// Why a line or element is not stored, in InfluxDB's words where it has some.
-///
-/// Fixed texts cost no allocation until they are stored.
-pub(crate) type Reason = Cow<'static, str>;
 
 /// The rejects of one body.
 #[derive(Debug)]
@@ -39,8 +35,13 @@ impl Rejects {
     }
 
     pub(crate) fn push(&mut self, line: u32, reason: Reason, offending: &[u8]) {
-        let mut reason = reason.into_owned();
-        reason.shrink_to_fit();
+        let reason = match reason {
+            Reason::Unreadable(Cow::Owned(mut text)) => {
+                text.shrink_to_fit();
+                text.into()
+            }
+            reason => reason,
+        };
         self.stored.push(LineReject {
             line,
             reason,

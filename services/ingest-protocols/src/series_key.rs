@@ -37,7 +37,7 @@ pub(crate) const TIME: &str = "time";
 ///
 /// Allocates the identity; meant for names not seen before.
 pub fn parse(key: &[u8]) -> Result<Identity, SeriesError> {
-    parse_parts(key).map_err(|reason| SeriesError(reason.into_owned()))
+    parse_parts(key).map_err(|reason| SeriesError(reason.to_string()))
 }
 
 /// Appends the raw key of a measurement and tags, in the order given.
@@ -56,7 +56,7 @@ pub fn write<'a>(
     if written.is_err() {
         out.truncate(start);
     }
-    written.map_err(|reason| SeriesError(reason.into_owned()))
+    written.map_err(|reason| SeriesError(reason.to_string()))
 }
 
 /// One of the kinds of name that line protocol escapes differently.

@@ -8,6 +8,7 @@
 use crate::id::Ordinal;
 pub use crate::joined::{BytesColumn, Joined, JoinedColumn, StringColumn};
 use crate::measurements::Measurements;
+use crate::reject::{LineReject, RejectReason};
 use crate::value::ValueType;
 
 /// Tells a decoder which timeline some raw bytes name.
@@ -17,7 +18,7 @@ pub trait SeriesResolver {
     ///
     /// A decoder of another protocol writes its names in one of these forms. Costs a hash and a comparison for a key
     /// seen before; an unknown key is parsed and registered.
-    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError>;
+    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason>;
 
     /// The timeline that came after the last one before, where `is_it` says of its key that it is the one that is wanted.
     /// So a decoder need not find out where a known key ends, nor put one together, before it is compared.
@@ -30,6 +31,12 @@ pub trait SeriesResolver {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SeriesError(pub String);
+
+impl From<SeriesError> for RejectReason {
+    fn from(error: SeriesError) -> Self {
+        error.0.into()
+    }
+}
 
 /// What a decoder made of one request body.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -232,18 +239,6 @@ impl PartialEq for ColumnData {
             _ => false,
         }
     }
-}
-
-/// A line that was not stored, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LineReject {
-    /// The line, or the index of the element; the first is 1.
-    pub line: u32,
-    /// The reason, short and lower case, naming the offending token.
-    pub reason: String,
-    /// The start of the offending line, for people, cut at a character boundary. Empty where there is none to show, as
-    /// behind the first thousand of a body.
-    pub excerpt: String,
 }
 
 #[cfg(test)]

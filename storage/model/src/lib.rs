@@ -16,6 +16,7 @@
 //! | [`table`] | [`TableSpec`]: what a user sets about a table; [`TableModel`] |
 //! | [`background`] | threads whose work lets other work go first |
 //! | [`memory`] | [`MemoryAccount`]: one limit for what requests hold |
+//! | [`reject`] | [`RejectReason`]: why a line of a write is not stored |
 //! | [`supervision`] | [`Supervisor`]: threads whose panic ends the process |
 //! | [`trusted_clock`] | [`TrustedClock`]: a time that data may expire by, whoever sets the wall clock |
 
@@ -27,18 +28,20 @@ pub mod job;
 mod joined;
 pub mod measurements;
 pub mod memory;
+pub mod reject;
 pub mod supervision;
 pub mod table;
 pub mod time;
 pub mod trusted_clock;
 pub mod value;
 
-pub use batch::{BytesColumn, ColumnData, LineReject, PointBatch, PointGroup, SeriesError, SeriesResolver};
+pub use batch::{BytesColumn, ColumnData, PointBatch, PointGroup, SeriesError, SeriesResolver};
 pub use id::{FieldId, GroupId, Ordinal, PartId, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;
 pub use job::JobKind;
 pub use measurements::Measurements;
 pub use memory::{MemoryAccount, MemoryFull, Reservation};
+pub use reject::{LineReject, RejectReason, TypeConflict, WaitsFor};
 pub use supervision::{SupervisedThread, Supervisor, ThreadFailure};
 pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableModel, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};

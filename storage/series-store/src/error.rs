@@ -4,7 +4,7 @@ use tideline_archive::ArchiveError;
 use tideline_backend::BackendError;
 use tideline_chunk::{ChunkError, DeltaError};
 use tideline_log::{LogError, Refusal};
-use tideline_model::{SegmentId, TableId, TableName, TimeRange, TimelineId, Timestamp, ValueType};
+use tideline_model::{SegmentId, TableId, TableName, TimeRange, TimelineId, Timestamp, TypeConflict};
 
 /// The result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -46,20 +46,8 @@ pub enum StoreError {
     #[error("table {0} cannot be dropped")]
     DefaultTable(TableName),
     /// Numbers, text and booleans do not mix in one field.
-    #[error(
-        "field type conflict: input field \"{field}\" on measurement \"{measurement}\" is type {}, already exists as type {}",
-        .input.name(), .existing.name()
-    )]
-    TypeConflict {
-        /// The measurement.
-        measurement: String,
-        /// The field.
-        field: String,
-        /// The type that came in.
-        input: ValueType,
-        /// The type that is there.
-        existing: ValueType,
-    },
+    #[error(transparent)]
+    TypeConflict(#[from] TypeConflict),
     /// A stored chunk is damaged.
     #[error("chunk of timeline {timeline} is damaged: {cause}")]
     Chunk {

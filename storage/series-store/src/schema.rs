@@ -16,7 +16,7 @@ use tideline_archive::{FieldNames, Fields, ShapeField};
 use tideline_backend::{Backend, PageLimit, RowChange, WRITE_ROWS_MAX};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
 use tideline_log::Stamps;
-use tideline_model::{ColumnData, Durability, FieldId, TableId, ValueKind, ValueType};
+use tideline_model::{ColumnData, Durability, FieldId, TableId, TypeConflict, ValueKind, ValueType};
 
 use crate::error::{Result, StoreError};
 
@@ -166,7 +166,7 @@ impl TableSchema {
         measurements: &[Box<str>],
         fields: &[Box<str>],
         columns: &[ColumnData],
-    ) -> Vec<(usize, StoreError)> {
+    ) -> Vec<(usize, TypeConflict)> {
         let state = self.state.read();
         let of = |measurement: &str| state.check_types(measurement, fields, columns).err();
         let conflicts = measurements.iter().enumerate();
@@ -411,14 +411,19 @@ impl State {
         shape
     }
 
-    fn check_types(&self, measurement: &str, fields: &[Box<str>], columns: &[ColumnData]) -> Result<()> {
+    fn check_types(
+        &self,
+        measurement: &str,
+        fields: &[Box<str>],
+        columns: &[ColumnData],
+    ) -> std::result::Result<(), TypeConflict> {
         for (field, column) in fields.iter().zip(columns) {
             let input = column.value_type();
             let existing = self
                 .types(measurement, field)
                 .and_then(|types| types.first().copied());
             if let Some(existing) = existing.filter(|existing| existing.kind() != input.kind()) {
-                return Err(StoreError::TypeConflict {
+                return Err(TypeConflict {
                     measurement: measurement.into(),
                     field: field.to_string(),
                     input,

@@ -1,8 +1,7 @@
 //! A table takes so many new timelines a minute, and says which tag brings them.
 
-use tideline_engine::growth::is_growth_refusal;
 use tideline_engine::{ErrorKind, IdempotentRequest, Table, TableLimits, WriteOptions};
-use tideline_model::{Policy, TableName, TableSpec};
+use tideline_model::{Policy, RejectReason, TableName, TableSpec, WaitsFor};
 
 use crate::support::{Fixture, SECOND, decode, table_with, write};
 
@@ -33,11 +32,11 @@ fn lines_of_too_many_new_timelines_are_refused_for_a_while() {
     let said = &outcome.rejects[0];
     assert_eq!(said.line, 11);
     assert_eq!(
-        said.reason,
+        said.reason.to_string(),
         "table limited takes at most 10 new timelines a minute; tag `pod` grows fastest (11 new values in the last \
          minute); retry later or raise timelines_per_minute"
     );
-    assert!(is_growth_refusal(&said.reason));
+    assert_eq!(said.reason.waits_for(), Some(WaitsFor::Room));
     assert_eq!(engine.stats().timelines_refused, 10);
     assert_eq!(
         write(&engine, &table, &pods(0..10)).rejected,
@@ -59,14 +58,14 @@ fn new_combinations_of_old_values_have_no_tag_to_blame() {
     write(&engine, &table, "m,host=a,pod=x f=1 1\nm,host=b,pod=y f=1 1");
     let outcome = write(&engine, &table, "n,host=a,pod=y f=1 1");
     assert!(
-        outcome.rejects[0].reason.contains("tag `"),
+        outcome.rejects[0].reason.to_string().contains("tag `"),
         "their values came in this minute: {}",
         outcome.rejects[0].reason
     );
     fixture.pass(&engine, 71 * SECOND);
     write(&engine, &table, "n,host=a,pod=x f=1 1\nn,host=b,pod=y f=1 1");
     let outcome = write(&engine, &table, "n,host=b,pod=x f=1 1");
-    let reason = &outcome.rejects[0].reason;
+    let reason = outcome.rejects[0].reason.to_string();
     assert!(
         reason.contains("new combinations of known tag values"),
         "{reason}"
@@ -102,11 +101,10 @@ fn tables_without_a_limit_follow_that_of_the_server() {
     assert_eq!(write(&engine, &table, &pods(0..10)).rejected, 0);
     let outcome = write(&engine, &table, &pods(5..15));
     assert_eq!((outcome.points, outcome.rejected, outcome.retryable), (5, 5, 5));
-    let reason = &outcome.rejects[0].reason;
-    assert!(
-        is_growth_refusal(reason) && reason.contains("at most 10 new"),
-        "{reason}"
-    );
+    let RejectReason::TooManyTimelines(growth) = &outcome.rejects[0].reason else {
+        panic!("{:?}", outcome.rejects[0])
+    };
+    assert_eq!((growth.table.as_str(), growth.limit), ("default", 10));
     let own = limited(&engine, 12);
     assert_eq!(write(&engine, &own, &pods(0..12)).rejected, 0, "its own limit");
     fixture.pass(&engine, 71 * SECOND);
@@ -148,7 +146,7 @@ fn an_oversized_table_takes_points_of_known_timelines_only() {
     assert!(stored >= 1_000, "{stored} timelines fit into a MiB");
     let (_, bytes) = table.catalog().identity_bytes();
     assert!(bytes < 2 << 20, "{bytes} bytes");
-    let reason = &refused.rejects[0].reason;
+    let reason = refused.rejects[0].reason.to_string();
     assert!(
         reason.contains("tables.identity_bytes_max allows 1048576"),
         "{reason}"

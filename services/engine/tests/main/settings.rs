@@ -118,7 +118,7 @@ fn lines_past_the_retention_are_refused_and_points_past_it_hidden() {
     );
     assert_eq!((outcome.points, outcome.rejected, outcome.retryable), (1, 1, 0));
     assert_eq!(
-        outcome.rejects[0].reason,
+        outcome.rejects[0].reason.to_string(),
         "time 2026-12-16T07:59:59.999999999Z is past the table's retention of 30d"
     );
     let timelines = found(&engine, &table, Condition::All);

@@ -1,14 +1,15 @@
 //! What the writes of both InfluxDB protocols share.
 
 use axum::extract::Request;
+use tideline_engine::WriteOutcome;
 use tideline_ingest_protocols::line_protocol::{partial_write, unable_to_parse};
-use tideline_model::Precision;
+use tideline_model::{Precision, RejectReason};
 use tideline_openapi::ErrorCode;
 
 use crate::app::App;
 use crate::body::{self, BodyLimits};
 use crate::failure::{Failure, Result};
-use crate::ingest::{self, Format, Target, Write, Written};
+use crate::ingest::{self, Format, Target, Write};
 
 /// Rejects that an error text names.
 const REJECTS_SHOWN_MAX: usize = 100;
@@ -33,8 +34,8 @@ pub(super) async fn write(
         request_key: ingest::request_key(request.headers())?,
     };
     let received = body::receive(request, app, BodyLimits::writes(&app.settings)).await?;
-    let written = ingest::write(app, received, write).await?;
-    refusal(&written).map_or(Ok(()), Err)
+    let outcome = ingest::write(app, received, write).await?;
+    refusal(&outcome).map_or(Ok(()), Err)
 }
 
 fn parse_precision(name: &str) -> Result<Precision> {
@@ -44,8 +45,7 @@ fn parse_precision(name: &str) -> Result<Precision> {
 
 /// What InfluxDB answers to a write that was not stored in full; `None` when it was. Agents look for `partial write`
 /// and `unable to parse`.
-fn refusal(written: &Written) -> Option<Failure> {
-    let outcome = &written.outcome;
+fn refusal(outcome: &WriteOutcome) -> Option<Failure> {
     if outcome.rejected == 0 {
         return None;
     }
@@ -53,14 +53,15 @@ fn refusal(written: &Written) -> Option<Failure> {
         // It says nothing of what is wrong for good: agents that read `partial write` drop the batch.
         return Some(Failure::later(outcome, "lines"));
     }
-    let is_unreadable = |line: u32| written.unreadable.binary_search(&line).is_ok();
+    let is_unreadable =
+        |reason: &RejectReason| !reason.is_of_row() && !matches!(reason, RejectReason::Remembered(_));
     let shown = outcome.rejects.iter().take(REJECTS_SHOWN_MAX);
     let mut texts: Vec<String> = shown
         .map(|reject| {
-            if is_unreadable(reject.line) {
-                unable_to_parse(&reject.excerpt, &reject.reason)
-            } else {
-                reject.reason.clone()
+            let reason = reject.reason.to_string();
+            match is_unreadable(&reject.reason) {
+                true => unable_to_parse(&reject.excerpt, &reason),
+                false => reason,
             }
         })
         .collect();
@@ -69,8 +70,11 @@ fn refusal(written: &Written) -> Option<Failure> {
         texts.push(format!("{hidden} more lines"));
     }
     let texts = texts.join("\n");
-    let unreadable = written.unreadable.len().min(outcome.rejected as usize);
-    let dropped = outcome.rejected as usize - unreadable;
+    let unreadable = outcome
+        .rejects
+        .iter()
+        .filter(|reject| is_unreadable(&reject.reason));
+    let dropped = outcome.rejected as usize - unreadable.count();
     if outcome.points == 0 && dropped == 0 {
         return Some(Failure::new(ErrorCode::AllRejected, texts));
     }

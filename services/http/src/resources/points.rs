@@ -3,12 +3,11 @@
 use axum::extract::{Request, State};
 use serde::Deserialize;
 use tideline_engine::WriteOutcome;
-use tideline_engine::write::is_for_now;
-use tideline_model::{Precision, Timestamp};
+use tideline_model::{Precision, RejectReason, Timestamp};
 use tideline_openapi::delete::{DeletePoints, DeleteReport};
 use tideline_openapi::points::{PointsBody, Reject, WriteReport};
 use tideline_openapi::table::Durability;
-use tideline_openapi::{ErrorBody, ErrorCode};
+use tideline_openapi::{ErrorBody, ErrorCode, plain};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -121,8 +120,8 @@ async fn write(
         durability: query.durability.map(Into::into),
         request_key,
     };
-    let written = ingest::write(&app, received, write).await?;
-    report(written.outcome, id).map(axum::Json)
+    let outcome = ingest::write(&app, received, write).await?;
+    report(&outcome, format, id).map(axum::Json)
 }
 
 /// Delete points
@@ -181,25 +180,20 @@ fn parse_precision(name: &str) -> Result<Precision> {
     })
 }
 
-fn report(outcome: WriteOutcome, id: RequestId) -> Result<WriteReport> {
-    let shown = outcome.rejects.into_iter().take(REJECTS_SHOWN_MAX);
+fn report(outcome: &WriteOutcome, format: Format, id: RequestId) -> Result<WriteReport> {
+    let shown = outcome.rejects.iter().take(REJECTS_SHOWN_MAX);
     let rejects: Vec<Reject> = shown
         .map(|reject| Reject {
             line: reject.line,
-            retryable: is_for_now(&reject.reason),
-            reason: reject.reason,
-            excerpt: reject.excerpt,
+            retryable: reject.reason.is_retryable(),
+            reason: worded(&reject.reason, format),
+            excerpt: reject.excerpt.clone(),
         })
         .collect();
     if let (0, Some(first)) = (outcome.points, rejects.first()) {
         let (rejected, line, reason) = (outcome.rejected, first.line, &first.reason);
         let message = format!("none of {rejected} points could be stored; the first, line {line}: {reason}");
-        return Err(Failure::none_stored(
-            message,
-            rejects,
-            outcome.retryable,
-            rejected,
-        ));
+        return Err(Failure::none_stored(message, outcome, rejects));
     }
     Ok(WriteReport {
         points: outcome.points,
@@ -210,4 +204,14 @@ fn report(outcome: WriteOutcome, id: RequestId) -> Result<WriteReport> {
         repeated: outcome.repeated,
         request_id: id.into(),
     })
+}
+
+/// Words a reason; what a reader of JSON found in plain words, for people who send JSON.
+fn worded(reason: &RejectReason, format: Format) -> String {
+    let text = reason.to_string();
+    let is_of_reader = matches!(reason, RejectReason::Unreadable(_) | RejectReason::Remembered(_));
+    match format {
+        Format::Json | Format::Ndjson if is_of_reader => plain::message(&text),
+        _ => text,
+    }
 }

@@ -1,6 +1,6 @@
 //! Tests of the native JSON body.
 
-use tideline_model::{ColumnData, Ordinal, SeriesError, Timestamp};
+use tideline_model::{ColumnData, Ordinal, RejectReason, Timestamp};
 
 use super::*;
 use crate::series_key;
@@ -10,7 +10,7 @@ use crate::series_key;
 struct Keys(Vec<Vec<u8>>);
 
 impl SeriesResolver for Keys {
-    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError> {
+    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason> {
         series_key::parse(key)?;
         self.0.push(key.to_vec());
         Ok(Ordinal(self.0.len() as u32 - 1))
@@ -32,7 +32,7 @@ fn reasons(body: &str) -> Vec<(u32, String)> {
     batch
         .rejects
         .into_iter()
-        .map(|reject| (reject.line, reject.reason))
+        .map(|reject| (reject.line, reject.reason.to_string()))
         .collect()
 }
 
@@ -89,7 +89,10 @@ fn times_are_text_integers_or_missing() {
     );
     let lines: Vec<_> = batch.rejects.iter().map(|reject| reject.line).collect();
     assert_eq!(lines, [5, 6, 7]);
-    assert_eq!(batch.rejects[1].reason, "bad timestamp \"\\\"yesterday\\\"\"");
+    assert_eq!(
+        batch.rejects[1].reason.to_string(),
+        "bad timestamp \"\\\"yesterday\\\"\""
+    );
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl<'r, R: SeriesResolver> PointWriter<'r, R> {
         let values = self.read_fields(&point)?;
         self.write_key(&point)?;
         let group = self.find_group(&point, &values)?;
-        let timeline = self.resolver.resolve(&self.key).map_err(|error| error.0)?;
+        let timeline = self.resolver.resolve(&self.key)?;
         let group = &mut self.groups.all[group];
         for (value, column) in values.iter().zip(&mut group.columns) {
             value.value().push_to(column);
@@ -119,7 +119,7 @@ impl<'r, R: SeriesResolver> PointWriter<'r, R> {
     fn write_key(&mut self, point: &Point<'_>) -> Result<(), Reason> {
         self.key.clear();
         let tags = point.tags.0.iter().map(|(key, value)| (&**key, &*value.0));
-        series_key::write(&point.measurement, tags, &mut self.key).map_err(|error| error.0)?;
+        series_key::write(&point.measurement, tags, &mut self.key)?;
         match self.key.len() > KEY_BYTES_MAX {
             true => Err(too_large("series key", self.key.len(), KEY_BYTES_MAX)),
             false => Ok(()),

@@ -214,7 +214,7 @@ impl<'a, R: SeriesResolver> Decoder<'a, '_, R> {
         let timeline = self
             .resolver
             .resolve(key)
-            .map_err(|error| Fault::new(error.0, fields_end))?;
+            .map_err(|reason| Fault::new(reason, fields_end))?;
         finish_row(&mut self.groups.all[group], timeline, nanos, self.line);
         Ok(next)
     }

@@ -275,17 +275,17 @@ mod tests {
                 "a label named \"time\" would hide the time of its samples",
             ),
         ] {
-            assert_eq!(identity(&key(labels)).expect_err(reason), reason);
+            assert_eq!(identity(&key(labels)).expect_err(reason), reason.into());
         }
         let mut bytes = key(&[("__name__", "m")]);
         push(b"a", b"\xff", &mut bytes);
         assert_eq!(
             identity(&bytes).expect_err("not UTF-8"),
-            "invalid UTF-8 in label value \"\u{fffd}\""
+            "invalid UTF-8 in label value \"\u{fffd}\"".into()
         );
         assert_eq!(
             identity(&bytes[..bytes.len() - 1]).expect_err("cut"),
-            "message cut off"
+            "message cut off".into()
         );
     }
 }

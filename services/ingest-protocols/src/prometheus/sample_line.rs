@@ -260,7 +260,7 @@ mod tests {
                     time(sample.time)
                 )
             }
-            Err(reason) => reason.into_owned(),
+            Err(reason) => reason.to_string(),
         }
     }
 

@@ -128,10 +128,7 @@ impl<'r, R: SeriesResolver> SampleWriter<'r, R> {
 
     /// The series that a key of [`labels`] names, or why there is none.
     pub(crate) fn series(&mut self, key: &[u8]) -> Result<Series, Reason> {
-        let timeline = self
-            .resolver
-            .resolve(key)
-            .map_err(|error| Reason::from(error.0))?;
+        let timeline = self.resolver.resolve(key)?;
         self.named(timeline, key)
     }
 

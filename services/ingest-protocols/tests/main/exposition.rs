@@ -6,7 +6,7 @@ use tideline_ingest_protocols::prometheus::{
 };
 use tideline_model::Value;
 
-use crate::support::{DEFAULT_TIME, NumberingResolver, Row, options, rows, shown};
+use crate::support::{DEFAULT_TIME, NumberingResolver, Row, options, rows, shown, words};
 
 fn text(format: TextFormat, body: &str, import: &ImportOptions) -> (DecodedSamples, Vec<Row>) {
     let mut resolver = NumberingResolver::default();
@@ -213,12 +213,7 @@ fn json_lines_hold_what_victoria_metrics_exports() {
             "b{} value=0.000049290000000000004 @1549891472011000000",
         ]
     );
-    let reasons: Vec<&str> = decoded
-        .batch
-        .rejects
-        .iter()
-        .map(|reject| &*reject.reason)
-        .collect();
+    let reasons: Vec<&str> = decoded.batch.rejects.iter().map(words).collect();
     assert_eq!(reasons.len(), 3);
     assert_eq!(
         reasons[..2],
@@ -268,11 +263,11 @@ fn what_was_not_read_for_too_many_rejects_is_said() {
     let unread = "too many rejects (limit 100000): 2 more from here on were not read";
     let (decoded, rows) = classic(&format!("up 1\n{wrong}up 2\n\nup 3\n"));
     assert_eq!((rows.len(), decoded.batch.rejects.len()), (1, 100_001));
-    assert_eq!(decoded.batch.rejects[100_000].reason, unread);
+    assert_eq!(words(&decoded.batch.rejects[100_000]), unread);
     let up = r#"{"metric":{"__name__":"up"},"values":[1],"timestamps":[9]}"#;
     let (decoded, rows) = json_lines(&format!("{up}\n{wrong}{up}\n{up}\n"), &ImportOptions::default());
     assert_eq!((rows.len(), decoded.batch.rejects.len()), (1, 100_001));
-    assert_eq!(decoded.batch.rejects[100_000].reason, unread);
+    assert_eq!(words(&decoded.batch.rejects[100_000]), unread);
     // Nothing is left behind the last one.
     let (decoded, _) = classic(&wrong);
     assert_eq!(decoded.batch.rejects.len(), 100_000);
@@ -286,7 +281,7 @@ fn a_time_out_of_range_rejects_its_sample_alone() {
         &ImportOptions::default(),
     );
     assert_eq!(shown(&rows), ["up{} value=1 @1000000", "up{} value=3 @3000000"]);
-    let reasons = decoded.batch.rejects.iter().map(|reject| &*reject.reason);
+    let reasons = decoded.batch.rejects.iter().map(words);
     assert_eq!(
         reasons.collect::<Vec<_>>(),
         [

@@ -110,7 +110,7 @@ fn decode(body: &[u8]) -> (Vec<Row>, Vec<(u32, String)>) {
     let rejects = batch
         .rejects
         .iter()
-        .map(|reject| (reject.line, reject.reason.clone()))
+        .map(|reject| (reject.line, reject.reason.to_string()))
         .collect();
     (rows(&batch, &resolver), rejects)
 }

@@ -3,7 +3,7 @@
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::{PointBatch, Precision, Value};
 
-use crate::support::{DEFAULT_TIME, NumberingResolver, Row, options, rows};
+use crate::support::{DEFAULT_TIME, NumberingResolver, Row, options, rows, words};
 
 fn decode_with(body: &[u8], options: DecodeOptions) -> (Vec<Row>, PointBatch, usize) {
     let mut resolver = NumberingResolver::default();
@@ -24,7 +24,7 @@ fn rejected(body: &[u8]) -> String {
     assert_eq!(rows, [], "{body:?}");
     assert_eq!(batch.rejects.len(), 1, "{body:?}: {:?}", batch.rejects);
     assert_eq!(identities, 0, "{body:?} registered a timeline");
-    batch.rejects[0].reason.clone()
+    batch.rejects[0].reason.to_string()
 }
 
 fn only_value(body: &str) -> Value {
@@ -220,7 +220,7 @@ fn a_line_rejected_midway_leaves_no_trace() {
     let rejects: Vec<_> = batch
         .rejects
         .iter()
-        .map(|reject| (reject.line, reject.reason.as_str()))
+        .map(|reject| (reject.line, words(reject)))
         .collect();
     let expected = [
         (2, "bad timestamp \"nonsense\""),
@@ -282,7 +282,7 @@ fn limits_reject_the_line_and_name_limit_and_actual() {
     ] {
         let (rows, batch, _) = decode_with(format!("{good}{line}\n{good}").as_bytes(), small);
         assert_eq!(batch.rejects.len(), 1, "{reason}");
-        assert_eq!(batch.rejects[0].reason, reason);
+        assert_eq!(words(&batch.rejects[0]), reason);
         assert!(batch.rejects[0].excerpt.len() <= 120);
         assert!(rows.len() >= 2, "{reason}: the good lines stay");
     }
@@ -297,7 +297,7 @@ fn a_body_of_rubbish_is_left_off_and_says_so() {
     let last = batch.rejects.last().expect("rejects");
     assert_eq!((batch.rejects.len(), last.line), (4, 5));
     assert_eq!(
-        last.reason,
+        words(last),
         "too many rejects (limit 3): 3 more from here on were not read"
     );
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tideline_ingest_protocols::{DecodeOptions, series_key};
 use tideline_model::{
-    ColumnData, Identity, Ordinal, PointBatch, SeriesError, SeriesResolver, Timestamp, Value,
+    ColumnData, Identity, LineReject, Ordinal, PointBatch, RejectReason, SeriesResolver, Timestamp, Value,
 };
 
 /// The time of points that have none.
@@ -26,7 +26,7 @@ impl NumberingResolver {
 }
 
 impl SeriesResolver for NumberingResolver {
-    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, SeriesError> {
+    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason> {
         if let Some(ordinal) = self.known.get(key) {
             return Ok(*ordinal);
         }
@@ -38,6 +38,14 @@ impl SeriesResolver for NumberingResolver {
         }
         self.known.insert(key.to_vec(), ordinal);
         Ok(ordinal)
+    }
+}
+
+/// The words of a reject that a decoder has worded.
+pub(crate) fn words(reject: &LineReject) -> &str {
+    match &reject.reason {
+        RejectReason::Unreadable(words) => words,
+        other => panic!("{other:?}"),
     }
 }
 

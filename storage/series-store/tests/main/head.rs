@@ -53,7 +53,13 @@ fn write_round(store: &SeriesStore, timelines: u64, second: i64) -> usize {
         };
         let generation = table.timeline_generation();
         store
-            .commit(&table, &Arc::new(delta), vec![shape], Durability::Synced, generation)
+            .commit(
+                &table,
+                &Arc::new(delta),
+                vec![shape],
+                Durability::Synced,
+                generation,
+            )
             .expect("a write");
         most = most.max(store.stats().head_bytes);
     }

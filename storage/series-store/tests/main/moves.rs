@@ -345,7 +345,10 @@ fn a_write_that_takes_a_removed_timeline_for_known_is_refused() {
     });
     let durability = tideline_model::Durability::Synced;
     let refused = store.commit(&table, &outdated, Vec::new(), durability, before);
-    assert!(matches!(refused, Err(StoreError::TimelinesRemoved)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::TimelinesRemoved)),
+        "{refused:?}"
+    );
     let now = table.timeline_generation();
     store
         .commit(&table, &outdated, Vec::new(), durability, now)

@@ -114,11 +114,9 @@ where
         // The rows hold all of the body; together they would be what a write takes at most.
         drop((resolver, body));
         let batch = std::mem::take(&mut decoded.batch);
-        let unreadable: Vec<u32> = batch.rejects.iter().map(|reject| reject.line).collect();
         let outcome = engine.write(&table, batch, &WriteOptions::default())?;
-        let lines = outcome.rejects.iter().map(|reject| reject.line);
-        let refused = lines.filter(|line| unreadable.binary_search(line).is_err());
-        let counts = decoded.stored(refused);
+        let refused = outcome.rejects.iter().filter(|reject| reject.reason.is_of_row());
+        let counts = decoded.stored(refused.map(|reject| reject.line));
         if !decoded.metadata.is_empty() {
             let metadata: Vec<MetricMetadata> = decoded.metadata.into_iter().map(to_engine).collect();
             engine.put_metadata(&table, &metadata)?;
@@ -182,5 +180,5 @@ fn put_reject(reject: &LineReject, text: &mut String) {
     if !reject.excerpt.is_empty() {
         write!(text, "{}: ", reject.excerpt).expect("writing to a string cannot fail");
     }
-    text.push_str(&reject.reason);
+    write!(text, "{}", reject.reason).expect("writing to a string cannot fail");
 }
