@@ -1,6 +1,6 @@
 //! From a decoded batch to acknowledged points.
 //!
-//! 1. Answer a repeated idempotency key from memory; refuse it with another body.
+//! 1. Before the body is decoded: answer a repeated idempotency key from memory; refuse it with another body.
 //! 2. Drop rows outside the table's bounds of past and future or past its retention, and groups whose types contradict the schema;
 //!    each becomes a reject with its line.
 //! 3. Turn the rest into a delta ([`crate::line_order`] says when into several): timelines by id, new ones with
@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use tideline_backend::{Health, VALUE_BYTES_MAX};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline, RequestRecord};
 use tideline_model::reject::RememberedReject;
-use tideline_model::{Durability, LineReject, Ordinal, PointBatch, PointGroup, RejectReason, WaitsFor};
+use tideline_model::{
+    Durability, LineReject, Ordinal, PointBatch, PointGroup, RejectReason, TableId, WaitsFor,
+};
 use tideline_series_store::{Shape, StoreError, TableSchema};
 use tideline_timeline_catalog::CatalogReader;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
@@ -35,13 +37,13 @@ const NAMED_AGAIN_MAX: usize = 64;
 /// Rejects that a remembered outcome keeps word for word; the count is always exact.
 const REMEMBERED_REJECTS_MAX: usize = 100;
 
-/// What a request asks for beside its points.
-#[derive(Debug, Clone, Default)]
-pub struct WriteOptions {
+/// Settings of one write.
+#[derive(Debug, Default)]
+pub struct WriteOptions<'e> {
     /// What the acknowledgement promises; `None` = the table's setting.
     pub durability: Option<Durability>,
-    /// The client's idempotency key: the same key again is answered with the first outcome and stores nothing.
-    pub request: Option<IdempotentRequest>,
+    /// The request with an idempotency key: its outcome is remembered with its points.
+    pub request: Option<RunningRequest<'e>>,
 }
 
 /// An idempotency key and the digest of the request that bears it.
@@ -63,6 +65,31 @@ impl IdempotentRequest {
             key,
             digest: hasher.digest128(),
         }
+    }
+}
+
+/// The beginning of a request with an idempotency key.
+#[derive(Debug)]
+pub enum RequestStart<'e> {
+    /// The key is new; its points are to be written.
+    New(RunningRequest<'e>),
+    /// The outcome of the earlier request with the key; nothing is to be written.
+    Repeated(WriteOutcome),
+}
+
+/// The claim of a request on its idempotency key: until it is dropped, other requests with the key are refused.
+#[derive(Debug)]
+pub struct RunningRequest<'e> {
+    engine: &'e Engine,
+    table: TableId,
+    key: [u8; 16],
+    digest: u128,
+}
+
+impl Drop for RunningRequest<'_> {
+    fn drop(&mut self) {
+        let mut running = self.engine.running_requests.lock();
+        running.remove(&(self.table, self.key));
     }
 }
 
@@ -103,53 +130,45 @@ struct Remembered {
 }
 
 impl Engine {
-    /// Stores the good rows of a batch and says what was wrong with the others.
-    ///
-    /// `Ok` means durable as asked. An error of kind `Unavailable` means unknown: sending the same batch again
-    /// is safe where its points carry timestamps or the request a key. Blocks for a group commit.
-    pub fn write(&self, table: &Table, batch: PointBatch, options: &WriteOptions) -> Result<WriteOutcome> {
-        let Some(request) = &options.request else {
-            return self.write_once(table, batch, options, None);
-        };
-        if let Some(outcome) = self.earlier_outcome(table, request)? {
-            return Ok(outcome);
-        }
-        let key = request_key(&request.key)?;
-        let running = (table.points.id(), key);
-        if !self.running_requests.lock().insert(running) {
-            return Err(EngineError::RequestRunning);
-        }
-        let outcome = match self.earlier_outcome(table, request) {
-            Ok(Some(outcome)) => Ok(outcome),
-            Ok(None) => self.write_once(table, batch, options, Some(key)),
-            Err(error) => Err(error),
-        };
-        self.running_requests.lock().remove(&running);
-        outcome
-    }
-
-    /// The remembered outcome of an earlier request with this key, so that its body need not be decoded again.
+    /// Looks an idempotency key up, once, and claims it where it is new. A request begins before its body is decoded.
     ///
     /// # Errors
     ///
-    /// [`EngineError::KeyReused`] where the earlier request was another one.
-    pub fn earlier_outcome(
-        &self,
-        table: &Table,
-        request: &IdempotentRequest,
-    ) -> Result<Option<WriteOutcome>> {
-        self.store
-            .request_outcome(&table.points, request_key(&request.key)?)
-            .map(|outcome| remembered(&outcome, request))
-            .transpose()
+    /// [`EngineError::KeyReused`] where the earlier request was another one, [`EngineError::RequestRunning`] while it runs.
+    pub fn begin_request(&self, table: &Table, request: &IdempotentRequest) -> Result<RequestStart<'_>> {
+        let (id, key) = (table.points.id(), request_key(&request.key)?);
+        let earlier = {
+            let mut running = self.running_requests.lock();
+            if running.contains(&(id, key)) {
+                return Err(EngineError::RequestRunning);
+            }
+            // A claim is given up after its outcome is remembered, so under this lock there is one or the other.
+            let earlier = self.store.request_outcome(&table.points, key);
+            if earlier.is_none() {
+                running.insert((id, key));
+            }
+            earlier
+        };
+        Ok(match earlier {
+            Some(outcome) => RequestStart::Repeated(remembered(&outcome, request)?),
+            None => RequestStart::New(RunningRequest {
+                engine: self,
+                table: id,
+                key,
+                digest: request.digest,
+            }),
+        })
     }
 
-    fn write_once(
+    /// Stores the good rows of a batch and reports what was wrong with the others.
+    ///
+    /// `Ok` means durable as asked. An error of kind `Unavailable` means unknown: sending the same batch again
+    /// is safe where its points carry timestamps or the request a key. Blocks for a group commit.
+    pub fn write(
         &self,
         table: &Table,
         batch: PointBatch,
-        options: &WriteOptions,
-        key: Option<[u8; 16]>,
+        options: &WriteOptions<'_>,
     ) -> Result<WriteOutcome> {
         self.check_writable()?;
         let spec = table.spec();
@@ -179,14 +198,15 @@ impl Engine {
             repeated: false,
         };
         // Where nothing is stored and the same may be stored later, the request is not done.
-        if points == 0 && (key.is_none() || outcome.retryable > 0) {
+        if points == 0 && (options.request.is_none() || outcome.retryable > 0) {
             return Ok(outcome);
         }
         // Nor is it done where lines wait for the clock: the others bear a time, so they may be stored twice.
         let waits_for_clock = outcome.first_waiting_for(WaitsFor::Clock).is_some();
-        let mut request = key.filter(|_| !waits_for_clock).map(|key| RequestRecord {
-            key,
-            outcome: outcome.remember(options.request.as_ref()),
+        let request = options.request.as_ref().filter(|_| !waits_for_clock);
+        let mut request = request.map(|request| RequestRecord {
+            key: request.key,
+            outcome: outcome.remember(request.digest),
         });
         let durability = options.durability.unwrap_or(spec.durability);
         let mut parts = parts.into_iter().peekable();
@@ -318,9 +338,11 @@ impl WriteOutcome {
         reasons.find(|reason| reason.waits_for() == Some(what))
     }
 
-    fn remember(&self, request: Option<&IdempotentRequest>) -> Vec<u8> {
+    fn remember(&self, digest: u128) -> Vec<u8> {
         let kept = || self.rejects.iter().take(REMEMBERED_REJECTS_MAX);
-        let retryable = kept().enumerate().filter(|(_, reject)| reject.reason.is_retryable());
+        let retryable = kept()
+            .enumerate()
+            .filter(|(_, reject)| reject.reason.is_retryable());
         let remembered = Remembered {
             points: self.points,
             values: self.values,
@@ -330,7 +352,7 @@ impl WriteOutcome {
                 .map(|reject| (reject.line, reject.reason.to_string(), reject.excerpt.clone()))
                 .collect(),
             retryable_rejects: Some(retryable.map(|(place, _)| place).collect()),
-            digest: request.map(|request| format!("{:032x}", request.digest)),
+            digest: Some(format!("{digest:032x}")),
         };
         serde_json::to_vec(&remembered).expect("plain structures always serialise")
     }
@@ -545,7 +567,9 @@ mod tests {
             );
             let outcome = remembered(stored.as_bytes(), &request).expect("it is read");
             let rejects = outcome.rejects.iter();
-            rejects.map(|reject| reject.reason.is_retryable()).collect::<Vec<_>>()
+            rejects
+                .map(|reject| reject.reason.is_retryable())
+                .collect::<Vec<_>>()
         };
         assert_eq!(retryable(""), [true, true]);
         assert_eq!(retryable(r#","retryable_rejects":[1]"#), [false, true]);

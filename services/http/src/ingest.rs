@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use axum::http::HeaderMap;
-use tideline_engine::{Engine, ErrorKind, IdempotentRequest, Table, WriteOptions, WriteOutcome};
+use tideline_engine::{
+    Engine, ErrorKind, IdempotentRequest, RequestStart, Table, WriteOptions, WriteOutcome,
+};
 use tideline_ingest_protocols::{DecodeOptions, IngestError, json, line_protocol, ndjson};
 use tideline_model::{Durability, PointBatch, Precision, SeriesResolver, Timestamp};
 use tideline_openapi::plain;
@@ -80,11 +82,13 @@ fn commit(engine: &Engine, body: &[u8], write: &Write) -> Result<WriteOutcome> {
         let tag = tag.as_ref().map_or(&[][..], DatabaseTag::as_bytes);
         IdempotentRequest::new(key, body, &[format.as_bytes(), &unit, tag])
     });
-    if let Some(request) = &request
-        && let Some(outcome) = engine.earlier_outcome(&table, request)?
-    {
-        return Ok(outcome);
-    }
+    let request = match request.map(|request| engine.begin_request(&table, &request)) {
+        None => None,
+        Some(begun) => match begun? {
+            RequestStart::Repeated(outcome) => return Ok(outcome),
+            RequestStart::New(request) => Some(request),
+        },
+    };
     let options = DecodeOptions {
         precision: write.precision,
         ..DecodeOptions::new(write.default_time.or_else(|| engine.arrival_time()))

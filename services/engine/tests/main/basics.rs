@@ -5,7 +5,7 @@ use tideline_engine::{ErrorKind, IdempotentRequest, MetricKind, MetricMetadata, 
 use tideline_model::{PointBatch, TableName, TableSpec, Value};
 use tideline_search_index::{Condition, FindRequest};
 
-use crate::support::{Fixture, decode, found, hosts, instants, owned, set_owner, write};
+use crate::support::{Fixture, decode, found, hosts, instants, owned, set_owner, write, write_once};
 
 #[test]
 fn a_write_is_findable_and_readable_at_once_and_after_a_restart() {
@@ -122,22 +122,17 @@ fn a_table_takes_points_within_its_bounds_only() {
 #[test]
 fn a_repeated_request_is_answered_and_not_done() {
     let fixture = Fixture::new();
-    let request = |body: &str| WriteOptions {
-        request: Some(IdempotentRequest::new("order-7".into(), body.as_bytes(), &[])),
-        ..WriteOptions::default()
-    };
-    let options = request("first");
+    let request = |body: &str| IdempotentRequest::new("order-7".into(), body.as_bytes(), &[]);
     let first = {
         let engine = fixture.open();
         let table = engine.default_table().expect("the default table");
-        let batch = decode(&engine, &table, "m,host=a f=1 1\nbad\n");
-        engine.write(&table, batch, &options).expect("a write")
+        write_once(&engine, &table, "m,host=a f=1 1\nbad\n", &request("first")).expect("a write")
     };
     for sealed in [false, true] {
         let engine = fixture.open();
         let table = engine.default_table().expect("the default table");
-        let batch = decode(&engine, &table, "m,host=other f=2 1\n");
-        let again = engine.write(&table, batch, &options).expect("an answer");
+        let other = "m,host=other f=2 1\n";
+        let again = write_once(&engine, &table, other, &request("first")).expect("an answer");
         assert!(again.repeated && again.points == first.points, "{sealed}");
         let said = |outcome: &WriteOutcome| {
             let rejects = outcome.rejects.iter();
@@ -153,8 +148,7 @@ fn a_repeated_request_is_answered_and_not_done() {
             rejects.collect::<Vec<_>>()
         };
         assert_eq!(said(&again), said(&first), "{sealed}");
-        let batch = decode(&engine, &table, "m,host=other f=2 1\n");
-        let refused = engine.write(&table, batch, &request("second"));
+        let refused = write_once(&engine, &table, other, &request("second"));
         let refused = refused.expect_err("the key of another request");
         assert_eq!(refused.kind(), ErrorKind::KeyReused, "{sealed}: {refused}");
         assert!(!refused.is_retryable());
@@ -171,12 +165,8 @@ fn of_requests_that_share_a_key_at_once_one_body_wins() {
     let send = |host: &str| {
         let lines = format!("m,host={host} f=1 1\n");
         let request = IdempotentRequest::new("order-7".into(), lines.as_bytes(), &[]);
-        let options = WriteOptions {
-            request: Some(request),
-            ..WriteOptions::default()
-        };
         loop {
-            match engine.write(&table, decode(&engine, &table, &lines), &options) {
+            match write_once(&engine, &table, &lines, &request) {
                 Err(error) if error.is_retryable() => std::thread::yield_now(),
                 answer => return answer.map(|outcome| outcome.repeated),
             }

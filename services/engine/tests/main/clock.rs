@@ -5,7 +5,7 @@ use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::{Clock, Policy, Timestamp};
 use tideline_search_index::Condition;
 
-use crate::support::{DAY, Fixture, HOUR, START, found, hosts, instants, table_with, write};
+use crate::support::{DAY, Fixture, HOUR, START, found, hosts, instants, table_with, write, write_once};
 
 fn line(host: &str, at: i64) -> String {
     format!("m,host={host} f={at}i {at}\n")
@@ -186,33 +186,23 @@ fn a_machine_that_was_off_over_a_weekend_stamps_points_at_once() {
 #[test]
 fn a_wrong_clock_forgets_no_idempotency_key() {
     let fixture = Fixture::new();
-    let options = WriteOptions {
-        request: Some(IdempotentRequest::new("once".into(), b"body", &[])),
-        ..WriteOptions::default()
-    };
+    let [once, other] = ["once", "other"].map(|key| IdempotentRequest::new(key.into(), b"body", &[]));
     let right = fixture.clock.now();
-    let send = |engine: &Engine, lines: &str, options: &WriteOptions| {
+    let send = |engine: &Engine, lines: &str, request: &IdempotentRequest| {
         let table = engine.default_table().expect("the default table");
-        let batch = line_protocol::decode(
-            lines.as_bytes(),
-            DecodeOptions::new(right),
-            &mut engine.resolver(&table),
-        );
-        engine.write(&table, batch, options).expect("an answer").repeated
+        write_once(engine, &table, lines, request)
+            .expect("an answer")
+            .repeated
     };
     let engine = fixture.open();
-    assert!(!send(&engine, "m f=1\n", &options));
+    assert!(!send(&engine, "m f=1 1800000000000000000\n", &once));
     fixture.clock.set(right.saturating_add(20_000 * DAY));
-    let other = WriteOptions {
-        request: Some(IdempotentRequest::new("other".into(), b"body", &[])),
-        ..WriteOptions::default()
-    };
     // Outcomes leave by their age when another one comes.
-    assert!(!send(&engine, "m f=2\n", &other));
-    assert!(send(&engine, "m f=1\n", &options));
+    assert!(!send(&engine, "m f=2 1800000000000000000\n", &other));
+    assert!(send(&engine, "m f=1 1800000000000000000\n", &once));
     engine.seal().expect("a seal");
     drop(engine);
     let engine = fixture.open();
-    assert!(send(&engine, "m f=1\n", &options));
-    assert!(send(&engine, "m f=2\n", &other));
+    assert!(send(&engine, "m f=1 1800000000000000000\n", &once));
+    assert!(send(&engine, "m f=2 1800000000000000000\n", &other));
 }

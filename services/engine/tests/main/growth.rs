@@ -1,9 +1,9 @@
 //! A table takes so many new timelines a minute, and says which tag brings them.
 
-use tideline_engine::{ErrorKind, IdempotentRequest, Table, TableLimits, WriteOptions};
+use tideline_engine::{ErrorKind, IdempotentRequest, Table, TableLimits};
 use tideline_model::{Policy, RejectReason, TableName, TableSpec, WaitsFor};
 
-use crate::support::{Fixture, SECOND, decode, table_with, write};
+use crate::support::{Fixture, SECOND, table_with, write, write_once};
 
 fn limited(engine: &tideline_engine::Engine, limit: u64) -> Table {
     let policy = Policy {
@@ -78,13 +78,9 @@ fn a_request_that_stored_nothing_for_now_may_be_repeated_under_its_key() {
     let engine = fixture.open();
     let table = limited(&engine, 1);
     write(&engine, &table, &pods(0..1));
-    let options = WriteOptions {
-        request: Some(IdempotentRequest::new("order-7".into(), b"body", &[])),
-        ..WriteOptions::default()
-    };
+    let request = IdempotentRequest::new("order-7".into(), b"body", &[]);
     let send = || {
-        let batch = decode(&engine, &table, &pods(1..2));
-        let outcome = engine.write(&table, batch, &options).expect("an answer");
+        let outcome = write_once(&engine, &table, &pods(1..2), &request).expect("an answer");
         fixture.pass(&engine, 71 * SECOND);
         (outcome.points, outcome.retryable, outcome.repeated)
     };

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_engine::find::NEVER;
 use tideline_engine::{
-    Engine, EngineError, Settings, Table, Timeline, TimelineSelector, WriteOptions, WriteOutcome,
+    Engine, EngineError, IdempotentRequest, RequestStart, Settings, Table, Timeline, TimelineSelector,
+    WriteOptions, WriteOutcome,
 };
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::{
@@ -101,6 +102,24 @@ pub(crate) fn write(engine: &Engine, table: &Table, lines: &str) -> WriteOutcome
     engine
         .write(table, batch, &WriteOptions::default())
         .expect("a write")
+}
+
+/// Writes lines under an idempotency key.
+pub(crate) fn write_once(
+    engine: &Engine,
+    table: &Table,
+    lines: &str,
+    request: &IdempotentRequest,
+) -> Result<WriteOutcome, EngineError> {
+    let request = match engine.begin_request(table, request)? {
+        RequestStart::Repeated(outcome) => return Ok(outcome),
+        RequestStart::New(request) => Some(request),
+    };
+    let options = WriteOptions {
+        request,
+        ..WriteOptions::default()
+    };
+    engine.write(table, decode(engine, table, lines), &options)
 }
 
 /// Every timeline that meets a condition, by its machine.
