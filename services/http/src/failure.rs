@@ -8,11 +8,13 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tideline_engine::error::CLOCK_WAIT;
 use tideline_engine::{EngineError, ErrorKind, WriteOutcome};
+use tideline_ingest::WriteError;
+use tideline_ingest_protocols::IngestError;
 use tideline_model::{MemoryFull, WaitsFor};
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::points::Reject;
 use tideline_openapi::prometheus::PrometheusError;
-use tideline_openapi::{ErrorBody, ErrorCode};
+use tideline_openapi::{ErrorBody, ErrorCode, plain};
 use tideline_pattern::PatternError;
 use tideline_scheduler::SchedulerError;
 
@@ -364,6 +366,19 @@ impl From<EngineError> for Failure {
             limit: error.limit(),
             retry_after: error.is_retryable().then(|| error.retry_after()).flatten(),
             ..Self::new(code, error.to_string())
+        }
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Engine(error) => error.into(),
+            WriteError::Body(IngestError::Json { line, column, reason }) => {
+                let reason = plain::message(&reason);
+                Self::invalid(IngestError::Json { line, column, reason })
+            }
+            error => Self::invalid(error),
         }
     }
 }

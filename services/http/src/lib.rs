@@ -17,7 +17,7 @@
 //! | `body` | the one bounded way in for request bodies |
 //! | `extract`, `stream`, `whole` | extractors; answers that are streamed, and the memory of others |
 //! | `condition`, `saved` | conditions of the interface into those of the index; saved searches spelled out |
-//! | `ingest`, `database` | a write; what `db` and `bucket` mean |
+//! | `ingest` | a write in its turn; the pipeline is `tideline-ingest` |
 //! | `running` | the queries that run now |
 //! | `policy` | changes of a policy, applied and checked |
 //! | `metrics` | our own figures |
@@ -31,7 +31,6 @@ mod client;
 mod condition;
 mod connection;
 mod context;
-mod database;
 mod described;
 mod errand;
 mod extract;

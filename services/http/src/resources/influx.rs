@@ -2,6 +2,7 @@
 
 use axum::extract::Request;
 use tideline_engine::WriteOutcome;
+use tideline_ingest::{Decoder, Target, WriteRequest};
 use tideline_ingest_protocols::line_protocol::{partial_write, unable_to_parse};
 use tideline_model::{Precision, RejectReason};
 use tideline_openapi::ErrorCode;
@@ -9,7 +10,7 @@ use tideline_openapi::ErrorCode;
 use crate::app::App;
 use crate::body::{self, BodyLimits};
 use crate::failure::{Failure, Result};
-use crate::ingest::{self, Format, Target, Write};
+use crate::ingest;
 
 /// Rejects that an error text names.
 const REJECTS_SHOWN_MAX: usize = 100;
@@ -24,18 +25,14 @@ pub(super) async fn write(
     precision: Option<String>,
 ) -> Result<()> {
     let precision = precision.as_deref().filter(|name| !name.is_empty());
-    let write = Write {
-        protocol,
-        format: Format::Lines,
-        precision: precision.map(parse_precision).transpose()?.unwrap_or_default(),
-        default_time: None,
-        target: Target::Database(database),
-        durability: None,
-        request_key: ingest::request_key(request.headers())?,
+    let precision = precision.map(parse_precision).transpose()?.unwrap_or_default();
+    let write = WriteRequest {
+        key: ingest::request_key(request.headers())?,
+        ..WriteRequest::new(Target::Database(database), Decoder::LineProtocol(precision))
     };
     let received = body::receive(request, app, BodyLimits::writes(&app.settings)).await?;
-    let outcome = ingest::write(app, received, write).await?;
-    refusal(&outcome).map_or(Ok(()), Err)
+    let outcome = ingest::write(app, protocol, received, write).await?;
+    refusal(&outcome.written).map_or(Ok(()), Err)
 }
 
 fn parse_precision(name: &str) -> Result<Precision> {

@@ -3,6 +3,7 @@
 use axum::extract::{Request, State};
 use serde::Deserialize;
 use tideline_engine::WriteOutcome;
+use tideline_ingest::{Decoder, Target, WriteRequest};
 use tideline_model::{Precision, RejectReason, Timestamp};
 use tideline_openapi::delete::{DeletePoints, DeleteReport};
 use tideline_openapi::points::{PointsBody, Reject, WriteReport};
@@ -18,7 +19,7 @@ use crate::condition::{resolve_surely, to_range, to_selector};
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query, content_type};
 use crate::failure::{Failure, Result};
-use crate::ingest::{self, Format, Target, Write};
+use crate::ingest;
 use crate::resources::timelines::suggested;
 use crate::resources::{Failures, TablePath};
 use crate::saved::expand_selector;
@@ -96,7 +97,7 @@ async fn write(
     request: Request,
 ) -> Result<axum::Json<WriteReport>> {
     let content_type = content_type(request.headers());
-    let Some((format, protocol)) = format_of(&content_type) else {
+    let Some((decoder_of, protocol)) = decoder_for(&content_type) else {
         body::discard(request, &app).await;
         return Err(Failure::new(
             ErrorCode::UnsupportedMediaType,
@@ -111,17 +112,15 @@ async fn write(
     let default_time = default_time.map_err(|error| Failure::invalid(format!("time: {error}")))?;
     let request_key = ingest::request_key(request.headers())?;
     let received = body::receive(request, &app, BodyLimits::writes(&app.settings)).await?;
-    let write = Write {
-        protocol,
-        format,
-        precision: precision.unwrap_or_default(),
+    let decoder = decoder_of(precision.unwrap_or_default());
+    let write = WriteRequest {
         default_time,
-        target: Target::Table(table),
         durability: query.durability.map(Into::into),
-        request_key,
+        key: request_key,
+        ..WriteRequest::new(Target::Table(table), decoder.clone())
     };
-    let outcome = ingest::write(&app, received, write).await?;
-    report(&outcome, format, id).map(axum::Json)
+    let outcome = ingest::write(&app, protocol, received, write).await?;
+    report(&outcome.written, &decoder, id).map(axum::Json)
 }
 
 /// Delete points
@@ -159,15 +158,18 @@ async fn delete(
     }))
 }
 
-/// The format that a content type names, and the protocol's label.
-fn format_of(content_type: &str) -> Option<(Format, &'static str)> {
+/// Makes the decoder of a format for a unit of integer times.
+type DecoderOf = fn(Precision) -> Decoder;
+
+/// The decoder of a content type, and the protocol's label.
+fn decoder_for(content_type: &str) -> Option<(DecoderOf, &'static str)> {
     match content_type {
-        "application/json" => Some((Format::Json, "json")),
+        "application/json" => Some((Decoder::Json, "json")),
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
-            Some((Format::Ndjson, "ndjson"))
+            Some((Decoder::Ndjson, "ndjson"))
         }
-        "" | "application/x-www-form-urlencoded" => Some((Format::Lines, "line_protocol")),
-        text if text.starts_with("text/") => Some((Format::Lines, "line_protocol")),
+        "" | "application/x-www-form-urlencoded" => Some((Decoder::LineProtocol, "line_protocol")),
+        text if text.starts_with("text/") => Some((Decoder::LineProtocol, "line_protocol")),
         _ => None,
     }
 }
@@ -180,13 +182,13 @@ fn parse_precision(name: &str) -> Result<Precision> {
     })
 }
 
-fn report(outcome: &WriteOutcome, format: Format, id: RequestId) -> Result<WriteReport> {
+fn report(outcome: &WriteOutcome, decoder: &Decoder, id: RequestId) -> Result<WriteReport> {
     let shown = outcome.rejects.iter().take(REJECTS_SHOWN_MAX);
     let rejects: Vec<Reject> = shown
         .map(|reject| Reject {
             line: reject.line,
             retryable: reject.reason.is_retryable(),
-            reason: worded(&reject.reason, format),
+            reason: worded(&reject.reason, decoder),
             excerpt: reject.excerpt.clone(),
         })
         .collect();
@@ -206,12 +208,12 @@ fn report(outcome: &WriteOutcome, format: Format, id: RequestId) -> Result<Write
     })
 }
 
-/// Words a reason; what a reader of JSON found in plain words, for people who send JSON.
-fn worded(reason: &RejectReason, format: Format) -> String {
+/// Words a reason. Errors of the JSON reader are put in plain words.
+fn worded(reason: &RejectReason, decoder: &Decoder) -> String {
     let text = reason.to_string();
     let is_of_reader = matches!(reason, RejectReason::Unreadable(_) | RejectReason::Remembered(_));
-    match format {
-        Format::Json | Format::Ndjson if is_of_reader => plain::message(&text),
+    match decoder {
+        Decoder::Json(_) | Decoder::Ndjson(_) if is_of_reader => plain::message(&text),
         _ => text,
     }
 }

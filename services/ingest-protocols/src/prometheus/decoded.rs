@@ -49,6 +49,16 @@ pub struct DecodedSamples {
     pub(super) kinds: Vec<(u32, SampleKind)>,
 }
 
+/// A batch of a format without samples.
+impl From<PointBatch> for DecodedSamples {
+    fn from(batch: PointBatch) -> Self {
+        Self {
+            batch,
+            ..Self::default()
+        }
+    }
+}
+
 impl DecodedSamples {
     /// Of what kind a row is, by its line.
     pub fn kind_of(&self, line: u32) -> SampleKind {

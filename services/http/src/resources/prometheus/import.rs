@@ -2,9 +2,8 @@
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
-use tideline_ingest_protocols::prometheus::{
-    ImportOptions, TextFormat, decode_json_lines, decode_metric_families, decode_text,
-};
+use tideline_ingest::Decoder;
+use tideline_ingest_protocols::prometheus::{ImportOptions, TextFormat};
 use tideline_openapi::ErrorCode;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -105,14 +104,8 @@ async fn import_json_lines(
 ) -> Result<StatusCode> {
     let (import, request) = options_of(&app, query, request).await?;
     let received = body::receive(request, &app, BodyLimits::writes(&app.settings)).await?;
-    let stored = samples::store(
-        &app,
-        "json_lines",
-        table,
-        received,
-        move |body, options, resolver, _| Ok(decode_json_lines(body, &import, options, resolver)),
-    );
-    stored.await?.refusal().map_or(Ok(StatusCode::NO_CONTENT), Err)
+    let stored = samples::store(&app, "json_lines", table, received, Decoder::JsonLines(import)).await?;
+    samples::refusal(&stored.written).map_or(Ok(StatusCode::NO_CONTENT), Err)
 }
 
 /// What a page is made of.
@@ -139,19 +132,12 @@ pub(super) async fn store_text(
         }
     };
     let received = body::receive(request, app, BodyLimits::writes(&app.settings)).await?;
-    let stored = samples::store(
-        app,
-        protocol,
-        table,
-        received,
-        move |body, options, resolver, _| match format {
-            PageFormat::Text(format) => Ok(decode_text(body, format, &import, options, resolver)),
-            PageFormat::Families => {
-                decode_metric_families(body, &import, options, resolver).map_err(Failure::invalid)
-            }
-        },
-    );
-    stored.await?.refusal().map_or(Ok(()), Err)
+    let decoder = match format {
+        PageFormat::Text(format) => Decoder::Exposition(format, import),
+        PageFormat::Families => Decoder::MetricFamilies(import),
+    };
+    let stored = samples::store(app, protocol, table, received, decoder).await?;
+    samples::refusal(&stored.written).map_or(Ok(()), Err)
 }
 
 impl PageFormat {

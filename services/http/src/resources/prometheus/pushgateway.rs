@@ -5,7 +5,7 @@
 //! says that the group has ended: its series get a stale marker, and are gone from every question about now. What was
 //! pushed before stays.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
@@ -14,16 +14,10 @@ use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::percent_decode_str;
-use roaring::RoaringBitmap;
 use serde::Deserialize;
-use tideline_engine::find::NEVER;
-use tideline_engine::{Engine, Table, TimelineSelector, WriteOptions};
-use tideline_histogram::STALE_NAN_BITS;
-use tideline_ingest_protocols::prometheus::{HISTOGRAM_FIELD, ImportOptions, VALUE_FIELD};
-use tideline_model::{ColumnData, Ordinal, PointBatch, PointGroup, ValueType};
+use tideline_ingest::group::{self, PUSH_TIME};
+use tideline_ingest_protocols::prometheus::ImportOptions;
 use tideline_openapi::ErrorCode;
-use tideline_search_index::{Condition, Subject, Test};
-use tideline_timeline_catalog::AttributeValue;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -34,12 +28,8 @@ use crate::app::App;
 use crate::body;
 use crate::failure::{Failure, Result};
 
-/// The metric that says when a group was pushed last, as a Pushgateway has it. It also tells which groups there are.
-const PUSH_TIME: &str = "push_time_seconds";
 /// Labels of one group.
 const GROUP_LABELS_MAX: usize = 64;
-/// Series that one DELETE ends.
-const ENDED_SERIES_MAX: u64 = 100_000;
 
 /// Of an address: both alphabets have it differently, this is the one for addresses, with and without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -137,7 +127,7 @@ async fn end_group(
     let group = Group::of(request.uri())?;
     app.change(move |engine| {
         let table = engine.table(&table)?;
-        end(engine, &table, &group)
+        Ok(group::end(engine, &table, &group.0)?)
     })
     .await?;
     Ok(StatusCode::ACCEPTED)
@@ -212,21 +202,6 @@ impl Group {
             )),
         }
     }
-
-    /// The labels that series bear: those with a value.
-    fn borne(&self) -> impl Iterator<Item = (&str, &str)> {
-        let labels = self.0.iter().map(|(name, value)| (&**name, &**value));
-        labels.filter(|(_, value)| !value.is_empty())
-    }
-
-    /// Series that bear all its labels.
-    fn condition(&self) -> Condition {
-        let leaf = |(name, value): (&str, &str)| Condition::Leaf {
-            subject: Subject::Tag(name.to_owned()),
-            test: Test::Equals(AttributeValue::Text(value.to_owned())),
-        };
-        Condition::And(self.borne().map(leaf).collect())
-    }
 }
 
 fn decoded(part: &str) -> Result<String> {
@@ -245,85 +220,6 @@ fn from_base64(part: &str) -> Result<String> {
     bytes
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .ok_or_else(|| Failure::invalid(format!("{part:?} is not text in base64")))
-}
-
-/// Marks the series of a group as ended. A more special group, whose series bear the same labels and more, goes on.
-fn end(engine: &Engine, table: &Table, group: &Group) -> Result<()> {
-    let selector = TimelineSelector::Condition(group.condition());
-    let selected = engine.selected(table, &selector, NEVER)?;
-    if selected.len() > ENDED_SERIES_MAX {
-        return Err(Failure::over(
-            ErrorCode::OverLimit,
-            "number of series of a group",
-            ENDED_SERIES_MAX,
-            selected.len(),
-        ));
-    }
-    // A marker that is a number ends a series of native histograms as well.
-    let samples = engine.fields(table).into_iter().filter(|field| {
-        let has = |name, kind| field.field == name && field.types.contains(&kind);
-        has(VALUE_FIELD, ValueType::Float) || has(HISTOGRAM_FIELD, ValueType::Histogram)
-    });
-    let pushed: HashSet<String> = samples.map(|field| field.measurement).collect();
-    let now = engine.need_arrival_time()?;
-    let groups = ended(table, group, &selected, &pushed, now.nanos());
-    let batch = PointBatch {
-        groups,
-        rejects: Vec::new(),
-    };
-    engine.write(table, batch, &WriteOptions::default())?;
-    Ok(())
-}
-
-/// Stale markers for the series of a group among those that bear its labels; none where the group was never pushed.
-fn ended(
-    table: &Table,
-    group: &Group,
-    selected: &RoaringBitmap,
-    pushed: &HashSet<String>,
-    now: i64,
-) -> Vec<PointGroup> {
-    let reader = table.catalog().reader();
-    let entries = || {
-        selected
-            .iter()
-            .filter_map(|ordinal| reader.entry(Ordinal(ordinal)))
-    };
-    let own = group.borne().count();
-    let (mut is_pushed, mut special) = (false, Vec::new());
-    for entry in entries().filter(|entry| entry.measurement() == PUSH_TIME) {
-        match entry.tags().len() > own {
-            true => special.push(entry),
-            false => is_pushed = true,
-        }
-    }
-    let mut series: BTreeMap<&str, Vec<Ordinal>> = BTreeMap::new();
-    for entry in entries().filter(|entry| is_pushed && pushed.contains(entry.measurement())) {
-        let bears = |(name, value): (&str, &str)| entry.tag(name) == Some(value);
-        if !special.iter().any(|special| special.tags().all(bears)) {
-            series
-                .entry(entry.measurement())
-                .or_default()
-                .push(entry.ordinal());
-        }
-    }
-    let series = series.into_iter();
-    series
-        .map(|(measurement, timelines)| stale(measurement, timelines, now))
-        .collect()
-}
-
-/// A stale marker for each timeline.
-fn stale(measurement: &str, timelines: Vec<Ordinal>, now: i64) -> PointGroup {
-    let rows = timelines.len();
-    PointGroup {
-        measurements: measurement.into(),
-        fields: vec![VALUE_FIELD.into()],
-        columns: vec![ColumnData::Float(vec![f64::from_bits(STALE_NAN_BITS); rows])],
-        timelines,
-        timestamps: vec![now; rows],
-        lines: vec![1; rows],
-    }
 }
 
 #[cfg(test)]

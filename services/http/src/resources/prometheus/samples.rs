@@ -1,20 +1,19 @@
-//! What every route that takes samples shares: from a body to what was stored, and the words for what was not.
+//! Shared by every route that takes samples: the write, and the wording of what was not stored.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Instant;
 
-use tideline_engine::{BatchResolver, MetricKind, MetricMetadata, Table, WriteOptions, WriteOutcome};
-use tideline_ingest_protocols::DecodeOptions;
-use tideline_ingest_protocols::prometheus::{self, DecodedSamples, SampleCounts};
+use tideline_engine::WriteOutcome;
+use tideline_ingest::{Decoder, Outcome, Target, WriteRequest};
 use tideline_model::LineReject;
 use tideline_openapi::ErrorCode;
 use utoipa::IntoResponses;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, Response, ResponseBuilder, Type};
 
-use crate::app::{App, blocking};
+use crate::app::App;
 use crate::body::Received;
 use crate::failure::{Failure, Result};
+use crate::ingest;
 
 /// Rejects that a text names.
 const REJECTS_SHOWN_MAX: usize = 10;
@@ -79,100 +78,50 @@ fn described((status, what, example): &(&str, &str, &str)) -> (String, RefOr<Res
     ((*status).to_owned(), response.into())
 }
 
-/// What became of a body.
-#[derive(Debug)]
-pub(super) struct StoredSamples {
-    /// What was stored.
-    pub(super) counts: SampleCounts,
-    outcome: WriteOutcome,
-}
-
-/// Decodes a body and stores its samples in a table, on a blocking thread, when its turn comes.
-pub(super) async fn store<D>(
+/// Stores the samples of a body in a table.
+pub(super) async fn store(
     app: &App,
     protocol: &'static str,
     table: String,
     body: Received,
-    decode: D,
-) -> Result<StoredSamples>
-where
-    D: FnOnce(&[u8], &DecodeOptions, &mut BatchResolver<'_>, &Table) -> Result<DecodedSamples>
-        + Send
-        + 'static,
-{
-    let turn = app.writes.take().await?;
-    let app = app.clone();
-    blocking(move || {
-        let _turn = turn;
-        let started = Instant::now();
-        let body = body.decode()?;
-        let engine = &app.engine;
-        let table = engine.table(&table)?;
-        let options = DecodeOptions::new(engine.arrival_time());
-        let mut resolver = engine.resolver(&table);
-        let mut decoded = decode(&body, &options, &mut resolver, &table)?;
-        // The rows hold all of the body; together they would be what a write takes at most.
-        drop((resolver, body));
-        let batch = std::mem::take(&mut decoded.batch);
-        let outcome = engine.write(&table, batch, &WriteOptions::default())?;
-        let refused = outcome.rejects.iter().filter(|reject| reject.reason.is_of_row());
-        let counts = decoded.stored(refused.map(|reject| reject.line));
-        if !decoded.metadata.is_empty() {
-            let metadata: Vec<MetricMetadata> = decoded.metadata.into_iter().map(to_engine).collect();
-            engine.put_metadata(&table, &metadata)?;
-        }
-        let seconds = started.elapsed().as_secs_f64();
-        app.metrics.written(protocol, &outcome, seconds);
-        Ok(StoredSamples { counts, outcome })
-    })
-    .await
+    decoder: Decoder,
+) -> Result<Outcome> {
+    let request = WriteRequest::new(Target::Table(table), decoder);
+    ingest::write(app, protocol, body, request).await
 }
 
-fn to_engine(metadata: prometheus::MetricMetadata) -> MetricMetadata {
-    MetricMetadata {
-        name: metadata.name,
-        kind: MetricKind::parse(metadata.kind).unwrap_or_default(),
-        help: metadata.help,
-        unit: metadata.unit,
+/// The failure of a write of which not all was stored; `None` when all was. What may be stored later is requested again as a
+/// whole: samples that are stored already overwrite themselves.
+pub(super) fn refusal(outcome: &WriteOutcome) -> Option<Failure> {
+    if outcome.rejected == 0 {
+        return None;
     }
+    if outcome.retryable > 0 {
+        return Some(Failure::later(outcome, "samples"));
+    }
+    let code = match outcome.points {
+        0 => ErrorCode::AllRejected,
+        _ => ErrorCode::Invalid,
+    };
+    Some(Failure::new(code, words(outcome)))
 }
 
-impl StoredSamples {
-    /// Why not all was stored; `None` when all was. What may be stored later is asked for again as a whole: samples
-    /// that are there already overwrite themselves.
-    pub(super) fn refusal(&self) -> Option<Failure> {
-        let outcome = &self.outcome;
-        if outcome.rejected == 0 {
-            return None;
-        }
-        if outcome.retryable > 0 {
-            return Some(Failure::later(outcome, "samples"));
-        }
-        let code = match outcome.points {
-            0 => ErrorCode::AllRejected,
-            _ => ErrorCode::Invalid,
-        };
-        Some(Failure::new(code, self.words()))
+fn words(outcome: &WriteOutcome) -> String {
+    let mut text = format!("{} stored, {} refused", outcome.points, outcome.rejected);
+    let (shown, rest) = outcome
+        .rejects
+        .split_at(outcome.rejects.len().min(REJECTS_SHOWN_MAX));
+    shown.iter().for_each(|reject| put_reject(reject, &mut text));
+    let hidden = outcome.rejected.saturating_sub(REJECTS_SHOWN_MAX as u64);
+    if hidden > 0 {
+        write!(text, "\nand {hidden} more").expect("writing to a string cannot fail");
     }
-
-    fn words(&self) -> String {
-        let outcome = &self.outcome;
-        let mut text = format!("{} stored, {} refused", outcome.points, outcome.rejected);
-        let (shown, rest) = outcome
-            .rejects
-            .split_at(outcome.rejects.len().min(REJECTS_SHOWN_MAX));
-        shown.iter().for_each(|reject| put_reject(reject, &mut text));
-        let hidden = outcome.rejected.saturating_sub(REJECTS_SHOWN_MAX as u64);
-        if hidden > 0 {
-            write!(text, "\nand {hidden} more").expect("writing to a string cannot fail");
-        }
-        // It may say that what follows was not read.
-        if let Some(last) = rest.last() {
-            text.push_str(", the last of them:");
-            put_reject(last, &mut text);
-        }
-        text
+    // It may say that what follows was not read.
+    if let Some(last) = rest.last() {
+        text.push_str(", the last of them:");
+        put_reject(last, &mut text);
     }
+    text
 }
 
 fn put_reject(reject: &LineReject, text: &mut String) {

@@ -3,13 +3,13 @@
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use tideline_engine::MetricKind;
-use tideline_ingest_protocols::prometheus::{self, SampleCounts};
+use tideline_ingest::{Decoder, Outcome};
+use tideline_ingest_protocols::prometheus::SampleCounts;
 use tideline_openapi::ErrorCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::samples::{StoredSamples, WriteFailures};
+use super::samples::WriteFailures;
 use super::{PrometheusTable, samples};
 use crate::app::App;
 use crate::body;
@@ -104,7 +104,7 @@ async fn receive(app: &App, table: String, request: Request) -> Result<Response>
         }
     };
     let (counts, failure) = match store(app, message, table, request).await {
-        Ok(stored) => (stored.counts, stored.refusal()),
+        Ok(outcome) => (outcome.samples, samples::refusal(&outcome.written)),
         Err(failure) => (SampleCounts::default(), Some(failure)),
     };
     let mut response = match failure {
@@ -115,26 +115,13 @@ async fn receive(app: &App, table: String, request: Request) -> Result<Response>
     Ok(response)
 }
 
-async fn store(app: &App, message: Message, table: String, request: Request) -> Result<StoredSamples> {
+async fn store(app: &App, message: Message, table: String, request: Request) -> Result<Outcome> {
     let received = body::receive_remote_write(request, app).await?;
-    samples::store(
-        app,
-        message.protocol(),
-        table,
-        received,
-        move |body, options, resolver, table| {
-            let metadata = table.catalog().metadata();
-            let is_known = |name: &str, kind: &str, help: &str, unit: &str| {
-                MetricKind::parse(kind).is_some_and(|kind| metadata.knows(name, kind, help, unit))
-            };
-            let decoded = match message {
-                Message::V1 => prometheus::decode_write(body, options, resolver),
-                Message::V2 => prometheus::decode_write_v2(body, options, resolver, &is_known),
-            };
-            decoded.map_err(Failure::invalid)
-        },
-    )
-    .await
+    let decoder = match message {
+        Message::V1 => Decoder::RemoteWriteV1,
+        Message::V2 => Decoder::RemoteWriteV2,
+    };
+    samples::store(app, message.protocol(), table, received, decoder).await
 }
 
 fn put_written(headers: &mut HeaderMap, counts: SampleCounts) {

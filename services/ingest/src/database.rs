@@ -1,4 +1,4 @@
-//! What the `db` or `bucket` of an InfluxDB client means.
+//! Databases and buckets of InfluxDB clients.
 //!
 //! A name of an existing table writes there, and `CREATE DATABASE` creates one. Any other name writes to the default table, where
 //! every timeline gets the tag `db` with that name, so that two databases do not mix and nothing has to be created first. A line that
@@ -6,16 +6,14 @@
 
 use tideline_engine::{Engine, Table};
 use tideline_ingest_protocols::series_key;
-use tideline_model::{Ordinal, RejectReason, SeriesResolver};
+use tideline_model::{Ordinal, RejectReason, SeriesError, SeriesResolver};
 use tideline_timeline_catalog::NameSelection;
-
-use crate::failure::{Failure, Result};
 
 /// The tag that holds the name.
 const TAG: &str = "db";
 
 /// Whether points of the default table bear the tag of a database.
-pub(crate) fn is_tag(engine: &Engine, default: &Table, database: &str) -> bool {
+pub fn is_tag(engine: &Engine, default: &Table, database: &str) -> bool {
     // Names come in order, and the shortest one with a prefix is the prefix.
     let first = NameSelection {
         prefix: database,
@@ -32,10 +30,9 @@ pub(crate) struct DatabaseTag(Vec<u8>);
 
 impl DatabaseTag {
     /// The tag of a database; a name that no tag can hold is refused.
-    pub(crate) fn new(database: &str) -> Result<Self> {
+    pub(crate) fn new(database: &str) -> Result<Self, SeriesError> {
         let mut key = Vec::new();
-        series_key::write("m", [(TAG, database)], &mut key)
-            .map_err(|error| Failure::invalid(format!("database name: {error}")))?;
+        series_key::write("m", [(TAG, database)], &mut key)?;
         Ok(Self(key.split_off(1)))
     }
 
@@ -64,7 +61,7 @@ impl<'t, R> TaggingResolver<'t, R> {
 }
 
 impl<R: SeriesResolver> SeriesResolver for TaggingResolver<'_, R> {
-    fn resolve(&mut self, key: &[u8]) -> std::result::Result<Ordinal, RejectReason> {
+    fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason> {
         if has_tag(key) {
             return self.inner.resolve(key);
         }
@@ -89,7 +86,7 @@ mod tests {
     struct Seen(Vec<String>);
 
     impl SeriesResolver for &mut Seen {
-        fn resolve(&mut self, key: &[u8]) -> std::result::Result<Ordinal, RejectReason> {
+        fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason> {
             self.0.push(String::from_utf8_lossy(key).into_owned());
             Ok(Ordinal(0))
         }

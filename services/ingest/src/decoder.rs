@@ -1,0 +1,107 @@
+//! The formats of bodies, each with its decoder.
+
+use tideline_engine::{Engine, MetricKind};
+use tideline_ingest_protocols::prometheus::{
+    self, DecodedSamples, ImportOptions, TextFormat, decode_json_lines, decode_metric_families, decode_text,
+};
+use tideline_ingest_protocols::{DecodeOptions, IngestError, json, line_protocol, ndjson};
+use tideline_model::{PointBatch, Precision, SeriesResolver};
+
+use crate::database::TaggingResolver;
+use crate::target::Destination;
+
+/// The format of a body, with the options that apply to all of its points.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decoder {
+    /// InfluxDB line protocol, with integer times of a unit.
+    LineProtocol(Precision),
+    /// Native JSON, with integer times of a unit unless the body names another one.
+    Json(Precision),
+    /// One native JSON point a line.
+    Ndjson(Precision),
+    /// Prometheus remote write 1.0: `prometheus.WriteRequest`.
+    RemoteWriteV1,
+    /// Prometheus remote write 2.0: `io.prometheus.write.v2.Request`.
+    RemoteWriteV2,
+    /// A page of Prometheus metrics as text.
+    Exposition(TextFormat, ImportOptions),
+    /// Metric families as messages, each after its length.
+    MetricFamilies(ImportOptions),
+    /// JSON lines of VictoriaMetrics.
+    JsonLines(ImportOptions),
+}
+
+impl Decoder {
+    /// The name in the digest of a request, which stays the same from build to build.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::LineProtocol(_) => "lines",
+            Self::Json(_) => "json",
+            Self::Ndjson(_) => "ndjson",
+            Self::RemoteWriteV1 => "remote_write_1",
+            Self::RemoteWriteV2 => "remote_write_2",
+            Self::Exposition(..) => "exposition",
+            Self::MetricFamilies(_) => "metric_families",
+            Self::JsonLines(_) => "json_lines",
+        }
+    }
+
+    /// The unit of integer times; for samples, whose format fixes it, the default.
+    pub(crate) fn precision(&self) -> Precision {
+        match self {
+            Self::LineProtocol(precision) | Self::Json(precision) | Self::Ndjson(precision) => *precision,
+            _ => Precision::default(),
+        }
+    }
+
+    /// Whether its keys of timelines are measurement and tags, to which a tag can be appended.
+    pub(crate) fn takes_tags(&self) -> bool {
+        matches!(self, Self::LineProtocol(_) | Self::Json(_) | Self::Ndjson(_))
+    }
+
+    /// Decodes a body; the resolver, and with it the lock of the catalog, is dropped at the end.
+    pub(crate) fn decode(
+        &self,
+        body: &[u8],
+        options: DecodeOptions,
+        engine: &Engine,
+        to: &Destination,
+    ) -> Result<DecodedSamples, IngestError> {
+        let mut resolver = engine.resolver(&to.table);
+        match self {
+            Self::LineProtocol(_) | Self::Json(_) | Self::Ndjson(_) => {
+                let batch = match &to.tag {
+                    None => self.decode_points(body, options, resolver),
+                    Some(tag) => self.decode_points(body, options, TaggingResolver::new(tag, resolver)),
+                };
+                batch.map(DecodedSamples::from)
+            }
+            Self::RemoteWriteV1 => prometheus::decode_write(body, &options, &mut resolver),
+            Self::RemoteWriteV2 => {
+                let metadata = to.table.catalog().metadata();
+                let is_known = |name: &str, kind: &str, help: &str, unit: &str| {
+                    MetricKind::parse(kind).is_some_and(|kind| metadata.knows(name, kind, help, unit))
+                };
+                prometheus::decode_write_v2(body, &options, &mut resolver, &is_known)
+            }
+            Self::Exposition(format, import) => {
+                Ok(decode_text(body, *format, import, &options, &mut resolver))
+            }
+            Self::MetricFamilies(import) => decode_metric_families(body, import, &options, &mut resolver),
+            Self::JsonLines(import) => Ok(decode_json_lines(body, import, &options, &mut resolver)),
+        }
+    }
+
+    fn decode_points(
+        &self,
+        body: &[u8],
+        options: DecodeOptions,
+        mut resolver: impl SeriesResolver,
+    ) -> Result<PointBatch, IngestError> {
+        match self {
+            Self::Json(_) => json::decode(body, options, &mut resolver),
+            Self::Ndjson(_) => Ok(ndjson::decode(body, options, &mut resolver)),
+            _ => Ok(line_protocol::decode(body, options, &mut resolver)),
+        }
+    }
+}
