@@ -130,6 +130,11 @@ impl Counts {
         self.of.contains_key(&name)
     }
 
+    /// How many timelines bear this name.
+    pub(crate) fn count(&self, name: Symbol) -> u64 {
+        self.of.get(&name).copied().unwrap_or(0).into()
+    }
+
     /// Every name with how many timelines bear it, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Symbol, u32)> {
         self.of.iter().map(|(name, count)| (*name, *count))

@@ -157,6 +157,20 @@ impl CatalogReader<'_> {
         tag.values.select(&self.state.symbols, selection)
     }
 
+    /// How many visible timelines bear this tag.
+    pub fn timelines_with_tag(&self, key: &str, value: &str) -> u64 {
+        let symbols = &self.state.symbols;
+        let tag = symbols.get(key).and_then(|key| self.state.names.tags.get(&key));
+        let value = symbols.get(value);
+        tag.zip(value).map_or(0, |(tag, value)| tag.values.count(value))
+    }
+
+    /// How many visible timelines have this measurement.
+    pub fn timelines_of_measurement(&self, name: &str) -> u64 {
+        let symbol = self.state.symbols.get(name);
+        symbol.map_or(0, |name| self.state.names.measurements.count(name))
+    }
+
     /// Whether a visible timeline has this measurement.
     pub fn has_measurement(&self, name: &str) -> bool {
         let symbol = self.state.symbols.get(name);

@@ -140,6 +140,12 @@ impl App {
         }))
     }
 
+    /// A turn among queries, if one is free now.
+    pub(crate) fn free_query_turn(&self) -> Option<Share> {
+        let client = RequestContext::current().client;
+        self.queries.shares.try_take(client, 1)
+    }
+
     /// Runs a read of the engine on a blocking thread, when its turn comes.
     pub(crate) async fn read<T, F>(&self, call: F) -> Result<T>
     where

@@ -228,7 +228,7 @@ pub(crate) fn tell(writer: &mut AnswerWriter, line: &impl serde::Serialize) -> i
 }
 
 /// The failure of a writer that panicked; the panic itself is in the log already.
-fn panicked() -> Failure {
+pub(crate) fn panicked() -> Failure {
     tracing::error!("a request panicked while it wrote its answer");
     Failure::new(ErrorCode::Internal, "internal error")
 }

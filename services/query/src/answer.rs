@@ -255,6 +255,11 @@ impl Segments {
         self.0[tier as usize]
     }
 
+    /// Those of the hot tier.
+    pub(crate) fn hot(self) -> u64 {
+        self.of(Tier::Hot)
+    }
+
     /// Whether some are read in the lane of old points.
     pub(crate) fn are_old(self) -> bool {
         self.of(Tier::Cold) + self.of(Tier::Archive) > 0

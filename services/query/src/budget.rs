@@ -44,6 +44,21 @@ impl Default for Budget {
     }
 }
 
+impl Budget {
+    /// The smaller of both bounds of everything.
+    pub(crate) fn at_most(&self, other: &Self) -> Self {
+        Self {
+            timelines_max: self.timelines_max.min(other.timelines_max),
+            points_max: self.points_max.min(other.points_max),
+            values_max: self.values_max.min(other.values_max),
+            cells_max: self.cells_max.min(other.cells_max),
+            held_bytes_max: self.held_bytes_max.min(other.held_bytes_max),
+            rows_max: self.rows_max.min(other.rows_max),
+            time_max: self.time_max.min(other.time_max),
+        }
+    }
+}
+
 /// Tells a running query that nobody waits for it any more, and others how far it is. Clones share the word.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<Shared>);

@@ -51,6 +51,7 @@ pub mod querier;
 pub mod question;
 pub mod rows;
 pub mod sample;
+mod small;
 pub mod sorted;
 pub mod sweep;
 mod terms;

@@ -244,7 +244,7 @@ impl Asked<'_> {
 }
 
 /// The segments of a tier that have points in the part of a range that has not expired.
-fn segments(table: &Table, range: TimeRange, tier: Option<Tier>, snapshot: &Snapshot) -> Segments {
+pub(crate) fn segments(table: &Table, range: TimeRange, tier: Option<Tier>, snapshot: &Snapshot) -> Segments {
     let table = table.points().id();
     let range = snapshot.visible(table, range);
     let mut segments = Segments::default();

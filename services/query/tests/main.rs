@@ -36,6 +36,8 @@ mod rules;
 mod samples;
 #[path = "main/screens.rs"]
 mod screens;
+#[path = "main/small.rs"]
+mod small;
 #[path = "main/sorted.rs"]
 mod sorted;
 #[path = "main/support.rs"]

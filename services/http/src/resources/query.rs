@@ -14,9 +14,11 @@ mod ndjson;
 mod question;
 mod values;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tideline_engine::{Table, TimelineSelector};
 use tideline_model::{Tier, TimeRange, Timestamp};
@@ -40,6 +42,9 @@ use crate::stream::{self, Work};
 pub(crate) use self::format::{Options, put_json_text, put_json_time, put_json_value};
 pub(crate) use self::json::put_series_head;
 pub(crate) use self::question::to_budget;
+
+/// What the answer of a small question takes at first.
+const SMALL_ANSWER_BYTES: usize = 4 << 10;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -100,6 +105,9 @@ async fn query(
     let description = describe(request_id, &table, "query", &question);
     question.timelines = saved::expand_optional(&app, &table, question.timelines)?;
     let question = question::to_question(question, app.engine.now())?;
+    if let Some(answer) = answer_at_once(&app, &description, &options, &question)? {
+        return Ok(answer);
+    }
     let reach = Some((question.range, question.tier));
     answer(
         &app,
@@ -157,6 +165,46 @@ where
         sink.end(&summary).map_err(stream::client_left)
     })
     .await
+}
+
+/// Answers a small question on this thread, where a turn is free: to wake another thread and to be woken by it would take longer
+/// than the question does. `None` where it is not small, or turns out not to be.
+fn answer_at_once(
+    app: &App,
+    description: &Description,
+    options: &Options,
+    question: &tideline_query::PointQuery,
+) -> Result<Option<Response>> {
+    let Ok(table) = app.engine.table(&description.table) else {
+        return Ok(None);
+    };
+    let Some((small, _turn)) = app.querier.as_small(&table, question).zip(app.free_query_turn()) else {
+        return Ok(None);
+    };
+    let cancel = Cancel::new();
+    let _listed = app.running.list(&app.engine, description.clone(), cancel.clone());
+    let mut whole = Vec::with_capacity(SMALL_ANSWER_BYTES);
+    let answered = catch_unwind(AssertUnwindSafe(|| {
+        let mut sink = options.clone().sink(&mut whole);
+        let summary = app.querier.points(&table, &small, &cancel, &mut *sink)?;
+        let ended = options.check_whole(&summary);
+        Ok::<_, QueryError>(ended.and_then(|()| sink.end(&summary).map_err(stream::client_left)))
+    }));
+    match answered {
+        Ok(Ok(ended)) => {
+            ended?;
+            let content_type = options.format.content_type();
+            Ok(Some(
+                ([(header::CONTENT_TYPE, content_type)], whole).into_response(),
+            ))
+        }
+        // Its cost is beyond that of a small one, or its time was over because the machine is busy.
+        Ok(Err(QueryError::OverBudget { .. } | QueryError::TimedOut { .. } | QueryError::Memory(_))) => {
+            Ok(None)
+        }
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(stream::panicked()),
+    }
 }
 
 /// What a query is listed as while it runs.
