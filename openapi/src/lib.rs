@@ -9,7 +9,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`condition`] | [`Condition`]: the tree that finds timelines |
+//! | [`condition`] | [`Condition`] and [`ValueCondition`](condition::ValueCondition): the condition tree in both places |
 //! | [`archive`] | how archives stand, and what comes back from them |
 //! | [`attach`] | what another database has archived |
 //! | [`attribute`] | [`AttributeValue`]: what people add to timelines |
@@ -24,7 +24,6 @@
 //! | [`query`] | questions about points and their answers |
 //! | [`tier`] | the parts of a table by the age of its points |
 //! | [`timeline`] | search, description, attributes |
-//! | [`value_condition`] | conditions on the values of points |
 //! | [`watch`] | new points and timelines as events |
 //! | [`search`] | saved searches |
 //! | [`bulk`] | attributes of many timelines |
@@ -65,7 +64,6 @@ pub mod table;
 pub mod tier;
 pub mod time;
 pub mod timeline;
-pub mod value_condition;
 pub mod watch;
 
 mod named;

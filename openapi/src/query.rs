@@ -9,12 +9,12 @@ mod running;
 mod window;
 
 use serde::{Deserialize, Serialize};
+use tideline_model::TimeExpression;
 use utoipa::ToSchema;
 
-use crate::condition::{Condition, TimeSpan};
+use crate::condition::{Condition, TimeSpan, ValueCondition};
 use crate::tier::TierChoice;
 use crate::time::TimeInput;
-use crate::value_condition::ValueCondition;
 
 pub use self::aggregate::{Aggregate, Fill, Function, GroupBy, GroupWord, Rank, RankEnd};
 pub use self::answer::{PointAnswer, QueryCost, Series};
@@ -206,7 +206,7 @@ pub enum IntegerForm {
 impl PointQuery {
     /// Whether the range moves with time.
     pub fn is_relative(&self) -> bool {
-        let is_relative = |time: &TimeInput| matches!(time, TimeInput::FromNow(_));
+        let is_relative = |time: &TimeInput| matches!(time.0, TimeExpression::FromNow(_));
         [self.range.start, self.range.end]
             .iter()
             .flatten()

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use tideline_backend::Stamp;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_condition::operators::{Prefix, Regex};
+use tideline_condition::{Condition, Subject};
 use tideline_model::{Identity, Ordinal, TableId};
-use tideline_search_index::{
-    Condition, FindRequest, IndexOptions, Order, SearchIndex, Seen, SeenLookup, Sort, SortBy, Subject, Test,
-};
+use tideline_search_index::{FindRequest, IndexOptions, Order, SearchIndex, Seen, SeenLookup, Sort, SortBy};
 use tideline_timeline_catalog::{Catalog, CatalogOptions, LastKey};
 
 const TIMELINES: u32 = 200_000;
@@ -249,15 +249,15 @@ fn questions() -> [Question; 9] {
         }),
         ("prefix, 111 hits", |n| {
             let prefix = format!("host_1{:02}", n % 100);
-            Condition::leaf(Subject::Tag("hostname".to_owned()), Test::Prefix(prefix))
+            Condition::leaf(Subject::Tag("hostname".to_owned()), Prefix(prefix))
         }),
         ("regex over all 200,000 values", |n| {
             let regex = format!("host_.*{:02}7", n % 100);
-            Condition::leaf(Subject::Tag("hostname".to_owned()), Test::Regex(regex))
+            Condition::leaf(Subject::Tag("hostname".to_owned()), Regex(regex))
         }),
         ("equal and regex over all", |n| {
             let regex = format!("host_.*{:02}7", n % 100);
-            let regex = Condition::leaf(Subject::Tag("hostname".to_owned()), Test::Regex(regex));
+            let regex = Condition::leaf(Subject::Tag("hostname".to_owned()), Regex(regex));
             Condition::And(vec![regex, Condition::tag("rack", (n % 1_000).to_string())])
         }),
         ("not equal, nearly all", |n| {

@@ -1,9 +1,11 @@
 //! What can go wrong in a search. Trouble of the index itself is no error: the answer then takes longer.
 
+use tideline_condition::ConditionError;
+
 /// A failed search call.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// A limit of conditions or requests.
+    /// A limit of requests.
     #[error("{what} of {actual} is over the limit of {limit}")]
     OverLimit {
         /// What is too large.
@@ -13,37 +15,18 @@ pub enum SearchError {
         /// Its size.
         actual: usize,
     },
-    /// A test that its subject does not have.
-    #[error("{test} cannot be asked of {subject}")]
-    Unsupported {
-        /// The test.
-        test: &'static str,
-        /// The subject.
-        subject: String,
-    },
-    /// A text that is no timeline id.
-    #[error("{0:?} is no timeline id: 32 hexadecimal digits")]
-    InvalidId(String),
-    /// A regular expression that is not one or too large, or too many of them.
+    /// A condition that cannot be compiled.
     #[error(transparent)]
-    Pattern(#[from] tideline_pattern::PatternError),
-    /// There is no memory for the patterns of a condition.
+    Condition(ConditionError),
+    /// A facet by a subject that has no values to count.
+    #[error("a count of values cannot be asked of {0}")]
+    Uncounted(String),
+    /// No memory for the patterns of a condition.
     #[error(transparent)]
     Memory(#[from] tideline_model::MemoryFull),
     /// The caller has ended the search.
     #[error("the search was stopped: its client left, or it took longer than it may")]
     Stopped,
-    /// A text search without a letter or digit.
-    #[error("a text search needs at least one word: letters or digits")]
-    NoWords,
-    /// A list where a value is compared.
-    #[error(
-        "a list is not compared as a whole: ask for one of its values with equals, or for any of several with in"
-    )]
-    List,
-    /// A circle, box or polygon that is none.
-    #[error("{0}")]
-    InvalidArea(String),
     /// A page token that this service did not write.
     #[error("the page token is damaged")]
     DamagedToken,
@@ -73,4 +56,22 @@ pub enum SearchError {
     /// The index has been closed.
     #[error("the search index is closed")]
     Closed,
+}
+
+impl From<ConditionError> for SearchError {
+    fn from(error: ConditionError) -> Self {
+        match error {
+            ConditionError::Memory(full) => Self::Memory(full),
+            ConditionError::Stopped => Self::Stopped,
+            error => Self::Condition(error),
+        }
+    }
+}
+
+/// Refuses what is over its limit.
+pub(crate) fn limit(what: &'static str, limit: usize, actual: usize) -> crate::Result<()> {
+    if actual > limit {
+        return Err(SearchError::OverLimit { what, limit, actual });
+    }
+    Ok(())
 }

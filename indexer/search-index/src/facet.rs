@@ -8,11 +8,13 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BinaryHeap, HashMap};
 
+use tideline_condition::{Condition, Subject};
 use tideline_model::Ordinal;
 use tideline_timeline_catalog::{AttributeRef, AttributeValue, Catalog, CatalogReader, Entry, NameRef};
 
-use crate::matcher::{SeenLookup, limit, name_of};
-use crate::{Condition, Result, SearchError, SearchIndex, Subject};
+use crate::error::limit;
+use crate::record::SeenLookup;
+use crate::{Result, SearchError, SearchIndex};
 
 /// Most keys of a request, which is the depth of its tree.
 pub const FACET_KEYS_MAX: usize = 4;
@@ -218,15 +220,12 @@ fn check(request: &FacetRequest) -> Result<()> {
     let is_counted = |subject: &&Subject| {
         !matches!(
             subject,
-            Subject::Any | Subject::Id | Subject::FirstSeen | Subject::LastSeen
+            Subject::Any | Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_)
         )
     };
     match request.by.iter().find(|subject| !is_counted(subject)) {
         None => Ok(()),
-        Some(subject) => Err(SearchError::Unsupported {
-            test: "a count of values",
-            subject: name_of(subject),
-        }),
+        Some(subject) => Err(SearchError::Uncounted(subject.describe())),
     }
 }
 
@@ -375,7 +374,9 @@ impl Values {
                 Some(other) => self.number_of_other(other),
                 None => MISSING,
             },
-            Subject::Any | Subject::Id | Subject::FirstSeen | Subject::LastSeen => MISSING,
+            Subject::Any | Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) => {
+                MISSING
+            }
         }
     }
 

@@ -12,12 +12,13 @@ mod order;
 mod token;
 
 use roaring::RoaringBitmap;
-use tideline_model::Ordinal;
-use tideline_timeline_catalog::{Catalog, GeoPoint};
+use tideline_condition::{Condition, Subject};
+use tideline_model::{GeoPoint, Ordinal};
+use tideline_timeline_catalog::Catalog;
 
 use crate::highlight::{Highlight, highlights};
-use crate::matcher::SeenLookup;
-use crate::{Condition, Result, SearchError, SearchIndex, Subject};
+use crate::record::SeenLookup;
+use crate::{Result, SearchError, SearchIndex};
 
 use collect::{Collect, Collected};
 use order::Ranking;
@@ -125,7 +126,7 @@ impl SearchIndex {
         };
         let matcher = self.compile(&request.condition, seen)?;
         let hits = self.matching(catalog, &matcher, seen)?;
-        let ranking = Ranking::new(&request.sort, &matcher.root);
+        let ranking = Ranking::new(&request.sort, matcher.root());
         let collect = Collect::new(request, &ranking, after);
         let Collected {
             kept,
@@ -142,7 +143,7 @@ impl SearchIndex {
             ordinal: kept.ordinal,
             timelines: kept.timelines,
             highlights: match catalog.reader().entry(kept.ordinal).filter(|_| request.highlight) {
-                Some(entry) => highlights(&matcher.root, &entry),
+                Some(entry) => highlights(matcher.root(), &entry),
                 None => Vec::new(),
             },
         });

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
+use tideline_condition::text::{TextTest, WordAt, phrases, words_at};
+use tideline_condition::{Node, Subject};
 use tideline_timeline_catalog::Entry;
 
-use crate::Subject;
-use crate::matcher::Node;
 use crate::relevance::{each_text, texts};
-use crate::text::{TextTest, WordAt, phrases, words_at};
 
 /// A text that matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +47,6 @@ pub(crate) fn highlights(root: &Node, entry: &Entry<'_>) -> Vec<Highlight> {
 
 /// Which bytes of a text a test matched.
 fn matched(test: &TextTest, text: &str) -> Vec<Range<usize>> {
-    let span = |start, end| Vec::from([Range { start, end }]);
     let found: Vec<Range<usize>> = match test {
         TextTest::Words(asked) => {
             let said = words_at(text).filter(|found| asked.iter().any(|word| word.is(&found.word)));
@@ -59,12 +57,13 @@ fn matched(test: &TextTest, text: &str) -> Vec<Range<usize>> {
             let places = |first: usize| found[first].at.start..found[first + asked.len() - 1].at.end;
             phrases(asked, &found).map(places).collect()
         }
-        TextTest::Prefix(prefix) if text.starts_with(prefix.as_str()) => span(0, prefix.len()),
-        TextTest::Suffix(suffix) if text.ends_with(suffix.as_str()) => {
-            span(text.len() - suffix.len(), text.len())
+        TextTest::Predicate(predicate) if predicate.matches(text.as_bytes()) => {
+            Vec::from([predicate.matched(text)])
         }
-        TextTest::Prefix(_) | TextTest::Suffix(_) => Vec::new(),
-        whole if whole.matches(text) => span(0, text.len()),
+        whole if whole.matches(text) => Vec::from([Range {
+            start: 0,
+            end: text.len(),
+        }]),
         _ => Vec::new(),
     };
     found.into_iter().filter(|span| !span.is_empty()).collect()

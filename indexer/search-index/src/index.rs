@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use roaring::RoaringBitmap;
+use tideline_condition::{Condition, Matcher};
 use tideline_model::{MemoryAccount, SupervisedThread, Supervisor, TableId};
 use tideline_timeline_catalog::Catalog;
 
 use crate::indexer::Indexer;
-use crate::matcher::{Matcher, SeenLookup};
+use crate::record::SeenLookup;
 use crate::search::{Snapshot, search};
-use crate::{Condition, Result, SearchError};
+use crate::{Result, SearchError};
 
 /// Name of the thread.
 pub(crate) const THREAD: &str = "indexer";
@@ -154,7 +155,7 @@ impl SearchIndex {
 
     /// Checks a condition and compiles its patterns, with memory from the account of the options.
     pub fn compile(&self, condition: &Condition, seen: &dyn SeenLookup) -> Result<Matcher> {
-        Matcher::compile(condition, &self.memory, &|| seen.is_stopped())
+        Ok(Matcher::compile(condition, &self.memory, &|| seen.is_stopped())?)
     }
 
     /// As [`search`](Self::search), for a condition that is checked.

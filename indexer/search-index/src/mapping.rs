@@ -32,12 +32,14 @@
 
 use tantivy::TantivyDocument;
 use tantivy::schema::{BytesOptions, FAST, Field, Schema};
+use tideline_model::GeoPoint;
 use tideline_model::{Ordinal, TableId, Timestamp};
-use tideline_timeline_catalog::{AttributeRef, AttributeValue, Entry, GeoPoint};
+use tideline_timeline_catalog::{AttributeRef, Entry};
 
-use crate::condition::PATTERN_BYTES_MAX;
-use crate::geo::cell_of;
-use crate::text::{is_word, words};
+use tideline_condition::Literal;
+use tideline_condition::condition::PATTERN_BYTES_MAX;
+use tideline_condition::geo::cell_of;
+use tideline_condition::text::{is_word, words};
 
 const KIND_TABLE: u8 = 0;
 const KIND_SHAPE: u8 = 1;
@@ -218,15 +220,14 @@ impl Token {
         Self::of(table, KIND_TAG, |token| token.value_of(key, &[]))
     }
 
-    /// The token of a value that is asked for; `None` for a list.
-    pub(crate) fn of_value(table: TableId, key: &str, value: &AttributeValue) -> Option<Self> {
-        let typed = match value {
-            AttributeValue::Text(text) => Typed::Text(text),
-            AttributeValue::Number(number) => Typed::Number(*number),
-            AttributeValue::Boolean(boolean) => Typed::Boolean(*boolean),
-            AttributeValue::Time(time) => Typed::Time(*time),
-            AttributeValue::Point(point) => Typed::Point(*point),
-            AttributeValue::Texts(_) | AttributeValue::Numbers(_) => return None,
+    /// Returns the token of a literal; `None` for a list.
+    pub(crate) fn of_literal(table: TableId, key: &str, literal: &Literal) -> Option<Self> {
+        let typed = match literal {
+            Literal::Text(text) => Typed::Text(text),
+            Literal::Boolean(boolean) => Typed::Boolean(*boolean),
+            Literal::Time { .. } => Typed::Time(literal.as_time()?),
+            Literal::Point(place) => Typed::Point(place.point()?),
+            number => Typed::Number(number.as_f64()?),
         };
         Some(Self::of(table, KIND_ATTRIBUTE, |token| {
             token.typed_value_of(key, typed);

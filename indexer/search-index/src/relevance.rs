@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
+use tideline_condition::text::{TextTest, Word, words};
+use tideline_condition::{Node, Subject};
 use tideline_timeline_catalog::{AttributeRef, Entry};
 
-use crate::Subject;
-use crate::matcher::{Node, Property, TextSubject, texts_of};
-use crate::text::{TextTest, Word, words};
+use crate::record::{Property, texts_of};
 
 /// The words of a condition, with whom they are asked of.
-pub(crate) struct Asked<'a>(Vec<(&'a TextSubject, &'a [Word])>);
+pub(crate) struct Asked<'a>(Vec<(&'a Subject, &'a [Word])>);
 
 impl<'a> Asked<'a> {
     /// Those of all words and phrases that are not below a `Not`.
@@ -32,7 +32,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-fn score(subject: &TextSubject, asked: &[Word], entry: &Entry<'_>) -> f64 {
+fn score(subject: &Subject, asked: &[Word], entry: &Entry<'_>) -> f64 {
     let mut best = vec![0.0f64; asked.len()];
     for (_, text) in texts(subject, entry) {
         let found: Vec<Cow<'_, str>> = words(text).collect();
@@ -48,7 +48,7 @@ fn score(subject: &TextSubject, asked: &[Word], entry: &Entry<'_>) -> f64 {
 }
 
 /// Visits every test of a text that is not below a `Not`.
-pub(crate) fn each_text<'a>(node: &'a Node, visit: &mut dyn FnMut(&'a TextSubject, &'a TextTest)) {
+pub(crate) fn each_text<'a>(node: &'a Node, visit: &mut dyn FnMut(&'a Subject, &'a TextTest)) {
     match node {
         Node::And(nodes) | Node::Or(nodes) => nodes.iter().for_each(|node| each_text(node, visit)),
         Node::Text(subject, test) => visit(subject, test),
@@ -57,12 +57,12 @@ pub(crate) fn each_text<'a>(node: &'a Node, visit: &mut dyn FnMut(&'a TextSubjec
 }
 
 /// The texts that a test of a subject looks at, each with what it is of.
-pub(crate) fn texts<'a>(subject: &TextSubject, entry: &Entry<'a>) -> Vec<(Subject, &'a str)> {
+pub(crate) fn texts<'a>(subject: &Subject, entry: &Entry<'a>) -> Vec<(Subject, &'a str)> {
     let one = |subject: Subject, text: Option<&'a str>| {
         text.into_iter().map(|text| (subject.clone(), text)).collect()
     };
     match subject {
-        TextSubject::Any => {
+        Subject::Any => {
             let owned = |property: Property<'_>| match property {
                 Property::Measurement => Subject::Measurement,
                 Property::Tag(key) => Subject::Tag(key.to_owned()),
@@ -72,10 +72,10 @@ pub(crate) fn texts<'a>(subject: &TextSubject, entry: &Entry<'a>) -> Vec<(Subjec
                 .map(|(property, text)| (owned(property), text))
                 .collect()
         }
-        TextSubject::Measurement => one(Subject::Measurement, Some(entry.measurement())),
-        TextSubject::Source => one(Subject::Source, entry.source()),
-        TextSubject::Tag(key) => one(Subject::Tag(key.clone()), entry.tag(key)),
-        TextSubject::Attribute(key) => {
+        Subject::Measurement => one(Subject::Measurement, Some(entry.measurement())),
+        Subject::Source => one(Subject::Source, entry.source()),
+        Subject::Tag(key) => one(Subject::Tag(key.clone()), entry.tag(key)),
+        Subject::Attribute(key) => {
             let subject = Subject::Attribute(key.clone());
             match entry.attribute(key) {
                 Some(AttributeRef::Text(text)) => one(subject, Some(text)),
@@ -85,5 +85,7 @@ pub(crate) fn texts<'a>(subject: &TextSubject, entry: &Entry<'a>) -> Vec<(Subjec
                 _ => Vec::new(),
             }
         }
+        // No test of a text is used on these.
+        Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) => Vec::new(),
     }
 }

@@ -13,12 +13,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use roaring::RoaringBitmap;
 use tantivy::Searcher;
+use tideline_condition::{Matcher, Node};
 use tideline_model::{Ordinal, TableId, TimelineId};
 use tideline_timeline_catalog::Catalog;
 
 use crate::mapping::Fields;
-use crate::matcher::{Matcher, Node, SeenLookup};
 use crate::positions::{Difference, Positions};
+use crate::record::{SeenLookup, TimelineRecord};
 use crate::segment::{Bound, SegmentView};
 
 /// Timelines that are verified under one lock of the catalog: about a millisecond.
@@ -45,7 +46,7 @@ pub(crate) fn search(
     matcher: &Matcher,
     seen: &dyn SeenLookup,
 ) -> (RoaringBitmap, Option<IndexFault>) {
-    if let Some(ids) = matcher.root.required_ids() {
+    if let Some(ids) = matcher.root().required_ids() {
         let named = resolve(catalog, ids.iter().copied());
         let candidates = named.values().map(|ordinal| ordinal.0).collect();
         return (verify(catalog, matcher, seen, &candidates), None);
@@ -58,7 +59,7 @@ pub(crate) fn search(
     let Difference { new, edited, gone } = position.difference(&catalog.reader());
     let wrong = &edited | &gone;
     let bounds = catch_unwind(AssertUnwindSafe(|| {
-        committed(snapshot, catalog, &matcher.root, seen)
+        committed(snapshot, catalog, matcher.root(), seen)
     }));
     let fault = match bounds {
         Ok(Ok(Bounds { upper, lower })) => {
@@ -170,7 +171,7 @@ fn verify(
         for (at, ordinal) in group.iter().enumerate() {
             let seen = seen.get(at).copied().flatten();
             let entry = reader.entry(*ordinal);
-            if entry.is_some_and(|entry| matcher.matches(&entry, seen)) {
+            if entry.is_some_and(|entry| matcher.matches(&TimelineRecord { entry: &entry, seen })) {
                 found.insert(ordinal.0);
             }
         }

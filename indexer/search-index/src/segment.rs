@@ -17,11 +17,12 @@ use tantivy::columnar::ColumnValues;
 use tantivy::postings::TermInfo;
 use tantivy::schema::IndexRecordOption;
 use tantivy::{InvertedIndexReader, Searcher, SegmentReader};
+use tideline_condition::text::TextTest;
+use tideline_condition::{Node, Subject};
 use tideline_model::{Ordinal, TableId, TimelineId};
 
 use crate::mapping::{Fields, KEY_FIELD, Keyed, Token, names_of, ordered_time, ordinal_of};
-use crate::matcher::{Node, SeenLookup, TextSubject};
-use crate::text::TextTest;
+use crate::record::SeenLookup;
 
 use ranges::number_bits;
 
@@ -151,32 +152,36 @@ impl<'a> SegmentView<'a> {
                 inner
             }
             Node::Text(subject, test) => self.text(subject, test, bound)?,
-            Node::Value(key, values) => {
-                let tokens = values
+            Node::OneOf(Subject::Attribute(key), literals) => {
+                let tokens = literals
                     .iter()
-                    .filter_map(|value| Token::of_value(self.table, key, value));
+                    .filter_map(|literal| Token::of_literal(self.table, key, literal));
                 Bounded::exact(self.terms(tokens)?)
             }
-            Node::Number(key, range) => {
+            Node::Number(Subject::Attribute(key), range) => {
                 let prefix = Token::attribute_numbers(self.table, key);
                 Bounded::exact(self.ordered(&prefix, number_bits(range))?)
             }
-            Node::Time(key, range) => {
+            Node::Time(Subject::Attribute(key), range) => {
                 let prefix = Token::attribute_times(self.table, key);
                 let last = range.end.checked_sub(1).filter(|last| range.start <= *last);
                 let bits = last.map(|last| (ordered_time(range.start), ordered_time(last)));
                 Bounded::exact(self.ordered(&prefix, bits)?)
             }
-            Node::Within(key, region) => Bounded::exact(self.within(key, region)?),
+            Node::Area(Subject::Attribute(key), region) => Bounded::exact(self.within(key, region)?),
             Node::Exists(subject) => Bounded::exact(self.exists(subject)?),
             Node::Ids(ids) => Bounded::exact(self.identified(ids)),
-            Node::Seen(..) => Bounded {
+            Node::Time(..) => Bounded {
                 documents: match bound {
                     Bound::Upper => self.all.clone(),
                     Bound::Lower => RoaringBitmap::new(),
                 },
                 exact: false,
             },
+            // Attributes alone have values that are not texts; timelines have no fields.
+            Node::OneOf(..) | Node::Number(..) | Node::Area(..) | Node::Intervals { .. } => {
+                Bounded::exact(RoaringBitmap::new())
+            }
         })
     }
 
@@ -218,9 +223,13 @@ impl<'a> SegmentView<'a> {
             }
             Node::Text(subject, TextTest::Words(asked)) => self.saying_estimate(subject, asked)?,
             Node::Ids(ids) => ids.len() as u64,
-            Node::Text(..) | Node::Value(..) | Node::Number(..) | Node::Time(..) | Node::Within(..) => {
-                every + 1
-            }
+            Node::Time(Subject::FirstSeen | Subject::LastSeen, _) => u64::MAX / 2,
+            Node::Text(..)
+            | Node::OneOf(..)
+            | Node::Number(..)
+            | Node::Time(..)
+            | Node::Area(..)
+            | Node::Intervals { .. } => every + 1,
             Node::And(nodes) => {
                 let costs = nodes.iter().map(|node| self.estimate(node));
                 costs
@@ -235,25 +244,25 @@ impl<'a> SegmentView<'a> {
                 costs.into_iter().fold(0, u64::saturating_add)
             }
             Node::Not(_) | Node::Exists(_) => every + 2,
-            Node::All | Node::Seen(..) => u64::MAX / 2,
+            Node::All => u64::MAX / 2,
         })
     }
 
     /// How many documents list a value.
-    fn listed(&self, subject: &TextSubject, value: &str) -> tantivy::Result<u64> {
+    fn listed(&self, subject: &Subject, value: &str) -> tantivy::Result<u64> {
         let prefixes = match subject {
             _ if value.is_empty() => return Ok(u64::from(self.segment.max_doc())),
-            TextSubject::Any => Vec::new(),
-            TextSubject::Measurement => {
+            Subject::Measurement => {
                 let infos = self.of_measurements(&|measurement| measurement == value)?;
                 return Ok(infos.iter().map(|info| u64::from(info.doc_freq)).sum());
             }
-            TextSubject::Source => {
+            Subject::Source => {
                 let tags = self.source_tags.iter();
                 tags.map(|key| Token::tag_values(self.table, key)).collect()
             }
-            TextSubject::Tag(key) => vec![Token::tag_values(self.table, key)],
-            TextSubject::Attribute(key) => vec![Token::attribute_texts(self.table, key)],
+            Subject::Tag(key) => vec![Token::tag_values(self.table, key)],
+            Subject::Attribute(key) => vec![Token::attribute_texts(self.table, key)],
+            _ => Vec::new(),
         };
         let mut listed = 0;
         for prefix in prefixes {
@@ -267,15 +276,19 @@ impl<'a> SegmentView<'a> {
         Ok(info.map_or(0, |info| u64::from(info.doc_freq)))
     }
 
-    fn text(&self, subject: &TextSubject, test: &TextTest, bound: Bound) -> tantivy::Result<Bounded> {
+    fn text(&self, subject: &Subject, test: &TextTest, bound: Bound) -> tantivy::Result<Bounded> {
         let mut found = match subject {
-            TextSubject::Source => return self.source(test, bound),
-            TextSubject::Any => return self.anywhere(test, bound),
-            TextSubject::Measurement => Bounded::exact(self.measured(&|text| test.matches(text))?),
-            TextSubject::Tag(key) => self.keyed(Keyed::Tag(key), test, bound)?,
-            TextSubject::Attribute(key) => self.keyed(Keyed::Attribute(key), test, bound)?,
+            Subject::Source => return self.source(test, bound),
+            Subject::Any => return self.anywhere(test, bound),
+            Subject::Measurement => Bounded::exact(self.measured(&|text| test.matches(text))?),
+            Subject::Tag(key) => self.keyed(Keyed::Tag(key), test, bound)?,
+            Subject::Attribute(key) => self.keyed(Keyed::Attribute(key), test, bound)?,
+            // No test of a text is used on these.
+            Subject::Id | Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) => {
+                return Ok(Bounded::exact(RoaringBitmap::new()));
+            }
         };
-        let may_be_missing = !matches!(subject, TextSubject::Measurement);
+        let may_be_missing = !matches!(subject, Subject::Measurement);
         if may_be_missing && test.matches("") {
             found.documents |= &self.all - self.exists(subject)?;
         }
@@ -302,15 +315,16 @@ impl<'a> SegmentView<'a> {
         Ok(found)
     }
 
-    fn exists(&self, subject: &TextSubject) -> tantivy::Result<RoaringBitmap> {
+    fn exists(&self, subject: &Subject) -> tantivy::Result<RoaringBitmap> {
         match subject {
-            TextSubject::Measurement | TextSubject::Any => Ok(self.all.clone()),
-            TextSubject::Tag(key) => self.tagged(key),
-            TextSubject::Attribute(key) => {
+            Subject::Measurement | Subject::Any | Subject::Id => Ok(self.all.clone()),
+            Subject::FirstSeen | Subject::LastSeen | Subject::Field(_) => Ok(RoaringBitmap::new()),
+            Subject::Tag(key) => self.tagged(key),
+            Subject::Attribute(key) => {
                 let keys = Token::attribute_keys(self.table);
                 self.passing(&keys, "", &|rest| names_of(rest).any(|name| name == key))
             }
-            TextSubject::Source => {
+            Subject::Source => {
                 let mut found = RoaringBitmap::new();
                 for key in self.source_tags {
                     found |= self.tagged(key)?;

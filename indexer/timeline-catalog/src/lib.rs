@@ -68,7 +68,7 @@ mod state;
 mod store;
 mod symbols;
 
-pub use attributes::{AttributeType, AttributeValue, Attributes, GeoPoint};
+pub use attributes::{AttributeType, AttributeValue, Attributes};
 pub use catalog::{Catalog, CatalogOptions, IDENTITY_BYTES_MAX, Registered};
 pub use change::{Commit, UnflushedBytes};
 pub use editing::AttributeChanges;

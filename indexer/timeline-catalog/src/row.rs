@@ -118,10 +118,10 @@ fn read<'a>(parts: &mut Parts<'a>, version: u8) -> Option<Row<'a>> {
 mod tests {
     use proptest::prelude::*;
 
-    use tideline_model::Timestamp;
+    use tideline_model::{GeoPoint, Timestamp};
 
     use super::*;
-    use crate::attributes::{AttributeValue, GeoPoint};
+    use crate::attributes::AttributeValue;
 
     const ID: TimelineId = TimelineId(*b"0123456789abcdef");
 

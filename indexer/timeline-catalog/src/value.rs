@@ -1,8 +1,8 @@
 //! The bytes of an attribute's value, on disk and in memory, as `FORMAT.md` draws them.
 
-use tideline_model::Timestamp;
+use tideline_model::{GeoPoint, Timestamp};
 
-use crate::attributes::{AttributeType, AttributeValue, GeoPoint};
+use crate::attributes::{AttributeType, AttributeValue};
 
 const KIND_TEXT: u8 = 1;
 const KIND_NUMBER: u8 = 2;

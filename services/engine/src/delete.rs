@@ -5,8 +5,8 @@
 //! done, and the same call again does the rest.
 
 use roaring::RoaringBitmap;
+use tideline_condition::Condition;
 use tideline_model::{Ordinal, TimeRange, TimelineId};
-use tideline_search_index::Condition;
 use tideline_series_store::{DELETE_TIMELINES_MAX, Delete};
 
 use crate::engine::Engine;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tideline_backend::BackendError;
+use tideline_condition::ConditionError;
 use tideline_model::{MemoryFull, TableModel, TableName};
 use tideline_search_index::SearchError;
 use tideline_series_store::{LogError, Refusal, StoreError, TailError};
@@ -214,10 +215,11 @@ impl EngineError {
             Self::TooManyTables { limit, count } => Some((*limit as u64, *count as u64 + 1)),
             Self::Store(StoreError::Log(LogError::Overloaded { limit, actual }))
             | Self::Catalog(CatalogError::OverLimit { limit, actual, .. })
-            | Self::Search(SearchError::OverLimit { limit, actual, .. }) => {
-                Some((*limit as u64, *actual as u64))
-            }
-            Self::Search(SearchError::Pattern(error)) => error.limit(),
+            | Self::Search(
+                SearchError::OverLimit { limit, actual, .. }
+                | SearchError::Condition(ConditionError::OverLimit { limit, actual, .. }),
+            ) => Some((*limit as u64, *actual as u64)),
+            Self::Search(SearchError::Condition(ConditionError::Pattern(error))) => error.limit(),
             _ => None,
         }
     }
@@ -321,20 +323,33 @@ fn catalog_kind(error: &CatalogError) -> ErrorKind {
 fn search_kind(error: &SearchError) -> ErrorKind {
     match error {
         SearchError::OverLimit { .. } => ErrorKind::OverLimit,
-        SearchError::Pattern(error) if error.limit().is_some() => ErrorKind::OverLimit,
         SearchError::Memory(_) => ErrorKind::Overloaded,
         SearchError::Stopped => ErrorKind::Conflict,
-        SearchError::Pattern(_)
-        | SearchError::Unsupported { .. }
-        | SearchError::InvalidId(_)
-        | SearchError::NoWords
-        | SearchError::List
-        | SearchError::InvalidArea(_)
+        SearchError::Condition(error) => condition_kind(error),
+        SearchError::Uncounted(_)
         | SearchError::DamagedToken
         | SearchError::ForeignToken
         | SearchError::EmptyFacet
         | SearchError::EmptyPage => ErrorKind::Invalid,
         SearchError::Closed => ErrorKind::Unavailable,
         SearchError::Folder { .. } | SearchError::Thread(_) | SearchError::Commit(_) => ErrorKind::Internal,
+    }
+}
+
+fn condition_kind(error: &ConditionError) -> ErrorKind {
+    match error {
+        ConditionError::OverLimit { .. } => ErrorKind::OverLimit,
+        ConditionError::Pattern(error) if error.limit().is_some() => ErrorKind::OverLimit,
+        ConditionError::Memory(_) => ErrorKind::Overloaded,
+        ConditionError::Stopped => ErrorKind::Conflict,
+        ConditionError::Pattern(_)
+        | ConditionError::Unsupported { .. }
+        | ConditionError::Values { .. }
+        | ConditionError::InvalidId(_)
+        | ConditionError::NoWords
+        | ConditionError::List
+        | ConditionError::InvalidArea(_)
+        | ConditionError::Saved(_)
+        | ConditionError::RelativeTime => ErrorKind::Invalid,
     }
 }

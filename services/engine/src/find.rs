@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use roaring::RoaringBitmap;
+use tideline_condition::{Condition, Matcher, Subject};
 use tideline_model::{Ordinal, TimelineId, Timestamp};
-use tideline_search_index::{
-    Condition, FacetRequest, Facets, FindRequest, Highlight, Matcher, Seen, SeenLookup, SortBy, Subject,
-};
+use tideline_search_index::{FacetRequest, Facets, FindRequest, Highlight, Seen, SeenLookup, SortBy};
 use tideline_series_store::FieldInfo;
 use tideline_timeline_catalog::{
     AttributeChanges, AttributeValue, CatalogReader, CountedKey, CountedName, MetricMetadata, NameSelection,

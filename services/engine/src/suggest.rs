@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tideline_condition::operators::{Equals, In, NotEquals};
+use tideline_condition::{Condition, Literal, Subject, Test};
 use tideline_model::FieldId;
-use tideline_search_index::{Condition, Subject, Test};
-use tideline_timeline_catalog::{AttributeValue, Catalog, CatalogReader, NameSelection};
+use tideline_timeline_catalog::{Catalog, CatalogReader, NameSelection};
 
 use crate::tables::Table;
 
@@ -74,7 +75,7 @@ pub(crate) fn suggestions(catalog: &Catalog, condition: &Condition, others: &[Su
 
 fn gather(condition: &Condition, names: &mut BTreeSet<(NameKind, String)>) {
     match condition {
-        Condition::All => {}
+        Condition::All | Condition::Saved(_) => {}
         Condition::And(inner) | Condition::Or(inner) => inner.iter().for_each(|inner| gather(inner, names)),
         Condition::Not(inner) => gather(inner, names),
         Condition::Leaf {
@@ -82,12 +83,14 @@ fn gather(condition: &Condition, names: &mut BTreeSet<(NameKind, String)>) {
             test,
         } => {
             let values = match test {
-                Test::Equals(value) | Test::NotEquals(value) => std::slice::from_ref(value),
-                Test::In(values) => values,
+                Test::Equals(Equals(value)) | Test::NotEquals(NotEquals(value)) => {
+                    std::slice::from_ref(value)
+                }
+                Test::In(In(values)) => values,
                 _ => &[],
             };
             for value in values {
-                if let AttributeValue::Text(name) = value {
+                if let Literal::Text(name) = value {
                     names.insert((NameKind::Measurement, name.clone()));
                 }
             }
@@ -203,7 +206,7 @@ impl Table {
 /// The measurements of which every matching timeline has one; `None` where the condition requires none.
 fn required_measurements<'a>(condition: &'a Condition) -> Option<Vec<&'a str>> {
     match condition {
-        Condition::All | Condition::Not(_) => None,
+        Condition::All | Condition::Saved(_) | Condition::Not(_) => None,
         Condition::And(inner) => inner.iter().find_map(required_measurements),
         Condition::Or(inner) => {
             let all: Option<Vec<Vec<&'a str>>> = inner.iter().map(required_measurements).collect();
@@ -211,12 +214,12 @@ fn required_measurements<'a>(condition: &'a Condition) -> Option<Vec<&'a str>> {
         }
         Condition::Leaf { subject, test } => {
             let values = match (subject, test) {
-                (Subject::Measurement, Test::Equals(value)) => std::slice::from_ref(value),
-                (Subject::Measurement, Test::In(values)) => values,
+                (Subject::Measurement, Test::Equals(Equals(value))) => std::slice::from_ref(value),
+                (Subject::Measurement, Test::In(In(values))) => values,
                 _ => return None,
             };
-            let text = |value: &'a AttributeValue| match value {
-                AttributeValue::Text(name) => Some(name.as_str()),
+            let text = |value: &'a Literal| match value {
+                Literal::Text(name) => Some(name.as_str()),
                 _ => None,
             };
             Some(values.iter().filter_map(text).collect())

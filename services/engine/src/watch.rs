@@ -21,11 +21,12 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use tideline_chunk::{DeleteRecord, Delta, DeltaGroup};
+use tideline_condition::operators::In;
+use tideline_condition::{Condition, Literal, Matcher, Subject};
 use tideline_ingest_protocols::prometheus::is_sample_detail;
 use tideline_model::{ColumnData, Ordinal, SequenceNumber, TableId, TimeRange, TimelineId, background};
-use tideline_search_index::{Condition, Matcher, Subject, Test};
+use tideline_search_index::TimelineRecord;
 use tideline_series_store::{StoreError, TailEntry};
-use tideline_timeline_catalog::AttributeValue;
 
 use crate::delete::TimelineSelector;
 use crate::engine::Engine;
@@ -242,10 +243,8 @@ impl Engine {
                 let known = ids
                     .iter()
                     .map(|id| self.visible(table, *id).map(|_| id.to_string()));
-                let texts = known
-                    .map(|id| id.map(AttributeValue::Text))
-                    .collect::<Result<_>>()?;
-                Ok(Condition::leaf(Subject::Id, Test::In(texts)))
+                let texts = known.map(|id| id.map(Literal::Text)).collect::<Result<_>>()?;
+                Ok(Condition::leaf(Subject::Id, In(texts)))
             }
         }
     }
@@ -494,7 +493,12 @@ impl Watcher {
         if self.known.insert(ordinal.0) {
             let reader = table.catalog.reader();
             let entry = reader.entry(ordinal);
-            if entry.is_some_and(|entry| self.matcher.matches(&entry, None)) {
+            if entry.is_some_and(|entry| {
+                self.matcher.matches(&TimelineRecord {
+                    entry: &entry,
+                    seen: None,
+                })
+            }) {
                 self.met.insert(ordinal.0);
             } else {
                 self.met.remove(ordinal.0);

@@ -1,45 +1,16 @@
-//! From a condition as people write it to one that the index answers.
+//! From selectors, sort keys and attributes of requests to those of the engine.
 
-use std::ops::Bound;
-
+use tideline_condition::Subject;
 use tideline_engine::{Engine, EngineError, TimelineSelector};
-use tideline_model::{TimeRange, TimelineId, Timestamp};
-use tideline_openapi::condition::{Condition, Property, Subject, Test, TimeSpan};
-use tideline_openapi::geo::{Circle, GeoBox, Place};
+use tideline_model::{GeoPoint, TimeRange, TimelineId, Timestamp};
+use tideline_openapi::condition::{Property, TimeSpan};
+use tideline_openapi::geo::Place;
 use tideline_openapi::timeline::{SortKey, SortOrder};
 use tideline_openapi::{self as wire, TimeInput};
-use tideline_search_index as index;
-use tideline_search_index::{Area, Order, Sort, SortBy};
-use tideline_timeline_catalog::{AttributeValue, GeoPoint};
+use tideline_search_index::{Order, Sort, SortBy};
+use tideline_timeline_catalog::AttributeValue;
 
 use crate::failure::{Failure, Result};
-
-/// The condition for the index; relative times count from `now`. Limits and fitness are the index's to check.
-pub(crate) fn to_index(condition: Condition, now: Timestamp) -> Result<index::Condition> {
-    let all = |conditions: Vec<Condition>| -> Result<Vec<index::Condition>> {
-        conditions.into_iter().map(|inner| to_index(inner, now)).collect()
-    };
-    Ok(match condition {
-        Condition::And(conditions) => index::Condition::And(all(conditions)?),
-        Condition::Or(conditions) => index::Condition::Or(all(conditions)?),
-        Condition::Not(inner) => index::Condition::Not(Box::new(to_index(*inner, now)?)),
-        // Whoever may use saved searches has spelled them out.
-        Condition::Saved(name) => {
-            return Err(Failure::invalid(format!(
-                "saved search {name:?} cannot be used here"
-            )));
-        }
-        Condition::Test(subject, test) => {
-            let is_absent = test == Test::Exists(false);
-            let leaf = index::Condition::leaf(to_subject(subject), to_test(test, now)?);
-            if is_absent {
-                index::Condition::Not(Box::new(leaf))
-            } else {
-                leaf
-            }
-        }
-    })
-}
 
 /// A sort key for the index.
 pub(crate) fn to_sort(key: SortKey) -> Result<Sort> {
@@ -53,11 +24,11 @@ pub(crate) fn to_sort(key: SortKey) -> Result<Sort> {
     } else {
         let subject = one_subject(key.tag, key.attribute, key.property).ok_or_else(one_of)?;
         match (subject, key.near) {
-            (index::Subject::Any, _) => {
+            (Subject::Any, _) => {
                 return Err(Failure::invalid("all properties together have no order"));
             }
             (subject, None) => SortBy::Subject(subject),
-            (index::Subject::Attribute(key), Some(place)) => SortBy::Distance {
+            (Subject::Attribute(key), Some(place)) => SortBy::Distance {
                 key,
                 from: to_point(place)?,
             },
@@ -77,13 +48,13 @@ pub(crate) fn one_subject(
     tag: Option<String>,
     attribute: Option<String>,
     property: Option<Property>,
-) -> Option<index::Subject> {
-    Some(to_subject(match (tag, attribute, property) {
-        (Some(tag), None, None) => Subject::Tag(tag),
-        (None, Some(attribute), None) => Subject::Attribute(attribute),
-        (None, None, Some(property)) => Subject::Property(property),
-        _ => return None,
-    }))
+) -> Option<Subject> {
+    match (tag, attribute, property) {
+        (Some(tag), None, None) => Some(Subject::Tag(tag)),
+        (None, Some(attribute), None) => Some(Subject::Attribute(attribute)),
+        (None, None, Some(property)) => Some(property.into()),
+        _ => None,
+    }
 }
 
 /// A half-open range; what is left away is open.
@@ -100,7 +71,7 @@ pub(crate) fn to_selector(
     now: Timestamp,
 ) -> Result<TimelineSelector> {
     match (selector.condition, selector.ids) {
-        (Some(condition), None) => Ok(TimelineSelector::Condition(to_index(condition, now)?)),
+        (Some(condition), None) => Ok(TimelineSelector::Condition(condition.0.resolve(now))),
         (None, Some(ids)) => {
             let ids = ids.iter().map(|id| id.parse::<TimelineId>());
             let ids = ids.collect::<std::result::Result<_, _>>();
@@ -144,7 +115,7 @@ pub(crate) fn from_attribute(value: AttributeValue) -> wire::AttributeValue {
         AttributeValue::Number(number) => wire::AttributeValue::Number(number),
         AttributeValue::Boolean(boolean) => wire::AttributeValue::Boolean(boolean),
         AttributeValue::Time(time) => wire::AttributeValue::Time {
-            time: TimeInput::At(time),
+            time: TimeInput::from(time),
         },
         AttributeValue::Point(point) => wire::AttributeValue::Point(Place {
             lat: point.latitude(),
@@ -161,77 +132,4 @@ fn to_point(Place { lat, lon }: Place) -> Result<GeoPoint> {
             "a geo point has a lat within ±90 and a lon within ±180 degrees; they were {lat} and {lon}"
         ))
     })
-}
-
-fn to_subject(subject: Subject) -> index::Subject {
-    match subject {
-        Subject::Tag(key) => index::Subject::Tag(key),
-        Subject::Attribute(key) => index::Subject::Attribute(key),
-        Subject::Property(property) => match property {
-            Property::Measurement => index::Subject::Measurement,
-            Property::Source => index::Subject::Source,
-            Property::Any => index::Subject::Any,
-            Property::Id => index::Subject::Id,
-            Property::FirstSeen => index::Subject::FirstSeen,
-            Property::LastSeen => index::Subject::LastSeen,
-        },
-    }
-}
-
-fn to_test(test: Test, now: Timestamp) -> Result<index::Test> {
-    let value = |value| to_attribute(value, now);
-    Ok(match test {
-        Test::Equals(equal) => index::Test::Equals(value(equal)?),
-        Test::NotEquals(unequal) => index::Test::NotEquals(value(unequal)?),
-        Test::In(values) => index::Test::In(values.into_iter().map(value).collect::<Result<_>>()?),
-        Test::Prefix(text) => index::Test::Prefix(text),
-        Test::Suffix(text) => index::Test::Suffix(text),
-        Test::Wildcard(text) => index::Test::Wildcard(text),
-        Test::Regex(text) => index::Test::Regex(text),
-        Test::Fuzzy { text, distance } => index::Test::Fuzzy { text, distance },
-        Test::Text { text, distance } => index::Test::Words {
-            text,
-            distance,
-            is_phrase: false,
-        },
-        Test::Phrase { text, distance } => index::Test::Words {
-            text,
-            distance,
-            is_phrase: true,
-        },
-        Test::Number(bounds) => index::Test::Number(index::NumberRange {
-            low: bound(bounds.gt, bounds.gte),
-            high: bound(bounds.lt, bounds.lte),
-        }),
-        Test::Exists(_) => index::Test::Exists,
-        Test::Range(span) => index::Test::TimeRange(to_range(span, now)),
-        Test::Near(Circle { lat, lon, meters }) => index::Test::Within(Area::Circle {
-            center: to_point(Place { lat, lon })?,
-            meters,
-        }),
-        Test::Box(GeoBox {
-            south,
-            west,
-            north,
-            east,
-        }) => index::Test::Within(Area::Box {
-            south,
-            west,
-            north,
-            east,
-        }),
-        Test::Polygon(corners) => {
-            let corners = corners.into_iter().map(to_point);
-            index::Test::Within(Area::Polygon(corners.collect::<Result<_>>()?))
-        }
-    })
-}
-
-/// One end of a range of numbers.
-fn bound(excluded: Option<f64>, included: Option<f64>) -> Bound<f64> {
-    match (excluded, included) {
-        (Some(excluded), _) => Bound::Excluded(excluded),
-        (None, Some(included)) => Bound::Included(included),
-        (None, None) => Bound::Unbounded,
-    }
 }

@@ -1,11 +1,12 @@
 //! Saved searches put in the place of their names.
 
+use tideline_condition::condition::{DEPTH_MAX, NODES_MAX};
+use tideline_condition::operators::In;
+use tideline_condition::{Condition, Test};
 use tideline_engine::Table;
-use tideline_openapi::condition::Test;
 use tideline_openapi::query::TimelineSelector;
 use tideline_openapi::search::SavedSearch;
-use tideline_openapi::{Condition, ErrorCode};
-use tideline_search_index::condition::{DEPTH_MAX, NODES_MAX};
+use tideline_openapi::{self as wire, ErrorCode};
 
 use crate::app::App;
 use crate::failure::{Failure, Result};
@@ -17,7 +18,7 @@ const USES_MAX: usize = 100;
 
 /// The condition with every saved search of the table spelled out.
 pub(crate) fn expand(app: &App, table: &str, condition: Condition) -> Result<Condition> {
-    if !uses_saved(&condition) {
+    if !condition.uses_saved() {
         // Whether the table exists is asked when the request has its turn.
         return Ok(condition);
     }
@@ -32,7 +33,7 @@ pub(crate) fn expand_selector(
     mut selector: TimelineSelector,
 ) -> Result<TimelineSelector> {
     if let Some(condition) = selector.condition {
-        selector.condition = Some(expand(app, table, condition)?);
+        selector.condition = Some(wire::Condition(expand(app, table, condition.0)?));
     }
     Ok(selector)
 }
@@ -87,7 +88,10 @@ impl<'a> Expansion<'a> {
 
     fn expand(&mut self, condition: Condition) -> Result<Condition> {
         self.nodes += match &condition {
-            Condition::Test(_, Test::In(values)) => values.len(),
+            Condition::Leaf {
+                test: Test::In(In(values)),
+                ..
+            } => values.len(),
             _ => 1,
         };
         within(
@@ -111,7 +115,7 @@ impl<'a> Expansion<'a> {
             Condition::Or(conditions) => Condition::Or(all(conditions)?),
             Condition::Not(inner) => Condition::Not(Box::new(self.expand(*inner)?)),
             Condition::Saved(name) => self.spell_out(name)?,
-            test @ Condition::Test(..) => test,
+            leaf @ (Condition::All | Condition::Leaf { .. }) => leaf,
         })
     }
 
@@ -145,7 +149,7 @@ impl<'a> Expansion<'a> {
             .searches()
             .get(name)
             .ok_or_else(|| unknown(self.table, name))?;
-        Ok(read(name, &text)?.condition)
+        Ok(read(name, &text)?.condition.0)
     }
 }
 
@@ -171,13 +175,4 @@ pub(crate) fn unknown(table: &Table, name: &str) -> Failure {
             "table {table} has no saved search {name:?}; GET /v1/tables/{table}/searches lists those it has"
         ),
     )
-}
-
-fn uses_saved(condition: &Condition) -> bool {
-    match condition {
-        Condition::And(conditions) | Condition::Or(conditions) => conditions.iter().any(uses_saved),
-        Condition::Not(inner) => uses_saved(inner),
-        Condition::Saved(_) => true,
-        Condition::Test(..) => false,
-    }
 }

@@ -6,13 +6,12 @@
 use std::collections::{BTreeMap, HashSet};
 
 use roaring::RoaringBitmap;
+use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, EngineError, Table, TimelineSelector, WriteOptions};
 use tideline_histogram::STALE_NAN_BITS;
 use tideline_ingest_protocols::prometheus::{HISTOGRAM_FIELD, VALUE_FIELD};
 use tideline_model::{ColumnData, Ordinal, PointBatch, PointGroup, ValueType};
-use tideline_search_index::{Condition, Subject, Test};
-use tideline_timeline_catalog::AttributeValue;
 
 /// The metric with the time of the last push of a group, named as a Pushgateway names it. Its series also list the groups
 /// that there are.
@@ -58,10 +57,7 @@ fn borne(labels: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)
 
 /// Series that bear all labels of a group.
 fn condition(labels: &BTreeMap<String, String>) -> Condition {
-    let leaf = |(name, value): (&str, &str)| Condition::Leaf {
-        subject: Subject::Tag(name.to_owned()),
-        test: Test::Equals(AttributeValue::Text(value.to_owned())),
-    };
+    let leaf = |(name, value): (&str, &str)| Condition::tag(name, value);
     Condition::And(borne(labels).map(leaf).collect())
 }
 

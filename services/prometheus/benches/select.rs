@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_condition::Condition;
 use tideline_engine::{Engine, Settings, Table, WriteOptions};
 use tideline_model::{
     ColumnData, Durability, ManualClock, PointBatch, PointGroup, SegmentId, SeriesResolver, Tier, TimeRange,
@@ -23,7 +24,6 @@ use tideline_query::{
     Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, PointQuery, Querier,
     QuerySettings, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
 };
-use tideline_search_index::Condition;
 use tideline_series_store::{Pace, Rewrite, RewriteCause, RewriteCost};
 
 const FIELDS: usize = 10;

@@ -1,10 +1,11 @@
 //! Matchers of labels as conditions on tags, which the search index answers.
 
+use tideline_condition::operators::{Equals, Exists, In, Regex, takes_regular_expression};
+use tideline_condition::{Condition, Literal, Subject, Test};
 use tideline_pattern::Pattern;
 use tideline_promql::labels::METRIC_NAME;
 use tideline_promql::{MatchOp, Matcher, PromqlError, Result};
-use tideline_search_index::{Condition, Subject, Test, takes_regular_expression};
-use tideline_timeline_catalog::{AttributeValue, Entry};
+use tideline_timeline_catalog::Entry;
 
 /// The matchers of a selector, by who answers them.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ fn condition(matcher: &Matcher) -> Option<Condition> {
         MatchOp::Regex => (false, expression(matcher.text_pattern()?)?),
         MatchOp::NotRegex => (true, expression(matcher.text_pattern()?)?),
     };
-    let leaf = |test| Condition::leaf(Subject::Tag(matcher.name.clone()), test);
+    let leaf = |test: Test| Condition::leaf(Subject::Tag(matcher.name.clone()), test);
     let condition = match test {
         Some(test) => leaf(test),
         None => Condition::All,
@@ -79,7 +80,7 @@ fn condition(matcher: &Matcher) -> Option<Condition> {
 }
 
 fn equals(value: &str) -> Option<Test> {
-    Some(Test::Equals(AttributeValue::Text(value.to_owned())))
+    Some(Equals(Literal::Text(value.to_owned())).into())
 }
 
 /// The test that an expression is: inside, `None` where every text passes; outside, `None` where the index cannot say.
@@ -87,22 +88,22 @@ fn equals(value: &str) -> Option<Test> {
 fn expression(pattern: &Pattern) -> Option<Option<Test>> {
     match pattern.as_str() {
         ".*" => return Some(None),
-        ".+" => return Some(Some(Test::Exists)),
+        ".+" => return Some(Some(Exists(true).into())),
         _ => {}
     }
     if let Some(texts) = pattern.texts() {
         return Some(Some(match texts {
-            [text] => Test::Equals(AttributeValue::Text(text.clone())),
-            texts => Test::In(texts.iter().cloned().map(AttributeValue::Text).collect()),
+            [text] => Equals(Literal::Text(text.clone())).into(),
+            texts => In(texts.iter().cloned().map(Literal::Text).collect()).into(),
         }));
     }
     let pattern = pattern.as_str();
-    takes_regular_expression(pattern).then(|| Some(Test::Regex(pattern.to_owned())))
+    takes_regular_expression(pattern).then(|| Some(Regex(pattern.to_owned()).into()))
 }
 
 #[cfg(test)]
 mod tests {
-    use tideline_search_index::condition::PATTERN_BYTES_MAX;
+    use tideline_condition::condition::PATTERN_BYTES_MAX;
 
     use super::*;
 
@@ -118,7 +119,7 @@ mod tests {
             matcher(MatchOp::Regex, r"\pL{50}"),
         ];
         let split = Split::new(&matchers);
-        let regex = Condition::leaf(Subject::Tag("host".into()), Test::Regex("h1.*".into()));
+        let regex = Condition::leaf(Subject::Tag("host".into()), Regex("h1.*".into()));
         assert_eq!(split.conditions, [regex]);
         assert_eq!(split.rest, [&matchers[2], &matchers[3]]);
     }

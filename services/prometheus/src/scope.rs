@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
+use tideline_condition::operators::In;
+use tideline_condition::{Condition, Literal, Subject};
 use tideline_model::{Ordinal, TimelineId};
 use tideline_promql::{Matcher, PromqlError, Result};
-use tideline_search_index::{Condition, Subject, Test};
 use tideline_series_store::Seen;
-use tideline_timeline_catalog::{AttributeValue, Entry};
+use tideline_timeline_catalog::Entry;
 
 use crate::held::HeldBeside;
 use crate::matching::Split;
@@ -128,8 +129,8 @@ impl<'m> Selection<'m> {
 /// The condition that timelines are of some measurements.
 fn is_of(measurements: &[Measurement]) -> Condition {
     let names = measurements.iter();
-    let names = names.map(|of| AttributeValue::Text((*of.name).to_owned()));
-    Condition::leaf(Subject::Measurement, Test::In(names.collect()))
+    let names = names.map(|of| Literal::Text((*of.name).to_owned()));
+    Condition::leaf(Subject::Measurement, In(names.collect()))
 }
 
 impl<'v> Scope<'v> {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
+use tideline_condition::Condition;
 use tideline_engine::{Engine, Settings, Table, WriteOptions};
 use tideline_model::{
     ColumnData, Durability, ManualClock, Ordinal, PointBatch, PointGroup, SegmentId, SeriesResolver, Tier,
@@ -19,7 +20,6 @@ use tideline_query::{
     Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, LatestQuery, PointQuery,
     Querier, QuerySettings, Rows, Selector, Series, Shape, SinkClosed, ValueRef, WindowSpec,
 };
-use tideline_search_index::Condition;
 use tideline_series_store::{Pace, Rewrite, RewriteCause, RewriteCost};
 
 const FIELDS: usize = 10;

@@ -1,6 +1,7 @@
 //! What is done to a run before it is answered: fields that are computed for each point, then conditions on values.
 
 use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
+use tideline_condition::Condition;
 use tideline_engine::Table;
 use tideline_model::{ColumnData, FieldId, ValueKind};
 use tideline_series_store::scan::Screen;
@@ -8,7 +9,7 @@ use tideline_series_store::scan::Screen;
 use crate::budget::within;
 use crate::error::{QueryError, Result};
 use crate::expression::{Expression, Input, Scope as Names, Stack};
-use crate::filter::{Filter, ValueCondition, plural};
+use crate::filter::{Filter, plural};
 use crate::function::Function;
 use crate::plan::Scope;
 
@@ -151,7 +152,7 @@ impl Stages {
     /// What the points of a query go through.
     pub(crate) fn new(
         computations: &[Computation],
-        values: Option<&ValueCondition>,
+        values: Option<&Condition>,
         scope: &Scope,
         table: &Table,
     ) -> Result<Self> {

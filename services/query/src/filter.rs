@@ -1,64 +1,20 @@
 //! Conditions on values: which points of a run count, decided column by column.
 //!
-//! A condition is compiled once: comparisons become intervals in each type that a column may have, exact for every
-//! integer and double. A run then costs one pass over each column that the condition names, and one over its rows to
+//! [`tideline_condition`] compiles a condition: comparisons become intervals in each type that a column may have, exact for
+//! every integer and double. Here its fields are looked up in the table, and it is evaluated on columns: a run costs one pass over each column that the condition names, and one over its rows to
 //! leave out those that do not count. Runs that summaries rule out are not read in the first place: it is a [`screen`] too.
 
 mod screen;
 
-use std::ops::Bound;
-
 use tideline_chunk::{Bitmap, Presence, Run, RunColumn};
+use tideline_condition::intervals::Intervals;
+use tideline_condition::{Condition, ConditionError, Matcher, Node as Compiled, Subject};
 use tideline_engine::Table;
-use tideline_model::{ColumnData, FieldId, Value, ValueKind};
+use tideline_model::{ColumnData, FieldId, ValueKind};
 
-use crate::budget::within;
 use crate::compute::{Computed, no_such_field};
 use crate::error::{QueryError, Result};
-use crate::intervals::Intervals;
 use crate::plan::Scope;
-
-/// Most nodes of a condition, and most values of all its tests.
-pub const CONDITION_NODES_MAX: u64 = 10_000;
-/// Most nodes inside one another.
-pub const CONDITION_DEPTH_MAX: u64 = 64;
-
-/// Which points count: those whose values meet it.
-///
-/// A point without the field passes no test but that it is absent. NaN equals nothing. Numbers of all types are compared
-/// by their exact values, texts byte by byte; a value of another kind than the test's is not equal to it, and neither below
-/// nor above.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ValueCondition {
-    /// All hold; an empty list holds always.
-    And(Vec<ValueCondition>),
-    /// At least one holds; an empty list never does.
-    Or(Vec<ValueCondition>),
-    /// It does not hold.
-    Not(Box<ValueCondition>),
-    /// The value of a field passes a test.
-    Field {
-        /// The field; one that the table has never seen is an error.
-        field: String,
-        /// The test.
-        test: ValueTest,
-    },
-}
-
-/// What must hold of a value.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ValueTest {
-    /// It is this one.
-    Equals(Value),
-    /// There is one, and it is not this one.
-    NotEquals(Value),
-    /// It is one of these; they are of one kind.
-    In(Vec<Value>),
-    /// It lies between the ends, which are of one kind; not for booleans.
-    Between(Bound<Value>, Bound<Value>),
-    /// There is one.
-    Exists,
-}
 
 /// A condition that runs are put through; keeps its buffers from run to run.
 #[derive(Debug, Clone)]
@@ -97,7 +53,7 @@ impl Filter {
     /// Compiles a condition. Refuses unknown fields, and tests that no value of their field in the scope can pass because
     /// of its kind.
     pub(crate) fn new(
-        condition: &ValueCondition,
+        condition: &Condition,
         scope: &Scope,
         table: &Table,
         computed: &Computed,
@@ -108,10 +64,10 @@ impl Filter {
             table,
             computed,
             kinds,
-            nodes: 0,
             fields: Vec::new(),
         };
-        let root = compiler.node(condition, 1)?;
+        let matcher = Matcher::new(condition).map_err(refused)?;
+        let root = compiler.node(matcher.root())?;
         let mut fields = compiler.fields;
         fields.sort_unstable();
         fields.dedup();
@@ -152,59 +108,47 @@ struct Compiler<'a> {
     computed: &'a Computed,
     /// Fields of the scope, with the kinds of their values.
     kinds: Vec<(FieldId, ValueKind)>,
-    nodes: u64,
     fields: Vec<FieldId>,
 }
 
 impl Compiler<'_> {
-    fn node(&mut self, condition: &ValueCondition, depth: u64) -> Result<Node> {
-        within("conditions inside one another", CONDITION_DEPTH_MAX, depth)?;
-        self.count(1)?;
-        let mut all = |conditions: &[ValueCondition]| {
-            let nodes = conditions.iter().map(|inner| self.node(inner, depth + 1));
-            nodes.collect::<Result<Vec<_>>>()
+    fn node(&mut self, compiled: &Compiled) -> Result<Node> {
+        let mut all = |nodes: &[Compiled]| {
+            nodes
+                .iter()
+                .map(|node| self.node(node))
+                .collect::<Result<Vec<_>>>()
         };
-        Ok(match condition {
-            ValueCondition::And(conditions) => Node::And(all(conditions)?),
-            ValueCondition::Or(conditions) => Node::Or(all(conditions)?),
-            ValueCondition::Not(inner) => Node::Not(Box::new(self.node(inner, depth + 1)?)),
-            ValueCondition::Field { field, test } => Node::Leaf(self.leaf(field, test)?),
+        Ok(match compiled {
+            Compiled::All => Node::And(Vec::new()),
+            Compiled::And(nodes) => Node::And(all(nodes)?),
+            Compiled::Or(nodes) => Node::Or(all(nodes)?),
+            Compiled::Not(inner) => Node::Not(Box::new(self.node(inner)?)),
+            Compiled::Exists(Subject::Field(name)) => Node::Leaf(self.leaf(name, None, false)?),
+            Compiled::Intervals {
+                subject: Subject::Field(name),
+                intervals,
+                is_outside,
+            } => Node::Leaf(self.leaf(name, Some(intervals.clone()), *is_outside)?),
+            _ => {
+                return Err(QueryError::Invalid(
+                    "a condition on values tests fields only".into(),
+                ));
+            }
         })
     }
 
-    fn count(&mut self, more: usize) -> Result<()> {
-        self.nodes += more as u64;
-        within("nodes and values of a condition", CONDITION_NODES_MAX, self.nodes)
-    }
-
-    fn leaf(&mut self, name: &str, test: &ValueTest) -> Result<Leaf> {
+    fn leaf(&mut self, name: &str, intervals: Option<Intervals>, is_outside: bool) -> Result<Leaf> {
         let stored = || self.table.points().schema().field(name);
         let field = self.computed.field(name).or_else(stored);
         let field = field.ok_or_else(|| no_such_field(name, self.table))?;
         self.fields.push(field);
-        let of = |values: &[(Bound<&Value>, Bound<&Value>)]| Intervals::new(values).map(Some);
-        let intervals = match test {
-            ValueTest::Exists => Ok(None),
-            ValueTest::Equals(value) | ValueTest::NotEquals(value) => {
-                of(&[(Bound::Included(value), Bound::Included(value))])
-            }
-            ValueTest::In(values) => {
-                self.count(values.len())?;
-                let each = values
-                    .iter()
-                    .map(|value| (Bound::Included(value), Bound::Included(value)));
-                of(&each.collect::<Vec<_>>())
-            }
-            ValueTest::Between(from, to) => of(&[(from.as_ref(), to.as_ref())]),
-        };
-        let intervals =
-            intervals.map_err(|reason| QueryError::Invalid(format!("field {name:?}: {reason}")))?;
         self.check_kind(name, field, intervals.as_ref())?;
         Ok(Leaf {
             field,
             is_computed: self.computed.name(field).is_some(),
             intervals,
-            is_outside: matches!(test, ValueTest::NotEquals(_)),
+            is_outside,
         })
     }
 
@@ -223,6 +167,19 @@ impl Compiler<'_> {
             ))),
             _ => Ok(()),
         }
+    }
+}
+
+/// Returns the error of a query for a condition that was refused.
+fn refused(error: ConditionError) -> QueryError {
+    match error {
+        ConditionError::OverLimit { what, limit, actual } => QueryError::OverBudget {
+            what,
+            limit: limit as u64,
+            actual: actual as u64,
+        },
+        ConditionError::Memory(full) => QueryError::Memory(full),
+        error => QueryError::Invalid(error.to_string()),
     }
 }
 

@@ -1,14 +1,13 @@
 //! What can be asked of points.
 
+use tideline_condition::Condition;
 use tideline_engine::{Suggestion, Table};
 use tideline_model::{Tier, TimeRange, TimelineId};
-use tideline_search_index::Condition;
 
 use crate::budget::Budget;
 use crate::calendar::CalendarWindow;
 use crate::compute::Computation;
 use crate::fill::Fill;
-use crate::filter::ValueCondition;
 use crate::function::Function;
 use crate::token::PageToken;
 
@@ -25,7 +24,7 @@ pub struct PointQuery {
     /// Which instants, half-open; must not be empty.
     pub range: TimeRange,
     /// Which points count: those whose values meet it; `None` = all. The fields that it names need not be wanted.
-    pub values: Option<ValueCondition>,
+    pub values: Option<Condition>,
     /// Fields that are computed of each point: wanted, tested, ranked and aggregated by their names like stored ones. A
     /// measurement has those of which it has some input.
     pub compute: Vec<Computation>,

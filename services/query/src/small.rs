@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
+use tideline_condition::operators::Equals;
+use tideline_condition::{Condition, Literal, Subject, Test};
 use tideline_engine::Table;
-use tideline_search_index::{Condition, Subject, Test};
-use tideline_timeline_catalog::{AttributeValue, CatalogReader};
+use tideline_timeline_catalog::CatalogReader;
 
 use crate::budget::Budget;
 use crate::querier::{Querier, segments};
@@ -77,7 +78,7 @@ fn candidates(condition: &Condition, reader: &CatalogReader<'_>) -> Option<u64> 
         }
         Condition::Leaf {
             subject,
-            test: Test::Equals(AttributeValue::Text(value)),
+            test: Test::Equals(Equals(Literal::Text(value))),
         } if !value.is_empty() => match subject {
             Subject::Tag(key) => Some(reader.timelines_with_tag(key, value)),
             Subject::Measurement => Some(reader.timelines_of_measurement(value)),

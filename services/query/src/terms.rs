@@ -3,16 +3,13 @@
 //! Every number has a fixed width, every text and list is preceded by its length, every choice by a number that
 //! stays its own. So two sets of terms are equal exactly if their bytes are.
 
-use std::ops::Bound;
-
+use tideline_condition::stable::stable_bytes;
+use tideline_condition::{Condition, Domain};
 use tideline_engine::Table;
-use tideline_model::{Tier, TimeRange, TimelineId, Value};
-use tideline_search_index::{Area, Condition, Subject, Test};
-use tideline_timeline_catalog::{AttributeValue, GeoPoint};
+use tideline_model::{Tier, TimeRange, TimelineId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::compute::Computation;
-use crate::filter::{ValueCondition, ValueTest};
 use crate::question::{Direction, Selector};
 
 /// Terms while they are written down.
@@ -99,9 +96,9 @@ impl Terms {
     }
 
     /// A condition on values; terms without one are as they were before there were such conditions.
-    pub(crate) fn values(self, condition: Option<&ValueCondition>) -> Self {
+    pub(crate) fn values(self, condition: Option<&Condition>) -> Self {
         match condition {
-            Some(condition) => self.choice(0).value_condition(condition),
+            Some(condition) => self.choice(0).condition(condition, Domain::Values),
             None => self,
         }
     }
@@ -116,49 +113,10 @@ impl Terms {
         })
     }
 
-    fn value_condition(self, condition: &ValueCondition) -> Self {
-        match condition {
-            ValueCondition::And(all) => self.choice(0).list(all, Self::value_condition),
-            ValueCondition::Or(any) => self.choice(1).list(any, Self::value_condition),
-            ValueCondition::Not(not) => self.choice(2).value_condition(not),
-            ValueCondition::Field { field, test } => self.choice(3).text(field).value_test(test),
-        }
-    }
-
-    fn value_test(self, test: &ValueTest) -> Self {
-        match test {
-            ValueTest::Equals(value) => self.choice(0).stored(value),
-            ValueTest::NotEquals(value) => self.choice(1).stored(value),
-            ValueTest::In(values) => self.choice(2).list(values, Self::stored),
-            ValueTest::Between(from, to) => self.choice(3).bound(from).bound(to),
-            ValueTest::Exists => self.choice(4),
-        }
-    }
-
-    fn bound(self, bound: &Bound<Value>) -> Self {
-        match bound {
-            Bound::Included(value) => self.choice(0).stored(value),
-            Bound::Excluded(value) => self.choice(1).stored(value),
-            Bound::Unbounded => self.choice(2),
-        }
-    }
-
-    fn stored(self, value: &Value) -> Self {
-        let terms = self.choice(value.value_type().code());
-        match value {
-            Value::Float(value) => terms.number(value.to_bits()),
-            Value::Signed(value) => terms.number(*value as u64),
-            Value::Unsigned(value) => terms.number(*value),
-            Value::Boolean(value) => terms.choice(u8::from(*value)),
-            Value::String(value) => terms.text(value),
-            Value::Histogram(value) => terms.bytes(value),
-        }
-    }
-
     /// Timelines.
     fn selector(self, selector: &Selector) -> Self {
         match selector {
-            Selector::Condition(condition) => self.choice(0).condition(condition),
+            Selector::Condition(condition) => self.choice(0).condition(condition, Domain::Timelines),
             Selector::Ids(ids) => self.choice(1).list(ids, |mut terms, TimelineId(id)| {
                 terms.0.extend_from_slice(id);
                 terms
@@ -166,100 +124,17 @@ impl Terms {
         }
     }
 
-    fn condition(self, condition: &Condition) -> Self {
-        match condition {
-            Condition::All => self.choice(0),
-            Condition::And(all) => self.choice(1).list(all, Self::condition),
-            Condition::Or(any) => self.choice(2).list(any, Self::condition),
-            Condition::Not(not) => self.choice(3).condition(not),
-            Condition::Leaf { subject, test } => self.choice(4).subject(subject).test(test),
-        }
-    }
-
-    fn subject(self, subject: &Subject) -> Self {
-        match subject {
-            Subject::Measurement => self.choice(0),
-            Subject::Source => self.choice(1),
-            Subject::Tag(key) => self.choice(2).text(key),
-            Subject::Attribute(key) => self.choice(3).text(key),
-            Subject::Id => self.choice(4),
-            Subject::FirstSeen => self.choice(5),
-            Subject::LastSeen => self.choice(6),
-            Subject::Any => self.choice(7),
-        }
-    }
-
-    fn test(self, test: &Test) -> Self {
-        match test {
-            Test::Equals(value) => self.choice(0).value(value),
-            Test::NotEquals(value) => self.choice(1).value(value),
-            Test::In(values) => self.choice(2).list(values, Self::value),
-            Test::Prefix(text) => self.choice(3).text(text),
-            Test::Wildcard(pattern) => self.choice(4).text(pattern),
-            Test::Regex(pattern) => self.choice(5).text(pattern),
-            Test::Exists => self.choice(6),
-            Test::TimeRange(range) => self.choice(7).range(*range),
-            Test::Suffix(text) => self.choice(8).text(text),
-            Test::Fuzzy { text, distance } => self.choice(9).choice(*distance).text(text),
-            Test::Words {
-                text,
-                distance,
-                is_phrase,
-            } => {
-                let terms = self.choice(10).choice(*distance).choice(u8::from(*is_phrase));
-                terms.text(text)
-            }
-            Test::Number(range) => self.choice(11).number_bound(range.low).number_bound(range.high),
-            Test::Within(area) => self.choice(12).area(area),
-        }
-    }
-
-    fn area(self, area: &Area) -> Self {
-        match area {
-            Area::Circle { center, meters } => self.choice(0).point(*center).number(meters.to_bits()),
-            Area::Box {
-                south,
-                west,
-                north,
-                east,
-            } => [south, west, north, east]
-                .into_iter()
-                .fold(self.choice(1), |terms, side| terms.number(side.to_bits())),
-            Area::Polygon(corners) => self.choice(2).list(corners, |terms, corner| terms.point(*corner)),
-        }
-    }
-
-    fn point(self, point: GeoPoint) -> Self {
-        self.number(point.latitude().to_bits())
-            .number(point.longitude().to_bits())
-    }
-
-    /// One end of a range of numbers.
-    fn number_bound(self, bound: Bound<f64>) -> Self {
-        match bound {
-            Bound::Unbounded => self.choice(0),
-            Bound::Included(number) => self.choice(1).number(number.to_bits()),
-            Bound::Excluded(number) => self.choice(2).number(number.to_bits()),
-        }
-    }
-
-    fn value(self, value: &AttributeValue) -> Self {
-        match value {
-            AttributeValue::Text(text) => self.choice(0).text(text),
-            AttributeValue::Number(number) => self.choice(1).number(number.to_bits()),
-            AttributeValue::Boolean(boolean) => self.choice(2).choice(u8::from(*boolean)),
-            AttributeValue::Time(time) => self.choice(3).number(time.nanos() as u64),
-            AttributeValue::Point(point) => self.choice(4).point(*point),
-            AttributeValue::Texts(texts) => self.choice(5).list(texts, |terms, text| terms.text(text)),
-            AttributeValue::Numbers(numbers) => self
-                .choice(6)
-                .list(numbers, |terms, number| terms.number(number.to_bits())),
-        }
+    fn condition(mut self, condition: &Condition, domain: Domain) -> Self {
+        self.0.extend(stable_bytes(condition, domain));
+        self
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tideline_condition::operators::{In, Within};
+    use tideline_condition::{Literal, Subject};
+
     use super::*;
 
     /// Tokens outlive the build that wrote them: this hash must never change.
@@ -269,15 +144,15 @@ mod tests {
             Condition::tag("host", "a"),
             Condition::Not(Box::new(Condition::leaf(
                 Subject::Attribute("floor".into()),
-                Test::In(vec![
-                    AttributeValue::Number(2.5),
-                    AttributeValue::Boolean(true),
-                    AttributeValue::Text("é".into()),
+                In(vec![
+                    Literal::Float(2.5),
+                    Literal::Boolean(true),
+                    Literal::Text("é".into()),
                 ]),
             ))),
             Condition::Or(vec![
                 Condition::All,
-                Condition::leaf(Subject::LastSeen, Test::TimeRange(TimeRange::new(-1, 9))),
+                Condition::leaf(Subject::LastSeen, Within::from(TimeRange::new(-1, 9))),
             ]),
         ]);
         let terms = Terms::default()

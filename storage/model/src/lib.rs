@@ -9,6 +9,7 @@
 //! | [`time`] | [`Timestamp`], [`TimeRange`], [`Precision`], durations, the [`Clock`] |
 //! | [`id`] | [`TimelineId`], [`TableId`], [`FieldId`], [`Ordinal`], [`SequenceNumber`], [`SegmentId`], … |
 //! | [`value`] | [`Value`], [`ValueType`] and the reserved type codes |
+//! | [`geo`] | [`GeoPoint`] |
 //! | [`identity`] | [`Identity`]: measurement and sorted tags, and its stored form |
 //! | [`batch`] | [`PointBatch`]: what every decoder ends in, its columns, and [`SeriesResolver`] that it asks |
 //! | [`job`] | [`JobKind`]: kinds of background jobs |
@@ -18,10 +19,12 @@
 //! | [`memory`] | [`MemoryAccount`]: one limit for what requests hold |
 //! | [`reject`] | [`RejectReason`]: why a line of a write is not stored |
 //! | [`supervision`] | [`Supervisor`]: threads whose panic ends the process |
+//! | [`time_expression`] | [`TimeExpression`]: a time as people write it |
 //! | [`trusted_clock`] | [`TrustedClock`]: a time that data may expire by, whoever sets the wall clock |
 
 pub mod background;
 pub mod batch;
+pub mod geo;
 pub mod id;
 pub mod identity;
 pub mod job;
@@ -32,10 +35,12 @@ pub mod reject;
 pub mod supervision;
 pub mod table;
 pub mod time;
+pub mod time_expression;
 pub mod trusted_clock;
 pub mod value;
 
 pub use batch::{BytesColumn, ColumnData, PointBatch, PointGroup, SeriesError, SeriesResolver};
+pub use geo::GeoPoint;
 pub use id::{FieldId, GroupId, Ordinal, PartId, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;
 pub use job::JobKind;
@@ -45,5 +50,6 @@ pub use reject::{LineReject, RejectReason, TypeConflict, WaitsFor};
 pub use supervision::{SupervisedThread, Supervisor, ThreadFailure};
 pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableModel, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
+pub use time_expression::{TimeExpression, TimeExpressionError};
 pub use trusted_clock::{ClockDoubt, StoredClock, TrustedClock, TrustedNow};
 pub use value::{Value, ValueKind, ValueType};

@@ -9,7 +9,8 @@ use tideline_timeline_catalog::Entry;
 use super::FindRequest;
 use super::order::{Facts, Key, Ranking};
 use crate::Result;
-use crate::matcher::{Seen, limit};
+use crate::error::limit;
+use crate::record::Seen;
 
 /// Most values of the tag by which timelines are collapsed: each is kept until all are known.
 pub const COLLAPSE_VALUES_MAX: usize = 250_000;

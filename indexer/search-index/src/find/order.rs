@@ -2,13 +2,13 @@
 
 use std::cmp::Ordering;
 
+use tideline_condition::geo::meters_between;
+use tideline_condition::{Node, Subject};
 use tideline_model::TimelineId;
 use tideline_timeline_catalog::{AttributeRef, Entry};
 
 use super::{Order, Sort, SortBy};
-use crate::Subject;
-use crate::geo::meters_between;
-use crate::matcher::{Node, Seen};
+use crate::record::Seen;
 use crate::relevance::Asked;
 
 /// The sort keys, and what relevance is measured by.
@@ -195,7 +195,7 @@ fn value<'a>(subject: &Subject, entry: &Entry<'a>, seen: Option<Seen>) -> SortVa
             }
             None => SortValue::Missing,
         },
-        Subject::Any => SortValue::Missing,
+        Subject::Any | Subject::Field(_) => SortValue::Missing,
         Subject::Id => SortValue::Id(entry.id()),
         Subject::FirstSeen => seen.map_or(SortValue::Missing, |seen| SortValue::Time(seen.first.nanos())),
         Subject::LastSeen => seen.map_or(SortValue::Missing, |seen| SortValue::Time(seen.last.nanos())),

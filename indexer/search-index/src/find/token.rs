@@ -6,6 +6,8 @@
 
 use std::fmt::{self, Write};
 
+use tideline_condition::Domain;
+use tideline_condition::stable::stable_bytes;
 use tideline_model::{TableId, TimelineId};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
@@ -18,8 +20,9 @@ const VERSION: u8 = 1;
 /// A hash of what a request asks for, but for its place and limit.
 pub(super) fn terms(table: TableId, request: &FindRequest) -> u64 {
     let mut hash = HashWriter(Xxh3Default::new());
-    let written = write!(hash, "{table:?} {:?} {:?}", request.condition, request.sort);
-    written.expect("hashing cannot fail");
+    hash.0
+        .update(&stable_bytes(&request.condition, Domain::Timelines));
+    write!(hash, "{table:?} {:?}", request.sort).expect("hashing cannot fail");
     if let Some(tag) = &request.collapse {
         write!(hash, " {tag:?}").expect("hashing cannot fail");
     }

@@ -3,10 +3,10 @@
 use std::ops::Bound;
 
 use roaring::RoaringBitmap;
+use tideline_condition::geo::{Region, ranges};
+use tideline_condition::operators::NumberRange;
 
 use super::SegmentView;
-use crate::condition::NumberRange;
-use crate::geo::{Region, ranges};
 use crate::mapping::{Token, ordered, point_of};
 
 impl SegmentView<'_> {

@@ -3,11 +3,12 @@
 
 use roaring::RoaringBitmap;
 use tantivy::postings::TermInfo;
+use tideline_condition::Subject;
+use tideline_condition::text::{Close, TextTest, Word, is_word};
 
 use super::{Bound, Bounded, SegmentView, end_of_prefix, with_value};
+use crate::close_term::CloseTerm;
 use crate::mapping::{Keyed, Token, first_name};
-use crate::matcher::TextSubject;
-use crate::text::{Close, TextTest, Word, is_word};
 
 /// Up to this many documents with all words of a phrase are looked at one by one for their order.
 const PHRASE_DOCUMENTS_MAX: u64 = 4_096;
@@ -79,12 +80,12 @@ impl SegmentView<'_> {
     }
 
     /// About how many documents say all of some words.
-    pub(super) fn saying_estimate(&self, subject: &TextSubject, asked: &[Word]) -> tantivy::Result<u64> {
+    pub(super) fn saying_estimate(&self, subject: &Subject, asked: &[Word]) -> tantivy::Result<u64> {
         let every = u64::from(self.segment.max_doc());
         let terms = match subject {
-            TextSubject::Tag(key) => self.terms_of(Keyed::Tag(key)),
-            TextSubject::Attribute(key) => self.terms_of(Keyed::Attribute(key)),
-            TextSubject::Any | TextSubject::Measurement | TextSubject::Source => return Ok(every + 1),
+            Subject::Tag(key) => self.terms_of(Keyed::Tag(key)),
+            Subject::Attribute(key) => self.terms_of(Keyed::Attribute(key)),
+            _ => return Ok(every + 1),
         };
         let mut rarest = every + 1;
         for word in asked {
@@ -163,7 +164,11 @@ impl SegmentView<'_> {
         passes: &dyn Fn(&str) -> bool,
     ) -> tantivy::Result<Vec<TermInfo>> {
         let mut infos = Vec::new();
-        let mut stream = self.terms.terms().search(close.behind(&prefix.0)).into_stream()?;
+        let walk = CloseTerm {
+            close,
+            prefix: &prefix.0,
+        };
+        let mut stream = self.terms.terms().search(walk).into_stream()?;
         while let Some((token, info)) = stream.next() {
             let text = &token[prefix.0.len()..];
             if !text.is_empty() && std::str::from_utf8(text).is_ok_and(passes) {

@@ -4,12 +4,16 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use tideline_condition::operators::{
+    Compare, Equals, Exists, Fuzzy, In, NotEquals, NumberRange, Phrase, Prefix, Regex, Suffix, Wildcard,
+    Within, Words,
+};
+use tideline_condition::{Condition, Literal, Subject, Test};
 use tideline_model::{Ordinal, TableId, TimeRange, TimelineId, Timestamp};
-use tideline_search_index::{Condition, NumberRange, Subject, Test};
 use tideline_timeline_catalog::AttributeValue;
 
-use crate::harness::Database;
-use crate::places::{areas, place};
+use crate::harness::{Database, literal};
+use crate::places::{areas, place, within};
 
 const MEASUREMENTS: [&str; 3] = ["cpu", "mem", "disk io"];
 const TAG_KEYS: [&str; 5] = ["host", "dc", "rack", "a", "a\0b"];
@@ -127,9 +131,9 @@ fn edit() -> impl Strategy<Value = (&'static str, AttributeValue)> {
     ]
 }
 
-fn text() -> impl Strategy<Value = AttributeValue> {
+fn text() -> impl Strategy<Value = Literal> {
     let text = prop_oneof![9 => select(VALUES.to_vec()), 1 => Just(""), 1 => Just("cpu")];
-    text.prop_map(|text| AttributeValue::Text(text.to_owned()))
+    text.prop_map(|text| Literal::Text(text.to_owned()))
 }
 
 fn range() -> impl Strategy<Value = TimeRange> {
@@ -158,42 +162,48 @@ fn leaf() -> impl Strategy<Value = Condition> {
         4 => attribute_key.clone(),
     ];
     let test = prop_oneof![
-        4 => text().prop_map(Test::Equals),
-        2 => text().prop_map(Test::NotEquals),
-        2 => prop::collection::vec(text(), 0..4).prop_map(Test::In),
-        2 => select(vec!["", "w", "web-1", "a", "ü"]).prop_map(|text| Test::Prefix(text.to_owned())),
-        2 => select(WILDCARDS.to_vec()).prop_map(|text| Test::Wildcard(text.to_owned())),
-        2 => select(REGEXES.to_vec()).prop_map(|text| Test::Regex(text.to_owned())),
-        2 => Just(Test::Exists),
-        2 => select(vec!["", "1", "-1", "b", "ü"]).prop_map(|text| Test::Suffix(text.to_owned())),
-        3 => (select(FUZZY.to_vec()), 0..=2u8).prop_map(|(text, distance)| Test::Fuzzy { text: text.to_owned(), distance }),
+        4 => text().prop_map(|value| Test::from(Equals(value))),
+        2 => text().prop_map(|value| NotEquals(value).into()),
+        2 => prop::collection::vec(text(), 0..4).prop_map(|values| In(values).into()),
+        2 => select(vec!["", "w", "web-1", "a", "ü"]).prop_map(|text| Prefix(text.to_owned()).into()),
+        2 => select(WILDCARDS.to_vec()).prop_map(|text| Wildcard(text.to_owned()).into()),
+        2 => select(REGEXES.to_vec()).prop_map(|text| Regex(text.to_owned()).into()),
+        2 => Just(Exists(true).into()),
+        2 => select(vec!["", "1", "-1", "b", "ü"]).prop_map(|text| Suffix(text.to_owned()).into()),
+        3 => (select(FUZZY.to_vec()), 0..=2u8).prop_map(|(text, distance)| Fuzzy { text: text.to_owned(), distance }.into()),
         3 => said(),
-        2 => numbers().prop_map(Test::Number),
+        2 => numbers().prop_map(|range| Compare::from(range).into()),
     ];
     let typed = prop_oneof![
-        attribute().prop_map(Test::Equals),
-        attribute().prop_map(Test::NotEquals),
-        prop::collection::vec(attribute(), 0..4).prop_map(Test::In),
-        numbers().prop_map(Test::Number),
-        range().prop_map(Test::TimeRange),
-        select(areas()).prop_map(Test::Within),
-        select(areas()).prop_map(Test::Within),
+        attribute().prop_map(|value| Test::from(Equals(literal(value)))),
+        attribute().prop_map(|value| NotEquals(literal(value)).into()),
+        prop::collection::vec(attribute(), 0..4).prop_map(|values| In(values
+            .into_iter()
+            .map(literal)
+            .collect())
+        .into()),
+        numbers().prop_map(|range| Compare::from(range).into()),
+        range().prop_map(|range| Within::from(range).into()),
+        select(areas()).prop_map(|area| within(&area)),
+        select(areas()).prop_map(|area| within(&area)),
     ];
     let time = prop_oneof![Just(Subject::FirstSeen), Just(Subject::LastSeen)];
     prop_oneof![
         8 => (subject, test).prop_map(|(subject, test)| Condition::leaf(subject, test)),
         5 => (attribute_key, typed).prop_map(|(subject, test)| Condition::leaf(subject, test)),
         3 => said().prop_map(|said| Condition::leaf(Subject::Any, said)),
-        2 => (time, range()).prop_map(|(subject, range)| Condition::leaf(subject, Test::TimeRange(range))),
+        2 => (time, range()).prop_map(|(subject, range)| Condition::leaf(subject, Within::from(range))),
         1 => Just(Condition::All),
     ]
 }
 
 fn said() -> impl Strategy<Value = Test> {
-    (select(WORDS.to_vec()), 0..=2u8, any::<bool>()).prop_map(|(text, distance, is_phrase)| Test::Words {
-        text: text.to_owned(),
-        distance,
-        is_phrase,
+    (select(WORDS.to_vec()), 0..=2u8, any::<bool>()).prop_map(|(text, distance, is_phrase)| {
+        let text = text.to_owned();
+        match is_phrase {
+            true => Phrase { text, distance }.into(),
+            false => Words { text, distance }.into(),
+        }
     })
 }
 
@@ -287,19 +297,18 @@ fn large_tables_are_searched_exactly() {
         );
     }
     let tag = |key: &str, value: &str| Condition::tag(key, value);
-    let of = |subject, test| Condition::leaf(subject, test);
+    fn of(subject: Subject, test: impl Into<Test>) -> Condition {
+        Condition::leaf(subject, test)
+    }
     let not = |condition| Condition::Not(Box::new(condition));
-    let late = of(
-        Subject::LastSeen,
-        Test::TimeRange(TimeRange::new(6_000, i64::MAX)),
-    );
+    let late = of(Subject::LastSeen, Within::from(TimeRange::new(6_000, i64::MAX)));
     let owner = Subject::Attribute("owner".into());
-    let ids: Vec<AttributeValue> = [3u32, 70_500, 72_400]
+    let ids: Vec<Literal> = [3u32, 70_500, 72_400]
         .iter()
-        .map(|ordinal| AttributeValue::Text(database.model.0[ordinal].id.to_string()))
-        .chain([AttributeValue::Text(TimelineId::MAX.to_string())])
+        .map(|ordinal| Literal::Text(database.model.0[ordinal].id.to_string()))
+        .chain([Literal::Text(TimelineId::MAX.to_string())])
         .collect();
-    let named = of(Subject::Id, Test::In(ids));
+    let named = of(Subject::Id, In(ids));
     let conditions = [
         Condition::And(vec![tag("dc", "even"), tag("rack", "6")]),
         Condition::And(vec![tag("dc", "even"), tag("rack", "7")]),
@@ -308,65 +317,62 @@ fn large_tables_are_searched_exactly() {
         Condition::And(vec![late.clone(), tag("dc", "odd")]),
         not(Condition::And(vec![late.clone(), tag("dc", "odd")])),
         Condition::Or(vec![not(late.clone()), tag("rack", "1")]),
-        of(Subject::Source, Test::Regex("host-1.*9".into())),
-        of(Subject::Source, Test::Wildcard("*99".into())),
+        of(Subject::Source, Regex("host-1.*9".into())),
+        of(Subject::Source, Wildcard("*99".into())),
         Condition::And(vec![
-            of(Subject::Source, Test::Prefix("host-72".into())),
+            of(Subject::Source, Prefix("host-72".into())),
             tag("dc", "odd"),
         ]),
-        of(owner.clone(), Test::Equals(AttributeValue::Number(1.0))),
+        of(owner.clone(), Equals(Literal::Float(1.0))),
         of(
             owner.clone(),
-            Test::Number(NumberRange {
+            Compare::from(NumberRange {
                 low: Bound::Excluded(0.0),
                 high: Bound::Unbounded,
             }),
         ),
         of(
             Subject::Tag("rack".into()),
-            Test::Number(NumberRange {
+            Compare::from(NumberRange {
                 low: Bound::Included(17.0),
                 high: Bound::Excluded(19.0),
             }),
         ),
         of(
             Subject::Source,
-            Test::Fuzzy {
+            Fuzzy {
                 text: "hots-7".into(),
                 distance: 2,
             },
         ),
         of(
             Subject::Any,
-            Test::Words {
+            Words {
                 text: "evne 7000".into(),
                 distance: 1,
-                is_phrase: false,
             },
         ),
         of(
             Subject::Source,
-            Test::Words {
+            Phrase {
                 text: "host 70000".into(),
                 distance: 1,
-                is_phrase: true,
             },
         ),
         of(
             Subject::Any,
-            Test::Words {
+            Phrase {
                 text: "host 70001".into(),
                 distance: 0,
-                is_phrase: true,
             },
         ),
-        not(of(owner, Test::Exists)),
+        not(of(owner, Exists(true))),
         Condition::And(vec![
             tag("dc", "odd"),
             Condition::Or(vec![
                 late.clone(),
-                of(Subject::FirstSeen, Test::TimeRange(TimeRange::new(0, 9))),
-                of(Subject::Source, Test::Suffix("-7".into())),
+                of(Subject::FirstSeen, Within::from(TimeRange::new(0, 9))),
+                of(Subject::Source, Suffix("-7".into())),
             ]),
         ]),
         named.clone(),

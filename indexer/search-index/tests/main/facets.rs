@@ -4,8 +4,10 @@ use std::cmp::Ordering;
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
+use tideline_condition::operators::Exists;
+use tideline_condition::{Condition, Subject};
 use tideline_model::{Ordinal, TableId, Timestamp};
-use tideline_search_index::{Condition, FacetGroup, FacetOrder, FacetRequest, Facets, Subject, Test};
+use tideline_search_index::{FacetGroup, FacetOrder, FacetRequest, Facets};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::exactness::condition;
@@ -158,7 +160,7 @@ fn requests_that_cannot_be_counted_are_refused() {
     let database = Database::new(TableId(5));
     let refusal = |by: Vec<Subject>, limit| {
         let request = FacetRequest {
-            condition: Condition::leaf(Subject::Measurement, Test::Exists),
+            condition: Condition::leaf(Subject::Measurement, Exists(true)),
             by,
             limit,
             order: FacetOrder::Count,

@@ -11,9 +11,14 @@ use roaring::RoaringBitmap;
 use tempfile::TempDir;
 use tideline_backend::Stamp;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_condition::geo::Area;
+use tideline_condition::operators::{
+    Equals, Exists, Fuzzy, In, NotEquals, Phrase, Prefix, Regex, Suffix, Wildcard, Words,
+};
+use tideline_condition::{Condition, Literal, Subject, Test};
 use tideline_log::LogError;
 use tideline_model::{Identity, Ordinal, SequenceNumber, TableId, TimelineId, Timestamp};
-use tideline_search_index::{Condition, IndexOptions, SearchIndex, Seen, SeenLookup, Subject, Test};
+use tideline_search_index::{IndexOptions, SearchIndex, Seen, SeenLookup};
 use tideline_timeline_catalog::{AttributeValue, Attributes, Catalog, CatalogError, CatalogOptions};
 
 use crate::places::lies_within;
@@ -257,6 +262,7 @@ impl Modelled {
             Condition::And(conditions) => conditions.iter().all(|condition| self.meets(condition)),
             Condition::Or(conditions) => conditions.iter().any(|condition| self.meets(condition)),
             Condition::Not(condition) => !self.meets(condition),
+            Condition::Saved(name) => panic!("{name} was not expanded"),
             Condition::Leaf { subject, test } => self.passes(subject, test),
         }
     }
@@ -271,18 +277,20 @@ impl Modelled {
             Subject::Attribute(key) => self.attributes.get(key).cloned(),
             Subject::Id => text(&self.id.to_string()),
             Subject::FirstSeen | Subject::LastSeen => {
-                let Test::TimeRange(range) = test else {
+                let Test::Within(within) = test else {
                     panic!("only ranges are asked of times")
                 };
+                let range = within.0.range().expect("absolute times");
                 return self.seen.is_some_and(|seen| {
                     let first = *subject == Subject::FirstSeen;
                     let time = if first { seen.first } else { seen.last };
                     range.start <= time.nanos() && time.nanos() < range.end
                 });
             }
+            Subject::Field(_) => None,
         };
         let value = match value {
-            Some(AttributeValue::Texts(texts)) if matches!(test, Test::Words { .. }) => {
+            Some(AttributeValue::Texts(texts)) if matches!(test, Test::Words(_) | Test::Phrase(_)) => {
                 return say(&texts, test);
             }
             Some(AttributeValue::Texts(texts)) => {
@@ -327,33 +335,23 @@ impl Modelled {
 
 /// Whether several texts say words together, or one of them a phrase.
 fn say(texts: &[String], test: &Test) -> bool {
-    let Test::Words {
-        text,
-        distance,
-        is_phrase,
-    } = test
-    else {
-        panic!("only words are asked of several texts")
-    };
-    let one_says = |asked: &str, is_phrase: bool| {
-        let test = Test::Words {
-            text: asked.to_owned(),
-            distance: *distance,
-            is_phrase,
-        };
+    let one_says = |test: &Test| {
         let mut texts = texts.iter().map(|text| AttributeValue::Text(text.clone()));
-        texts.any(|text| passes(&Subject::Measurement, true, &text, &test))
+        texts.any(|text| passes(&Subject::Measurement, true, &text, test))
     };
-    if *is_phrase {
-        return one_says(text, true);
+    match test {
+        Test::Words(Words { text, distance }) => words(text).into_iter().all(|text| {
+            let distance = *distance;
+            one_says(&Words { text, distance }.into())
+        }),
+        phrase => one_says(phrase),
     }
-    words(text).iter().all(|word| one_says(word, false))
 }
 
 /// Whether one value of a list passes; it is unequal to another if none is equal.
 fn any_passes(subject: &Subject, mut values: impl Iterator<Item = AttributeValue>, test: &Test) -> bool {
-    if let Test::NotEquals(other) = test {
-        return !values.any(|value| value == *other);
+    if let Test::NotEquals(NotEquals(other)) = test {
+        return !values.any(|value| literal(value) == *other);
     }
     values.any(|value| passes(subject, true, &value, test))
 }
@@ -365,23 +363,26 @@ fn passes(subject: &Subject, present: bool, value: &AttributeValue, test: &Test)
         _ => None,
     };
     match test {
-        Test::Equals(other) => value == other,
-        Test::NotEquals(other) => value != other,
-        Test::In(others) => others.contains(value),
-        Test::Prefix(prefix) => as_text.is_some_and(|text| text.starts_with(prefix)),
-        Test::Suffix(suffix) => as_text.is_some_and(|text| text.ends_with(suffix)),
-        Test::Fuzzy {
+        Test::Equals(Equals(other)) => literal(value.clone()) == *other,
+        Test::NotEquals(NotEquals(other)) => literal(value.clone()) != *other,
+        Test::In(In(others)) => others.contains(&literal(value.clone())),
+        Test::Prefix(Prefix(prefix)) => as_text.is_some_and(|text| text.starts_with(prefix)),
+        Test::Suffix(Suffix(suffix)) => as_text.is_some_and(|text| text.ends_with(suffix)),
+        Test::Fuzzy(Fuzzy {
             text: close,
             distance,
-        } => as_text.is_some_and(|text| !text.is_empty() && edits(close, text) <= (*distance).into()),
-        Test::Words {
+        }) => as_text.is_some_and(|text| !text.is_empty() && edits(close, text) <= (*distance).into()),
+        Test::Words(Words {
             text: asked,
             distance,
-            is_phrase,
-        } => as_text.is_some_and(|text| {
+        })
+        | Test::Phrase(Phrase {
+            text: asked,
+            distance,
+        }) => as_text.is_some_and(|text| {
             let (asked, found) = (words(asked), words(text));
             let is = |asked: &String, found: &String| edits(asked, found) <= (*distance).into();
-            if *is_phrase {
+            if matches!(test, Test::Phrase(_)) {
                 let mut places = found.windows(asked.len());
                 places.any(|found| asked.iter().zip(found).all(|(asked, found)| is(asked, found)))
             } else {
@@ -390,7 +391,7 @@ fn passes(subject: &Subject, present: bool, value: &AttributeValue, test: &Test)
                     .all(|asked| found.iter().any(|found| is(asked, found)))
             }
         }),
-        Test::Number(range) => {
+        Test::Compare(compare) => {
             let number = match value {
                 AttributeValue::Number(number) => Some(*number),
                 AttributeValue::Text(text) if !matches!(subject, Subject::Attribute(_)) => {
@@ -398,20 +399,44 @@ fn passes(subject: &Subject, present: bool, value: &AttributeValue, test: &Test)
                 }
                 _ => None,
             };
-            number.is_some_and(|number| (range.low, range.high).contains(&number))
+            number.is_some_and(|number| {
+                let bounds = [&compare.low, &compare.high];
+                let [low, high] =
+                    bounds.map(|bound| bound.as_ref().map(|end| end.as_f64().expect("a number")));
+                (low, high).contains(&number)
+            })
         }
-        Test::Wildcard(pattern) => {
+        Test::Wildcard(Wildcard(pattern)) => {
             let pattern: Vec<char> = pattern.chars().collect();
             as_text.is_some_and(|text| fits(&pattern, &text.chars().collect::<Vec<_>>()))
         }
-        Test::Regex(pattern) => as_text.is_some_and(|text| fits_regex(pattern, text)),
-        Test::Exists => present,
-        Test::TimeRange(range) => {
+        Test::Regex(Regex(pattern)) => as_text.is_some_and(|text| fits_regex(pattern, text)),
+        Test::Exists(Exists(exists)) => present == *exists,
+        Test::Within(within) => {
+            let range = within.0.range().expect("absolute times");
             matches!(value, AttributeValue::Time(time) if range.start <= time.nanos() && time.nanos() < range.end)
         }
-        Test::Within(area) => {
-            matches!(value, AttributeValue::Point(point) if lies_within(*point, area))
-        }
+        Test::Near(near) => is_in(value, &near.area().expect("a sound circle")),
+        Test::WithinBox(within) => is_in(value, &within.area().expect("a sound box")),
+        Test::Polygon(polygon) => is_in(value, &polygon.area().expect("a sound polygon")),
+        Test::Between(_) => false,
+    }
+}
+
+fn is_in(value: &AttributeValue, area: &Area) -> bool {
+    matches!(value, AttributeValue::Point(point) if lies_within(*point, area))
+}
+
+/// The value of an attribute, to compare with.
+pub(crate) fn literal(value: AttributeValue) -> Literal {
+    match value {
+        AttributeValue::Text(text) => Literal::Text(text),
+        AttributeValue::Number(number) => Literal::Float(number),
+        AttributeValue::Boolean(boolean) => Literal::Boolean(boolean),
+        AttributeValue::Time(time) => Literal::from(time),
+        AttributeValue::Point(point) => Literal::Point(point.into()),
+        AttributeValue::Texts(texts) => Literal::Texts(texts),
+        AttributeValue::Numbers(numbers) => Literal::Numbers(numbers),
     }
 }
 

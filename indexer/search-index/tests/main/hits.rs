@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use tideline_condition::operators::{Equals, Phrase, Prefix, Suffix, Wildcard, Words};
+use tideline_condition::{Condition, Literal, Subject, Test};
 use tideline_model::TableId;
-use tideline_search_index::{Condition, FindRequest, Hit, Order, SearchError, Sort, SortBy, Subject, Test};
+use tideline_search_index::{FindRequest, Hit, Order, SearchError, Sort, SortBy};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::harness::{Database, edits, words};
@@ -38,10 +40,10 @@ fn database() -> Database {
 }
 
 fn said(text: &str, distance: u8, is_phrase: bool) -> Test {
-    Test::Words {
-        text: text.to_owned(),
-        distance,
-        is_phrase,
+    let text = text.to_owned();
+    match is_phrase {
+        true => Phrase { text, distance }.into(),
+        false => Words { text, distance }.into(),
     }
 }
 
@@ -227,15 +229,12 @@ fn highlights_say_which_text_matched_and_where() {
         ["Attribute(\"title\") [Über]-Store"]
     );
     let both = Condition::And(vec![
-        leaf(Subject::Source, Test::Prefix("h".into())),
-        leaf(Subject::Source, Test::Suffix("0".into())),
+        leaf(Subject::Source, Prefix("h".into()).into()),
+        leaf(Subject::Source, Suffix("0".into()).into()),
         Condition::Not(Box::new(leaf(title(), said("nothing", 0, false)))),
         Condition::Or(vec![
-            leaf(title(), Test::Wildcard("b*".into())),
-            leaf(
-                Subject::Measurement,
-                Test::Equals(AttributeValue::Text("cpu".into())),
-            ),
+            leaf(title(), Wildcard("b*".into()).into()),
+            leaf(Subject::Measurement, Equals(Literal::Text("cpu".into())).into()),
         ]),
     ]);
     assert_eq!(

@@ -1,16 +1,18 @@
 //! Conditions that are refused, and what the caller is told.
 
-use tideline_search_index::condition::{DEPTH_MAX, NODES_MAX, PATTERN_BYTES_MAX};
-use tideline_search_index::{Area, Condition, Matcher, Subject, Test};
-use tideline_timeline_catalog::AttributeValue;
-
-use crate::places::place;
+use tideline_condition::condition::{DEPTH_MAX, NODES_MAX, PATTERN_BYTES_MAX};
+use tideline_condition::json::Circle;
+use tideline_condition::literal::Place;
+use tideline_condition::operators::{
+    Equals, Exists, Fuzzy, In, Near, Polygon, Prefix, Regex, Wildcard, Within, Words,
+};
+use tideline_condition::{Condition, Literal, Matcher, Subject, Test};
 
 fn refusal(condition: &Condition) -> String {
     Matcher::new(condition).expect_err("over a limit").to_string()
 }
 
-fn host(test: Test) -> Condition {
+fn host(test: impl Into<Test>) -> Condition {
     Condition::leaf(Subject::Tag("host".to_owned()), test)
 }
 
@@ -32,18 +34,18 @@ fn limits_name_the_limit_and_what_was_given() {
         "{}",
         refusal(&wide)
     );
-    let values = vec![AttributeValue::Text("x".to_owned()); NODES_MAX];
-    assert!(refusal(&host(Test::In(values))).contains("10001 is over the limit of 10000"));
+    let values = vec![Literal::Text("x".to_owned()); NODES_MAX];
+    assert!(refusal(&host(In(values))).contains("10001 is over the limit of 10000"));
     let long = "x".repeat(PATTERN_BYTES_MAX + 1);
     for test in [
-        Test::Prefix(long.clone()),
-        Test::Wildcard(long.clone()),
-        Test::Regex(long),
+        Test::from(Prefix(long.clone())),
+        Wildcard(long.clone()).into(),
+        Regex(long).into(),
     ] {
         let refusal = refusal(&host(test));
         assert!(refusal.contains("1025") && refusal.contains("1024"), "{refusal}");
     }
-    let bomb = host(Test::Regex("((a{100}){100}){100}".to_owned()));
+    let bomb = host(Regex("((a{100}){100}){100}".to_owned()));
     assert!(
         refusal(&bomb).contains("compiled regular expression"),
         "{}",
@@ -53,14 +55,8 @@ fn limits_name_the_limit_and_what_was_given() {
 
 #[test]
 fn fuzzy_and_word_searches_are_bounded() {
-    let fuzzy = |text: String, distance| host(Test::Fuzzy { text, distance });
-    let words = |text: String| {
-        host(Test::Words {
-            text,
-            distance: 0,
-            is_phrase: false,
-        })
-    };
+    let fuzzy = |text: String, distance| host(Fuzzy { text, distance });
+    let words = |text: String| host(Words { text, distance: 0 });
     for (condition, said) in [
         (
             fuzzy("a".into(), 3),
@@ -86,7 +82,7 @@ fn fuzzy_and_word_searches_are_bounded() {
 fn broken_patterns_are_refused() {
     for pattern in ["(", "a)|(b", "[z-a]", "(?x)a # comment", "\\"] {
         assert!(
-            refusal(&host(Test::Regex(pattern.to_owned()))).starts_with("regular expression"),
+            refusal(&host(Regex(pattern.to_owned()))).starts_with("regular expression"),
             "{pattern}"
         );
     }
@@ -94,29 +90,31 @@ fn broken_patterns_are_refused() {
 
 #[test]
 fn tests_that_a_subject_does_not_have_are_refused() {
-    let number = || AttributeValue::Number(1.0);
-    let range = || Test::TimeRange(tideline_model::TimeRange::ALL);
+    let number = || Literal::Float(1.0);
+    let range = || Within::from(tideline_model::TimeRange::ALL).into();
     let cases = [
         (
             Subject::Tag("host".to_owned()),
-            Test::Equals(number()),
+            Test::from(Equals(number())),
             "tag \"host\"",
         ),
-        (Subject::Measurement, Test::In(vec![number()]), "the measurement"),
-        (Subject::Id, Test::Exists, "the timeline id"),
-        (Subject::LastSeen, Test::Exists, "last seen"),
+        (Subject::Measurement, In(vec![number()]).into(), "the measurement"),
+        (Subject::Id, Exists(true).into(), "the timeline id"),
+        (Subject::LastSeen, Exists(true).into(), "last seen"),
         (Subject::Source, range(), "the source"),
         (
             Subject::Any,
-            Test::Prefix("a".to_owned()),
+            Prefix("a".to_owned()).into(),
             "all properties together",
         ),
         (
             Subject::Tag("site".to_owned()),
-            Test::Within(Area::Circle {
-                center: place(1.0, 2.0),
+            Near(Circle {
+                lat: 1.0,
+                lon: 2.0,
                 meters: 3.0,
-            }),
+            })
+            .into(),
             "tag \"site\"",
         ),
     ];
@@ -124,11 +122,11 @@ fn tests_that_a_subject_does_not_have_are_refused() {
         let refusal = refusal(&Condition::leaf(subject, test));
         assert!(refusal.ends_with(named), "{refusal}");
     }
-    let id = Condition::leaf(Subject::Id, Test::Equals(AttributeValue::Text("30".to_owned())));
+    let id = Condition::leaf(Subject::Id, Equals(Literal::Text("30".to_owned())));
     assert!(refusal(&id).contains("32 hexadecimal digits"));
-    let site = |test| Condition::leaf(Subject::Attribute("site".to_owned()), test);
-    let list = site(Test::Equals(AttributeValue::Numbers(vec![1.0])));
+    let site = |test: Test| Condition::leaf(Subject::Attribute("site".to_owned()), test);
+    let list = site(Equals(Literal::Numbers(vec![1.0])).into());
     assert!(refusal(&list).contains("ask for one of its values"));
-    let line = site(Test::Within(Area::Polygon(vec![place(1.0, 2.0); 9])));
+    let line = site(Polygon(vec![Place { lat: 1.0, lon: 2.0 }; 9]).into());
     assert!(refusal(&line).contains("three different corners"));
 }

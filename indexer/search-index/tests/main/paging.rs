@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
+use tideline_condition::{Condition, Subject};
 use tideline_model::TableId;
-use tideline_search_index::{Condition, FindRequest, Order, SearchError, Sort, SortBy, Subject};
+use tideline_search_index::{FindRequest, Order, SearchError, Sort, SortBy};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::harness::{Database, Modelled};

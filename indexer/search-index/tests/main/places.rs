@@ -1,7 +1,10 @@
 //! Areas and what lies in them, said in another way than the index does.
 
-use tideline_search_index::Area;
-use tideline_timeline_catalog::GeoPoint;
+use tideline_condition::Test;
+use tideline_condition::geo::Area;
+use tideline_condition::json::{Circle, Sides};
+use tideline_condition::operators::{Near, Polygon, WithinBox};
+use tideline_model::GeoPoint;
 
 pub(crate) fn place(latitude: f64, longitude: f64) -> GeoPoint {
     GeoPoint::new(latitude, longitude).expect("a place")
@@ -94,5 +97,30 @@ pub(crate) fn lies_within(point: GeoPoint, area: &Area) -> bool {
             let (_, holds) = RINGS.iter().find(is_ring).expect("one of ours");
             holds(latitude, around)
         }
+    }
+}
+
+/// The test of an area.
+pub(crate) fn within(area: &Area) -> Test {
+    match area {
+        Area::Circle { center, meters } => Near(Circle {
+            lat: center.latitude(),
+            lon: center.longitude(),
+            meters: *meters,
+        })
+        .into(),
+        Area::Box {
+            south,
+            west,
+            north,
+            east,
+        } => WithinBox(Sides {
+            south: *south,
+            west: *west,
+            north: *north,
+            east: *east,
+        })
+        .into(),
+        Area::Polygon(corners) => Polygon(corners.iter().map(|corner| (*corner).into()).collect()).into(),
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tideline_condition::operators::Equals;
+use tideline_condition::{Condition, Literal, Subject};
 use tideline_model::{Ordinal, TableId};
-use tideline_search_index::{Condition, IndexOptions, SearchIndex, Subject, Test};
+use tideline_search_index::{IndexOptions, SearchIndex};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::harness::{Database, options};
@@ -105,7 +107,7 @@ fn edits_before_a_commit_are_caught_up_after_a_restart() {
 }
 
 fn owner(name: &str) -> Condition {
-    let test = Test::Equals(AttributeValue::Text(name.to_owned()));
+    let test = Equals(Literal::Text(name.to_owned()));
     Condition::leaf(Subject::Attribute("owner".to_owned()), test)
 }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_log::{LogEntry, LogError};
-use tideline_model::{Identity, SequenceNumber, TimelineId};
+use tideline_model::{GeoPoint, Identity, SequenceNumber, TimelineId};
 
 use super::*;
 use crate::change::tests::{Journal, options, save, unknown};
-use crate::{AttributeRef, AttributeType, AttributeValue, Attributes, CatalogReader, CountedKey, GeoPoint};
+use crate::{AttributeRef, AttributeType, AttributeValue, Attributes, CatalogReader, CountedKey};
 
 const TABLE: TableId = TableId(7);
 

@@ -1,9 +1,10 @@
 //! Writing, finding and describing, over restarts.
 
+use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
 use tideline_engine::{ErrorKind, IdempotentRequest, MetricKind, MetricMetadata, WriteOptions, WriteOutcome};
 use tideline_model::{PointBatch, TableName, TableSpec, Value};
-use tideline_search_index::{Condition, FindRequest};
+use tideline_search_index::FindRequest;
 
 use crate::support::{Fixture, decode, found, hosts, instants, owned, set_owner, write, write_once};
 

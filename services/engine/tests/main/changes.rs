@@ -9,7 +9,7 @@ use tideline_model::TimelineId;
 use tideline_timeline_catalog::{AttributeChanges, AttributeValue, MetricKind, MetricMetadata};
 
 use crate::support::{Fixture, found, host, hosts, owned, set_owner, write};
-use tideline_search_index::Condition;
+use tideline_condition::Condition;
 
 fn owner(owner: &str) -> AttributeChanges {
     BTreeMap::from([("owner".to_owned(), Some(AttributeValue::Text(owner.to_owned())))])

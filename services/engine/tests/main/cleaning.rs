@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, Table};
 use tideline_model::{Policy, TimeRange, Timestamp};
-use tideline_search_index::Condition;
 
 use crate::support::{
     DAY, Fixture, HOUR, SECOND, START, found, host, hosts, instants, set_owner, table_with, write,

@@ -1,9 +1,9 @@
 //! A clock that goes wrong and right again: what it hides comes back, and nothing is lost by it meanwhile.
 
+use tideline_condition::Condition;
 use tideline_engine::{Engine, IdempotentRequest, Table, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::{Clock, Policy, Timestamp};
-use tideline_search_index::Condition;
 
 use crate::support::{DAY, Fixture, HOUR, START, found, hosts, instants, table_with, write, write_once};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use tideline_condition::Condition;
 use tideline_engine::{Engine, PointsCopied, Table};
 use tideline_model::{Policy, TimeRange};
-use tideline_search_index::Condition;
 use tideline_series_store::{Order, Selection};
 use tideline_timeline_catalog::AttributeValue;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
 use tideline_engine::{Deleted, Engine, ErrorKind, Table, TimelineSelector};
 use tideline_model::{TimeRange, TimelineId};
-use tideline_search_index::Condition;
 use tideline_timeline_catalog::NameSelection;
 
 use crate::support::{Fixture, found, host, hosts, instants, owned, set_owner, write};

@@ -1,8 +1,8 @@
 //! Busy ranges of keys and large machines are reported.
 
+use tideline_condition::Condition;
 use tideline_engine::{Engine, Table};
 use tideline_model::TimelineId;
-use tideline_search_index::Condition;
 
 use crate::support::{Fixture, SECOND, START, found, write};
 

@@ -1,11 +1,11 @@
 //! A start is refused where segments need rows of the catalog or the schema that are not there.
 
 use tideline_backend::{Backend, Direction, PageLimit, RowChange, Space, Stamp};
+use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, EngineError};
 use tideline_key_codec::{space, table_rows};
 use tideline_model::{Durability, TableId, TimeRange};
-use tideline_search_index::Condition;
 
 use crate::support::{Fixture, START, host, hosts, instants, write};
 

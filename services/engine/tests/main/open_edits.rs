@@ -1,9 +1,9 @@
 //! Tables that were made or dropped by an edit whose outcome the backend could not say at once.
 
 use tideline_backend::memory::EditFault;
+use tideline_condition::Condition;
 use tideline_engine::{ErrorKind, WriteOptions};
 use tideline_model::{Policy, TableName, TableSpec};
-use tideline_search_index::Condition;
 
 use crate::support::{Fixture, decode, hosts, table_with, write};
 

@@ -1,9 +1,9 @@
 //! What a policy does at once, and which ones are refused; what a table reports about itself.
 
+use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
 use tideline_engine::{ErrorKind, TimelineSelector};
 use tideline_model::{Policy, TableName, TableSpec, TimeRange};
-use tideline_search_index::Condition;
 
 use crate::support::{DAY, Fixture, START, found, host, instants, table_with, write};
 

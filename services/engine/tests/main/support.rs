@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
 use tideline_engine::{
     Engine, EngineError, IdempotentRequest, RequestStart, Settings, Table, Timeline, TimelineSelector,
@@ -14,7 +15,7 @@ use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::{
     ManualClock, PointBatch, Policy, TableName, TableSpec, TimeRange, TimelineId, Timestamp,
 };
-use tideline_search_index::{Condition, FindRequest};
+use tideline_search_index::FindRequest;
 use tideline_series_store::{Order, Selection};
 use tideline_timeline_catalog::AttributeValue;
 
@@ -178,7 +179,7 @@ pub(crate) fn set_owner(engine: &Engine, table: &Table, id: TimelineId, owner: &
 /// The timelines that somebody owns.
 pub(crate) fn owned(owner: &str) -> Condition {
     Condition::leaf(
-        tideline_search_index::Subject::Attribute("owner".into()),
-        tideline_search_index::Test::Equals(AttributeValue::Text(owner.into())),
+        tideline_condition::Subject::Attribute("owner".into()),
+        tideline_condition::operators::Equals(tideline_condition::Literal::Text(owner.into())),
     )
 }

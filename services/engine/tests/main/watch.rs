@@ -1,10 +1,11 @@
 //! Watching: each acknowledged point of the wanted timelines once, in order, from any cursor on.
 
+use tideline_condition::operators::{Exists, Within};
+use tideline_condition::{Condition, Subject};
 use tideline_engine::find::NEVER;
 use tideline_engine::watch::{WatchCursor, WatchEvents, WatchPart, WatchRequest, Watcher};
 use tideline_engine::{Engine, ErrorKind, Table, TimelineSelector, WriteOptions};
 use tideline_model::{ColumnData, PointBatch, PointGroup, SeriesResolver, TableName, TableSpec, TimeRange};
-use tideline_search_index::{Condition, Subject, Test};
 use tideline_timeline_catalog::AttributeValue;
 
 use crate::support::{Fixture, found, host, set_owner, write};
@@ -163,7 +164,7 @@ fn timelines_are_told_when_they_come_and_when_an_edit_makes_them_wanted() {
     let engine = fixture.open();
     let table = table(&engine);
     write(&engine, &table, "m,host=a f=1 1\n");
-    let owned = Condition::leaf(Subject::Attribute("owner".into()), Test::Exists);
+    let owned = Condition::leaf(Subject::Attribute("owner".into()), Exists(true));
     let wanted = WatchRequest {
         tell_timelines: true,
         ..request(Condition::Or(vec![Condition::tag("host", "b"), owned]))
@@ -201,7 +202,7 @@ fn what_cannot_be_told_is_refused_by_name() {
         .watch(&table, from(of_other))
         .expect_err("of another table");
     assert_eq!(refused.kind(), ErrorKind::Invalid);
-    let seen = Condition::leaf(Subject::LastSeen, Test::TimeRange(tideline_model::TimeRange::ALL));
+    let seen = Condition::leaf(Subject::LastSeen, Within::from(tideline_model::TimeRange::ALL));
     assert_eq!(
         engine.watch(&table, request(seen)).expect_err("seen").kind(),
         ErrorKind::Invalid

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use tideline_condition::{Condition, Subject};
 use tideline_engine::FacetCounts;
 use tideline_openapi::facet::{FacetGroup, FacetKey, FacetList, FacetOrder, FacetSearch};
 use tideline_search_index as index;
@@ -9,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::condition::{from_attribute, one_subject, to_index};
+use crate::condition::{from_attribute, one_subject};
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
@@ -43,9 +44,9 @@ async fn facets(
     let now = app.engine.now();
     let condition = search
         .condition
-        .map(|condition| to_index(expand(&app, &table, condition)?, now));
+        .map(|condition| Ok::<_, Failure>(expand(&app, &table, condition.0)?.resolve(now)));
     let request = index::FacetRequest {
-        condition: condition.transpose()?.unwrap_or(index::Condition::All),
+        condition: condition.transpose()?.unwrap_or(Condition::All),
         by: search.by.into_iter().map(to_subject).collect::<Result<_>>()?,
         limit: search.limit.unwrap_or(GROUPS_DEFAULT),
         order: match search.order {
@@ -67,7 +68,7 @@ async fn facets(
     }))
 }
 
-fn to_subject(key: FacetKey) -> Result<index::Subject> {
+fn to_subject(key: FacetKey) -> Result<Subject> {
     one_subject(key.tag, key.attribute, key.property)
         .ok_or_else(|| Failure::invalid("a facet key is exactly one of tag, attribute and property"))
 }

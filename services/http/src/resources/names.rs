@@ -5,13 +5,14 @@ use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
+use tideline_condition::operators::Equals;
+use tideline_condition::{Condition, Literal, Subject};
 use tideline_engine::{Engine, Table, is_sample_detail};
 use tideline_openapi::name::{
     AttributeKey, AttributeKeyList, CountedName, CountedType, Field, FieldList, FieldQuery, NameList,
     NameQuery,
 };
-use tideline_search_index::{Condition, Subject, Test};
-use tideline_timeline_catalog::{AttributeType, AttributeValue, NameSelection};
+use tideline_timeline_catalog::{AttributeType, NameSelection};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -160,10 +161,7 @@ async fn fields(
     Query(query): Query<FieldQuery>,
 ) -> Result<Json<FieldList>> {
     let condition = match &query.measurement {
-        Some(name) => Condition::Leaf {
-            subject: Subject::Measurement,
-            test: Test::Equals(AttributeValue::Text(name.clone())),
-        },
+        Some(name) => Condition::leaf(Subject::Measurement, Equals(Literal::Text(name.clone()))),
         None => Condition::All,
     };
     let (found, unknown) = app

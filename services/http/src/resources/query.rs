@@ -20,12 +20,12 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tideline_condition::Condition;
 use tideline_engine::{Table, TimelineSelector};
 use tideline_model::{Tier, TimeRange, Timestamp};
 use tideline_openapi::query::{PointAnswer, PointQuery};
 use tideline_openapi::{ErrorCode, query as wire};
 use tideline_query::{AnswerSink, Cancel, Querier, QueryError, Selector, Summary};
-use tideline_search_index::Condition;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

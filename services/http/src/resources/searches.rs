@@ -11,7 +11,6 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::condition::to_index;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
@@ -101,8 +100,8 @@ async fn save(
 ) -> Result<Json<SearchDetail>> {
     let saved = app.change(move |engine| {
         let table = engine.table(&table)?;
-        let condition = saved::expand_new(&table, &name, &search.condition)?;
-        let condition = to_index(condition, engine.now())?;
+        let condition = saved::expand_new(&table, &name, &search.condition.0)?;
+        let condition = condition.resolve(engine.now());
         engine.compile(&table, &condition, NEVER)?;
         let text = serde_json::to_string(&search).map_err(Failure::invalid)?;
         engine.save_search(&table, &name, &text)?;

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use tideline_condition::operators::Equals;
+use tideline_condition::{Condition as Tree, Literal, Subject};
 use tideline_engine::{Deleted, NameKind, Timeline, TimelinePage, TimelineSelector};
 use tideline_model::{TimelineId, Timestamp};
-use tideline_openapi::condition::{Property, Subject, Test};
+use tideline_openapi::condition::Property;
 use tideline_openapi::delete::{DeleteReport, DeleteTimelines};
 use tideline_openapi::timeline::{
     AttributeChanges, FoundTimeline, Highlight, Suggestion, TextSpan, TimelineDetail, TimelineList,
@@ -19,7 +21,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::condition::{from_attribute, resolve_surely, to_attribute, to_index, to_selector, to_sort};
+use crate::condition::{from_attribute, resolve_surely, to_attribute, to_selector, to_sort};
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
@@ -52,18 +54,13 @@ async fn list(
     Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<TimelineQuery>,
 ) -> Result<Json<TimelineList>> {
-    let equals = |property, value| {
-        Condition::Test(
-            Subject::Property(property),
-            Test::Equals(AttributeValue::Text(value)),
-        )
-    };
-    let measurement = query
-        .measurement
-        .map(|value| equals(Property::Measurement, value));
-    let source = query.source.map(|value| equals(Property::Source, value));
+    let equals = |subject, value| Tree::leaf(subject, Equals(Literal::Text(value)));
+    let measurement = query.measurement.map(|value| equals(Subject::Measurement, value));
+    let source = query.source.map(|value| equals(Subject::Source, value));
     let search = TimelineSearch {
-        condition: Some(Condition::And(measurement.into_iter().chain(source).collect())),
+        condition: Some(Condition(Tree::And(
+            measurement.into_iter().chain(source).collect(),
+        ))),
         limit: query.limit,
         page: query.page,
         ..TimelineSearch::default()
@@ -204,8 +201,8 @@ async fn find(app: &App, table: String, search: TimelineSearch, id: RequestId) -
     let now = app.engine.now();
     let condition = search
         .condition
-        .map(|condition| to_index(expand(app, &table, condition)?, now));
-    let condition = condition.transpose()?.unwrap_or(index::Condition::All);
+        .map(|condition| Ok::<_, Failure>(expand(app, &table, condition.0)?.resolve(now)));
+    let condition = condition.transpose()?.unwrap_or_default();
     let request = FindRequest {
         condition,
         sort: search.sort.into_iter().map(to_sort).collect::<Result<_>>()?,
@@ -253,9 +250,9 @@ fn shown(highlight: index::Highlight) -> Highlight {
         spans: spans.collect(),
     };
     match highlight.subject {
-        index::Subject::Tag(key) => shown.tag = Some(key),
-        index::Subject::Attribute(key) => shown.attribute = Some(key),
-        index::Subject::Source => shown.property = Some(Property::Source),
+        Subject::Tag(key) => shown.tag = Some(key),
+        Subject::Attribute(key) => shown.attribute = Some(key),
+        Subject::Source => shown.property = Some(Property::Source),
         _ => shown.property = Some(Property::Measurement),
     }
     shown

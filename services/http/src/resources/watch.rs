@@ -15,13 +15,13 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
+use tideline_condition::Condition;
 use tideline_engine::TimelineSelector;
 use tideline_engine::watch::{WatchCursor, WatchRequest as EngineRequest, Watcher};
 use tideline_model::SequenceNumber;
 use tideline_openapi::DurationText;
 use tideline_openapi::query as wire;
 use tideline_openapi::watch::{WatchKind, WatchQuery, WatchRequest};
-use tideline_search_index as index;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use utoipa_axum::router::OpenApiRouter;
@@ -206,7 +206,7 @@ fn to_engine(app: &App, request: WatchRequest, last_event: Option<&str>) -> Resu
     let selector = request
         .timelines
         .map(|selector| to_selector(selector, app.engine.now()));
-    let everything = TimelineSelector::Condition(index::Condition::All);
+    let everything = TimelineSelector::Condition(Condition::All);
     let from = last_event
         .or(request.from.as_deref())
         .filter(|from| !from.is_empty());

@@ -1,11 +1,11 @@
 //! A condition as a screen: which buckets of summaries may hold a row that meets it.
 
 use tideline_chunk::{ColumnSummary, Number};
+use tideline_condition::intervals::Intervals;
 use tideline_model::FieldId;
 use tideline_series_store::scan::{Bucket, Screen};
 
 use super::{Filter, Leaf, Node};
-use crate::intervals::Intervals;
 
 impl Screen for Filter {
     fn looks_at(&self) -> &[FieldId] {
@@ -38,9 +38,19 @@ impl Leaf {
             ColumnSummary::Known(values) => match &self.intervals {
                 None => true,
                 Some(intervals) if self.is_outside => !is_all_of_one(intervals, values.min, values.max),
-                Some(intervals) => intervals.meets(values.min, values.max),
+                Some(intervals) => meets(intervals, values.min, values.max),
             },
         })
+    }
+}
+
+/// Whether one of the intervals has a number between two of one type, these included; `true` between two types.
+fn meets(intervals: &Intervals, min: Number, max: Number) -> bool {
+    match (min, max) {
+        (Number::Float(min), Number::Float(max)) => intervals.meets_floats(min, max),
+        (Number::Signed(min), Number::Signed(max)) => intervals.meets_signed(min, max),
+        (Number::Unsigned(min), Number::Unsigned(max)) => intervals.meets_unsigned(min, max),
+        _ => true,
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use tideline_condition::Condition;
 use tideline_model::{TimeRange, TimelineId, Value, ValueKind, ValueType};
 use tideline_query::{
-    Aggregate, Direction, Fill, Function, GroupBy, PointQuery, Rows, Shape, ValueCondition, Window,
-    WindowSpec,
+    Aggregate, Direction, Fill, Function, GroupBy, PointQuery, Rows, Shape, Window, WindowSpec,
 };
 
 use crate::naive::{GroupKey, GroupRows, Model};
@@ -321,7 +321,7 @@ fn paged_rows(
     range: TimeRange,
     order: Direction,
     fields: &[String],
-    values: Option<&ValueCondition>,
+    values: Option<&Condition>,
     limit: Option<u64>,
 ) -> Vec<FlatRow> {
     let mut rows = Vec::new();

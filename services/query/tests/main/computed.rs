@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use tideline_condition::{Condition, Subject};
 use tideline_model::{TimeRange, Value};
-use tideline_query::{
-    Aggregate, Computation, Fill, Function, GroupBy, PointQuery, Rank, Shape, ValueCondition, ValueTest,
-    WindowSpec,
-};
+use tideline_query::{Aggregate, Computation, Fill, Function, GroupBy, PointQuery, Rank, Shape, WindowSpec};
 
+use crate::naive_values::between;
 use crate::support::{Dice, World, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
@@ -194,13 +193,13 @@ fn points_agree_with_the_naive_evaluator() {
             fields: vec!["r".into()],
             compute: computation(text.clone()),
             range: TimeRange::new(0, 1_000 * SECOND),
-            values: Some(ValueCondition::Field {
-                field: "r".into(),
-                test: ValueTest::Between(
+            values: Some(Condition::leaf(
+                Subject::Field("r".to_owned()),
+                between(
                     std::ops::Bound::Excluded(Value::Signed(1)),
                     std::ops::Bound::Unbounded,
                 ),
-            }),
+            )),
             shape: Shape::Aggregate(Aggregate {
                 functions: vec![Function::Count, Function::Max],
                 rank: Some(Rank {

@@ -1,9 +1,10 @@
 //! What a query would do against what it then does.
 
+use tideline_condition::operators::Exists;
+use tideline_condition::{Condition, Subject, Test};
 use tideline_model::{Tier, TimeRange, Value};
 use tideline_query::{
-    Aggregate, Cancel, Function, GroupBy, PointQuery, Rank, RankOrder, Rows, Shape, ValueCondition,
-    ValueTest, WindowSpec,
+    Aggregate, Cancel, Function, GroupBy, PointQuery, Rank, RankOrder, Rows, Shape, WindowSpec,
 };
 
 use crate::support::{World, rows_query};
@@ -46,10 +47,10 @@ fn a_plan_before_is_the_plan_after() {
     let world = world();
     let mut tested = aggregate(&[Function::Sum], None, GroupBy::Timeline);
     tested.fields = vec!["a".into()];
-    tested.values = Some(ValueCondition::Field {
-        field: "b".into(),
-        test: ValueTest::Exists,
-    });
+    tested.values = Some(Condition::leaf(
+        Subject::Field("b".to_owned()),
+        Test::from(Exists(true)),
+    ));
     let rows = Shape::Rows(Rows {
         sample: Some(10),
         ..Rows::default()

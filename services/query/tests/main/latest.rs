@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use tideline_condition::Condition;
 use tideline_model::{TimelineId, Value};
 use tideline_query::{Budget, Cancel, LatestQuery, PageToken, QueryError, Selector, Summary};
-use tideline_search_index::Condition;
 
 use crate::support::{Answer, World};
 

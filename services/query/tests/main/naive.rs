@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use tideline_condition::Condition;
 use tideline_model::{TimeRange, TimelineId, Value, ValueKind};
-use tideline_query::{Function, GroupBy, ValueCondition, WindowSpec};
+use tideline_query::{Function, GroupBy, WindowSpec};
 
 use crate::{naive_areas, naive_values};
 
@@ -39,7 +40,7 @@ impl Model {
     }
 
     /// The points that meet a condition.
-    pub(crate) fn filtered(&self, condition: Option<&ValueCondition>) -> Self {
+    pub(crate) fn filtered(&self, condition: Option<&Condition>) -> Self {
         let mut timelines = self.timelines.clone();
         for timeline in timelines.values_mut() {
             timeline

@@ -4,49 +4,79 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use tideline_condition::operators::{Compare, Equals, Exists, In, NotEquals};
+use tideline_condition::{Condition, Literal, Subject, Test};
 use tideline_model::{Value, ValueType};
-use tideline_query::{ValueCondition, ValueTest};
 
 use crate::support::Dice;
 
 /// Whether a point counts.
-pub(crate) fn meets(condition: &ValueCondition, point: &BTreeMap<String, Value>) -> bool {
+pub(crate) fn meets(condition: &Condition, point: &BTreeMap<String, Value>) -> bool {
     match condition {
-        ValueCondition::And(all) => all.iter().all(|inner| meets(inner, point)),
-        ValueCondition::Or(any) => any.iter().any(|inner| meets(inner, point)),
-        ValueCondition::Not(inner) => !meets(inner, point),
-        ValueCondition::Field { field, test } => point.get(field).is_some_and(|value| passes(test, value)),
+        Condition::All => true,
+        Condition::And(all) => all.iter().all(|inner| meets(inner, point)),
+        Condition::Or(any) => any.iter().any(|inner| meets(inner, point)),
+        Condition::Not(inner) => !meets(inner, point),
+        Condition::Leaf {
+            subject: Subject::Field(field),
+            test,
+        } => point
+            .get(field)
+            .is_some_and(|value| passes(test, &literal(value.clone()))),
+        other => panic!("not on values: {other:?}"),
     }
 }
 
-fn passes(test: &ValueTest, value: &Value) -> bool {
-    let equals = |other: &Value| order(value, other) == Some(Ordering::Equal);
+fn passes(test: &Test, value: &Literal) -> bool {
+    let equals = |other: &Literal| order(value, other) == Some(Ordering::Equal);
     match test {
-        ValueTest::Equals(other) => equals(other),
-        ValueTest::NotEquals(other) => !equals(other),
-        ValueTest::In(others) => others.iter().any(equals),
-        ValueTest::Exists => true,
-        ValueTest::Between(from, to) => {
-            let is_above = match from {
-                Bound::Included(from) => order(value, from).is_some_and(Ordering::is_ge),
-                Bound::Excluded(from) => order(value, from).is_some_and(Ordering::is_gt),
+        Test::Equals(Equals(other)) => equals(other),
+        Test::NotEquals(NotEquals(other)) => !equals(other),
+        Test::In(In(others)) => others.iter().any(equals),
+        Test::Exists(Exists(exists)) => *exists,
+        Test::Compare(Compare { low, high }) => {
+            let is_above = match low {
+                Bound::Included(low) => order(value, low).is_some_and(Ordering::is_ge),
+                Bound::Excluded(low) => order(value, low).is_some_and(Ordering::is_gt),
                 Bound::Unbounded => true,
             };
-            let is_below = match to {
-                Bound::Included(to) => order(value, to).is_some_and(Ordering::is_le),
-                Bound::Excluded(to) => order(value, to).is_some_and(Ordering::is_lt),
+            let is_below = match high {
+                Bound::Included(high) => order(value, high).is_some_and(Ordering::is_le),
+                Bound::Excluded(high) => order(value, high).is_some_and(Ordering::is_lt),
                 Bound::Unbounded => true,
             };
             is_above && is_below
         }
+        other => panic!("not on values: {other:?}"),
     }
 }
 
+/// The value, to compare with. Histograms are only there or not.
+pub(crate) fn literal(value: Value) -> Literal {
+    match value {
+        Value::Float(value) => Literal::Float(value),
+        Value::Signed(value) => Literal::Signed(value),
+        Value::Unsigned(value) => Literal::Unsigned(value),
+        Value::Boolean(value) => Literal::Boolean(value),
+        Value::String(value) => Literal::Text(value.into()),
+        Value::Histogram(_) => Literal::Texts(Vec::new()),
+    }
+}
+
+/// The test that a value lies between two ends.
+pub(crate) fn between(low: Bound<Value>, high: Bound<Value>) -> Test {
+    Compare {
+        low: low.map(literal),
+        high: high.map(literal),
+    }
+    .into()
+}
+
 /// The tests keep integers small enough to be exact as doubles.
-fn order(a: &Value, b: &Value) -> Option<Ordering> {
+fn order(a: &Literal, b: &Literal) -> Option<Ordering> {
     match (a, b) {
-        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
-        (Value::String(_), _) | (_, Value::String(_)) => None,
+        (Literal::Text(a), Literal::Text(b)) => Some(a.cmp(b)),
+        (Literal::Boolean(a), Literal::Boolean(b)) => Some(a.cmp(b)),
         _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
     }
 }
@@ -57,7 +87,7 @@ pub(crate) fn condition(
     fields: &[(&str, &[ValueType])],
     value: &impl Fn(&mut Dice, ValueType) -> Value,
     depth: u64,
-) -> ValueCondition {
+) -> Condition {
     let branch = if depth == 0 { 9 } else { dice.below(9) };
     if branch < 2 {
         let count = dice.below(4);
@@ -65,13 +95,13 @@ pub(crate) fn condition(
             .map(|_| condition(dice, fields, value, depth - 1))
             .collect();
         return if branch == 0 {
-            ValueCondition::And(inner)
+            Condition::And(inner)
         } else {
-            ValueCondition::Or(inner)
+            Condition::Or(inner)
         };
     }
     if branch == 2 {
-        return ValueCondition::Not(Box::new(condition(dice, fields, value, depth - 1)));
+        return Condition::Not(Box::new(condition(dice, fields, value, depth - 1)));
     }
     let (field, types) = fields[dice.below(fields.len() as u64) as usize];
     let one = |dice: &mut Dice| loop {
@@ -88,24 +118,18 @@ pub(crate) fn condition(
         }
     };
     if types[0] == ValueType::Histogram {
-        return ValueCondition::Field {
-            field: field.into(),
-            test: ValueTest::Exists,
-        };
+        return Condition::leaf(Subject::Field(field.to_owned()), Test::from(Exists(true)));
     }
     let has_order = types[0] != ValueType::Boolean;
     let test = match dice.below(7) {
-        0 => ValueTest::Equals(one(dice)),
-        1 => ValueTest::NotEquals(one(dice)),
-        2 => ValueTest::In((0..dice.below(30)).map(|_| one(dice)).collect()),
-        3 => ValueTest::Exists,
-        4 if has_order => ValueTest::Between(Bound::Excluded(one(dice)), Bound::Unbounded),
-        5 if has_order => ValueTest::Between(Bound::Unbounded, Bound::Included(one(dice))),
-        _ if has_order => ValueTest::Between(Bound::Included(one(dice)), Bound::Excluded(one(dice))),
-        _ => ValueTest::Equals(one(dice)),
+        0 => Test::from(Equals(literal(one(dice)))),
+        1 => Test::from(NotEquals(literal(one(dice)))),
+        2 => Test::from(In((0..dice.below(30)).map(|_| one(dice)).map(literal).collect())),
+        3 => Test::from(Exists(true)),
+        4 if has_order => between(Bound::Excluded(one(dice)), Bound::Unbounded),
+        5 if has_order => between(Bound::Unbounded, Bound::Included(one(dice))),
+        _ if has_order => between(Bound::Included(one(dice)), Bound::Excluded(one(dice))),
+        _ => Test::from(Equals(literal(one(dice)))),
     };
-    ValueCondition::Field {
-        field: field.into(),
-        test,
-    }
+    Condition::leaf(Subject::Field(field.to_owned()), test)
 }

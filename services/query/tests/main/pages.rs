@@ -1,8 +1,8 @@
 //! Tokens belong to one query.
 
+use tideline_condition::Condition;
 use tideline_model::{Tier, TimeRange, Value};
-use tideline_query::{Direction, PageToken, PointQuery, QueryError, Rows, Selector, Shape, ValueCondition};
-use tideline_search_index::Condition;
+use tideline_query::{Direction, PageToken, PointQuery, QueryError, Rows, Selector, Shape};
 
 use crate::support::{World, rows_query};
 
@@ -45,7 +45,7 @@ fn a_token_of_another_query_is_refused() {
             ..same.clone()
         },
         PointQuery {
-            values: Some(ValueCondition::And(Vec::new())),
+            values: Some(Condition::And(Vec::new())),
             ..same.clone()
         },
         PointQuery {

@@ -1,10 +1,12 @@
 //! Conditions on values of cold points: what summaries rule out is not read, and nothing else is missing.
 
+use tideline_condition::operators::Equals;
+use tideline_condition::{Condition, Subject, Test};
 use tideline_model::{TimeRange, TimelineId, Value, ValueType};
-use tideline_query::{Direction, Function, GroupBy, PointQuery, Rows, Shape, ValueCondition, ValueTest};
+use tideline_query::{Direction, Function, GroupBy, PointQuery, Rows, Shape};
 
 use crate::naive::Model;
-use crate::naive_values::condition;
+use crate::naive_values::{between, condition, literal};
 use crate::support::{Answer, Dice, Point, World, aggregate_query, rows_query};
 
 const MINUTE: i64 = 60_000_000_000;
@@ -191,13 +193,13 @@ fn hours_that_a_condition_rules_out_are_not_read() {
     world.write(&(0..1_440).map(point).collect::<Vec<_>>());
     world.seal_and_move(|_| true);
     let above = |bound: i64| PointQuery {
-        values: Some(ValueCondition::Field {
-            field: "v".into(),
-            test: ValueTest::Between(
+        values: Some(Condition::leaf(
+            Subject::Field("v".to_owned()),
+            between(
                 std::ops::Bound::Excluded(Value::Signed(bound)),
                 std::ops::Bound::Unbounded,
             ),
-        }),
+        )),
         ..rows_query()
     };
     for (bound, hours) in [(21, 2), (22, 1), (23, 0), (-1, 24)] {
@@ -210,12 +212,12 @@ fn hours_that_a_condition_rules_out_are_not_read() {
         );
         assert_eq!(cost.chunks, u64::from(hours > 0));
     }
-    let either = ValueCondition::Or(vec![
+    let either = Condition::Or(vec![
         above(22).values.expect("a condition"),
-        ValueCondition::Field {
-            field: "v".into(),
-            test: ValueTest::Equals(Value::Float(3.0)),
-        },
+        Condition::leaf(
+            Subject::Field("v".to_owned()),
+            Test::from(Equals(literal(Value::Float(3.0)))),
+        ),
     ]);
     let query = |values| PointQuery {
         values: Some(values),
@@ -224,7 +226,7 @@ fn hours_that_a_condition_rules_out_are_not_read() {
     let answer = world.ask(&query(either.clone())).expect("answered");
     assert_eq!(answer.summary().cost.total().points, 120, "two hours apart");
     // That a row may not meet it does not follow from summaries.
-    let neither = query(ValueCondition::Not(Box::new(either)));
+    let neither = query(Condition::Not(Box::new(either)));
     let answer = world.ask(&neither).expect("answered");
     assert_eq!(
         (answer.summary().rows, answer.summary().cost.total().points),

@@ -1,9 +1,9 @@
 //! Small questions: which are, and what they answer.
 
+use tideline_condition::Condition;
 use tideline_engine::ErrorKind;
 use tideline_model::{TimeRange, Value};
 use tideline_query::{Function, GroupBy, PointQuery, QueryError, Rows, Selector, Shape};
-use tideline_search_index::Condition;
 
 use crate::support::{World, aggregate_query, rows_query};
 

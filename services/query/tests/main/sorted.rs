@@ -2,9 +2,12 @@
 
 use std::cmp::Ordering;
 
+use tideline_condition::operators::NotEquals;
+use tideline_condition::{Condition, Subject, Test};
 use tideline_model::{TimeRange, TimelineId, Value};
-use tideline_query::{Computation, PointQuery, RankOrder, RowOrder, Rows, Shape, ValueCondition, ValueTest};
+use tideline_query::{Computation, PointQuery, RankOrder, RowOrder, Rows, Shape};
 
+use crate::naive_values::literal;
 use crate::support::{Answer, Dice, World, rows_query};
 
 const SECOND: i64 = 1_000_000_000;
@@ -148,10 +151,10 @@ fn what_is_ordered_by_need_not_be_shown_and_may_be_computed() {
         expression: "a * b".into(),
     }];
     asked.range = TimeRange::new(0, 99 * SECOND);
-    asked.values = Some(ValueCondition::Field {
-        field: "a".into(),
-        test: ValueTest::NotEquals(Value::Signed(8)),
-    });
+    asked.values = Some(Condition::leaf(
+        Subject::Field("a".to_owned()),
+        Test::from(NotEquals(literal(Value::Signed(8)))),
+    ));
     let answer = world.ask(&asked).expect("answered");
     let shown: Vec<_> = rows(&answer).into_iter().map(|row| row.2).collect();
     // 9 · 89, then 9 · 79; 99 lies behind the range.

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use tempfile::TempDir;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_condition::Condition;
 use tideline_engine::{Engine, Settings, Table, WriteOptions};
 use tideline_model::time::NANOS_PER_DAY;
 use tideline_model::{
@@ -16,7 +17,6 @@ use tideline_query::{
     Aggregate, AnswerSink, Budget, Cancel, Direction, Function, GroupBy, Header, Percentile, PointQuery,
     Querier, QuerySettings, Rows, Selector, Series, Shape, SinkClosed, Summary, ValueRef, WindowSpec,
 };
-use tideline_search_index::Condition;
 use tideline_series_store::{Delete, Pace, Rewrite, RewriteCause, RewriteCost};
 
 /// Everything that a test needs.

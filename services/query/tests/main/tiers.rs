@@ -1,11 +1,11 @@
 //! The same points in either tier, in both, late, deleted: the same answers, and what each tier gave to them.
 
+use tideline_condition::Condition;
 use tideline_model::{Tier, TimeRange, Value, ValueType};
 use tideline_query::{
     Aggregate, Cancel, Direction, Function, GroupBy, LatestQuery, PointQuery, Selector, Shape, TierCost,
     Window, WindowSpec,
 };
-use tideline_search_index::Condition;
 
 use crate::naive::Model;
 use crate::naive_values::condition;

@@ -2,9 +2,12 @@
 
 use std::ops::Bound;
 
+use tideline_condition::operators::{Equals, Exists, In, NotEquals};
+use tideline_condition::{Condition, Subject, Test};
 use tideline_model::{TimeRange, Value};
-use tideline_query::{Function, GroupBy, PointQuery, ValueCondition, ValueTest};
+use tideline_query::{Function, GroupBy, PointQuery};
 
+use crate::naive_values::{between, literal};
 use crate::support::{World, aggregate_query, rows_query};
 
 fn world() -> World {
@@ -18,25 +21,19 @@ fn world() -> World {
     ])
 }
 
-fn field(field: &str, test: ValueTest) -> ValueCondition {
-    ValueCondition::Field {
-        field: field.into(),
-        test,
-    }
+fn field(field: &str, test: Test) -> Condition {
+    Condition::leaf(Subject::Field(field.to_owned()), test)
 }
 
-fn above(field_name: &str, value: Value) -> ValueCondition {
-    field(
-        field_name,
-        ValueTest::Between(Bound::Excluded(value), Bound::Unbounded),
-    )
+fn above(field_name: &str, value: Value) -> Condition {
+    field(field_name, between(Bound::Excluded(value), Bound::Unbounded))
 }
 
-fn not(condition: ValueCondition) -> ValueCondition {
-    ValueCondition::Not(Box::new(condition))
+fn not(condition: Condition) -> Condition {
+    Condition::Not(Box::new(condition))
 }
 
-fn ask(world: &World, values: ValueCondition, fields: &[&str]) -> tideline_query::Result<Vec<i64>> {
+fn ask(world: &World, values: Condition, fields: &[&str]) -> tideline_query::Result<Vec<i64>> {
     let query = PointQuery {
         values: Some(values),
         fields: fields.iter().map(|name| (*name).into()).collect(),
@@ -50,31 +47,40 @@ fn ask(world: &World, values: ValueCondition, fields: &[&str]) -> tideline_query
 fn tests_see_points_that_have_the_field() {
     let world = world();
     let n = || above("n", Value::Signed(90));
-    let equals = |value| field("n", ValueTest::Equals(value));
+    let equals = |value| field("n", Test::from(Equals(literal(value))));
     for (condition, times) in [
         (n(), vec![1, 4]),
         // What has no value, or one that is no number, is not above.
         (not(n()), vec![0, 2, 3]),
         (equals(Value::Float(100.0)), vec![4]),
-        (field("n", ValueTest::NotEquals(Value::Signed(5))), vec![1, 2, 4]),
-        (field("n", ValueTest::Exists), vec![0, 1, 2, 4]),
-        (not(field("n", ValueTest::Exists)), vec![3]),
-        (field("n", ValueTest::In(vec![])), vec![]),
         (
-            field("s", ValueTest::In(vec![Value::String("x".into())])),
+            field("n", Test::from(NotEquals(literal(Value::Signed(5))))),
+            vec![1, 2, 4],
+        ),
+        (field("n", Test::from(Exists(true))), vec![0, 1, 2, 4]),
+        (not(field("n", Test::from(Exists(true)))), vec![3]),
+        (field("n", Test::from(In(Vec::new()))), vec![]),
+        (
+            field(
+                "s",
+                Test::from(In(Vec::from([Value::String("x".into())])
+                    .into_iter()
+                    .map(literal)
+                    .collect())),
+            ),
             vec![0],
         ),
-        (field("on", ValueTest::Equals(Value::Boolean(true))), vec![3]),
         (
-            ValueCondition::And(vec![n(), above("w", Value::Signed(3))]),
-            vec![4],
+            field("on", Test::from(Equals(literal(Value::Boolean(true))))),
+            vec![3],
         ),
+        (Condition::And(vec![n(), above("w", Value::Signed(3))]), vec![4]),
         (
-            ValueCondition::Or(vec![equals(Value::Signed(5)), above("w", Value::Signed(3))]),
+            Condition::Or(vec![equals(Value::Signed(5)), above("w", Value::Signed(3))]),
             vec![0, 4],
         ),
-        (ValueCondition::And(vec![]), vec![0, 1, 2, 3, 4]),
-        (ValueCondition::Or(vec![]), vec![]),
+        (Condition::And(vec![]), vec![0, 1, 2, 3, 4]),
+        (Condition::Or(vec![]), vec![]),
     ] {
         assert_eq!(
             ask(&world, condition.clone(), &[]).expect("answered"),
@@ -113,12 +119,15 @@ fn the_fields_of_a_condition_need_not_be_wanted() {
 fn what_cannot_be_met_is_refused_by_name() {
     let world = world();
     let text = || Value::String("x".into());
-    let mut deep = ValueCondition::And(Vec::new());
+    let mut deep = Condition::And(Vec::new());
     for _ in 0..64 {
         deep = not(deep);
     }
-    let many = field("n", ValueTest::In((0..10_000).map(Value::Signed).collect()));
-    let booleans = ValueTest::Between(Bound::Included(Value::Boolean(false)), Bound::Unbounded);
+    let many = field(
+        "n",
+        Test::from(In((0..10_000).map(Value::Signed).map(literal).collect())),
+    );
+    let booleans = between(Bound::Included(Value::Boolean(false)), Bound::Unbounded);
     for (condition, said) in [
         (above("nothing", Value::Signed(1)), "\"nothing\" does not exist"),
         (
@@ -126,17 +135,23 @@ fn what_cannot_be_met_is_refused_by_name() {
             "\"s\" holds texts, and is compared with numbers",
         ),
         (
-            field("n", ValueTest::Equals(text())),
+            field("n", Test::from(Equals(literal(text())))),
             "\"n\" holds numbers, and is compared with texts",
         ),
         (field("on", booleans), "equal or not"),
         (
-            field("n", ValueTest::In(vec![text(), Value::Signed(1)])),
+            field(
+                "n",
+                Test::from(In(Vec::from([text(), Value::Signed(1)])
+                    .into_iter()
+                    .map(literal)
+                    .collect())),
+            ),
             "of one kind",
         ),
         (above("n", Value::Float(f64::NAN)), "finite"),
-        (deep, "inside one another"),
-        (many, "nodes and values"),
+        (deep, "depth of the condition"),
+        (many, "number of conditions"),
     ] {
         let error = ask(&world, condition, &[]).expect_err(said).to_string();
         assert!(error.contains(said), "{error}");

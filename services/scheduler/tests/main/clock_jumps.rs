@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, Table, Timeline, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{ManualClock, Policy, TableSpec, TimeRange, Timestamp};
 use tideline_scheduler::{Models, Scheduler, Settings};
-use tideline_search_index::{Condition, FindRequest};
+use tideline_search_index::FindRequest;
 use tideline_series_store::{Order, Selection};
 
 use crate::chance::Chance;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_condition::Condition;
 use tideline_engine::find::NEVER;
 use tideline_engine::{Engine, Settings, Table, TimelineSelector, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
 use tideline_model::{JobKind, ManualClock, TimeRange, Timestamp};
 use tideline_scheduler::{Models, Scheduler};
-use tideline_search_index::{Condition, FindRequest};
+use tideline_search_index::FindRequest;
 
 use crate::fake::{DAY, HOUR, START};
 

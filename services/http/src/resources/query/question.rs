@@ -71,7 +71,7 @@ pub(super) fn to_question(question: PointQuery, now: Timestamp) -> Result<tideli
         timelines: super::to_selector(question.timelines, now)?,
         fields: question.fields,
         range,
-        values: question.values.map(values::to_condition),
+        values: question.values.map(|condition| condition.0),
         compute: question.compute.into_iter().map(to_computation).collect(),
         tier: question.tier.into(),
         shape,

@@ -10,11 +10,11 @@
 
 mod cells;
 
-use tideline_timeline_catalog::GeoPoint;
+use tideline_model::GeoPoint;
 
-use crate::{Result, SearchError};
+use crate::{ConditionError, Result};
 
-pub(crate) use cells::{Rectangle, cell_of, ranges};
+pub use cells::{Rectangle, cell_of, ranges};
 
 /// The mean radius of the earth, in metres (IUGG).
 const EARTH_RADIUS: f64 = 6_371_008.8;
@@ -50,15 +50,23 @@ pub enum Area {
 
 /// An area, checked.
 #[derive(Debug, Clone)]
-pub(crate) enum Region {
-    Circle { center: GeoPoint, meters: f64 },
+pub enum Region {
+    /// A circle.
+    Circle {
+        /// The middle.
+        center: GeoPoint,
+        /// The radius, in metres.
+        meters: f64,
+    },
+    /// A box.
     Box(Sides),
+    /// A polygon.
     Polygon(Polygon),
 }
 
 /// The sides of a box.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sides {
+pub struct Sides {
     south: f64,
     north: f64,
     west: f64,
@@ -68,7 +76,7 @@ pub(crate) struct Sides {
 
 /// A checked ring.
 #[derive(Debug, Clone)]
-pub(crate) struct Polygon {
+pub struct Polygon {
     edges: Vec<Edge>,
     corners: Vec<GeoPoint>,
     holds_north: bool,
@@ -85,7 +93,7 @@ struct Edge {
 }
 
 /// The distance between two places on the sphere, in metres.
-pub(crate) fn meters_between(one: GeoPoint, other: GeoPoint) -> f64 {
+pub fn meters_between(one: GeoPoint, other: GeoPoint) -> f64 {
     let (a, b) = (one.latitude().to_radians(), other.latitude().to_radians());
     let turn = (other.longitude() - one.longitude()).to_radians();
     let haversine = ((b - a) / 2.0).sin().powi(2) + a.cos() * b.cos() * (turn / 2.0).sin().powi(2);
@@ -107,7 +115,12 @@ fn is_pole(point: GeoPoint) -> bool {
 }
 
 impl Region {
-    pub(crate) fn new(area: &Area) -> Result<Self> {
+    /// Checks an area.
+    ///
+    /// # Errors
+    ///
+    /// If it has no inside, or too many corners.
+    pub fn new(area: &Area) -> Result<Self> {
         match area {
             Area::Circle { center, meters } => {
                 let (center, meters) = (*center, *meters);
@@ -127,7 +140,7 @@ impl Region {
     }
 
     /// Whether a place lies in it.
-    pub(crate) fn contains(&self, point: GeoPoint) -> bool {
+    pub fn contains(&self, point: GeoPoint) -> bool {
         match self {
             Self::Circle { center, meters } => meters_between(*center, point) <= *meters,
             Self::Box(sides) => sides.contains(point),
@@ -136,7 +149,7 @@ impl Region {
     }
 
     /// Rectangles, none across the meridian of 180 degrees, that together hold all of it.
-    pub(crate) fn rectangles(&self) -> Vec<Rectangle> {
+    pub fn rectangles(&self) -> Vec<Rectangle> {
         match self {
             Self::Circle { center, meters } => around(*center, *meters),
             Self::Box(sides) => sides.rectangles(),
@@ -202,7 +215,7 @@ fn around(center: GeoPoint, meters: f64) -> Vec<Rectangle> {
 impl Polygon {
     fn new(corners: &[GeoPoint]) -> Result<Self> {
         if corners.len() > CORNERS_MAX + 1 {
-            return Err(SearchError::OverLimit {
+            return Err(ConditionError::OverLimit {
                 what: "corners of a polygon",
                 limit: CORNERS_MAX,
                 actual: corners.len(),
@@ -354,7 +367,7 @@ impl Edge {
 }
 
 fn invalid<T>(what: impl Into<String>) -> Result<T> {
-    Err(SearchError::InvalidArea(what.into()))
+    Err(ConditionError::InvalidArea(what.into()))
 }
 
 #[cfg(test)]

@@ -5,17 +5,17 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use tideline_chunk::Number;
-use tideline_model::{Value, ValueKind};
+use tideline_model::ValueKind;
 
-use crate::accumulate::scalar::Scalar;
+use crate::literal::Literal;
+use crate::record::ValueRef;
 
 /// The ends of an interval of texts.
 type TextEnds = (Bound<Box<str>>, Bound<Box<str>>);
 
 /// Sorted intervals without overlap, both ends inside.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Intervals {
+pub struct Intervals {
     kind: Option<ValueKind>,
     floats: Vec<(f64, f64)>,
     signed: Vec<(i64, i64)>,
@@ -29,15 +29,15 @@ pub(crate) struct Intervals {
 
 impl Intervals {
     /// Several single values, or one interval with open or closed ends. Says what is wrong with them.
-    pub(crate) fn new(values: &[(Bound<&Value>, Bound<&Value>)]) -> Result<Self, &'static str> {
+    pub fn new(values: &[(Bound<&Literal>, Bound<&Literal>)]) -> Result<Self, &'static str> {
         let mut intervals = Self::default();
         for (from, to) in values {
             for value in [from, to].into_iter().filter_map(value_of) {
-                let kind = value.value_type().kind();
+                let kind = kind_of(value)?;
                 if intervals.kind.replace(kind).is_some_and(|other| other != kind) {
                     return Err("a test compares with values of one kind");
                 }
-                if matches!(value, Value::Float(value) if !value.is_finite()) {
+                if matches!(value, Literal::Float(value) if !value.is_finite()) {
                     return Err("a test compares with finite numbers");
                 }
             }
@@ -51,27 +51,32 @@ impl Intervals {
     }
 
     /// What the values are; `None` where there are none.
-    pub(crate) fn kind(&self) -> Option<ValueKind> {
+    pub fn kind(&self) -> Option<ValueKind> {
         self.kind
     }
 
-    pub(crate) fn has_float(&self, value: f64) -> bool {
+    /// Whether a double lies in one of them.
+    pub fn has_float(&self, value: f64) -> bool {
         has(&self.floats, value)
     }
 
-    pub(crate) fn has_signed(&self, value: i64) -> bool {
+    /// Whether a signed integer lies in one of them.
+    pub fn has_signed(&self, value: i64) -> bool {
         has(&self.signed, value)
     }
 
-    pub(crate) fn has_unsigned(&self, value: u64) -> bool {
+    /// Whether an unsigned integer lies in one of them.
+    pub fn has_unsigned(&self, value: u64) -> bool {
         has(&self.unsigned, value)
     }
 
-    pub(crate) fn has_boolean(&self, value: bool) -> bool {
+    /// Whether a boolean lies in one of them.
+    pub fn has_boolean(&self, value: bool) -> bool {
         self.booleans[usize::from(value)]
     }
 
-    pub(crate) fn has_text(&self, value: &str) -> bool {
+    /// Whether a text lies in one of them.
+    pub fn has_text(&self, value: &str) -> bool {
         match &self.between {
             None => self.texts.binary_search_by(|text| (**text).cmp(value)).is_ok(),
             Some((from, to)) => {
@@ -81,22 +86,39 @@ impl Intervals {
         }
     }
 
-    /// Whether one of them has a number between two of one type, these included; `true` between two types.
-    pub(crate) fn meets(&self, min: Number, max: Number) -> bool {
-        match (min, max) {
-            (Number::Float(min), Number::Float(max)) => meets(&self.floats, min, max),
-            (Number::Signed(min), Number::Signed(max)) => meets(&self.signed, min, max),
-            (Number::Unsigned(min), Number::Unsigned(max)) => meets(&self.unsigned, min, max),
-            _ => true,
+    /// Whether a value lies in one of them.
+    pub fn has(&self, value: ValueRef<'_>) -> bool {
+        match value {
+            ValueRef::Text(text) => self.has_text(text),
+            ValueRef::Float(number) => self.has_float(number),
+            ValueRef::Signed(number) => self.has_signed(number),
+            ValueRef::Unsigned(number) => self.has_unsigned(number),
+            ValueRef::Boolean(boolean) => self.has_boolean(boolean),
+            ValueRef::Time(_) | ValueRef::Point(_) | ValueRef::Id(_) | ValueRef::Opaque => false,
         }
     }
 
-    fn push(&mut self, from: Bound<&Value>, to: Bound<&Value>) -> Result<(), &'static str> {
+    /// Whether one of them has a double between two, both included.
+    pub fn meets_floats(&self, min: f64, max: f64) -> bool {
+        meets(&self.floats, min, max)
+    }
+
+    /// Whether one of them has a signed integer between two, both included.
+    pub fn meets_signed(&self, min: i64, max: i64) -> bool {
+        meets(&self.signed, min, max)
+    }
+
+    /// Whether one of them has an unsigned integer between two, both included.
+    pub fn meets_unsigned(&self, min: u64, max: u64) -> bool {
+        meets(&self.unsigned, min, max)
+    }
+
+    fn push(&mut self, from: Bound<&Literal>, to: Bound<&Literal>) -> Result<(), &'static str> {
         match self.kind {
             None => {}
             Some(ValueKind::Number) => self.push_numbers(scalar(from), scalar(to)),
             Some(ValueKind::Boolean) => match (from, to) {
-                (Bound::Included(Value::Boolean(from)), Bound::Included(Value::Boolean(to)))
+                (Bound::Included(Literal::Boolean(from)), Bound::Included(Literal::Boolean(to)))
                     if from == to =>
                 {
                     self.booleans[usize::from(*from)] = true;
@@ -104,12 +126,12 @@ impl Intervals {
                 _ => return Err("booleans are equal or not, and neither below nor above one another"),
             },
             Some(ValueKind::String) => match (from, to) {
-                (Bound::Included(Value::String(from)), Bound::Included(Value::String(to))) if from == to => {
-                    self.texts.push(from.clone());
+                (Bound::Included(Literal::Text(from)), Bound::Included(Literal::Text(to))) if from == to => {
+                    self.texts.push(from.as_str().into());
                 }
                 _ => self.between = Some((from.map(text), to.map(text))),
             },
-            Some(ValueKind::Histogram) => return Err("histograms are there or not, and not compared"),
+            Some(ValueKind::Histogram) => {}
         }
         Ok(())
     }
@@ -131,26 +153,64 @@ impl Intervals {
     }
 }
 
-fn value_of<'a>(bound: &Bound<&'a Value>) -> Option<&'a Value> {
+fn value_of<'a>(bound: &Bound<&'a Literal>) -> Option<&'a Literal> {
     match bound {
         Bound::Included(value) | Bound::Excluded(value) => Some(value),
         Bound::Unbounded => None,
     }
 }
 
-fn text(value: &Value) -> Box<str> {
+fn text(value: &Literal) -> Box<str> {
     match value {
-        Value::String(text) => text.clone(),
+        Literal::Text(text) => text.as_str().into(),
         _ => Box::default(),
     }
 }
 
-fn scalar(bound: Bound<&Value>) -> Bound<Scalar> {
+/// Returns the kind of values of fields that a literal is one of.
+fn kind_of(literal: &Literal) -> Result<ValueKind, &'static str> {
+    match literal {
+        Literal::Text(_) => Ok(ValueKind::String),
+        Literal::Boolean(_) => Ok(ValueKind::Boolean),
+        Literal::Signed(_) | Literal::Unsigned(_) | Literal::Float(_) => Ok(ValueKind::Number),
+        Literal::Time { .. } | Literal::Point(_) | Literal::Texts(_) | Literal::Numbers(_) => {
+            Err("a test compares with a text, a boolean or a number")
+        }
+    }
+}
+
+/// A number of any type.
+#[derive(Debug, Clone, Copy)]
+enum Scalar {
+    Float(f64),
+    Signed(i64),
+    Unsigned(u64),
+}
+
+impl Scalar {
+    fn as_integer(self) -> Option<i128> {
+        match self {
+            Self::Float(_) => None,
+            Self::Signed(value) => Some(value.into()),
+            Self::Unsigned(value) => Some(value.into()),
+        }
+    }
+
+    fn as_f64(self) -> f64 {
+        match self {
+            Self::Float(value) => value,
+            Self::Signed(value) => value as f64,
+            Self::Unsigned(value) => value as f64,
+        }
+    }
+}
+
+fn scalar(bound: Bound<&Literal>) -> Bound<Scalar> {
     bound.map(|value| match value {
-        Value::Float(value) => Scalar::Float(*value),
-        Value::Signed(value) => Scalar::Signed(*value),
-        Value::Unsigned(value) => Scalar::Unsigned(*value),
-        Value::Boolean(_) | Value::String(_) | Value::Histogram(_) => Scalar::Signed(0),
+        Literal::Float(value) => Scalar::Float(*value),
+        Literal::Unsigned(value) => Scalar::Unsigned(*value),
+        Literal::Signed(value) => Scalar::Signed(*value),
+        _ => Scalar::Signed(0),
     })
 }
 
@@ -245,17 +305,17 @@ mod tests {
     fn ends_of_any_type_bound_columns_of_any_type_exactly() {
         let big = 1i64 << 53;
         let ends = [
-            Value::Signed(-3),
-            Value::Float(-2.5),
-            Value::Float(-0.0),
-            Value::Unsigned(0),
-            Value::Float(0.5),
-            Value::Signed(7),
-            Value::Signed(big + 1),
-            Value::Float(9_007_199_254_740_994.0),
-            Value::Signed(i64::MAX),
-            Value::Unsigned(u64::MAX),
-            Value::Float(1e300),
+            Literal::Signed(-3),
+            Literal::Float(-2.5),
+            Literal::Float(-0.0),
+            Literal::Unsigned(0),
+            Literal::Float(0.5),
+            Literal::Signed(7),
+            Literal::Signed(big + 1),
+            Literal::Float(9_007_199_254_740_994.0),
+            Literal::Signed(i64::MAX),
+            Literal::Unsigned(u64::MAX),
+            Literal::Float(1e300),
         ];
         let integers = [i64::MIN, -4, -3, -2, 0, 1, 7, 8, big, big + 1, big + 2, i64::MAX];
         let floats = [
@@ -303,8 +363,6 @@ mod tests {
     fn exact(a: Scalar, b: Scalar) -> std::cmp::Ordering {
         match (a, b) {
             (Scalar::Float(a), Scalar::Float(b)) => a.partial_cmp(&b).expect("numbers"),
-            _ if Scalar::compare(a, b).is_eq() => std::cmp::Ordering::Equal,
-            // Of two types, equal values differ by type only: then they compare the other way round alike.
             (Scalar::Float(float), other) | (other, Scalar::Float(float)) => {
                 let integer = other.as_integer().expect("an integer");
                 let order = if float.abs() >= 1e30 {

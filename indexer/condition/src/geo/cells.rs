@@ -3,7 +3,7 @@
 //! Latitude and longitude are each cut into 2³² steps, and their bits taken in turns (the Z-order curve). A rectangle is
 //! then a few ranges of the curve, found by cutting the globe into quarters as long as there are few of them.
 
-use tideline_timeline_catalog::GeoPoint;
+use tideline_model::GeoPoint;
 
 use super::{ROUNDING, meridian};
 
@@ -14,7 +14,7 @@ const DEPTH: u32 = 32;
 
 /// Everything between two parallels and two meridians, the western one first.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Rectangle {
+pub struct Rectangle {
     pub(super) south: f64,
     pub(super) north: f64,
     pub(super) west: f64,
@@ -74,12 +74,12 @@ impl Rectangle {
 }
 
 /// The number of a place on the curve.
-pub(crate) fn cell_of(point: GeoPoint) -> u64 {
+pub fn cell_of(point: GeoPoint) -> u64 {
     spread(row(point.latitude())) << 1 | spread(column(meridian(point.longitude())))
 }
 
 /// Ranges of the curve, both ends included, that hold all places of some rectangles.
-pub(crate) fn ranges(rectangles: &[Rectangle]) -> Vec<(u64, u64)> {
+pub fn ranges(rectangles: &[Rectangle]) -> Vec<(u64, u64)> {
     let mut found: Vec<(u64, u64)> = rectangles.iter().flat_map(ranges_of).collect();
     found.sort_unstable();
     let mut merged: Vec<(u64, u64)> = Vec::new();

@@ -1,0 +1,709 @@
+//! The JSON form of conditions.
+//!
+//! ```json
+//! {"and": [
+//!   {"property": "measurement", "equals": "cpu"},
+//!   {"attribute": "cores", "gte": 8, "lt": 64},
+//!   {"or": [{"tag": "dc", "in": ["fra", "ams"]}, {"attribute": "owner", "equals": "team-storage"}]},
+//!   {"not": {"property": "last_seen", "range": {"end": "now-1d"}}}
+//! ]}
+//! {"and": [{"field": "usage_user", "gt": 90}, {"not": {"field": "state", "in": ["idle", "off"]}}]}
+//! ```
+//!
+//! A node is exactly one of `and`, `or`, `not`, `saved`, or a subject with a test. Members that are null count as absent.
+//! Unknown members are refused, with the names of the known ones.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Deserialize, Serialize as DeriveSerialize};
+
+use crate::condition::{Condition, Property, Subject};
+use crate::domain::Domain;
+use crate::literal::{AttributeForm, FieldForm, Literal, Place, TimeSpan};
+use crate::operators::{MEMBERS, Test, names_of_operators};
+
+/// A JSON member of an operator.
+#[derive(Debug)]
+pub struct Member {
+    /// Its name.
+    pub name: &'static str,
+    /// Its form for timelines, if it has one there.
+    pub timelines: Option<Form>,
+    /// Its form for values, if it has one there.
+    pub values: Option<Form>,
+    /// Refuses the member where no operator took it; empty where an operator always does.
+    pub unused: &'static str,
+}
+
+/// The form of a member in one domain.
+#[derive(Debug)]
+pub struct Form {
+    /// The shape of its value.
+    pub shape: Shape,
+    /// Its description in the API's document.
+    pub doc: &'static str,
+}
+
+/// The shape of a member's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// A text.
+    Text,
+    /// True or false.
+    Flag,
+    /// A whole number from 0 to 255.
+    Count,
+    /// A double.
+    Number,
+    /// The value of an attribute.
+    Attribute,
+    /// A list of such values.
+    Attributes,
+    /// The value of a field.
+    Value,
+    /// A list of such values.
+    Values,
+    /// Two such values.
+    Pair,
+    /// A span of time.
+    Span,
+    /// A circle on the earth.
+    Circle,
+    /// A box on the earth.
+    Box,
+    /// Corners of a polygon.
+    Ring,
+}
+
+/// The value of a member.
+#[derive(Debug, Clone, PartialEq, DeriveSerialize)]
+#[serde(untagged)]
+pub enum Content {
+    /// [`Shape::Text`].
+    Text(String),
+    /// [`Shape::Flag`].
+    Flag(bool),
+    /// [`Shape::Count`].
+    Count(u8),
+    /// [`Shape::Number`], [`Shape::Attribute`] and [`Shape::Value`].
+    Literal(Literal),
+    /// [`Shape::Attributes`] and [`Shape::Values`].
+    Literals(Vec<Literal>),
+    /// [`Shape::Pair`].
+    Pair(Box<[Literal; 2]>),
+    /// [`Shape::Span`].
+    Span(TimeSpan),
+    /// [`Shape::Circle`].
+    Circle(Circle),
+    /// [`Shape::Box`].
+    Box(Sides),
+    /// [`Shape::Ring`].
+    Ring(Vec<Place>),
+}
+
+/// A circle in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, DeriveSerialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Circle {
+    /// Degrees north of the equator.
+    pub lat: f64,
+    /// Degrees east of Greenwich.
+    pub lon: f64,
+    /// The radius, in metres.
+    pub meters: f64,
+}
+
+/// A box in JSON, in degrees.
+#[derive(Debug, Clone, Copy, PartialEq, DeriveSerialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sides {
+    /// The latitude of the southern side.
+    pub south: f64,
+    /// The longitude of the western side.
+    pub west: f64,
+    /// The latitude of the northern side.
+    pub north: f64,
+    /// The longitude of the eastern side.
+    pub east: f64,
+}
+
+/// Members of a node that no operator has taken yet.
+#[derive(Debug)]
+pub struct Members {
+    domain: Domain,
+    found: Vec<(&'static Member, Content)>,
+}
+
+/// Why a node is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A reason of its own.
+    Because(&'static str),
+    /// It has not exactly one test.
+    Tests,
+}
+
+impl Member {
+    /// Returns its form in a domain.
+    pub fn form(&self, domain: Domain) -> Option<&Form> {
+        match domain {
+            Domain::Timelines => self.timelines.as_ref(),
+            Domain::Values => self.values.as_ref(),
+        }
+    }
+}
+
+/// Returns all members of the operators of a domain, in the order of the document.
+pub fn members(domain: Domain) -> impl Iterator<Item = &'static Member> {
+    let all = MEMBERS.iter().flat_map(|members| members.iter());
+    all.filter(move |member| member.form(domain).is_some())
+}
+
+impl Members {
+    /// The place of the condition.
+    pub(crate) fn domain(&self) -> Domain {
+        self.domain
+    }
+
+    fn take(&mut self, name: &str) -> Option<Content> {
+        let at = self.found.iter().position(|(member, _)| member.name == name)?;
+        Some(self.found.swap_remove(at).1)
+    }
+
+    /// Takes a text.
+    pub(crate) fn text(&mut self, name: &str) -> Option<String> {
+        match self.take(name)? {
+            Content::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Takes true or false.
+    pub(crate) fn flag(&mut self, name: &str) -> Option<bool> {
+        match self.take(name)? {
+            Content::Flag(flag) => Some(flag),
+            _ => None,
+        }
+    }
+
+    /// Takes a whole number.
+    pub(crate) fn count(&mut self, name: &str) -> Option<u8> {
+        match self.take(name)? {
+            Content::Count(count) => Some(count),
+            _ => None,
+        }
+    }
+
+    /// Takes a value.
+    pub(crate) fn literal(&mut self, name: &str) -> Option<Literal> {
+        match self.take(name)? {
+            Content::Literal(literal) => Some(literal),
+            _ => None,
+        }
+    }
+
+    /// Takes a list of values.
+    pub(crate) fn literals(&mut self, name: &str) -> Option<Vec<Literal>> {
+        match self.take(name)? {
+            Content::Literals(literals) => Some(literals),
+            _ => None,
+        }
+    }
+
+    /// Takes two values.
+    pub(crate) fn pair(&mut self, name: &str) -> Option<[Literal; 2]> {
+        match self.take(name)? {
+            Content::Pair(pair) => Some(*pair),
+            _ => None,
+        }
+    }
+
+    /// Takes a span of time.
+    pub(crate) fn span(&mut self, name: &str) -> Option<TimeSpan> {
+        match self.take(name)? {
+            Content::Span(span) => Some(span),
+            _ => None,
+        }
+    }
+
+    /// Takes a circle.
+    pub(crate) fn circle(&mut self, name: &str) -> Option<Circle> {
+        match self.take(name)? {
+            Content::Circle(circle) => Some(circle),
+            _ => None,
+        }
+    }
+
+    /// Takes a box.
+    pub(crate) fn sides(&mut self, name: &str) -> Option<Sides> {
+        match self.take(name)? {
+            Content::Box(sides) => Some(sides),
+            _ => None,
+        }
+    }
+
+    /// Takes the corners of a polygon.
+    pub(crate) fn ring(&mut self, name: &str) -> Option<Vec<Place>> {
+        match self.take(name)? {
+            Content::Ring(corners) => Some(corners),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a condition of a domain from its JSON form.
+///
+/// # Errors
+///
+/// If it does not have the form.
+pub fn deserialize<'de, D: Deserializer<'de>>(
+    domain: Domain,
+    deserializer: D,
+) -> Result<Condition, D::Error> {
+    Node(domain).deserialize(deserializer)
+}
+
+/// Reads a condition of a domain from JSON text.
+///
+/// # Errors
+///
+/// If it is not JSON, or does not have the form.
+pub fn from_str(domain: Domain, text: &str) -> Result<Condition, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let condition = deserialize(domain, &mut reader)?;
+    reader.end()?;
+    Ok(condition)
+}
+
+/// Reads one node.
+#[derive(Clone, Copy)]
+struct Node(Domain);
+
+/// Reads what may be null.
+struct Nullable<S>(S);
+
+/// Reads a list of nodes.
+struct Nodes(Domain);
+
+/// Reads the name of a member.
+struct Key(Domain);
+
+/// A member by its name.
+enum Known {
+    And,
+    Or,
+    Not,
+    Saved,
+    Subject(&'static str),
+    Operator(&'static Member),
+}
+
+/// The names of all members of a domain.
+fn known_names(domain: Domain) -> &'static [&'static str] {
+    static NAMES: LazyLock<[Vec<&'static str>; 2]> =
+        LazyLock::new(|| [Domain::Timelines, Domain::Values].map(all_names));
+    match domain {
+        Domain::Timelines => &NAMES[0],
+        Domain::Values => &NAMES[1],
+    }
+}
+
+fn all_names(domain: Domain) -> Vec<&'static str> {
+    let saved = domain.has_saved().then_some("saved");
+    let names = ["and", "or", "not"].into_iter().chain(saved);
+    let names = names.chain(domain.subject_members().iter().copied());
+    names.chain(members(domain).map(|member| member.name)).collect()
+}
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = (&'static str, Known);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = (&'static str, Known);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("field identifier")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        let domain = self.0;
+        let names = known_names(domain);
+        let Some(name) = names.iter().copied().find(|known| *known == name) else {
+            return Err(E::unknown_field(name, names));
+        };
+        let known = match name {
+            "and" => Known::And,
+            "or" => Known::Or,
+            "not" => Known::Not,
+            "saved" => Known::Saved,
+            _ => match members(domain).find(|member| member.name == name) {
+                Some(member) => Known::Operator(member),
+                None => Known::Subject(name),
+            },
+        };
+        Ok((name, known))
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Nullable<S> {
+    type Value = Option<S::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Nullable<S> {
+    type Value = Option<S::Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("option")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        self.0.deserialize(deserializer).map(Some)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Nodes {
+    type Value = Vec<Condition>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Nodes {
+    type Value = Vec<Condition>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut nodes: A) -> Result<Self::Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(node) = nodes.next_element_seed(Node(self.0))? {
+            all.push(node);
+        }
+        Ok(all)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node {
+    type Value = Condition;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Condition, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node {
+    type Value = Condition;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Condition, A::Error> {
+        let domain = self.0;
+        let mut seen: Vec<&'static str> = Vec::new();
+        let (mut branches, mut subjects) = (Vec::new(), Vec::new());
+        let found = Vec::new();
+        let mut members = Members { domain, found };
+        while let Some((name, known)) = map.next_key_seed(Key(domain))? {
+            if seen.contains(&name) {
+                return Err(A::Error::duplicate_field(name));
+            }
+            seen.push(name);
+            match known {
+                Known::And => {
+                    branches.extend(map.next_value_seed(Nullable(Nodes(domain)))?.map(Condition::And))
+                }
+                Known::Or => {
+                    branches.extend(map.next_value_seed(Nullable(Nodes(domain)))?.map(Condition::Or))
+                }
+                Known::Not => {
+                    let inner = map.next_value_seed(Nullable(self))?;
+                    branches.extend(inner.map(|inner| Condition::Not(Box::new(inner))));
+                }
+                Known::Saved => branches.extend(map.next_value::<Option<String>>()?.map(Condition::Saved)),
+                Known::Subject("property") => {
+                    subjects.extend(map.next_value::<Option<Property>>()?.map(Subject::from));
+                }
+                Known::Subject(name) => {
+                    let of = |key| match name {
+                        "tag" => Subject::Tag(key),
+                        "attribute" => Subject::Attribute(key),
+                        _ => Subject::Field(key),
+                    };
+                    subjects.extend(map.next_value::<Option<String>>()?.map(of));
+                }
+                Known::Operator(member) => {
+                    let Some(form) = member.form(domain) else { continue };
+                    let content = content(form.shape, &mut map)?;
+                    members.found.extend(content.map(|content| (member, content)));
+                }
+            }
+        }
+        assemble(branches, subjects, members).map_err(A::Error::custom)
+    }
+}
+
+/// Reads the value of a member; `None` where it is null.
+fn content<'de, A: MapAccess<'de>>(shape: Shape, map: &mut A) -> Result<Option<Content>, A::Error> {
+    let attribute = |AttributeForm(literal)| literal;
+    let value = |FieldForm(literal)| literal;
+    Ok(match shape {
+        Shape::Text => map.next_value::<Option<String>>()?.map(Content::Text),
+        Shape::Flag => map.next_value::<Option<bool>>()?.map(Content::Flag),
+        Shape::Count => map.next_value::<Option<u8>>()?.map(Content::Count),
+        Shape::Number => {
+            let number = map.next_value::<Option<f64>>()?;
+            number.map(|number| Content::Literal(Literal::Float(number)))
+        }
+        Shape::Attribute => {
+            let form = map.next_value::<Option<AttributeForm>>()?;
+            form.map(attribute).map(Content::Literal)
+        }
+        Shape::Attributes => {
+            let forms = map.next_value::<Option<Vec<AttributeForm>>>()?;
+            forms.map(|forms| Content::Literals(forms.into_iter().map(attribute).collect()))
+        }
+        Shape::Value => {
+            let form = map.next_value::<Option<FieldForm>>()?;
+            form.map(value).map(Content::Literal)
+        }
+        Shape::Values => {
+            let forms = map.next_value::<Option<Vec<FieldForm>>>()?;
+            forms.map(|forms| Content::Literals(forms.into_iter().map(value).collect()))
+        }
+        Shape::Pair => {
+            let forms = map.next_value::<Option<[FieldForm; 2]>>()?;
+            forms.map(|forms| Content::Pair(Box::new(forms.map(value))))
+        }
+        Shape::Span => map.next_value::<Option<TimeSpan>>()?.map(Content::Span),
+        Shape::Circle => map.next_value::<Option<Circle>>()?.map(Content::Circle),
+        Shape::Box => map.next_value::<Option<Sides>>()?.map(Content::Box),
+        Shape::Ring => map.next_value::<Option<Vec<Place>>>()?.map(Content::Ring),
+    })
+}
+
+/// Makes a node of its parts.
+fn assemble(
+    mut branches: Vec<Condition>,
+    mut subjects: Vec<Subject>,
+    mut members: Members,
+) -> Result<Condition, String> {
+    let domain = members.domain;
+    let has_members = !members.found.is_empty();
+    let mut tests = Vec::new();
+    let read = Test::read_all(&mut members, &mut tests);
+    match read {
+        Err(Fault::Because(reason)) => return Err(reason.to_owned()),
+        Err(Fault::Tests) => return Err(one_test(domain)),
+        Ok(()) => {}
+    }
+    if let Some((member, _)) = members.found.first() {
+        return Err(member.unused.to_owned());
+    }
+    let has_leaf = has_members || !subjects.is_empty();
+    let is_one_branch = branches.len() == 1;
+    match branches.pop() {
+        Some(branch) if is_one_branch && !has_leaf => Ok(branch),
+        None if has_leaf => {
+            let is_one_subject = subjects.len() == 1;
+            let Some(subject) = subjects.pop().filter(|_| is_one_subject) else {
+                return Err(one_subject(domain).to_owned());
+            };
+            let is_one_test = tests.len() == 1;
+            let Some(test) = tests.pop().filter(|_| is_one_test) else {
+                return Err(one_test(domain));
+            };
+            Ok(Condition::Leaf { subject, test })
+        }
+        _ => Err(one_kind(domain).to_owned()),
+    }
+}
+
+fn one_kind(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Timelines => {
+            "a condition is exactly one of: and, or, not, saved, or a subject (tag, attribute or property) with a test"
+        }
+        Domain::Values => "a condition on values is exactly one of: and, or, not, or a field with a test",
+    }
+}
+
+fn one_subject(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Timelines => "a test has exactly one subject: tag, attribute or property",
+        Domain::Values => one_kind(domain),
+    }
+}
+
+fn one_test(domain: Domain) -> String {
+    let whose = match domain {
+        Domain::Timelines => "a subject",
+        Domain::Values => "a field",
+    };
+    format!("{whose} has exactly one test: {}", names_of_operators(domain))
+}
+
+impl Serialize for Condition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match self {
+            Self::All => map.serialize_entry::<_, [Self]>("and", &[])?,
+            Self::And(conditions) => map.serialize_entry("and", conditions)?,
+            Self::Or(conditions) => map.serialize_entry("or", conditions)?,
+            Self::Not(inner) => map.serialize_entry("not", inner)?,
+            Self::Saved(name) => map.serialize_entry("saved", name)?,
+            Self::Leaf { subject, test } => {
+                match subject {
+                    Subject::Tag(key) => map.serialize_entry("tag", key)?,
+                    Subject::Attribute(key) => map.serialize_entry("attribute", key)?,
+                    Subject::Field(name) => map.serialize_entry("field", name)?,
+                    property => map.serialize_entry("property", &property.property())?,
+                }
+                for (name, content) in test.write() {
+                    map.serialize_entry(name, &content)?;
+                }
+            }
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_read_back() {
+        for (domain, json) in [
+            (Domain::Timelines, r#"{"and":[]}"#),
+            (
+                Domain::Timelines,
+                r#"{"or":[{"tag":"host","equals":"a"},{"not":{"attribute":"n","in":["x",1.5,true]}}]}"#,
+            ),
+            (
+                Domain::Timelines,
+                r#"{"property":"any","text":"backup fra","distance":1}"#,
+            ),
+            (Domain::Timelines, r#"{"and":[{"saved":"mine"}]}"#),
+            (Domain::Timelines, r#"{"attribute":"cores","gte":8.0,"lt":64.0}"#),
+            (
+                Domain::Timelines,
+                r#"{"attribute":"site","box":{"south":1.0,"west":2.0,"north":3.0,"east":4.0}}"#,
+            ),
+            (
+                Domain::Values,
+                r#"{"or":[{"field":"a","gt":9007199254740993},{"not":{"field":"b","in":["x","y"]}}]}"#,
+            ),
+            (
+                Domain::Values,
+                r#"{"field":"a","between":[-1.5,18446744073709551615]}"#,
+            ),
+            (Domain::Values, r#"{"field":"a","not_equals":true}"#),
+        ] {
+            let read = from_str(domain, json).expect(json);
+            assert_eq!(serde_json::to_string(&read).expect("plain data"), json);
+        }
+        let read =
+            from_str(Domain::Timelines, r#"{"tag":"a","equals":"b","prefix":null}"#).expect("null is absent");
+        assert_eq!(read, Condition::tag("a", "b"));
+    }
+
+    #[test]
+    fn a_node_is_exactly_one_thing() {
+        for (domain, json, said) in [
+            (Domain::Timelines, "{}", "exactly one of: and, or, not, saved"),
+            (Domain::Timelines, r#"{"and":[],"or":[]}"#, "exactly one of: and"),
+            (
+                Domain::Timelines,
+                r#"{"and":[],"tag":"a","equals":"b"}"#,
+                "exactly one of: and",
+            ),
+            (
+                Domain::Timelines,
+                r#"{"tag":"a"}"#,
+                "exactly one test: equals, not_equals, in, prefix, suffix, wildcard, \
+                regex, fuzzy, text, phrase, exists, range, near, box, polygon or bounds of a number",
+            ),
+            (
+                Domain::Timelines,
+                r#"{"tag":"a","equals":"b","prefix":"c"}"#,
+                "exactly one test",
+            ),
+            (
+                Domain::Timelines,
+                r#"{"tag":"a","gt":1,"equals":"b"}"#,
+                "exactly one test",
+            ),
+            (Domain::Timelines, r#"{"equals":"b"}"#, "exactly one subject"),
+            (
+                Domain::Timelines,
+                r#"{"tag":"a","property":"id","equals":"b"}"#,
+                "exactly one subject",
+            ),
+            (
+                Domain::Timelines,
+                r#"{"tag":"a","equalz":"b"}"#,
+                "unknown field `equalz`",
+            ),
+            (
+                Domain::Timelines,
+                r#"{"tag":"a","tag":"b"}"#,
+                "duplicate field `tag`",
+            ),
+            (
+                Domain::Timelines,
+                r#"{"property":"colour","equals":"b"}"#,
+                "unknown variant `colour`",
+            ),
+            (Domain::Values, "{}", "exactly one of: and, or, not, or a field"),
+            (
+                Domain::Values,
+                r#"{"and":[],"field":"a","gt":1}"#,
+                "exactly one of: and",
+            ),
+            (Domain::Values, r#"{"gt":1}"#, "exactly one of: and"),
+            (
+                Domain::Values,
+                r#"{"field":"a"}"#,
+                "exactly one test: equals, not_equals, in, gt, gte, lt, lte, between or exists",
+            ),
+            (
+                Domain::Values,
+                r#"{"field":"a","greater":1}"#,
+                "unknown field `greater`",
+            ),
+            (Domain::Values, r#"{"tag":"a","equals":1}"#, "unknown field `tag`"),
+        ] {
+            let error = from_str(domain, json).expect_err(json).to_string();
+            assert!(error.contains(said), "{json}: {error}");
+        }
+        let deep = format!(
+            "{}{{\"and\":[]}}{}",
+            "{\"not\":".repeat(100_000),
+            "}".repeat(100_000)
+        );
+        assert!(from_str(Domain::Timelines, &deep).is_err());
+    }
+}

@@ -1,0 +1,322 @@
+//! Values that operators compare with, and their JSON forms.
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tideline_model::{GeoPoint, TimeExpression, TimeRange, Timestamp};
+
+use crate::error::ConditionError;
+
+/// A value that an operator compares with.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Literal {
+    /// Text.
+    Text(String),
+    /// True or false.
+    Boolean(bool),
+    /// An integer of 64 bits.
+    Signed(i64),
+    /// An integer above those.
+    Unsigned(u64),
+    /// A double.
+    Float(f64),
+    /// A time.
+    Time {
+        /// The time.
+        time: TimeExpression,
+    },
+    /// A geo point.
+    Point(Place),
+    /// A list of texts; no operator takes it.
+    Texts(Vec<String>),
+    /// A list of numbers; no operator takes it.
+    Numbers(Vec<f64>),
+}
+
+/// A place in degrees (WGS 84), not yet checked.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Degrees north of the equator, -90 to 90.
+    pub lat: f64,
+    /// Degrees east of Greenwich, -180 to 180.
+    pub lon: f64,
+}
+
+/// A span of time: `start` is inside, `end` is not; an absent end is open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeSpan {
+    /// The first timestamp inside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<TimeExpression>,
+    /// The first timestamp after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<TimeExpression>,
+}
+
+/// A literal in the form of an attribute: numbers are doubles; times, geo points and lists are allowed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttributeForm(pub Literal);
+
+/// A literal in the form of a field's value: a text, a boolean or a number; integers stay exact.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FieldForm(pub(crate) Literal);
+
+impl Literal {
+    /// Returns the number as a double; `None` where it is not a number.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Self::Float(number) => Some(*number),
+            Self::Signed(number) => Some(*number as f64),
+            Self::Unsigned(number) => Some(*number as f64),
+            _ => None,
+        }
+    }
+
+    /// Returns the timestamp; `None` where it is not a time, or relative to now.
+    pub fn as_time(&self) -> Option<Timestamp> {
+        match self {
+            Self::Time { time } => absolute(*time).ok(),
+            _ => None,
+        }
+    }
+
+    /// Resolves a time that is relative to `now`.
+    pub(crate) fn resolve(&mut self, now: Timestamp) {
+        if let Self::Time { time } = self {
+            *time = TimeExpression::At(time.resolve(now));
+        }
+    }
+}
+
+impl From<Timestamp> for Literal {
+    fn from(timestamp: Timestamp) -> Self {
+        let time = TimeExpression::At(timestamp);
+        Self::Time { time }
+    }
+}
+
+impl From<GeoPoint> for Place {
+    fn from(point: GeoPoint) -> Self {
+        Self {
+            lat: point.latitude(),
+            lon: point.longitude(),
+        }
+    }
+}
+
+impl Place {
+    /// Returns the point; `None` where the degrees are out of range.
+    pub fn point(self) -> Option<GeoPoint> {
+        GeoPoint::new(self.lat, self.lon)
+    }
+
+    /// Returns the point.
+    ///
+    /// # Errors
+    ///
+    /// If the degrees are out of range.
+    pub fn checked(self) -> crate::Result<GeoPoint> {
+        let Self { lat, lon } = self;
+        self.point().ok_or_else(|| {
+            ConditionError::InvalidArea(format!(
+                "a geo point has a lat within ±90 and a lon within ±180 degrees; they were {lat} and {lon}"
+            ))
+        })
+    }
+}
+
+impl TimeSpan {
+    /// Returns the range.
+    ///
+    /// # Errors
+    ///
+    /// If an end is relative to now.
+    pub fn range(self) -> crate::Result<TimeRange> {
+        let end = |time: Option<TimeExpression>, open| match time {
+            Some(time) => absolute(time).map(Timestamp::nanos),
+            None => Ok(open),
+        };
+        Ok(TimeRange {
+            start: end(self.start, i64::MIN)?,
+            end: end(self.end, i64::MAX)?,
+        })
+    }
+
+    /// Resolves ends that are relative to `now`.
+    pub(crate) fn resolve(&mut self, now: Timestamp) {
+        let ends = [&mut self.start, &mut self.end];
+        ends.into_iter()
+            .flatten()
+            .for_each(|time| *time = TimeExpression::At(time.resolve(now)));
+    }
+}
+
+impl From<TimeRange> for TimeSpan {
+    /// Ends beyond the range of timestamps are open.
+    fn from(range: TimeRange) -> Self {
+        let end = |nanos| Timestamp::from_nanos(nanos).ok().map(TimeExpression::At);
+        Self {
+            start: end(range.start),
+            end: end(range.end),
+        }
+    }
+}
+
+fn absolute(time: TimeExpression) -> crate::Result<Timestamp> {
+    match time {
+        TimeExpression::At(timestamp) => Ok(timestamp),
+        TimeExpression::FromNow(_) => Err(ConditionError::RelativeTime),
+    }
+}
+
+/// The message for a value in none of the forms of an attribute.
+const ATTRIBUTE_FORMS: &str = "the value of an attribute is a string, a number, true or false, a time such as \
+    {\"time\": \"2026-11-20T12:00:00Z\"}, a geo point such as {\"lat\": 52.52, \"lon\": 13.405}, or a list of strings or of \
+    numbers";
+
+impl<'de> Deserialize<'de> for AttributeForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        attribute(Value::deserialize(deserializer)?)
+            .map(Self)
+            .map_err(de::Error::custom)
+    }
+}
+
+fn attribute(value: Value) -> Result<Literal, String> {
+    let forms = || ATTRIBUTE_FORMS.to_owned();
+    Ok(match value {
+        Value::String(text) => Literal::Text(text),
+        Value::Bool(boolean) => Literal::Boolean(boolean),
+        Value::Number(number) => Literal::Float(number.as_f64().ok_or_else(forms)?),
+        Value::Object(mut members) if members.contains_key("time") => {
+            let time = members.remove("time").unwrap_or_default();
+            only_known(&members, "time").map_err(|error| format!("a time: {error}"))?;
+            if !(time.is_string() || time.is_i64() || time.is_u64()) {
+                return Err(
+                    "a time: expected text such as 2026-11-20T12:00:00Z, or integer nanoseconds".into(),
+                );
+            }
+            let time = serde_json::from_value(time).map_err(|error| format!("a time: {error}"))?;
+            Literal::Time { time }
+        }
+        Value::Object(mut members) if members.contains_key("lat") || members.contains_key("lon") => {
+            let mut degrees = |name: &str| match members.remove(name) {
+                None => Err(format!("a geo point: the member {name:?} is missing")),
+                Some(value) => value
+                    .as_f64()
+                    .ok_or_else(|| format!("a geo point: {name} is a number of degrees")),
+            };
+            let (lat, lon) = (degrees("lat")?, degrees("lon")?);
+            only_known(&members, "lat, lon").map_err(|error| format!("a geo point: {error}"))?;
+            Literal::Point(Place { lat, lon })
+        }
+        Value::Array(values) => list(values)?,
+        Value::Object(_) | Value::Null => return Err(forms()),
+    })
+}
+
+/// Refuses members besides the known ones, which have been removed.
+fn only_known(rest: &serde_json::Map<String, Value>, known: &str) -> Result<(), String> {
+    match rest.keys().next() {
+        Some(name) => Err(format!(
+            "the member {name:?} is not known here; known are {known}"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn list(values: Vec<Value>) -> Result<Literal, String> {
+    if values.is_empty() {
+        return Err("a list has at least one value; null removes the attribute".to_owned());
+    }
+    let all = Value::Array(values);
+    if let Ok(texts) = serde_json::from_value(all.clone()) {
+        return Ok(Literal::Texts(texts));
+    }
+    let numbers =
+        serde_json::from_value(all).map_err(|_| "a list holds strings only, or numbers only".to_owned())?;
+    Ok(Literal::Numbers(numbers))
+}
+
+impl<'de> Deserialize<'de> for FieldForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(FieldFormVisitor)
+    }
+}
+
+struct FieldFormVisitor;
+
+impl Visitor<'_> for FieldFormVisitor {
+    type Value = FieldForm;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a text, true, false or a number")
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<FieldForm, E> {
+        Ok(FieldForm(Literal::Boolean(value)))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<FieldForm, E> {
+        Ok(FieldForm(Literal::Signed(value)))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<FieldForm, E> {
+        Ok(FieldForm(
+            i64::try_from(value).map_or(Literal::Unsigned(value), Literal::Signed),
+        ))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<FieldForm, E> {
+        Ok(FieldForm(Literal::Float(value)))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<FieldForm, E> {
+        Ok(FieldForm(Literal::Text(value.to_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_read_back() {
+        for json in [
+            r#""x""#,
+            "true",
+            "1.5",
+            r#"{"time":"2026-11-20T12:00:00Z"}"#,
+            r#"{"time":"now-1h"}"#,
+            r#"{"lat":52.5,"lon":-13.0}"#,
+            r#"["a","b"]"#,
+            "[1.0,2.5]",
+        ] {
+            let AttributeForm(read) = serde_json::from_str(json).expect(json);
+            assert_eq!(serde_json::to_string(&read).expect("plain data"), json);
+        }
+    }
+
+    #[test]
+    fn invalid_attributes_are_refused_with_their_form() {
+        for (json, said) in [
+            ("{}", "the value of an attribute is"),
+            (r#"{"time":"yesterday"}"#, "a time: expected a time"),
+            (r#"{"time":true}"#, "a time: expected text"),
+            (r#"{"time":0,"zone":"x"}"#, "the member \"zone\" is not known"),
+            (r#"{"lat":1}"#, "a geo point: the member \"lon\" is missing"),
+            (r#"{"lat":1,"lon":"x"}"#, "a geo point: lon is a number"),
+            ("[]", "at least one value"),
+            (r#"["a",1]"#, "strings only, or numbers only"),
+            ("[[1]]", "strings only, or numbers only"),
+        ] {
+            let error = serde_json::from_str::<AttributeForm>(json)
+                .expect_err(json)
+                .to_string();
+            assert!(error.contains(said), "{json}: {error}");
+        }
+    }
+}

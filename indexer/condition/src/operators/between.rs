@@ -1,0 +1,72 @@
+//! `between`: the value of a field is one of two, or between them.
+
+use std::ops::Bound;
+
+use super::Operator;
+use super::equals::intervals;
+use crate::Result;
+use crate::condition::Subject;
+use crate::json::{Content, Fault, Form, Member, Members, Shape};
+use crate::literal::Literal;
+use crate::matcher::{Compiler, Node};
+use crate::stable::StableBytes;
+
+/// The value of a field is one of these two, the lower one first, or between them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Between(pub Box<[Literal; 2]>);
+
+impl Operator for Between {
+    const LISTED: &'static [&'static str] = &["between"];
+    const MEMBERS: &'static [Member] = &[Member {
+        name: "between",
+        timelines: None,
+        values: Some(Form {
+            shape: Shape::Pair,
+            doc: "Test: it is one of these two, lower first, or between them.",
+        }),
+        unused: "",
+    }];
+    // As two included bounds, which it means.
+    const CODES: [Option<u8>; 2] = [None, Some(3)];
+    const DESCRIBED: &'static str = "a range of values";
+
+    fn read(members: &mut Members) -> std::result::Result<Option<Self>, Fault> {
+        Ok(members.pair("between").map(Box::new).map(Self))
+    }
+
+    fn write(&self) -> Vec<(&'static str, Content)> {
+        vec![("between", Content::Pair(self.0.clone()))]
+    }
+
+    fn compile(&self, subject: &Subject, _compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
+        let [from, to] = &*self.0;
+        match subject {
+            Subject::Field(field) => {
+                let ends = (Bound::Included(from), Bound::Included(to));
+                intervals(subject, field, &[ends], false).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn encode(&self, to: &mut StableBytes) {
+        for end in &*self.0 {
+            to.bound(&Bound::Included(end.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::operators::testing::{holds, refuses};
+
+    #[test]
+    fn lies_between_two() {
+        assert!(holds(r#"{"field":"usage","between":[90,90.5]}"#));
+        assert!(holds(r#"{"field":"state","between":["a","c"]}"#));
+        assert!(!holds(r#"{"field":"count","between":[8,6]}"#));
+        assert!(!holds(r#"{"field":"missing","between":[0,9]}"#));
+        assert!(refuses(r#"{"field":"count","between":[1]}"#).contains("invalid length"));
+        assert!(refuses(r#"{"tag":"count","between":[1,2]}"#).contains("unknown field `between`"));
+    }
+}

@@ -1,0 +1,79 @@
+//! `near`: the subject is a geo point in a circle.
+
+use super::Operator;
+use crate::Result;
+use crate::condition::Subject;
+use crate::geo::{Area, Region};
+use crate::json::{Circle, Content, Fault, Form, Member, Members, Shape};
+use crate::literal::Place;
+use crate::matcher::{Compiler, Node};
+use crate::stable::StableBytes;
+
+/// The subject is a geo point at most so far from a place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Near(pub Circle);
+
+impl Near {
+    /// Returns the area.
+    ///
+    /// # Errors
+    ///
+    /// If a place is out of range.
+    pub fn area(&self) -> Result<Area> {
+        let Circle { lat, lon, meters } = self.0;
+        let center = Place { lat, lon }.checked()?;
+        Ok(Area::Circle { center, meters })
+    }
+}
+
+impl Operator for Near {
+    const LISTED: &'static [&'static str] = &["near"];
+    const MEMBERS: &'static [Member] = &[Member {
+        name: "near",
+        timelines: Some(Form {
+            shape: Shape::Circle,
+            doc: "Test: an attribute that is a geo point lies at most so far from a place.",
+        }),
+        values: None,
+        unused: "",
+    }];
+    const CODES: [Option<u8>; 2] = [Some(12), None];
+    const DESCRIBED: &'static str = "an area";
+
+    fn read(members: &mut Members) -> std::result::Result<Option<Self>, Fault> {
+        Ok(members.circle("near").map(Self))
+    }
+
+    fn write(&self) -> Vec<(&'static str, Content)> {
+        vec![("near", Content::Circle(self.0))]
+    }
+
+    fn compile(&self, subject: &Subject, _compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
+        if !matches!(subject, Subject::Attribute(_)) {
+            return Ok(None);
+        }
+        Ok(Some(Node::Area(subject.clone(), Box::new(Region::new(&self.area()?)?))))
+    }
+
+    fn encode(&self, to: &mut StableBytes) {
+        // Areas share a code.
+        let Circle { lat, lon, meters } = self.0;
+        to.choice(0);
+        to.place(Place { lat, lon });
+        to.number(meters.to_bits());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::operators::testing::{holds, refuses};
+
+    #[test]
+    fn lies_in_a_circle() {
+        assert!(holds(r#"{"attribute":"site","near":{"lat":52.5,"lon":13.41,"meters":1000}}"#));
+        assert!(!holds(r#"{"attribute":"site","near":{"lat":52.5,"lon":13.41,"meters":100}}"#));
+        assert!(refuses(r#"{"tag":"host","near":{"lat":0,"lon":0,"meters":1}}"#).contains("an area cannot be asked"));
+        let error = refuses(r#"{"attribute":"site","near":{"lat":0,"lon":0,"meters":-1}}"#);
+        assert!(error.contains("0 metres or more"), "{error}");
+    }
+}

@@ -1,0 +1,97 @@
+//! `phrase`: the subject says some words, one after the other.
+
+use super::Operator;
+use crate::Result;
+use crate::condition::Subject;
+use crate::json::{Content, Fault, Form, Member, Members, Shape};
+use crate::matcher::{Compiler, Node};
+use crate::stable::StableBytes;
+use crate::text::{TextTest, asked_words};
+
+/// The subject says the words of `text` one after the other. One text of a list says all of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Phrase {
+    /// The text.
+    pub text: String,
+    /// Most edits in each word, at most [`DISTANCE_MAX`](crate::condition::DISTANCE_MAX).
+    pub distance: u8,
+}
+
+impl Operator for Phrase {
+    const LISTED: &'static [&'static str] = &["phrase"];
+    const MEMBERS: &'static [Member] = &[
+        Member {
+            name: "phrase",
+            timelines: Some(Form {
+                shape: Shape::Text,
+                doc: "Test: it says these words one after the other.",
+            }),
+            values: None,
+            unused: "",
+        },
+        Member {
+            name: "distance",
+            timelines: Some(Form {
+                shape: Shape::Count,
+                doc: "Beside `fuzzy`, `text` or `phrase`: most edits, 0 to 2, in the latter two in each word. Default 1 for \
+                      `fuzzy`, else\n0.",
+            }),
+            values: None,
+            unused: "distance belongs to fuzzy, text or phrase",
+        },
+    ];
+    const CODES: [Option<u8>; 2] = [Some(10), None];
+    const DESCRIBED: &'static str = "words";
+
+    fn read(members: &mut Members) -> std::result::Result<Option<Self>, Fault> {
+        let Some(text) = members.text("phrase") else {
+            return Ok(None);
+        };
+        let distance = members.count("distance").unwrap_or(0);
+        Ok(Some(Self { text, distance }))
+    }
+
+    fn write(&self) -> Vec<(&'static str, Content)> {
+        vec![
+            ("phrase", Content::Text(self.text.clone())),
+            ("distance", Content::Count(self.distance)),
+        ]
+    }
+
+    fn compile(&self, subject: &Subject, compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
+        if !(subject.is_text() || *subject == Subject::Any) {
+            return Ok(None);
+        }
+        let test = TextTest::Phrase(asked_words(&self.text, self.distance, compiler)?);
+        Ok(Some(Node::Text(subject.clone(), test)))
+    }
+
+    fn encode(&self, to: &mut StableBytes) {
+        to.choice(self.distance);
+        // Words and phrases share a code.
+        to.choice(1);
+        to.text(&self.text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::operators::testing::{holds, refuses};
+
+    #[test]
+    fn says_words_in_order() {
+        for json in [
+            r#"{"attribute":"title","phrase":"the backup store"}"#,
+            r#"{"property":"any","phrase":"backup store"}"#,
+        ] {
+            assert!(holds(json), "{json}");
+        }
+        for json in [
+            r#"{"attribute":"title","phrase":"store backup"}"#,
+            r#"{"attribute":"labels","phrase":"backup ssd"}"#,
+        ] {
+            assert!(!holds(json), "{json}");
+        }
+        assert!(refuses(r#"{"tag":"host","equals":"a","distance":1}"#).contains("distance belongs to"));
+    }
+}

@@ -1,0 +1,81 @@
+//! `polygon`: the subject is a geo point in a polygon.
+
+use super::Operator;
+use crate::Result;
+use crate::condition::Subject;
+use crate::geo::{Area, Region};
+use crate::json::{Content, Fault, Form, Member, Members, Shape};
+use crate::literal::Place;
+use crate::matcher::{Compiler, Node};
+use crate::stable::StableBytes;
+
+/// The subject is a geo point within the ring of these corners.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Polygon(pub Vec<Place>);
+
+impl Polygon {
+    /// Returns the area.
+    ///
+    /// # Errors
+    ///
+    /// If a place is out of range.
+    pub fn area(&self) -> Result<Area> {
+        let corners = self.0.iter().map(|corner| corner.checked());
+        Ok(Area::Polygon(corners.collect::<Result<_>>()?))
+    }
+}
+
+impl Operator for Polygon {
+    const LISTED: &'static [&'static str] = &["polygon"];
+    const MEMBERS: &'static [Member] = &[Member {
+        name: "polygon",
+        timelines: Some(Form {
+            shape: Shape::Ring,
+            doc: "Test: an attribute that is a geo point lies within the ring of these 3 to 1,000 corners, in either direction. Its\nsides are straight in degrees and go the short way round; a ring round the globe holds the pole of its hemisphere.",
+        }),
+        values: None,
+        unused: "",
+    }];
+    const CODES: [Option<u8>; 2] = [Some(12), None];
+    const DESCRIBED: &'static str = "an area";
+
+    fn read(members: &mut Members) -> std::result::Result<Option<Self>, Fault> {
+        Ok(members.ring("polygon").map(Self))
+    }
+
+    fn write(&self) -> Vec<(&'static str, Content)> {
+        vec![("polygon", Content::Ring(self.0.clone()))]
+    }
+
+    fn compile(&self, subject: &Subject, _compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
+        if !matches!(subject, Subject::Attribute(_)) {
+            return Ok(None);
+        }
+        Ok(Some(Node::Area(subject.clone(), Box::new(Region::new(&self.area()?)?))))
+    }
+
+    fn encode(&self, to: &mut StableBytes) {
+        // Areas share a code.
+        to.choice(2);
+        to.number(self.0.len() as u64);
+        self.0.iter().for_each(|corner| to.place(*corner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::operators::testing::{holds, refuses};
+
+    #[test]
+    fn lies_in_a_polygon() {
+        let ring = |north: u8| {
+            format!(
+                r#"{{"attribute":"site","polygon":[{{"lat":50,"lon":10}},{{"lat":50,"lon":16}},{{"lat":{north},"lon":13}}]}}"#
+            )
+        };
+        assert!(holds(&ring(60)));
+        assert!(!holds(&ring(51)));
+        let error = refuses(r#"{"attribute":"site","polygon":[{"lat":1,"lon":2}]}"#);
+        assert!(error.contains("at least three different corners"), "{error}");
+    }
+}

@@ -1,0 +1,113 @@
+//! `range`: the subject is a time in a span.
+
+use tideline_model::{TimeExpression, TimeRange, Timestamp};
+
+use super::{Operator, Symbol};
+use crate::Result;
+use crate::condition::Subject;
+use crate::json::{Content, Fault, Form, Member, Members, Shape};
+use crate::literal::TimeSpan;
+use crate::matcher::{Compiler, Node};
+use crate::stable::StableBytes;
+
+/// The subject lies in the span: first or last seen, or an attribute that is a time. A timeline without points lies in none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Within(pub TimeSpan);
+
+impl From<TimeRange> for Within {
+    fn from(range: TimeRange) -> Self {
+        Self(range.into())
+    }
+}
+
+const fn symbol(text: &'static str) -> Symbol {
+    Symbol {
+        text,
+        is_not: false,
+        timelines: true,
+        values: false,
+    }
+}
+
+impl Operator for Within {
+    const LISTED: &'static [&'static str] = &["range"];
+    const MEMBERS: &'static [Member] = &[Member {
+        name: "range",
+        timelines: Some(Form {
+            shape: Shape::Span,
+            doc: "Test: `first_seen`, `last_seen` or an attribute that is a time lies in this span.",
+        }),
+        values: None,
+        unused: "",
+    }];
+    const SYMBOLS: &'static [Symbol] = &[symbol(">="), symbol("<")];
+    const CODES: [Option<u8>; 2] = [Some(7), None];
+    const DESCRIBED: &'static str = "a time range";
+
+    fn read(members: &mut Members) -> std::result::Result<Option<Self>, Fault> {
+        Ok(members.span("range").map(Self))
+    }
+
+    fn write(&self) -> Vec<(&'static str, Content)> {
+        vec![("range", Content::Span(self.0))]
+    }
+
+    fn compile(&self, subject: &Subject, _compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
+        Ok(match subject {
+            Subject::FirstSeen | Subject::LastSeen | Subject::Attribute(_) => {
+                Some(Node::Time(subject.clone(), self.0.range()?))
+            }
+            _ => None,
+        })
+    }
+
+    fn encode(&self, to: &mut StableBytes) {
+        let range = self.0.range().unwrap_or(TimeRange::ALL);
+        to.number(range.start as u64);
+        to.number(range.end as u64);
+    }
+
+    fn resolve(&mut self, now: Timestamp) {
+        self.0.resolve(now);
+    }
+
+    fn parse_typed(
+        symbol: &str,
+        subject: &Subject,
+        text: &str,
+    ) -> std::result::Result<Option<Self>, String> {
+        if !matches!(subject, Subject::FirstSeen | Subject::LastSeen) {
+            return Ok(None);
+        }
+        let time = TimeExpression::parse(text).map_err(|error| error.to_string())?;
+        let (start, end) = match symbol {
+            ">=" => (Some(time), None),
+            _ => (None, Some(time)),
+        };
+        Ok(Some(Self(TimeSpan { start, end })))
+    }
+
+    fn typed(&self, _subject: &Subject) -> Option<(&'static str, String)> {
+        match (self.0.start, self.0.end) {
+            (Some(start), None) => Some((">=", start.to_string())),
+            (None, Some(end)) => Some(("<", end.to_string())),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::operators::testing::{holds, refuses};
+
+    #[test]
+    fn lies_in_a_span() {
+        assert!(holds(r#"{"attribute":"bought","range":{"start":"5s","end":"6s"}}"#));
+        assert!(!holds(r#"{"attribute":"bought","range":{"end":"5s"}}"#));
+        assert!(holds(r#"{"property":"last_seen","range":{"start":"10s"}}"#));
+        assert!(!holds(r#"{"property":"first_seen","range":{"start":"10s"}}"#));
+        assert!(!holds(r#"{"attribute":"cores","range":{}}"#));
+        assert!(refuses(r#"{"tag":"host","range":{}}"#).contains("a time range cannot be asked"));
+        assert!(refuses(r#"{"property":"last_seen","range":{"start":"now"}}"#).contains("relative to now"));
+    }
+}

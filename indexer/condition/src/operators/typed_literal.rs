@@ -1,0 +1,36 @@
+//! Values as people type them: text, or where a number or boolean is possible, what reads as one.
+
+use serde_json::Value;
+
+use crate::condition::Subject;
+use crate::literal::Literal;
+
+/// Parses a value. Attributes and fields may be numbers and booleans; quotes make them text.
+pub(super) fn parse(subject: &Subject, text: &str) -> Literal {
+    if !matches!(subject, Subject::Attribute(_) | Subject::Field(_)) {
+        return Literal::Text(text.to_owned());
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Bool(boolean)) => Literal::Boolean(boolean),
+        Ok(Value::String(text)) => Literal::Text(text),
+        Ok(Value::Number(number)) => {
+            let signed = number.as_i64().map(Literal::Signed);
+            let unsigned = || number.as_u64().map(Literal::Unsigned);
+            let float = || number.as_f64().map(Literal::Float);
+            let number = signed.or_else(unsigned).or_else(float);
+            number.unwrap_or_else(|| Literal::Text(text.to_owned()))
+        }
+        _ => Literal::Text(text.to_owned()),
+    }
+}
+
+/// Returns the text that [`parse`] reads as a value; `None` where there is none.
+pub(super) fn write(subject: &Subject, literal: &Literal) -> Option<String> {
+    if let Literal::Text(text) = literal
+        && parse(subject, text) == *literal
+    {
+        return Some(text.clone());
+    }
+    let text = serde_json::to_string(literal).ok()?;
+    (parse(subject, &text) == *literal).then_some(text)
+}

@@ -1,0 +1,90 @@
+//! `text`: the subject says some words, in any order.
+
+use super::Operator;
+use crate::Result;
+use crate::condition::Subject;
+use crate::json::{Content, Fault, Form, Member, Members, Shape};
+use crate::matcher::{Compiler, Node};
+use crate::stable::StableBytes;
+use crate::text::{TextTest, asked_words};
+
+/// The subject says all the words of `text`. Words are letters and digits without a break; capital or small is the
+/// same. The texts of a list say words together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Words {
+    /// The text.
+    pub text: String,
+    /// Most edits in each word, at most [`DISTANCE_MAX`](crate::condition::DISTANCE_MAX).
+    pub distance: u8,
+}
+
+impl Operator for Words {
+    const LISTED: &'static [&'static str] = &["text"];
+    const MEMBERS: &'static [Member] = &[
+        Member {
+            name: "text",
+            timelines: Some(Form {
+                shape: Shape::Text,
+                doc: "Test: it says all of these words, at most 32, in any order. Words are letters and digits without a break, capital\nor small.",
+            }),
+            values: None,
+            unused: "",
+        },
+    ];
+    const CODES: [Option<u8>; 2] = [Some(10), None];
+    const DESCRIBED: &'static str = "words";
+
+    fn read(members: &mut Members) -> std::result::Result<Option<Self>, Fault> {
+        let Some(text) = members.text("text") else {
+            return Ok(None);
+        };
+        let distance = members.count("distance").unwrap_or(0);
+        Ok(Some(Self { text, distance }))
+    }
+
+    fn write(&self) -> Vec<(&'static str, Content)> {
+        vec![
+            ("text", Content::Text(self.text.clone())),
+            ("distance", Content::Count(self.distance)),
+        ]
+    }
+
+    fn compile(&self, subject: &Subject, compiler: &mut Compiler<'_>) -> Result<Option<Node>> {
+        if !(subject.is_text() || *subject == Subject::Any) {
+            return Ok(None);
+        }
+        let test = TextTest::Words(asked_words(&self.text, self.distance, compiler)?);
+        Ok(Some(Node::Text(subject.clone(), test)))
+    }
+
+    fn encode(&self, to: &mut StableBytes) {
+        to.choice(self.distance);
+        // Words and phrases share a code.
+        to.choice(0);
+        to.text(&self.text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::operators::testing::{holds, refuses};
+
+    #[test]
+    fn says_all_words() {
+        for json in [
+            r#"{"attribute":"title","text":"store Backup"}"#,
+            r#"{"attribute":"title","text":"bakcup","distance":1}"#,
+            r#"{"attribute":"labels","text":"backup ssd"}"#,
+            r#"{"property":"any","text":"cpu store"}"#,
+        ] {
+            assert!(holds(json), "{json}");
+        }
+        for json in [
+            r#"{"attribute":"title","text":"back"}"#,
+            r#"{"property":"any","text":"cpu nothing"}"#,
+        ] {
+            assert!(!holds(json), "{json}");
+        }
+        assert!(refuses(r#"{"tag":"host","text":"-"}"#).contains("at least one word"));
+    }
+}

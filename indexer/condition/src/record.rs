@@ -1,0 +1,50 @@
+//! The values that a condition is evaluated on.
+
+use tideline_model::{GeoPoint, TimelineId, Timestamp};
+
+use crate::condition::Subject;
+use crate::literal::Literal;
+
+/// A timeline, a point, a row or a message, as conditions read it.
+pub trait Record {
+    /// Calls `take` with each value of the subject, until it returns true; returns whether it did. A list has several
+    /// values, a missing subject none. The values of [`Subject::Any`] are all texts of the record.
+    fn any_value(&self, subject: &Subject, take: impl FnMut(ValueRef<'_>) -> bool) -> bool;
+}
+
+/// One value of a subject.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ValueRef<'a> {
+    /// Text.
+    Text(&'a str),
+    /// A double.
+    Float(f64),
+    /// A signed integer.
+    Signed(i64),
+    /// An unsigned integer.
+    Unsigned(u64),
+    /// True or false.
+    Boolean(bool),
+    /// A time.
+    Time(Timestamp),
+    /// A geo point.
+    Point(GeoPoint),
+    /// A timeline id.
+    Id(TimelineId),
+    /// A value that no operator compares, such as a histogram.
+    Opaque,
+}
+
+impl ValueRef<'_> {
+    /// Whether it equals a literal that is neither text nor a list. Attributes hold doubles, so integers are compared as
+    /// such; values of fields are compared by [`crate::intervals::Intervals`].
+    pub(crate) fn is(&self, literal: &Literal) -> bool {
+        match (self, literal) {
+            (Self::Float(value), literal) => literal.as_f64() == Some(*value),
+            (Self::Boolean(value), Literal::Boolean(literal)) => value == literal,
+            (Self::Time(value), literal) => literal.as_time() == Some(*value),
+            (Self::Point(value), Literal::Point(place)) => place.point() == Some(*value),
+            _ => false,
+        }
+    }
+}

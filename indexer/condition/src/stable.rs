@@ -1,0 +1,300 @@
+//! Bytes of a condition that every build writes alike: page tokens are bound to them.
+//!
+//! Every number has a fixed width, every text and list is preceded by its length, every choice by a number that stays its
+//! own. So two conditions are equal exactly if their bytes are. Choices differ between domains, as they did before both
+//! had one tree.
+
+use std::ops::Bound;
+
+use tideline_model::ValueType;
+
+use crate::condition::{Condition, Subject};
+use crate::domain::Domain;
+use crate::literal::{Literal, Place};
+use crate::operators::{Exists, Test};
+
+/// The choice before an operator that has none of its own: its JSON follows.
+const BY_JSON: u8 = 255;
+
+/// Bytes while they are written.
+#[derive(Debug)]
+pub struct StableBytes {
+    bytes: Vec<u8>,
+    domain: Domain,
+}
+
+/// Returns the bytes of a condition, whose times are resolved.
+pub fn stable_bytes(condition: &Condition, domain: Domain) -> Vec<u8> {
+    let bytes = Vec::new();
+    let mut stable = StableBytes { bytes, domain };
+    stable.condition(condition);
+    stable.bytes
+}
+
+impl StableBytes {
+    /// Appends a choice.
+    pub(crate) fn choice(&mut self, number: u8) {
+        self.bytes.push(number);
+    }
+
+    /// Appends a number.
+    pub(crate) fn number(&mut self, number: u64) {
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+    }
+
+    /// Appends a text.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.bytes.extend_from_slice(text.as_bytes());
+    }
+
+    /// Appends the degrees of a place.
+    pub(crate) fn place(&mut self, place: Place) {
+        self.number(place.lat.to_bits());
+        self.number(place.lon.to_bits());
+    }
+
+    /// Appends literals.
+    pub(crate) fn literals(&mut self, literals: &[Literal]) {
+        self.number(literals.len() as u64);
+        literals.iter().for_each(|literal| self.literal(literal));
+    }
+
+    /// Appends a literal.
+    pub(crate) fn literal(&mut self, literal: &Literal) {
+        match self.domain {
+            Domain::Timelines => self.attribute(literal),
+            Domain::Values => self.value(literal),
+        }
+    }
+
+    /// Appends an end of a range.
+    pub(crate) fn bound(&mut self, bound: &Bound<Literal>) {
+        match (self.domain, bound) {
+            (Domain::Timelines, Bound::Unbounded) => self.choice(0),
+            (Domain::Timelines, Bound::Included(literal)) => {
+                self.choice(1);
+                self.double(literal);
+            }
+            (Domain::Timelines, Bound::Excluded(literal)) => {
+                self.choice(2);
+                self.double(literal);
+            }
+            (Domain::Values, Bound::Included(literal)) => {
+                self.choice(0);
+                self.value(literal);
+            }
+            (Domain::Values, Bound::Excluded(literal)) => {
+                self.choice(1);
+                self.value(literal);
+            }
+            (Domain::Values, Bound::Unbounded) => self.choice(2),
+        }
+    }
+
+    fn condition(&mut self, condition: &Condition) {
+        // In the order of `All`, `And`, `Or`, `Not` and a leaf; saved searches came later.
+        let [and, or, not, leaf] = match self.domain {
+            Domain::Timelines => [1, 2, 3, 4],
+            Domain::Values => [0, 1, 2, 3],
+        };
+        match condition {
+            Condition::All if self.domain == Domain::Timelines => self.choice(0),
+            Condition::All => self.all(and, &[]),
+            Condition::And(conditions) => self.all(and, conditions),
+            Condition::Or(conditions) => self.all(or, conditions),
+            Condition::Not(inner) => {
+                self.choice(not);
+                self.condition(inner);
+            }
+            Condition::Saved(name) => {
+                self.choice(BY_JSON);
+                self.text(name);
+            }
+            Condition::Leaf { subject, test } => {
+                let is_absent = matches!(test, Test::Exists(Exists(false)));
+                if is_absent {
+                    self.choice(not);
+                }
+                self.choice(leaf);
+                self.subject(subject);
+                match test.code(self.domain) {
+                    Some(code) => {
+                        self.choice(code);
+                        test.encode(self);
+                    }
+                    None => {
+                        self.choice(BY_JSON);
+                        self.text(&serde_json::to_string(condition).unwrap_or_default());
+                    }
+                }
+            }
+        }
+    }
+
+    fn all(&mut self, choice: u8, conditions: &[Condition]) {
+        self.choice(choice);
+        self.number(conditions.len() as u64);
+        conditions.iter().for_each(|inner| self.condition(inner));
+    }
+
+    fn subject(&mut self, subject: &Subject) {
+        match subject {
+            Subject::Measurement => self.choice(0),
+            Subject::Source => self.choice(1),
+            Subject::Tag(key) => {
+                self.choice(2);
+                self.text(key);
+            }
+            Subject::Attribute(key) => {
+                self.choice(3);
+                self.text(key);
+            }
+            Subject::Id => self.choice(4),
+            Subject::FirstSeen => self.choice(5),
+            Subject::LastSeen => self.choice(6),
+            Subject::Any => self.choice(7),
+            // Conditions on values have no other subject.
+            Subject::Field(name) => {
+                if self.domain == Domain::Timelines {
+                    self.choice(8);
+                }
+                self.text(name);
+            }
+        }
+    }
+
+    fn attribute(&mut self, literal: &Literal) {
+        match literal {
+            Literal::Text(text) => {
+                self.choice(0);
+                self.text(text);
+            }
+            Literal::Float(_) | Literal::Signed(_) | Literal::Unsigned(_) => {
+                self.choice(1);
+                self.double(literal);
+            }
+            Literal::Boolean(boolean) => {
+                self.choice(2);
+                self.choice(u8::from(*boolean));
+            }
+            Literal::Time { .. } => {
+                self.choice(3);
+                self.number(literal.as_time().unwrap_or_default().nanos() as u64);
+            }
+            Literal::Point(place) => {
+                self.choice(4);
+                self.place(*place);
+            }
+            Literal::Texts(texts) => {
+                self.choice(5);
+                self.number(texts.len() as u64);
+                texts.iter().for_each(|text| self.text(text));
+            }
+            Literal::Numbers(numbers) => {
+                self.choice(6);
+                self.number(numbers.len() as u64);
+                numbers.iter().for_each(|number| self.number(number.to_bits()));
+            }
+        }
+    }
+
+    fn value(&mut self, literal: &Literal) {
+        match literal {
+            Literal::Float(value) => {
+                self.choice(ValueType::Float.code());
+                self.number(value.to_bits());
+            }
+            Literal::Signed(value) => {
+                self.choice(ValueType::Signed.code());
+                self.number(*value as u64);
+            }
+            Literal::Unsigned(value) => {
+                self.choice(ValueType::Unsigned.code());
+                self.number(*value);
+            }
+            Literal::Boolean(value) => {
+                self.choice(ValueType::Boolean.code());
+                self.choice(u8::from(*value));
+            }
+            Literal::Text(value) => {
+                self.choice(ValueType::String.code());
+                self.text(value);
+            }
+            // Fields have no such values; the codes of types stay below.
+            Literal::Time { .. } | Literal::Point(_) | Literal::Texts(_) | Literal::Numbers(_) => {
+                self.choice(BY_JSON);
+                self.attribute(literal);
+            }
+        }
+    }
+
+    fn double(&mut self, literal: &Literal) {
+        self.number(literal.as_f64().unwrap_or(f64::NAN).to_bits());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    /// The bytes that builds before this crate wrote: page tokens outlive a build.
+    #[test]
+    fn bytes_stay_as_they_were() {
+        let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
+        let condition = |domain, json| json::from_str(domain, json).expect(json);
+        let values = condition(
+            Domain::Values,
+            r#"{"or":[{"field":"n","between":[5,-1.5]},{"field":"s","exists":false},{"field":"s","gte":"x"}]}"#,
+        );
+        let expected = [
+            &[1][..],
+            &3u64.to_le_bytes(),
+            &[3],
+            &text("n"),
+            &[3, 0, ValueType::Signed.code()],
+            &5u64.to_le_bytes(),
+            &[0, ValueType::Float.code()],
+            &(-1.5f64).to_bits().to_le_bytes(),
+            &[2, 3],
+            &text("s"),
+            &[4, 3],
+            &text("s"),
+            &[3, 0, ValueType::String.code()],
+            &text("x"),
+            &[2],
+        ];
+        assert_eq!(stable_bytes(&values, Domain::Values), expected.concat());
+        let timelines = condition(
+            Domain::Timelines,
+            r#"{"and":[{"tag":"a","exists":false},{"tag":"a","phrase":"b c","distance":2},
+                {"attribute":"n","gt":1},{"property":"any","text":"b"},
+                {"attribute":"p","near":{"lat":1,"lon":2,"meters":3}}]}"#,
+        );
+        let number = |number: f64| number.to_bits().to_le_bytes();
+        let expected = [
+            &[1][..],
+            &5u64.to_le_bytes(),
+            &[3, 4, 2],
+            &text("a"),
+            &[6, 4, 2],
+            &text("a"),
+            &[10, 2, 1],
+            &text("b c"),
+            &[4, 3],
+            &text("n"),
+            &[11, 2],
+            &number(1.0),
+            &[0, 4, 7, 10, 0, 0],
+            &text("b"),
+            &[4, 3],
+            &text("p"),
+            &[12, 0],
+            &number(1.0),
+            &number(2.0),
+            &number(3.0),
+        ];
+        assert_eq!(stable_bytes(&timelines, Domain::Timelines), expected.concat());
+    }
+}

@@ -1,0 +1,57 @@
+//! Close texts in the dictionary: an automaton over terms.
+
+use levenshtein_automata::SINK_STATE;
+use tantivy_fst::Automaton;
+use tideline_condition::text::Close;
+
+/// The automaton of terms that begin with some bytes and go on with a text close to another.
+pub(crate) struct CloseTerm<'a> {
+    pub(crate) close: &'a Close,
+    pub(crate) prefix: &'a [u8],
+}
+
+/// How far a walk along a term has come.
+#[derive(Clone, Copy)]
+pub(crate) enum CloseState {
+    /// So many bytes of the prefix were there.
+    Prefix(usize),
+    /// Behind the prefix.
+    Text(u32),
+    /// Nothing that follows can pass.
+    Nowhere,
+}
+
+impl Automaton for CloseTerm<'_> {
+    type State = CloseState;
+
+    fn start(&self) -> CloseState {
+        CloseState::Prefix(0)
+    }
+
+    fn is_match(&self, state: &CloseState) -> bool {
+        match state {
+            CloseState::Text(state) => {
+                let distance = self.close.automaton().distance(*state);
+                self.close.within(distance).is_some()
+            }
+            CloseState::Prefix(_) | CloseState::Nowhere => false,
+        }
+    }
+
+    fn can_match(&self, state: &CloseState) -> bool {
+        !matches!(state, CloseState::Nowhere | CloseState::Text(SINK_STATE))
+    }
+
+    fn accept(&self, state: &CloseState, byte: u8) -> CloseState {
+        let automaton = self.close.automaton();
+        match *state {
+            CloseState::Prefix(at) if self.prefix[at] != byte => CloseState::Nowhere,
+            CloseState::Prefix(at) if at + 1 == self.prefix.len() => {
+                CloseState::Text(automaton.initial_state())
+            }
+            CloseState::Prefix(at) => CloseState::Prefix(at + 1),
+            CloseState::Text(state) => CloseState::Text(automaton.transition(state, byte)),
+            CloseState::Nowhere => CloseState::Nowhere,
+        }
+    }
+}
