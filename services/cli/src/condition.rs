@@ -1,25 +1,14 @@
-//! Conditions as people type them, turned into the condition tree of the API.
+//! Conditions on the command line: arguments, and trees for the API.
 //!
-//! | typed | meaning |
-//! |---|---|
-//! | `host=web-1` | the tag `host` is `web-1`; a missing tag equals the empty text |
-//! | `host!=web-1` | it is not |
-//! | `host^=web-` | it begins with `web-` |
-//! | `host=~web-[12]` | all of it fits the regular expression; `host!~…` that it does not |
-//! | `measurement=cpu`, `source=web-1`, `id=3f2a…` | properties that every timeline has |
-//! | `last_seen>=now-1h`, `first_seen<2026-01-01T00:00:00Z` | and two that are times |
-//! | `@owner=team-a` | the attribute `owner`; numbers, `true` and `false` are compared as such |
-//! | `tag:source=x` | the tag `source`, where a property has the same name |
-//! | `{"or": […]}` | a tree in JSON, as the API takes it |
+//! [`tideline_condition::command_line`] parses what people type. A tree in JSON is passed to the server as it is, which may
+//! have operators that this build does not have.
 
 use clap::Args;
 use serde_json::{Value, json};
+use tideline_condition::{Domain, command_line};
 use tideline_openapi::plain;
 
 use crate::error::{CliError, Result};
-
-/// The operators; of two that begin at the same place the first one of this list holds.
-const OPERATORS: [&str; 7] = ["!=", "!~", "=~", "^=", ">=", "<", "="];
 
 /// Which timelines, on the command line. All conditions must hold.
 #[derive(Debug, Clone, Default, Args)]
@@ -47,7 +36,7 @@ impl WhereArguments {
         let measurement = measurement.map(|name| json!({"property": "measurement", "equals": name}));
         let mut all: Vec<Value> = measurement.into_iter().collect();
         for text in &self.conditions {
-            all.push(parse(text)?);
+            all.push(parse(Domain::Timelines, text)?);
         }
         Ok(joined(all))
     }
@@ -62,97 +51,21 @@ pub(crate) fn joined(mut all: Vec<Value>) -> Option<Value> {
     }
 }
 
-/// Splits a condition at its first operator; of two that begin there the first one of the list holds. `None` without an
-/// operator or a name before it.
-pub(crate) fn split<'a>(
-    text: &'a str,
-    operators: &[&'static str],
-) -> Option<(&'a str, &'static str, &'a str)> {
-    let (at, operator) = text.char_indices().find_map(|(at, _)| {
-        let mut here = operators
-            .iter()
-            .filter(|operator| text[at..].starts_with(**operator));
-        Some((at, *here.next()?))
-    })?;
-    (at > 0).then(|| (&text[..at], operator, &text[at + operator.len()..]))
-}
-
-/// Reads one condition.
-pub(crate) fn parse(text: &str) -> Result<Value> {
+/// Parses one condition of a domain.
+pub(crate) fn parse(domain: Domain, text: &str) -> Result<Value> {
     if text.trim_start().starts_with('{') {
         return json_tree(text);
     }
-    let Some((key, operator, value)) = split(text, &OPERATORS) else {
-        return Err(CliError::usage(format!(
-            "{text:?} is no condition; write one such as host=web-1, host!=web-1, host^=web-, host=~web-[12], \
-             @owner=team-a, last_seen>=now-1h or a tree in JSON"
-        )));
-    };
-    let subject = Subject::of(key);
-    let is_time = matches!(subject, Subject::Property("first_seen" | "last_seen"));
-    if is_time != matches!(operator, ">=" | "<") {
-        return Err(CliError::usage(format!(
-            "{text:?}: first_seen and last_seen are compared by >= and <, everything else by =, !=, ^=, =~ or !~"
-        )));
-    }
-    let (test, value) = match operator {
-        "=" => ("equals", subject.value(value)),
-        "!=" => ("not_equals", subject.value(value)),
-        "^=" => ("prefix", value.into()),
-        ">=" => ("range", json!({"start": value})),
-        "<" => ("range", json!({"end": value})),
-        _ => ("regex", value.into()),
-    };
-    let (kind, name) = match subject {
-        Subject::Tag(name) => ("tag", name),
-        Subject::Attribute(name) => ("attribute", name),
-        Subject::Property(name) => ("property", name),
-    };
-    let condition = json!({kind: name, test: value});
-    Ok(if operator == "!~" {
-        json!({"not": condition})
-    } else {
-        condition
-    })
+    let condition = command_line::parse(domain, text).map_err(|error| CliError::usage(error.to_string()))?;
+    serde_json::to_value(&condition).map_err(|error| CliError::usage(error.to_string()))
 }
 
-/// Reads a condition in JSON.
-pub(crate) fn json_tree(text: &str) -> Result<Value> {
+/// Parses a condition in JSON.
+fn json_tree(text: &str) -> Result<Value> {
     serde_json::from_str(text).map_err(|error| {
         let reason = plain::syntax(text.as_bytes(), &error);
         CliError::usage(format!("the condition {text} is not valid JSON: {reason}"))
     })
-}
-
-/// What a key names.
-enum Subject<'a> {
-    Tag(&'a str),
-    Attribute(&'a str),
-    Property(&'a str),
-}
-
-impl<'a> Subject<'a> {
-    fn of(key: &'a str) -> Self {
-        match key {
-            "measurement" | "source" | "id" | "first_seen" | "last_seen" => Self::Property(key),
-            _ => match (key.strip_prefix('@'), key.strip_prefix("tag:")) {
-                (Some(name), _) => Self::Attribute(name),
-                (None, Some(name)) => Self::Tag(name),
-                (None, None) => Self::Tag(key),
-            },
-        }
-    }
-
-    /// A value to compare with: of an attribute it may be a number or a boolean, unless it is quoted.
-    fn value(&self, text: &str) -> Value {
-        match self {
-            Self::Attribute(_) => match serde_json::from_str(text) {
-                Ok(value @ (Value::Bool(_) | Value::Number(_) | Value::String(_))) => value,
-                _ => text.into(),
-            },
-            _ => text.into(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -160,44 +73,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_become_trees() {
-        for (text, tree) in [
-            ("host=web-1", json!({"tag": "host", "equals": "web-1"})),
-            ("host=", json!({"tag": "host", "equals": ""})),
-            ("host=a=b", json!({"tag": "host", "equals": "a=b"})),
-            ("host!=a", json!({"tag": "host", "not_equals": "a"})),
-            ("host^=we", json!({"tag": "host", "prefix": "we"})),
-            ("host=~a|b", json!({"tag": "host", "regex": "a|b"})),
-            ("host!~a", json!({"not": {"tag": "host", "regex": "a"}})),
+    fn conditions_become_trees_of_the_api() {
+        for (domain, text, tree) in [
             (
-                "measurement=cpu",
-                json!({"property": "measurement", "equals": "cpu"}),
-            ),
-            ("tag:source=x", json!({"tag": "source", "equals": "x"})),
-            ("@rack=12", json!({"attribute": "rack", "equals": 12})),
-            ("@rack=\"12\"", json!({"attribute": "rack", "equals": "12"})),
-            (
-                "@owner!=team a",
-                json!({"attribute": "owner", "not_equals": "team a"}),
+                Domain::Timelines,
+                "host!~a",
+                json!({"not": {"tag": "host", "regex": "a"}}),
             ),
             (
-                "last_seen>=now-1h",
-                json!({"property": "last_seen", "range": {"start": "now-1h"}}),
+                Domain::Timelines,
+                "@rack=12",
+                json!({"attribute": "rack", "equals": 12}),
             ),
+            (Domain::Values, "usage>90", json!({"field": "usage", "gt": 90})),
+            (Domain::Values, r#"{"or": []}"#, json!({"or": []})),
             (
-                "first_seen<now",
-                json!({"property": "first_seen", "range": {"end": "now"}}),
+                Domain::Timelines,
+                r#"{"tag": "a", "newer_operator": 1}"#,
+                json!({"tag": "a", "newer_operator": 1}),
             ),
-            (r#"{"or": []}"#, json!({"or": []})),
         ] {
-            assert_eq!(parse(text).expect(text), tree, "{text}");
+            assert_eq!(parse(domain, text).expect(text), tree, "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_condition_is_a_usage_error() {
+    fn invalid_conditions_are_usage_errors() {
         for text in ["host", "=a", "", "{", "last_seen=now", "host>=1"] {
-            assert_eq!(parse(text).expect_err(text).exit_status(), 2, "{text}");
+            assert_eq!(parse(Domain::Timelines, text).expect_err(text).exit_status(), 2, "{text}");
         }
     }
 

@@ -15,7 +15,6 @@ mod demo;
 mod error;
 mod output;
 mod serve;
-mod value_condition;
 mod write;
 
 use arguments::{Arguments, Command, ConfigCommand};

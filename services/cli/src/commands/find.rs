@@ -4,6 +4,8 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::known::UnknownNames;
+use tideline_condition::Domain;
+
 use crate::client::{Client, TableArguments};
 use crate::condition::{joined, parse};
 use crate::error::{CliError, Result};
@@ -61,7 +63,7 @@ const PAGE_MAX: u64 = 10_000;
 pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut search = Map::new();
-    let conditions: Result<Vec<Value>> = arguments.conditions.iter().map(|text| parse(text)).collect();
+    let conditions: Result<Vec<Value>> = arguments.conditions.iter().map(|text| parse(Domain::Timelines, text)).collect();
     if let Some(tree) = joined(conditions?) {
         search.insert("where".into(), tree);
     }

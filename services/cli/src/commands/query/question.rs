@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
+use tideline_condition::Domain;
 
 use crate::commands::selection::{self, RangeArguments, body};
-use crate::condition::{WhereArguments, joined};
+use crate::condition::{self, WhereArguments, joined};
 use crate::error::{CliError, Result};
-use crate::value_condition;
 
 /// Arguments that a query in JSON replaces.
 const OF_QUESTION: [&str; 23] = [
@@ -147,7 +147,7 @@ impl QuestionArguments {
         let values: Result<Vec<Value>> = self
             .values
             .iter()
-            .map(|text| value_condition::parse(text))
+            .map(|text| condition::parse(Domain::Values, text))
             .collect();
         if let Some(tree) = joined(values?) {
             question.insert("where".into(), tree);
