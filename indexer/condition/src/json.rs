@@ -433,10 +433,10 @@ impl<'de> Visitor<'de> for Node {
             seen.push(name);
             match known {
                 Known::And => {
-                    branches.extend(map.next_value_seed(Nullable(Nodes(domain)))?.map(Condition::And))
+                    branches.extend(map.next_value_seed(Nullable(Nodes(domain)))?.map(Condition::And));
                 }
                 Known::Or => {
-                    branches.extend(map.next_value_seed(Nullable(Nodes(domain)))?.map(Condition::Or))
+                    branches.extend(map.next_value_seed(Nullable(Nodes(domain)))?.map(Condition::Or));
                 }
                 Known::Not => {
                     let inner = map.next_value_seed(Nullable(self))?;

@@ -100,7 +100,11 @@ mod tests {
     #[test]
     fn invalid_conditions_are_usage_errors() {
         for text in ["host", "=a", "", "{", "last_seen=now", "host>=1"] {
-            assert_eq!(parse(Domain::Timelines, text).expect_err(text).exit_status(), 2, "{text}");
+            assert_eq!(
+                parse(Domain::Timelines, text).expect_err(text).exit_status(),
+                2,
+                "{text}"
+            );
         }
     }
 

@@ -75,11 +75,7 @@ mod tests {
         ] {
             assert!(holds(json), "{json}");
         }
-        for json in [
-            r#"{"tag":"host","suffix":"web"}"#,
-        ] {
-            assert!(!holds(json), "{json}");
-        }
+        assert!(!holds(r#"{"tag":"host","suffix":"web"}"#));
         let long = "x".repeat(1_025);
         assert!(refuses(&format!(r#"{{"tag":"host","suffix":"{long}"}}"#)).contains("limit of 1024"));
     }

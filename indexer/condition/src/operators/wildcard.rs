@@ -73,11 +73,7 @@ mod tests {
         ] {
             assert!(holds(json), "{json}");
         }
-        for json in [
-            r#"{"tag":"host","wildcard":"web"}"#,
-        ] {
-            assert!(!holds(json), "{json}");
-        }
+        assert!(!holds(r#"{"tag":"host","wildcard":"web"}"#));
         let long = "x".repeat(1_025);
         assert!(refuses(&format!(r#"{{"tag":"host","wildcard":"{long}"}}"#)).contains("limit of 1024"));
     }

@@ -63,7 +63,11 @@ const PAGE_MAX: u64 = 10_000;
 pub(crate) fn run(arguments: &FindArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut search = Map::new();
-    let conditions: Result<Vec<Value>> = arguments.conditions.iter().map(|text| parse(Domain::Timelines, text)).collect();
+    let conditions: Result<Vec<Value>> = arguments
+        .conditions
+        .iter()
+        .map(|text| parse(Domain::Timelines, text))
+        .collect();
     if let Some(tree) = joined(conditions?) {
         search.insert("where".into(), tree);
     }
