@@ -8,6 +8,7 @@ use tideline_tests::compress::{Packing, bomb, gzip, snappy};
 use tideline_tests::raw::RawConnection;
 use tideline_tests::server::{DataFolder, Server};
 use tideline_tests::{Client, Launch, wait};
+use tideline_wire::varint;
 
 /// What the peak of resident memory may grow by over everything in one test of this file.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
@@ -310,13 +311,9 @@ fn remote_write_that_grows() {
 }
 
 /// A length as Protocol Buffers write it.
-fn length(mut value: usize) -> Vec<u8> {
+fn length(value: usize) -> Vec<u8> {
     let mut out = Vec::new();
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+    varint::put(value as u64, &mut out);
     out
 }
 

@@ -10,11 +10,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tideline_log::{LogEntry, LogError, ModelError, ModelTag, Refusal};
 use tideline_model::{Durability, SequenceNumber, TableId, TimelineId};
+use tideline_wire::varint;
 
 use crate::catalog::{Catalog, CatalogOptions};
 use crate::editing::Edit;
 use crate::metadata::Known;
-use crate::value::{Parts, put_number};
+use crate::value::Parts;
 use crate::{CatalogError, Result};
 
 /// The layout of entries.
@@ -65,7 +66,7 @@ impl EntryRows {
     pub(crate) fn new(table: TableId) -> Self {
         let mut bytes = ModelTag::CATALOG.0.to_vec();
         bytes.push(VERSION);
-        put_number(&mut bytes, u64::from(table.0));
+        varint::put(u64::from(table.0), &mut bytes);
         Self(bytes)
     }
 
@@ -73,11 +74,11 @@ impl EntryRows {
     pub(crate) fn push(&mut self, kind: RowKind, key: &[u8], value: Option<&[u8]>) {
         let Self(bytes) = self;
         bytes.push(kind as u8);
-        put_number(bytes, key.len() as u64);
+        varint::put(key.len() as u64, bytes);
         bytes.extend_from_slice(key);
         // A row has a version and a checksum, so it is never empty.
         let value = value.unwrap_or_default();
-        put_number(bytes, value.len() as u64);
+        varint::put(value.len() as u64, bytes);
         bytes.extend_from_slice(value);
     }
 

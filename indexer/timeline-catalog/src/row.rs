@@ -1,10 +1,11 @@
 //! The stored form of a timeline, as `FORMAT.md` draws it.
 
 use tideline_model::{Ordinal, TimelineId};
+use tideline_wire::varint;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::attributes::Attributes;
-use crate::value::{Parts, is_of_version_1, put_number, put_text, put_value};
+use crate::value::{Parts, is_of_version_1, put_text, put_value};
 use crate::{CatalogError, Result};
 
 /// Rows whose attributes are texts, numbers and booleans only: what older builds read.
@@ -34,15 +35,15 @@ impl<'a> Row<'a> {
             .values()
             .all(|value| is_of_version_1(value.kind()));
         let mut out = vec![if is_plain { VERSION_1 } else { VERSION_2 }];
-        put_number(&mut out, u64::from(self.ordinal.0));
-        put_number(&mut out, self.edit);
+        varint::put(u64::from(self.ordinal.0), &mut out);
+        varint::put(self.edit, &mut out);
         put_text(&mut out, self.measurement);
-        put_number(&mut out, self.tags.len() as u64);
+        varint::put(self.tags.len() as u64, &mut out);
         for (key, value) in &self.tags {
             put_text(&mut out, key);
             put_text(&mut out, value);
         }
-        put_number(&mut out, self.attributes.len() as u64);
+        varint::put(self.attributes.len() as u64, &mut out);
         for (key, value) in &self.attributes {
             put_text(&mut out, key);
             put_value(&mut out, value);

@@ -1,6 +1,7 @@
 //! The bytes of an attribute's value, on disk and in memory, as `FORMAT.md` draws them.
 
 use tideline_model::{GeoPoint, Timestamp};
+use tideline_wire::varint;
 
 use crate::attributes::{AttributeType, AttributeValue};
 
@@ -98,16 +99,8 @@ pub(crate) fn is_of_version_1(kind: AttributeType) -> bool {
     )
 }
 
-pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
-    put_number(out, text.len() as u64);
+    varint::put(text.len() as u64, out);
     out.extend_from_slice(text.as_bytes());
 }
 
@@ -141,12 +134,12 @@ pub(crate) fn put_value(out: &mut Vec<u8>, value: &AttributeValue) {
             let mut list = Vec::new();
             texts.iter().for_each(|text| put_text(&mut list, text));
             out.push(KIND_TEXTS);
-            put_number(out, list.len() as u64);
+            varint::put(list.len() as u64, out);
             out.extend_from_slice(&list);
         }
         AttributeValue::Numbers(numbers) => {
             out.push(KIND_NUMBERS);
-            put_number(out, numbers.len() as u64 * 8);
+            varint::put(numbers.len() as u64 * 8, out);
             numbers.iter().for_each(|number| put_double(out, *number));
         }
     }
@@ -217,18 +210,6 @@ impl<'a> Parts<'a> {
     }
 
     pub(crate) fn number(&mut self) -> Option<u64> {
-        let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let [byte] = *self.bytes(1)? else { return None };
-            let part = u64::from(byte & 0x7f);
-            if part << shift >> shift != part {
-                return None;
-            }
-            number |= part << shift;
-            if byte < 0x80 {
-                return Some(number);
-            }
-        }
-        None
+        varint::take(&mut self.rest).ok()
     }
 }

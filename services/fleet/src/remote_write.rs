@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use tideline_wire::varint::{self, zigzag};
+
 /// What a request says.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WriteRequest {
@@ -291,10 +293,6 @@ fn put_buckets(
     }
 }
 
-const fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
-}
-
 /// The list of symbols of a request; the empty one is not held.
 #[derive(Default)]
 struct Symbols {
@@ -337,12 +335,8 @@ struct Message {
 }
 
 impl Message {
-    fn raw(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(value as u8);
+    fn raw(&mut self, value: u64) {
+        varint::put(value, &mut self.bytes);
     }
 
     fn tag(&mut self, field: u32, wire: u32) {

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use tideline_wire::varint;
+
 use crate::quote::quote;
 
 /// The label that holds the metric name.
@@ -157,26 +159,12 @@ impl<'a> Iterator for RawIter<'a> {
 }
 
 fn push_text(bytes: &mut Vec<u8>, text: &str) {
-    let mut length = text.len();
-    while length >= 0x80 {
-        bytes.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    bytes.push(length as u8);
+    varint::put(text.len() as u64, bytes);
     bytes.extend_from_slice(text.as_bytes());
 }
 
 fn take_bytes<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
-    let (mut length, mut shift) = (0, 0);
-    loop {
-        let byte = bytes[0];
-        *bytes = &bytes[1..];
-        length |= usize::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte < 0x80 {
-            break;
-        }
-    }
+    let length = varint::take(bytes).expect("labels are whole") as usize;
     let (text, rest) = bytes.split_at(length);
     *bytes = rest;
     text

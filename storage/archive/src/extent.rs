@@ -22,6 +22,7 @@ use bytes::Bytes;
 use tideline_chunk::{LoneSummaries, SequenceSpan};
 use tideline_model::SequenceNumber;
 use tideline_model::time::{NANOS_PER_DAY, NANOS_PER_SECOND};
+use tideline_wire::varint;
 
 use crate::error::{ArchiveError, Result};
 
@@ -79,7 +80,7 @@ impl Extent {
             lowest.0,
             highest.0 - lowest.0,
         ] {
-            put_varint(number, out);
+            varint::put(number, out);
         }
         out.extend_from_slice(summaries);
     }
@@ -97,7 +98,7 @@ impl Extent {
         }
         let (first, mut rest) = rest.split_first_chunk().ok_or_else(damaged)?;
         let first = i64::from_le_bytes(*first);
-        let mut next = || take_varint(&mut rest).ok_or_else(damaged);
+        let mut next = || varint::take_wrapping(&mut rest).map_err(|_| damaged());
         let small = |number: u64| u32::try_from(number).map_err(|_| damaged());
         let file = small(next()?)?;
         let row = next()?;
@@ -130,27 +131,6 @@ impl Extent {
 /// Whether earlier builds read these summaries.
 pub(crate) fn is_dense(summaries: &[u8]) -> bool {
     LoneSummaries::open(summaries).is_ok_and(|lone| lone.is_dense())
-}
-
-fn put_varint(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -1,25 +1,20 @@
-//! The smallest parts of both formats: variable-length numbers and a reader that cannot leave its bytes.
+//! The smallest parts of both formats: signed numbers, byte strings and a reader that cannot leave its bytes.
 //!
 //! Every length in a chunk or delta is read through [`Reader`], so damage shows as [`Damaged`], never as a
 //! panic.
+
+use tideline_wire::varint::{self, VarintError, unzigzag, zigzag};
+
+pub(crate) use tideline_wire::varint::put as put_varint;
 
 /// Bytes that no writer of ours leaves behind; the text says which rule they break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damaged(pub &'static str);
 
-/// Appends `value` in 1 to 10 bytes, seven bits a byte, lowest first (LEB128).
-pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 /// Appends a signed number so that small magnitudes of either sign are short.
 pub(crate) fn put_signed(value: i64, out: &mut Vec<u8>) {
-    put_varint(((value << 1) ^ (value >> 63)) as u64, out);
+    put_varint(zigzag(value), out);
 }
 
 /// Appends a byte string behind its length.
@@ -99,36 +94,18 @@ impl<'a> Reader<'a> {
     /// A number written by [`put_varint`].
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Damaged> {
-        // Most lengths and differences have one byte.
-        match self.container[self.at..self.end].first() {
-            Some(byte) if *byte < 0x80 => {
-                self.at += 1;
-                Ok(u64::from(*byte))
-            }
-            _ => self.long_varint(),
-        }
-    }
-
-    fn long_varint(&mut self) -> Result<u64, Damaged> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                break;
-            }
-            value |= bits << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(Damaged("number longer than 64 bits"))
+        let read = varint::read(&self.container[self.at..self.end]);
+        let (value, length) = read.map_err(|error| match error {
+            VarintError::CutOff => Damaged("bytes end early"),
+            VarintError::TooLong => Damaged("number longer than 64 bits"),
+        })?;
+        self.at += length;
+        Ok(value)
     }
 
     /// A number written by [`put_signed`].
     pub(crate) fn signed(&mut self) -> Result<i64, Damaged> {
-        let value = self.varint()?;
-        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+        self.varint().map(unzigzag)
     }
 
     /// A count or length that may not pass `max`.

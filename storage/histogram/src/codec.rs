@@ -2,6 +2,7 @@
 //! them.
 
 use thiserror::Error;
+use tideline_wire::varint::{self, VarintError, unzigzag, zigzag};
 
 use crate::histogram::{Histogram, ResetHint, Span};
 use crate::schema::{CUSTOM_BUCKETS_SCHEMA, SCHEMA_MAX, SCHEMA_MIN};
@@ -72,7 +73,7 @@ impl Histogram {
     pub fn to_bytes(&self, out: &mut Vec<u8>) {
         let flags = self.flags();
         out.push(VERSION);
-        push_varint(out, flags);
+        varint::put(flags, out);
         push_signed(out, i64::from(self.schema));
         push_number(out, self.count, flags & flag::COUNT_WHOLE != 0);
         push_number(out, self.sum, flags & flag::SUM_WHOLE != 0);
@@ -171,7 +172,7 @@ impl Histogram {
     }
 
     fn push_custom_values(&self, out: &mut Vec<u8>, in_thousandths: bool) {
-        push_varint(out, self.custom_values.len() as u64);
+        varint::put(self.custom_values.len() as u64, out);
         let mut before = 0;
         for value in &self.custom_values {
             match thousandths(*value) {
@@ -216,16 +217,8 @@ fn of_thousandths(all: i64) -> f64 {
     all as f64 / 1000.0
 }
 
-fn push_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 fn push_signed(out: &mut Vec<u8>, value: i64) {
-    push_varint(out, ((value << 1) ^ (value >> 63)) as u64);
+    varint::put(zigzag(value), out);
 }
 
 fn push_number(out: &mut Vec<u8>, value: f64, is_whole: bool) {
@@ -236,12 +229,12 @@ fn push_number(out: &mut Vec<u8>, value: f64, is_whole: bool) {
 }
 
 fn push_side(out: &mut Vec<u8>, spans: &[Span], buckets: &[f64], is_whole: bool) {
-    push_varint(out, spans.len() as u64);
+    varint::put(spans.len() as u64, out);
     for span in spans {
         push_signed(out, i64::from(span.offset));
-        push_varint(out, u64::from(span.length));
+        varint::put(u64::from(span.length), out);
     }
-    push_varint(out, buckets.len() as u64);
+    varint::put(buckets.len() as u64, out);
     let mut before = 0;
     for value in buckets {
         match whole(*value) {
@@ -264,28 +257,20 @@ impl Reader<'_> {
     }
 
     fn varint(&mut self, part: &'static str) -> Result<u64, CodecError> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte(part)?;
-            let bits = u64::from(byte & 0x7f);
-            if bits << shift >> shift != bits {
-                return Err(CodecError::Bad(part));
-            }
-            value |= bits << shift;
-            if byte < 0x80 {
-                // A number has one form: the shortest.
-                if byte == 0 && shift > 0 {
-                    return Err(CodecError::Bad(part));
-                }
-                return Ok(value);
-            }
+        let before = self.0.len();
+        let value = varint::take(&mut self.0).map_err(|error| match error {
+            VarintError::CutOff => CodecError::Short(part),
+            VarintError::TooLong => CodecError::Bad(part),
+        })?;
+        // A number has one form: the shortest.
+        match before - self.0.len() == varint::len(value) {
+            true => Ok(value),
+            false => Err(CodecError::Bad(part)),
         }
-        Err(CodecError::Bad(part))
     }
 
     fn signed(&mut self, part: &'static str) -> Result<i64, CodecError> {
-        let value = self.varint(part)?;
-        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+        self.varint(part).map(unzigzag)
     }
 
     fn schema(&mut self) -> Result<i32, CodecError> {

@@ -1,6 +1,7 @@
 //! Prometheus' API over a connection: compressed answers, open paths, remote read in both forms.
 
 use tideline_http::{HttpSettings, Secret};
+use tideline_wire::varint;
 
 use crate::client::{Answer, Server};
 
@@ -26,31 +27,16 @@ fn integer(field: u8, value: u64) -> Vec<u8> {
     [vec![field << 3], varint(value)].concat()
 }
 
-fn varint(mut value: u64) -> Vec<u8> {
+fn varint(value: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+    varint::put(value, &mut out);
     out
 }
 
 /// What lies in the fields of a message: numbers and bytes.
 fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
     let mut found = Vec::new();
-    let take = |message: &mut &[u8]| {
-        let (mut value, mut shift) = (0, 0);
-        loop {
-            let byte = message[0];
-            *message = &message[1..];
-            value |= u64::from(byte & 0x7f) << shift;
-            shift += 7;
-            if byte < 0x80 {
-                return value;
-            }
-        }
-    };
+    let take = |message: &mut &[u8]| varint::take(message).expect("a varint");
     while !message.is_empty() {
         let tag = take(&mut message);
         let (number, payload) = match tag & 7 {

@@ -9,8 +9,9 @@
 
 use tideline_model::Identity;
 use tideline_model::identity::IdentityError;
+use tideline_wire::varint;
 
-use super::wire::{Fields, Payload, Read, put_varint};
+use super::wire::{Fields, Payload, Read};
 use crate::reject::{Reason, quote, too_large};
 use crate::series_key::{KEY_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX, TIME};
 
@@ -27,14 +28,15 @@ const SHOWN_BYTES_MAX: usize = 240;
 /// Appends a label.
 pub(crate) fn push(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let (name_length, value_length) = (name.len() as u64, value.len() as u64);
-    let length = 2 + varint_len(name_length) + varint_len(value_length) + name_length + value_length;
+    let heads = 2 + varint::len(name_length) + varint::len(value_length);
+    let length = heads as u64 + name_length + value_length;
     out.push(LABEL);
-    put_varint(length, out);
+    varint::put(length, out);
     out.push(LABEL);
-    put_varint(name_length, out);
+    varint::put(name_length, out);
     out.extend_from_slice(name);
     out.push(VALUE);
-    put_varint(value_length, out);
+    varint::put(value_length, out);
     out.extend_from_slice(value);
 }
 
@@ -44,7 +46,7 @@ pub(crate) fn push_spelt(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let length = 2 + name.len() + value.len();
     out.reserve(length + 6);
     out.push(LABEL);
-    put_varint(length as u64, out);
+    varint::put(length as u64, out);
     out.push(LABEL);
     out.extend_from_slice(name);
     out.push(VALUE);
@@ -64,16 +66,6 @@ pub(crate) fn strip_spelt<'a>(key: &'a [u8], name: &[u8], value: &[u8]) -> Optio
     };
     let rest = rest.strip_prefix(&[LABEL])?.strip_prefix(name)?;
     rest.strip_prefix(&[VALUE])?.strip_prefix(value)
-}
-
-fn varint_len(value: u64) -> u64 {
-    let mut length = 1;
-    let mut rest = value >> 7;
-    while rest > 0 {
-        length += 1;
-        rest >>= 7;
-    }
-    length
 }
 
 /// The name and value of one `Label` message. Where a field is repeated, the last counts.
@@ -210,7 +202,7 @@ mod tests {
     fn a_label_is_told_from_others_without_spelling_it() {
         let spelt = |text: &str| {
             let mut out = Vec::new();
-            put_varint(text.len() as u64, &mut out);
+            varint::put(text.len() as u64, &mut out);
             out.extend_from_slice(text.as_bytes());
             out
         };

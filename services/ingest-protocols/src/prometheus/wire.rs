@@ -3,8 +3,7 @@
 //! Only what Prometheus' messages need: varints, 64-bit words and runs of bytes. Groups, which no living schema uses,
 //! are refused; 32-bit words and unknown fields are passed over, as every reader has to.
 
-/// Bytes of the longest varint.
-const VARINT_BYTES_MAX: u32 = 10;
+use tideline_wire::varint::{self, VarintError, unzigzag};
 
 /// Bytes that are not the message that they ought to be. The text says in what way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,49 +103,17 @@ impl<'a> Fields<'a> {
                 .ok()
                 .filter(|bytes| (1..=8).contains(bytes))?;
         let word = u64::from_le_bytes(*message.last_chunk()?) >> unused;
-        let ends = !word & (CONTINUES >> unused);
-        (ends == LAST_ENDS >> unused).then(|| (f64::from_bits(u64::from_le_bytes(bits)), squeeze(word)))
+        let number = varint::filling(word, 8 - unused / 8)?;
+        Some((f64::from_bits(u64::from_le_bytes(bits)), number))
     }
 
     /// A varint; bits beyond the 64th are dropped, as every reader does.
     #[inline(always)]
     pub(crate) fn varint(&mut self) -> Read<u64> {
-        let (&first, rest) = self.rest.split_first().ok_or(CUT_OFF)?;
-        if first < 0x80 {
-            self.rest = rest;
-            return Ok(u64::from(first));
-        }
-        self.long_varint(first)
-    }
-
-    /// A varint of more than one byte.
-    #[inline]
-    fn long_varint(&mut self, first: u8) -> Read<u64> {
-        if let Some(bytes) = self.rest.first_chunk::<8>() {
-            let word = u64::from_le_bytes(*bytes);
-            let ends = !word & CONTINUES;
-            if ends != 0 {
-                let bits = ends.trailing_zeros() + 1;
-                self.rest = &self.rest[bits as usize / 8..];
-                return Ok(squeeze(word & (u64::MAX >> (64 - bits))));
-            }
-        }
-        self.any_varint(first)
-    }
-
-    /// A varint of any length, wherever it lies.
-    #[cold]
-    fn any_varint(&mut self, first: u8) -> Read<u64> {
-        let mut value = u64::from(first & 0x7f);
-        for place in 1..VARINT_BYTES_MAX {
-            let byte = *self.rest.get(place as usize).ok_or(CUT_OFF)?;
-            value |= u64::from(byte & 0x7f) << (place * 7);
-            if byte < 0x80 {
-                self.rest = &self.rest[place as usize + 1..];
-                return Ok(value);
-            }
-        }
-        Err(Malformed("varint is too long"))
+        varint::take_wrapping(&mut self.rest).map_err(|error| match error {
+            VarintError::CutOff => CUT_OFF,
+            VarintError::TooLong => Malformed("varint is too long"),
+        })
     }
 
     #[inline]
@@ -241,35 +208,6 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// The bits that say of each byte that the varint goes on.
-const CONTINUES: u64 = 0x8080_8080_8080_8080;
-
-/// The bit that says it of the last of eight bytes.
-const LAST_ENDS: u64 = 1 << 63;
-
-/// The lower seven bits of each of eight bytes, one behind another.
-#[inline]
-const fn squeeze(word: u64) -> u64 {
-    let sevens = word & !CONTINUES;
-    let fourteens = (sevens & 0x7f00_7f00_7f00_7f00) >> 1 | sevens & 0x007f_007f_007f_007f;
-    let halves = (fourteens & 0x3fff_0000_3fff_0000) >> 2 | fourteens & 0x0000_3fff_0000_3fff;
-    (halves & 0x0fff_ffff_0000_0000) >> 4 | halves & 0x0fff_ffff
-}
-
-/// The number behind a zigzag code.
-fn unzigzag(code: u64) -> i64 {
-    (code >> 1).cast_signed() ^ -(code & 1).cast_signed()
-}
-
-/// Appends a varint.
-pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,7 +218,7 @@ mod tests {
         let steps = (7..64).step_by(7).flat_map(|bits| near(1 << bits));
         for value in steps.chain([0, 1, 300, 0x0123_4567_89ab_cdef, u64::MAX]) {
             let mut out = Vec::new();
-            put_varint(value, &mut out);
+            varint::put(value, &mut out);
             assert_eq!(Fields::new(&out).varint(), Ok(value));
             // The same where more follows, whatever that is.
             for more in [[0; 8], [0xff; 8]] {
@@ -293,7 +231,6 @@ mod tests {
             }
         }
         assert!(Fields::new(&[0xff; 11]).varint().is_err());
-        assert_eq!([0, 1, 2, 3, u64::MAX].map(unzigzag), [0, -1, 1, -2, i64::MIN]);
     }
 
     #[test]
@@ -322,7 +259,7 @@ mod tests {
         // Whatever is longer or ends elsewhere is left to the reader of fields.
         for value in (0..56).step_by(7).map(|bits| 1u64 << bits) {
             let mut message = sample[..10].to_vec();
-            put_varint(value, &mut message);
+            varint::put(value, &mut message);
             assert_eq!(Fields::double_and_varint(&message), Some((1.5, value)), "{value}");
             message.push(0);
             assert_eq!(Fields::double_and_varint(&message), None, "{value}");

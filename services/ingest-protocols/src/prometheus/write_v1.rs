@@ -121,7 +121,7 @@ fn gather_labels(message: &[u8], key: &mut Vec<u8>) -> Read<()> {
         if number == 1 {
             let label = payload.bytes()?;
             key.push(LABEL);
-            super::wire::put_varint(label.len() as u64, key);
+            tideline_wire::varint::put(label.len() as u64, key);
             key.extend_from_slice(label);
         }
     }

@@ -6,6 +6,7 @@ use tideline_histogram::{Histogram, ResetHint};
 use tideline_ingest_protocols::IngestError;
 use tideline_ingest_protocols::prometheus::{DecodedSamples, ImportOptions, decode_metric_families};
 use tideline_model::Value;
+use tideline_wire::varint;
 
 use crate::support::{DEFAULT_TIME, NumberingResolver, Row, options, rows, shown, words};
 
@@ -17,26 +18,18 @@ const UNTYPED: u64 = 3;
 const HISTOGRAM: u64 = 4;
 const GAUGE_HISTOGRAM: u64 = 5;
 
-fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 /// A field that is an integer.
 fn integer(field: u64, value: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    put_varint(field << 3, &mut out);
-    put_varint(value, &mut out);
+    varint::put(field << 3, &mut out);
+    varint::put(value, &mut out);
     out
 }
 
 /// A field that is a double.
 fn double(field: u64, value: f64) -> Vec<u8> {
     let mut out = Vec::new();
-    put_varint(field << 3 | 1, &mut out);
+    varint::put(field << 3 | 1, &mut out);
     out.extend(value.to_le_bytes());
     out
 }
@@ -44,8 +37,8 @@ fn double(field: u64, value: f64) -> Vec<u8> {
 /// A field that is a text or a message.
 fn bytes(field: u64, payload: impl AsRef<[u8]>) -> Vec<u8> {
     let mut out = Vec::new();
-    put_varint(field << 3 | 2, &mut out);
-    put_varint(payload.as_ref().len() as u64, &mut out);
+    varint::put(field << 3 | 2, &mut out);
+    varint::put(payload.as_ref().len() as u64, &mut out);
     out.extend_from_slice(payload.as_ref());
     out
 }
@@ -67,7 +60,7 @@ fn family(name: &str, help: &str, kind: u64, metrics: &[Vec<u8>]) -> Vec<u8> {
     fields.extend(metrics.iter().map(|metric| bytes(4, metric)));
     let family = message(&fields);
     let mut out = Vec::new();
-    put_varint(family.len() as u64, &mut out);
+    varint::put(family.len() as u64, &mut out);
     out.extend(family);
     out
 }

@@ -5,6 +5,7 @@ use tideline_fleet::remote_write::{Exemplar, Histogram, Metadata, Sample, Series
 use tideline_ingest_protocols::IngestError;
 use tideline_ingest_protocols::prometheus::{DecodedSamples, decode_write, decode_write_v2};
 use tideline_model::Value;
+use tideline_wire::varint;
 
 use crate::native_histograms::integer_histogram;
 use crate::support::{NumberingResolver, Row, options, rows, words};
@@ -139,7 +140,7 @@ fn labels_shared_with_the_series_before_are_those_of_each() {
 fn labels_may_come_in_any_order_and_among_samples() {
     let one = series(&[("job", "node"), ("__name__", "up")], &[(1.0, MILLIS)]).labels;
     let mut message = vec![0x12, 11, 0x10];
-    put_varint(MILLIS as u64, &mut message);
+    varint::put(MILLIS as u64, &mut message);
     message.extend([0x0a, 11, 0x0a, 3]);
     message.extend(b"job\x12\x04node");
     message.extend([0x0a, 14, 0x0a, 8]);
@@ -158,14 +159,6 @@ fn labels_may_come_in_any_order_and_among_samples() {
         ..Series::default()
     }]);
     assert_eq!(rows, sent(Version::V1, &sorted).1);
-}
-
-fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[test]
@@ -405,7 +398,7 @@ fn rows_stay_within_the_size_of_the_body() {
     message[1] = 12;
     message.extend([0x12, 0].repeat(1_000_000));
     let mut body = vec![0x0a];
-    put_varint(message.len() as u64, &mut body);
+    varint::put(message.len() as u64, &mut body);
     body.extend(message);
     let (decoded, _) = read(Version::V1, &body).expect("a message");
     assert_eq!(decoded.batch.rows(), 0, "it has no name");
@@ -413,7 +406,7 @@ fn rows_stay_within_the_size_of_the_body() {
     message.extend(b"__name__\x12\x01m");
     message.extend([0x12, 0].repeat(1_000_000));
     let mut body = vec![0x0a];
-    put_varint(message.len() as u64, &mut body);
+    varint::put(message.len() as u64, &mut body);
     body.extend(message);
     let (decoded, _) = read(Version::V1, &body).expect("a message");
     assert!(
@@ -424,7 +417,7 @@ fn rows_stay_within_the_size_of_the_body() {
     assert!(decoded.batch.rejects.len() <= 100_001);
     let mut body = vec![0x22, 0, 0x22, 8];
     body.extend(b"__name__\x22");
-    put_varint(60_000_000, &mut body);
+    varint::put(60_000_000, &mut body);
     body.resize(body.len() + 60_000_000, b'x');
     body.extend([0x2a, 8, 0x0a, 2, 1, 2, 0x12, 2, 0x10, 1].repeat(200_000));
     let (decoded, _) = read(Version::V2, &body).expect("a message");

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tideline_chunk::{DeltaGroup, Presence, Run, RunColumn, SequenceSpan};
 use tideline_model::{ColumnData, SequenceNumber};
+use tideline_wire::varint::{self, unzigzag, zigzag};
 
 use crate::schema::Shape;
 
@@ -111,13 +112,13 @@ impl Lane {
         let step = timestamp.wrapping_sub(self.timestamp);
         let out = scratch;
         out.clear();
-        put(zigzag(step.wrapping_sub(self.step)), out);
-        put(sequence.0.wrapping_sub(self.sequence), out);
+        varint::put(zigzag(step.wrapping_sub(self.step)), out);
+        varint::put(sequence.0.wrapping_sub(self.sequence), out);
         for column in &group.columns {
             match column {
                 ColumnData::Float(values) => put_float(values[row], out),
-                ColumnData::Signed(values) => put(zigzag(values[row]), out),
-                ColumnData::Unsigned(values) => put(values[row], out),
+                ColumnData::Signed(values) => varint::put(zigzag(values[row]), out),
+                ColumnData::Unsigned(values) => varint::put(values[row], out),
                 ColumnData::Boolean(values) => out.push(u8::from(values[row])),
                 ColumnData::String(values) => put_bytes(values.get(row).as_bytes(), out),
                 ColumnData::Histogram(values) => put_bytes(values.get(row), out),
@@ -199,15 +200,7 @@ impl Reader<'_> {
     }
 
     fn number(&mut self) -> u64 {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte();
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        value
+        varint::take(&mut self.0).expect("a lane holds whole rows")
     }
 
     fn value(&mut self, column: &mut ColumnData) {
@@ -236,16 +229,8 @@ impl Reader<'_> {
     }
 }
 
-fn put(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    put(bytes.len() as u64, out);
+    varint::put(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
@@ -256,14 +241,6 @@ fn put_float(value: f64, out: &mut Vec<u8>) {
     out.push(count as u8);
     let significant = bits.checked_shr(64 - 8 * count as u32).unwrap_or(0);
     out.extend_from_slice(&significant.to_le_bytes()[..count]);
-}
-
-const fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
-}
-
-const fn unzigzag(value: u64) -> i64 {
-    (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 mod bits;
 mod chunk;
 mod message;
-mod varint;
 mod whole;
 
 use std::io::Write as _;

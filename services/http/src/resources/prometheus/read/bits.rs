@@ -1,6 +1,6 @@
 //! Bits, one after another, and the numbers that Prometheus' chunks make of them.
 
-use super::varint::varint;
+use tideline_wire::varint;
 
 /// Sizes of the payloads that a number of variable size may have, each behind one more bit that is set.
 const SIZES: [u32; 7] = [3, 6, 9, 12, 18, 25, 56];
@@ -80,7 +80,7 @@ impl Bits {
 
     /// A varint of Protocol Buffers.
     pub(super) fn put_varint(&mut self, value: u64) {
-        varint(value, |byte| self.put(u64::from(byte), 8));
+        varint::write(value, |byte| self.put(u64::from(byte), 8));
     }
 }
 

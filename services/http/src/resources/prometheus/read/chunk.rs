@@ -5,9 +5,9 @@
 //! Prometheus' `tsdb/docs/format/chunks.md`.
 
 use tideline_histogram::{Histogram, ResetHint, is_stale};
+use tideline_wire::varint::zigzag;
 
 use super::bits::{Bits, Xor, is_within};
-use super::varint::zigzag;
 
 /// Samples of a chunk, as Prometheus fills its own.
 const SAMPLES_MAX: usize = 120;

@@ -2,9 +2,9 @@
 
 use tideline_histogram::{Histogram, Span};
 use tideline_promql::{Labels, Samples};
+use tideline_wire::varint::{put as put_varint, zigzag};
 
 use super::chunk::{Chunk, of_histograms, of_numbers};
-use super::varint::{varint, zigzag};
 
 /// Bytes of a message of chunks, as Prometheus cuts them; a chunk more may be in it.
 const FRAME_BYTES: usize = 1 << 20;
@@ -150,8 +150,4 @@ pub(super) fn put_bytes_head(field: u64, bytes: usize, out: &mut Vec<u8>) {
 fn put_bytes(field: u64, bytes: &[u8], out: &mut Vec<u8>) {
     put_bytes_head(field, bytes.len(), out);
     out.extend_from_slice(bytes);
-}
-
-fn put_varint(value: u64, out: &mut Vec<u8>) {
-    varint(value, |byte| out.push(byte));
 }

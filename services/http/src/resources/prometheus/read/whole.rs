@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use tideline_model::{MemoryAccount, Reservation};
 use tideline_prometheus::Piece;
 use tideline_promql::{PromqlError, Result};
+use tideline_wire::varint;
 
 use super::message::{put_bytes_head, put_labels};
-use super::varint::{varint, varint_length};
 
 /// Bytes that an answer may hold.
 const HELD_BYTES_MAX: usize = 256 << 20;
@@ -94,7 +94,7 @@ impl WholeAnswer {
             heads.push(head);
         }
         let mut length = Vec::new();
-        varint(bytes as u64, |byte| length.push(byte));
+        varint::put(bytes as u64, &mut length);
         writer.write_all(&length).map_err(left)?;
         for (result, head) in std::mem::take(&mut self.results).into_iter().zip(heads) {
             let head = self.pack(&head)?;
@@ -150,7 +150,7 @@ impl WholeAnswer {
             message: format!("the answer could not be packed: {error}"),
             is_overloaded: false,
         })?;
-        Ok(self.space[varint_length(bytes.len() as u64)..packed].into())
+        Ok(self.space[varint::len(bytes.len() as u64)..packed].into())
     }
 
     fn hold(&mut self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Chunks are read back as Prometheus reads them.
 
 use tideline_histogram::{STALE_NAN_BITS, Span};
+use tideline_wire::varint;
 
 use super::*;
 
@@ -49,15 +50,11 @@ impl Reader<'_> {
     }
 
     fn varint(&mut self) -> u64 {
-        let (mut value, mut shift) = (0, 0);
-        loop {
-            let byte = self.take(8);
-            value |= (byte & 0x7f) << shift;
-            shift += 7;
-            if byte < 0x80 {
-                return value;
-            }
+        let mut bytes = Vec::new();
+        while bytes.last().is_none_or(|byte| *byte >= 0x80) {
+            bytes.push(self.take(8) as u8);
         }
+        varint::take(&mut &bytes[..]).expect("a varint")
     }
 
     fn xor(&mut self, state: &mut (u64, u32, u32)) -> f64 {

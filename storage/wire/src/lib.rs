@@ -1,0 +1,9 @@
+//! Primitives that stored formats and network protocols share.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`varint`] | integers of variable length (LEB128) and zigzag codes |
+//!
+//! Formats themselves stay with their crates: this one has no framing, no checksums and no limits on lengths.
+
+pub mod varint;

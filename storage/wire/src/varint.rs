@@ -1,0 +1,291 @@
+//! Integers of variable length (LEB128, as in Protocol Buffers) and zigzag codes.
+//!
+//! A byte holds seven bits of the value, the lowest first. Its highest bit is set if another byte follows:
+//!
+//! ```text
+//! 300 = 0b10_0101100  →  1_0101100 0_0000010
+//! ```
+//!
+//! Writers emit the shortest form. Readers differ in what else they accept, and each caller keeps the rule of its
+//! format: [`take`] and [`read`] refuse values above 64 bits, [`take_wrapping`] drops the excess bits as Protocol Buffers
+//! require. All accept forms with trailing zero groups (`80 00` is 0); a format with one form for each value compares
+//! the length read with [`len`].
+
+/// Bytes of the longest form.
+pub const BYTES_MAX: usize = 10;
+
+/// Bits that are set if another byte follows, of eight bytes.
+const CONTINUES: u64 = 0x8080_8080_8080_8080;
+
+/// The highest of these bits; it is clear if the varint ends with the last of eight bytes.
+const LAST_ENDS: u64 = 1 << 63;
+
+/// A varint that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum VarintError {
+    /// The bytes end before the varint does.
+    #[error("varint cut off")]
+    CutOff,
+    /// The varint has more than [`BYTES_MAX`] bytes, or more than 64 bits where these are counted.
+    #[error("varint longer than 64 bits")]
+    TooLong,
+}
+
+/// Appends `value` in 1 to 10 bytes.
+#[inline]
+pub fn put(value: u64, out: &mut Vec<u8>) {
+    write(value, |byte| out.push(byte));
+}
+
+/// Passes the bytes of `value` to `put`, for outputs that are not a `Vec`.
+#[inline]
+pub fn write(mut value: u64, mut put: impl FnMut(u8)) {
+    while value >= 0x80 {
+        put(value as u8 | 0x80);
+        value >>= 7;
+    }
+    put(value as u8);
+}
+
+/// Returns how many bytes [`put`] appends.
+#[inline]
+pub const fn len(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// Removes a varint from the front of `bytes`; a value above 64 bits is an error. After an error `bytes` is unchanged.
+#[inline(always)]
+pub fn take(bytes: &mut &[u8]) -> Result<u64, VarintError> {
+    let (value, length) = read(bytes)?;
+    *bytes = &bytes[length..];
+    Ok(value)
+}
+
+/// Removes a varint from the front of `bytes`, dropping bits above the 64th. After an error `bytes` is unchanged.
+#[inline(always)]
+pub fn take_wrapping(bytes: &mut &[u8]) -> Result<u64, VarintError> {
+    let (value, length) = read_either::<false>(bytes)?;
+    *bytes = &bytes[length..];
+    Ok(value)
+}
+
+/// Returns the varint at the front of `bytes` and its length; a value above 64 bits is an error.
+#[inline(always)]
+pub fn read(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
+    read_either::<true>(bytes)
+}
+
+/// Reads one byte here, up to eight in one word, and only longer forms or those near the end of `bytes` byte by byte.
+#[inline(always)]
+fn read_either<const IS_STRICT: bool>(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
+    match *bytes {
+        // Most lengths and differences have one byte.
+        [first, ..] if first < 0x80 => Ok((u64::from(first), 1)),
+        _ => read_long::<IS_STRICT>(bytes),
+    }
+}
+
+#[inline]
+fn read_long<const IS_STRICT: bool>(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
+    if let Some(head) = bytes.first_chunk::<8>() {
+        let word = u64::from_le_bytes(*head);
+        let ends = !word & CONTINUES;
+        if ends != 0 {
+            let bits = ends.trailing_zeros() + 1;
+            return Ok((squeeze(word & (u64::MAX >> (64 - bits))), bits as usize / 8));
+        }
+    }
+    read_any::<IS_STRICT>(bytes)
+}
+
+#[cold]
+fn read_any<const IS_STRICT: bool>(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
+    let mut value = 0;
+    for (at, byte) in bytes.iter().enumerate().take(BYTES_MAX) {
+        let (group, shift) = (u64::from(byte & 0x7f), at * 7);
+        if IS_STRICT && group << shift >> shift != group {
+            return Err(VarintError::TooLong);
+        }
+        value |= group << shift;
+        if *byte < 0x80 {
+            return Ok((value, at + 1));
+        }
+    }
+    Err(match bytes.len() < BYTES_MAX {
+        true => VarintError::CutOff,
+        false => VarintError::TooLong,
+    })
+}
+
+/// Returns the value of a varint that fills the lowest 1 to 8 `bytes` of `word`, whose other bytes are zero; `None` if
+/// it ends earlier or later.
+#[inline]
+pub const fn filling(word: u64, bytes: u32) -> Option<u64> {
+    let unused = 64 - 8 * bytes;
+    let ends = !word & (CONTINUES >> unused);
+    match ends == LAST_ENDS >> unused {
+        true => Some(squeeze(word)),
+        false => None,
+    }
+}
+
+/// Joins the lower seven bits of each of eight bytes.
+#[inline]
+const fn squeeze(word: u64) -> u64 {
+    let sevens = word & !CONTINUES;
+    let fourteens = (sevens & 0x7f00_7f00_7f00_7f00) >> 1 | sevens & 0x007f_007f_007f_007f;
+    let halves = (fourteens & 0x3fff_0000_3fff_0000) >> 2 | fourteens & 0x0000_3fff_0000_3fff;
+    (halves & 0x0fff_ffff_0000_0000) >> 4 | halves & 0x0fff_ffff
+}
+
+/// Maps signed integers to unsigned ones so that small magnitudes of either sign are small: 0, −1, 1, −2 to 0, 1, 2, 3.
+#[inline]
+pub const fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// Reverses [`zigzag`].
+#[inline]
+pub const fn unzigzag(code: u64) -> i64 {
+    (code >> 1) as i64 ^ -((code & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn written(value: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        put(value, &mut out);
+        out
+    }
+
+    #[test]
+    fn stored_forms_stay_as_they_are() {
+        for (value, bytes) in [
+            (0, &[0][..]),
+            (1, &[1]),
+            (127, &[0x7f]),
+            (128, &[0x80, 1]),
+            (300, &[0xac, 2]),
+            (16_383, &[0xff, 0x7f]),
+            (16_384, &[0x80, 0x80, 1]),
+            (u64::from(u32::MAX), &[0xff, 0xff, 0xff, 0xff, 0x0f]),
+            ((1 << 56) - 1, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]),
+            (
+                1 << 63,
+                &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1],
+            ),
+            (
+                u64::MAX,
+                &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+            ),
+        ] {
+            assert_eq!(written(value), bytes, "{value}");
+            assert_eq!(len(value), bytes.len(), "{value}");
+        }
+        let signed = [0, -1, 1, -2, i64::MAX, i64::MIN];
+        assert_eq!(signed.map(zigzag), [0, 1, 2, 3, u64::MAX - 1, u64::MAX]);
+    }
+
+    #[test]
+    fn values_above_64_bits_are_refused_or_wrapped() {
+        let mut bytes = [0xff; 11];
+        assert_eq!(take(&mut &bytes[..]), Err(VarintError::TooLong));
+        assert_eq!(take_wrapping(&mut &bytes[..]), Err(VarintError::TooLong));
+        assert_eq!(take_wrapping(&mut &bytes[..10]), Err(VarintError::TooLong));
+        bytes[9] = 0x03;
+        let mut rest = &bytes[..];
+        assert_eq!(take(&mut rest), Err(VarintError::TooLong));
+        assert_eq!(rest, bytes, "an error takes nothing");
+        assert_eq!(take_wrapping(&mut rest), Ok(u64::MAX));
+        assert_eq!(rest, [0xff]);
+        bytes[9] = 0x01;
+        assert_eq!(take(&mut &bytes[..]), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn longer_forms_are_read_at_every_length() {
+        for value in [0u64, 1, 0x55] {
+            for more in 1..BYTES_MAX {
+                let mut bytes = vec![0x80 | value as u8];
+                bytes.resize(more, 0x80);
+                bytes.push(0);
+                for tail in [&[][..], &[0xff; 9]] {
+                    let long = [&bytes[..], tail].concat();
+                    let mut rest = &long[..];
+                    assert_eq!((take(&mut rest), rest), (Ok(value), tail), "{long:?}");
+                    let mut rest = &long[..];
+                    assert_eq!((take_wrapping(&mut rest), rest), (Ok(value), tail), "{long:?}");
+                }
+            }
+        }
+    }
+
+    /// The definition, byte by byte.
+    fn reference(bytes: &[u8], is_strict: bool) -> Result<(u64, usize), VarintError> {
+        let mut value = 0u128;
+        for at in 0..BYTES_MAX {
+            let byte = *bytes.get(at).ok_or(VarintError::CutOff)?;
+            value |= u128::from(byte & 0x7f) << (7 * at);
+            if is_strict && value > u128::from(u64::MAX) {
+                return Err(VarintError::TooLong);
+            }
+            if byte < 0x80 {
+                return Ok((value as u64, at + 1));
+            }
+        }
+        Err(VarintError::TooLong)
+    }
+
+    proptest! {
+        #![proptest_config(tideline_testkit::proptest_config(512))]
+
+        #[test]
+        fn values_read_back(value in any::<u64>(), bits in 0..64u32, tail in prop::collection::vec(any::<u8>(), 0..12)) {
+            let value = value >> bits;
+            let bytes = written(value);
+            prop_assert_eq!(bytes.len(), len(value));
+            let longer = [&bytes[..], &tail].concat();
+            let (mut strict, mut wrapping) = (&longer[..], &longer[..]);
+            prop_assert_eq!(take(&mut strict), Ok(value));
+            prop_assert_eq!(take_wrapping(&mut wrapping), Ok(value));
+            prop_assert_eq!(read(&longer), Ok((value, bytes.len())));
+            prop_assert_eq!(strict, &tail[..]);
+            prop_assert_eq!(wrapping, &tail[..]);
+            for end in 0..bytes.len() {
+                prop_assert_eq!(take(&mut &bytes[..end]), Err(VarintError::CutOff));
+            }
+            if bytes.len() <= 8 {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(&bytes);
+                let word = u64::from_le_bytes(word);
+                for filled in 1..=8 {
+                    let is_filled = filled as usize == bytes.len();
+                    let low = word & (u64::MAX >> (64 - 8 * filled));
+                    prop_assert_eq!(filling(low, filled), is_filled.then_some(value));
+                }
+            }
+            prop_assert_eq!(zigzag(unzigzag(value)), value);
+        }
+
+        #[test]
+        fn any_bytes_are_read_as_defined(
+            bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(0x80), Just(0xff), 0..4u8], 0..16),
+        ) {
+            for is_strict in [false, true] {
+                let mut rest = &bytes[..];
+                let found = match is_strict {
+                    true => take(&mut rest),
+                    false => take_wrapping(&mut rest),
+                };
+                let taken = bytes.len() - rest.len();
+                let expected = reference(&bytes, is_strict);
+                prop_assert_eq!(found, expected.map(|(value, _)| value));
+                prop_assert_eq!(taken, expected.map_or(0, |(_, taken)| taken));
+            }
+        }
+    }
+}
