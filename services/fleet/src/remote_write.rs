@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use tideline_wire::varint::{self, zigzag};
+use tideline_wire::protobuf::PutFields;
+use tideline_wire::varint::zigzag;
 
 /// What a request says.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -102,61 +103,61 @@ pub struct Histogram {
 impl WriteRequest {
     /// The message `prometheus.WriteRequest`.
     pub fn to_v1(&self) -> Vec<u8> {
-        let mut out = Message::default();
+        let mut out = Vec::new();
         for series in &self.series {
-            let mut message = Message::default();
-            message.labels(1, &series.labels);
+            let mut message = Vec::new();
+            put_labels(1, &series.labels, &mut message);
             for sample in &series.samples {
-                message.message(2, &sample_message(sample, false));
+                message.put_bytes(2, &sample_message(sample, false));
             }
             for exemplar in &series.exemplars {
-                let mut one = Message::default();
-                one.labels(1, &exemplar.labels);
-                one.double(2, exemplar.value);
-                one.int(3, exemplar.millis);
-                message.message(3, &one);
+                let mut one = Vec::new();
+                put_labels(1, &exemplar.labels, &mut one);
+                one.put_double(2, exemplar.value);
+                one.put_int(3, exemplar.millis);
+                message.put_bytes(3, &one);
             }
             for histogram in &series.histograms {
-                message.message(4, &histogram_message(histogram, false));
+                message.put_bytes(4, &histogram_message(histogram, false));
             }
-            out.message(1, &message);
+            out.put_bytes(1, &message);
         }
         for metadata in &self.metadata {
-            let mut message = Message::default();
-            message.varint(1, metadata.kind);
-            message.text(2, &metadata.name);
-            message.text(4, &metadata.help);
-            message.text(5, &metadata.unit);
-            out.message(3, &message);
+            let mut message = Vec::new();
+            message.put_uint(1, metadata.kind);
+            message.put_text(2, &metadata.name);
+            message.put_text(4, &metadata.help);
+            message.put_text(5, &metadata.unit);
+            out.put_bytes(3, &message);
         }
-        out.bytes
+        out
     }
 
     /// The message `io.prometheus.write.v2.Request`.
     pub fn to_v2(&self) -> Vec<u8> {
         let mut symbols = Symbols::default();
-        let mut all = Message::default();
+        let mut all = Vec::new();
         for series in &self.series {
-            let mut message = Message::default();
-            message.packed(1, symbols.refs(&series.labels));
+            let mut message = Vec::new();
+            message.put_uints(1, symbols.refs(&series.labels));
             for sample in &series.samples {
-                message.message(2, &sample_message(sample, true));
+                message.put_bytes(2, &sample_message(sample, true));
             }
             for histogram in &series.histograms {
-                message.message(3, &histogram_message(histogram, true));
+                message.put_bytes(3, &histogram_message(histogram, true));
             }
             for exemplar in &series.exemplars {
-                let mut one = Message::default();
-                one.packed(1, symbols.refs(&exemplar.labels));
-                one.double(2, exemplar.value);
-                one.int(3, exemplar.millis);
-                message.message(4, &one);
+                let mut one = Vec::new();
+                one.put_uints(1, symbols.refs(&exemplar.labels));
+                one.put_double(2, exemplar.value);
+                one.put_int(3, exemplar.millis);
+                message.put_bytes(4, &one);
             }
             put_metadata(&mut message, series, &mut symbols);
-            all.message(5, &message);
+            all.put_bytes(5, &message);
         }
         let mut out = symbols.encode();
-        out.extend(all.bytes);
+        out.extend(all);
         out
     }
 }
@@ -176,9 +177,9 @@ impl Template {
     /// For version 1.0.
     pub fn v1(series: &[Series]) -> Self {
         let labels = |series: &Series| {
-            let mut message = Message::default();
-            message.labels(1, &series.labels);
-            message.bytes
+            let mut message = Vec::new();
+            put_labels(1, &series.labels, &mut message);
+            message
         };
         Self {
             head: Vec::new(),
@@ -191,10 +192,10 @@ impl Template {
     pub fn v2(series: &[Series]) -> Self {
         let mut symbols = Symbols::default();
         let mut labels = |series: &Series| {
-            let mut message = Message::default();
-            message.packed(1, symbols.refs(&series.labels));
+            let mut message = Vec::new();
+            message.put_uints(1, symbols.refs(&series.labels));
             put_metadata(&mut message, series, &mut symbols);
-            message.bytes
+            message
         };
         let series = series.iter().map(&mut labels).collect();
         Self {
@@ -207,89 +208,84 @@ impl Template {
     /// Appends a request with one number of each series at an instant, in milliseconds.
     pub fn write(&self, millis: i64, mut value: impl FnMut(usize) -> f64, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
-        let mut request = Message {
-            bytes: std::mem::take(out),
-        };
-        let mut sample = Message::default();
+        let mut sample = Vec::new();
         for (place, series) in self.series.iter().enumerate() {
-            sample.bytes.clear();
-            sample.double(1, value(place));
-            sample.int(2, millis);
+            sample.clear();
+            sample.put_double(1, value(place));
+            sample.put_int(2, millis);
             // A tag and a length of one byte each.
-            let length = series.len() + 2 + sample.bytes.len();
-            request.tag(self.field, 2);
-            request.raw(length as u64);
-            request.bytes.extend_from_slice(series);
-            request.run(2, &sample.bytes);
+            let length = series.len() + 2 + sample.len();
+            out.put_bytes_head(self.field, length);
+            out.extend_from_slice(series);
+            out.put_bytes(2, &sample);
         }
-        *out = request.bytes;
     }
 }
 
-fn put_metadata(message: &mut Message, series: &Series, symbols: &mut Symbols) {
+fn put_metadata(message: &mut Vec<u8>, series: &Series, symbols: &mut Symbols) {
     if let Some(metadata) = &series.metadata {
-        let mut one = Message::default();
-        one.varint(1, metadata.kind);
-        one.varint(3, symbols.of(&metadata.help));
-        one.varint(4, symbols.of(&metadata.unit));
-        message.message(5, &one);
+        let mut one = Vec::new();
+        one.put_uint(1, metadata.kind);
+        one.put_uint(3, symbols.of(&metadata.help));
+        one.put_uint(4, symbols.of(&metadata.unit));
+        message.put_bytes(5, &one);
     }
 }
 
-fn sample_message(sample: &Sample, with_start: bool) -> Message {
-    let mut message = Message::default();
-    message.double(1, sample.value);
-    message.int(2, sample.millis);
+fn sample_message(sample: &Sample, with_start: bool) -> Vec<u8> {
+    let mut message = Vec::new();
+    message.put_double(1, sample.value);
+    message.put_int(2, sample.millis);
     if with_start {
-        message.int(3, sample.start);
+        message.put_int(3, sample.start);
     }
     message
 }
 
-fn histogram_message(histogram: &Histogram, with_start: bool) -> Message {
-    let mut message = Message::default();
+fn histogram_message(histogram: &Histogram, with_start: bool) -> Vec<u8> {
+    let mut message = Vec::new();
     // Of a choice the chosen field is written also where it is zero.
     match histogram.is_float {
-        true => message.word(2, histogram.count.to_bits()),
-        false => message.number(1, histogram.count as u64),
+        true => message.put_fixed64(2, histogram.count.to_bits()),
+        false => message.put_integer(1, histogram.count as u64),
     }
-    message.double(3, histogram.sum);
-    message.varint(4, zigzag(histogram.schema));
-    message.double(5, histogram.zero_threshold);
+    message.put_double(3, histogram.sum);
+    message.put_sint(4, histogram.schema);
+    message.put_double(5, histogram.zero_threshold);
     match histogram.is_float {
-        true => message.word(7, histogram.zero_count.to_bits()),
-        false => message.number(6, histogram.zero_count as u64),
+        true => message.put_fixed64(7, histogram.zero_count.to_bits()),
+        false => message.put_integer(6, histogram.zero_count as u64),
     }
     let (spans, buckets) = (&histogram.negative_spans, &histogram.negative);
     put_buckets(&mut message, [8, 9, 10], spans, buckets, histogram.is_float);
     let (spans, buckets) = (&histogram.positive_spans, &histogram.positive);
     put_buckets(&mut message, [11, 12, 13], spans, buckets, histogram.is_float);
-    message.varint(14, histogram.reset_hint);
-    message.int(15, histogram.millis);
-    message.doubles(16, &histogram.custom_values);
+    message.put_uint(14, histogram.reset_hint);
+    message.put_int(15, histogram.millis);
+    message.put_doubles(16, &histogram.custom_values);
     if with_start {
-        message.int(17, histogram.start);
+        message.put_int(17, histogram.start);
     }
     message
 }
 
 /// Spans, then differences of integers or absolute doubles, in the fields of these numbers.
 fn put_buckets(
-    message: &mut Message,
+    message: &mut Vec<u8>,
     [of_spans, of_deltas, of_counts]: [u32; 3],
     spans: &[(i64, u64)],
     buckets: &[f64],
     is_float: bool,
 ) {
     for (offset, length) in spans {
-        let mut span = Message::default();
-        span.varint(1, zigzag(*offset));
-        span.varint(2, *length);
-        message.message(of_spans, &span);
+        let mut span = Vec::new();
+        span.put_sint(1, *offset);
+        span.put_uint(2, *length);
+        message.put_bytes(of_spans, &span);
     }
     match is_float {
-        true => message.doubles(of_counts, buckets),
-        false => message.packed(of_deltas, buckets.iter().map(|delta| zigzag(*delta as i64))),
+        true => message.put_doubles(of_counts, buckets),
+        false => message.put_uints(of_deltas, buckets.iter().map(|delta| zigzag(*delta as i64))),
     }
 }
 
@@ -316,10 +312,12 @@ impl Symbols {
 
     /// The fields that hold all of them.
     fn encode(&self) -> Vec<u8> {
-        let mut out = Message::default();
-        out.run(4, b"");
-        self.list.iter().for_each(|symbol| out.run(4, symbol.as_bytes()));
-        out.bytes
+        let mut out = Vec::new();
+        out.put_bytes(4, b"");
+        self.list
+            .iter()
+            .for_each(|symbol| out.put_bytes(4, symbol.as_bytes()));
+        out
     }
 
     fn refs(&mut self, labels: &[(String, String)]) -> Vec<u64> {
@@ -328,88 +326,13 @@ impl Symbols {
     }
 }
 
-/// A message that grows.
-#[derive(Default)]
-struct Message {
-    bytes: Vec<u8>,
-}
-
-impl Message {
-    fn raw(&mut self, value: u64) {
-        varint::put(value, &mut self.bytes);
-    }
-
-    fn tag(&mut self, field: u32, wire: u32) {
-        self.raw(u64::from(field << 3 | wire));
-    }
-
-    fn number(&mut self, field: u32, value: u64) {
-        self.tag(field, 0);
-        self.raw(value);
-    }
-
-    fn varint(&mut self, field: u32, value: u64) {
-        if value != 0 {
-            self.number(field, value);
-        }
-    }
-
-    fn int(&mut self, field: u32, value: i64) {
-        self.varint(field, value as u64);
-    }
-
-    fn word(&mut self, field: u32, bits: u64) {
-        self.tag(field, 1);
-        self.bytes.extend(bits.to_le_bytes());
-    }
-
-    fn double(&mut self, field: u32, value: f64) {
-        if value.to_bits() != 0 {
-            self.word(field, value.to_bits());
-        }
-    }
-
-    fn run(&mut self, field: u32, bytes: &[u8]) {
-        self.tag(field, 2);
-        self.raw(bytes.len() as u64);
-        self.bytes.extend(bytes);
-    }
-
-    fn text(&mut self, field: u32, text: &str) {
-        if !text.is_empty() {
-            self.run(field, text.as_bytes());
-        }
-    }
-
-    fn message(&mut self, field: u32, message: &Self) {
-        self.run(field, &message.bytes);
-    }
-
-    fn packed(&mut self, field: u32, numbers: impl IntoIterator<Item = u64>) {
-        let mut packed = Self::default();
-        numbers.into_iter().for_each(|number| packed.raw(number));
-        if !packed.bytes.is_empty() {
-            self.run(field, &packed.bytes);
-        }
-    }
-
-    fn doubles(&mut self, field: u32, numbers: &[f64]) {
-        if !numbers.is_empty() {
-            let bytes: Vec<u8> = numbers
-                .iter()
-                .flat_map(|number| number.to_bits().to_le_bytes())
-                .collect();
-            self.run(field, &bytes);
-        }
-    }
-
-    fn labels(&mut self, field: u32, labels: &[(String, String)]) {
-        for (name, value) in labels {
-            let mut label = Self::default();
-            label.text(1, name);
-            label.text(2, value);
-            self.message(field, &label);
-        }
+fn put_labels(field: u32, labels: &[(String, String)], out: &mut Vec<u8>) {
+    let mut label = Vec::new();
+    for (name, value) in labels {
+        label.clear();
+        label.put_text(1, name);
+        label.put_text(2, value);
+        out.put_bytes(field, &label);
     }
 }
 

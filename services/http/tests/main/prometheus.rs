@@ -1,6 +1,7 @@
 //! Prometheus' API over a connection: compressed answers, open paths, remote read in both forms.
 
 use tideline_http::{HttpSettings, Secret};
+use tideline_wire::protobuf::PutFields;
 use tideline_wire::varint;
 
 use crate::client::{Answer, Server};
@@ -15,21 +16,16 @@ fn filled() -> Server {
 }
 
 /// A field of a message that is bytes.
-fn bytes(field: u8, payload: &[u8]) -> Vec<u8> {
-    let mut out = vec![field << 3 | 2];
-    out.extend(varint(payload.len() as u64));
-    out.extend_from_slice(payload);
+fn bytes(field: u32, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_bytes(field, payload);
     out
 }
 
 /// A field of a message that is an integer.
-fn integer(field: u8, value: u64) -> Vec<u8> {
-    [vec![field << 3], varint(value)].concat()
-}
-
-fn varint(value: u64) -> Vec<u8> {
+fn integer(field: u32, value: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    varint::put(value, &mut out);
+    out.put_integer(field, value);
     out
 }
 
@@ -408,7 +404,10 @@ const FAMILIES: &str =
 fn family(name: &str, kind: u64, value: &[u8]) -> Vec<u8> {
     let fields = [bytes(1, name.as_bytes()), integer(3, kind), bytes(4, value)];
     let family = fields.concat();
-    [varint(family.len() as u64), family].concat()
+    let mut out = Vec::new();
+    varint::put(family.len() as u64, &mut out);
+    out.extend(family);
+    out
 }
 
 #[test]

@@ -6,6 +6,7 @@ use tideline_histogram::{Histogram, ResetHint};
 use tideline_ingest_protocols::IngestError;
 use tideline_ingest_protocols::prometheus::{DecodedSamples, ImportOptions, decode_metric_families};
 use tideline_model::Value;
+use tideline_wire::protobuf::PutFields;
 use tideline_wire::varint;
 
 use crate::support::{DEFAULT_TIME, NumberingResolver, Row, options, rows, shown, words};
@@ -19,27 +20,23 @@ const HISTOGRAM: u64 = 4;
 const GAUGE_HISTOGRAM: u64 = 5;
 
 /// A field that is an integer.
-fn integer(field: u64, value: u64) -> Vec<u8> {
+fn integer(field: u32, value: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    varint::put(field << 3, &mut out);
-    varint::put(value, &mut out);
+    out.put_integer(field, value);
     out
 }
 
 /// A field that is a double.
-fn double(field: u64, value: f64) -> Vec<u8> {
+fn double(field: u32, value: f64) -> Vec<u8> {
     let mut out = Vec::new();
-    varint::put(field << 3 | 1, &mut out);
-    out.extend(value.to_le_bytes());
+    out.put_fixed64(field, value.to_bits());
     out
 }
 
 /// A field that is a text or a message.
-fn bytes(field: u64, payload: impl AsRef<[u8]>) -> Vec<u8> {
+fn bytes(field: u32, payload: impl AsRef<[u8]>) -> Vec<u8> {
     let mut out = Vec::new();
-    varint::put(field << 3 | 2, &mut out);
-    varint::put(payload.as_ref().len() as u64, &mut out);
-    out.extend_from_slice(payload.as_ref());
+    out.put_bytes(field, payload.as_ref());
     out
 }
 
@@ -47,11 +44,11 @@ fn message(fields: &[Vec<u8>]) -> Vec<u8> {
     fields.concat()
 }
 
-fn label(field: u64, name: &str, value: &str) -> Vec<u8> {
+fn label(field: u32, name: &str, value: &str) -> Vec<u8> {
     bytes(field, message(&[bytes(1, name), bytes(2, value)]))
 }
 
-fn time(field: u64, seconds: u64, nanos: u64) -> Vec<u8> {
+fn time(field: u32, seconds: u64, nanos: u64) -> Vec<u8> {
     bytes(field, message(&[integer(1, seconds), integer(2, nanos)]))
 }
 
@@ -81,7 +78,7 @@ fn reasons(decoded: &DecodedSamples) -> Vec<(&str, &str)> {
     rejects.map(|reject| (&*reject.excerpt, words(reject))).collect()
 }
 
-fn exemplar(field: u64, value: f64, at: Option<Vec<u8>>) -> Vec<u8> {
+fn exemplar(field: u32, value: f64, at: Option<Vec<u8>>) -> Vec<u8> {
     let fields = [
         label(1, "trace_id", "x"),
         double(2, value),
@@ -182,7 +179,7 @@ fn native_buckets() -> Vec<u8> {
     ])
 }
 
-fn histogram_of(field: u64, fields: &[Vec<u8>]) -> Vec<u8> {
+fn histogram_of(field: u32, fields: &[Vec<u8>]) -> Vec<u8> {
     bytes(field, message(fields))
 }
 

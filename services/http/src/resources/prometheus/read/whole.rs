@@ -7,9 +7,10 @@ use std::io::{self, Write};
 use tideline_model::{MemoryAccount, Reservation};
 use tideline_prometheus::Piece;
 use tideline_promql::{PromqlError, Result};
+use tideline_wire::protobuf::PutFields;
 use tideline_wire::varint;
 
-use super::message::{put_bytes_head, put_labels};
+use super::message::put_labels;
 
 /// Bytes that an answer may hold.
 const HELD_BYTES_MAX: usize = 256 << 20;
@@ -69,7 +70,7 @@ impl WholeAnswer {
         let mut head = Vec::new();
         put_labels(piece.labels, &mut head);
         let mut frame = Vec::new();
-        put_bytes_head(1, head.len() + self.series.len(), &mut frame);
+        frame.put_bytes_head(1, head.len() + self.series.len());
         let series = std::mem::take(&mut self.series);
         for part in [&frame, &head, &series] {
             self.put(part)?;
@@ -89,7 +90,7 @@ impl WholeAnswer {
         let mut bytes = 0;
         for result in &self.results {
             let mut head = Vec::new();
-            put_bytes_head(1, result.bytes, &mut head);
+            head.put_bytes_head(1, result.bytes);
             bytes += head.len() + result.bytes;
             heads.push(head);
         }
@@ -218,11 +219,11 @@ mod tests {
             if bytes > 0 {
                 let mut labels = Vec::new();
                 put_labels(&Labels::from_sorted([("__name__", "up")]), &mut labels);
-                put_bytes_head(1, labels.len() + bytes, &mut series);
+                series.put_bytes_head(1, labels.len() + bytes);
                 series.extend(labels);
                 series.extend(samples);
             }
-            put_bytes_head(1, series.len(), &mut expected);
+            expected.put_bytes_head(1, series.len());
             expected.extend(series);
         }
         assert!(message == expected, "{} of {}", message.len(), expected.len());
